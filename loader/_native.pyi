@@ -1,0 +1,223 @@
+"""The native core: what happens once an entry, with the interpreter lock released.
+
+Inputs are known by content: zstd and gzip are decompressed. Outputs whose name ends in .zst (a
+further .partial is overlooked) are compressed. Outputs are readable by their owner only, and on the
+disk when the call returns; after an error what was written so far stays. Every call ends soon after
+`Counters.cancel()` with the code "cancelled", and on Ctrl-C. File descriptors are duplicated; the
+caller closes their own.
+
+Two DNs are the same when they differ in ASCII case, in spaces around `,` `=` `+`, in the way of
+escaping (RFC 4514), or in the order of a multi-valued RDN. No schema is known here.
+"""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Literal, TypeAlias, final
+
+__all__ = [
+    "Arrangement",
+    "Counters",
+    "Difference",
+    "NativeError",
+    "Scan",
+    "Shard",
+    "Survey",
+    "Tree",
+    "arrange",
+    "join",
+    "scan",
+    "shard",
+    "survey",
+    "tree",
+    "version",
+]
+
+_Path: TypeAlias = str | PathLike[str]
+
+def version() -> str: ...
+
+class NativeError(Exception):
+    """What the core could not do; `str()` tells all, the attributes tell it apart.
+
+    code is one of
+      ldif.truncated    the input is cut: last line without its end, compressed stream without its end,
+                        last record broken off
+      ldif.syntax       not LDIF
+      ldif.changetype   a change record other than `changetype: add`
+      ldif.url          `attribute:< url`
+      ldif.version      `version:` other than 1
+      ldif.too_large    a record of more than 256 MiB
+      ldif.corrupt      a compressed input is damaged
+      ldif.io           the operating system refused
+      ldif.no_space     no space or quota for an output
+      ldif.pipe         nobody reads the other end of the pipe any more
+      tree.root_missing contextCSN was to be set, but the root entry is not there
+      tree.not_empty    the output directory holds something
+      cancelled         `Counters.cancel()` was called
+    """
+
+    code: str
+    path: str | None
+    line: int | None
+    dn: str | None
+    message: str
+
+@final
+class Counters:
+    """Entries and uncompressed bytes read, summed over all calls that share it; cheap to read."""
+
+    def __new__(cls) -> Counters: ...
+    @property
+    def entries(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    def cancel(self) -> None:
+        """Ends all calls that share it, now and later."""
+
+@final
+class Scan:
+    @property
+    def entries(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Uncompressed."""
+    @property
+    def attributes(self) -> dict[str, tuple[str, int]]:
+        """Attribute in lower case, without options -> (path, line) of its first use."""
+    @property
+    def object_classes(self) -> dict[str, tuple[str, int]]:
+        """Value in lower case -> (path, line) of its first use."""
+    @property
+    def first_dn(self) -> str | None: ...
+    @property
+    def context_csns(self) -> list[str]:
+        """All values of contextCSN in the order met."""
+    @property
+    def max_csns(self) -> dict[str, str]:
+        """Server ID, three hexadecimal digits in lower case -> its greatest entryCSN."""
+    @property
+    def with_uuid(self) -> int:
+        """Entries that carry entryUUID."""
+    @property
+    def with_csn(self) -> int:
+        """Entries that carry entryCSN."""
+
+@final
+class Shard:
+    @property
+    def entries(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Written, before compression."""
+    @property
+    def checksum(self) -> str:
+        """That of a tree of the written file with nothing ignored."""
+
+@final
+class Survey:
+    @property
+    def entries(self) -> int: ...
+    @property
+    def without(self) -> int:
+        """Entries that lack the attribute."""
+    def cuts(self, parts: int) -> list[str]:
+        """At most parts-1 ascending, distinct values; piece i holds cut[i-1] <= value < cut[i]."""
+
+@final
+class Arrangement:
+    @property
+    def entries(self) -> int:
+        """Written."""
+    @property
+    def duplicates(self) -> int:
+        """Left out, for a newer entry has their entryUUID or their DN."""
+    @property
+    def dropped(self) -> int:
+        """Left out with `drop_orphans`, for an ancestor of theirs is nowhere."""
+    @property
+    def interior(self) -> int:
+        """In the first file: entries with children, and the root."""
+    @property
+    def checksum(self) -> str:
+        """That of a tree of all written files with nothing ignored."""
+    @property
+    def orphans(self) -> list[tuple[str, str]]:
+        """Parents that the input lacks, each once as its first child spells it, and that child.
+        Empty with `drop_orphans`."""
+
+@final
+class Tree:
+    """Digest of a tree: 40 bytes of memory an entry, and its DN. After an error it is of no use."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def checksum(self) -> str:
+        """32 hexadecimal digits; the order of entries, attributes and values does not count."""
+    def add_path(self, path: _Path) -> None:
+        """A file; refused when it shows marks of having been cut."""
+    def add_fd(self, fd: int) -> None:
+        """A stream; whether it came whole, its maker's exit status tells."""
+    def diff(self, other: Tree, limit: int) -> Difference:
+        """Only between trees that ignore the same attributes."""
+
+@final
+class Difference:
+    @property
+    def only_left(self) -> int: ...
+    @property
+    def only_right(self) -> int: ...
+    @property
+    def changed(self) -> int: ...
+    @property
+    def samples(self) -> list[tuple[Literal["only-left", "only-right", "changed"], str]]:
+        """The first `limit` differing DNs, in the order of their text."""
+
+def scan(paths: Sequence[_Path], counters: Counters) -> Scan:
+    """A first look at files; every base64 value is decoded, and cut files are refused."""
+
+def shard(fd: int, out_path: _Path, drop: Sequence[str], counters: Counters) -> Shard:
+    """Copies records without the attributes `drop` (any case, with any options).
+
+    Other bytes stay as they are, but values of one attribute come out side by side, and comments
+    between records, `version:` and `changetype: add` are left out.
+    """
+
+def survey(fd: int, attribute: str, counters: Counters, sample_size: int = 1_000_000) -> Survey:
+    """Samples the first value of `attribute` in each record; same input, same sample."""
+
+def arrange(
+    paths: Sequence[_Path],
+    again: Sequence[_Path],
+    out_dir: _Path,
+    root: str,
+    context_csns: Sequence[str],
+    counters: Counters,
+    *,
+    compress: bool,
+    drop_orphans: bool,
+) -> Arrangement:
+    """Makes files in `out_dir` (created, or empty) that slapadd can load in the order of their names.
+
+    0000-interior.ldif[.zst] holds parents sorted by depth, NNNN.ldif[.zst] the rest of the Nth of
+    `paths` and `again` (no file where there is no rest). Of entries with the same entryUUID or DN one
+    stays: the last read from `again`, or else the one with the greatest entryCSN, of equals the later.
+    The entry `root` gets exactly `context_csns`, no other entry any. Reads all twice, so `counters` counts all twice. Memory: 64 bytes an entry, 80 at the
+    peak. Same input, same bytes.
+    """
+
+def join(
+    paths: Sequence[_Path],
+    fd: int,
+    counters: Counters,
+    context_csns: Sequence[str] | None = None,
+    root: str | None = None,
+) -> int:
+    """Writes the records of all files to `fd`, a blank line after each; returns their number.
+
+    With `root` and `context_csns`, as in `arrange`; without, contextCSN stays as it is. Also regroups
+    values and leaves out the same as `shard`.
+    """
+
+def tree(ignore: Sequence[str], counters: Counters) -> Tree:
+    """An empty tree that will overlook the attributes `ignore` (any case, with any options)."""

@@ -1,0 +1,130 @@
+"""Child processes: started in a group of their own, ended with us, their last words kept.
+
+Knows nothing of LDAP. Passwords never go into `argv`; give them through an inherited descriptor.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO
+
+from loader.errors import ToolFailed, ToolMissing
+
+
+def _with_parent(argv: Sequence[str]) -> list[str]:
+    """`kill -9` of ditseed must not leave a slapadd writing behind it: setpriv(1) sets the parent death signal.
+
+    It is tied to the thread that starts the child, so that thread also waits for it.
+    """
+    if shutil.which(argv[0]) is None:
+        raise ToolMissing(tool=argv[0])
+    return ["setpriv", "--pdeathsig", "KILL", "--", *argv]
+
+
+class Child:
+    """One running tool. Use as a context manager; leaving it early kills the whole group."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+        stdout: int | IO[bytes] | None = subprocess.DEVNULL,
+        pass_fds: Iterable[int] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.argv = list(argv)
+        self._words: deque[str] = deque(maxlen=200)
+        self.process = subprocess.Popen(
+            _with_parent(self.argv),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            pass_fds=tuple(pass_fds),
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._words.append(line.decode("utf-8", "replace").rstrip())
+
+    @property
+    def tool(self) -> str:
+        return os.path.basename(self.argv[0])
+
+    @property
+    def words(self) -> list[str]:
+        """The last lines it wrote to stderr."""
+        return list(self._words)
+
+    def wait(self) -> int:
+        """Exit status, once it has ended and all it said was read."""
+        status = self.process.wait()
+        self._listener.join(timeout=5)
+        return status
+
+    def check(self) -> None:
+        """Wait; raise ToolFailed with its last words unless it ended well."""
+        status = self.wait()
+        if status != 0:
+            reason = "; ".join(word for word in self.words[-3:] if word) or "it said nothing"
+            raise ToolFailed(tool=self.tool, status=status, reason=reason)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.process.wait()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self._listener.join(timeout=5)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a short-lived tool said, however it ended."""
+
+    status: int
+    out: bytes
+    words: list[str]  # lines of stderr
+
+
+def ask(argv: Sequence[str], *, stdin: bytes = b"") -> Answer:
+    """Run a short-lived tool and hear it out. Raises ToolMissing."""
+    done = subprocess.run(_with_parent(argv), input=stdin, capture_output=True, check=False)
+    return Answer(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace").splitlines())
+
+
+def output(argv: Sequence[str], *, stdin: bytes = b"") -> bytes:
+    """What a short-lived tool prints. Raises ToolMissing, ToolFailed."""
+    answer = ask(argv, stdin=stdin)
+    if answer.status != 0:
+        reason = "; ".join(word for word in answer.words[-3:] if word) or "it said nothing"
+        raise ToolFailed(tool=os.path.basename(argv[0]), status=answer.status, reason=reason)
+    return answer.out

@@ -1,0 +1,262 @@
+"""`ditseed backup run|list|check|restore`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from loader import units
+from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
+from loader.cli.report import show_error, show_facts, show_json, show_table
+from loader.errors import UsageProblem
+from loader.mdb.verify import LEVELS
+from loader.operations.backup import check as checking
+from loader.operations.backup import pack, repository
+from loader.operations.backup import restore as restoring
+from loader.operations.backup.repository import Backup
+from loader.operations.backup.restore import RestoreOptions, RestorePlan, RestoreReport
+from loader.operations.backup.run import BackupOptions, run
+
+repo_option = click.option(
+    "--repo",
+    "-R",
+    type=click.Path(path_type=Path, readable=False),
+    required=True,
+    help="The directory that holds the backups.",
+)
+config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, readable=False),
+    help="The server's slapd.d directory or slapd.conf.",
+)
+suffix_option = click.option(
+    "-b", "--suffix", metavar="SUFFIX", help="Which database (default: the only one)."
+)
+
+
+@click.group(name="backup")
+def command() -> None:
+    """Back up databases, hot; list, check and restore the backups."""
+
+
+@command.command("run")
+@config_option
+@suffix_option
+@click.option(
+    "--source",
+    type=click.Path(path_type=Path, readable=False),
+    help="A database directory, where there is no configuration.",
+)
+@repo_option
+@click.option("--compress", type=click.Choice(list(pack.NAMES)), default="zstd", show_default=True)
+@click.option(
+    "--level",
+    type=click.IntRange(1, 19),
+    default=pack.LEVEL,
+    show_default=True,
+    help="Of zstd; more is smaller and slower.",
+)
+@json_option
+@progress_option
+def run_command(
+    config_path: Path | None,
+    suffix: str | None,
+    source: Path | None,
+    repo: Path,
+    compress: str,
+    level: int,
+    as_json: bool,
+    progress_mode: str,
+) -> None:
+    """Take a backup beside a running slapd: one consistent moment, only what is in use, compressed.
+
+    Made for cron: says nothing when all is well (unless on a terminal, with -v or with --json), and a
+    second run on the same repository ends at once. Stopped at any moment, it leaves nothing that
+    `list` shows.
+
+    \b
+    Every night, from /etc/cron.d/ditseed:
+      15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
+    One of several databases, packed harder:
+      ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --level 9
+    """
+    _one_of(("--config", config_path), ("--source", source))
+    talks = sys.stdout.isatty() or logging.getLogger().isEnabledFor(logging.INFO)
+    if progress_mode == "auto" and not talks:
+        progress_mode = "none"
+    options = BackupOptions(repo, config_path, source, suffix, compress, level)
+    made = run(options, progress_of(progress_mode))
+    if as_json:
+        show_json(dataclasses.asdict(made))
+    elif talks:
+        show_facts(_lines(made))
+
+
+@command.command("list")
+@repo_option
+@suffix_option
+@json_option
+def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
+    """List the backups of a repository, the oldest first.
+
+    \b
+      ditseed backup list -R /srv/backup
+    """
+    found = repository.listing(repo, suffix)
+    for error in found.broken:
+        show_error(error)
+    if as_json:
+        print(json.dumps([dataclasses.asdict(one) for one in found.backups], indent=2))
+        return
+    rows = [_row(one) for one in found.backups]
+    show_table(("id", "age", "entries", "data", "stored", "took", "newest change"), rows)
+
+
+@command.command("check")
+@repo_option
+@suffix_option
+@click.option(
+    "--max-age",
+    default="26h",
+    show_default=True,
+    metavar="TIME",
+    help="CRITICAL when the latest is older: 26h, 90m.",
+)
+@click.option(
+    "--min-count",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="WARNING when there are fewer.",
+)
+@json_option
+def check_command(
+    repo: Path, suffix: str | None, max_age: str, min_count: int, as_json: bool
+) -> int:
+    """Is there a backup young enough? A monitoring plugin: one line, exit status 0, 1, 2 or 3.
+
+    \b
+      ditseed backup check -R /srv/backup --max-age 26h --min-count 7
+    """
+    limits = checking.Limits(units.parse_duration(max_age), min_count)
+    found = checking.check(repo, limits, suffix)
+    if as_json:
+        show_json({**dataclasses.asdict(found), "status": found.status.name})
+    else:
+        print(found.line())
+    return int(found.status)
+
+
+@command.command("restore")
+@click.argument("name", metavar="ID|latest")
+@repo_option
+@config_option
+@suffix_option
+@click.option(
+    "--target", type=click.Path(path_type=Path, readable=False), help="Into this directory instead."
+)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="In the place of the database that is there, once it is checked.",
+)
+@click.option(
+    "--verify",
+    type=click.Choice(LEVELS),
+    help="What is checked besides the sha256 (default: pages below 4 GiB, else quick).",
+)
+@dry_run_option
+@json_option
+@progress_option
+def restore_command(
+    name: str,
+    repo: Path,
+    config_path: Path | None,
+    suffix: str | None,
+    target: Path | None,
+    replace: bool,
+    verify: str | None,
+    dry_run: bool,
+    as_json: bool,
+    progress_mode: str,
+) -> None:
+    """Put a backup into the database directory of a configuration. slapd must not run on it.
+
+    Unpacked and checked beside its place, then renamed: the directory holds the old database or the
+    restored one, never a half. Owner and mode are those of the directory and of the configuration.
+
+    \b
+    The latest, in the place of a broken database:
+      systemctl stop slapd
+      ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --replace
+      systemctl start slapd
+    Somewhere else, to look at it:
+      ditseed backup restore latest -R /srv/backup --target /srv/look
+    """
+    _one_of(("--config", config_path), ("--target", target))
+    options = RestoreOptions(repo, name, config_path, suffix, target, replace, verify)
+    progress = progress_of(progress_mode)
+    found = restoring.plan(options) if dry_run else restoring.restore(options, progress)
+    if as_json:
+        show_json(dataclasses.asdict(found))
+    else:
+        show_facts(_restored(found))
+
+
+def _one_of(*given: tuple[str, object]) -> None:
+    names = " or ".join(name for name, _ in given)
+    if sum(value is not None for _, value in given) != 1:
+        raise UsageProblem(reason=f"give one of {names}")
+
+
+def _lines(made: Backup) -> dict[str, object]:
+    return {
+        "backup": made.id,
+        "suffix": made.suffix,
+        "entries": units.number(made.entries),
+        "data / stored": f"{units.size(made.data_bytes)} / {units.size(made.stored_bytes)}",
+        "took": units.duration(made.seconds),
+        "newest change": _newest(made),
+    }
+
+
+def _row(one: Backup) -> tuple[object, ...]:
+    return (
+        one.id,
+        units.duration((repository.now() - one.when).total_seconds()),
+        units.number(one.entries),
+        units.size(one.data_bytes),
+        units.size(one.stored_bytes),
+        units.duration(one.seconds),
+        _newest(one),
+    )
+
+
+def _newest(one: Backup) -> str:
+    """The time of the newest CSN; the text of a CSN is long, and `--json` has it."""
+    return max((csn[:14] + "Z" for csn in one.newest_csns), default="-")
+
+
+def _restored(found: RestorePlan | RestoreReport) -> dict[str, object]:
+    facts: dict[str, object] = {
+        "backup": found.backup.id,
+        "suffix": found.backup.suffix,
+        "target": found.target,
+    }
+    if isinstance(found, RestorePlan):
+        facts["needed / free"] = f"{units.size(found.needed)} / {units.size(found.free)}"
+        facts["in place now"] = "a database (replaced)" if found.replaces else "nothing"
+        return facts
+    return facts | {
+        "entries": "-" if found.entries is None else units.number(found.entries),
+        "shown / on disk": f"{units.size(found.bytes)} / {units.size(found.allocated)}",
+        "took": units.duration(found.seconds),
+        "verified": found.verified,
+    }

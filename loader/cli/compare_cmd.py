@@ -1,0 +1,136 @@
+"""`ditseed compare`: do two places hold the same entries?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loader import units
+from loader.cli.options import (
+    bind_options,
+    connection_of,
+    json_option,
+    progress_of,
+    progress_option,
+)
+from loader.cli.report import show_json, show_table
+from loader.errors import EXIT_DIFFERENT, EXIT_OK
+from loader.operations.compare import (
+    CONTEXT_CSN,
+    IGNORED,
+    LIMIT,
+    SERVER_ATTRIBUTES,
+    CompareOptions,
+    CompareReport,
+    compare,
+)
+from loader.server.options import Connection
+from loader.sources.location import locate
+
+_config = click.Path(path_type=Path)
+_KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
+
+
+@click.command("compare")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--config-a", type=_config, help="slapd.d or slapd.conf whose schema A is read with.")
+@click.option("--config-b", type=_config, help="The same for B (default: that of A).")
+@bind_options
+@click.option("--bind-dn-b", metavar="DN", help="Bind as this DN at B (default: -D).")
+@click.option("--password-file-b", metavar="FILE", help="Its password (default: -y).")
+@click.option("--mechanism-b", metavar="MECH", help="SASL mechanism at B (default: -Y).")
+@click.option("--base-b", metavar="BASE", help="Base DN at B (default: -b).")
+@click.option(
+    "--ignore", "ignored", multiple=True, metavar="ATTR", help="Leave out this attribute."
+)
+@click.option("--user-attributes", is_flag=True, help="Leave out entryUUID and its like.")
+@click.option("--with-context-csn", is_flag=True, help="Compare contextCSN too.")
+@click.option(
+    "--show-attributes", is_flag=True, help="Name the attributes that differ (reads again)."
+)
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, help="DNs shown."
+)
+@json_option
+@progress_option
+def command(a: str, b: str, as_json: bool, progress_mode: str, **options: Any) -> int:
+    """Compare two places that hold entries; change nothing.
+
+    A and B are each a server (ldap://, ldaps://, ldapi://), LDIF (a file, a quoted pattern, or a
+    directory: an export), a database directory (with data.mdb; needs --config-a or --config-b), or
+    the slapd.d or slapd.conf of a server (its database is read, slapd running or not).
+
+    The order of entries and values and the spelling of DNs make no difference. Left out unless asked
+    for: contextCSN, and the attributes a server computes for each answer (entryDN,
+    subschemaSubentry, hasSubordinates ...). Exit status: 0 equal, 1 different.
+
+    \b
+    Examples:
+      ditseed compare ldap://provider ldap://consumer -D cn=admin,dc=example,dc=com -y /root/pw
+      ditseed compare /srv/export /etc/ldap/slapd.d --show-attributes
+      ditseed compare /srv/restored ldapi:/// -Y EXTERNAL --config-a /etc/ldap/slapd.d
+    """
+    report = compare(_options(a, b, **options), progress_of(progress_mode))
+    show_json(_facts(report)) if as_json else _show(report)
+    return EXIT_OK if report.equal else EXIT_DIFFERENT
+
+
+def _options(
+    a: str,
+    b: str,
+    *,
+    config_a: Path | None,
+    config_b: Path | None,
+    ignored: tuple[str, ...],
+    user_attributes: bool,
+    with_context_csn: bool,
+    show_attributes: bool,
+    limit: int,
+    **bind: Any,
+) -> CompareOptions:
+    at_b = {
+        name: bind.pop(f"{name}_b") for name in ("bind_dn", "password_file", "mechanism", "base")
+    }
+    connection = connection_of(bind)
+    standing = [name for name in IGNORED if not (with_context_csn and name == CONTEXT_CSN)]
+    servers_own = SERVER_ATTRIBUTES if user_attributes else ()
+    return CompareOptions(
+        a=locate(a, connection, config_a),
+        b=locate(b, _other(connection, at_b), config_b or config_a),
+        ignore=(*standing, *servers_own, *ignored),
+        limit=limit,
+        show_attributes=show_attributes,
+    )
+
+
+def _other(connection: Connection, at_b: Mapping[str, Any]) -> Connection:
+    """The connection to B: what was not said of B alone is as for A."""
+    return dataclasses.replace(connection, **{key: value for key, value in at_b.items() if value})
+
+
+def _facts(report: CompareReport) -> dict[str, Any]:
+    return {"equal": report.equal, **dataclasses.asdict(report)}
+
+
+def _show(report: CompareReport) -> None:
+    sides = (("A", report.a), ("B", report.b))
+    rows = [(name, one.location, units.number(one.entries), one.checksum) for name, one in sides]
+    show_table(("", "place", "entries", "checksum"), rows)
+    if report.equal:
+        print("equal")
+        return
+    print(
+        f"different: {units.number(report.only_a)} only in A, {units.number(report.only_b)} only in B, "
+        f"{units.number(report.changed)} changed"
+    )
+    for sample in report.samples:
+        named = f"  ({', '.join(sample.attributes)})" if sample.attributes else ""
+        print(f"{_KINDS[sample.kind]:<9}  {sample.dn}{named}")
+    more = report.only_a + report.only_b + report.changed - len(report.samples)
+    if more > 0:
+        print(f"... and {units.number(more)} more (--limit)")

@@ -1,0 +1,115 @@
+"""Options that several verbs share, with ldapsearch's letters where ldapsearch has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from loader import units
+from loader.errors import LoaderError, UsageProblem
+from loader.progress import Progress
+from loader.server.options import Connection
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Size(click.ParamType[int | str]):
+    """Bytes, written 250G or 64M; `auto` where the verb can work it out."""
+
+    name = "size"
+
+    def __init__(self, auto: bool = False) -> None:
+        self._auto = auto
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, int) or (self._auto and value == "auto"):
+            return value
+        try:
+            return units.parse_size(value)
+        except LoaderError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _stack(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    def apply(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return apply
+
+
+bind_options = _stack(
+    click.option("-D", "bind_dn", metavar="DN", help="Bind as this DN."),
+    click.option("-y", "password_file", metavar="FILE", help="The whole file is the password."),
+    click.option("-W", "ask", is_flag=True, help="Ask for the password."),
+    click.option("-Y", "mechanism", metavar="MECH", help="SASL mechanism; EXTERNAL with ldapi:///."),
+    click.option("-Z", "start_tls", count=True, help="StartTLS; -ZZ demands that it succeeds."),
+    click.option("-b", "base", metavar="BASE", help="Base DN (default: ldap.conf, else the only suffix)."),
+)
+connection_options = _stack(
+    click.option("-H", "uri", metavar="URI", help="The server: ldap://, ldaps:// or ldapi:// (ldap.conf is honoured)."),
+    bind_options,
+)
+config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The server's slapd.d directory or slapd.conf.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+progress_option = click.option(
+    "--progress",
+    "progress_mode",
+    type=click.Choice(["auto", "terminal", "plain", "json", "none"]),
+    default="auto",
+    help="How progress is shown on stderr.",
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Check and plan; change nothing.")
+run_dir_option = click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    help="Where the run keeps its state (default: found from what is done, below /var/lib/ditseed).",
+)
+restart_option = click.option(
+    "--restart", is_flag=True, help="Forget an unfinished or finished run and begin again."
+)
+timeout_option = click.option(
+    "--timeout",
+    "timeouts",
+    multiple=True,
+    metavar="[STEP=]SECONDS",
+    help="How long a step may stand still (default: worked out from its measured rate).",
+)
+
+
+def connection_of(options: dict[str, Any]) -> Connection:
+    """Take the connection options out of a command's arguments."""
+    taken = {
+        name: options.pop(name, None)
+        for name in ("uri", "bind_dn", "password_file", "mechanism", "start_tls", "base")
+    }
+    password = None
+    if options.pop("ask"):
+        password = click.prompt("Password", hide_input=True, err=True)
+    return Connection(**taken, password=password)
+
+
+def progress_of(mode: str) -> Progress:
+    return Progress(mode)
+
+
+def timeouts_of(texts: tuple[str, ...]) -> dict[str, float]:
+    """("export=600", "90") -> {"export": 600.0, "*": 90.0}."""
+    found: dict[str, float] = {}
+    for text in texts:
+        step, equals, value = text.rpartition("=")
+        seconds = units.parse_duration(value)
+        if seconds <= 0:
+            raise UsageProblem(reason=f"--timeout {text}: must be more than nothing")
+        found[step if equals else "*"] = seconds
+    return found

@@ -1,0 +1,47 @@
+"""What a verb prints: errors and hints on stderr, its report on stdout, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from loader import log
+from loader.errors import LoaderError
+
+
+def show_error(error: LoaderError) -> None:
+    """`ditseed: CODE: message`, and the hint below it."""
+    print(log.blank(f"ditseed: {error} [{error.code}]"), file=sys.stderr)
+    hint = error.advice()
+    if hint:
+        print(log.blank(f"hint: {hint}"), file=sys.stderr)
+
+
+def show_json(facts: Mapping[str, Any]) -> None:
+    print(json.dumps(facts, indent=2, default=str))
+
+
+def show_table(
+    headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None
+) -> None:
+    """Columns of numbers are right-aligned; off a terminal the table is as wide as it needs."""
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    table = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold")
+    for place, heading in enumerate(headings):
+        numeric = all(str(row[place])[:1].isdigit() or str(row[place]) in ("", "-") for row in rows)
+        table.add_column(heading, justify="right" if numeric and rows else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    console.print(table)
+
+
+def show_facts(facts: Mapping[str, object]) -> None:
+    """Name and value, one a line."""
+    width = max((len(name) for name in facts), default=0)
+    for name, value in facts.items():
+        print(f"{name:<{width}}  {value}")

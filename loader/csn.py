@@ -1,0 +1,32 @@
+"""Change sequence numbers: `20261121070501.123456Z#000000#001#000000` (time, count, server ID, modification).
+
+As text they order by time; there is one line of them for each server ID (draft-ietf-ldup-model).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+_CSN = re.compile(r"\d{14}\.\d{6}Z#[0-9a-f]{6}#([0-9a-f]{3})#[0-9a-f]{6}")
+
+
+def server_id(csn: str) -> str | None:
+    """Its server ID, three hex digits; None when the text is no CSN of the modern form."""
+    match = _CSN.fullmatch(csn.strip())
+    return match[1] if match else None
+
+
+def by_server(csns: Iterable[str]) -> dict[str, str]:
+    """The greatest CSN of each server ID."""
+    found: dict[str, str] = {}
+    for text in csns:
+        sid = server_id(text)
+        if sid is not None and text > found.get(sid, ""):
+            found[sid] = text.strip()
+    return found
+
+
+def covered(csns: Mapping[str, str], by: Mapping[str, str]) -> bool:
+    """Has a server at `by` seen everything that a server at `csns` has?"""
+    return all(by.get(sid, "") >= csn for sid, csn in csns.items())

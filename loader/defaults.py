@@ -1,0 +1,47 @@
+"""Every default and every environment variable, side by side."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+ENV_STATE_DIR = "DITSEED_STATE_DIR"  # runs, leases, what `tune` found before
+ENV_TOOLS = (
+    "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
+)
+ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: die at this named point
+
+PAGE_SIZE = 1000  # entries a page asked of the server
+PARTITION_ENTRIES = 20_000  # an export partition; a cut connection costs at most the ones in flight
+RETRIES = 8  # of one partition, without any progress between them
+SILENCE_FACTOR = (
+    20.0  # a step may be silent this many times longer than the longest pause seen so far
+)
+RATE_FACTOR = 5.0  # a step may take this many times what its measured rate promises
+SILENCE_FLOOR = 60.0  # seconds; below it a pause says nothing
+COMPRESS = "zstd"
+MAXSIZE_FACTOR = (
+    3.0  # maxsize = this times the data: copy-on-write, growth and long readers need room
+)
+
+# Attributes that a server computes for each answer; they are not stored and must not be loaded
+# (slapadd 2.6.14 even damages their neighbours). RFC 3045, RFC 4512 4.2, RFC 5020, X.501.
+DYNAMIC_ATTRIBUTES = (
+    "entryDN",
+    "subschemaSubentry",
+    "hasSubordinates",
+    "numSubordinates",
+    "numAllSubordinates",
+)
+
+
+def state_dir() -> Path:
+    """Where ditseed keeps what must outlive a run: /var/lib/ditseed for root, else the user's own."""
+    named = os.environ.get(ENV_STATE_DIR)
+    if named:
+        return Path(named)
+    if os.geteuid() == 0:
+        return Path("/var/lib/ditseed")
+    return platformdirs.user_state_path("ditseed")

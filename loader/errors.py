@@ -1,0 +1,334 @@
+"""Every error an operator can meet: a stable code, an exit status, a message, a hint.
+
+Exit status: 0 fine; 1 done with rejects or differences; 2 error; 3-99 a particular error;
+128+n ended by signal n. `docs/errors.md` lists them all and a test holds the list to this file.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+EXIT_OK = 0
+EXIT_DIFFERENT = 1
+EXIT_ERROR = 2
+
+
+class LoaderError(Exception):
+    """Base of all. Keyword arguments fill `message` (and `hint`); both are lower case, without a full stop."""
+
+    code: ClassVar[str] = "error"
+    exit_status: ClassVar[int] = EXIT_ERROR
+    message: ClassVar[str] = "{reason}"
+    hint: ClassVar[str | None] = None
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, **facts: object) -> None:
+        self.facts = facts
+        super().__init__(self.message.format(**facts))
+
+    def advice(self) -> str | None:
+        """The hint with the facts put in."""
+        return self.hint.format(**self.facts) if self.hint else None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_revive, (type(self), self.facts))
+
+
+def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
+    """Errors keep their facts across process borders."""
+    return kind(**facts)
+
+
+# --- usage and surroundings -------------------------------------------------------------------
+
+
+class UsageProblem(LoaderError):
+    code, exit_status = "usage", 3
+    message = "{reason}"
+
+
+class NotPermitted(LoaderError):
+    code, exit_status = "storage.not_permitted", 4
+    message = "no permission to {action} {path}"
+    hint = "Run as root or as the user that owns the directory ({owner})."
+
+
+class NoSuchPath(LoaderError):
+    code, exit_status = "storage.no_such_path", 5
+    message = "{path}: no such file or directory"
+
+
+class NoSpace(LoaderError):
+    code, exit_status = "storage.no_space", 6
+    message = "{path}: {needed} needed, {free} free"
+    hint = "Free space on that file system, or put the files elsewhere; nothing was changed."
+
+
+class ToolMissing(LoaderError):
+    code, exit_status = "tool.missing", 7
+    message = "{tool} is not installed or not on the path"
+    hint = "Install OpenLDAP's server and client tools (Debian: apt install slapd ldap-utils)."
+
+
+class ToolFailed(LoaderError):
+    code, exit_status = "tool.failed", 8
+    message = "{tool} ended with status {status}: {reason}"
+
+
+class Locked(LoaderError):
+    code, exit_status = "run.locked", 9
+    message = "{path} is in use by another ditseed (process {pid})"
+    hint = "Wait for it, or end that process; the lock goes with it."
+
+
+class RunMismatch(LoaderError):
+    code, exit_status = "run.mismatch", 10
+    message = "{path} holds an unfinished run with other options ({differences})"
+    hint = "Use the same options to go on, --restart to begin again, or another --run-dir."
+
+
+class CatalogueVersion(LoaderError):
+    code, exit_status = "run.version", 11
+    message = (
+        "{path} was written by another version of ditseed (format {found}, this one reads {known})"
+    )
+    hint = "Finish it with that version, or begin again with --restart."
+
+
+class StepTimeout(LoaderError):
+    code, exit_status = "run.timeout", 12
+    message = "step {step}: nothing moved for {silent} (allowed {allowed}: {why})"
+    hint = "The same command goes on from here; --timeout {step}=SECONDS allows more."
+
+
+# --- what slapd is configured to do -----------------------------------------------------------
+
+
+class ConfigUnreadable(LoaderError):
+    code, exit_status = "config.unreadable", 20
+    message = "{path}: slapd's own tools cannot read this configuration: {reason}"
+
+
+class NoSuchSuffix(LoaderError):
+    code, exit_status = "config.no_such_suffix", 21
+    message = "{config}: no mdb database with suffix {suffix} (it has: {known})"
+    hint = "Give one of the suffixes it has with -b, or the configuration of the right server."
+
+
+class ManySuffixes(LoaderError):
+    code, exit_status = "config.many_suffixes", 22
+    message = "{config}: more than one mdb database ({known})"
+    hint = "Say which with -b SUFFIX."
+
+
+class NotMdb(LoaderError):
+    code, exit_status = "config.not_mdb", 23
+    message = "{config}: the database of {suffix} is {backend}, not mdb"
+    hint = "ditseed writes back-mdb databases; change the configuration to `database mdb` first."
+
+
+class SchemaMissing(LoaderError):
+    code, exit_status = "config.schema_missing", 24
+    message = "the configuration {config} does not know {names}"
+    hint = "Load the schema that defines them into the server's configuration, then run the same command again."
+
+
+class ConfigNotEditable(LoaderError):
+    code, exit_status = "config.not_editable", 25
+    message = "{path}: {reason}"
+
+
+class MaxsizeTooSmall(LoaderError):
+    code, exit_status = "config.maxsize_too_small", 26
+    message = "maxsize {maxsize} of {suffix} is too small: the data needs about {needed}"
+    hint = "Give --maxsize auto (or a size), or `ditseed tune maxsize --config {config} --apply`."
+
+
+# --- the server -------------------------------------------------------------------------------
+
+
+class ServerDown(LoaderError):
+    code, exit_status = "server.down", 30
+    message = "{uri}: cannot reach the server: {reason}"
+    hint = "Is slapd running there, and is the port open from this host?"
+    retryable = True
+
+
+class BadCredentials(LoaderError):
+    code, exit_status = "server.bad_credentials", 31
+    message = "{uri}: the server refused the bind as {who}: {reason}"
+    hint = "Check -D and the password file (-y reads the whole file, a newline at its end counts)."
+
+
+class NoSuchBase(LoaderError):
+    code, exit_status = "server.no_such_base", 32
+    message = "{uri}: there is no entry {base}, or it is hidden from {who}"
+    hint = "The server's suffixes are: {known}."
+
+
+class LimitTooLow(LoaderError):
+    code, exit_status = "server.limit_too_low", 33
+    message = "{uri}: {limit} of {who} is too low for this export ({reason})"
+    hint = "On the server, lift it for this DN: {setting}"
+
+
+class ServerRefused(LoaderError):
+    code, exit_status = "server.refused", 34
+    message = "{uri}: {operation}: {reason}"
+
+
+class TlsFailed(LoaderError):
+    code, exit_status = "server.tls", 35
+    message = "{uri}: TLS failed: {reason}"
+    hint = (
+        "The certificate must be valid, for this host name, and signed by the CA in TLS_CACERT "
+        "(ldap.conf or LDAPTLS_CACERT)."
+    )
+
+
+class ConnectionLost(LoaderError):
+    code, exit_status = "server.connection_lost", 36
+    message = "{uri}: the connection broke: {reason}"
+    hint = "The same command goes on with the parts that are missing."
+    retryable = True
+
+
+class NoContextCSN(LoaderError):
+    code, exit_status = "server.no_context_csn", 37
+    message = "{where}: no contextCSN for {suffix}"
+    hint = "{advice}"
+
+
+class NotInSync(LoaderError):
+    code, exit_status = "server.not_in_sync", 38
+    message = "{consumer} has not caught up with {provider} after {waited}"
+    hint = "Look at the consumer's log (loglevel sync) for what syncrepl says."
+
+
+class TreeRestless(LoaderError):
+    code, exit_status = "server.tree_restless", 39
+    message = "inner entries below {base} were renamed or changed during each of {passes} looks"
+    hint = "Run the same command when nobody renames subtrees; what was read is kept."
+
+
+# --- LDIF -------------------------------------------------------------------------------------
+
+
+class LdifTruncated(LoaderError):
+    code, exit_status = "ldif.truncated", 40
+    message = "{path}: the file ends in the middle of a record (line {line}): {reason}"
+    hint = "Copy the file again; if it is whole and only the last newline is missing, append one."
+
+
+class LdifSyntax(LoaderError):
+    code, exit_status = "ldif.syntax", 41
+    message = "{path}, line {line}: {reason}"
+
+
+class LdifUnreadable(LoaderError):
+    code, exit_status = "ldif.unreadable", 42
+    message = "{path}: {reason}"
+
+
+class MissingParents(LoaderError):
+    code, exit_status = "ldif.missing_parents", 43
+    message = "{count} parent entries are missing, the first: {first}"
+    hint = "Add them to the LDIF, or export a base that holds them."
+
+
+class ManifestBroken(LoaderError):
+    code, exit_status = "manifest.broken", 44
+    message = "{path}: {reason}"
+    hint = "The export or backup is not whole; make it again."
+
+
+class EmptyInput(LoaderError):
+    code, exit_status = "ldif.empty", 45
+    message = "{path}: no entries"
+
+
+class EntryRefused(LoaderError):
+    code, exit_status = "build.entry_refused", 46
+    message = "slapadd refused {dn}: {reason}"
+    hint = "Mend that entry in the LDIF (record {record}) and run the same command again; nothing was changed."
+
+
+class EntriesLost(LoaderError):
+    code, exit_status = "build.entries_lost", 47
+    message = "{read} entries read, but {written} are in the database"
+    hint = "Nothing was published; look at {log} and report this."
+
+
+# --- LMDB -------------------------------------------------------------------------------------
+
+
+class NotLmdb(LoaderError):
+    code, exit_status = "mdb.not_lmdb", 50
+    message = "{path}: not an LMDB database of OpenLDAP ({reason})"
+
+
+class MapFull(LoaderError):
+    code, exit_status = "mdb.map_full", 51
+    message = "{path}: the map size {map_size} was reached"
+    hint = "Give --maxsize auto (or a larger size); the target was not changed."
+
+
+class TargetNotEmpty(LoaderError):
+    code, exit_status = "mdb.target_not_empty", 52
+    message = "{path} already holds a database ({size})"
+    hint = "Use --replace to put the new one in its place once it is finished and checked."
+
+
+class TargetInUse(LoaderError):
+    code, exit_status = "mdb.in_use", 53
+    message = "{path} is open in another process{process}"
+    hint = "Stop slapd on it first (systemctl stop slapd)."
+
+
+class MdbDamaged(LoaderError):
+    code, exit_status = "mdb.damaged", 54
+    message = "{path}: {reason}"
+    hint = "Do not use this file; take another copy or backup."
+
+
+class NotStampable(LoaderError):
+    code, exit_status = "mdb.not_stampable", 55
+    message = "{path}: cannot set contextCSN of {suffix}: {reason}"
+
+
+class OtherFormat(LoaderError):
+    code, exit_status = "mdb.other_format", 56
+    message = "{path} is of LMDB data format {found}, but {who} needs format {needed}"
+    hint = "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) do not share files; cross with an LDIF (export, build)."
+
+
+# --- backups, templates, comparison -----------------------------------------------------------
+
+
+class NoSuchBackup(LoaderError):
+    code, exit_status = "backup.no_such", 60
+    message = "{path}: no backup {name}"
+    hint = "`ditseed backup list` shows what there is."
+
+
+class BackupDamaged(LoaderError):
+    code, exit_status = "backup.damaged", 63
+    message = "{path}: {reason}"
+    hint = "Nothing was changed; restore another backup (ditseed backup list)."
+
+
+class TemplateError(LoaderError):
+    code, exit_status = "template.bad", 61
+    message = "{path}: {reason}"
+
+
+class NoSuchTemplate(LoaderError):
+    code, exit_status = "template.no_such", 62
+    message = "there is no template {name}"
+    hint = "Shipped templates: {known}. Or give the path of a template file of your own."
+
+
+class Cancelled(LoaderError):
+    code, exit_status = "cancelled", 130
+    message = "stopped by {signal}"
+    hint = "The same command goes on from here."

@@ -1,0 +1,138 @@
+"""LDIF (RFC 2849) in bulk: the door to the native core, and its errors made ours.
+
+Blocks of whole records flow inside the core, without the GIL; Python sees counts and checksums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import _native
+from loader._native import Arrangement, Counters, Difference, Scan, Shard, Survey, Tree
+from loader.errors import (
+    Cancelled,
+    LdifSyntax,
+    LdifTruncated,
+    LdifUnreadable,
+    LoaderError,
+    NoSpace,
+    UsageProblem,
+)
+from loader.progress import Meter
+
+__all__ = ["Arrangement", "Counters", "Difference", "Scan", "Shard", "Survey", "Tree"]
+
+SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
+
+
+@contextmanager
+def counting(meter: Meter, origin: str = "") -> Iterator[Counters]:
+    """Counters that `meter` adds up while a native call runs; the call's errors leave as LoaderErrors."""
+    counters = Counters()
+    with meter.counting(counters):
+        try:
+            yield counters
+        except _native.NativeError as error:
+            raise ours(error, origin) from error
+
+
+def ours(error: _native.NativeError, origin: str) -> LoaderError:
+    """The LoaderError for a native one."""
+    path, line, reason = error.path or origin, error.line or 0, str(error)
+    if error.code == "ldif.truncated":
+        return LdifTruncated(path=path, line=line, reason=reason)
+    if error.code == "ldif.syntax":
+        return LdifSyntax(path=path, line=line, reason=reason)
+    if error.code == "cancelled":
+        return Cancelled(signal="the watch over this step")
+    if "No space left" in reason:
+        return NoSpace(path=path, needed="more", free="nothing")
+    return LdifUnreadable(path=path, reason=reason)
+
+
+def scan(paths: Sequence[Path], meter: Meter) -> Scan:
+    """Count entries; collect the attributes and object classes in use; check that every file is whole."""
+    with counting(meter) as counters:
+        return _native.scan([str(path) for path in paths], counters)
+
+
+def shard(descriptor: int, target: Path, drop: Sequence[str], meter: Meter, origin: str) -> Shard:
+    """Copy records from a descriptor into a file (compressed when it ends in .zst), leaving out attributes."""
+    with counting(meter, origin) as counters:
+        return _native.shard(descriptor, str(target), list(drop), counters)
+
+
+def survey(descriptor: int, attribute: str, meter: Meter, origin: str) -> Survey:
+    """Sample one attribute's values in a stream of records."""
+    with counting(meter, origin) as counters:
+        return _native.survey(descriptor, attribute, counters)
+
+
+@dataclass(frozen=True)
+class Arranging:
+    """Shards to make loadable: `paths` were read side by side, `again` after them, one after the other (later is newer).
+
+    `root` gets exactly `context_csns`. With `drop_orphans` entries whose parent is nowhere are left out, and counted.
+    """
+
+    paths: Sequence[Path]
+    again: Sequence[Path]
+    root: str
+    context_csns: Sequence[str]
+    compress: bool
+    drop_orphans: bool = False
+
+
+def arrange(task: Arranging, out: Path, meter: Meter) -> Arrangement:
+    """Write shards that slapadd can take one after another into the empty directory `out`: each entry once, parents
+    first."""
+    with counting(meter) as counters:
+        return _native.arrange(
+            [str(path) for path in task.paths],
+            [str(path) for path in task.again],
+            str(out),
+            task.root,
+            list(task.context_csns),
+            counters,
+            compress=task.compress,
+            drop_orphans=task.drop_orphans,
+        )
+
+
+def join(
+    paths: Sequence[Path],
+    descriptor: int,
+    meter: Meter,
+    context_csns: Sequence[str] | None = None,
+    root: str | None = None,
+) -> int:
+    """Write the records of all files to a descriptor; how many. Stops with LdifUnreadable when the reader goes away."""
+    texts = [str(path) for path in paths]
+    with counting(meter) as counters:
+        if context_csns is None:
+            return _native.join(texts, descriptor, counters)
+        return _native.join(texts, descriptor, counters, list(context_csns), root)
+
+
+@contextmanager
+def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[Tree]:
+    """An empty digest of a tree, to be filled in the body; attributes named in `ignore` do not count."""
+    with counting(meter, origin) as counters:
+        yield _native.tree(list(ignore), counters)
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """LDIF files named on a command line; a directory stands for the LDIF files in it, by name."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = sorted(one for one in path.iterdir() if one.name.endswith(SUFFIXES))
+        if not inside:
+            raise UsageProblem(reason=f"{path}: no LDIF files in this directory")
+        found += inside
+    return found

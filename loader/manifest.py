@@ -1,0 +1,99 @@
+"""The manifest of an export: what the shards hold, in what order, and as of when. `manifest.json` beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader.errors import ManifestBroken
+
+FORMAT = 1
+FILE = "manifest.json"
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """One LDIF file of the export. `checksum` is of the file as it lies on the disk (sha256)."""
+
+    name: str
+    bytes: int
+    checksum: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """An export. Shards stand in loading order: parents first."""
+
+    base: str
+    entries: int
+    content_checksum: str  # order-free, of the entries
+    context_csns: tuple[str, ...]  # of the provider when the export began
+    shards: tuple[ShardFile, ...]
+    source: str
+    started: str  # UTC
+    finished: str
+    partitions: str  # how it was cut, for people
+    duplicates: int = 0
+    format: int = FORMAT
+
+    def paths(self, directory: Path) -> list[Path]:
+        return [directory / shard.name for shard in self.shards]
+
+    def text(self) -> bytes:
+        return (json.dumps(dataclasses.asdict(self), indent=2) + "\n").encode()
+
+
+def describe(path: Path) -> ShardFile:
+    """A finished shard."""
+    with path.open("rb") as file:
+        digest = (
+            hashlib.file_digest(file, "sha256")
+            if hasattr(hashlib, "file_digest")
+            else _digest(path)
+        )
+    return ShardFile(path.name, path.stat().st_size, digest.hexdigest())
+
+
+def _digest(path: Path) -> hashlib._Hash:
+    """hashlib.file_digest for Python 3.10."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest
+
+
+def read(directory: Path) -> Manifest | None:
+    """The manifest of an export directory; None where there is none. ManifestBroken when it cannot be trusted."""
+    path = directory / FILE
+    if not path.is_file():
+        return None
+    try:
+        facts = json.loads(path.read_bytes())
+        if facts["format"] != FORMAT:
+            raise ManifestBroken(
+                path=path, reason=f"format {facts['format']}, this ditseed reads {FORMAT}"
+            )
+        shards = tuple(ShardFile(**shard) for shard in facts.pop("shards"))
+        csns = tuple(facts.pop("context_csns"))
+        return Manifest(**facts, shards=shards, context_csns=csns)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ManifestBroken(path=path, reason=f"not a manifest: {error}") from error
+
+
+def check(manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None) -> None:
+    """Every shard is there, of its size and checksum. Raises ManifestBroken."""
+    for shard in manifest.shards if which is None else which:
+        path = directory / shard.name
+        if shard.name != Path(shard.name).name:
+            raise ManifestBroken(
+                path=directory / FILE, reason=f"names a file elsewhere: {shard.name}"
+            )
+        if not path.is_file():
+            raise ManifestBroken(path=path, reason="is missing")
+        if path.stat().st_size != shard.bytes or describe(path).checksum != shard.checksum:
+            raise ManifestBroken(path=path, reason="is not as the manifest says")

@@ -1,0 +1,156 @@
+"""An LMDB environment, opened through py-lmdb: the only module that does so in this process.
+
+liblmdb must not open one environment twice in a process (its fcntl locks belong to the process, and closing one
+drops both), and it maps the file: a damaged one can end the process. So what is not yet checked is looked at in a
+process apart (apart.py).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from loader.errors import (
+    LoaderError,
+    MapFull,
+    MdbDamaged,
+    NoSpace,
+    NotLmdb,
+    NotPermitted,
+    UsageProblem,
+)
+from loader.mdb import meta
+
+LOCK = "lock.mdb"
+ID = struct.Struct("=Q")  # an entry ID, as key and as value
+MANY = 512  # named tables; slapd allows 128 or 256
+
+Environment = Any  # lmdb.Environment, lmdb.Transaction and the handle of a table; py-lmdb before 3 has no types
+Transaction = Any
+Handle = Any
+
+_open: set[tuple[int, int]] = set()
+
+
+@contextmanager
+def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
+    """An environment directory, beside a running slapd if need be; or a private copy (a file), without a lock file.
+
+    Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, UsageProblem (already open in this process).
+    """
+    facts = meta.facts(place)
+    path = meta.data_file(place)
+    status = path.stat()
+    identity = (status.st_dev, status.st_ino)
+    if identity in _open:
+        raise UsageProblem(reason=f"{path} is already open in this process")
+    if place.is_dir():
+        _prepare_lock(place, path)
+    with explained(path, facts):
+        environment = lmdb.open(
+            str(place),
+            subdir=place.is_dir(),
+            lock=place.is_dir(),
+            readonly=not writable,
+            create=False,
+            map_size=max(facts.map_size, facts.used),
+            max_dbs=MANY,
+            readahead=False,
+        )
+        _open.add(identity)
+        try:
+            yield environment
+        finally:
+            environment.close()
+            _open.discard(identity)
+
+
+def _prepare_lock(directory: Path, data: Path) -> None:
+    """A lock.mdb that liblmdb makes for root is one that slapd cannot open: make it for the owner of the data."""
+    status = data.stat()
+    try:
+        descriptor = os.open(
+            directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
+    except FileExistsError:
+        return
+    except PermissionError:
+        raise NotPermitted(action="make lock.mdb in", path=directory, owner=data.owner()) from None
+    except OSError:
+        return  # a file system mounted read-only: liblmdb does without
+    if os.geteuid() == 0:
+        os.fchown(descriptor, status.st_uid, status.st_gid)
+    os.close(descriptor)
+
+
+@contextmanager
+def explained(path: Path, facts: meta.Facts | None = None) -> Iterator[None]:
+    """py-lmdb's errors made ours."""
+    try:
+        yield
+    except lmdb.MapFullError as error:
+        raise MapFull(path=path, map_size=facts.map_size if facts else "") from error
+    except (lmdb.InvalidError, lmdb.VersionMismatchError) as error:
+        reason = str(error)
+        if facts is not None and facts.format != 1:
+            reason = f"data format {facts.format} (LMDB 1.0, OpenLDAP 2.7) needs the Python package lmdb 3 or later"
+        raise NotLmdb(path=path, reason=reason) from error
+    except lmdb.Error as error:
+        raise _ours(error, path) from error
+
+
+def _ours(error: Exception, path: Path) -> LoaderError:
+    words = str(error)
+    if "Permission denied" in words or "Read-only" in words:
+        return NotPermitted(action="open", path=path, owner=path.owner())
+    if "No space left" in words:
+        return NoSpace(path=path, needed="more", free="nothing")
+    return MdbDamaged(path=path, reason=f"LMDB says: {words}")
+
+
+def table(environment: Environment, name: str) -> Handle | None:
+    """A named table, with the flags it has in the file; None when it is not there."""
+    try:
+        return environment.open_db(name.encode(), create=False)
+    except lmdb.NotFoundError:
+        return None
+
+
+def require_table(environment: Environment, name: str) -> Handle:
+    """One of the tables that every database of slapd has."""
+    found = table(environment, name)
+    if found is None:
+        raise NotLmdb(path=environment.path(), reason=f"it has no table {name}")
+    return found
+
+
+def entry_count(place: Path) -> int:
+    """Entries in the database (records of id2e; a parent that was never added counts too)."""
+    with opened(place) as environment:
+        entries = require_table(environment, "id2e")
+        with environment.begin() as transaction:
+            return rows(transaction, entries)
+
+
+def rows(transaction: Transaction, handle: Handle) -> int:
+    """Records of a table, duplicates counted."""
+    return int(transaction.stat(handle)["entries"])
+
+
+def oldest_reader_lag(place: Path) -> int:
+    """Transactions by which the oldest reader is behind; what was freed since then cannot be used again."""
+    with opened(place) as environment:
+        last = int(environment.info()["last_txnid"])
+        lines = environment.readers().splitlines()[1:]
+    held = [
+        int(fields[2])
+        for fields in (line.split() for line in lines)
+        if len(fields) == 3 and fields[2].isdigit()
+    ]
+    return max((last - txnid for txnid in held), default=0)

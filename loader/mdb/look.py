@@ -1,0 +1,48 @@
+"""What is in a database, asked in a process apart: for reports and manifests, of files that may be damaged."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loader.mdb import apart, context_csn, meta, names
+from loader.mdb.environment import entry_count, opened
+
+
+@dataclass(frozen=True)
+class Outline:
+    """contextCSN as stored, and the newest CSNs known, each ascending by server ID."""
+
+    entries: int
+    suffixes: tuple[str, ...]
+    context_csns: tuple[str, ...]
+    newest_csns: tuple[str, ...]
+
+
+def look(place: Path, suffix: str | None = None) -> Outline:
+    """Of an environment directory (a live one too) or data file. Raises NotLmdb, MdbDamaged, NotPermitted."""
+    arguments = [place] if suffix is None else [place, suffix]
+    found = apart.ask(__name__, *arguments, origin=meta.data_file(place))
+    return Outline(
+        found["entries"],
+        *(tuple(found[key]) for key in ("suffixes", "context_csns", "newest_csns")),
+    )
+
+
+def _work(text: str, suffix: str | None = None) -> dict[str, Any]:
+    """In the process apart."""
+    place = Path(text)
+    with opened(place) as environment:
+        known = tuple(names.suffixes(environment))
+    stored = context_csn.stored(place, suffix)
+    newest = context_csn.newest(place, suffix, whole=False)
+    outline = Outline(
+        entry_count(place), known, tuple(stored), tuple(context_csn.ordered(newest.values()))
+    )
+    return dataclasses.asdict(outline)
+
+
+if __name__ == "__main__":
+    apart.answering(_work)

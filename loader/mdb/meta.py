@@ -1,0 +1,151 @@
+"""What a data.mdb says about itself: its two meta pages and its list of tables, read as bytes.
+
+No liblmdb: a hostile or cut file gives an error here, where a memory map would end the process.
+Layout: OpenLDAP's liblmdb/mdb.c, MDB_page, MDB_meta and MDB_db, 64-bit; format 1 is LMDB 0.9, format 3 is LMDB 1.0.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader.errors import MdbDamaged, NoSuchPath, NotLmdb, NotPermitted
+
+DATA = "data.mdb"
+MAGIC = 0xBEEFC0DE
+LONGEST_PAGE = 65536
+
+_HEADERS = {16: 1, 24: 3}  # length of a page header -> data format
+_META_FLAG = 0x08
+_NO_PAGE = 2**64 - 1
+_META = struct.Struct("=IIQQ")  # magic, version, address, map size
+_TABLE = struct.Struct(
+    "=IHHQQQQQ"
+)  # pad, flags, depth, branch, leaf and overflow pages, entries, root
+_TAIL = struct.Struct("=QQ")  # last page, transaction
+META_BYTES = _META.size + 2 * _TABLE.size + _TAIL.size
+HEAD_BYTES = LONGEST_PAGE + max(_HEADERS) + META_BYTES  # enough of a file for both meta pages
+
+
+@dataclass(frozen=True)
+class Table:
+    """One B+tree of the file. `root` is a page number; None while it is empty."""
+
+    entries: int
+    depth: int
+    root: int | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The newest whole meta page. `pages`: up to the last one ever used, free ones included."""
+
+    format: int
+    page_size: int  # bytes
+    map_size: int  # bytes; slapd's maxsize when it last wrote
+    pages: int
+    txnid: int
+    main: Table  # the table of tables
+
+    @property
+    def used(self) -> int:
+        """Bytes that hold anything; a sparse file shows more."""
+        return self.pages * self.page_size
+
+    @property
+    def header(self) -> int:
+        """Bytes of a page header."""
+        return {kind: size for size, kind in _HEADERS.items()}[self.format]
+
+
+def data_file(place: Path) -> Path:
+    """`place` is an environment directory, or the data file itself (a copy under another name)."""
+    return place / DATA if place.is_dir() else place
+
+
+def facts(place: Path) -> Facts:
+    """Of an environment directory or data file. Raises NoSuchPath, NotPermitted, NotLmdb, MdbDamaged."""
+    path = data_file(place)
+    try:
+        with path.open("rb") as file:
+            return parse(file.read(HEAD_BYTES), str(path))
+    except FileNotFoundError:
+        raise NoSuchPath(path=path) from None
+    except IsADirectoryError:
+        raise NotLmdb(path=path, reason="a directory") from None
+    except PermissionError:
+        raise NotPermitted(action="read", path=path, owner=_owner(path)) from None
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except (OSError, KeyError):
+        return "its owner"
+
+
+def parse(head: bytes, origin: str) -> Facts:
+    """From the first HEAD_BYTES of a file."""
+    header = _find_header(head, origin)
+    first = _parse_one(head, 0, header, origin)
+    second = _parse_one(head, first.page_size, header, origin)
+    if second.page_size != first.page_size:
+        raise MdbDamaged(path=origin, reason="its two meta pages disagree about the page size")
+    return second if second.txnid > first.txnid else first
+
+
+def _find_header(head: bytes, origin: str) -> int:
+    for size in _HEADERS:
+        if head[size : size + 4] == struct.pack("=I", MAGIC):
+            return size
+    reason = "empty" if not head else "the magic number of a 64-bit LMDB file is not there"
+    raise NotLmdb(path=origin, reason=reason)
+
+
+def _parse_one(head: bytes, start: int, header: int, origin: str) -> Facts:
+    page = head[start : start + header + META_BYTES]
+    if len(page) < header + META_BYTES:
+        raise MdbDamaged(path=origin, reason="the file ends within its meta pages")
+    magic, version, _, map_size = _META.unpack_from(page, header)
+    (flags,) = struct.unpack_from("=H", page, header - 6)
+    if magic != MAGIC or not flags & _META_FLAG:
+        raise MdbDamaged(path=origin, reason=f"no meta page at byte {start}")
+    if version != _HEADERS[header]:
+        raise NotLmdb(path=origin, reason=f"data format {version} is of no released LMDB")
+    at = header + _META.size
+    (page_size,) = struct.unpack_from("=I", page, at)
+    if page_size & (page_size - 1) or not 512 <= page_size <= LONGEST_PAGE:
+        raise MdbDamaged(path=origin, reason=f"page size {page_size}")
+    last, txnid = _TAIL.unpack_from(page, at + 2 * _TABLE.size)
+    if last < 1 or (last + 1) * page_size > 2**63:
+        raise MdbDamaged(path=origin, reason=f"last page {last}")
+    return Facts(version, page_size, map_size, last + 1, txnid, _table(page, at + _TABLE.size))
+
+
+def _table(page: bytes, at: int) -> Table:
+    _, _, depth, _, _, _, entries, root = _TABLE.unpack_from(page, at)
+    return Table(entries, depth, None if root == _NO_PAGE else root)
+
+
+def tables_on(page: bytes, facts: Facts) -> dict[str, Table] | None:
+    """The tables listed on a leaf page of the main tree; None when it is no leaf."""
+    (flags,) = struct.unpack_from("=H", page, facts.header - 6)
+    (lower,) = struct.unpack_from("=H", page, facts.header - 4)
+    if not flags & 0x02 or lower > len(page):
+        return None
+    # Format 3 counts `lower` and the node offsets from the end of the header (PAGEBASE).
+    base = facts.header if facts.format == 3 else 0
+    count = (lower + base - facts.header) // 2
+    try:
+        offsets = struct.unpack_from(f"={count}H", page, facts.header)
+        return dict(_node(page, offset + base) for offset in offsets)
+    except struct.error:
+        return None
+
+
+def _node(page: bytes, at: int) -> tuple[str, Table]:
+    """MDB_node: data size in two halves, flags, key size, key, data. Names end with a NUL in format 3."""
+    (key_size,) = struct.unpack_from("=H", page, at + 6)
+    key = page[at + 8 : at + 8 + key_size].rstrip(b"\0")
+    return key.decode("ascii", "replace"), _table(page, at + 8 + key_size)

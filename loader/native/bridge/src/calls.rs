@@ -1,0 +1,107 @@
+//! The module's functions: arguments in, one call to the core through the gate, result out.
+
+use std::path::PathBuf;
+
+use ldif::Input;
+use ldif::polled::Polled;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tree::Names;
+use tree::join::RootStamp;
+
+use crate::counters::Counters;
+use crate::gate::{duplicate, enter};
+use crate::results::{Arrangement, Scan, Shard, Survey, Tree};
+
+#[pyfunction]
+pub fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+#[pyfunction]
+pub fn scan(py: Python<'_>, paths: Vec<PathBuf>, counters: &Counters) -> PyResult<Scan> {
+    enter(py, &counters.0, || tree::scan(&paths, &counters.0)).map(Scan::from)
+}
+
+#[pyfunction]
+pub fn shard(
+    py: Python<'_>,
+    fd: i32,
+    out_path: PathBuf,
+    drop: Vec<String>,
+    counters: &Counters,
+) -> PyResult<Shard> {
+    let fd = duplicate(fd)?;
+    let drop = Names::new(drop);
+    let work = || {
+        let input = Input::from_fd(fd, &counters.0)?;
+        tree::shard(input, &out_path, &drop, &counters.0)
+    };
+    enter(py, &counters.0, work).map(Shard::from)
+}
+
+#[pyfunction]
+#[pyo3(signature = (fd, attribute, counters, sample_size=1_000_000))]
+pub fn survey(
+    py: Python<'_>,
+    fd: i32,
+    attribute: String,
+    counters: &Counters,
+    sample_size: usize,
+) -> PyResult<Survey> {
+    let fd = duplicate(fd)?;
+    let work = || {
+        let input = Input::from_fd(fd, &counters.0)?;
+        tree::survey(input, &attribute, sample_size, &counters.0)
+    };
+    enter(py, &counters.0, work).map(Survey)
+}
+
+#[pyfunction]
+#[pyo3(signature = (paths, again, out_dir, root, context_csns, counters, *, compress, drop_orphans))]
+#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+pub fn arrange(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    again: Vec<PathBuf>,
+    out_dir: PathBuf,
+    root: String,
+    context_csns: Vec<String>,
+    counters: &Counters,
+    compress: bool,
+    drop_orphans: bool,
+) -> PyResult<Arrangement> {
+    let task = tree::Task {
+        paths: &paths,
+        again: &again,
+        root: &root,
+        context_csns: &context_csns,
+        compress,
+        drop_orphans,
+    };
+    enter(py, &counters.0, || tree::arrange(&task, &out_dir, &counters.0)).map(Arrangement::from)
+}
+
+#[pyfunction]
+#[pyo3(signature = (paths, fd, counters, context_csns=None, root=None))]
+pub fn join(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    fd: i32,
+    counters: &Counters,
+    context_csns: Option<Vec<String>>,
+    root: Option<String>,
+) -> PyResult<u64> {
+    let stamp = match (root, context_csns) {
+        (Some(root), Some(csns)) => Some(RootStamp::new(&root, &csns)),
+        (None, None) => None,
+        _ => return Err(PyValueError::new_err("context_csns and root go together")),
+    };
+    let mut sink = Polled::new(duplicate(fd)?, &counters.0);
+    enter(py, &counters.0, || tree::join(&paths, &mut sink, stamp, &counters.0))
+}
+
+#[pyfunction(name = "tree")]
+pub fn new_tree(ignore: Vec<String>, counters: &Counters) -> Tree {
+    Tree::new(Names::new(ignore), counters)
+}

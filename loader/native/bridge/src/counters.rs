@@ -1,0 +1,31 @@
+//! The counters of a running call, as Python sees them.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug, Default)]
+pub struct Counters(pub Arc<ldif::Counters>);
+
+#[pymethods]
+impl Counters {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    #[getter]
+    fn entries(&self) -> u64 {
+        self.0.entries()
+    }
+
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    fn cancel(&self) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,33 @@
+//! The core's error as a Python exception.
+//!
+//! Its facts are attributes, not arguments: before Python 3.12 the stable interface lets nobody add
+//! fields to an exception class. Attributes also survive pickling, so workers can raise it.
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+create_exception!(loader._native, NativeError, PyException, "What the native core could not do.");
+
+/// One made from Python by hand has the attributes too.
+pub fn give_attributes(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let class = module.py().get_type::<NativeError>();
+    ["code", "message"].iter().try_for_each(|fact| class.setattr(fact, ""))?;
+    ["path", "line", "dn"].iter().try_for_each(|fact| class.setattr(fact, module.py().None()))
+}
+
+pub fn raise(py: Python<'_>, error: ldif::Error) -> PyErr {
+    let raised = NativeError::new_err(error.to_string());
+    match describe(raised.value(py), error) {
+        Ok(()) => raised,
+        Err(failure) => failure,
+    }
+}
+
+fn describe(raised: &Bound<'_, PyAny>, error: ldif::Error) -> PyResult<()> {
+    raised.setattr("code", error.code.as_str())?;
+    raised.setattr("path", error.path.map(std::path::PathBuf::into_os_string))?;
+    raised.setattr("line", error.line)?;
+    raised.setattr("dn", error.dn)?;
+    raised.setattr("message", error.message)
+}

@@ -1,0 +1,64 @@
+//! The one way into the core: without the interpreter lock, and with an ear for Ctrl-C.
+
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::panic;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use ldif::Counters;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::raise;
+
+/// How long a signal may wait for its Python handler.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Runs `work` on a thread of its own while this one waits for signals; Python runs their handlers on
+/// its main thread only, so calls from other threads just wait. A handler that raises (Ctrl-C does)
+/// cancels the work, and its exception comes out once the work has stopped.
+pub fn enter<T: Send>(
+    py: Python<'_>,
+    counters: &Counters,
+    work: impl FnOnce() -> ldif::Result<T> + Send,
+) -> PyResult<T> {
+    let (result, interrupt) = py.detach(|| {
+        thread::scope(|scope| {
+            let (done, waiting) = channel::<()>();
+            let worker = scope.spawn(move || {
+                let _done = done;
+                work()
+            });
+            let interrupt = watch(&waiting, counters);
+            (worker.join(), interrupt)
+        })
+    });
+    let result = result.unwrap_or_else(|payload| panic::resume_unwind(payload));
+    match interrupt {
+        Some(interrupt) => Err(interrupt),
+        None => result.map_err(|error| raise(py, error)),
+    }
+}
+
+/// Waits until the worker drops its end of the channel, in whatever way it ends.
+fn watch(worker: &Receiver<()>, counters: &Counters) -> Option<PyErr> {
+    while worker.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        if let Some(interrupt) = Python::attach(|py| py.check_signals().err()) {
+            counters.cancel();
+            return Some(interrupt);
+        }
+    }
+    None
+}
+
+/// A descriptor of our own beside the caller's, who still has to close theirs.
+pub fn duplicate(fd: RawFd) -> PyResult<OwnedFd> {
+    if fd < 0 {
+        return Err(PyValueError::new_err(format!("{fd} is not a file descriptor")));
+    }
+    // SAFETY: `fd` is not -1, and it is used for nothing but dup, which refuses what is not open.
+    #[allow(unsafe_code)]
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    Ok(borrowed.try_clone_to_owned()?)
+}

@@ -1,0 +1,32 @@
+//! `loader._native`: the native core's face to Python, and nothing else. The contract is
+//! `loader/_native.pyi`; what the calls do stands in the crates `ldif` and `tree`.
+
+// Arguments come from Python as values of their own.
+#![allow(clippy::needless_pass_by_value)]
+
+mod calls;
+mod counters;
+mod error;
+mod gate;
+mod results;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::calls::{arrange, join, new_tree, scan, shard, survey, version};
+    #[pymodule_export]
+    use super::counters::Counters;
+    #[pymodule_export]
+    use super::error::NativeError;
+    #[pymodule_export]
+    use super::results::{Arrangement, Difference, Scan, Shard, Survey, Tree};
+
+    use super::{Bound, PyModule, PyResult};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::error::give_attributes(module)
+    }
+}

@@ -1,0 +1,123 @@
+//! Cutting a byte stream into blocks: bytes that hold whole records, never cut inside one.
+
+use std::io::Read;
+
+use memchr::{Memchr, memrchr_iter};
+
+use crate::{Code, Error, Result};
+
+/// Large enough to hide the cost of a system call, small enough for the second-level cache.
+pub const BLOCK_SIZE: usize = 512 * 1024;
+
+/// A record larger than this is taken for something that is not LDIF.
+pub const MAX_RECORD: usize = 256 * 1024 * 1024;
+
+/// Memory is bounded by one block, or by the largest record where that is larger.
+#[derive(Debug)]
+pub struct Blocks<R> {
+    source: R,
+    buffer: Vec<u8>,
+    /// Bytes at the head of `buffer` that the last call gave out.
+    given: usize,
+    line: u64,
+    ended: bool,
+    block_size: usize,
+    max_record: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block<'a> {
+    pub bytes: &'a [u8],
+    /// Number of the block's first line, from 1.
+    pub line: u64,
+    /// Nothing but the end of the input follows.
+    pub last: bool,
+}
+
+impl<R: Read> Blocks<R> {
+    pub fn new(source: R) -> Self {
+        Self::with_sizes(source, BLOCK_SIZE, MAX_RECORD)
+    }
+
+    pub fn with_sizes(source: R, block_size: usize, max_record: usize) -> Self {
+        let buffer = Vec::with_capacity(block_size);
+        Self { source, buffer, given: 0, line: 1, ended: false, block_size, max_record }
+    }
+
+    /// The next block; `None` at the end. An input whose last line has no end is truncated.
+    pub fn next_block(&mut self) -> Result<Option<Block<'_>>> {
+        self.forget_given();
+        let mut wanted = self.block_size;
+        loop {
+            self.fill(wanted)?;
+            if self.ended {
+                return self.remainder();
+            }
+            if let Some(cut) = last_cut(&self.buffer) {
+                return Ok(Some(self.give(cut, false)));
+            }
+            if self.buffer.len() >= self.max_record {
+                let limit = format!("a record of more than {} bytes", self.max_record);
+                return Err(Error::new(Code::TooLarge, limit).at(self.line));
+            }
+            wanted = (wanted * 2).min(self.max_record);
+        }
+    }
+
+    fn forget_given(&mut self) {
+        self.line += count_lines(&self.buffer[..self.given]);
+        self.buffer.copy_within(self.given.., 0);
+        self.buffer.truncate(self.buffer.len() - self.given);
+        self.given = 0;
+    }
+
+    fn fill(&mut self, wanted: usize) -> Result<()> {
+        let missing = wanted.saturating_sub(self.buffer.len());
+        let read = self.source.by_ref().take(missing as u64).read_to_end(&mut self.buffer);
+        self.ended = read? < missing;
+        Ok(())
+    }
+
+    fn remainder(&mut self) -> Result<Option<Block<'_>>> {
+        match self.buffer.last() {
+            None => Ok(None),
+            Some(b'\n') => Ok(Some(self.give(self.buffer.len(), true))),
+            Some(_) => {
+                let line = self.line + count_lines(&self.buffer);
+                Err(Error::new(Code::Truncated, "the last line has no end").at(line))
+            }
+        }
+    }
+
+    fn give(&mut self, length: usize, last: bool) -> Block<'_> {
+        self.given = length;
+        Block { bytes: &self.buffer[..length], line: self.line, last }
+    }
+}
+
+fn count_lines(bytes: &[u8]) -> u64 {
+    Memchr::new(b'\n', bytes).count() as u64
+}
+
+/// Where the last record begins that follows a blank line. Its first byte has been read, so a block
+/// that ends here is known not to be the last one.
+fn last_cut(bytes: &[u8]) -> Option<usize> {
+    memrchr_iter(b'\n', bytes).find_map(|newline| {
+        let after_blank = newline + 1 + line_end(&bytes[newline + 1..])?;
+        begins_line(&bytes[after_blank..]).then_some(after_blank)
+    })
+}
+
+/// Length of the line ending at the head of `bytes`: LF or CRLF.
+pub(crate) fn line_end(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [b'\n', ..] => Some(1),
+        [b'\r', b'\n', ..] => Some(2),
+        _ => None,
+    }
+}
+
+/// A line with something on it; a lone CR may yet become a blank line.
+fn begins_line(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes != b"\r" && line_end(bytes).is_none()
+}

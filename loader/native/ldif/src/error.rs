@@ -1,0 +1,127 @@
+//! The one error type of the native core: a stable code, where it happened, and what in words.
+
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+/// What went wrong. [`Code::as_str`] is what scripts and tests see; it never changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// The operating system refused to read or write.
+    Io,
+    /// No space or quota left for an output.
+    NoSpace,
+    /// The reader at the other end of a pipe is gone.
+    Pipe,
+    /// A compressed stream does not decompress.
+    Corrupt,
+    /// The input ends before it is whole.
+    Truncated,
+    /// Not LDIF.
+    Syntax,
+    /// A record larger than the limit.
+    TooLarge,
+    /// A change record other than `changetype: add`.
+    ChangeType,
+    /// `attribute:< url`, which would read other files.
+    Url,
+    /// `version:` other than 1.
+    Version,
+    /// The entry that should bear contextCSN is not in the input.
+    RootMissing,
+    /// The output directory holds something already.
+    NotEmpty,
+    /// Someone called [`Counters::cancel`](crate::Counters::cancel).
+    Cancelled,
+}
+
+impl Code {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Io => "ldif.io",
+            Self::NoSpace => "ldif.no_space",
+            Self::Pipe => "ldif.pipe",
+            Self::Corrupt => "ldif.corrupt",
+            Self::Truncated => "ldif.truncated",
+            Self::Syntax => "ldif.syntax",
+            Self::TooLarge => "ldif.too_large",
+            Self::ChangeType => "ldif.changetype",
+            Self::Url => "ldif.url",
+            Self::Version => "ldif.version",
+            Self::RootMissing => "tree.root_missing",
+            Self::NotEmpty => "tree.not_empty",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    pub code: Code,
+    pub path: Option<PathBuf>,
+    pub line: Option<u64>,
+    pub dn: Option<String>,
+    pub message: String,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, path: None, line: None, dn: None, message: message.into() }
+    }
+
+    #[must_use]
+    pub fn at(mut self, line: u64) -> Self {
+        self.line.get_or_insert(line);
+        self
+    }
+
+    /// Names the file, unless one is named already.
+    #[must_use]
+    pub fn in_file(mut self, path: Option<&Path>) -> Self {
+        if self.path.is_none() {
+            self.path = path.map(Path::to_path_buf);
+        }
+        self
+    }
+
+    #[must_use]
+    pub fn of_entry(mut self, dn: Option<&[u8]>) -> Self {
+        if self.dn.is_none() {
+            self.dn = dn.map(|dn| String::from_utf8_lossy(dn).into_owned());
+        }
+        self
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        let code = match error.kind() {
+            io::ErrorKind::UnexpectedEof => Code::Truncated,
+            io::ErrorKind::BrokenPipe => Code::Pipe,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::NoSpace,
+            // zstd and flate2 report damage without an errno; the system's own errors have one.
+            _ if error.raw_os_error().is_none() => Code::Corrupt,
+            _ => Code::Io,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(out, "{}: ", path.display())?;
+        }
+        if let Some(line) = self.line {
+            write!(out, "line {line}: ")?;
+        }
+        out.write_str(&self.message)?;
+        match &self.dn {
+            Some(dn) => write!(out, " (entry {dn})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,223 @@
+//! The lines of one record: unfolded, split at the colon, decoded on demand.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use memchr::memchr;
+
+use crate::{Code, Error, Record, Result};
+
+/// A record taken apart at its head: the DN, and the attribute lines still to be read.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    pub dn: Cow<'a, [u8]>,
+    /// Where the `dn:` line stands in the record's bytes.
+    pub dn_span: Range<usize>,
+    /// The record said `changetype: add`, which slapadd does not take.
+    pub change: bool,
+    pub fields: Fields<'a>,
+}
+
+/// One attribute line.
+#[derive(Debug, Clone)]
+pub struct Field<'a> {
+    text: Cow<'a, [u8]>,
+    colon: usize,
+    value_at: usize,
+    base64: bool,
+    /// Number of the line it starts on.
+    pub line: u64,
+    /// Where it stands in the record's bytes, folds and line end included.
+    pub span: Range<usize>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Fields<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    line: u64,
+}
+
+impl<'a> Record<'a> {
+    /// All lines of the record, `dn:` the first.
+    pub fn fields(&self) -> Fields<'a> {
+        Fields { bytes: self.bytes, position: 0, line: self.line }
+    }
+
+    /// Reads the head of the record: `dn:`, then perhaps `changetype: add`.
+    pub fn entry(&self) -> Result<Entry<'a>> {
+        let mut fields = self.fields();
+        let head = match fields.next().transpose()? {
+            Some(field) if field.description().eq_ignore_ascii_case(b"dn") => field,
+            _ => return Err(syntax("a record begins with \"dn:\"", self.line)),
+        };
+        let dn = head.into_value()?;
+        let dn_span = 0..fields.position;
+        let change = skip_changetype(&mut fields).map_err(|error| error.of_entry(Some(&dn)))?;
+        Ok(Entry { dn, dn_span, change, fields })
+    }
+}
+
+impl<'a> Field<'a> {
+    /// Attribute description as written, options included.
+    pub fn description(&self) -> &[u8] {
+        &self.text[..self.colon]
+    }
+
+    /// Attribute description without its options.
+    pub fn base(&self) -> &[u8] {
+        let description = self.description();
+        memchr(b';', description).map_or(description, |options| &description[..options])
+    }
+
+    pub fn is(&self, base: &str) -> bool {
+        self.base().eq_ignore_ascii_case(base.as_bytes())
+    }
+
+    /// The value's bytes, base64 decoded.
+    pub fn value(&self) -> Result<Cow<'_, [u8]>> {
+        let raw = &self.text[self.value_at..];
+        if self.base64 { self.decode().map(Cow::Owned) } else { Ok(Cow::Borrowed(raw)) }
+    }
+
+    fn into_value(self) -> Result<Cow<'a, [u8]>> {
+        if self.base64 {
+            return self.decode().map(Cow::Owned);
+        }
+        Ok(match self.text {
+            Cow::Borrowed(text) => Cow::Borrowed(&text[self.value_at..]),
+            Cow::Owned(mut text) => Cow::Owned(text.split_off(self.value_at)),
+        })
+    }
+
+    fn decode(&self) -> Result<Vec<u8>> {
+        let text = self.text[self.value_at..].trim_ascii_end();
+        STANDARD.decode(text).map_err(|error| {
+            let name = String::from_utf8_lossy(self.description());
+            syntax(format!("the base64 value of {name} does not decode: {error}"), self.line)
+        })
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// No line but blanks is left.
+    pub fn is_at_end(&self) -> bool {
+        self.position == self.bytes.len()
+    }
+
+    fn physical_line(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.position..];
+        let end = memchr(b'\n', rest).map_or(rest.len(), |newline| newline + 1);
+        self.position += end;
+        self.line += 1;
+        strip_line_end(&rest[..end])
+    }
+
+    fn is_folded(&self) -> bool {
+        self.bytes.get(self.position) == Some(&b' ')
+    }
+
+    fn logical_line(&mut self) -> Cow<'a, [u8]> {
+        let mut text = Cow::Borrowed(self.physical_line());
+        while self.is_folded() {
+            let continuation = &self.physical_line()[1..];
+            text.to_mut().extend_from_slice(continuation);
+        }
+        text
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.bytes.get(self.position) == Some(&b'#') {
+            self.logical_line();
+        }
+        if self.is_at_end() {
+            return None;
+        }
+        let (start, line) = (self.position, self.line);
+        let text = self.logical_line();
+        Some(field(text, line, start..self.position))
+    }
+}
+
+fn field(text: Cow<'_, [u8]>, line: u64, span: Range<usize>) -> Result<Field<'_>> {
+    let colon = end_of_description(&text).map_err(|message| syntax(message, line))?;
+    let (base64, mark) = match text.get(colon + 1) {
+        Some(b':') => (true, 2),
+        Some(b'<') => return Err(url(&text[..colon], line)),
+        _ => (false, 1),
+    };
+    let value_at = skip_spaces(&text, colon + mark);
+    Ok(Field { text, colon, value_at, base64, line, span })
+}
+
+fn end_of_description(text: &[u8]) -> std::result::Result<usize, &'static str> {
+    match text.iter().position(|&byte| !DESCRIPTION[usize::from(byte)]) {
+        Some(end) if end > 0 && text[end] == b':' => Ok(end),
+        _ if text.contains(&b':') => Err("what stands before the colon is not an attribute"),
+        _ => Err("a line without a colon"),
+    }
+}
+
+/// Letters of attribute descriptions (RFC 4512), and `_`, which some servers let pass.
+const DESCRIPTION: [bool; 256] = {
+    let letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-;._";
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < letters.len() {
+        table[letters[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
+fn skip_spaces(text: &[u8], from: usize) -> usize {
+    from + text[from..].iter().take_while(|&&byte| byte == b' ').count()
+}
+
+fn strip_line_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// True when the record is a change record that adds; other changes are refused.
+fn skip_changetype(fields: &mut Fields<'_>) -> Result<bool> {
+    if !may_be_change(&fields.bytes[fields.position..]) {
+        return Ok(false);
+    }
+    let Some(first) = fields.clone().next().transpose()? else {
+        return Ok(false);
+    };
+    if first.is("control") {
+        return Err(Error::new(Code::ChangeType, "controls are not taken").at(first.line));
+    }
+    if !first.is("changetype") {
+        return Ok(false);
+    }
+    let kind = first.value()?;
+    if !kind.trim_ascii().eq_ignore_ascii_case(b"add") {
+        let message = format!("changetype {} is not an entry", String::from_utf8_lossy(&kind));
+        return Err(Error::new(Code::ChangeType, message).at(first.line));
+    }
+    fields.next();
+    Ok(true)
+}
+
+/// A cheap look before a close one: `changetype`, `control`, or a comment that hides them.
+fn may_be_change(line: &[u8]) -> bool {
+    matches!(line, [b'#', ..] | [b'c' | b'C', b'h' | b'H' | b'o' | b'O', ..])
+}
+
+fn url(description: &[u8], line: u64) -> Error {
+    let name = String::from_utf8_lossy(description);
+    Error::new(Code::Url, format!("the value of {name} is a URL; put the value itself")).at(line)
+}
+
+fn syntax(message: impl Into<String>, line: u64) -> Error {
+    Error::new(Code::Syntax, message).at(line)
+}

@@ -1,0 +1,121 @@
+//! Opening LDIF for reading: a path or a file descriptor, compressed or not.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use crate::blocks::BLOCK_SIZE;
+use crate::polled::Polled;
+use crate::{Code, Counters, Error, Result};
+
+/// Frames made with `zstd --long=31` need this much; larger ones do not exist.
+const ZSTD_WINDOW_LOG: u32 = 31;
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Small, so that counters move while a slow server feeds the pipe.
+const PIPE_BLOCK: usize = 64 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compression {
+    None,
+    Zstd,
+    Gzip,
+}
+
+/// A stream of uncompressed LDIF bytes, and where it comes from.
+pub struct Input<'a> {
+    pub path: Option<PathBuf>,
+    pub block_size: usize,
+    reader: Box<dyn Read + 'a>,
+}
+
+impl<'a> Input<'a> {
+    pub fn from_path(path: &Path) -> Result<Input<'static>> {
+        let open = || {
+            let file = File::open(path)?;
+            let (compression, reader) = sniff(file)?;
+            expect_name_kept(path, compression)?;
+            let reader = decompress(compression, reader)?;
+            Ok(Input { path: Some(path.to_path_buf()), block_size: BLOCK_SIZE, reader })
+        };
+        open().map_err(|error: Error| error.in_file(Some(path)))
+    }
+
+    /// Reads a pipe, socket or file; a wait for the other side ends when `counters` is cancelled.
+    pub fn from_fd(fd: OwnedFd, counters: &'a Counters) -> Result<Self> {
+        let (compression, reader) = sniff(Polled::new(fd, counters))?;
+        let reader = decompress(compression, reader)?;
+        Ok(Self { path: None, block_size: PIPE_BLOCK, reader })
+    }
+
+    pub fn from_reader(reader: impl Read + 'a) -> Self {
+        Self { path: None, block_size: BLOCK_SIZE, reader: Box::new(reader) }
+    }
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reader.read(buffer)
+    }
+}
+
+impl std::fmt::Debug for Input<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Input").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+type Sniffed<R> = io::Chain<Cursor<Vec<u8>>, R>;
+
+fn sniff<R: Read>(mut reader: R) -> io::Result<(Compression, Sniffed<R>)> {
+    let mut head = Vec::with_capacity(4);
+    reader.by_ref().take(4).read_to_end(&mut head)?;
+    let compression = if head.starts_with(&ZSTD_MAGIC) {
+        Compression::Zstd
+    } else if head.starts_with(&GZIP_MAGIC) {
+        Compression::Gzip
+    } else {
+        Compression::None
+    };
+    Ok((compression, Cursor::new(head).chain(reader)))
+}
+
+fn decompress<'a>(compression: Compression, reader: impl Read + 'a) -> Result<Box<dyn Read + 'a>> {
+    Ok(match compression {
+        Compression::None => Box::new(reader),
+        Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(reader))),
+        Compression::Zstd => {
+            let mut decoder = zstd::Decoder::new(reader)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+            Box::new(decoder)
+        }
+    })
+}
+
+/// A name that promises compression and content that shows none: emptied, cut, or another file.
+fn expect_name_kept(path: &Path, found: Compression) -> Result<()> {
+    let promised = match extension(path) {
+        "zst" => Compression::Zstd,
+        "gz" => Compression::Gzip,
+        _ => return Ok(()),
+    };
+    if found != Compression::None {
+        return Ok(());
+    }
+    if path.metadata()?.len() < 4 {
+        return Err(Error::new(Code::Truncated, "the compressed file ends in its header"));
+    }
+    Err(Error::new(Code::Corrupt, format!("named as {promised:?} but not compressed")))
+}
+
+/// What the name promises once our own mark for unfinished outputs, `.partial`, is set aside.
+pub fn extension(path: &Path) -> &str {
+    let named = if path.extension().is_some_and(|last| last == "partial") {
+        path.file_stem().map(Path::new)
+    } else {
+        Some(path)
+    };
+    named.and_then(Path::extension).and_then(std::ffi::OsStr::to_str).unwrap_or("")
+}

@@ -1,0 +1,24 @@
+//! LDIF (RFC 2849): whole records out of bytes, and bytes out of values.
+//!
+//! From the outside in: [`input`] opens and decompresses, [`blocks`] cuts the stream between records,
+//! [`records`] finds each record in a block, [`fields`] reads the lines of one record; [`walk`] ties
+//! them together. [`write`](mod@write) and [`output`] go the other way. No schema, no tree, no Python.
+
+pub mod blocks;
+pub mod counters;
+pub mod error;
+pub mod fields;
+pub mod input;
+pub mod output;
+pub mod polled;
+pub mod records;
+pub mod tail;
+pub mod walk;
+pub mod write;
+
+pub use counters::Counters;
+pub use error::{Code, Error, Result};
+pub use fields::{Entry, Field};
+pub use input::Input;
+pub use output::Output;
+pub use records::Record;

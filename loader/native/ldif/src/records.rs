@@ -1,0 +1,100 @@
+//! Finding the records in a block: each as its raw bytes and the number of its first line.
+
+use memchr::memchr;
+
+use crate::blocks::{Block, line_end};
+use crate::{Code, Error, Result};
+
+/// One record: whole lines with their ends, without the blank line after it and without the
+/// comments and the `version:` line before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    pub bytes: &'a [u8],
+    /// Number of its first line, from 1.
+    pub line: u64,
+    /// A blank line follows, so the record is certainly whole.
+    pub closed: bool,
+    /// Nothing but the end of the input follows.
+    pub last: bool,
+}
+
+#[derive(Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    line: u64,
+    last_block: bool,
+}
+
+impl<'a> Records<'a> {
+    pub fn new(block: &Block<'a>) -> Self {
+        Self { rest: block.bytes, line: block.line, last_block: block.last }
+    }
+
+    fn take_line(&mut self) -> &'a [u8] {
+        let end = memchr(b'\n', self.rest).map_or(self.rest.len(), |newline| newline + 1);
+        let (line, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        self.line += 1;
+        line
+    }
+
+    /// Passes everything that may stand before a record: blank lines, comments, `version: 1`.
+    fn skip_to_record(&mut self) -> Result<()> {
+        while let Some(&first) = self.rest.first() {
+            let line = self.line;
+            if line_end(self.rest).is_some() {
+                self.take_line();
+            } else if first == b'#' {
+                self.take_folded();
+            } else if is_version(self.rest) {
+                expect_version_1(self.take_line()).map_err(|error| error.at(line))?;
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_folded(&mut self) {
+        self.take_line();
+        while self.rest.first() == Some(&b' ') {
+            self.take_line();
+        }
+    }
+
+    fn take_record(&mut self) -> Record<'a> {
+        let (all, line) = (self.rest, self.line);
+        while !self.rest.is_empty() && line_end(self.rest).is_none() {
+            self.take_line();
+        }
+        let bytes = &all[..all.len() - self.rest.len()];
+        let last = self.last_block && self.rest.iter().all(u8::is_ascii_whitespace);
+        Record { bytes, line, closed: !self.rest.is_empty(), last }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Err(error) = self.skip_to_record() {
+            self.rest = &[];
+            return Some(Err(error));
+        }
+        (!self.rest.is_empty()).then(|| Ok(self.take_record()))
+    }
+}
+
+fn is_version(line: &[u8]) -> bool {
+    line.get(..8).is_some_and(|name| name.eq_ignore_ascii_case(b"version:"))
+}
+
+fn expect_version_1(line: &[u8]) -> Result<()> {
+    match line[8..].trim_ascii() {
+        b"1" => Ok(()),
+        other => {
+            let text = String::from_utf8_lossy(other);
+            Err(Error::new(Code::Version, format!("LDIF version {text} is not known; 1 is")))
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Writing attribute lines: never folded, base64 where RFC 2849 demands it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// Appends `description: value` and a line end.
+pub fn line(out: &mut Vec<u8>, description: &[u8], value: &[u8]) {
+    out.extend_from_slice(description);
+    if is_safe(value) {
+        out.extend_from_slice(if value.is_empty() { b":" } else { b": " });
+        out.extend_from_slice(value);
+    } else {
+        out.extend_from_slice(b":: ");
+        out.extend_from_slice(STANDARD.encode(value).as_bytes());
+    }
+    out.push(b'\n');
+}
+
+/// SAFE-STRING of RFC 2849, and no trailing space (its note 8).
+pub fn is_safe(value: &[u8]) -> bool {
+    let safe_char = |&byte: &u8| byte < 0x80 && !matches!(byte, 0 | b'\n' | b'\r');
+    !matches!(value.first(), Some(b' ' | b':' | b'<'))
+        && value.last() != Some(&b' ')
+        && value.iter().all(safe_char)
+}

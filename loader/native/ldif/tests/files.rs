@@ -1,0 +1,118 @@
+//! Opening and writing files: compression, cuts, names, modes.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use ldif::{Code, Input, Output, Result};
+use tempfile::{TempDir, tempdir};
+
+const TEXT: &[u8] = b"dn: cn=a\ncn: a\n\n";
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::encode_all(bytes, 3).unwrap()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn put(directory: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = directory.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    Input::from_path(path)?.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+#[test]
+fn content_tells_the_compression_whatever_the_name() {
+    let directory = tempdir().unwrap();
+    for name in ["a.ldif", "a.zst", "a.gz"] {
+        for bytes in [zstd(TEXT), gzip(TEXT)] {
+            assert_eq!(read(&put(&directory, name, &bytes)).unwrap(), TEXT, "{name}");
+        }
+    }
+    assert_eq!(read(&put(&directory, "plain.ldif", TEXT)).unwrap(), TEXT);
+}
+
+#[test]
+fn several_frames_are_one_stream() {
+    let directory = tempdir().unwrap();
+    let twice = [TEXT, TEXT].concat();
+    for bytes in [[zstd(TEXT), zstd(TEXT)].concat(), [gzip(TEXT), gzip(TEXT)].concat()] {
+        assert_eq!(read(&put(&directory, "a", &bytes)).unwrap(), twice);
+    }
+}
+
+#[test]
+fn a_cut_stream_is_truncated_wherever_the_cut_is() {
+    let directory = tempdir().unwrap();
+    for whole in [zstd(TEXT), gzip(TEXT)] {
+        let name = if whole[0] == 0x1f { "a.gz" } else { "a.zst" };
+        for length in (0..4).chain(whole.len() / 2..whole.len()) {
+            let error = read(&put(&directory, name, &whole[..length])).unwrap_err();
+            assert_eq!(error.code, Code::Truncated, "{name} cut at {length}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_promises_compression_is_held_to_it() {
+    let directory = tempdir().unwrap();
+    let error = read(&put(&directory, "b.zst", TEXT)).unwrap_err();
+    assert_eq!(error.code, Code::Corrupt);
+}
+
+#[test]
+fn what_cannot_be_opened_is_named() {
+    let error = read(Path::new("/nowhere/a.ldif")).unwrap_err();
+    assert_eq!(error.code, Code::Io);
+    assert_eq!(error.path.as_deref(), Some(Path::new("/nowhere/a.ldif")));
+}
+
+#[test]
+fn outputs_are_compressed_by_name_and_readable_by_their_owner_only() {
+    let directory = tempdir().unwrap();
+    for (name, compressed) in
+        [("a.ldif", false), ("a.ldif.zst", true), ("b.ldif.zst.partial", true)]
+    {
+        let path = directory.path().join(name);
+        let mut output = Output::create(&path, 0).unwrap();
+        output.write(TEXT).unwrap();
+        output.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap() != TEXT, compressed, "{name}");
+        assert_eq!(read(&path).unwrap(), TEXT);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn a_damaged_output_of_ours_shows_on_reading() {
+    let directory = tempdir().unwrap();
+    let path = directory.path().join("a.zst");
+    let mut output = Output::create(&path, 0).unwrap();
+    output.write(&TEXT.repeat(1000)).unwrap();
+    output.finish().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(read(&path).unwrap_err().code, Code::Corrupt);
+}
+
+#[test]
+fn a_full_disk_is_told_as_such() {
+    let outcome = Output::create(Path::new("/dev/full"), 0).and_then(|mut output| {
+        output.write(&TEXT.repeat(1 << 16))?;
+        output.finish()
+    });
+    assert_eq!(outcome.unwrap_err().code, Code::NoSpace);
+}

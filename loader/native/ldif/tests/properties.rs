@@ -1,0 +1,166 @@
+//! What holds for any input: writing and reading undo each other, cutting loses nothing, and nothing
+//! that is fed in makes the reader panic.
+
+use std::io::{self, Read};
+
+use ldif::blocks::Blocks;
+use ldif::records::Records;
+use ldif::walk::each_record;
+use ldif::{Counters, Input, write};
+use proptest::prelude::*;
+
+type Pairs = Vec<(String, Vec<u8>)>;
+
+/// A reader that gives at most `step` bytes at once.
+struct Trickle<'a> {
+    rest: &'a [u8],
+    step: usize,
+}
+
+impl Read for Trickle<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (now, later) = self.rest.split_at(self.step.min(buffer.len()).min(self.rest.len()));
+        buffer[..now.len()].copy_from_slice(now);
+        self.rest = later;
+        Ok(now.len())
+    }
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..80),
+        "[ -~]{0,80}".prop_map(String::into_bytes),
+        "( |:|<|\r|\n|#|a){0,6}".prop_map(String::into_bytes),
+    ]
+}
+
+fn pairs() -> impl Strategy<Value = Pairs> {
+    let name = "[a-zA-Z][a-zA-Z0-9-]{0,8}(;[a-z]{1,4})?";
+    let taken = ["dn", "changetype", "control", "version"];
+    let name = name.prop_filter("has a meaning of its own", move |name| {
+        !taken.contains(&name.to_ascii_lowercase().as_str())
+    });
+    prop::collection::vec((name, value()), 1..8)
+}
+
+fn write_record(dn: &[u8], pairs: &Pairs) -> Vec<u8> {
+    let mut text = Vec::new();
+    write::line(&mut text, b"dn", dn);
+    for (name, value) in pairs {
+        write::line(&mut text, name.as_bytes(), value);
+    }
+    text
+}
+
+fn read_all(text: &[u8]) -> Vec<(Vec<u8>, Pairs)> {
+    let mut found = Vec::new();
+    let visit = |record: &ldif::Record<'_>| {
+        let entry = record.entry()?;
+        let mut pairs = Pairs::new();
+        for field in entry.fields {
+            let field = field?;
+            let name = String::from_utf8(field.description().to_vec()).unwrap();
+            pairs.push((name, field.value()?.into_owned()));
+        }
+        found.push((entry.dn.into_owned(), pairs));
+        Ok(())
+    };
+    each_record(Input::from_reader(text), &Counters::default(), visit).unwrap();
+    found
+}
+
+/// Folds every line at `width`, as slapcat does at 76.
+fn fold(text: &[u8], width: usize, line_end: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for line in text.split(|&byte| byte == b'\n') {
+        let (head, tail) = line.split_at(width.min(line.len()));
+        out.extend_from_slice(head);
+        for piece in tail.chunks(width) {
+            out.extend_from_slice(line_end.as_bytes());
+            out.push(b' ');
+            out.extend_from_slice(piece);
+        }
+        out.extend_from_slice(line_end.as_bytes());
+    }
+    out.truncate(out.len() - line_end.len());
+    out
+}
+
+fn records() -> impl Strategy<Value = Vec<(Vec<u8>, Pairs)>> {
+    prop::collection::vec((value(), pairs()), 1..12)
+}
+
+fn text_of(records: &[(Vec<u8>, Pairs)]) -> Vec<u8> {
+    let texts: Vec<_> = records.iter().map(|(dn, pairs)| write_record(dn, pairs)).collect();
+    [texts.join(&b'\n'), b"\n".to_vec()].concat()
+}
+
+proptest! {
+    // A failure prints its least input; that goes into a test of its own, not into a seed file.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read(records in records()) {
+        prop_assert_eq!(read_all(&text_of(&records)), records);
+    }
+
+    #[test]
+    fn folds_and_line_ends_do_not_count(records in records(), width in 1_usize..90) {
+        let text = text_of(&records);
+        prop_assert_eq!(&read_all(&fold(&text, width, "\n")), &records);
+        prop_assert_eq!(&read_all(&fold(&text, width, "\r\n")), &records);
+    }
+
+    #[test]
+    fn blocks_joined_are_the_input(
+        records in records(), step in 1_usize..40, size in 1_usize..300, crlf: bool,
+    ) {
+        let text = fold(&text_of(&records), 76, if crlf { "\r\n" } else { "\n" });
+        let mut blocks = Blocks::with_sizes(Trickle { rest: &text, step }, size, 1 << 20);
+        let (mut joined, mut found, mut line) = (Vec::new(), 0, 1);
+        while let Some(block) = blocks.next_block().unwrap() {
+            prop_assert_eq!(block.line, line);
+            found += Records::new(&block).map(Result::unwrap).filter(|record| {
+                // A record cut in two would show as one that begins elsewhere than at its DN.
+                record.entry().is_ok()
+            }).count();
+            line += block.bytes.split(|&byte| byte == b'\n').count() as u64 - 1;
+            joined.extend_from_slice(block.bytes);
+            prop_assert_eq!(block.last, joined.len() == text.len());
+        }
+        prop_assert_eq!(joined, text);
+        prop_assert_eq!(found, records.len());
+    }
+
+    #[test]
+    fn any_cut_is_noticed_unless_it_falls_on_a_line_end(records in records(), at in any::<prop::sample::Index>()) {
+        let text = text_of(&records);
+        let cut = &text[..at.index(text.len())];
+        let outcome = each_record(Input::from_reader(cut), &Counters::default(), |_| Ok(()));
+        let on_line_end = cut.is_empty() || cut.ends_with(b"\n");
+        prop_assert_eq!(outcome.is_ok(), on_line_end);
+    }
+
+    #[test]
+    fn nothing_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), size in 1_usize..64) {
+        read_whatever(&bytes, size);
+    }
+
+    #[test]
+    fn nothing_like_ldif_makes_it_panic(text in "(dn|cn|version|changetype|control|#|:|::|:<| |\r|\n|\n\n|a|=|;|1|add|YQ){0,60}", size in 1_usize..64) {
+        read_whatever(text.as_bytes(), size);
+    }
+}
+
+fn read_whatever(bytes: &[u8], size: usize) {
+    let mut blocks = Blocks::with_sizes(bytes, size, 4096);
+    while let Ok(Some(block)) = blocks.next_block() {
+        for record in Records::new(&block).flatten() {
+            let Ok(entry) = record.entry() else { continue };
+            for field in entry.fields.flatten() {
+                let _ = (field.base(), field.value());
+                assert!(record.bytes[field.span].ends_with(b"\n"));
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Records and fields, case by case.
+
+use ldif::walk::each_record;
+use ldif::{Code, Counters, Error, Input, Record};
+
+fn visit(text: &[u8], see: impl FnMut(&Record<'_>) -> ldif::Result<()>) -> ldif::Result<u64> {
+    each_record(Input::from_reader(text), &Counters::default(), see)
+}
+
+fn values(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let text_of = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    visit(text.as_bytes(), |record| {
+        let entry = record.entry()?;
+        found.push(("dn".to_owned(), text_of(&entry.dn)));
+        for field in entry.fields {
+            let field = field?;
+            found.push((text_of(field.description()), text_of(&field.value()?)));
+        }
+        Ok(())
+    })
+    .unwrap();
+    found
+}
+
+fn failure(text: &str) -> Error {
+    let read =
+        |record: &Record<'_>| record.entry()?.fields.try_for_each(|field| field?.value().map(drop));
+    visit(text.as_bytes(), read).unwrap_err()
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+#[test]
+fn comments_stand_anywhere_and_may_be_folded() {
+    let text = "# head\n folded\n\nversion: 1\n# between\ndn: cn=a\n# inside\n\
+                # and\n  again\ncn: a\n\n# tail\n\n# last\n";
+    assert_eq!(values(text), [pair("dn", "cn=a"), pair("cn", "a")]);
+}
+
+#[test]
+fn version_may_stand_on_the_dn_or_apart() {
+    for text in ["version: 1\ndn: cn=a\ncn: a\n", "VERSION:1\r\n\r\ndn: cn=a\r\ncn: a\r\n"] {
+        assert_eq!(values(text), [pair("dn", "cn=a"), pair("cn", "a")]);
+    }
+    let error = failure("\nversion: 2\ndn: cn=a\ncn: a\n");
+    assert_eq!((error.code, error.line), (Code::Version, Some(2)));
+}
+
+#[test]
+fn spaces_after_the_colon_are_no_value() {
+    let text = "dn:   cn=a\ncn:a\nsn:\ntitle:   b c \nl:: YQ== \n";
+    let expected = [("dn", "cn=a"), ("cn", "a"), ("sn", ""), ("title", "b c "), ("l", "a")];
+    assert_eq!(values(text), expected.map(|(name, value)| pair(name, value)));
+}
+
+#[test]
+fn change_records_that_add_are_entries() {
+    assert_eq!(
+        values("dn: cn=a\n# why\nChangeType: ADD\ncn: a\n"),
+        [pair("dn", "cn=a"), pair("cn", "a")]
+    );
+}
+
+#[test]
+fn other_changes_are_refused() {
+    for kind in ["changetype: modify", "changetype: delete", "control: 1.2.3 true"] {
+        let error = failure(&format!("dn: cn=a\n{kind}\ncn: a\n\n"));
+        assert_eq!((error.code, error.line), (Code::ChangeType, Some(2)), "{kind}");
+        assert!(error.dn.is_none() || error.dn.as_deref() == Some("cn=a"));
+    }
+}
+
+#[test]
+fn urls_are_refused() {
+    let error = failure("dn: cn=a\njpegPhoto:< file:///etc/shadow\n\n");
+    assert_eq!((error.code, error.line), (Code::Url, Some(2)));
+    assert_eq!(error.dn.as_deref(), Some("cn=a"));
+}
+
+#[test]
+fn broken_lines_are_told_with_line_and_entry() {
+    let cases = [
+        ("dn: cn=a\ncn: a\nno colon\nsn: a\n\n", 3),
+        ("dn: cn=a\ncn: a\n: no name\n\n", 3),
+        ("dn: cn=a\ncn: a\na b: c\n\n", 3),
+        ("dn: cn=a\ncn:: %%%\nsn: a\n\n", 2),
+        ("dn: cn=a\ncn:: YQ\nsn: a\n\n", 2),
+    ];
+    for (text, line) in cases {
+        let error = failure(text);
+        assert_eq!((error.code, error.line), (Code::Syntax, Some(line)), "{text}");
+        assert_eq!(error.dn.as_deref(), Some("cn=a"), "{text}");
+    }
+}
+
+#[test]
+fn a_record_begins_with_its_dn() {
+    for text in ["cn: a\ndn: cn=a\n\n", " folded\n\n", "search: 2\nresult: 0 Success\n\n"] {
+        let error = failure(text);
+        assert_eq!((error.code, error.line, error.dn), (Code::Syntax, Some(1), None), "{text}");
+    }
+}
+
+#[test]
+fn lines_are_counted_across_folds_and_blocks() {
+    let record = "dn: cn=a\ncn: a\n  folded\nsn: a\n\n";
+    let text = record.repeat(50_000) + "dn: cn=b\nbroken\n\n";
+    let error = failure(&text);
+    assert_eq!((error.line, error.dn.as_deref()), (Some(250_002), Some("cn=b")));
+}
+
+#[test]
+fn base64_that_ends_early_at_the_very_end_is_a_cut() {
+    for text in ["dn: cn=a\nsn: a\ncn:: YWFhYWFhY\n", "dn: cn=a\ncn:: YWF\n hYWFhY\n\n"] {
+        assert_eq!(failure(text).code, Code::Truncated, "{text}");
+    }
+    assert_eq!(failure("dn: cn=a\ncn:: Y\n\ndn: cn=b\ncn: b\n").code, Code::Syntax);
+}
+
+#[test]
+fn a_last_line_without_end_is_a_cut() {
+    let error = failure("dn: cn=a\ncn: a\n\ndn: cn=b\ncn");
+    assert_eq!((error.code, error.line), (Code::Truncated, Some(5)));
+}
+
+#[test]
+fn nothing_is_a_whole_input() {
+    for text in ["", "\n\n", "# only this\n", "version: 1\n"] {
+        assert_eq!(values(text), []);
+    }
+}
+
+#[test]
+fn a_record_without_end_is_refused_before_memory_is() {
+    let endless = std::io::repeat(b'a');
+    let mut blocks = ldif::blocks::Blocks::with_sizes(endless, 1024, 1 << 20);
+    assert_eq!(blocks.next_block().unwrap_err().code, Code::TooLarge);
+}
+
+#[test]
+fn cancelled_before_it_began() {
+    let counters = Counters::default();
+    counters.cancel();
+    let input = Input::from_reader(&b"dn: cn=a\ncn: a\n"[..]);
+    let error = each_record(input, &counters, |_| Ok(())).unwrap_err();
+    assert_eq!(error.code, Code::Cancelled);
+}

@@ -1,0 +1,154 @@
+//! Shards of an export made into files that slapadd can load one after the other.
+//!
+//! Two passes: [`plan`] decides about every entry from hashes alone, [`pieces`] writes. Parents come
+//! first, sorted by depth, in `0000-interior.ldif`; the rest of shard n goes to `000n.ldif`.
+
+mod pieces;
+mod plan;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ldif::walk::each_record;
+use ldif::{Code, Counters, Error, Input, Record, Result};
+
+use self::pieces::Pieces;
+use self::plan::{Fate, Plan, Verdict};
+use crate::editor::Editor;
+use crate::fingerprint::{Checksum, Printer};
+use crate::join::{RootStamp, context_csn};
+use crate::name::parent_text;
+use crate::names::Names;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Arrangement {
+    /// Entries written.
+    pub entries: u64,
+    /// Entries left out, for a newer one has their entryUUID or DN.
+    pub duplicates: u64,
+    /// Entries left out with `drop_orphans`, for an ancestor of theirs is nowhere.
+    pub dropped: u64,
+    /// Entries in `0000-interior`: those with children, and the root.
+    pub interior: u64,
+    /// That of a tree digest of all files written with nothing ignored.
+    pub checksum: String,
+    /// Parents that the input lacks, each once, and the first child that names it.
+    pub orphans: Vec<(String, String)>,
+}
+
+/// What to arrange, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Task<'a> {
+    /// Shards read side by side: of two entries with the same DN or entryUUID the greater CSN is newer.
+    pub paths: &'a [PathBuf],
+    /// Shards read after all of those, one after the other: later is newer.
+    pub again: &'a [PathBuf],
+    pub root: &'a str,
+    /// What the root gets; no other entry has any.
+    pub context_csns: &'a [String],
+    pub compress: bool,
+    /// Leave out entries whose parent is nowhere, instead of only naming it.
+    pub drop_orphans: bool,
+}
+
+/// Arranges shards in `out_dir`, which must be empty. On the disk when it returns; same input, same
+/// bytes.
+pub fn arrange(task: &Task<'_>, out_dir: &Path, counters: &Counters) -> Result<Arrangement> {
+    expect_empty(out_dir)?;
+    let stamp = RootStamp::new(task.root, task.context_csns);
+    let plan = Plan::make(task, stamp.root(), counters)?;
+    let mut writer = Writer::new(Pieces::new(out_dir, task.compress), plan, stamp);
+    for (shard, path) in task.paths.iter().chain(task.again).enumerate() {
+        let input = Input::from_path(path)?;
+        each_record(input, counters, |record| writer.record(record, shard + 1))?;
+        writer.pieces.end_shard()?;
+    }
+    writer.finish()
+}
+
+fn expect_empty(directory: &Path) -> Result<()> {
+    let check = || {
+        fs::create_dir_all(directory)?;
+        if fs::read_dir(directory)?.next().is_none() {
+            return Ok(());
+        }
+        Err(Error::new(Code::NotEmpty, "the output directory is not empty"))
+    };
+    check().map_err(|error: Error| error.in_file(Some(directory)))
+}
+
+/// The second pass.
+struct Writer {
+    pieces: Pieces,
+    verdicts: std::vec::IntoIter<Verdict>,
+    stamp: RootStamp,
+    editor: Editor,
+    printer: Printer,
+    checksum: Checksum,
+    text: Vec<u8>,
+    done: Arrangement,
+}
+
+impl Writer {
+    fn new(pieces: Pieces, plan: Plan, stamp: RootStamp) -> Self {
+        Self {
+            pieces,
+            verdicts: plan.into_verdicts(),
+            stamp,
+            editor: Editor::new(context_csn()),
+            printer: Printer::new(context_csn()),
+            checksum: Checksum::default(),
+            text: Vec::new(),
+            done: Arrangement::default(),
+        }
+    }
+
+    fn record(&mut self, record: &Record<'_>, shard: usize) -> Result<()> {
+        let changed = || Error::new(Code::Io, "the file changed while it was read");
+        let verdict = self.verdicts.next().ok_or_else(changed)?;
+        match verdict.fate {
+            Fate::Overtaken => self.done.duplicates += 1,
+            Fate::Dropped => self.done.dropped += 1,
+            Fate::Leaf | Fate::Interior => self.keep(record, verdict, shard)?,
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, record: &Record<'_>, verdict: Verdict, shard: usize) -> Result<()> {
+        self.done.entries += 1;
+        self.edit(record)?;
+        if verdict.orphan {
+            let dn = record.entry()?.dn;
+            let text = |dn: &[u8]| String::from_utf8_lossy(dn).into_owned();
+            self.done.orphans.push((text(parent_text(&dn)), text(&dn)));
+        }
+        if verdict.fate == Fate::Interior {
+            self.done.interior += 1;
+            self.pieces.interior(self.printer.name().depth(), &self.text)
+        } else {
+            self.pieces.leaf(shard, &self.text)
+        }
+    }
+
+    /// Leaves the record as it shall be written in `text`, and adds it to the checksum.
+    fn edit(&mut self, record: &Record<'_>) -> Result<()> {
+        self.editor.begin();
+        let editor = &mut self.editor;
+        let mut print = self.printer.print_with(record, |field, name| editor.see(field, name))?;
+        let extra = self.stamp.lines_for(self.printer.name());
+        self.text.clear();
+        self.editor.end(record, extra, &mut self.text)?;
+        if !extra.is_empty() {
+            let written = Record { bytes: &self.text[..self.text.len() - 1], ..*record };
+            print = Printer::new(Names::default()).print(&written)?;
+        }
+        self.checksum.add(&print);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Arrangement> {
+        self.stamp.expect_met()?;
+        self.pieces.finish()?;
+        Ok(Arrangement { checksum: self.checksum.hex(), ..self.done })
+    }
+}

@@ -1,0 +1,75 @@
+//! The files of an arrangement while they are written.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ldif::{Error, Output, Result};
+
+/// Leaves are the bulk, so another thread compresses them. One more makes no difference to the bytes.
+const LEAF_THREADS: u32 = 1;
+
+pub(super) struct Pieces {
+    directory: PathBuf,
+    suffix: &'static str,
+    leaf: Option<Output>,
+    /// One file a depth, so that interior entries need no memory however many they are.
+    depths: BTreeMap<usize, (PathBuf, Output)>,
+}
+
+impl Pieces {
+    pub(super) fn new(directory: &Path, compress: bool) -> Self {
+        let suffix = if compress { "ldif.zst" } else { "ldif" };
+        Self { directory: directory.to_path_buf(), suffix, leaf: None, depths: BTreeMap::new() }
+    }
+
+    /// Adds to the file of the current shard, which begins with its first leaf.
+    pub(super) fn leaf(&mut self, shard: usize, text: &[u8]) -> Result<()> {
+        if self.leaf.is_none() {
+            let path = self.directory.join(format!("{shard:04}.{}", self.suffix));
+            self.leaf = Some(Output::create(&path, LEAF_THREADS)?);
+        }
+        self.leaf.as_mut().map_or(Ok(()), |leaf| leaf.write(text))
+    }
+
+    pub(super) fn end_shard(&mut self) -> Result<()> {
+        self.leaf.take().map_or(Ok(()), Output::finish)
+    }
+
+    pub(super) fn interior(&mut self, depth: usize, text: &[u8]) -> Result<()> {
+        if !self.depths.contains_key(&depth) {
+            let path = self.directory.join(format!(".depth-{depth:04}.{}", self.suffix));
+            let output = Output::create(&path, 0)?;
+            self.depths.insert(depth, (path, output));
+        }
+        self.depths.get_mut(&depth).map_or(Ok(()), |(_, output)| output.write(text))
+    }
+
+    /// Puts the depths one behind the other (zstd frames may follow each other) and syncs all.
+    pub(super) fn finish(self) -> Result<()> {
+        let mut paths = Vec::new();
+        for (path, output) in self.depths.into_values() {
+            output.finish()?;
+            paths.push(path);
+        }
+        let whole = self.directory.join(format!("0000-interior.{}", self.suffix));
+        let join = || {
+            if let Some(first) = paths.first() {
+                fs::rename(first, &whole)?;
+                append(&paths[1..], &whole)?;
+            }
+            File::open(&self.directory)?.sync_all()
+        };
+        join().map_err(|error| Error::from(error).in_file(Some(&whole)))
+    }
+}
+
+fn append(paths: &[PathBuf], whole: &Path) -> io::Result<()> {
+    let mut out = OpenOptions::new().append(true).open(whole)?;
+    for path in paths {
+        io::copy(&mut File::open(path)?, &mut out)?;
+        fs::remove_file(path)?;
+    }
+    out.sync_all()
+}

@@ -1,0 +1,86 @@
+//! Change sequence numbers: `20261121070000.123456Z#000000#001#000000`
+//! (time, change count, server ID, modification; draft-ietf-ldup-model, libldap `ldap_pvt_csnstr`).
+
+/// The CSN as a number of the same order, 0 for what is no CSN.
+///
+/// 67 bits of decimal time, 24 of count, 12 of server ID, 24 of modification. The short forms of
+/// old servers (no microseconds, two digits of server ID) are taken too.
+pub fn pack(csn: &[u8]) -> u128 {
+    parse(csn).unwrap_or(0)
+}
+
+/// The server ID, three hexadecimal digits in lower case.
+pub fn sid(csn: &[u8]) -> Option<String> {
+    let part = csn.split(|&byte| byte == b'#').nth(2)?;
+    number(part, 16, 3).map(|sid| format!("{sid:03x}"))
+}
+
+fn parse(csn: &[u8]) -> Option<u128> {
+    let mut parts = csn.split(|&byte| byte == b'#');
+    let time = time(parts.next()?)?;
+    let count = number(parts.next()?, 16, 6)?;
+    let sid = number(parts.next()?, 16, 3)?;
+    let modification = number(parts.next()?, 16, 6)?;
+    parts.next().is_none().then_some(time << 60 | count << 36 | sid << 24 | modification)
+}
+
+fn time(text: &[u8]) -> Option<u128> {
+    let text = text.strip_suffix(b"Z")?;
+    let (seconds, micros) = match text.len() {
+        14 => (text, &b"0"[..]),
+        21 if text[14] == b'.' => (&text[..14], &text[15..]),
+        _ => return None,
+    };
+    Some(number(seconds, 10, 14)? * 1_000_000 + number(micros, 10, 6)?)
+}
+
+fn number(digits: &[u8], radix: u32, most: usize) -> Option<u128> {
+    if digits.is_empty() || digits.len() > most {
+        return None;
+    }
+    let mut value = 0;
+    for &digit in digits {
+        value = value * u128::from(radix) + u128::from(char::from(digit).to_digit(radix)?);
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_is_that_of_the_text() {
+        let ascending: [&[u8]; 6] = [
+            b"20251231235959.999999Z#ffffff#fff#ffffff",
+            b"20260101000000.000000Z#000000#000#000000",
+            b"20260101000000.000000Z#000000#000#000001",
+            b"20260101000000.000000Z#000000#001#000000",
+            b"20260101000000.000000Z#000001#000#000000",
+            b"20260101000000.000001Z#000000#000#000000",
+        ];
+        assert!(ascending.windows(2).all(|pair| pack(pair[0]) < pack(pair[1])));
+        assert!(pack(ascending[0]) > 0);
+    }
+
+    #[test]
+    fn the_latest_possible_csn_fits() {
+        assert!(pack(b"99991231235959.999999Z#ffffff#fff#ffffff").leading_zeros() >= 1);
+    }
+
+    #[test]
+    fn what_is_no_csn_is_zero() {
+        for text in [&b""[..], b"2026", b"20260101000000Z#0#0", b"x#000000#000#000000"] {
+            assert_eq!(pack(text), 0);
+        }
+    }
+
+    #[test]
+    fn old_forms() {
+        assert_eq!(
+            pack(b"20060101000000Z#000001#00#000000"),
+            pack(b"20060101000000.000000Z#000001#000#000000")
+        );
+        assert_eq!(sid(b"20060101000000Z#000001#0A#000000").as_deref(), Some("00a"));
+    }
+}

@@ -1,0 +1,24 @@
+//! What a stream of LDIF records says about a directory tree: which entries, under which parents,
+//! how new, and whether two trees hold the same. Knows DNs and CSNs as text, but no schema.
+
+pub mod arrange;
+pub mod csn;
+pub mod diff;
+pub mod digest;
+pub mod editor;
+pub mod fingerprint;
+pub mod join;
+pub mod name;
+pub mod names;
+pub mod scan;
+pub mod shard;
+pub mod survey;
+
+pub use arrange::{Arrangement, Task, arrange};
+pub use diff::{Change, Difference};
+pub use digest::Digest;
+pub use join::join;
+pub use names::Names;
+pub use scan::{Scan, scan};
+pub use shard::{Shard, shard};
+pub use survey::{Survey, survey};

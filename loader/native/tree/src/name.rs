@@ -1,0 +1,228 @@
+//! DNs as keys: one spelling for all DNs that differ only in case, spaces and escapes (RFC 4514).
+//!
+//! Without a schema, so values are compared as text without regard to ASCII case, whatever their
+//! matching rule, and `cn` is not `commonName`. Nothing is refused: slapadd judges DNs, not we.
+
+use std::mem;
+
+/// A DN taken apart; reused from record to record, so that no memory is asked for.
+#[derive(Debug, Default)]
+pub struct Name {
+    key: Vec<u8>,
+    parent_at: usize,
+    depth: usize,
+    parts: Vec<Vec<u8>>,
+}
+
+impl Name {
+    pub fn new(dn: &[u8]) -> Self {
+        let mut name = Self::default();
+        name.set(dn);
+        name
+    }
+
+    pub fn set(&mut self, dn: &[u8]) {
+        self.key.clear();
+        self.depth = 0;
+        self.parent_at = 0;
+        if trim_spaces(dn).is_empty() {
+            return;
+        }
+        for rdn in split(dn, b',') {
+            if self.depth > 0 {
+                self.key.push(b',');
+            }
+            self.push_rdn(rdn);
+            self.depth += 1;
+            if self.depth == 1 {
+                self.parent_at = self.key.len();
+            }
+        }
+    }
+
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The parent's key; empty for a DN of one RDN.
+    pub fn parent(&self) -> &[u8] {
+        self.key.get(self.parent_at + 1..).unwrap_or_default()
+    }
+
+    /// Number of RDNs.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Parts of a multi-valued RDN have no order (X.501), so they are sorted.
+    fn push_rdn(&mut self, rdn: &[u8]) {
+        let mut pieces = split(rdn, b'+');
+        let first = pieces.next().unwrap_or_default();
+        let Some(second) = pieces.next() else {
+            return push_assertion(&mut self.key, first);
+        };
+        let mut parts = mem::take(&mut self.parts);
+        parts.clear();
+        parts.extend([first, second].into_iter().chain(pieces).map(|piece| {
+            let mut part = Vec::new();
+            push_assertion(&mut part, piece);
+            part
+        }));
+        parts.sort_unstable();
+        self.key.extend_from_slice(&parts.join(&b'+'));
+        self.parts = parts;
+    }
+}
+
+/// The parent's DN as the child spells it.
+pub fn parent_text(dn: &[u8]) -> &[u8] {
+    let end = unescaped(dn, b',').map_or(dn.len(), |comma| comma + 1);
+    trim_value(&dn[end..])
+}
+
+fn unescaped(text: &[u8], separator: u8) -> Option<usize> {
+    let mut escaped = false;
+    text.iter().position(|&byte| {
+        let found = byte == separator && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        found
+    })
+}
+
+/// Never empty: text without a separator is one piece.
+fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = unescaped(text, separator);
+        rest = end.map(|end| &text[end + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
+    })
+}
+
+/// Appends `type=value` in the one spelling.
+fn push_assertion(key: &mut Vec<u8>, text: &[u8]) {
+    let equals = text.iter().position(|&byte| byte == b'=');
+    let (kind, value) = text.split_at(equals.unwrap_or(0));
+    key.extend(trim_spaces(kind).iter().map(u8::to_ascii_lowercase));
+    let value = match value {
+        [b'=', value @ ..] => {
+            key.push(b'=');
+            value
+        }
+        value => value,
+    };
+    push_value(key, trim_value(value));
+}
+
+/// Undoes escapes, then escapes again only what would be taken for a separator.
+fn push_value(key: &mut Vec<u8>, mut value: &[u8]) {
+    // An escaped `#` at the head is text; a bare one announces BER in hexadecimal.
+    if matches!(value, [b'\\', b'#', ..] | [b'\\', b'2', b'3', ..]) {
+        key.push(b'\\');
+    }
+    while let Some((byte, rest)) = unescape(value) {
+        if matches!(byte, b',' | b'+' | b'\\') {
+            key.push(b'\\');
+        }
+        key.push(byte.to_ascii_lowercase());
+        value = rest;
+    }
+}
+
+fn unescape(value: &[u8]) -> Option<(u8, &[u8])> {
+    match value {
+        [b'\\', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+            Some((hex_digit(*high) << 4 | hex_digit(*low), rest))
+        }
+        [b'\\', byte, rest @ ..] | [byte, rest @ ..] => Some((*byte, rest)),
+        [] => None,
+    }
+}
+
+fn hex_digit(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20) - b'a' + 10,
+    }
+}
+
+fn trim_spaces(text: &[u8]) -> &[u8] {
+    let start = text.iter().position(|&byte| byte != b' ').unwrap_or(text.len());
+    let end = text.iter().rposition(|&byte| byte != b' ').map_or(start, |last| last + 1);
+    &text[start..end]
+}
+
+/// Trims spaces, but keeps an escaped one at the end.
+fn trim_value(value: &[u8]) -> &[u8] {
+    let trimmed = trim_spaces(value);
+    let escapes = trimmed.iter().rev().take_while(|&&byte| byte == b'\\').count();
+    if escapes % 2 == 0 {
+        return trimmed;
+    }
+    let start = value.iter().take_while(|&&byte| byte == b' ').count();
+    &value[start..(start + trimmed.len() + 1).min(value.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(dn: &str) -> String {
+        String::from_utf8(Name::new(dn.as_bytes()).key().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn case_and_spaces_do_not_count() {
+        assert_eq!(key("UID = Jo Doe , OU=People,dc=Example"), "uid=jo doe,ou=people,dc=example");
+    }
+
+    #[test]
+    fn spaces_inside_a_value_count() {
+        assert_ne!(key("cn=jo  doe"), key("cn=jo doe"));
+    }
+
+    #[test]
+    fn escapes_have_one_form() {
+        assert_eq!(key(r"cn=Doe\, Jo,dc=x"), key(r"cn=doe\2c jo,dc=x"));
+        assert_eq!(key(r"cn=a\=b"), key("cn=a=b"));
+        assert_eq!(key(r"cn=\c3\A9"), key("cn=é"));
+        assert_eq!(key(r"cn=\41"), key("cn=a"));
+    }
+
+    #[test]
+    fn an_escaped_separator_is_no_separator() {
+        let name = Name::new(br"cn=a\,b\+c,dc=x");
+        assert_eq!((name.parent(), name.depth()), (&b"dc=x"[..], 2));
+        assert_eq!(Name::new(br"cn=a\\,dc=x").parent(), b"dc=x");
+    }
+
+    #[test]
+    fn escaped_spaces_at_the_end_count() {
+        assert_eq!(key(r"cn=a\ ,dc=x"), key(r"cn=a\20,dc=x"));
+        assert_eq!(key(r"cn=a\   ,dc=x"), key(r"cn=a\ ,dc=x"));
+        assert_ne!(key(r"cn=a\ ,dc=x"), key("cn=a ,dc=x"));
+    }
+
+    #[test]
+    fn an_escaped_hash_is_text() {
+        assert_eq!(key(r"cn=\#0a"), key(r"cn=\230a"));
+        assert_ne!(key(r"cn=\#0a"), key("cn=#0a"));
+    }
+
+    #[test]
+    fn parts_of_an_rdn_have_no_order() {
+        assert_eq!(key("sn=b + cn=a,dc=x"), key("CN=a+SN=b,dc=x"));
+    }
+
+    #[test]
+    fn parents() {
+        let name = Name::new(b"cn=a, OU=b ,dc=c");
+        assert_eq!(name.parent(), Name::new(b"ou=B,dc=c").key());
+        assert_eq!(parent_text(br"cn=a\,x, OU=b ,dc=c"), b"OU=b ,dc=c");
+        assert_eq!(Name::new(b"dc=c").parent(), b"");
+        assert_eq!((Name::new(b"").key(), Name::new(b"").depth()), (&b""[..], 0));
+        assert_eq!(parent_text(b"dc=c"), b"");
+        assert_eq!(parent_text(br"cn=a,ou=b\  "), br"ou=b\ ");
+    }
+}

@@ -1,0 +1,133 @@
+//! A first look at LDIF files: what a server must know to take them, and how new they are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use ldif::tail::Tail;
+use ldif::walk::each_record;
+use ldif::{Counters, Entry, Field, Input, Record, Result};
+
+use crate::csn;
+
+/// Name in lower case, with the file and line of its first use.
+pub type FirstUses = BTreeMap<String, (PathBuf, u64)>;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    pub entries: u64,
+    /// Uncompressed.
+    pub bytes: u64,
+    /// Attribute descriptions without their options.
+    pub attributes: FirstUses,
+    pub object_classes: FirstUses,
+    pub first_dn: Option<String>,
+    /// Values of contextCSN in the order met.
+    pub context_csns: Vec<String>,
+    /// Server ID (three hexadecimal digits) to its greatest entryCSN.
+    pub max_csns: BTreeMap<String, String>,
+    pub with_uuid: u64,
+    pub with_csn: u64,
+}
+
+pub fn scan(paths: &[impl AsRef<Path>], counters: &Counters) -> Result<Scan> {
+    let mut scanner = Scanner::default();
+    for (file, path) in paths.iter().map(AsRef::as_ref).enumerate() {
+        let mut tail = Tail::default();
+        scanner.file = file;
+        let input = Input::from_path(path)?;
+        let visit = |record: &Record<'_>| scanner.record(record, &mut tail);
+        let bytes = each_record(input, counters, visit)?;
+        scanner.scan.bytes += bytes;
+        tail.end().map_err(|error| error.in_file(Some(path)))?;
+    }
+    Ok(scanner.finish(paths))
+}
+
+type Uses = HashMap<Vec<u8>, (usize, u64)>;
+
+#[derive(Default)]
+struct Scanner {
+    scan: Scan,
+    file: usize,
+    attributes: Uses,
+    object_classes: Uses,
+    lower: Vec<u8>,
+    has_uuid: bool,
+    has_csn: bool,
+}
+
+impl Scanner {
+    fn record(&mut self, record: &Record<'_>, tail: &mut Tail) -> Result<()> {
+        let entry = record.entry()?;
+        tail.record(record, &entry.dn);
+        self.scan.entries += 1;
+        self.note_first(&entry);
+        (self.has_uuid, self.has_csn) = (false, false);
+        for field in entry.fields {
+            let field = field?;
+            tail.field(&field);
+            self.field(&field)?;
+        }
+        self.scan.with_uuid += u64::from(self.has_uuid);
+        self.scan.with_csn += u64::from(self.has_csn);
+        Ok(())
+    }
+
+    fn note_first(&mut self, entry: &Entry<'_>) {
+        let text = || String::from_utf8_lossy(&entry.dn).into_owned();
+        self.scan.first_dn.get_or_insert_with(text);
+    }
+
+    fn field(&mut self, field: &Field<'_>) -> Result<()> {
+        let at = (self.file, field.line);
+        note(&mut self.attributes, &mut self.lower, field.base(), at);
+        // Decoded even where nobody looks at it, so that broken base64 is found now.
+        let value = field.value()?;
+        match self.lower.as_slice() {
+            b"objectclass" => note(&mut self.object_classes, &mut self.lower, &value, at),
+            b"entryuuid" => self.has_uuid = true,
+            b"contextcsn" => self.scan.context_csns.push(text(&value)),
+            b"entrycsn" => {
+                self.has_csn = true;
+                self.note_csn(&value);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn note_csn(&mut self, value: &[u8]) {
+        let Some(sid) = csn::sid(value) else { return };
+        let greatest = self.scan.max_csns.entry(sid).or_default();
+        if csn::pack(value) > csn::pack(greatest.as_bytes()) {
+            *greatest = text(value);
+        }
+    }
+
+    fn finish(self, paths: &[impl AsRef<Path>]) -> Scan {
+        let named = |uses: Uses| {
+            let named = |(name, (file, line)): (Vec<u8>, (usize, u64))| {
+                (text(&name), (paths[file].as_ref().to_path_buf(), line))
+            };
+            uses.into_iter().map(named).collect()
+        };
+        Scan {
+            attributes: named(self.attributes),
+            object_classes: named(self.object_classes),
+            ..self.scan
+        }
+    }
+}
+
+/// Leaves the name, in lower case, in `lower`.
+fn note(uses: &mut Uses, lower: &mut Vec<u8>, name: &[u8], at: (usize, u64)) {
+    lower.clear();
+    lower.extend(name.iter().map(u8::to_ascii_lowercase));
+    if !uses.contains_key(lower.as_slice()) {
+        uses.insert(lower.clone(), at);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,68 @@
+//! Small trees for the tests of this crate.
+
+#![allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ldif::{Counters, write};
+use tree::{Digest, Names};
+
+/// One entry: its DN, and its attributes in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub dn: String,
+    pub attributes: Vec<(String, Vec<u8>)>,
+}
+
+impl Entry {
+    pub fn new(dn: &str, attributes: &[(&str, &str)]) -> Self {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
+        Self { dn: dn.to_owned(), attributes: attributes.iter().map(owned).collect() }
+    }
+
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        write::line(&mut text, b"dn", self.dn.as_bytes());
+        for (name, value) in &self.attributes {
+            write::line(&mut text, name.as_bytes(), value);
+        }
+        text.push(b'\n');
+        text
+    }
+}
+
+pub fn put(directory: &Path, name: &str, entries: &[Entry]) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, entries.iter().flat_map(Entry::text).collect::<Vec<u8>>()).unwrap();
+    path
+}
+
+pub fn digest(text: &[u8], ignore: &[&str]) -> Digest {
+    let mut digest = Digest::new(Names::new(ignore));
+    digest.add_stream(ldif::Input::from_reader(text), &Counters::default()).unwrap();
+    digest
+}
+
+/// Uncompressed, in the order of their names.
+pub fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut paths: Vec<_> = fs::read_dir(directory).unwrap().map(|it| it.unwrap().path()).collect();
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let mut input = ldif::Input::from_path(path).unwrap();
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(&mut input, &mut text).unwrap();
+        (path.file_name().unwrap().to_str().unwrap().to_owned(), text)
+    };
+    paths.iter().map(read).collect()
+}
+
+pub fn dns(text: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    let see = |record: &ldif::Record<'_>| {
+        found.push(String::from_utf8(record.entry()?.dn.into_owned()).unwrap());
+        Ok(())
+    };
+    ldif::walk::each_record(ldif::Input::from_reader(text), &Counters::default(), see).unwrap();
+    found
+}

@@ -1,0 +1,183 @@
+"""Put a backup into a database directory: unpacked beside its place, checked, then renamed."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+
+from loader import dn, units
+from loader.config import DEFAULT_MODE, Database
+from loader.errors import BackupDamaged, NoSuchPath, OtherFormat, UsageProblem
+from loader.mdb import copy, meta, verify
+from loader.operations.backup import pack, repository
+from loader.operations.backup.repository import Backup
+from loader.operations.backup.run import machine
+from loader.operations.clone import publish, require_target, target_directory
+from loader.progress import Meter, Progress
+from loader.run.killpoint import killpoint
+from loader.server import configuration
+from loader.server.version import lmdb_format
+from loader.storage import files
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """Into the database directory of a configuration, or into a directory (`target`); one of the two.
+
+    `name`: a backup's id, or "latest". `verify`: a level of loader.mdb.verify; None picks one by size.
+    """
+
+    repo: Path
+    name: str
+    config_path: Path | None = None
+    suffix: str | None = None
+    target: Path | None = None
+    replace: bool = False
+    verify: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it goes. `like`: a path whose owner a directory gets that must be made."""
+
+    directory: Path
+    mode: int
+    like: Path
+    database: Database | None
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """What a restore would do. Bytes."""
+
+    backup: Backup
+    target: str
+    needed: int
+    free: int
+    replaces: bool
+
+
+@dataclass(frozen=True)
+class RestoreReport:
+    """A finished restore. Bytes, seconds."""
+
+    backup: Backup
+    target: str
+    entries: int | None
+    bytes: int
+    allocated: int
+    verified: str
+    seconds: float
+
+
+def plan(options: RestoreOptions) -> RestorePlan:
+    """Every check that needs no writing and no unpacking."""
+    with files.explained(options.repo):
+        return _plan(options, _place(options))
+
+
+def _plan(options: RestoreOptions, place: Place) -> RestorePlan:
+    suffix = place.database.suffix if place.database else options.suffix
+    backup = repository.find(options.repo, options.name, suffix)
+    _require_fitting(options, backup, place)
+    require_target(place.directory, options.replace)
+    files.require_space(place.directory, backup.data_bytes)
+    files.require_readable(options.repo / backup.id / backup.file)
+    free, there = files.free_bytes(place.directory), (place.directory / meta.DATA).exists()
+    return RestorePlan(backup, str(place.directory), backup.data_bytes, free, there)
+
+
+def restore(options: RestoreOptions, progress: Progress) -> RestoreReport:
+    """Restore. Whatever stops it, the directory holds what it held before, and the same call begins again."""
+    with files.explained(options.repo):
+        place = _place(options)
+        backup = _plan(options, place).backup
+    with files.explained(place.directory), target_directory(place.directory, place.like):
+        return _restore(options, backup, place, progress)
+
+
+def _restore(
+    options: RestoreOptions, backup: Backup, place: Place, progress: Progress
+) -> RestoreReport:
+    partial = place.directory / copy.PARTIAL
+    try:
+        with progress.step("unpack") as whole:
+            _unpack(options.repo / backup.id, backup, partial, whole)
+            seconds = whole.seconds
+        killpoint("restore.unpacked")
+        with progress.step("verify") as meter:
+            verified = verify.verify(
+                partial, options.verify or verify.default_level(partial), meter
+            )
+        publish(partial, place.directory, place.mode, options.replace)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sizes = copy.Sizes.of(place.directory / meta.DATA)
+    return RestoreReport(
+        backup=backup,
+        target=str(place.directory),
+        entries=verified.entries,
+        bytes=sizes.apparent,
+        allocated=sizes.allocated,
+        verified=verified.level,
+        seconds=seconds,
+    )
+
+
+def _unpack(directory: Path, backup: Backup, partial: Path, meter: Meter) -> None:
+    stored = directory / backup.file
+    try:
+        size, digest = pack.unpack(stored, partial, backup.compression, meter)
+    except zstandard.ZstdError as error:
+        raise BackupDamaged(path=stored, reason=f"cannot be unpacked: {error}") from error
+    if size != backup.data_bytes:
+        found, wanted = units.number(size), units.number(backup.data_bytes)
+        raise BackupDamaged(path=stored, reason=f"holds {found} bytes, the manifest says {wanted}")
+    if digest != backup.data_sha256:
+        raise BackupDamaged(path=stored, reason="its sha256 is not the one in the manifest")
+
+
+def _place(options: RestoreOptions) -> Place:
+    if options.target is not None:
+        return Place(options.target, DEFAULT_MODE, files.existing(options.target), None)
+    if options.config_path is None:
+        raise UsageProblem(reason="say where to: --config, or --target DIR")
+    database = configuration.read(options.config_path).database(options.suffix)
+    if database.directory is None:
+        raise NoSuchPath(path=f"{options.config_path}: the directory of {database.suffix}")
+    return Place(database.directory, database.mode, options.config_path, database)
+
+
+def _require_fitting(options: RestoreOptions, backup: Backup, place: Place) -> None:
+    """The right suffix, an LMDB that can read it, a maxsize that leaves room."""
+    stored = options.repo / backup.id / backup.file
+    if backup.machine.partition(" (")[0] != machine().partition(" (")[0]:
+        raise BackupDamaged(
+            path=stored, reason=f"was made on a {backup.machine} host, this one is {machine()}"
+        )
+    if place.database is None:
+        return
+    if not any(dn.key(backup.suffix) == dn.key(suffix) for suffix in place.database.suffixes):
+        wanted = place.database.suffix
+        raise UsageProblem(
+            reason=f"backup {backup.id} is of {backup.suffix}, the database is for {wanted}"
+        )
+    needed = lmdb_format()
+    if needed is not None and needed != backup.lmdb_format:
+        raise OtherFormat(
+            path=stored, found=backup.lmdb_format, who="the slapd installed here", needed=needed
+        )
+    if place.database.maxsize < backup.data_bytes:
+        log.warning(
+            "maxsize of %s is %s, but the backup has %s in use: raise it before the first write "
+            "(ditseed tune maxsize)",
+            place.database.suffix,
+            units.size(place.database.maxsize),
+            units.size(backup.data_bytes),
+        )

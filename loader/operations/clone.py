@@ -1,0 +1,200 @@
+"""Clone a data.mdb directory, live or stopped: copied beside its place, checked, then renamed. lock.mdb stays behind.
+
+`replica seed` and `backup restore` use the parts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import units
+from loader.errors import NoSuchPath, NotLmdb, TargetNotEmpty, UsageProblem
+from loader.mdb import copy, meta, verify
+from loader.mdb.copy import Copied
+from loader.mdb.environment import LOCK
+from loader.mdb.look import look
+from loader.progress import Progress
+from loader.run.killpoint import killpoint
+from loader.run.lock import exclusive
+from loader.storage import files, holders
+from loader.storage.files import Owner
+
+
+@dataclass(frozen=True)
+class CloneOptions:
+    """Both are environment directories. `verify`: a level of loader.mdb.verify; None picks one by size."""
+
+    source: Path
+    target: Path
+    replace: bool = False
+    verify: str | None = None
+
+
+@dataclass(frozen=True)
+class ClonePlan:
+    """What a clone would do. Bytes; `free` is what the target's file system has."""
+
+    source: str
+    target: str
+    format: int
+    txnid: int
+    source_apparent: int
+    source_allocated: int
+    needed: int
+    free: int
+    replaces: bool
+    verify: str
+
+
+@dataclass(frozen=True)
+class CloneReport:
+    """A finished clone. Bytes, seconds; contextCSN as stored in it."""
+
+    source: str
+    target: str
+    format: int
+    txnid: int
+    entries: int
+    suffixes: tuple[str, ...]
+    context_csns: tuple[str, ...]
+    source_apparent: int
+    source_allocated: int
+    target_apparent: int
+    target_allocated: int
+    verified: str
+    seconds: float
+
+
+def plan(options: CloneOptions) -> ClonePlan:
+    """Every check that needs no writing; nothing is changed."""
+    with files.explained(options.target):
+        return _plan(options, options.source, options.target)
+
+
+def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
+    require_source(source)
+    if target.exists() and source.samefile(target):
+        raise UsageProblem(reason=f"{target} is the source itself")
+    require_target(target, options.replace)
+    facts, sizes = meta.facts(source), copy.Sizes.of(meta.data_file(source))
+    files.require_space(target, facts.used)
+    return ClonePlan(
+        source=str(source),
+        target=str(target),
+        format=facts.format,
+        txnid=facts.txnid,
+        source_apparent=sizes.apparent,
+        source_allocated=sizes.allocated,
+        needed=facts.used,
+        free=files.free_bytes(target),
+        replaces=meta.data_file(target).exists(),
+        verify=options.verify or verify.default_level(source),
+    )
+
+
+def clone(options: CloneOptions, progress: Progress) -> CloneReport:
+    """Clone. Whatever stops it, the target holds what it held before, and the same call begins again."""
+    planned = plan(options)
+    with files.explained(options.target), target_directory(options.target, options.source):
+        return _clone(options, planned, progress)
+
+
+def _clone(options: CloneOptions, planned: ClonePlan, progress: Progress) -> CloneReport:
+    with progress.step("copy") as whole:
+        copied = copy.hot_copy(options.source, options.target, whole)
+        seconds = whole.seconds
+    killpoint("clone.copied")
+    try:
+        with progress.step("verify") as meter:
+            verified = verify.verify(copied.path, planned.verify, meter)
+        outline = look(copied.path)
+        publish(copied.path, options.target, mode_of(options.source), options.replace)
+    except BaseException:
+        copied.path.unlink(missing_ok=True)
+        raise
+    return CloneReport(
+        source=planned.source,
+        target=planned.target,
+        format=copied.facts.format,
+        txnid=copied.facts.txnid,
+        entries=outline.entries,
+        suffixes=outline.suffixes,
+        context_csns=outline.context_csns,
+        verified=verified.level,
+        seconds=seconds,
+        **_sizes(copied),
+    )
+
+
+def _sizes(copied: Copied) -> dict[str, int]:
+    return {
+        "source_apparent": copied.source.apparent,
+        "source_allocated": copied.source.allocated,
+        "target_apparent": copied.target.apparent,
+        "target_allocated": copied.target.allocated,
+    }
+
+
+def require_source(directory: Path) -> None:
+    """An environment directory that can be read."""
+    if not directory.exists():
+        raise NoSuchPath(path=directory)
+    if not directory.is_dir():
+        raise NotLmdb(path=directory, reason="give the directory that holds data.mdb")
+    files.require_readable(directory)
+    meta.facts(directory)
+
+
+def require_target(directory: Path, replace: bool) -> None:
+    """Refuse a directory that is in use, not ours to write, or holds a database (unless `replace`)."""
+    if directory.exists() and not directory.is_dir():
+        raise UsageProblem(reason=f"{directory} is not a directory")
+    files.require_writable(directory)
+    holders.require_unused(directory)
+    data = directory / meta.DATA
+    if data.exists() and not replace:
+        raise TargetNotEmpty(path=directory, size=units.size(files.allocated_bytes(data)))
+
+
+def mode_of(directory: Path) -> int:
+    """Permissions of the data file in an environment directory."""
+    return meta.data_file(directory).stat().st_mode & 0o777
+
+
+@contextmanager
+def target_directory(directory: Path, like: Path) -> Iterator[None]:
+    """Make the directory where it is missing, owned as `like` is, and keep other clones out of it meanwhile."""
+    owner = Owner.of(like)
+    missing = not directory.exists()
+    lock = directory / (copy.PARTIAL + ".lock")
+    if missing:
+        directory.mkdir(mode=0o700, parents=True)
+        owner.give(directory)
+    try:
+        with exclusive(lock):
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+    finally:
+        if missing:
+            with suppress(OSError):  # it is not empty: the clone is there
+                directory.rmdir()
+
+
+def publish(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:
+    """Put a finished data file into an environment directory: the directory's owner, `mode`, no stale lock.mdb.
+
+    Raises TargetInUse, TargetNotEmpty: somebody may have come meanwhile.
+    """
+    Owner.of(directory).give(partial)
+    os.chmod(partial, mode)
+    files.make_durable(partial)
+    killpoint("clone.publish")
+    require_target(directory, replace)
+    (directory / LOCK).unlink(missing_ok=True)  # of the database that was there before
+    files.publish(partial, directory / meta.DATA)

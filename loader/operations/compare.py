@@ -1,0 +1,158 @@
+"""Compare two places that hold entries: counts, an order-free checksum, and the DNs that differ. Changes nothing.
+
+The order of entries, attributes and values, the spelling of DNs and how values are encoded make no difference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from dataclasses import dataclass
+
+from loader import defaults, dn
+from loader.errors import EmptyInput
+from loader.ldif import Difference, Tree
+from loader.progress import Meter, Progress
+from loader.sources.location import Location
+from loader.sources.records import Entry
+
+# contextCSN moves on its own: syncprov writes it to the suffix entry only now and then.
+CONTEXT_CSN = "contextCSN"
+IGNORED = (*defaults.DYNAMIC_ATTRIBUTES, CONTEXT_CSN)
+# What slapd itself writes into an entry (slapd-config(5) olcLastMod, RFC 4512 3.4); two loads of one LDIF
+# that lacks them differ in every one.
+SERVER_ATTRIBUTES = (
+    "structuralObjectClass",
+    "entryUUID",
+    "entryCSN",
+    "creatorsName",
+    "createTimestamp",
+    "modifiersName",
+    "modifyTimestamp",
+)
+LIMIT = 20
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """`ignore`: attributes that do not count. `limit`: how many differing entries are named."""
+
+    a: Location
+    b: Location
+    ignore: tuple[str, ...] = IGNORED
+    limit: int = LIMIT
+    show_attributes: bool = False
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one place holds. `checksum`: order-free, 32 hex digits; comparable under equal `ignore` only."""
+
+    location: str
+    entries: int
+    checksum: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One differing entry. `attributes`: which differ, None when nobody looked. Never any values."""
+
+    kind: str  # "only-a", "only-b", "changed"
+    dn: str
+    attributes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class CompareReport:
+    """The outcome. Counts are of entries."""
+
+    a: Side
+    b: Side
+    only_a: int
+    only_b: int
+    changed: int
+    samples: tuple[Sample, ...]
+    ignored: tuple[str, ...]
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        return self.a.checksum == self.b.checksum and not (
+            self.only_a or self.only_b or self.changed
+        )
+
+
+def compare(options: CompareOptions, progress: Progress) -> CompareReport:
+    """Read both sides, side by side, and say what differs. Raises EmptyInput when there is nothing at all."""
+    started = time.monotonic()
+    with progress.step("compare") as meter:
+        a, b = _digests(options, meter)
+    if not a.entries and not b.entries:
+        raise EmptyInput(path=f"{options.a.label} and {options.b.label}")
+    found = a.diff(b, options.limit)
+    samples = _samples(found)
+    if options.show_attributes:
+        with progress.step("attributes"):
+            samples = _explained(samples, options)
+    return CompareReport(
+        a=Side(options.a.label, a.entries, a.checksum),
+        b=Side(options.b.label, b.entries, b.checksum),
+        only_a=found.only_left,
+        only_b=found.only_right,
+        changed=found.changed,
+        samples=tuple(samples),
+        ignored=options.ignore,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _digests(options: CompareOptions, meter: Meter) -> tuple[Tree, Tree]:
+    """Both at once: the native core and the servers work without Python's lock."""
+    with ThreadPoolExecutor(2) as pool:
+        sides = [pool.submit(side.digest, options.ignore, meter) for side in (options.a, options.b)]
+        try:
+            for side in as_completed(sides):
+                side.result()
+        except BaseException:
+            _give_up(sides, meter)
+            raise
+    return sides[0].result(), sides[1].result()
+
+
+def _give_up(sides: Sequence[Future[Tree]], meter: Meter) -> None:
+    """End what still runs: again and again, as a broken connection may just be tried anew."""
+    while wait(sides, timeout=0.2).not_done:
+        meter.cancel()
+
+
+def _samples(found: Difference) -> list[Sample]:
+    kinds = {"only-left": "only-a", "only-right": "only-b"}
+    return [Sample(kinds.get(kind, kind), name) for kind, name in found.samples]
+
+
+def _explained(samples: Sequence[Sample], options: CompareOptions) -> list[Sample]:
+    """Look up the changed entries on both sides again; one that is gone meanwhile stays unexplained."""
+    names = [sample.dn for sample in samples if sample.kind == "changed"]
+    if not names:
+        return list(samples)
+    a, b = options.a.find(names), options.b.find(names)
+
+    def explained(sample: Sample) -> Sample:
+        key = dn.key(sample.dn)
+        if sample.kind != "changed" or key not in a or key not in b:
+            return sample
+        return Sample(sample.kind, sample.dn, differing(a[key], b[key], options.ignore))
+
+    return [explained(sample) for sample in samples]
+
+
+def differing(a: Entry, b: Entry, ignore: Sequence[str]) -> tuple[str, ...]:
+    """Attributes whose sets of values differ, options included: ("cn;lang-de", "mail")."""
+    ignored = {name.lower() for name in ignore}
+    names = sorted(a.keys() | b.keys())
+    return tuple(
+        name
+        for name in names
+        if name.partition(";")[0] not in ignored and a.get(name) != b.get(name)
+    )

@@ -1,0 +1,100 @@
+"""How large will the database be? A pilot load of the first entries tells; a formula over LDIF bytes would not know
+the indexes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from loader import defaults, ldif, units
+from loader.child import Child
+from loader.errors import LoaderError, MaxsizeTooSmall
+from loader.mdb import environment, meta
+from loader.operations.publish import Place
+from loader.progress import Meter
+from loader.server import configuration, tools
+from loader.storage import files
+
+PILOT_BYTES = 8 << 20  # of LDIF: about 15,000 entries, a second or two
+PILOT_MAXSIZE = 4 << 30
+MARGIN = 1.25  # B-trees deepen and substring keys fill slower than they begin
+SMALLEST = 1 << 20  # an empty database with its indexes
+
+
+def needed(place: Place, paths: Sequence[Path], entries: int, scratch: Path, meter: Meter) -> int:
+    """Bytes the finished database will take, from above."""
+    made = scratch / "pilot"
+    files.remove_tree(made)
+    made.mkdir(mode=0o700)
+    try:
+        settings = {
+            "olcDbDirectory": [str(made).encode()],
+            "olcDbMaxSize": [str(PILOT_MAXSIZE).encode()],
+        }
+        with configuration.private_copy(place.config, place.database, settings, scratch) as copy:
+            _load_some(copy, place.database.suffix, paths)
+        facts, loaded = meta.facts(made), environment.entry_count(made)
+        if not loaded:
+            return SMALLEST  # nothing could be loaded; the real load will say why
+        return SMALLEST + round(facts.pages * facts.page_size * MARGIN * entries / loaded)
+    finally:
+        files.remove_tree(made)
+
+
+def _load_some(config: Path, suffix: str, paths: Sequence[Path]) -> None:
+    """slapadd of the first records. Its complaints are left to the real load, which tells them better."""
+    command = tools.server_tool("slapadd", "-q", "-c", "-F", str(config), "-b", suffix)
+    reader, writer = os.pipe()
+    feeder = threading.Thread(target=_join_into, args=(paths, writer), daemon=True)
+    feeder.start()
+    with Child(command, stdin=subprocess.PIPE) as child, os.fdopen(reader, "rb") as records:
+        assert child.process.stdin is not None
+        try:
+            child.process.stdin.write(_whole_records(records.read(PILOT_BYTES)))
+            child.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        records.close()
+        child.wait()
+    feeder.join()
+
+
+def _join_into(paths: Sequence[Path], writer: int) -> None:
+    try:
+        ldif.join(paths, writer, Meter("pilot"))
+    except LoaderError:
+        pass  # the reader has enough and closed the pipe
+    finally:
+        os.close(writer)
+
+
+def _whole_records(text: bytes) -> bytes:
+    """Up to the last blank line, unless the text is all there is."""
+    if len(text) < PILOT_BYTES:
+        return text
+    return text[: text.rindex(b"\n\n") + 2]
+
+
+def choose_maxsize(place: Place, estimate: int, wanted: int | str | None) -> int:
+    """The map size to load with. Raises MaxsizeTooSmall when what is configured or asked for cannot hold the data."""
+    database = place.database
+    if wanted == "auto":
+        return max(database.maxsize, roomy(estimate))
+    chosen = database.maxsize if wanted is None else int(wanted)
+    if chosen < estimate:
+        raise MaxsizeTooSmall(
+            maxsize=units.size(chosen),
+            suffix=database.suffix,
+            needed=units.size(estimate),
+            config=place.config.path,
+        )
+    return chosen
+
+
+def roomy(estimate: int) -> int:
+    """A maxsize with room for copy-on-write, growth and long readers, in whole GiB."""
+    gib = 1 << 30
+    return -(-round(estimate * defaults.MAXSIZE_FACTOR) // gib) * gib

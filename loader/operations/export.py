@@ -1,0 +1,274 @@
+"""Export a live server: partitions read side by side, arranged into shards that load in order, with a manifest.
+
+Steps: start, survey, read, late, arrange, shards. `export_steps` serves `replica seed` too.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loader import defaults, dn, ldif, manifest
+from loader.errors import EmptyInput, MissingParents, NoContextCSN, TargetNotEmpty, TreeRestless
+from loader.ldif import Arrangement, Arranging
+from loader.manifest import Manifest
+from loader.progress import Meter, Progress
+from loader.run.catalogue import Facts
+from loader.run.killpoint import killpoint
+from loader.run.steps import Run, open_run
+from loader.server.options import Connection
+from loader.server.search import Search
+from loader.server.session import Session, session
+from loader.sources import ldap as source
+from loader.sources.ldap import Partition, Plan
+from loader.storage import files
+
+RUN_DIR = ".ditseed"  # inside the output directory
+LATE_PASSES = (
+    20  # a tree whose inner entries still change after so many looks is being rebuilt, not used
+)
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What to read, and where to. `page` in entries, `jobs` in connections."""
+
+    connection: Connection
+    output: Path
+    jobs: int = 2
+    page: int = defaults.PAGE_SIZE
+    compress: str = defaults.COMPRESS
+
+    def identity(self) -> dict[str, object]:
+        """What must not change between a run and its resumption."""
+        return {**self.connection.identity(), "page": self.page, "compress": self.compress}
+
+
+def export(
+    options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
+) -> Manifest:
+    """Run or resume an export into a directory; its manifest."""
+    files.require_writable(options.output)
+    run_dir = options.output / RUN_DIR
+    if not run_dir.exists() and options.output.is_dir() and any(options.output.iterdir()):
+        raise TargetNotEmpty(path=options.output, size="not an export of ditseed")
+    with open_run(run_dir, "export", options.identity(), progress, timeouts, restart) as run:
+        return export_steps(options, run)
+
+
+def export_steps(options: ExportOptions, run: Run) -> Manifest:
+    """The named steps of an export, within a run that may have more."""
+    known = manifest.read(options.output)
+    if known is not None and run.catalogue.found("shards") is not None:
+        run.progress.say("export: done before")
+        return known
+    work = _Work(options, run)
+    start = run.do("start", work.start)
+    base = str(start["base"])
+    survey = run.do("survey", lambda meter: work.survey(meter, base))
+    run.do("read", lambda meter: work.read(meter, _plan_of(survey)), total=survey["entries"])
+    run.do("late", lambda meter: work.late(meter, base, start["context_csns"]))
+    arranged = run.do("arrange", lambda meter: work.arrange(meter, start), total=survey["entries"])
+    run.do("shards", lambda meter: work.publish(start, survey, arranged))
+    found = manifest.read(options.output)
+    assert found is not None
+    return found
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The steps' bodies. Each can be done again from its beginning."""
+
+    options: ExportOptions
+    run: Run
+
+    @property
+    def parts(self) -> Path:
+        return self.run.directory / "parts"
+
+    @property
+    def arranged(self) -> Path:
+        return self.run.directory / "arranged"
+
+    def start(self, meter: Meter) -> Facts:
+        """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is."""
+        with session(self.options.connection) as server:
+            base = server.base()
+            server.read(base, ["1.1"])
+            return {
+                "base": base,
+                "context_csns": _context_csns(server, base),
+                "started": _now(),
+                "uri": server.uri,
+            }
+
+    def survey(self, meter: Meter, base: str) -> Facts:
+        connection, options = self.options.connection, self.options
+        found = source.survey(connection, base, meter)
+        if not found.entries:
+            raise EmptyInput(path=f"{connection.uri} {base}")
+        if found.without == found.entries:
+            with session(connection) as server:
+                plan = source.plan_by_subtree(server, base, options.page)
+        else:
+            plan = source.plan_by_csn(base, found, options.jobs, options.page)
+        return {
+            "entries": found.entries,
+            "how": plan.how,
+            "partitions": [_facts_of(one) for one in plan.partitions],
+        }
+
+    def read(self, meter: Meter, plan: Plan) -> Facts:
+        """Partitions side by side; a finished one is never read again."""
+        self.parts.mkdir(exist_ok=True)
+        done = self.run.catalogue.partitions("read")
+        meter.add(sum(facts["entries"] for facts in done.values()))
+        todo = [one for one in plan.partitions if one.name not in done]
+        with ThreadPoolExecutor(self.options.jobs) as pool:
+            futures = [pool.submit(self._read_one, partition, meter) for partition in todo]
+            finished, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in waiting:
+                future.cancel()
+            for future in finished:
+                future.result()
+        return {"entries": meter.entries}
+
+    def _read_one(self, partition: Partition, meter: Meter) -> None:
+        facts = self._fetch(f"part-{partition.name}", partition.search, meter)
+        self.run.catalogue.finish_partition("read", partition.name, facts)
+        killpoint("read.partition")
+
+    def _fetch(self, name: str, search: Search, meter: Meter) -> Facts:
+        partial = self.parts / f"partial-{name}.ldif.zst"
+        found = source.patiently(
+            lambda: source.read(self.options.connection, search, partial, meter), meter
+        )
+        files.publish(partial, self.parts / f"{name}.ldif.zst")
+        return {"entries": found.entries, "bytes": found.bytes}
+
+    def late(self, meter: Meter, base: str, since: Sequence[str]) -> Facts:
+        """Read again below every inner entry that changed meanwhile: a renamed one moves all its children, and those
+        keep their entryCSN, so syncrepl would not send them. Until a look finds nothing new."""
+        for path in self.parts.glob("late-*"):
+            path.unlink()  # of an interrupted try: what is read later must also be named later
+        if not since:
+            return {"entries": 0, "passes": 0}
+        with session(self.options.connection) as server:
+            for number in range(LATE_PASSES):
+                now = _context_csns(server, base)
+                changed = server.inner_changed_since(base, since)
+                if not changed:
+                    return {"entries": meter.entries, "passes": number}
+                for part, inner in enumerate(_topmost(changed)):
+                    self._fetch(
+                        f"late-{number:02}-{part:05}", Search(inner, page=self.options.page), meter
+                    )
+                killpoint("late.middle")
+                since = now
+        raise TreeRestless(base=base, passes=LATE_PASSES)
+
+    def arrange(self, meter: Meter, start: Facts) -> Facts:
+        """Each entry once, parents first. Nothing that was read may go missing on the way."""
+        found = self._arrange(meter, start, drop_orphans=False)
+        if found.orphans:
+            self._explain_orphans(found.orphans)
+            found = self._arrange(meter, start, drop_orphans=True)
+        return {
+            "entries": found.entries,
+            "duplicates": found.duplicates,
+            "dropped": found.dropped,
+            "checksum": found.checksum,
+        }
+
+    def _arrange(self, meter: Meter, start: Facts, drop_orphans: bool) -> Arrangement:
+        files.remove_tree(self.arranged)
+        self.arranged.mkdir()
+        task = Arranging(
+            paths=sorted(self.parts.glob("part-*.ldif.zst")),
+            again=sorted(self.parts.glob("late-*.ldif.zst")),
+            root=start["base"],
+            context_csns=start["context_csns"],
+            compress=self.options.compress != "none",
+            drop_orphans=drop_orphans,
+        )
+        return ldif.arrange(task, self.arranged, meter)
+
+    def _explain_orphans(self, orphans: Sequence[tuple[str, str]]) -> None:
+        """An entry without its parent was deleted or moved while we read, and syncrepl knows. But if it still stands
+        where we read it, its parent is hidden from us, and to leave it out would lose it."""
+        with session(self.options.connection) as server:
+            hidden = [parent for parent, child in orphans if server.exists(child)]
+        if hidden:
+            raise MissingParents(count=len(hidden), first=hidden[0])
+
+    def publish(self, start: Facts, survey: Facts, arranged: Facts) -> Facts:
+        """Move the shards to their place, the manifest last: where it stands, the export is whole."""
+        for path in sorted(self.arranged.iterdir()):
+            files.publish(path, self.options.output / path.name)
+        shards = tuple(
+            manifest.describe(path) for path in sorted(self.options.output.glob("[0-9]*.ldif*"))
+        )
+        made = Manifest(
+            base=start["base"],
+            entries=arranged["entries"],
+            content_checksum=arranged["checksum"],
+            context_csns=tuple(start["context_csns"]),
+            shards=shards,
+            source=start["uri"],
+            started=start["started"],
+            finished=_now(),
+            partitions=survey["how"],
+            duplicates=arranged["duplicates"],
+        )
+        files.write_durably(self.options.output / manifest.FILE, made.text())
+        files.remove_tree(self.parts)
+        files.remove_tree(self.arranged)
+        return {"entries": made.entries}
+
+
+def _context_csns(server: Session, base: str) -> list[str]:
+    """contextCSN of the suffix that holds `base`; empty on a server that keeps none."""
+    for suffix in server.naming_contexts():
+        if dn.within(base, suffix):
+            try:
+                return server.context_csns(suffix)
+            except NoContextCSN:
+                return []
+    return []
+
+
+def _topmost(names: Sequence[str]) -> list[str]:
+    """Without those that lie below another: their subtree is read with it."""
+    return [
+        name
+        for name in names
+        if not any(other != name and dn.within(name, other) for other in names)
+    ]
+
+
+def _facts_of(partition: Partition) -> Facts:
+    search = partition.search
+    return {
+        "name": partition.name,
+        "base": search.base,
+        "where": search.where,
+        "scope": search.scope,
+        "page": search.page,
+    }
+
+
+def _plan_of(survey: Facts) -> Plan:
+    def partition(facts: dict[str, Any]) -> Partition:
+        return Partition(
+            facts["name"], Search(facts["base"], facts["where"], facts["scope"], page=facts["page"])
+        )
+
+    return Plan(tuple(partition(facts) for facts in survey["partitions"]), survey["how"])
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

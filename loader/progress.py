@@ -1,0 +1,236 @@
+"""What is being done, how fast (recent and average), how long still: on a terminal, as lines, or as JSON.
+
+A step hands its `Meter` to whoever works; native calls count into `Counters` that the meter adds up.
+One thread samples the meter; nothing here is called once an entry.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from loader import units
+
+RECENT = 10.0  # seconds that the recent rate looks back
+SCHEMA_VERSION = 1  # of the JSON records
+
+
+class Counting(Protocol):
+    """What a running native call offers (loader._native.Counters)."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    def cancel(self) -> None: ...
+
+
+@dataclass
+class Meter:
+    """Work done so far in one step. `total` is in entries, None while unknown."""
+
+    name: str
+    total: int | None = None
+    note: str = ""
+    started: float = field(default_factory=time.monotonic)
+    _base: int = 0
+    _bytes: int = 0
+    _watched: list[Counting] = field(default_factory=list)
+    _cancels: list[Callable[[], None]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, entries: int = 0, size: int = 0) -> None:
+        with self._lock:
+            self._base += entries
+            self._bytes += size
+
+    @contextmanager
+    def counting(self, counters: Counting) -> Iterator[None]:
+        """Add up `counters` while a native call runs; what a failed call counted is taken back."""
+        with self._lock:
+            self._watched.append(counters)
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._watched.remove(counters)
+            raise
+        with self._lock:
+            self._watched.remove(counters)
+            self._base += counters.entries
+            self._bytes += counters.bytes
+
+    @contextmanager
+    def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
+        """Call `cancel` should the step be given up meanwhile (kill a child, shut a connection)."""
+        self._cancels.append(cancel)
+        try:
+            yield
+        finally:
+            self._cancels.remove(cancel)
+
+    def cancel(self) -> None:
+        for counters in list(self._watched):
+            counters.cancel()
+        for cancel in list(self._cancels):
+            cancel()
+
+    @property
+    def entries(self) -> int:
+        with self._lock:
+            return self._base + sum(counters.entries for counters in self._watched)
+
+    @property
+    def bytes(self) -> int:
+        with self._lock:
+            return self._bytes + sum(counters.bytes for counters in self._watched)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at a meter."""
+
+    step: str
+    note: str
+    entries: int
+    bytes: int
+    seconds: float
+    recent: float  # entries/s over the last RECENT seconds
+    average: float  # entries/s since the step began
+    total: int | None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds still to go by the average rate."""
+        if not self.total or not self.average:
+            return None
+        return max(0.0, (self.total - self.entries) / self.average)
+
+    def line(self) -> str:
+        words = [f"{self.step}: {units.number(self.entries)}"]
+        if self.total:
+            words.append(
+                f"of {units.number(self.total)} ({min(1.0, self.entries / self.total):.0%})"
+            )
+        words.append(f"entries, {self.recent:,.0f}/s now, {self.average:,.0f}/s on average")
+        if self.left is not None:
+            words.append(f"- {units.duration(self.left)} left")
+        if self.note:
+            words.append(f"[{self.note}]")
+        return " ".join(words)
+
+    def record(self) -> str:
+        facts = {
+            "schema_version": SCHEMA_VERSION,
+            "event": "progress",
+            **self.__dict__,
+            "left": self.left,
+        }
+        return json.dumps(facts)
+
+
+class Sampler:
+    """Turns looks at one meter into samples with a recent rate."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._seen: deque[tuple[float, int]] = deque([(0.0, 0)])
+
+    def look(self) -> Sample:
+        seconds, entries = self._meter.seconds, self._meter.entries
+        self._seen.append((seconds, entries))
+        while len(self._seen) > 2 and self._seen[1][0] < seconds - RECENT:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        return Sample(
+            step=self._meter.name,
+            note=self._meter.note,
+            entries=entries,
+            bytes=self._meter.bytes,
+            seconds=seconds,
+            recent=(entries - before) / (seconds - since) if seconds > since else 0.0,
+            average=entries / seconds if seconds > 0 else 0.0,
+            total=self._meter.total,
+        )
+
+
+class Progress:
+    """Shows steps. `mode`: "terminal", "plain", "json" or "none"; "auto" picks by stderr."""
+
+    def __init__(
+        self, mode: str = "auto", stream: TextIO | None = None, every: float = 15.0
+    ) -> None:
+        self._stream = stream or sys.stderr
+        if mode == "auto":
+            mode = "terminal" if self._stream.isatty() else "plain"
+        self._mode = mode
+        self._every = {"terminal": 0.25, "json": 1.0}.get(mode, every)
+
+    @contextmanager
+    def step(self, name: str, total: int | None = None) -> Iterator[Meter]:
+        meter = Meter(name, total)
+        if self._mode == "none":
+            yield meter
+            return
+        ended = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(meter, ended), daemon=True)
+        watcher.start()
+        try:
+            yield meter
+        finally:
+            ended.set()
+            watcher.join()
+        self._close(meter)
+
+    def say(self, text: str) -> None:
+        """A line for people; dropped in the modes for machines."""
+        if self._mode in ("terminal", "plain"):
+            print(text, file=self._stream, flush=True)
+
+    def _watch(self, meter: Meter, ended: threading.Event) -> None:
+        sampler = Sampler(meter)
+        if self._mode == "terminal":
+            console = Console(file=self._stream)
+            with Live(
+                Text(f"{meter.name} ..."), console=console, transient=True, auto_refresh=False
+            ) as live:
+                while not ended.wait(self._every):
+                    live.update(Text(sampler.look().line()), refresh=True)
+            return
+        while not ended.wait(self._every):
+            sample = sampler.look()
+            line = sample.record() if self._mode == "json" else sample.line()
+            print(line, file=self._stream, flush=True)
+
+    def _close(self, meter: Meter) -> None:
+        if self._mode == "json":
+            facts = {
+                "event": "step",
+                "step": meter.name,
+                "entries": meter.entries,
+                "seconds": meter.seconds,
+            }
+            print(
+                json.dumps({"schema_version": SCHEMA_VERSION, **facts}),
+                file=self._stream,
+                flush=True,
+            )
+            return
+        speed = f", {units.rate(meter.entries, meter.seconds)}" if meter.entries else ""
+        count = f"{units.number(meter.entries)} entries in " if meter.entries else ""
+        self.say(f"{meter.name}: {count}{units.duration(meter.seconds)}{speed}")

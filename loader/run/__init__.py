@@ -1,0 +1,1 @@
+"""The memory of a run: its catalogue (SQLite), its named steps, its lock, and the leases it holds."""

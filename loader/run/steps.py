@@ -1,0 +1,85 @@
+"""A run is a list of named steps; each is done once, and says what it found.
+
+    run.do("export", lambda meter: export_entries(..., meter))
+
+An operation reads as such a list. After `kill -9` the same list is read again and finished steps are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loader.errors import NotPermitted
+from loader.progress import Meter, Progress
+from loader.run.catalogue import Catalogue, Facts
+from loader.run.killpoint import killpoint
+from loader.run.lock import exclusive
+from loader.run.watch import watching
+
+
+@dataclass
+class Run:
+    """One run in its directory. `timeouts`: seconds a step may be silent, by name ("*" for all)."""
+
+    catalogue: Catalogue
+    progress: Progress
+    timeouts: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> Path:
+        return self.catalogue.directory
+
+    def do(self, name: str, work: Callable[[Meter], Facts], total: int | None = None) -> Facts:
+        """Do a step unless it is done; either way its facts.
+
+        A kill at `NAME.start` or in the work: the step is done again. At `NAME.unrecorded`: done again, so work
+        must be repeatable. At `NAME.recorded`: it is not done again.
+        """
+        known = self.catalogue.found(name)
+        if known is not None:
+            self.progress.say(f"{name}: done before")
+            return known
+        killpoint(f"{name}.start")
+        allowed = self.timeouts.get(name, self.timeouts.get("*"))
+        with self.progress.step(name, total) as meter, watching(meter, allowed):
+            facts = work(meter)
+        killpoint(f"{name}.unrecorded")
+        self.catalogue.finish(name, facts, meter.entries, meter.seconds)
+        killpoint(f"{name}.recorded")
+        return facts
+
+
+@contextmanager
+def open_run(
+    directory: Path,
+    verb: str,
+    options: Mapping[str, object],
+    progress: Progress,
+    timeouts: Mapping[str, float] | None = None,
+    restart: bool = False,
+) -> Iterator[Run]:
+    """Lock the run directory and go on with what stands there, or begin.
+
+    Raises Locked, RunMismatch (an unfinished run with other `options`), CatalogueVersion.
+    """
+    _make(directory)
+    with exclusive(directory / "lock"):
+        catalogue = Catalogue(directory)
+        try:
+            if restart:
+                catalogue.forget()
+            if catalogue.begin(verb, options):
+                progress.say(f"going on with the run in {directory}")
+            yield Run(catalogue, progress, timeouts or {})
+        finally:
+            catalogue.close()
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except PermissionError as error:
+        raise NotPermitted(action="make", path=directory, owner="root") from error

@@ -1,0 +1,220 @@
+"""A session with a server for small questions (root DSE, contextCSN, one entry), through python-ldap.
+
+Entries by the million never come this way. Every error of libldap leaves this file as one of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import ldap
+import ldap.filter
+import ldap.ldapobject
+import ldap.sasl
+
+from loader import csn
+from loader.errors import (
+    BadCredentials,
+    ConnectionLost,
+    LimitTooLow,
+    LoaderError,
+    NoContextCSN,
+    NoSuchBase,
+    ServerDown,
+    ServerRefused,
+    TlsFailed,
+)
+from loader.server.options import Connection
+
+Attributes = dict[str, list[bytes]]  # names in lower case
+Result = TypeVar("Result")
+
+CONNECT_TIMEOUT = 30.0  # seconds for a TCP connection; everything after it is watched, not timed
+
+
+class Session:
+    """Bound and ready. Use `session(...)`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.uri = connection.uri or ldap.get_option(ldap.OPT_URI) or "ldap://localhost"
+        self._ldap = ldap.initialize(self.uri)
+        self._ldap.set_option(ldap.OPT_REFERRALS, 0)
+        self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, CONNECT_TIMEOUT)
+        self._asking("bind", self._bind)
+
+    def _bind(self) -> None:
+        if self.connection.start_tls:
+            try:
+                self._ldap.start_tls_s()
+            except ldap.LDAPError:
+                if self.connection.start_tls > 1:
+                    raise
+        if self.connection.mechanism:
+            secret = (self.connection.secret() or b"").decode()
+            callbacks = {
+                ldap.sasl.CB_AUTHNAME: self.connection.bind_dn or "",
+                ldap.sasl.CB_PASS: secret,
+            }
+            self._ldap.sasl_interactive_bind_s(
+                "", ldap.sasl.sasl(callbacks, self.connection.mechanism)
+            )
+        else:
+            self._ldap.simple_bind_s(self.connection.bind_dn or "", self.connection.secret() or b"")
+
+    def _asking(self, operation: str, ask: Callable[[], Result], base: str = "") -> Result:
+        try:
+            return ask()
+        except ldap.LDAPError as error:
+            raise self._ours(operation, error, base) from error
+
+    def _ours(self, operation: str, error: ldap.LDAPError, base: str) -> LoaderError:
+        facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+        reason = "; ".join(str(facts[key]) for key in ("desc", "info") if facts.get(key)) or str(
+            error
+        )
+        if _is_tls(reason):
+            return TlsFailed(uri=self.uri, reason=reason)
+        if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
+            lost = ServerDown if operation == "bind" else ConnectionLost
+            return lost(uri=self.uri, reason=reason)
+        if isinstance(error, ldap.INVALID_CREDENTIALS | ldap.INAPPROPRIATE_AUTH):
+            return BadCredentials(uri=self.uri, who=self.connection.who, reason=reason)
+        if isinstance(error, ldap.NO_SUCH_OBJECT):
+            known = ", ".join(self.naming_contexts()) or "none that can be seen"
+            return NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=known)
+        return ServerRefused(uri=self.uri, operation=operation, reason=reason)
+
+    def read(
+        self, dn: str, attributes: Sequence[str] = ("*", "+"), where: str = "(objectClass=*)"
+    ) -> Attributes:
+        """One entry. Raises NoSuchBase."""
+        found = self._asking(
+            f"read {dn}",
+            lambda: self._ldap.search_s(dn, ldap.SCOPE_BASE, where, list(attributes)),
+            dn,
+        )
+        return {name.lower(): values for name, values in found[0][1].items()} if found else {}
+
+    def find(
+        self,
+        base: str,
+        where: str,
+        attributes: Sequence[str] = ("1.1",),
+        scope: int = ldap.SCOPE_SUBTREE,
+    ) -> list[tuple[str, Attributes]]:
+        """The few entries that match; not for bulk."""
+        found = self._asking(
+            f"search {base}",
+            lambda: self._ldap.search_s(base, scope, where, list(attributes)),
+            base,
+        )
+        return [
+            (dn, {name.lower(): values for name, values in entry.items()})
+            for dn, entry in found
+            if dn
+        ]
+
+    def replace(self, dn: str, changes: Mapping[str, Sequence[bytes]]) -> None:
+        """Set attributes; an empty sequence removes one."""
+        modlist: list[Any] = [
+            (ldap.MOD_REPLACE, name, list(values) or None) for name, values in changes.items()
+        ]
+        self._asking(f"modify {dn}", lambda: self._ldap.modify_s(dn, modlist), dn)
+
+    def children_with_children(self, base: str) -> list[str]:
+        """DNs one level below `base` that have entries below them."""
+        found = self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)
+        return [dn for dn, _ in found]
+
+    def inner_changed_since(self, base: str, since: Sequence[str]) -> list[str]:
+        """DNs of entries with entries below them that changed after the contextCSN `since`."""
+        seen = csn.by_server(since)
+        found = self.find(base, f"(&(entryCSN>={min(since)})(hasSubordinates=TRUE))", ["entryCSN"])
+        return [
+            dn
+            for dn, entry in found
+            if not csn.covered(csn.by_server(_texts(entry, "entrycsn")), seen)
+        ]
+
+    def exists(self, dn: str) -> bool:
+        """Is there such an entry, as far as we are allowed to know?"""
+        try:
+            self.read(dn, ["1.1"])
+        except NoSuchBase:
+            return False
+        return True
+
+    def naming_contexts(self) -> list[str]:
+        return [
+            value.decode() for value in self.read("", ["namingContexts"]).get("namingcontexts", [])
+        ]
+
+    def context_csns(self, suffix: str) -> list[str]:
+        """contextCSN of a suffix, one value for each server ID. Raises NoContextCSN."""
+        values = self.read(suffix, ["contextCSN"]).get("contextcsn", [])
+        if not values:
+            advice = "The provider needs the syncprov overlay, and the bind DN must be allowed to read contextCSN."
+            raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice)
+        return sorted(csn.by_server(value.decode() for value in values).values())
+
+    def base(self) -> str:
+        """The base to search: -b, else BASE of ldap.conf, else the server's only suffix."""
+        chosen = self.connection.base
+        if chosen is None:
+            chosen = ldap.get_option(ldap.OPT_DEFBASE)
+        if chosen is not None:
+            return str(chosen)
+        contexts = self.naming_contexts()
+        if len(contexts) == 1:
+            return contexts[0]
+        known = ", ".join(contexts)
+        raise NoSuchBase(
+            uri=self.uri, base="(none given; use -b)", who=self.connection.who, known=known
+        )
+
+    def close(self) -> None:
+        try:
+            self._ldap.unbind_s()
+        except ldap.LDAPError:
+            pass  # the server may have gone already; nothing is lost with an unbind
+
+
+def _texts(entry: Attributes, name: str) -> list[str]:
+    return [value.decode() for value in entry.get(name, [])]
+
+
+def _is_tls(reason: str) -> bool:
+    words = ("certificate", "TLS", "SSL", "handshake")
+    return any(word in reason for word in words)
+
+
+@contextmanager
+def session(connection: Connection) -> Iterator[Session]:
+    """Connect, bind, hand over, unbind."""
+    opened = Session(connection)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+# Result codes of a search that ended before its time: the limit behind each, and what lifts it (slapd.conf(5), limits).
+_LIMITS = {
+    3: ("the time limit", "time.soft=unlimited time.hard=unlimited"),
+    4: ("the size limit", "size.soft=unlimited size.hard=unlimited size.prtotal=unlimited"),
+    11: (
+        "a limit on paged or unindexed searches",
+        "size.pr=unlimited size.prtotal=unlimited size.unchecked=unlimited",
+    ),
+}
+
+
+def limit_error(uri: str, who: str, reason: str, status: int) -> LimitTooLow:
+    """What a limit met in a search means, and the server's setting that lifts it."""
+    limit, settings = _LIMITS[status]
+    subject = f'dn.exact="{who}"' if "=" in who else "users"
+    setting = f"olcLimits: {subject} {settings} (in slapd.conf: limits {subject} {settings})"
+    return LimitTooLow(uri=uri, limit=limit, who=who, reason=reason, setting=setting)

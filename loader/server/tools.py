@@ -1,0 +1,33 @@
+"""slapd's own tools: slapadd, slapcat, slaptest, slapmodify, slapindex, and the client ldapsearch.
+
+DITSEED_TOOLS names a command to run them through, where slapd lives elsewhere ("chroot /srv/ldap").
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+
+from loader import child
+from loader.defaults import ENV_TOOLS
+from loader.errors import ToolMissing
+
+# The slap* tools are administrators' programs; the path of an ordinary user or of cron often lacks sbin.
+_ALSO = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/libexec:/usr/libexec/openldap:/opt/symas/sbin"
+
+
+def server_tool(name: str, *arguments: str) -> list[str]:
+    """The command line of a slap* tool."""
+    prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
+    if prefix:
+        return [*prefix, name, *arguments]
+    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_ALSO}")
+    if path is None:
+        raise ToolMissing(tool=name)
+    return [path, *arguments]
+
+
+def run(name: str, *arguments: str, stdin: bytes = b"") -> bytes:
+    """Run a short-lived slap* tool; its output. Raises ToolMissing, ToolFailed."""
+    return child.output(server_tool(name, *arguments), stdin=stdin)

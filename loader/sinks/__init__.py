@@ -1,0 +1,1 @@
+"""Where entries go: each sink takes LDIF and says durably what it has."""

@@ -1,0 +1,198 @@
+"""What an operator may name as a place that holds entries: a server, LDIF, a database directory, a configuration.
+
+Each can be read whole into a digest, and be asked again for a few of its entries.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from loader import dn, ldif, manifest
+from loader.child import Child
+from loader.errors import (
+    LdifTruncated,
+    LoaderError,
+    ManifestBroken,
+    NoSuchBase,
+    NoSuchPath,
+    UsageProblem,
+)
+from loader.ldif import Tree
+from loader.progress import Meter
+from loader.server import search
+from loader.server.options import Connection
+from loader.server.search import Search
+from loader.server.session import session
+from loader.sources import ldap, mdb, records
+from loader.sources.mdb import Mdb
+from loader.sources.records import Entries
+from loader.storage.files import require_readable
+
+SCHEMES = ("ldap://", "ldaps://", "ldapi://")
+
+
+class Location(Protocol):
+    """A place that holds entries."""
+
+    @property
+    def label(self) -> str:
+        """For people and reports; no secrets."""
+        ...
+
+    def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
+        """Read all of it."""
+        ...
+
+    def find(self, names: Sequence[str]) -> Entries:
+        """The entries of these DNs, as far as they are there; keys are `dn.key(DN)`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server, below the base of its connection."""
+
+    connection: Connection
+
+    @property
+    def label(self) -> str:
+        return self.connection.uri or "the default server"
+
+    def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
+        with session(self.connection) as server:
+            base = server.base()
+            server.read(base, ["1.1"])
+        return ldap.patiently(lambda: self._digest(Search(base), ignore, meter), meter)
+
+    def _digest(self, asked: Search, ignore: Sequence[str], meter: Meter) -> Tree:
+        with search.running(self.connection, asked) as child:
+            finish = partial(search.finish, child, self.connection, asked)
+            return _digest_of(child, finish, ignore, meter)
+
+    def find(self, names: Sequence[str]) -> Entries:
+        found: Entries = {}
+        for name in names:
+            asked = Search(name, scope="base", page=0)
+            with search.running(self.connection, asked) as child:
+                assert child.process.stdout is not None
+                found.update(records.find(child.process.stdout, [name]))
+                if dn.key(name) not in found:
+                    _finish_unless_gone(child, self.connection, asked)
+        return found
+
+
+@dataclass(frozen=True)
+class Database:
+    """A back-mdb database, slapd running or not."""
+
+    mdb: Mdb
+
+    @property
+    def label(self) -> str:
+        return self.mdb.label
+
+    def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
+        with mdb.running(self.mdb) as child:
+            return _digest_of(child, child.check, ignore, meter)
+
+    def find(self, names: Sequence[str]) -> Entries:
+        with mdb.running(self.mdb) as child:
+            assert child.process.stdout is not None
+            return records.find(child.process.stdout, names)
+
+
+@dataclass(frozen=True)
+class Files:
+    """LDIF files. `entries`: how many their manifest promises, None without one."""
+
+    label: str
+    paths: tuple[Path, ...]
+    entries: int | None = None
+
+    def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
+        with ldif.digesting(ignore, meter) as tree:
+            for path in self.paths:
+                tree.add_path(str(path))
+        if self.entries not in (None, tree.entries):
+            reason = f"promises {self.entries} entries, the files hold {tree.entries}"
+            raise ManifestBroken(path=self.label, reason=reason)
+        return tree
+
+    def find(self, names: Sequence[str]) -> Entries:
+        found: Entries = {}
+        for path in self.paths:
+            with records.opened(path) as stream:
+                found.update(records.find(stream, names))
+        return found
+
+
+def _finish_unless_gone(child: Child, connection: Connection, asked: Search) -> None:
+    """An entry may have been deleted since it was seen."""
+    try:
+        search.finish(child, connection, asked)
+    except NoSuchBase:
+        return
+
+
+def _digest_of(
+    child: Child, finish: Callable[[], None], ignore: Sequence[str], meter: Meter
+) -> Tree:
+    """All that a child writes. `finish` waits for its end and raises when not everything came."""
+    assert child.process.stdout is not None
+    with meter.cancelling(child.kill):
+        try:
+            with ldif.digesting(ignore, meter, child.tool) as tree:
+                tree.add_fd(child.process.stdout.fileno())
+        except LdifTruncated:
+            finish()  # it broke off inside a record: why is for the child to say
+            raise
+        try:
+            finish()
+        except LoaderError:
+            meter.add(-tree.entries)
+            raise
+        return tree
+
+
+def locate(text: str, connection: Connection, config: Path | None = None) -> Location:
+    """What `text` names. `connection` says how to bind and gives base or suffix; `config` whose schema a bare
+    database directory is read with. Raises NoSuchPath, UsageProblem, ManifestBroken.
+    """
+    if text.lower().startswith(SCHEMES):
+        return Server(replace(connection, uri=text))
+    path = Path(text)
+    if not path.exists():
+        return _pattern(text)
+    require_readable(path)
+    if (path / mdb.DATA).exists():
+        if config is None:
+            reason = (
+                f"{path} is a database: name its server's slapd.d or slapd.conf too, for the schema"
+            )
+            raise UsageProblem(reason=reason)
+        return Database(Mdb(config, connection.base, path))
+    if (path / "cn=config.ldif").exists() or path.suffix == ".conf":
+        return Database(Mdb(path, connection.base))
+    return _files(path)
+
+
+def _pattern(text: str) -> Files:
+    """A quoted shell pattern: several LDIF files."""
+    found = sorted(Path(one) for one in glob.glob(text))
+    if not found:
+        raise NoSuchPath(path=text)
+    return Files(text, tuple(ldif.files_of(found)))
+
+
+def _files(path: Path) -> Files:
+    made = manifest.read(path) if path.is_dir() else None
+    if made is None:
+        return Files(str(path), tuple(ldif.files_of([path])))
+    for shard in made.paths(path):
+        require_readable(shard)
+    return Files(str(path), tuple(made.paths(path)), made.entries)

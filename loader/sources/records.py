@@ -1,0 +1,82 @@
+"""A few records out of much LDIF, by DN: for showing what differs.
+
+Whoever reads every entry uses the native core.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import zstandard
+
+from loader import dn
+from loader.server.configuration import entries_of
+
+Entry = dict[str, frozenset[bytes]]  # attribute description in lower case -> values
+Entries = dict[str, Entry]  # dn.key(DN) -> entry
+
+_PIECE = 1 << 20
+_DN = re.compile(rb"^dn:(:?) *(.*)$", re.MULTILINE | re.IGNORECASE)
+
+
+class Stream(Protocol):
+    """Something to read bytes from."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Stream]:
+    """A file, decompressed when its first bytes say that it is compressed."""
+    with path.open("rb") as file:
+        magic = file.read(4)
+        file.seek(0)
+        if magic == b"\x28\xb5\x2f\xfd":
+            with zstandard.ZstdDecompressor().stream_reader(
+                file, read_across_frames=True
+            ) as reader:
+                yield reader
+        elif magic[:2] == b"\x1f\x8b":
+            with gzip.open(file) as unpacked:
+                yield unpacked
+        else:
+            yield file
+
+
+def find(stream: Stream, names: Sequence[str]) -> Entries:
+    """The records of these DNs."""
+    wanted, found = {dn.key(name) for name in names}, Entries()
+    for block in _blocks(stream):
+        for record in _records(block, wanted):
+            for name, attributes in entries_of(record):
+                values = {key.lower(): frozenset(some) for key, some in attributes.items()}
+                found[dn.key(name)] = values
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _blocks(stream: Stream) -> Iterator[bytes]:
+    """Whole records, lines unfolded, ends of lines made "\\n"."""
+    carried = b""
+    while piece := stream.read(_PIECE):
+        data = (carried + piece).replace(b"\r\n", b"\n")
+        cut = data.rfind(b"\n\n") + 1
+        if cut:
+            yield data[:cut].replace(b"\n ", b"")
+        carried = data[cut:]
+    yield carried.replace(b"\n ", b"")
+
+
+def _records(block: bytes, wanted: set[str]) -> Iterator[bytes]:
+    for match in _DN.finditer(block):
+        value = base64.b64decode(match[2]) if match[1] else match[2]
+        if dn.key(value.decode("utf-8", "replace")) in wanted:
+            end = block.find(b"\n\n", match.start())
+            yield block[match.start() : end if end >= 0 else None] + b"\n"

@@ -1,0 +1,120 @@
+"""Files made beside their place, made durable, then renamed; owner, mode, space."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import units
+from loader.errors import NoSpace, NoSuchPath, NotPermitted
+
+PARTIAL = ".partial"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whom a file belongs to, as numbers."""
+
+    uid: int
+    gid: int
+
+    @classmethod
+    def of(cls, path: Path) -> Owner:
+        status = path.stat()
+        return cls(status.st_uid, status.st_gid)
+
+    def give(self, path: Path) -> None:
+        """Chown; only root can give files away, and only root needs to."""
+        if os.geteuid() == 0:
+            os.chown(path, self.uid, self.gid)
+
+
+def make_durable(path: Path) -> None:
+    """fsync a file or directory."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def publish(partial: Path, final: Path) -> None:
+    """Put a finished file in its place: after this returns it survives a power cut, before it nothing has changed."""
+    make_durable(partial)
+    os.replace(partial, final)
+    make_durable(final.parent)
+
+
+def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """A whole small file, or the old one, never a part."""
+    partial = path.with_name(path.name + PARTIAL)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    publish(partial, path)
+
+
+def free_bytes(path: Path) -> int:
+    """What the current user may still write on the file system of `path` (or of its nearest existing parent)."""
+    status = os.statvfs(existing(path))
+    return status.f_bavail * status.f_frsize
+
+
+def require_space(path: Path, needed: int) -> None:
+    """Raise NoSpace unless `needed` bytes fit."""
+    free = free_bytes(path)
+    if free < needed:
+        raise NoSpace(path=path, needed=units.size(needed), free=units.size(free))
+
+
+def existing(path: Path) -> Path:
+    """`path`, or the nearest parent that is there."""
+    while not os.path.exists(path):  # no error where a parent may not be entered, unlike Path.exists
+        path = path.parent
+    return path
+
+
+def allocated_bytes(path: Path) -> int:
+    """Bytes that a (sparse) file really takes."""
+    return path.stat().st_blocks * 512
+
+
+def require_readable(path: Path) -> None:
+    if not path.exists():
+        raise NoSuchPath(path=path)
+    if not os.access(path, os.R_OK):
+        raise NotPermitted(action="read", path=path, owner=path.owner())
+
+
+def require_writable(directory: Path) -> None:
+    """The directory, or the one it would be made in."""
+    place = existing(directory)
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise NotPermitted(action="write in", path=place, owner=place.owner())
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn the system's errors about `path` into ours."""
+    try:
+        yield
+    except PermissionError as error:
+        place = existing(Path(error.filename or path))
+        raise NotPermitted(
+            action="use", path=error.filename or path, owner=place.owner()
+        ) from error
+    except FileNotFoundError as error:
+        raise NoSuchPath(path=error.filename or path) from error
+    except OSError as error:
+        if error.errno != 28:  # ENOSPC
+            raise
+        raise NoSpace(path=path, needed="more", free=units.size(free_bytes(path))) from error
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory of ours, whole; nothing there is fine."""
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,58 @@
+"""Sizes, durations and rates: read as operators write them, printed as they read them."""
+
+from __future__ import annotations
+
+import re
+
+from loader.errors import UsageProblem
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_size(text: str) -> int:
+    """Bytes from "250G", "64 MiB", "4096": powers of 1024, as LMDB and LVM count."""
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise UsageProblem(reason=f"not a size: {text!r} (write 250G, 64M or bytes)")
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from "90", "1.5h", "30s"."""
+    match = _DURATION.fullmatch(text.strip())
+    if not match:
+        raise UsageProblem(reason=f"not a duration: {text!r} (write 90, 30s, 15m or 2h)")
+    return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+def size(count: float) -> str:
+    """1536 -> "1.5 KiB"."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    """93784 -> "1 d 2 h"; 3.21 -> "3.2 s"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+def number(count: int) -> str:
+    """30000000 -> "30,000,000"."""
+    return f"{count:,}"
+
+
+def rate(count: float, seconds: float) -> str:
+    """Entries a second, or "-" where nothing was measured."""
+    return f"{count / seconds:,.0f}/s" if seconds > 0 and count else "-"

@@ -1,0 +1,1 @@
+"""Getting a seed to a replica: strategies, preflight, steps."""

@@ -1,0 +1,225 @@
+"""ditseed replica: seed a new replica, look at a seeding, hold the replica against its provider."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loader import defaults, errors, units
+from loader.cli import options
+from loader.cli.report import show_facts, show_json, show_table
+from loader.operations import build
+from loader.operations.compare import CompareReport
+from seeders.replica import seed as seeding
+from seeders.replica import verify as checking
+from seeders.replica.seed import SeedOptions
+from seeders.replica.strategies import BY_NAME
+from seeders.replica.verify import VerifyOptions
+
+
+@click.group("replica")
+def command() -> None:
+    """Bootstrap a replica: seed it, follow the seeding, check the result.
+
+    \b
+    The runbook:
+      1. On the consumer: install slapd with its configuration (schema, syncrepl, indexes), and stop it.
+      2. ditseed replica seed --strategy search|ldif|clone ... --config /etc/ldap/slapd.d
+      3. Start slapd: syncrepl fetches what changed meanwhile.
+      4. ditseed replica verify -H ldap://provider --consumer ldap://consumer ...
+    """
+
+
+@command.command("seed")
+@click.option(
+    "--strategy",
+    type=click.Choice(seeding.STRATEGIES),
+    required=True,
+    help="Where the entries come from.",
+)
+@options.connection_options
+@options.config_option
+@click.option(
+    "--suffix",
+    metavar="SUFFIX",
+    help="Which database of the consumer (default: -b, else the only one).",
+)
+@click.option(
+    "--from",
+    "source",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="ldif: LDIF files or an export directory; clone: a database directory.",
+)
+@click.option(
+    "--replace", is_flag=True, help="Put the new database in the place of one that is there."
+)
+@click.option(
+    "--maxsize",
+    type=options.Size(auto=True),
+    help="Set the consumer's maxsize, or `auto` to compute it.",
+)
+@click.option(
+    "-w",
+    "write_context",
+    is_flag=True,
+    help="ldif: take contextCSN from the entries (only for a slapcat).",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=os.cpu_count() or 2,
+    help="search: connections side by side.",
+)
+@click.option(
+    "--page", type=click.IntRange(1), default=defaults.PAGE_SIZE, help="search: entries a page."
+)
+@click.option(
+    "--verify",
+    type=click.Choice(["none", "quick", "pages"]),
+    default="quick",
+    help="How much to check.",
+)
+@options.run_dir_option
+@options.dry_run_option
+@options.timeout_option
+@options.restart_option
+@options.progress_option
+@options.json_option
+def seed(
+    config_path: Path,
+    suffix: str | None,
+    dry_run: bool,
+    timeouts: tuple[str, ...],
+    restart: bool,
+    progress_mode: str,
+    as_json: bool,
+    **seeding_options: Any,
+) -> None:
+    """Fill a stopped consumer's empty database, so that its own syncrepl only fetches what changed since.
+
+    -H -D -y -b are the provider. Stopped at any moment, the same command goes on; once done, it does nothing.
+
+    \b
+    Examples:
+      ditseed replica seed --strategy search -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+          -y /root/replicator.pw --config /etc/ldap/slapd.d
+      ditseed replica seed --strategy ldif --from /srv/export --config /etc/ldap/slapd.d
+      ditseed replica seed --strategy clone --from /mnt/provider/var/lib/ldap -H ldap://provider \\
+          -D cn=replicator,dc=example,dc=com -y /root/replicator.pw --config /etc/ldap/slapd.d
+    """
+    connection = options.connection_of(seeding_options)
+    asked = SeedOptions(
+        config_path=config_path,
+        suffix=suffix or connection.base,
+        connection=connection if connection.uri else None,
+        **seeding_options,
+    )
+    progress = options.progress_of(progress_mode)
+    if dry_run:
+        facts = seeding.plan(asked, progress)
+    else:
+        facts = seeding.seed(
+            asked, BY_NAME[asked.strategy], progress, options.timeouts_of(timeouts), restart
+        )
+    if as_json:
+        show_json(facts)
+    else:
+        show_facts(facts)
+
+
+@command.command("status")
+@options.config_option
+@click.option("-b", "--suffix", "suffix", metavar="SUFFIX", help="Which database of the consumer.")
+@options.run_dir_option
+@options.json_option
+def status(config_path: Path, suffix: str | None, run_dir: Path | None, as_json: bool) -> None:
+    """What a seeding has done so far, also while it runs."""
+    place = build.find_place(config_path, suffix, replace=False)
+    steps, done = seeding.status(run_dir or place.directory / seeding.RUN_DIR)
+    if as_json:
+        show_json({"done": done, "steps": [step.__dict__ for step in steps]})
+        return
+    rows = [
+        (
+            step.name,
+            units.number(step.entries),
+            units.duration(step.seconds),
+            units.rate(step.entries, step.seconds),
+        )
+        for step in steps
+    ]
+    show_table(("step", "entries", "time", "entries/s"), rows)
+    print("finished" if done else "not finished: the same `replica seed` command goes on")
+
+
+@command.command("verify")
+@options.connection_options
+@click.option(
+    "--consumer",
+    "consumer_uri",
+    metavar="URI",
+    required=True,
+    help="The replica: ldap://, ldapi:// ...",
+)
+@click.option("--consumer-dn", metavar="DN", help="Bind there as this DN (default: -D).")
+@click.option("--consumer-password-file", metavar="FILE", help="Its password file (default: -y).")
+@click.option("--consumer-mechanism", metavar="MECH", help="SASL mechanism there (default: -Y).")
+@click.option(
+    "--wait", default="60", metavar="SECONDS", help="How long the replica may take to catch up."
+)
+@click.option(
+    "--limit", type=click.IntRange(0), default=20, help="How many differing entries are named."
+)
+@options.progress_option
+@options.json_option
+def verify(
+    consumer_uri: str,
+    consumer_dn: str | None,
+    consumer_password_file: str | None,
+    consumer_mechanism: str | None,
+    wait: str,
+    limit: int,
+    progress_mode: str,
+    as_json: bool,
+    **connecting: Any,
+) -> int:
+    """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
+
+    Exit status 0 when they are equal, 1 when they differ, 38 when the replica did not catch up.
+
+    \b
+    Example:
+      ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+          -y /root/replicator.pw --consumer ldap://new-replica --wait 10m
+    """
+    provider = options.connection_of(connecting)
+    consumer = dataclasses.replace(
+        provider,
+        uri=consumer_uri,
+        bind_dn=consumer_dn or provider.bind_dn,
+        password_file=consumer_password_file or provider.password_file,
+        mechanism=consumer_mechanism or provider.mechanism,
+    )
+    asked = VerifyOptions(provider, consumer, units.parse_duration(wait), limit)
+    waited, report = checking.verify(asked, options.progress_of(progress_mode))
+    if as_json:
+        show_json({"waited": waited, **dataclasses.asdict(report), "equal": report.equal})
+    else:
+        show_facts(_compared(waited, report))
+    return errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
+
+
+def _compared(waited: float, report: CompareReport) -> dict[str, object]:
+    return {
+        "caught up after": units.duration(waited),
+        "entries": f"{report.a.entries:,} and {report.b.entries:,}",
+        "checksums": f"{report.a.checksum} and {report.b.checksum}",
+        "differences": f"{report.only_a + report.only_b + report.changed:,}",
+        **{f"{number}: {one.kind}": one.dn for number, one in enumerate(report.samples, 1)},
+        "verdict": "equal" if report.equal else "NOT equal",
+    }

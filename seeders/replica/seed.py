@@ -1,0 +1,184 @@
+"""Seed a replica: entries from a live provider, an LDIF or an existing database go into the consumer's database
+directory, with the contextCSN from which its own syncrepl then goes on.
+
+`seed` reads as the list of steps; what differs between strategies stands in strategies/.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import defaults, units
+from loader.config import Database
+from loader.errors import NoSuchPath, UsageProblem
+from loader.operations.build import BuildOptions, find_place
+from loader.operations.build import plan as build_plan
+from loader.operations.publish import DATA, Place
+from loader.progress import Progress
+from loader.run.catalogue import FILE as CATALOGUE
+from loader.run.catalogue import Catalogue, DoneStep, Facts
+from loader.run.steps import Run, open_run
+from loader.server.options import Connection
+from loader.server.session import session
+from loader.sources import ldap
+from loader.storage import files
+
+RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
+STRATEGIES = ("search", "ldif", "clone")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SeedOptions:
+    """`source` is --from: an LDIF, an export directory, or a database directory. `connection` is the provider."""
+
+    strategy: str
+    config_path: Path
+    suffix: str | None = None
+    connection: Connection | None = None
+    source: tuple[Path, ...] = ()
+    run_dir: Path | None = None
+    replace: bool = False
+    maxsize: int | str | None = None
+    write_context: bool = False
+    jobs: int = 2
+    page: int = defaults.PAGE_SIZE
+    verify: str = "quick"
+
+    def identity(self) -> dict[str, object]:
+        """What must not change between a run and its resumption."""
+        return {
+            "strategy": self.strategy,
+            "config": str(self.config_path.absolute()),
+            "suffix": self.suffix,
+            "source": [str(path.absolute()) for path in self.source],
+            "provider": self.connection.identity() if self.connection else None,
+            "write_context": self.write_context,
+            "maxsize": self.maxsize,
+        }
+
+
+Strategy = Callable[[SeedOptions, Run, Place], Facts]
+
+
+def seed(
+    options: SeedOptions,
+    strategy: Strategy,
+    progress: Progress,
+    timeouts: Mapping[str, float],
+    restart: bool = False,
+) -> Facts:
+    """Run or resume the seeding; the facts that its report shows. Once done, it does nothing."""
+    place = place_of(options)
+    run_dir = run_dir_of(options, place)
+    begin_anew = restart or place.stale(run_dir)
+    with open_run(
+        run_dir, "replica seed", options.identity(), progress, timeouts, begin_anew
+    ) as run:
+        if run.catalogue.found("publish") is None:
+            place.require_free(run.catalogue.found("check"))
+        run.do("preflight", lambda meter: preflight(options, place))
+        return {**strategy(options, run, place), "run_dir": str(run_dir)}
+
+
+def place_of(options: SeedOptions) -> Place:
+    """Where the consumer's configuration wants its database."""
+    return find_place(options.config_path, options.suffix, options.replace)
+
+
+def run_dir_of(options: SeedOptions, place: Place) -> Path:
+    return options.run_dir.absolute() if options.run_dir else place.directory / RUN_DIR
+
+
+def preflight(options: SeedOptions, place: Place) -> Facts:
+    """Cheap questions first: does the provider answer and hold this suffix, is the consumer made for it?"""
+    for warning in _warnings(place.database):
+        log.warning("%s: %s", options.config_path, warning)
+    if options.connection is None:
+        return {"suffix": place.database.suffix}
+    with session(options.connection) as provider:
+        provider.read(options.connection.base or place.database.suffix, ["1.1"])
+        csns = provider.context_csns(place.database.suffix)
+    return {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
+
+
+def _warnings(database: Database) -> list[str]:
+    found = []
+    if not database.consumer:
+        found.append(
+            f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
+        )
+    indexed = " ".join(database.indexes).lower()
+    missing = [name for name in ("entryCSN", "entryUUID") if name.lower() not in indexed]
+    if missing:
+        found.append(
+            f"no index on {' and '.join(missing)}: syncrepl will be slow (ditseed tune indexes)"
+        )
+    if database.nosync:
+        found.append(
+            "nosync is on: a crash of the host can lose or damage the database (ditseed tune sync)"
+        )
+    return found
+
+
+def needs_provider(options: SeedOptions) -> Connection:
+    """The provider, for strategies that read it. The base defaults to the consumer's suffix."""
+    if options.connection is None:
+        raise UsageProblem(
+            reason=f"--strategy {options.strategy} needs the provider: -H URI (and -D, -y)"
+        )
+    return options.connection
+
+
+def needs_source(options: SeedOptions) -> tuple[Path, ...]:
+    if not options.source:
+        raise UsageProblem(reason=f"--strategy {options.strategy} needs --from")
+    return options.source
+
+
+def plan(options: SeedOptions, progress: Progress) -> Facts:
+    """What a seeding would do: every question that changes nothing, a count of the entries among them."""
+    place = place_of(options)
+    place.require_free()
+    facts = preflight(options, place)
+    if options.strategy == "search":
+        connection = dataclasses.replace(needs_provider(options), base=place.database.suffix)
+        with progress.step("survey") as meter:
+            found = ldap.survey(connection, place.database.suffix, meter)
+            facts["entries"] = found.entries
+            facts["survey_rate"] = units.rate(meter.entries, meter.seconds)
+    elif options.strategy == "ldif":
+        facts |= build_plan(build_options(options, *needs_source(options)), progress)
+    else:
+        facts["bytes"] = sum(files.allocated_bytes(path / DATA) for path in needs_source(options))
+        files.require_space(place.directory, facts["bytes"])
+    return {**facts, "directory": str(place.directory), "steps": "nothing was changed"}
+
+
+def status(run_dir: Path) -> tuple[list[DoneStep], bool]:
+    """Finished steps of the seeding in `run_dir`, and whether it has ended."""
+    if not (run_dir / CATALOGUE).exists():
+        raise NoSuchPath(path=run_dir)
+    catalogue = Catalogue(run_dir)
+    try:
+        return catalogue.steps(), catalogue.found("publish") is not None
+    finally:
+        catalogue.close()
+
+
+def build_options(options: SeedOptions, *inputs: Path) -> BuildOptions:
+    """The build part of a seeding."""
+    return BuildOptions(
+        inputs=inputs,
+        config_path=options.config_path,
+        suffix=options.suffix,
+        replace=options.replace,
+        maxsize=options.maxsize,
+        write_context=options.write_context,
+        verify=options.verify,
+    )

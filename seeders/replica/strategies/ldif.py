@@ -1,0 +1,20 @@
+"""Strategy ldif: build from an export directory or LDIF files.
+
+The contextCSN must come from the LDIF: taken from the entries (-w) it is right only for one consistent snapshot, such
+as a slapcat; in a search of a changing server a later change can be in the LDIF while an earlier one is not.
+"""
+
+from __future__ import annotations
+
+from loader.operations.build import build_steps
+from loader.operations.publish import Place
+from loader.run.catalogue import Facts
+from loader.run.steps import Run
+from seeders.replica.seed import SeedOptions, build_options, needs_source
+
+
+def run(options: SeedOptions, run: Run, place: Place) -> Facts:
+    sources = needs_source(options)
+    return build_steps(
+        build_options(options, *sources), run, place, require_context=not options.write_context
+    )

@@ -1,0 +1,25 @@
+"""Strategy search: read the live provider in partitions, build from what came, claim the contextCSN of the start."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from loader.operations.build import build_steps
+from loader.operations.export import ExportOptions, export_steps
+from loader.operations.publish import Place
+from loader.run.catalogue import Facts
+from loader.run.steps import Run
+from loader.storage import files
+from seeders.replica.seed import SeedOptions, build_options, needs_provider
+
+
+def run(options: SeedOptions, run: Run, place: Place) -> Facts:
+    provider = needs_provider(options)
+    connection = dataclasses.replace(provider, base=provider.base or place.database.suffix)
+    exported = run.directory / "export"
+    if run.catalogue.found("publish") is None:
+        exported.mkdir(exist_ok=True)
+        export_steps(ExportOptions(connection, exported, options.jobs, options.page), run)
+    built = build_steps(build_options(options, exported), run, place)
+    files.remove_tree(exported)
+    return built

@@ -1,0 +1,1 @@
+"""Synthetic trees: templates in, believable entries out."""

@@ -1,0 +1,403 @@
+"""`compare` on real servers: differences that were planted are found, and spelling makes none."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import gzip
+import os
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from fixtures.network import Proxy
+from fixtures.slapd import Slapd
+from fixtures.trees import hard_tree
+from loader.errors import (
+    BadCredentials,
+    EmptyInput,
+    LdifTruncated,
+    LimitTooLow,
+    LoaderError,
+    ManifestBroken,
+    NoSuchBase,
+    NoSuchPath,
+    NoSuchSuffix,
+    NotLmdb,
+    ServerDown,
+    ToolFailed,
+    UsageProblem,
+)
+from loader.operations.compare import (
+    IGNORED,
+    SERVER_ATTRIBUTES,
+    CompareOptions,
+    CompareReport,
+    Sample,
+    compare,
+)
+from loader.progress import Progress
+from loader.server.options import Connection
+from loader.sources.location import Location, locate
+from seeders.synthetic import template
+from seeders.synthetic.blocks import Blocks, Range
+from seeders.synthetic.entries import Recipe
+from seeders.synthetic.generate import GenerateOptions, to_directory
+
+pytestmark = pytest.mark.slapd
+
+ENTRIES = 3000
+SUFFIX = "dc=example,dc=com"
+RECIPE = Recipe(template.load("people"), 1, SUFFIX, operational=True)
+
+
+@pytest.fixture(scope="module")
+def generated() -> bytes:
+    with Blocks(RECIPE) as blocks:
+        return b"".join(block.data for block in blocks.of(Range(0, ENTRIES)))
+
+
+@pytest.fixture(scope="module")
+def server(generated: bytes) -> Iterator[Slapd]:
+    """A server that holds what was generated."""
+    made = Slapd(form="config")
+    made.slapadd(generated.decode())
+    with made:
+        yield made
+
+
+def connection(server: Slapd) -> Connection:
+    return Connection(
+        bind_dn=server.root_dn, password_file=str(server.password_file), base=server.suffix
+    )
+
+
+def compared(a: Location, b: Location, **options: object) -> CompareReport:
+    return compare(CompareOptions(a, b, **options), Progress("none"))  # type: ignore[arg-type]
+
+
+def at(path: Path) -> Location:
+    return locate(str(path), Connection())
+
+
+def written(path: Path, text: bytes) -> Location:
+    path.write_bytes(text)
+    return at(path)
+
+
+# --- no difference ----------------------------------------------------------------------------
+
+
+def test_every_form_of_the_same_data_is_equal(
+    server: Slapd, generated: bytes, tmp_path: Path
+) -> None:
+    who = connection(server)
+    options = GenerateOptions(RECIPE, Range(0, ENTRIES), shard_entries=1000)
+    to_directory(options, tmp_path / "export", Progress("none"))
+    (tmp_path / "tree.ldif.gz").write_bytes(gzip.compress(generated))
+    places = [
+        locate(server.ldapi_uri, who),
+        locate(server.uri, who),
+        locate(str(server.config_path), Connection()),
+        locate(str(server.home / "slapd.conf"), Connection(base=SUFFIX.upper())),
+        locate(str(server.database_dir), Connection(), server.config_path),
+        at(tmp_path / "export"),
+        locate(f"{tmp_path}/export/*.zst", Connection()),
+        at(tmp_path / "tree.ldif.gz"),
+    ]
+    for place in places:
+        report = compared(places[0], place)
+        assert report.equal, place
+        assert report.a.entries == report.b.entries == ENTRIES + 2
+        assert report.a.checksum == report.b.checksum
+        assert (report.only_a, report.only_b, report.changed, report.samples) == (0, 0, 0, ())
+
+
+def test_spelling_makes_no_difference(generated: bytes, tmp_path: Path) -> None:
+    """Order of entries, attributes and values; case and spaces of DNs; base64; folding; line ends."""
+    chance = random.Random(4)
+    records = generated.decode().strip().split("\n\n")
+    chance.shuffle(records)
+    other = "\n\n".join(respelled(record, chance) for record in records) + "\n\n"
+    a = written(tmp_path / "a.ldif", generated)
+    b = written(tmp_path / "b.ldif", other.replace("\n", "\r\n").encode())
+    assert (tmp_path / "a.ldif").read_bytes() != (tmp_path / "b.ldif").read_bytes()
+    assert compared(a, b).equal
+
+
+def respelled(record: str, chance: random.Random) -> str:
+    first, *lines = record.split("\n")
+    name = first.removeprefix("dn: ").replace("uid=", "UID = ").replace(",dc=", " , DC=")
+    chance.shuffle(lines)
+    return "\n".join([f"dn: {name}", *(respelled_line(line, chance) for line in lines)])
+
+
+def respelled_line(line: str, chance: random.Random) -> str:
+    attribute, colon, value = line.partition(": ")
+    if colon and not attribute.endswith(":") and chance.random() < 0.5:
+        value = base64.b64encode(value.encode()).decode()
+        line = f"{attribute.upper()}:: {value}"
+    return "\n ".join(line[at : at + 40] for at in range(0, len(line), 40))
+
+
+def test_a_hard_tree_is_the_same_by_slapcat_and_by_ldap(tmp_path: Path) -> None:
+    made = Slapd(form="conf")
+    made.slapadd("".join(hard_tree(SUFFIX)))
+    with made:
+        who = connection(made)
+        live, stored = locate(made.ldapi_uri, who), locate(str(made.config_path), who)
+        dumped = written(tmp_path / "dump.ldif", made.tool("slapcat", *made.config_arguments, "-b", SUFFIX))
+        for one, other in ((live, stored), (stored, dumped), (dumped, live)):
+            assert compared(one, other).equal
+
+
+def test_what_slapd_writes_itself_can_be_left_out(tmp_path: Path, server: Slapd) -> None:
+    bare = dataclasses.replace(RECIPE, operational=False)
+    with Blocks(bare) as blocks:
+        text = b"".join(block.data for block in blocks.of(Range(0, ENTRIES)))
+    a, b = written(tmp_path / "bare.ldif", text), locate(str(server.config_path), Connection())
+    assert compared(a, b).changed == ENTRIES + 2
+    assert compared(a, b, ignore=(*IGNORED, *SERVER_ATTRIBUTES)).equal
+
+
+def test_context_csn_counts_only_when_asked(generated: bytes, tmp_path: Path) -> None:
+    a = written(tmp_path / "a.ldif", generated)
+    mark = b"contextCSN: 20260101000000.000000Z#000000#001#000000\n\n"
+    b = written(tmp_path / "b.ldif", generated.replace(b"\n\n", b"\n" + mark, 1))
+    assert compared(a, b).equal
+    report = compared(a, b, ignore=(), show_attributes=True)
+    assert report.samples == (Sample("changed", SUFFIX, ("contextcsn",)),)
+
+
+def test_one_branch_of_a_database(server: Slapd) -> None:
+    branch = f"ou=people,{SUFFIX}"
+    who = dataclasses.replace(connection(server), base=branch)
+    report = compared(locate(server.uri, who), locate(str(server.config_path), who))
+    assert report.equal
+    assert report.a.entries == ENTRIES + 1
+
+
+def test_a_copied_database_is_read_with_its_servers_schema(server: Slapd, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    server.tool("mdb_copy", server.database_dir, copy)
+    live = locate(server.uri, connection(server))
+    assert compared(locate(str(copy), Connection(), server.config_path), live).equal
+
+
+def test_a_connection_that_breaks_is_taken_up_again(server: Slapd) -> None:
+    stored = locate(str(server.config_path), Connection())
+    mark = server.log_size()
+    with Proxy(server.uri) as proxy:
+        proxy.cut_after(100_000, 300_000)
+        report = compared(locate(proxy.uri, connection(server)), stored)
+    assert report.equal
+    assert report.a.entries == ENTRIES + 2
+    # One to look at the base, one that was cut, one that was cut, one that brought everything.
+    assert len(server.log_lines("ACCEPT", mark)) == 4
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to run slapd as another user")
+def test_slapds_own_user_can_still_open_the_database() -> None:
+    """slapcat makes a lock.mdb where there is none; slapd must be able to open it."""
+    made = Slapd(user="openldap")
+    try:
+        made.slapadd("".join(hard_tree(SUFFIX)))
+        lock = made.database_dir / "lock.mdb"
+        lock.unlink()
+        place = locate(str(made.config_path), Connection())
+        assert compared(place, place).equal
+        assert lock.owner() == "openldap"
+        with made:
+            assert made.search()
+    finally:
+        made.close()
+
+
+# --- differences ------------------------------------------------------------------------------
+
+
+def test_a_hundred_planted_differences_are_found(
+    server: Slapd, generated: bytes, tmp_path: Path
+) -> None:
+    records = generated.decode().strip().split("\n\n")
+    chosen = random.Random(8).sample(range(2, len(records)), 100)
+    removed, changed = chosen[:20], chosen[20:80]
+    moved, added = chosen[80:90], chosen[90:]
+    for place in changed:
+        records[place] = planted(records[place], place)
+    for place in moved:
+        records[place] = records[place].replace(",ou=people,", ",")
+    extra = [records[place].replace("dn: uid=", "dn: uid=x") for place in added]
+    kept = [record for place, record in enumerate(records) if place not in removed] + extra
+    b = written(tmp_path / "planted.ldif", ("\n\n".join(kept) + "\n\n").encode())
+    for a in (
+        locate(server.uri, connection(server)),
+        locate(str(server.config_path), Connection()),
+        written(tmp_path / "whole.ldif", generated),
+    ):
+        report = compared(a, b, limit=1000)
+        assert not report.equal
+        assert (report.only_a, report.only_b, report.changed) == (30, 20, 60)
+        assert names_of(report, "changed") == {name_of(records[place]) for place in changed}
+        assert names_of(report, "only-a") == {
+            f"uid=u{place - 2:09d},ou=people,{SUFFIX}" for place in [*removed, *moved]
+        }
+        assert names_of(report, "only-b") == {
+            *(name_of(records[place]) for place in moved),
+            *(name_of(record) for record in extra),
+        }
+
+
+def planted(record: str, place: int) -> str:
+    """One small change, of another kind each time."""
+    kinds = (
+        lambda text: re.sub(r"(?m)^title: .*\n", "", text),
+        lambda text: text + "\ndescription: one more value",
+        lambda text: re.sub(r"(?m)^(departmentNumber: \d*)$", r"\g<1>0", text),
+        lambda text: text + "\ndescription;lang-en: with an option",
+        lambda text: re.sub(r"(?m)^entryCSN: 2026", "entryCSN: 2025", text),
+        lambda text: re.sub(r"(?m)^employeeNumber: (.*)$", r"employeeNumber: \1\nroomNumber: \1", text),
+    )
+    found = kinds[place % len(kinds)](record)
+    assert found != record
+    return found
+
+
+def name_of(record: str) -> str:
+    return record.split("\n", 1)[0].removeprefix("dn: ")
+
+
+def names_of(report: CompareReport, kind: str) -> set[str]:
+    return {sample.dn for sample in report.samples if sample.kind == kind}
+
+
+def test_the_limit_bounds_the_names_and_not_the_counts(generated: bytes, tmp_path: Path) -> None:
+    other = generated.replace(b"\ntitle: ", b"\ntitle: Vice ")
+    a, b = written(tmp_path / "a.ldif", generated), written(tmp_path / "b.ldif", other)
+    report = compared(a, b, limit=7)
+    assert (report.changed, len(report.samples)) == (ENTRIES, 7)
+    assert compared(a, b, limit=0).changed == ENTRIES
+
+
+def test_the_attributes_that_differ_are_named(server: Slapd, generated: bytes, tmp_path: Path) -> None:
+    """From every kind of place; and never a value."""
+    text = generated.replace(b"uid=u000000007", b"UID=u000000007")
+    text = re.sub(rb"(uid: u000000007\n)", rb"\1roomNumber: 9\n", text)
+    text = re.sub(rb"(?s)(uid: u000000007\n.*?userPassword: )\S+", rb"\1secret", text)
+    packed = tmp_path / "b.ldif.zst"
+    packed.write_bytes(zstandard.compress(text))
+    who = connection(server)
+    for a in (
+        locate(server.ldapi_uri, who),
+        locate(str(server.database_dir), Connection(), server.config_path),
+        written(tmp_path / "a.ldif", generated),
+    ):
+        for one, other in ((a, at(packed)), (at(packed), a)):
+            report = compared(one, other, show_attributes=True)
+            [sample] = report.samples
+            assert sample.attributes == ("roomnumber", "userpassword")
+            assert "secret" not in repr(report)
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+def test_a_wrong_password(server: Slapd, tmp_path: Path) -> None:
+    (tmp_path / "pw").write_text("wrong")
+    who = dataclasses.replace(connection(server), password_file=str(tmp_path / "pw"))
+    place = locate(server.uri, who)
+    with pytest.raises(BadCredentials):
+        compared(place, locate(str(server.config_path), Connection()))
+
+
+def test_one_side_down_ends_the_other(server: Slapd) -> None:
+    down = locate("ldap://127.0.0.1:1", connection(server))
+    with pytest.raises(ServerDown):
+        compared(locate(server.uri, connection(server)), down)
+
+
+def test_a_base_that_is_not_there(server: Slapd) -> None:
+    who = dataclasses.replace(connection(server), base=f"ou=nobody,{SUFFIX}")
+    place = locate(server.uri, who)
+    with pytest.raises(NoSuchBase):
+        compared(place, place)
+
+
+def test_a_limit_of_the_server_is_no_difference(server: Slapd) -> None:
+    """An anonymous search is cut at 500 entries: an error, never a report."""
+    anonymous = locate(server.uri, Connection(base=SUFFIX))
+    with pytest.raises(LimitTooLow):
+        compared(anonymous, anonymous)
+
+
+def test_a_file_that_was_cut(server: Slapd, generated: bytes, tmp_path: Path) -> None:
+    cut = written(tmp_path / "cut.ldif", generated[:-100])
+    with pytest.raises(LdifTruncated):
+        compared(cut, locate(server.uri, connection(server)))
+
+
+def test_a_damaged_database_is_slapcats_error(server: Slapd, tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(b"\0" * 65536)
+    place = locate(str(tmp_path), Connection(), server.config_path)
+    with pytest.raises((ToolFailed, NotLmdb)):
+        compared(place, place)
+
+
+def test_an_export_with_a_shard_too_few_entries(tmp_path: Path) -> None:
+    export = tmp_path / "export"
+    to_directory(GenerateOptions(RECIPE, Range(0, 50)), export, Progress("none"))
+    [shard] = export.glob("*.ldif.zst")
+    with Blocks(RECIPE) as blocks:
+        text = b"".join(block.data for block in blocks.of(Range(0, 40)))
+    shard.write_bytes(zstandard.compress(text))
+    with pytest.raises(ManifestBroken, match="promises 52 entries, the files hold 42"):
+        compared(at(export), at(export))
+    shard.unlink()
+    with pytest.raises(NoSuchPath):
+        at(export)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("nowhere.ldif", NoSuchPath), ("*.ldif", NoSuchPath), (".", UsageProblem)],
+)
+def test_a_place_that_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[LoaderError]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error):
+        locate(name, Connection())
+
+
+def test_a_database_needs_a_configuration(server: Slapd) -> None:
+    with pytest.raises(UsageProblem, match="for the schema"):
+        locate(str(server.database_dir), Connection())
+
+
+def test_a_suffix_that_is_not_configured(server: Slapd) -> None:
+    place = locate(str(server.config_path), Connection(base="dc=other,dc=com"))
+    with pytest.raises(NoSuchSuffix):
+        compared(place, place)
+
+
+def test_a_configuration_without_a_database_yet() -> None:
+    """slapcat would make one; here nothing is made."""
+    made = Slapd(form="conf")
+    try:
+        place = locate(str(made.config_path), Connection())
+        with pytest.raises(NotLmdb):
+            compared(place, place)
+        assert list(made.database_dir.iterdir()) == []
+    finally:
+        made.close()
+
+
+def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
+    empty = written(tmp_path / "empty.ldif", b"")
+    with pytest.raises(EmptyInput):
+        compared(empty, empty)

@@ -1,0 +1,204 @@
+"""`generate` into directories, and its entries into a real slapd."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader import ldif, manifest
+from loader.errors import NoSpace, RunMismatch, TargetNotEmpty
+from loader.manifest import Manifest
+from loader.operations.compare import CompareOptions, compare
+from loader.progress import Meter, Progress
+from loader.server.options import Connection
+from loader.sources.location import locate
+from seeders.synthetic import template
+from seeders.synthetic.blocks import Blocks, Range
+from seeders.synthetic.entries import Recipe
+from seeders.synthetic.generate import GenerateOptions, to_directory
+
+SUFFIX = "dc=example,dc=com"
+PEOPLE = template.load("people")
+DITSEED = str(Path(sys.executable).with_name("ditseed"))
+
+
+def options(last: int = 2500, first: int = 0, jobs: int = 1, size: int = 1000, compress: str = "zstd") -> GenerateOptions:
+    return GenerateOptions(Recipe(PEOPLE, 1, SUFFIX, True), Range(first, last), jobs, compress, size)
+
+
+def generated(output: Path, chosen: GenerateOptions) -> Manifest:
+    return to_directory(chosen, output, Progress("none"))
+
+
+def text_of(chosen: GenerateOptions) -> bytes:
+    with Blocks(chosen.recipe) as blocks:
+        return b"".join(block.data for block in blocks.of(chosen.range))
+
+
+def test_the_manifest_tells_what_the_shards_hold(tmp_path: Path) -> None:
+    made = generated(tmp_path / "tree", options())
+    assert [shard.name for shard in made.shards] == ["00000.ldif.zst", "00001.ldif.zst", "00002.ldif.zst"]
+    manifest.check(made, tmp_path / "tree")
+    paths = made.paths(tmp_path / "tree")
+    assert ldif.scan(paths, Meter("scan")).entries == made.entries == 2502
+    with ldif.digesting((), Meter("digest")) as tree:
+        for path in paths:
+            tree.add_path(str(path))
+    assert tree.checksum == made.content_checksum
+
+
+def test_neither_processes_nor_shards_change_the_entries(tmp_path: Path) -> None:
+    one = generated(tmp_path / "one", options(jobs=1, compress="none"))
+    three = generated(tmp_path / "three", options(jobs=3, compress="none"))
+    assert one.shards == three.shards
+    small = generated(tmp_path / "small", options(size=300, compress="none"))
+    assert small.content_checksum == one.content_checksum
+    for made, place in ((one, "one"), (small, "small")):
+        joined = b"".join(path.read_bytes() for path in made.paths(tmp_path / place))
+        assert joined == text_of(options())
+
+
+def test_pieces_made_apart_hold_the_whole(tmp_path: Path) -> None:
+    pieces = [generated(tmp_path / f"{a}", options(b, a)) for a, b in ((0, 700), (700, 1800), (1800, 2500))]
+    whole = generated(tmp_path / "whole", options())
+    total = sum(int(piece.content_checksum, 16) for piece in pieces) % 2**128
+    assert f"{total:032x}" == whole.content_checksum
+    assert sum(piece.entries for piece in pieces) == whole.entries
+
+
+def test_done_it_does_nothing(tmp_path: Path) -> None:
+    made = generated(tmp_path, options())
+    before = {path: path.stat() for path in tmp_path.glob("*.*")}
+    assert generated(tmp_path, options()) == made
+    assert {path: path.stat() for path in tmp_path.glob("*.*")} == before
+
+
+def test_other_options_are_refused_and_a_restart_takes_them(tmp_path: Path) -> None:
+    generated(tmp_path, options(size=500))
+    with pytest.raises(RunMismatch, match="range"):
+        generated(tmp_path, options(last=900, size=500))
+    made = to_directory(options(last=900, size=500), tmp_path, Progress("none"), restart=True)
+    assert sorted(path.name for path in tmp_path.glob("0*")) == [shard.name for shard in made.shards]
+    assert made.entries == 902
+
+
+def test_a_directory_of_others_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").write_text("x")
+    with pytest.raises(TargetNotEmpty):
+        generated(tmp_path, options())
+    assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
+
+
+def command(output: Path, *more: str) -> list[str]:
+    chosen = ["-n", "2500", "--operational", "--shard-entries", "1000", "--progress", "none"]
+    return [DITSEED, "generate", "people", *chosen, "-o", str(output), *more]
+
+
+@pytest.mark.parametrize(
+    "point", ["start.start", "start.recorded", "shards.start", "shards.one", "shards.unrecorded", "publish.unrecorded"]
+)
+def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
+    output = tmp_path / "tree"
+    dead = subprocess.run(command(output), env={**os.environ, "DITSEED_KILL_AT": point}, check=False)
+    assert dead.returncode == -signal.SIGKILL
+    assert point.startswith("publish") or not (output / "manifest.json").exists()
+    subprocess.run(command(output, "--jobs", "2"), check=True, stdout=subprocess.DEVNULL)
+    made, whole = manifest.read(output), generated(tmp_path / "whole", options())
+    assert made is not None
+    assert (made.shards, made.content_checksum) == (whole.shards, whole.content_checksum)
+
+
+def test_processes_end_with_their_parent() -> None:
+    """`kill -9` of ditseed leaves no generating process behind."""
+    child = subprocess.Popen(
+        [DITSEED, "generate", "people", "-n", "1000000000", "--jobs", "2", "--progress", "none"],
+        stdout=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 20
+    while len(workers := children_of(child.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)  # two workers, and multiprocessing's own tracker
+    child.kill()
+    child.wait()
+    assert len(workers) == 3
+    while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in workers if alive(pid)]
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(word) for word in (task / "children").read_text().split()]
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.slapd
+@pytest.mark.parametrize("suffix", [SUFFIX, "o=Example Ltd,c=GB", "ou=test,o=example", "l=Zürich,c=CH", "c=CH"])
+@pytest.mark.parametrize("operational", [False, True])
+def test_slapadd_takes_it(suffix: str, operational: bool) -> None:
+    """First the strict check of every value against its syntax, writing nothing; then the load."""
+    recipe = Recipe(PEOPLE, 1, suffix, operational)
+    text = text_of(GenerateOptions(recipe, Range(0, 300))).decode()
+    server = Slapd(Settings(suffix=suffix), form="conf")
+    try:
+        server.slapadd(text, "-u", "-o", "schema-check=yes", "-o", "value-check=yes")
+        server.slapadd(text)
+        assert server.slapcat().count("\ndn:") == 301
+    finally:
+        server.close()
+
+
+@pytest.mark.slapd
+def test_what_slapd_holds_is_what_was_made(tmp_path: Path) -> None:
+    made = generated(tmp_path, options(last=5000))
+    with Slapd() as server:
+        server.stop()
+        server.slapadd(text_of(options(last=5000)).decode())
+        places = locate(str(tmp_path), Connection()), locate(str(server.config_path), Connection())
+        report = compare(CompareOptions(*places, ignore=()), Progress("none"))
+        assert report.equal
+        assert report.b.checksum == made.content_checksum
+        server.start()
+        bind(server, 17)
+
+
+def bind(server: Slapd, number: int) -> None:
+    """An account's password is its uid."""
+    name = f"uid=u{number:09d},ou=people,{SUFFIX}"
+    answer = server.tool("ldapwhoami", "-x", "-H", server.ldapi_uri, "-D", name, "-w", f"u{number:09d}")
+    assert answer.decode().strip() == f"dn:{name}"
+
+
+@pytest.mark.skipif(
+    missing_loop_filesystem() is not None, reason=missing_loop_filesystem() or "a small disk"
+)
+def test_a_full_disk_is_told_and_more_room_goes_on(tmp_path: Path) -> None:
+    chosen = options(last=20_000, size=2_000, compress="none")
+    with loop_filesystem(12) as disk:
+        with pytest.raises(NoSpace):
+            generated(disk / "tree", chosen)
+        done = sorted((disk / "tree").glob("*.ldif"))
+        assert done
+        assert not (disk / "tree" / "manifest.json").exists()
+        shutil.copytree(disk / "tree", tmp_path / "tree")
+    times = {path.name: (tmp_path / "tree" / path.name).stat().st_mtime_ns for path in done}
+    made = generated(tmp_path / "tree", chosen)
+    assert made.entries == 20_002
+    assert {name: (tmp_path / "tree" / name).stat().st_mtime_ns for name in times} == times

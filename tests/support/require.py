@@ -1,0 +1,16 @@
+"""A part that is missing skips a test at home, with the reason, and fails it in CI."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def require(missing: str | None) -> None:
+    """missing: why the part cannot be had (the `missing_...` functions of fixtures say it), or None when it is there."""
+    if missing is None:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"in CI every part must be there: {missing}", pytrace=False)
+    pytest.skip(missing)

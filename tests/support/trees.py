@@ -1,0 +1,37 @@
+"""Are two servers' databases the same? Compares what slapcat prints, with ditseed's own code left out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fixtures.slapd import Slapd
+
+Tree = dict[str, tuple[str, ...]]
+
+
+def tree(slapcat: str) -> Tree:
+    """DN line -> sorted lines of the entry. contextCSN belongs to the server, not to the entry."""
+    return dict(_entry(text) for text in slapcat.split("\n\n") if text.strip())
+
+
+def _entry(text: str) -> tuple[str, tuple[str, ...]]:
+    dn, *lines = text.strip("\n").split("\n")
+    return dn, tuple(sorted(line for line in lines if not line.startswith("contextCSN:")))
+
+
+def differences(left: Tree, right: Tree) -> Iterator[str]:
+    for dn in sorted(left.keys() | right.keys()):
+        if dn not in right:
+            yield f"only left: {dn}"
+        elif dn not in left:
+            yield f"only right: {dn}"
+        elif left[dn] != right[dn]:
+            yield f"{dn}: {sorted(set(left[dn]) ^ set(right[dn]))}"
+
+
+def assert_same(left: Slapd, right: Slapd) -> None:
+    """Every entry with every attribute, entryUUID and entryCSN among them."""
+    one, other = tree(left.slapcat()), tree(right.slapcat())
+    assert one, "an empty database proves nothing"
+    found = list(differences(one, other))
+    assert not found, f"{len(found)} entries differ:\n" + "\n".join(found[:10])

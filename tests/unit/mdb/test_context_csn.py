@@ -1,0 +1,227 @@
+"""contextCSN of databases that slapadd and slapd made: read, found, stamped, and read again by slapcat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from fixtures.trees import hard_tree, people
+from loader.errors import NotStampable
+from loader.mdb import context_csn, entry, environment
+from loader.mdb.verify import verify
+from loader.progress import Meter
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = "dc=example,dc=com"
+CSN1 = "20261121070501.123456Z#000000#001#000000"
+CSN2 = "20251121070501.654321Z#000000#002#000000"
+PLAIN = Settings(indexes=("entryCSN eq",))
+
+
+@contextmanager
+def loaded(settings: Settings, ldif: str, *options: str) -> Iterator[Slapd]:
+    """A stopped server with that content."""
+    server = Slapd(settings)
+    try:
+        server.slapadd(ldif, *options)
+        yield server
+    finally:
+        server.close()
+
+
+def tree(*csns: str, suffix_lines: str = "") -> str:
+    """A suffix entry and an entry of each entryCSN."""
+    top = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\nentryCSN: {CSN2}\n{suffix_lines}\n"
+    units = [
+        f"dn: ou={number},{SUFFIX}\nobjectClass: organizationalUnit\nou: {number}\nentryCSN: {csn}\n\n"
+        for number, csn in enumerate(csns)
+    ]
+    return top + "".join(units)
+
+
+def stamped_lines(before: str, csns: list[str]) -> list[str]:
+    """The slapcat of `before` with another contextCSN at the suffix entry."""
+    lines = [line for line in before.splitlines() if not line.startswith("contextCSN:")]
+    end = lines.index("")
+    return lines[:end] + [f"contextCSN: {csn}" for csn in csns] + lines[end:]
+
+
+@pytest.mark.parametrize("content", ["people", "hard"])
+def test_every_entry_of_slapadd_is_decoded_and_encoded_to_the_same_bytes(content: str) -> None:
+    ldif = "".join(people(SUFFIX, 300)) if content == "people" else hard_text()
+    with loaded(Settings(), ldif, "-w") as server:
+        count = 0
+        for blob in blobs(server.database_dir):
+            made = entry.encode(entry.decode(blob))
+            used = used_bytes(blob)
+            assert (
+                made[:used] == blob[:used]
+            )  # the padding behind it is whatever slapadd had in memory
+            assert len(made) == len(blob)
+            count += 1
+        assert count == environment.entry_count(server.database_dir) > 10
+
+
+def hard_text() -> str:
+    made = hard_tree(SUFFIX)
+    return made if isinstance(made, str) else "".join(made)
+
+
+def blobs(directory: Path) -> Iterator[bytes]:
+    with environment.opened(directory) as opened:
+        entries = environment.require_table(opened, "id2e")
+        with opened.begin() as transaction:
+            yield from (blob for _, blob in transaction.cursor(entries))
+
+
+def used_bytes(blob: bytes) -> int:
+    """Without the padding, as the header counts."""
+    found = entry.decode(blob)
+    values = [value for one in found.attributes for value in (*one.values, *(one.normalised or ()))]
+    return 16 + 4 * (2 * len(found.attributes) + len(values)) + sum(len(one) + 1 for one in values)
+
+
+@pytest.mark.parametrize("before", [[], [CSN2]])
+def test_stamp_changes_the_one_attribute_and_nothing_else(before: list[str]) -> None:
+    lines = "".join(f"contextCSN: {csn}\n" for csn in before)
+    with loaded(
+        Settings(), "".join(people(SUFFIX, 50)).replace("\n\n", f"\n{lines}\n", 1)
+    ) as server:
+        assert context_csn.stored(server.database_dir, SUFFIX) == before
+        text, tables = server.slapcat(), dump(server.database_dir)
+        context_csn.stamp(server.database_dir, "DC=Example, DC=com", [CSN2, CSN1])
+        assert context_csn.stored(server.database_dir, SUFFIX) == [CSN1, CSN2]
+        assert server.slapcat().splitlines() == stamped_lines(text, [CSN1, CSN2])
+        changed = {name for name, rows in dump(server.database_dir).items() if rows != tables[name]}
+        assert changed == ({"id2e"} if before else {"id2e", "ad2i"})
+        verify(server.database_dir, "pages", Meter("verify"))
+
+
+def dump(directory: Path) -> dict[str, list[tuple[bytes, bytes]]]:
+    """All rows of all tables but the suffix entry's."""
+    rows = {}
+    with environment.opened(directory) as opened:
+        with opened.begin() as transaction:
+            names = [name.decode() for name, _ in transaction.cursor()]
+        for name in names:
+            handle = opened.open_db(name.encode(), create=False)
+            with opened.begin() as transaction:
+                rows[name] = list(transaction.cursor(handle))
+    return rows
+
+
+def test_a_stamped_database_serves_and_goes_on_from_there() -> None:
+    settings = Settings(server_id=1, overlays=("overlay syncprov\nsyncprov-checkpoint 100 10",))
+    with loaded(settings, "".join(people(SUFFIX, 20))) as server:
+        future = "20991121070501.123456Z#000000#002#000000"
+        context_csn.stamp(server.database_dir, SUFFIX, [future])
+        server.start()
+        assert future in server.context_csns()
+        server.ldapadd(f"dn: ou=more,{SUFFIX}\nobjectClass: organizationalUnit\nou: more\n\n")
+        assert {csn[-10:-7] for csn in server.context_csns()} == {"001", "002"}
+        server.stop()
+        assert len(context_csn.stored(server.database_dir)) == 2
+
+
+def test_stamp_refuses_what_it_cannot_do() -> None:
+    with loaded(PLAIN, tree()) as server:
+        place = server.database_dir
+        before = (place / "data.mdb").read_bytes()
+        for suffix, csns in [
+            ("dc=other,dc=com", [CSN1]),
+            (SUFFIX, []),
+            (SUFFIX, ["20261121070501Z"]),
+            (SUFFIX, [CSN1, CSN1.replace("123456", "123457")]),
+        ]:
+            with pytest.raises(NotStampable):
+                context_csn.stamp(place, suffix, csns)
+        assert (place / "data.mdb").read_bytes() == before
+
+
+def test_values_kept_in_id2v_are_read_but_not_stamped() -> None:
+    settings = replace(PLAIN, database_lines=("multival default 1,0",))
+    lines = f"contextCSN: {CSN1}\ncontextCSN: {CSN2}\n"
+    with loaded(settings, tree(suffix_lines=lines)) as server:
+        assert context_csn.stored(server.database_dir, SUFFIX) == [CSN1, CSN2]
+        with pytest.raises(NotStampable, match="multival"):
+            context_csn.stamp(server.database_dir, SUFFIX, [CSN1])
+
+
+# --- the newest entryCSN ------------------------------------------------------------------------
+
+
+def csn(second: int, server_id: int, count: int = 0) -> str:
+    return f"20261121{second // 3600:02}{second // 60 % 60:02}{second % 60:02}.000000Z#{count:06x}#{server_id:03x}#000000"
+
+
+def by_looking(server: Slapd) -> dict[str, str]:
+    """The greatest of every server ID, from a slapcat."""
+    found: dict[str, str] = {}
+    for line in server.slapcat().splitlines():
+        name, _, value = line.partition(": ")
+        if name in ("entryCSN", "contextCSN"):
+            found[value[-10:-7]] = max(value, found.get(value[-10:-7], ""))
+    return found
+
+
+@pytest.mark.parametrize("indexes", [("entryCSN eq",), ()])
+def test_newest_of_every_server_without_a_context_csn(indexes: tuple[str, ...]) -> None:
+    made = [csn(60 + number % 7, 1 + number % 3, number) for number in range(40)]
+    with loaded(replace(PLAIN, indexes=indexes), tree(csn(5, 4), *made)) as server:
+        found = context_csn.newest(server.database_dir, SUFFIX)
+        assert found == by_looking(server)
+        assert sorted(found) == ["001", "002", "003", "004"]
+
+
+def test_newest_without_the_whole_is_that_of_the_last_second() -> None:
+    with loaded(PLAIN, tree(csn(5, 4), csn(9, 1), csn(9, 2), csn(8, 3))) as server:
+        found = context_csn.newest(server.database_dir, SUFFIX, whole=False)
+        assert found == {"001": csn(9, 1), "002": csn(9, 2)}
+
+
+def test_newest_adds_what_changed_since_the_context_csn_was_stored() -> None:
+    stored = f"contextCSN: {csn(100, 1)}\ncontextCSN: {csn(50, 2)}\n"
+    changed = [csn(5, 1), csn(101, 1), csn(100, 1), csn(100, 3), csn(120, 1, 7), csn(120, 1, 3)]
+    with loaded(PLAIN, tree(*changed, suffix_lines=stored)) as server:
+        found = context_csn.newest(server.database_dir, SUFFIX)
+        assert found == by_looking(server)
+        assert found == {"001": csn(120, 1, 7), "002": csn(50, 2), "003": csn(100, 3)}
+
+
+def test_newest_where_an_index_key_is_a_range() -> None:
+    """More than 65535 entries of one second, as a bulk load makes them."""
+    made = [csn(60, 1, number) for number in range(66_000)]
+    with loaded(PLAIN, tree(*made, csn(59, 2))) as server:
+        with environment.opened(server.database_dir) as opened:
+            index = environment.require_table(opened, "entryCSN")
+            with opened.begin() as transaction:
+                assert environment.rows(transaction, index) < 100
+        assert context_csn.newest(server.database_dir, SUFFIX) == by_looking(server)
+
+
+def test_an_empty_database() -> None:
+    server = Slapd(PLAIN)
+    try:
+        server.start()
+        server.stop()
+        assert context_csn.stored(server.database_dir) == []
+        assert context_csn.newest(server.database_dir) == {}
+        assert verify(server.database_dir, "pages", Meter("verify")).entries == 0
+        with pytest.raises(NotStampable):
+            context_csn.stamp(server.database_dir, SUFFIX, [CSN1])
+    finally:
+        server.close()
+
+
+def test_py_lmdb_is_not_left_open() -> None:
+    with loaded(PLAIN, tree()) as server:
+        context_csn.newest(server.database_dir)
+        lmdb.open(str(server.database_dir), readonly=True, max_dbs=64).close()

@@ -1,0 +1,150 @@
+"""Opening environments: who may, once a process, and what stands beside a data.mdb afterwards."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from loader.errors import MapFull, NoSuchPath, NotLmdb, NotPermitted, UsageProblem
+from loader.mdb import environment, meta
+from loader.storage import holders
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+NOBODY = 65534
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Three entries, no lock.mdb."""
+    with lmdb.open(str(tmp_path), max_dbs=8, map_size=1 << 20) as made:
+        entries = made.open_db(b"id2e", integerkey=True)
+        with made.begin(write=True) as transaction:
+            for number in (1, 2, 3):
+                transaction.put(struct.pack("=Q", number), b"entry", db=entries)
+    (tmp_path / "lock.mdb").unlink()
+    return tmp_path
+
+
+def test_entry_count(place: Path) -> None:
+    assert environment.entry_count(place) == 3
+
+
+def test_a_copy_is_opened_without_a_lock_file(place: Path) -> None:
+    copy = place / "data.mdb.partial"
+    (place / "data.mdb").rename(copy)
+    assert environment.entry_count(copy) == 3
+    assert [path.name for path in place.iterdir()] == [copy.name]
+
+
+def test_only_once_in_a_process(place: Path) -> None:
+    with environment.opened(place):
+        with pytest.raises(UsageProblem), environment.opened(place):
+            pass
+        # The refused one must not have dropped the lock of the first (fcntl locks belong to the process).
+        assert _holder_seen_by_a_child(place) == os.getpid()
+    assert environment.entry_count(place) == 3
+
+
+def _holder_seen_by_a_child(place: Path) -> int:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, str(holders.holder(place)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return int(os.read(reader, 20))
+
+
+@as_root
+def test_a_new_lock_file_belongs_to_the_owner_of_the_data(place: Path) -> None:
+    os.chown(place / "data.mdb", NOBODY, NOBODY)
+    assert environment.entry_count(place) == 3
+    status = (place / "lock.mdb").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (NOBODY, NOBODY, 0o600)
+
+
+def test_reading_changes_nothing_in_the_data(place: Path) -> None:
+    before = (place / "data.mdb").read_bytes()
+    environment.entry_count(place)
+    assert (place / "data.mdb").read_bytes() == before
+
+
+def test_another_programs_lmdb_is_refused(tmp_path: Path) -> None:
+    with lmdb.open(str(tmp_path)) as made, made.begin(write=True) as transaction:
+        transaction.put(b"key", b"value")
+    with pytest.raises(NotLmdb, match="id2e"):
+        environment.entry_count(tmp_path)
+
+
+def test_a_directory_without_a_database(tmp_path: Path) -> None:
+    with pytest.raises(NoSuchPath):
+        environment.entry_count(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_map_is_said_to_be_full(place: Path) -> None:
+    with pytest.raises(MapFull), environment.opened(place, writable=True) as made:
+        entries = environment.require_table(made, "id2e")
+        with made.begin(write=True) as transaction:
+            for number in range(10, 2000):
+                transaction.put(environment.ID.pack(number), bytes(4000), db=entries)
+    assert environment.entry_count(place) == 3
+
+
+def test_the_lag_of_a_reader(place: Path) -> None:
+    assert environment.oldest_reader_lag(place) == 0
+    reader = _hold_a_reader(place)
+    try:
+        for number in range(10, 15):
+            with environment.opened(place, writable=True) as made:
+                entries = environment.require_table(made, "id2e")
+                with made.begin(write=True) as transaction:
+                    transaction.put(environment.ID.pack(number), b"more", db=entries)
+        assert environment.oldest_reader_lag(place) == 5
+        assert meta.facts(place).txnid >= 5
+    finally:
+        os.kill(reader, 9)
+        os.waitpid(reader, 0)
+
+
+def _hold_a_reader(place: Path) -> int:
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        made = lmdb.open(str(place), readonly=True, max_dbs=8)
+        made.begin()
+        os.write(told, b"x")
+        os.read(os.pipe()[0], 1)  # until it is killed
+        os._exit(0)
+    os.read(ready, 1)
+    return child
+
+
+@as_root
+@pytest.mark.parametrize("which", ["data.mdb", "."])
+def test_without_permission(place: Path, which: str) -> None:
+    """An ordinary user: the data unreadable, or readable but no lock.mdb can be made beside it."""
+    for path in (place, *place.parents[:3]):
+        path.chmod(0o755)
+    (place / "data.mdb").chmod(0o600 if which == "data.mdb" else 0o644)
+    assert _refused_as_nobody(place)
+
+
+def _refused_as_nobody(place: Path) -> bool:
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        try:
+            environment.entry_count(place)
+        except NotPermitted:
+            os._exit(0)
+        except BaseException as error:
+            os.write(2, repr(error).encode())
+        os._exit(1)
+    return os.waitpid(child, 0)[1] == 0

@@ -1,0 +1,143 @@
+"""What a data.mdb says of itself, in both formats, and files that are none or are damaged."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import lmdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loader.errors import LoaderError, MdbDamaged, NoSuchPath, NotLmdb
+from loader.mdb import meta
+from loader.mdb.passing import Passing
+
+FORMATS = {1: 0, 3: 1}  # data format -> lib_version of py-lmdb
+
+
+def make(directory: Path, data_format: int = 1, tables: int = 8) -> Path:
+    """An environment as slapd would lay it out, with 5 records in id2e."""
+    with lmdb.open(
+        str(directory), max_dbs=200, map_size=1 << 28, lib_version=FORMATS[data_format]
+    ) as environment:
+        for number in range(tables):
+            environment.open_db(f"index{number:03}".encode(), dupsort=True)
+        entries = environment.open_db(b"id2e", integerkey=True)
+        with environment.begin(write=True) as transaction:
+            for number in range(5):
+                transaction.put(struct.pack("=Q", number + 1), b"x" * 300, db=entries)
+    return directory
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_facts_are_those_of_lmdb(tmp_path: Path, data_format: int) -> None:
+    make(tmp_path, data_format)
+    found = meta.facts(tmp_path)
+    with lmdb.open(str(tmp_path), readonly=True) as environment:
+        info, stat = environment.info(), environment.stat()
+    assert found.format == data_format
+    assert found.page_size == stat["psize"]
+    assert found.pages == info["last_pgno"] + 1
+    assert found.txnid == info["last_txnid"]
+    assert found.map_size == 1 << 28
+    assert (found.main.entries, found.main.depth) == (stat["entries"], stat["depth"])
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+@pytest.mark.parametrize("piece", [1 << 20, meta.HEAD_BYTES])
+def test_a_passing_stream_tells_its_entries(tmp_path: Path, data_format: int, piece: int) -> None:
+    data = (make(tmp_path, data_format) / "data.mdb").read_bytes()
+    passing = Passing("stream")
+    for start in range(0, len(data), piece):
+        passing.feed(data[start : start + piece])
+    assert passing.facts == meta.facts(tmp_path)
+    assert passing.size == len(data)
+    assert passing.entries() == 5
+
+
+def test_a_stream_with_too_many_tables_for_one_page_tells_no_entries(tmp_path: Path) -> None:
+    data = (make(tmp_path, tables=120) / "data.mdb").read_bytes()
+    passing = Passing("stream")
+    passing.feed(data)
+    assert passing.facts is not None
+    assert passing.facts.main.depth == 2
+    assert passing.entries() is None
+
+
+def test_the_newer_of_the_two_meta_pages_counts(tmp_path: Path) -> None:
+    make(tmp_path)
+    before = meta.facts(tmp_path).txnid
+    with lmdb.open(str(tmp_path), max_dbs=200, map_size=1 << 28) as environment:
+        for number in (1, 2):
+            with environment.begin(write=True, db=environment.open_db(b"id2e")) as transaction:
+                transaction.put(struct.pack("=Q", 100 + number), b"y")
+            assert meta.facts(tmp_path).txnid == before + number
+
+
+def test_used_is_what_is_in_use_however_large_the_file_looks(tmp_path: Path) -> None:
+    used = meta.facts(make(tmp_path)).used
+    os.truncate(tmp_path / "data.mdb", 1 << 40)
+    assert meta.facts(tmp_path).used == used < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"", NotLmdb),
+        (b"dn: dc=example,dc=com\n" * 1000, NotLmdb),
+        (bytes(100_000), NotLmdb),
+        (bytes(16) + struct.pack("=II", meta.MAGIC, 1), MdbDamaged),
+        (bytes(24) + struct.pack("=II", meta.MAGIC, 3) + bytes(9000), MdbDamaged),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, content: bytes, error: type[LoaderError]) -> None:
+    (tmp_path / "data.mdb").write_bytes(content)
+    with pytest.raises(error):
+        meta.facts(tmp_path)
+
+
+def test_places_without_a_database(tmp_path: Path) -> None:
+    with pytest.raises(NoSuchPath):
+        meta.facts(tmp_path)
+    with pytest.raises(NoSuchPath):
+        meta.facts(tmp_path / "none")
+    (tmp_path / "data.mdb").mkdir()
+    with pytest.raises(NotLmdb):
+        meta.facts(tmp_path)
+
+
+def test_a_format_of_no_release(tmp_path: Path) -> None:
+    data = bytearray((make(tmp_path) / "data.mdb").read_bytes())
+    data[20:24] = struct.pack("=I", 2)
+    (tmp_path / "data.mdb").write_bytes(data)
+    with pytest.raises(NotLmdb, match="format 2"):
+        meta.facts(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory: pytest.TempPathFactory) -> dict[int, bytes]:
+    found = {}
+    for data_format in FORMATS:
+        directory = make(tmp_path_factory.mktemp("format"), data_format)
+        found[data_format] = (directory / "data.mdb").read_bytes()
+    return found
+
+
+@given(data=st.data())
+def test_no_damage_leads_to_a_traceback(heads: dict[int, bytes], data: st.DataObject) -> None:
+    head = bytearray(heads[data.draw(st.sampled_from(list(FORMATS)))])
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, 200) | st.integers(4096, 4300))
+        head[place] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(head)))
+    passing = Passing("stream")
+    try:
+        passing.feed(bytes(head[:cut]))
+        passing.entries()
+    except (NotLmdb, MdbDamaged):
+        return
+    assert passing.facts is not None
+    assert passing.facts.used > 0

@@ -1,0 +1,135 @@
+"""Checks: sound databases pass, and every kind of damage made here is found."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from fixtures.trees import people
+from loader.errors import LoaderError, MdbDamaged, NotLmdb, UsageProblem
+from loader.mdb import copy, environment, look, meta
+from loader.mdb.verify import default_level, verify
+from loader.progress import Meter
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = "dc=example,dc=com"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A database that slapadd made, as a data file."""
+    server = Slapd(Settings())
+    server.slapadd("".join(people(SUFFIX, 400)))
+    path = tmp_path_factory.mktemp("sound") / "data.mdb"
+    shutil.copy(server.database_dir / "data.mdb", path)
+    server.close()
+    os.truncate(path, meta.facts(path).used)
+    yield path
+
+
+@pytest.fixture
+def broken(sound: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return Path(shutil.copy(sound, tmp_path / "data.mdb"))
+
+
+def check(path: Path, level: str) -> int | None:
+    return verify(path, level, Meter("verify")).entries
+
+
+@pytest.mark.parametrize("level", ["quick", "pages"])
+def test_a_sound_database(sound: Path, level: str) -> None:
+    assert check(sound, level) == check(sound.parent, level) == 423
+    assert verify(sound, level, Meter("verify")).level == level
+
+
+def test_a_sparse_file_is_sound(broken: Path) -> None:
+    os.truncate(broken, 10 << 30)
+    assert check(broken, "pages") == 423
+
+
+def test_levels() -> None:
+    with pytest.raises(UsageProblem):
+        verify(Path("/"), "thorough", Meter("verify"))
+    assert verify(Path("/nowhere"), "none", Meter("verify")).entries is None
+
+
+def test_small_databases_are_checked_page_by_page(sound: Path) -> None:
+    assert default_level(sound) == "pages"
+
+
+@pytest.mark.parametrize("level", ["quick", "pages"])
+@pytest.mark.parametrize("keep", [0.9, 0.5, 0.05])
+def test_a_cut_file(broken: Path, level: str, keep: float) -> None:
+    os.truncate(broken, int(broken.stat().st_size * keep))
+    with pytest.raises(MdbDamaged):
+        check(broken, level)
+
+
+def test_pages_overwritten(broken: Path) -> None:
+    pages, chance = meta.facts(broken).pages, random.Random(1)
+    with broken.open("r+b") as file:
+        file.seek(4096 * chance.randrange(2, pages))
+        file.write(chance.randbytes(4096))
+    with pytest.raises(MdbDamaged):
+        check(broken, "pages")
+
+
+def test_a_damaged_file_never_ends_us(sound: Path, tmp_path: Path) -> None:
+    """liblmdb may crash on such files; it does so in the process apart."""
+    for seed in range(6):
+        path, chance = Path(shutil.copy(sound, tmp_path / "data.mdb")), random.Random(seed)
+        with path.open("r+b") as file:
+            for page in chance.sample(range(2, meta.facts(path).pages), 200):
+                file.seek(4096 * page)
+                file.write(chance.randbytes(4096))
+        with pytest.raises(LoaderError):
+            check(path, "pages")
+        for reads in (lambda: check(path, "quick"), lambda: look.look(path)):
+            try:
+                reads()
+            except LoaderError:
+                pass
+        path.unlink()
+
+
+def test_an_entry_missing_from_the_tree(broken: Path) -> None:
+    with environment.opened(broken, writable=True) as opened:
+        entries = environment.require_table(opened, "id2e")
+        with opened.begin(write=True) as transaction:
+            assert transaction.delete(environment.ID.pack(7), db=entries)
+    with pytest.raises(MdbDamaged, match="422 entries"):
+        check(broken, "quick")
+
+
+def test_a_copy_made_while_writing_is_found(sound: Path, tmp_path: Path) -> None:
+    """What `cp` of a live file gives: the end of one moment and the beginning of another."""
+    (tmp_path / "data.mdb").write_bytes(sound.read_bytes())
+    half = sound.read_bytes()[: sound.stat().st_size // 2]
+    with environment.opened(tmp_path, writable=True) as opened:
+        entries = environment.require_table(opened, "id2e")
+        for number in range(50):
+            with opened.begin(write=True) as transaction:
+                transaction.delete(environment.ID.pack(10 + number), db=entries)
+                transaction.put(environment.ID.pack(1000 + number), bytes(8000), db=entries)
+    later = (tmp_path / "data.mdb").read_bytes()
+    (tmp_path / "data.mdb").write_bytes(later[:8192] + half[8192:] + later[len(half) :])
+    with pytest.raises(MdbDamaged):
+        check(tmp_path, "pages")
+
+
+def test_not_a_database(tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(b"x" * 10_000)
+    for level in ("quick", "pages"):
+        with pytest.raises(NotLmdb):
+            check(tmp_path, level)
+    with pytest.raises(NotLmdb):
+        copy.hot_copy(tmp_path, tmp_path, Meter("copy"))
