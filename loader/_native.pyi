@@ -202,8 +202,8 @@ def arrange(
     0000-interior.ldif[.zst] holds parents sorted by depth, NNNN.ldif[.zst] the rest of the Nth of
     `paths` and `again` (no file where there is no rest). Of entries with the same entryUUID or DN one
     stays: the last read from `again`, or else the one with the greatest entryCSN, of equals the later.
-    The entry `root` gets exactly `context_csns`, no other entry any. Reads all twice, so `counters` counts all twice. Memory: 64 bytes an entry, 80 at the
-    peak. Same input, same bytes.
+    The entry `root` gets exactly `context_csns`, no other entry any. Reads all twice, so `counters`
+    counts all twice. Memory: 64 bytes an entry, 80 at the peak. Same input, same bytes.
     """
 
 def join(

@@ -20,10 +20,10 @@ def server_id(csn: str) -> str | None:
 def by_server(csns: Iterable[str]) -> dict[str, str]:
     """The greatest CSN of each server ID."""
     found: dict[str, str] = {}
-    for text in csns:
+    for text in map(str.strip, csns):
         sid = server_id(text)
         if sid is not None and text > found.get(sid, ""):
-            found[sid] = text.strip()
+            found[sid] = text
     return found
 
 

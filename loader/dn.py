@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 
-_SPACES = re.compile(r"\s*([,=+;])\s*")
+# Where a part ends; behind a backslash the character is part of a value (RFC 4514, 2.4).
+_SEPARATOR = re.compile(r"\s*(?<!\\)([,=+;])\s*")
 
 
 def key(dn: str) -> str:
     """A form in which equal suffixes are equal text: lower case, no spaces around separators."""
-    return _SPACES.sub(r"\1", dn.strip()).replace(";", ",").lower()
+    # RFC 1779 wrote ";" for ","; libldap still reads it.
+    return _SEPARATOR.sub(lambda found: found[1].replace(";", ","), dn.strip()).lower()
 
 
 def within(dn: str, base: str) -> bool:
     """Is `dn` the entry `base` or below it?"""
     inner, outer = key(dn), key(base)
-    return inner == outer or outer == "" or inner.endswith("," + outer)
+    if inner == outer or outer == "":
+        return True
+    return inner.endswith("," + outer) and not inner.endswith("\\," + outer)

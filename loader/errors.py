@@ -83,7 +83,7 @@ class Locked(LoaderError):
 
 class RunMismatch(LoaderError):
     code, exit_status = "run.mismatch", 10
-    message = "{path} holds an unfinished run with other options ({differences})"
+    message = "{path} holds a run with other options ({differences})"
     hint = "Use the same options to go on, --restart to begin again, or another --run-dir."
 
 
@@ -99,6 +99,17 @@ class StepTimeout(LoaderError):
     code, exit_status = "run.timeout", 12
     message = "step {step}: nothing moved for {silent} (allowed {allowed}: {why})"
     hint = "The same command goes on from here; --timeout {step}=SECONDS allows more."
+
+
+class SystemFailed(LoaderError):
+    code, exit_status = "storage.failed", 13
+    message = "{path}: {reason}"
+
+
+class CatalogueDamaged(LoaderError):
+    code, exit_status = "run.damaged", 14
+    message = "{path}: the catalogue of this run cannot be read: {reason}"
+    hint = "Begin again with --restart. If that fails too, look at the disk."
 
 
 # --- what slapd is configured to do -----------------------------------------------------------
@@ -332,3 +343,9 @@ class Cancelled(LoaderError):
     code, exit_status = "cancelled", 130
     message = "stopped by {signal}"
     hint = "The same command goes on from here."
+
+
+class Internal(LoaderError):
+    code, exit_status = "internal", 70  # EX_SOFTWARE of sysexits(3)
+    message = "a fault in ditseed itself: {what}"
+    hint = "Please report it with the file {path}; look through it first, it may name entries."

@@ -109,7 +109,11 @@ def join(
     context_csns: Sequence[str] | None = None,
     root: str | None = None,
 ) -> int:
-    """Write the records of all files to a descriptor; how many. Stops with LdifUnreadable when the reader goes away."""
+    """Write the records of all files to a descriptor; how many. LdifUnreadable when the reader goes away.
+
+    With `context_csns` the entry `root` gets exactly these, and entries newer than them are held back to them: what a
+    consumer is seeded with must not be newer than its cookie, or it ignores their deletion (claim.rs tells why).
+    """
     texts = [str(path) for path in paths]
     with counting(meter) as counters:
         if context_csns is None:

@@ -5,35 +5,58 @@ A verb's module turns options into one options object, calls one operation, and 
 
 from __future__ import annotations
 
-import signal
+import ast
 import sys
 from importlib.metadata import EntryPoint, entry_points
-from types import FrameType
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
 
 import click
+from click.utils import make_default_short_help
 
-from loader import errors, log
-from loader.cli.report import show_error
-from loader.errors import Cancelled, LoaderError
+from loader import log
+from loader.cli import ending
+
+# As in setup.cfg. It stands here again because setuptools sorts entry points by name; a test compares the two.
+ORDER = ("replica", "export", "build", "generate", "clone", "compare", "backup", "tune")
 
 
 class Verbs(click.Group):
     """Loads a verb's module only when it is called, so that `ditseed --help` stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [entry.name for entry in _verbs()]
+        return [entry.name for entry in verbs()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for entry in _verbs():
+        for entry in verbs():
             if entry.name == cmd_name:
                 command: click.Command = entry.load()
                 return command
         return None
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = verbs()
+        room = formatter.width - 6 - max(len(entry.name) for entry in found)
+        with formatter.section("Verbs"):
+            formatter.write_dl([(entry.name, summary(entry, room)) for entry in found])
 
-def _verbs() -> list[EntryPoint]:
-    return list(entry_points(group="ditseed.verbs"))
+
+def verbs() -> list[EntryPoint]:
+    """The verbs that are installed; those that ORDER does not name come last."""
+    place = {name: number for number, name in enumerate(ORDER)}
+    found = entry_points(group="ditseed.verbs")
+    return sorted(found, key=lambda entry: (place.get(entry.name, len(place)), entry.name))
+
+
+def summary(entry: EntryPoint, limit: int) -> str:
+    """First sentence of a verb's help text, read from its source: importing all verbs takes half a second."""
+    spec = find_spec(entry.module)
+    if spec is None or spec.origin is None:
+        return "(missing from this installation)"
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == entry.attr:
+            return make_default_short_help(ast.get_docstring(node) or "", limit)
+    return ""
 
 
 @click.group(
@@ -46,39 +69,17 @@ def ditseed(verbose: int, quiet: bool) -> None:
     """Seed, export, build, clone and check very large OpenLDAP directories.
 
     \b
-    A new replica from a running provider:
-      ditseed replica seed --strategy search -H ldap://provider -D cn=replicator,dc=example,dc=com \\
-          -y /root/replicator.pw -b dc=example,dc=com --config /etc/ldap/slapd.d
+    Examples:
+      A new replica from a running provider:
+        ditseed replica seed --strategy search -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+            -y /root/replicator.pw -b dc=example,dc=com --config /etc/ldap/slapd.d
+      Is it equal to its provider?
+        ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+            -y /root/replicator.pw --consumer ldap://new-replica
     """
     log.setup(-1 if quiet else verbose)
 
 
 def main() -> None:
-    """Entry point. The only place that exits; every LoaderError becomes a message, a hint and its exit status."""
-    signal.signal(signal.SIGTERM, _terminated)
-    try:
-        status = ditseed.main(prog_name="ditseed", standalone_mode=False)
-    except LoaderError as error:
-        show_error(error)
-        sys.exit(error.exit_status)
-    except click.exceptions.Abort:
-        sys.exit(_stopped("Ctrl-C"))
-    except KeyboardInterrupt as error:
-        sys.exit(_stopped(str(error) or "Ctrl-C"))
-    except click.ClickException as error:
-        error.show()
-        sys.exit(errors.UsageProblem.exit_status)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(128 + signal.SIGPIPE)
-    sys.exit(status if isinstance(status, int) else errors.EXIT_OK)
-
-
-def _terminated(number: int, frame: FrameType | None) -> Any:
-    """SIGTERM unwinds like Ctrl-C: children end, leases are given back, the catalogue stays true."""
-    raise KeyboardInterrupt("SIGTERM")
-
-
-def _stopped(by: str) -> int:
-    show_error(Cancelled(signal=by))
-    return 143 if by == "SIGTERM" else Cancelled.exit_status
+    """Entry point, and the only place that exits."""
+    sys.exit(ending.run(ditseed, "ditseed"))

@@ -7,9 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from loader import log
 from loader.errors import LoaderError
 
@@ -30,6 +27,10 @@ def show_table(
     headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None
 ) -> None:
     """Columns of numbers are right-aligned; off a terminal the table is as wide as it needs."""
+    # Here, because rich takes longer to import than `--help` or an error takes to be shown.
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console(width=None if sys.stdout.isatty() else 200)
     table = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold")
     for place, heading in enumerate(headings):

@@ -139,13 +139,17 @@ def tables_on(page: bytes, facts: Facts) -> dict[str, Table] | None:
     count = (lower + base - facts.header) // 2
     try:
         offsets = struct.unpack_from(f"={count}H", page, facts.header)
-        return dict(_node(page, offset + base) for offset in offsets)
+        return dict(_node(page, offset + base, facts.format) for offset in offsets)
     except struct.error:
         return None
 
 
-def _node(page: bytes, at: int) -> tuple[str, Table]:
-    """MDB_node: data size in two halves, flags, key size, key, data. Names end with a NUL in format 3."""
+def _node(page: bytes, at: int, data_format: int) -> tuple[str, Table]:
+    """MDB_node: data size in two halves, flags, key size, key, data.
+
+    In format 3 names end with a NUL, and data begins at an even place.
+    """
     (key_size,) = struct.unpack_from("=H", page, at + 6)
     key = page[at + 8 : at + 8 + key_size].rstrip(b"\0")
-    return key.decode("ascii", "replace"), _table(page, at + 8 + key_size)
+    data = at + 8 + key_size + (key_size % 2 if data_format == 3 else 0)
+    return key.decode("ascii", "replace"), _table(page, data)

@@ -9,8 +9,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import ldif, manifest
+from loader import csn, ldif, manifest
 from loader.errors import EmptyInput, EntriesLost, NoContextCSN, UsageProblem
+from loader.ldif import Scan
 from loader.mdb import environment, verify
 from loader.operations import estimate, schema
 from loader.operations.publish import Place, publish_environment
@@ -32,7 +33,8 @@ class BuildOptions:
     """What to load (LDIF files, or directories of them), and into the database of which configuration.
 
     `maxsize`: None takes the configured one, "auto" computes it, a number sets it; the last two change the
-    configuration as `tune maxsize --apply` does. `context_csns`: replaces contextCSN of the suffix entry.
+    configuration as `tune maxsize --apply` does. `seeding`: the database is for a consumer. It must have a contextCSN
+    (of the LDIF, or with `write_context` from its entries), and nothing in it may be newer.
     """
 
     inputs: tuple[Path, ...]
@@ -43,7 +45,7 @@ class BuildOptions:
     write_context: bool = False
     engine: str = "slapadd"
     verify: str = "quick"
-    context_csns: tuple[str, ...] | None = None
+    seeding: bool = False
     server_id: int | None = None  # of entryCSNs that are made; None: the configuration's
 
     def identity(self) -> dict[str, object]:
@@ -91,17 +93,12 @@ def find_place(config_path: Path, suffix: str | None, replace: bool) -> Place:
     return Place(config, database, database.directory, replace)
 
 
-def build_steps(
-    options: BuildOptions, run: Run, place: Place, require_context: bool = False
-) -> Facts:
-    """The named steps of a build, within a run that may have more.
-
-    `require_context`: the LDIF must bring a contextCSN, or NoContextCSN is raised before the long part.
-    """
+def build_steps(options: BuildOptions, run: Run, place: Place) -> Facts:
+    """The named steps of a build, within a run that may have more."""
     work = _Work(options, run, place)
     if run.catalogue.found("publish") is None:
         place.require_free(run.catalogue.found("check"))
-    scan = run.do("scan", lambda meter: work.scan(meter, require_context))
+    scan = run.do("scan", work.scan)
     run.do("schema", lambda meter: work.schema(scan))
     size = run.do("size", lambda meter: work.size(meter, scan))
     loaded = run.do("load", lambda meter: work.load(meter, scan, size), total=scan["entries"])
@@ -137,7 +134,7 @@ class _Work:
         wanted = self.options.server_id
         return (self.place.config.server_id or 0) if wanted is None else wanted
 
-    def scan(self, meter: Meter, require_context: bool = False) -> Facts:
+    def scan(self, meter: Meter) -> Facts:
         """Read it all once: is every file whole, how many entries, which names do they use?"""
         for given in self.options.inputs:
             known = manifest.read(given) if given.is_dir() else None
@@ -146,17 +143,26 @@ class _Work:
         found = ldif.scan(self.paths, meter)
         if not found.entries:
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
-        if require_context and not found.context_csns:
-            raise NoContextCSN(
-                where=self.options.inputs[0], suffix=self.place.database.suffix, advice=_NO_CONTEXT
-            )
         return {
             "entries": found.entries,
             "bytes": found.bytes,
             "attributes": found.attributes,
             "object_classes": found.object_classes,
             "first_dn": found.first_dn,
+            "claimed": self._claimed(found),
         }
+
+    def _claimed(self, found: Scan) -> list[str] | None:
+        """The contextCSN to stamp and not to exceed; None: all is loaded as it stands."""
+        if not self.options.seeding:
+            return None
+        known = csn.by_server(found.context_csns)
+        if not known and self.options.write_context:
+            known = dict(found.max_csns)
+        if not known:
+            where, suffix = self.options.inputs[0], self.place.database.suffix
+            raise NoContextCSN(where=where, suffix=suffix, advice=_NO_CONTEXT)
+        return sorted(known.values())
 
     def schema(self, scan: Facts) -> Facts:
         """Does the configuration know every attribute and object class? Asked before the long part."""
@@ -187,8 +193,8 @@ class _Work:
             target = slapadd.Target(
                 copy, place.database.suffix, self.made, size["maxsize"], self.server_id
             )
-            csns = self.options.context_csns
-            written = slapadd.load(target, self.paths, meter, csns, self.options.write_context)
+            own = self.options.write_context and not self.options.seeding
+            written = slapadd.load(target, self.paths, meter, scan["claimed"], own)
         killpoint("load.middle")
         return {"entries": written}
 

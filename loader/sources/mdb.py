@@ -45,7 +45,14 @@ def running(asked: Mdb) -> Iterator[Child]:
     _require_data(directory)
     assert directory is not None
     with _config(found, database, directory) as arguments, _lock_kept(directory):
-        where = [*arguments, "-b", database.suffix, *_below(asked.base, database), "-o", "ldif-wrap=no"]
+        where = [
+            *arguments,
+            "-b",
+            database.suffix,
+            *_below(asked.base, database),
+            "-o",
+            "ldif-wrap=no",
+        ]
         with Child(tools.server_tool("slapcat", *where), stdout=subprocess.PIPE) as child:
             yield child
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +54,8 @@ def publish(partial: Path, final: Path) -> None:
 def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
     """A whole small file, or the old one, never a part."""
     partial = path.with_name(path.name + PARTIAL)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    partial.unlink(missing_ok=True)  # one that a kill left behind keeps its own mode
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
     publish(partial, path)
@@ -84,17 +87,17 @@ def allocated_bytes(path: Path) -> int:
 
 
 def require_readable(path: Path) -> None:
-    if not path.exists():
-        raise NoSuchPath(path=path)
+    with explained(path):
+        path.stat()
     if not os.access(path, os.R_OK):
-        raise NotPermitted(action="read", path=path, owner=path.owner())
+        raise NotPermitted(action="read", path=path, owner=owner_name(path))
 
 
 def require_writable(directory: Path) -> None:
     """The directory, or the one it would be made in."""
     place = existing(directory)
     if not os.access(place, os.W_OK | os.X_OK):
-        raise NotPermitted(action="write in", path=place, owner=place.owner())
+        raise NotPermitted(action="write in", path=place, owner=owner_name(place))
 
 
 @contextmanager
@@ -102,17 +105,16 @@ def explained(path: Path) -> Iterator[None]:
     """Turn the system's errors about `path` into ours."""
     try:
         yield
-    except PermissionError as error:
-        place = existing(Path(error.filename or path))
-        raise NotPermitted(
-            action="use", path=error.filename or path, owner=place.owner()
-        ) from error
     except FileNotFoundError as error:
         raise NoSuchPath(path=error.filename or path) from error
     except OSError as error:
-        if error.errno != 28:  # ENOSPC
-            raise
-        raise NoSpace(path=path, needed="more", free=units.size(free_bytes(path))) from error
+        named = Path(os.fsdecode(error.filename or path))
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise NotPermitted(action="use", path=named, owner=owner_name(named)) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = units.size(free_bytes(named))
+            raise NoSpace(path=named, needed="more", free=free) from error
+        raise
 
 
 def remove_tree(path: Path) -> None:

@@ -12,6 +12,7 @@ import struct
 from pathlib import Path
 
 from loader.errors import NotPermitted, TargetInUse
+from loader.storage.files import owner_name
 
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, len, pid
 
@@ -24,7 +25,7 @@ def holder(directory: Path) -> int | None:
     except FileNotFoundError:
         return None
     except PermissionError:
-        raise NotPermitted(action="ask for locks on", path=lock, owner=lock.owner()) from None
+        raise NotPermitted(action="ask for locks on", path=lock, owner=owner_name(lock)) from None
     try:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))

@@ -181,4 +181,5 @@ def build_options(options: SeedOptions, *inputs: Path) -> BuildOptions:
         maxsize=options.maxsize,
         write_context=options.write_context,
         verify=options.verify,
+        seeding=True,
     )

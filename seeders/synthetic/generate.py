@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from loader import defaults, ldif, manifest
-from loader.errors import TargetNotEmpty
+from loader.errors import TargetNotEmpty, UsageProblem
 from loader.manifest import Manifest
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
@@ -75,8 +75,12 @@ def to_directory(
     options: GenerateOptions, output: Path, progress: Progress, restart: bool = False
 ) -> Manifest:
     """Run or resume a generation into a directory; its manifest. Done before, it does nothing."""
+    if output.exists() and not output.is_dir():
+        raise UsageProblem(reason=f"{output} is a file; shards go into a directory")
     files.require_writable(output)
-    if output.is_dir() and any(output.iterdir()) and not (output / RUN_DIR).exists():
+    with files.explained(output):
+        output.mkdir(parents=True, exist_ok=True)
+    if any(output.iterdir()) and not (output / RUN_DIR).exists():
         raise TargetNotEmpty(path=output, size="not made by ditseed generate")
     with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
         work = _Work(options, output, run)

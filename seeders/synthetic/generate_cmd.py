@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,6 +16,7 @@ from loader import units
 from loader.cli.options import json_option, progress_of, progress_option, restart_option
 from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
+from loader.progress import Progress
 from seeders.synthetic import template
 from seeders.synthetic.blocks import Range
 from seeders.synthetic.entries import Maker, Recipe, check_suffix
@@ -199,8 +202,16 @@ def range_of(count: int | None, piece: str | None) -> Range:
     return Range(int(first), int(end))
 
 
-def _to_stdout(options: GenerateOptions, progress: Any) -> None:
-    out: BinaryIO = sys.stdout.buffer
+def _to_stdout(options: GenerateOptions, progress: Progress) -> None:
+    """`| head` is no error of ours; but click would end with 1, which stands for differences."""
+    try:
+        _write(options, sys.stdout.buffer, progress)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
+
+
+def _write(options: GenerateOptions, out: BinaryIO, progress: Progress) -> None:
     if options.compress == "none":
         to_stream(options, out, progress)
         return

@@ -47,6 +47,7 @@ from seeders.synthetic import template
 from seeders.synthetic.blocks import Blocks, Range
 from seeders.synthetic.entries import Recipe
 from seeders.synthetic.generate import GenerateOptions, to_directory
+from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
@@ -150,7 +151,9 @@ def test_a_hard_tree_is_the_same_by_slapcat_and_by_ldap(tmp_path: Path) -> None:
     with made:
         who = connection(made)
         live, stored = locate(made.ldapi_uri, who), locate(str(made.config_path), who)
-        dumped = written(tmp_path / "dump.ldif", made.tool("slapcat", *made.config_arguments, "-b", SUFFIX))
+        dumped = written(
+            tmp_path / "dump.ldif", made.tool("slapcat", *made.config_arguments, "-b", SUFFIX)
+        )
         for one, other in ((live, stored), (stored, dumped), (dumped, live)):
             assert compared(one, other).equal
 
@@ -201,9 +204,9 @@ def test_a_connection_that_breaks_is_taken_up_again(server: Slapd) -> None:
     assert len(server.log_lines("ACCEPT", mark)) == 4
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to run slapd as another user")
 def test_slapds_own_user_can_still_open_the_database() -> None:
     """slapcat makes a lock.mdb where there is none; slapd must be able to open it."""
+    require(None if os.geteuid() == 0 else "needs root to run slapd as another user")
     made = Slapd(user="openldap")
     try:
         made.slapadd("".join(hard_tree(SUFFIX)))
@@ -261,7 +264,9 @@ def planted(record: str, place: int) -> str:
         lambda text: re.sub(r"(?m)^(departmentNumber: \d*)$", r"\g<1>0", text),
         lambda text: text + "\ndescription;lang-en: with an option",
         lambda text: re.sub(r"(?m)^entryCSN: 2026", "entryCSN: 2025", text),
-        lambda text: re.sub(r"(?m)^employeeNumber: (.*)$", r"employeeNumber: \1\nroomNumber: \1", text),
+        lambda text: re.sub(
+            r"(?m)^employeeNumber: (.*)$", r"employeeNumber: \1\nroomNumber: \1", text
+        ),
     )
     found = kinds[place % len(kinds)](record)
     assert found != record
@@ -284,7 +289,9 @@ def test_the_limit_bounds_the_names_and_not_the_counts(generated: bytes, tmp_pat
     assert compared(a, b, limit=0).changed == ENTRIES
 
 
-def test_the_attributes_that_differ_are_named(server: Slapd, generated: bytes, tmp_path: Path) -> None:
+def test_the_attributes_that_differ_are_named(
+    server: Slapd, generated: bytes, tmp_path: Path
+) -> None:
     """From every kind of place; and never a value."""
     text = generated.replace(b"uid=u000000007", b"UID=u000000007")
     text = re.sub(rb"(uid: u000000007\n)", rb"\1roomNumber: 9\n", text)

@@ -26,14 +26,19 @@ from seeders.synthetic import template
 from seeders.synthetic.blocks import Blocks, Range
 from seeders.synthetic.entries import Recipe
 from seeders.synthetic.generate import GenerateOptions, to_directory
+from tests.support.require import require
 
 SUFFIX = "dc=example,dc=com"
 PEOPLE = template.load("people")
 DITSEED = str(Path(sys.executable).with_name("ditseed"))
 
 
-def options(last: int = 2500, first: int = 0, jobs: int = 1, size: int = 1000, compress: str = "zstd") -> GenerateOptions:
-    return GenerateOptions(Recipe(PEOPLE, 1, SUFFIX, True), Range(first, last), jobs, compress, size)
+def options(
+    last: int = 2500, first: int = 0, jobs: int = 1, size: int = 1000, compress: str = "zstd"
+) -> GenerateOptions:
+    return GenerateOptions(
+        Recipe(PEOPLE, 1, SUFFIX, True), Range(first, last), jobs, compress, size
+    )
 
 
 def generated(output: Path, chosen: GenerateOptions) -> Manifest:
@@ -47,7 +52,11 @@ def text_of(chosen: GenerateOptions) -> bytes:
 
 def test_the_manifest_tells_what_the_shards_hold(tmp_path: Path) -> None:
     made = generated(tmp_path / "tree", options())
-    assert [shard.name for shard in made.shards] == ["00000.ldif.zst", "00001.ldif.zst", "00002.ldif.zst"]
+    assert [shard.name for shard in made.shards] == [
+        "00000.ldif.zst",
+        "00001.ldif.zst",
+        "00002.ldif.zst",
+    ]
     manifest.check(made, tmp_path / "tree")
     paths = made.paths(tmp_path / "tree")
     assert ldif.scan(paths, Meter("scan")).entries == made.entries == 2502
@@ -69,7 +78,10 @@ def test_neither_processes_nor_shards_change_the_entries(tmp_path: Path) -> None
 
 
 def test_pieces_made_apart_hold_the_whole(tmp_path: Path) -> None:
-    pieces = [generated(tmp_path / f"{a}", options(b, a)) for a, b in ((0, 700), (700, 1800), (1800, 2500))]
+    pieces = [
+        generated(tmp_path / f"{a}", options(b, a))
+        for a, b in ((0, 700), (700, 1800), (1800, 2500))
+    ]
     whole = generated(tmp_path / "whole", options())
     total = sum(int(piece.content_checksum, 16) for piece in pieces) % 2**128
     assert f"{total:032x}" == whole.content_checksum
@@ -88,7 +100,9 @@ def test_other_options_are_refused_and_a_restart_takes_them(tmp_path: Path) -> N
     with pytest.raises(RunMismatch, match="range"):
         generated(tmp_path, options(last=900, size=500))
     made = to_directory(options(last=900, size=500), tmp_path, Progress("none"), restart=True)
-    assert sorted(path.name for path in tmp_path.glob("0*")) == [shard.name for shard in made.shards]
+    assert sorted(path.name for path in tmp_path.glob("0*")) == [
+        shard.name for shard in made.shards
+    ]
     assert made.entries == 902
 
 
@@ -105,11 +119,21 @@ def command(output: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "point", ["start.start", "start.recorded", "shards.start", "shards.one", "shards.unrecorded", "publish.unrecorded"]
+    "point",
+    [
+        "start.start",
+        "start.recorded",
+        "shards.start",
+        "shards.one",
+        "shards.unrecorded",
+        "publish.unrecorded",
+    ],
 )
 def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
     output = tmp_path / "tree"
-    dead = subprocess.run(command(output), env={**os.environ, "DITSEED_KILL_AT": point}, check=False)
+    dead = subprocess.run(
+        command(output), env={**os.environ, "DITSEED_KILL_AT": point}, check=False
+    )
     assert dead.returncode == -signal.SIGKILL
     assert point.startswith("publish") or not (output / "manifest.json").exists()
     subprocess.run(command(output, "--jobs", "2"), check=True, stdout=subprocess.DEVNULL)
@@ -150,7 +174,9 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.slapd
-@pytest.mark.parametrize("suffix", [SUFFIX, "o=Example Ltd,c=GB", "ou=test,o=example", "l=Zürich,c=CH", "c=CH"])
+@pytest.mark.parametrize(
+    "suffix", [SUFFIX, "o=Example Ltd,c=GB", "ou=test,o=example", "l=Zürich,c=CH", "c=CH"]
+)
 @pytest.mark.parametrize("operational", [False, True])
 def test_slapadd_takes_it(suffix: str, operational: bool) -> None:
     """First the strict check of every value against its syntax, writing nothing; then the load."""
@@ -182,14 +208,14 @@ def test_what_slapd_holds_is_what_was_made(tmp_path: Path) -> None:
 def bind(server: Slapd, number: int) -> None:
     """An account's password is its uid."""
     name = f"uid=u{number:09d},ou=people,{SUFFIX}"
-    answer = server.tool("ldapwhoami", "-x", "-H", server.ldapi_uri, "-D", name, "-w", f"u{number:09d}")
+    answer = server.tool(
+        "ldapwhoami", "-x", "-H", server.ldapi_uri, "-D", name, "-w", f"u{number:09d}"
+    )
     assert answer.decode().strip() == f"dn:{name}"
 
 
-@pytest.mark.skipif(
-    missing_loop_filesystem() is not None, reason=missing_loop_filesystem() or "a small disk"
-)
 def test_a_full_disk_is_told_and_more_room_goes_on(tmp_path: Path) -> None:
+    require(missing_loop_filesystem())
     chosen = options(last=20_000, size=2_000, compress="none")
     with loop_filesystem(12) as disk:
         with pytest.raises(NoSpace):

@@ -8,7 +8,7 @@ import pytest
 
 
 def require(missing: str | None) -> None:
-    """missing: why the part cannot be had (the `missing_...` functions of fixtures say it), or None when it is there."""
+    """missing: why the part cannot be had (the `missing_...` functions of fixtures say it), or None."""
     if missing is None:
         return
     if os.environ.get("CI") == "true":

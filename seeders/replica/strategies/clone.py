@@ -13,6 +13,7 @@ from pathlib import Path
 from loader import csn
 from loader.errors import NoContextCSN, UsageProblem
 from loader.mdb import context_csn, copy, environment, meta, names, verify
+from loader.mdb.hold_back import hold_back
 from loader.operations import indexing, schema
 from loader.operations.estimate import choose_maxsize
 from loader.operations.publish import Place, publish_environment
@@ -74,8 +75,10 @@ class _Work:
         if not known:
             advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
             raise NoContextCSN(where=self.source, suffix=self.suffix, advice=advice)
-        context_csn.stamp(self.made, self.suffix, sorted(known.values()))
-        return {"context_csns": sorted(known.values())}
+        claimed = sorted(known.values())
+        held = hold_back(self.made, claimed, meter)
+        context_csn.stamp(self.made, self.suffix, claimed)
+        return {"context_csns": claimed, "held_back": held}
 
     def index(self, meter: Meter) -> Facts:
         """slapd trusts that the file has the indexes of its configuration; where they differ, make them so."""

@@ -15,6 +15,4 @@ from seeders.replica.seed import SeedOptions, build_options, needs_source
 
 def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     sources = needs_source(options)
-    return build_steps(
-        build_options(options, *sources), run, place, require_context=not options.write_context
-    )
+    return build_steps(build_options(options, *sources), run, place)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slapd
 SUFFIX = "dc=example,dc=com"
 CSN1 = "20261121070501.123456Z#000000#001#000000"
 CSN2 = "20251121070501.654321Z#000000#002#000000"
-PLAIN = Settings(indexes=("entryCSN eq",))
+PLAIN = Settings(indexes=("entryCSN eq",), maxsize=128 << 20)
 
 
 @contextmanager
@@ -48,10 +48,11 @@ def tree(*csns: str, suffix_lines: str = "") -> str:
 
 
 def stamped_lines(before: str, csns: list[str]) -> list[str]:
-    """The slapcat of `before` with another contextCSN at the suffix entry."""
-    lines = [line for line in before.splitlines() if not line.startswith("contextCSN:")]
-    end = lines.index("")
-    return lines[:end] + [f"contextCSN: {csn}" for csn in csns] + lines[end:]
+    """The slapcat of `before` with another contextCSN at the suffix entry: in its old place, or at the end."""
+    lines = before.splitlines()
+    old = [number for number, line in enumerate(lines) if line.startswith("contextCSN:")]
+    at = old[0] if old else lines.index("")
+    return lines[:at] + [f"contextCSN: {csn}" for csn in csns] + lines[at + len(old) :]
 
 
 @pytest.mark.parametrize("content", ["people", "hard"])
@@ -159,7 +160,8 @@ def test_values_kept_in_id2v_are_read_but_not_stamped() -> None:
 
 
 def csn(second: int, server_id: int, count: int = 0) -> str:
-    return f"20261121{second // 3600:02}{second // 60 % 60:02}{second % 60:02}.000000Z#{count:06x}#{server_id:03x}#000000"
+    time = f"{second // 3600:02}{second // 60 % 60:02}{second % 60:02}"
+    return f"20261121{time}.000000Z#{count:06x}#{server_id:03x}#000000"
 
 
 def by_looking(server: Slapd) -> dict[str, str]:

@@ -20,17 +20,23 @@ NOBODY = 65534
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """Three entries, no lock.mdb."""
-    with lmdb.open(str(tmp_path), max_dbs=8, map_size=1 << 20) as made:
+    return make(tmp_path)
+
+
+def make(directory: Path, engine: int = 0) -> Path:
+    """`engine`: lib_version of py-lmdb, 1 for LMDB 1.0."""
+    with lmdb.open(str(directory), max_dbs=8, map_size=1 << 20, lib_version=engine) as made:
         entries = made.open_db(b"id2e", integerkey=True)
         with made.begin(write=True) as transaction:
             for number in (1, 2, 3):
                 transaction.put(struct.pack("=Q", number), b"entry", db=entries)
-    (tmp_path / "lock.mdb").unlink()
-    return tmp_path
+    (directory / "lock.mdb").unlink()
+    return directory
 
 
-def test_entry_count(place: Path) -> None:
-    assert environment.entry_count(place) == 3
+@pytest.mark.parametrize("engine", [0, 1])
+def test_entry_count_in_both_formats(tmp_path: Path, engine: int) -> None:
+    assert environment.entry_count(make(tmp_path, engine)) == 3
 
 
 def test_a_copy_is_opened_without_a_lock_file(place: Path) -> None:
@@ -87,12 +93,17 @@ def test_a_directory_without_a_database(tmp_path: Path) -> None:
 
 
 def test_a_full_map_is_said_to_be_full(place: Path) -> None:
-    with pytest.raises(MapFull), environment.opened(place, writable=True) as made:
+    with pytest.raises(MapFull):
+        _fill(place)
+    assert environment.entry_count(place) == 3
+
+
+def _fill(place: Path) -> None:
+    with environment.opened(place, writable=True) as made:
         entries = environment.require_table(made, "id2e")
         with made.begin(write=True) as transaction:
             for number in range(10, 2000):
                 transaction.put(environment.ID.pack(number), bytes(4000), db=entries)
-    assert environment.entry_count(place) == 3
 
 
 def test_the_lag_of_a_reader(place: Path) -> None:
@@ -116,7 +127,8 @@ def _hold_a_reader(place: Path) -> int:
     child = os.fork()
     if child == 0:
         made = lmdb.open(str(place), readonly=True, max_dbs=8)
-        made.begin()
+        held = made.begin()
+        assert held is not None
         os.write(told, b"x")
         os.read(os.pipe()[0], 1)  # until it is killed
         os._exit(0)

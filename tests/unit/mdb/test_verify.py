@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ SUFFIX = "dc=example,dc=com"
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database that slapadd made, as a data file."""
     server = Slapd(Settings())
     server.slapadd("".join(people(SUFFIX, 400)))
@@ -32,7 +32,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.copy(server.database_dir / "data.mdb", path)
     server.close()
     os.truncate(path, meta.facts(path).used)
-    yield path
+    return path
 
 
 @pytest.fixture
@@ -93,11 +93,10 @@ def test_a_damaged_file_never_ends_us(sound: Path, tmp_path: Path) -> None:
                 file.write(chance.randbytes(4096))
         with pytest.raises(LoaderError):
             check(path, "pages")
-        for reads in (lambda: check(path, "quick"), lambda: look.look(path)):
-            try:
-                reads()
-            except LoaderError:
-                pass
+        with contextlib.suppress(LoaderError):
+            check(path, "quick")
+        with contextlib.suppress(LoaderError):
+            look.look(path)
         path.unlink()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+from itertools import pairwise
 
 import ldif
 import pytest
@@ -34,9 +35,7 @@ def parsed(text: bytes) -> list[tuple[str, dict[str, list[bytes]]]]:
     return list(records.all_records)
 
 
-@pytest.mark.parametrize(
-    ("operational", "expected"), [(False, GOLDEN), (True, GOLDEN_OPERATIONAL)]
-)
+@pytest.mark.parametrize(("operational", "expected"), [(False, GOLDEN), (True, GOLDEN_OPERATIONAL)])
 def test_the_bytes_stay_the_same_for_ever(operational: bool, expected: str) -> None:
     made = text_of(Recipe(PEOPLE, 1, SUFFIX, operational), Range(0, 2000))
     assert hashlib.sha256(made).hexdigest() == expected
@@ -50,7 +49,7 @@ WHOLE = text_of(Recipe(PEOPLE, 5, SUFFIX, True), Range(0, 300))
 def test_pieces_join_to_the_whole(cuts: list[int]) -> None:
     ends = sorted({0, *cuts, 300})
     recipe = Recipe(PEOPLE, 5, SUFFIX, True)
-    pieces = [text_of(recipe, Range(*pair)) for pair in zip(ends, ends[1:], strict=False)]
+    pieces = [text_of(recipe, Range(*pair)) for pair in pairwise(ends)]
     assert b"".join(pieces) == WHOLE
 
 
@@ -65,7 +64,7 @@ def test_a_range_is_cut_without_gaps(first: int, length: int, size: int) -> None
     pieces = list(asked.cut(max(size, length // 50)))
     assert pieces[0].first == asked.first
     assert pieces[-1].end == asked.end
-    assert all(a.end == b.first for a, b in zip(pieces, pieces[1:], strict=False))
+    assert all(a.end == b.first for a, b in pairwise(pieces))
     assert all(piece.entries > 0 for piece in pieces)
 
 
@@ -79,7 +78,9 @@ def test_an_entry_reads_as_meant() -> None:
 
 
 def test_other_seeds_make_other_people() -> None:
-    names = {parsed(Maker(Recipe(PEOPLE, seed, SUFFIX)).entry(17))[0][1]["cn"][0] for seed in range(9)}
+    names = {
+        parsed(Maker(Recipe(PEOPLE, seed, SUFFIX)).entry(17))[0][1]["cn"][0] for seed in range(9)
+    }
     assert len(names) > 5
 
 
@@ -104,7 +105,9 @@ def test_the_suffix_has_an_entry_of_its_kind(suffix: str, object_class: bytes) -
     assert object_class in containers[0][1]["objectClass"]
 
 
-@pytest.mark.parametrize("suffix", ["", "example.com", "cn=x", "dc=a+o=b", "dc=", 'o="a,b"', "dc=a,,dc=b"])
+@pytest.mark.parametrize(
+    "suffix", ["", "example.com", "cn=x", "dc=a+o=b", "dc=", 'o="a,b"', "dc=a,,dc=b"]
+)
 def test_a_suffix_that_cannot_be_made(suffix: str) -> None:
     with pytest.raises(UsageProblem, match="suffix"):
         check_suffix(suffix)

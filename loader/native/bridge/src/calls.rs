@@ -7,7 +7,7 @@ use ldif::polled::Polled;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::Names;
-use tree::join::RootStamp;
+use tree::join::Stamping;
 
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
@@ -93,7 +93,7 @@ pub fn join(
     root: Option<String>,
 ) -> PyResult<u64> {
     let stamp = match (root, context_csns) {
-        (Some(root), Some(csns)) => Some(RootStamp::new(&root, &csns)),
+        (Some(root), Some(csns)) => Some(Stamping::new(&root, &csns)),
         (None, None) => None,
         _ => return Err(PyValueError::new_err("context_csns and root go together")),
     };

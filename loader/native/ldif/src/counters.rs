@@ -38,4 +38,9 @@ impl Counters {
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::new(Code::Cancelled, "cancelled")) } else { Ok(()) }
     }
+
+    /// A wait that was broken off shows as an error of the pipe; its reason is the cancelling.
+    pub fn explain(&self, error: impl Into<Error>) -> Error {
+        self.check().err().unwrap_or_else(|| error.into())
+    }
 }

@@ -45,7 +45,8 @@ impl<'a> Input<'a> {
 
     /// Reads a pipe, socket or file; a wait for the other side ends when `counters` is cancelled.
     pub fn from_fd(fd: OwnedFd, counters: &'a Counters) -> Result<Self> {
-        let (compression, reader) = sniff(Polled::new(fd, counters))?;
+        let sniffed = sniff(Polled::new(fd, counters)).map_err(|error| counters.explain(error));
+        let (compression, reader) = sniffed?;
         let reader = decompress(compression, reader)?;
         Ok(Self { path: None, block_size: PIPE_BLOCK, reader })
     }

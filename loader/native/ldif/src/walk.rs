@@ -19,7 +19,7 @@ pub fn each_record(
     let mut bytes = 0;
     loop {
         counters.check()?;
-        let next = blocks.next_block().map_err(|error| after_cancel(error, counters));
+        let next = blocks.next_block().map_err(|error| counters.explain(error));
         let Some(block) = next.map_err(|error| error.in_file(path.as_deref()))? else {
             return Ok(bytes);
         };
@@ -32,11 +32,6 @@ pub fn each_record(
         bytes += block.bytes.len() as u64;
         counters.add(entries, block.bytes.len() as u64);
     }
-}
-
-/// A wait that was broken off shows as an input error; the reason is the cancelling.
-fn after_cancel(error: Error, counters: &Counters) -> Error {
-    counters.check().err().unwrap_or(error)
 }
 
 fn locate(error: Error, record: &Record<'_>, path: Option<&Path>) -> Error {

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use ldif::walk::each_record;
-use ldif::{Code, Counters, Error, Input, Result, write};
+use ldif::{Code, Counters, Error, Input, Record, Result, write};
 
+use crate::claim::Claim;
 use crate::editor::Editor;
 use crate::name::Name;
 use crate::names::Names;
@@ -60,38 +61,67 @@ pub fn context_csn() -> Names {
     Names::new(["contextCSN"])
 }
 
+/// What the stream shall claim to be: the root's contextCSN, and no entry newer than it.
+#[derive(Debug)]
+pub struct Stamping {
+    root: RootStamp,
+    claim: Claim,
+    newer: Editor,
+    name: Name,
+    lines: Vec<u8>,
+}
+
+impl Stamping {
+    pub fn new(root: &str, context_csns: &[impl AsRef<str>]) -> Self {
+        Self {
+            root: RootStamp::new(root, context_csns),
+            claim: Claim::new(context_csns),
+            newer: Editor::new(Names::new(["contextCSN", "entryCSN"])),
+            name: Name::default(),
+            lines: Vec::new(),
+        }
+    }
+
+    fn copy(&mut self, plain: &mut Editor, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
+        self.name.set(&record.entry()?.dn);
+        let extra = self.root.lines_for(&self.name);
+        let Some(older) = self.claim.held_back(record)? else {
+            return plain.copy(record, extra, out);
+        };
+        self.lines.clear();
+        self.lines.extend_from_slice(extra);
+        self.lines.extend_from_slice(older);
+        self.newer.copy(record, &self.lines, out)
+    }
+}
+
 /// Writes the records of all `paths` in order, a blank line after each. Returns their number.
 pub fn join(
     paths: &[impl AsRef<Path>],
     sink: &mut impl Write,
-    mut stamp: Option<RootStamp>,
+    mut stamping: Option<Stamping>,
     counters: &Counters,
 ) -> Result<u64> {
-    let mut editor = Editor::new(stamp.as_ref().map(|_| context_csn()).unwrap_or_default());
+    let mut editor = Editor::new(stamping.as_ref().map(|_| context_csn()).unwrap_or_default());
     let mut text = Vec::with_capacity(2 * CHUNK);
-    let mut name = Name::default();
     let mut entries = 0;
     for path in paths {
         each_record(Input::from_path(path.as_ref())?, counters, |record| {
-            let extra = match &mut stamp {
-                None => b"",
-                Some(stamp) => {
-                    name.set(&record.entry()?.dn);
-                    stamp.lines_for(&name)
-                }
-            };
-            editor.copy(record, extra, &mut text)?;
+            match &mut stamping {
+                None => editor.copy(record, b"", &mut text)?,
+                Some(stamping) => stamping.copy(&mut editor, record, &mut text)?,
+            }
             entries += 1;
             if text.len() < CHUNK { Ok(()) } else { send(&mut text, sink, counters) }
         })?;
     }
     send(&mut text, sink, counters)?;
-    stamp.map_or(Ok(()), |stamp| stamp.expect_met())?;
+    stamping.map_or(Ok(()), |stamping| stamping.root.expect_met())?;
     Ok(entries)
 }
 
 fn send(text: &mut Vec<u8>, sink: &mut impl Write, counters: &Counters) -> Result<()> {
     let sent = sink.write_all(text);
     text.clear();
-    sent.map_err(|error| counters.check().err().unwrap_or_else(|| error.into()))
+    sent.map_err(|error| counters.explain(error))
 }

@@ -2,6 +2,7 @@
 //! how new, and whether two trees hold the same. Knows DNs and CSNs as text, but no schema.
 
 pub mod arrange;
+pub mod claim;
 pub mod csn;
 pub mod diff;
 pub mod digest;

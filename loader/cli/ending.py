@@ -1,0 +1,169 @@
+"""How a run of the command ends: every way out becomes a message, a hint and an exit status, never a traceback.
+
+Signals unwind the stack, so that children end and what was loosened is tightened again before the process goes.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+
+import click
+from click import shell_completion
+
+from loader import defaults
+from loader.cli.report import show_error
+from loader.errors import (
+    EXIT_OK,
+    Cancelled,
+    Internal,
+    LoaderError,
+    NoSpace,
+    SystemFailed,
+    UsageProblem,
+)
+from loader.log import blank
+from loader.storage import files
+
+_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+def run(command: click.Command, name: str) -> int:
+    """Parse the command line, do what it says; the exit status."""
+    _unwind_on_signals()
+    try:
+        status = _call(command, name)
+        sys.stdout.flush()
+        return status
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except BaseException as error:
+        return _fail(error)
+
+
+def _call(command: click.Command, name: str) -> int:
+    """What `command.main` does, without its own endings: it calls a SIGTERM an Abort, and a broken pipe status 1."""
+    variable = f"_{name.upper()}_COMPLETE"
+    if variable in os.environ:
+        return shell_completion.shell_complete(command, {}, name, variable, os.environ[variable])
+    with command.make_context(name, sys.argv[1:]) as context:
+        status = command.invoke(context)
+    return status if isinstance(status, int) else EXIT_OK
+
+
+def _unwind_on_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup sets it, and means it
+            signal.signal(number, _unwind)
+
+
+def _unwind(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def _fail(error: BaseException) -> int:
+    """Say what went wrong; its exit status."""
+    stopped = next(filter(_is_stop, _chain(error)), None)
+    if stopped is not None:
+        return _stopped(str(stopped) or "SIGINT")
+    if isinstance(error, BrokenPipeError) and _reader_gone():
+        return _silenced()
+    if isinstance(error, click.ClickException):
+        error.show()
+        return UsageProblem.exit_status
+    if not isinstance(error, Exception):
+        raise error
+    logging.getLogger(__name__).debug("where it happened", exc_info=error)
+    known = _known(error) or _bug(error)
+    show_error(known)
+    return known.exit_status
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those behind it: what a signal interrupts may fail in its own way while it is cleaned up."""
+    following: BaseException | None = error
+    while following is not None:
+        yield following
+        following = following.__cause__ or following.__context__
+
+
+def _is_stop(error: BaseException) -> bool:
+    return isinstance(error, KeyboardInterrupt | click.Abort)
+
+
+def _stopped(by: str) -> int:
+    show_error(Cancelled(signal={"SIGINT": "Ctrl-C"}.get(by, by)))
+    return 128 + getattr(signal, by, signal.SIGINT)
+
+
+def _reader_gone() -> bool:
+    """Has whoever read our output ended? (A broken pipe to a child of ours is another matter.)"""
+    poll = select.poll()
+    poll.register(1, select.POLLOUT)
+    poll.register(2, select.POLLOUT)
+    return any(event & _GONE for _, event in poll.poll(0))
+
+
+def _silenced() -> int:
+    """As `head` expects: nothing more is said, neither here nor when the interpreter flushes at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    return 128 + signal.SIGPIPE
+
+
+def _known(error: Exception) -> LoaderError | None:
+    """An error with a message for operators; None for one that nobody foresaw."""
+    if isinstance(error, LoaderError):
+        return error
+    if not isinstance(error, OSError):
+        return None
+    if error.filename is None:
+        full = error.errno == errno.ENOSPC
+        return NoSpace(path="a file system", needed="more", free="nothing") if full else None
+    try:
+        with files.explained(Path(os.fsdecode(error.filename))):
+            raise error
+    except LoaderError as explained:
+        return explained
+    except OSError:
+        return SystemFailed(path=os.fsdecode(error.filename), reason=error.strerror)
+
+
+def _bug(error: Exception) -> Internal:
+    """The traceback goes into a file for the report."""
+    first = str(error).partition("\n")[0]
+    return Internal(what=f"{type(error).__name__}: {first}", path=_keep(error))
+
+
+def _keep(error: Exception) -> str:
+    place = defaults.state_dir() / "faults"
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _write(error, place)
+    except OSError:
+        return _write(error, Path(tempfile.gettempdir()))
+
+
+def _write(error: Exception, place: Path) -> str:
+    """mkstemp makes it for our eyes only: it may name entries."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime())
+    descriptor, path = tempfile.mkstemp(prefix=f"ditseed-{stamp}", suffix=".txt", dir=place)
+    told = [
+        f"ditseed {version('ditseed')}, Python {sys.version.split()[0]}\n",
+        f"{' '.join(sys.argv)}\n\n",
+        *traceback.format_exception(error),
+    ]
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(blank("".join(told)))
+    return path

@@ -1,0 +1,149 @@
+"""`ditseed compare` as an operator meets it: output, exit status, two accounts, no secrets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Slapd
+from fixtures.trees import write_people
+from loader.errors import BadCredentials, NoSuchPath, ServerDown, UsageProblem
+
+DITSEED = str(Path(sys.executable).with_name("ditseed"))
+SUFFIX = "dc=example,dc=com"
+
+
+def ditseed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [DITSEED, "compare", *map(str, arguments)],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("compare") / "whole.ldif"
+    write_people(path, SUFFIX, 120)
+    return path
+
+
+@pytest.fixture(scope="module")
+def other(whole: Path) -> Path:
+    """One entry less, one changed in an attribute and its password."""
+    records = whole.read_text().split("\n\n")
+    del records[-2]
+    place = next(at for at, one in enumerate(records) if "uid: user0000005" in one)
+    lines = [
+        f"{line}X" if line.startswith("employeeNumber") else line
+        for line in records[place].split("\n")
+        if not line.startswith("userPassword")
+    ]
+    records[place] = "\n".join([*lines, "userPassword: s3cret"])
+    path = whole.with_name("other.ldif")
+    path.write_text("\n\n".join(records))
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(whole: Path) -> Iterator[Slapd]:
+    made = Slapd(form="config")
+    made.slapadd(whole)
+    with made:
+        yield made
+
+
+def test_equal(whole: Path) -> None:
+    done = ditseed(whole, whole)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "equal"
+
+
+def test_different(whole: Path, other: Path) -> None:
+    done = ditseed(whole, other, "--show-attributes")
+    assert done.returncode == 1
+    assert "different: 1 only in A, 0 only in B, 1 changed" in done.stdout
+    assert "changed    uid=user0000005," in done.stdout
+    assert "(employeenumber, userpassword)" in done.stdout
+    assert "only in A  " in done.stdout
+    assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_attributes_can_be_left_out(whole: Path, other: Path) -> None:
+    done = ditseed(whole, other, "--ignore", "userPassword", "--ignore", "EMPLOYEENUMBER")
+    assert "different: 1 only in A, 0 only in B, 0 changed" in done.stdout
+
+
+def test_the_limit(whole: Path, other: Path) -> None:
+    done = ditseed(whole, other, "--limit", "1")
+    assert "... and 1 more (--limit)" in done.stdout
+
+
+def test_as_json(whole: Path, other: Path) -> None:
+    report = json.loads(ditseed(whole, other, "--json", "--progress", "none").stdout)
+    assert report["equal"] is False
+    assert (report["only_a"], report["only_b"], report["changed"]) == (1, 0, 1)
+    assert {sample["kind"] for sample in report["samples"]} == {"only-a", "changed"}
+    assert "contextCSN" in report["ignored"]
+    kept = json.loads(ditseed(whole, whole, "--with-context-csn", "--json").stdout)
+    assert "contextCSN" not in kept["ignored"]
+
+
+@pytest.mark.slapd
+def test_two_accounts(server: Slapd, whole: Path) -> None:
+    """The replicator at A, the root DN at B."""
+    done = ditseed(
+        *(server.uri, server.ldapi_uri, "-b", SUFFIX),
+        *("-D", "cn=replicator", "-y", server.replicator_password_file),
+        *("--bind-dn-b", server.root_dn, "--password-file-b", server.password_file),
+    )
+    assert done.returncode == 0, done.stderr
+    done = ditseed(
+        *(server.uri, server.ldapi_uri, "-b", SUFFIX),
+        *("-D", "cn=replicator", "-y", server.replicator_password_file),
+        *("--bind-dn-b", server.root_dn),
+    )
+    assert done.returncode == BadCredentials.exit_status
+    assert server.replicator_password_file.read_text() not in done.stdout + done.stderr
+
+
+@pytest.mark.slapd
+def test_external_against_the_files(server: Slapd, whole: Path) -> None:
+    done = ditseed(server.ldapi_uri, server.config_path, "-Y", "EXTERNAL", "-b", SUFFIX)
+    assert done.returncode == 0, done.stderr
+    done = ditseed(server.config_path, whole, "--user-attributes")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slapd
+def test_a_database_directory_takes_the_configuration_of_the_other(server: Slapd) -> None:
+    done = ditseed(server.database_dir, server.database_dir, "--config-a", server.config_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("places", "status", "words"),
+    [
+        (["nowhere.ldif", "nowhere.ldif"], NoSuchPath.exit_status, "no such file"),
+        (["ldap://127.0.0.1:1", "ldap://127.0.0.1:1"], ServerDown.exit_status, "cannot reach"),
+        (["one"], UsageProblem.exit_status, "Missing argument"),
+    ],
+)
+def test_bad_places(places: list[str], status: int, words: str) -> None:
+    done = ditseed(*places)
+    assert done.returncode == status
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_help_has_examples() -> None:
+    done = ditseed("--help")
+    assert "Examples:" in done.stdout

@@ -1,0 +1,140 @@
+"""`ditseed generate` as an operator meets it: output, exit status, errors and hints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from loader.errors import NoSuchPath, NoSuchTemplate, TargetNotEmpty, TemplateError, UsageProblem
+
+DITSEED = str(Path(sys.executable).with_name("ditseed"))
+
+
+def ditseed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [DITSEED, "generate", *arguments], capture_output=True, check=False, timeout=60
+    )
+
+
+def whole(*arguments: str) -> bytes:
+    done = ditseed("people", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_pieces_join_to_the_whole() -> None:
+    pieces = [whole("--range", piece) for piece in ("0:30", "30:31", "31:100")]
+    assert b"".join(pieces) == whole("-n", "100")
+    assert whole("-n", "100", "--range", "30:31") == pieces[1]
+
+
+def test_seed_and_suffix_and_operational_change_the_entries() -> None:
+    texts = {
+        whole("-n", "5", *more)
+        for more in (
+            [],
+            ["--seed", "2"],
+            ["--suffix", "o=other"],
+            ["--operational"],
+        )
+    }
+    assert len(texts) == 4
+
+
+def test_stdout_compressed() -> None:
+    packed = whole("-n", "50", "--compress", "zstd")
+    assert zstandard.decompress(packed, max_output_size=1 << 20) == whole("-n", "50")
+
+
+def test_show_prints_the_entry_that_is_generated() -> None:
+    done = ditseed("show", "people", "17", "--seed", "3")
+    assert done.stdout.startswith(b"dn: uid=u000000017,")
+    assert done.stdout == whole("--range", "17:18", "--seed", "3")
+
+
+def test_the_shipped_templates_are_listed() -> None:
+    assert ditseed("templates").stdout.startswith(b"people  inetOrgPerson")
+    assert "people" in json.loads(ditseed("templates", "--json").stdout)
+
+
+def test_a_directory_and_its_report(tmp_path: Path) -> None:
+    done = ditseed("people", "-n", "40", "-o", str(tmp_path / "x"), "--json")
+    assert done.returncode == 0
+    report = json.loads(done.stdout)
+    assert report["entries"] == 42
+    assert report == json.loads((tmp_path / "x" / "manifest.json").read_text())
+    assert b"shards: 42 entries" in done.stderr
+
+
+def test_a_template_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.toml"
+    path.write_text(
+        '[entry]\nrdn = "cn"\n[entry.attributes]\nobjectClass = "device"\ncn = "h{number}"\n'
+    )
+    done = ditseed("show", str(path), "7")
+    assert done.stdout == b"dn: cn=h7,dc=example,dc=com\nobjectClass: device\ncn: h7\n\n"
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    command = f"{DITSEED} generate people -n 1000000 --progress none | head -1"
+    done = subprocess.run(
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout == b"dn: dc=example,dc=com\n"
+    assert done.returncode == 141
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["poeple", "-n", "1"], NoSuchTemplate.exit_status, "Shipped templates: people"),
+        (["people"], UsageProblem.exit_status, "say how many entries"),
+        (["people", "-n", "0"], UsageProblem.exit_status, "0 is not in the range"),
+        (["people", "-n", "many"], UsageProblem.exit_status, "not a valid integer"),
+        (["people", "--range", "5"], UsageProblem.exit_status, "write A:B"),
+        (["people", "--range", "5:5"], UsageProblem.exit_status, "A less than B"),
+        (["people", "--range", "-1:5"], UsageProblem.exit_status, "write A:B"),
+        (["people", "-n", "9", "--range", "5:10"], UsageProblem.exit_status, "ends after the 9"),
+        (["people", "-n", "1", "--suffix", "x"], UsageProblem.exit_status, "suffix 'x'"),
+        (["show", "people", "-1"], UsageProblem.exit_status, ""),
+        (["people", "-n", "1", "-o", "/proc/nowhere"], NoSuchPath.exit_status, "/proc/nowhere"),
+        (["people", "-n", "1", "-o", "/dev/null"], UsageProblem.exit_status, "is a file"),
+    ],
+)
+def test_bad_usage(arguments: list[str], status: int, words: str) -> None:
+    done = ditseed(*arguments)
+    said = done.stderr.decode()
+    assert words in said
+    assert "Traceback" not in said
+    assert done.stdout == b""
+    assert done.returncode == status
+
+
+def test_a_template_with_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text('[entry]\nrdn = "cn"\n[entry.attributes]\ncn = "{nmber}"\n')
+    done = ditseed(str(path), "-n", "1")
+    assert done.returncode == TemplateError.exit_status
+    assert b"bad.toml: line 4: cn: unknown tag {nmber}" in done.stderr
+
+
+def test_a_directory_in_use_by_others(tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_text("x")
+    done = ditseed("people", "-n", "1", "-o", str(tmp_path))
+    assert done.returncode == TargetNotEmpty.exit_status
+    assert (tmp_path / "data.mdb").read_text() == "x"
+
+
+def test_help_has_examples() -> None:
+    done = ditseed("--help")
+    assert b"Examples:" in done.stdout
+    assert b"show people 17" in done.stdout

@@ -1,0 +1,315 @@
+"""`clone` on real databases: beside a busy slapd, from sparse files, onto full disks, and killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.churn import Churn
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.errors import (
+    LoaderError,
+    Locked,
+    MdbDamaged,
+    NoSpace,
+    NoSuchPath,
+    NotLmdb,
+    NotPermitted,
+    TargetInUse,
+    TargetNotEmpty,
+    UsageProblem,
+)
+from loader.mdb import context_csn, environment, meta
+from loader.operations.clone import CloneOptions, CloneReport, clone, plan
+from loader.progress import Progress
+from loader.run.lock import exclusive
+from loader.units import parse_size
+from tests.support.command import ditseed, start
+from tests.support.require import require
+from tests.support.trees import assert_same
+
+pytestmark = pytest.mark.slapd
+
+NOBODY = 65534
+
+
+def run(source: Path, target: Path, **options: object) -> CloneReport:
+    return clone(CloneOptions(source, target, **options), Progress("none"))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def stopped(people_ldif: Path) -> Iterator[Slapd]:
+    """A stopped server with 1,029 entries in a file that looks 10 GiB large. Read it only."""
+    server = Slapd(Settings(maxsize=parse_size("10G")))
+    server.slapadd(people_ldif, "-w")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def other(stopped: Slapd) -> Iterator[Slapd]:
+    """A stopped server of the same suffix, empty."""
+    server = Slapd(stopped.settings)
+    yield server
+    server.close()
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    """Every file but what an open environment leaves beside its data."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "lock.mdb"}
+
+
+# --- what it makes --------------------------------------------------------------------------------
+
+
+def test_the_clone_is_the_same_database(stopped: Slapd, other: Slapd) -> None:
+    report = run(stopped.database_dir, other.database_dir)
+    assert_same(stopped, other)
+    assert [path.name for path in other.database_dir.iterdir()] == ["data.mdb"]
+    assert report.entries == 1039
+    assert report.suffixes == ("dc=example,dc=com",)
+    assert list(report.context_csns) == context_csn.stored(stopped.database_dir)
+    assert len(report.context_csns) == 1
+    assert report.verified == "pages"
+    with other:
+        assert len(other.search()) == report.entries
+
+
+def test_a_sparse_source_takes_only_what_it_holds(stopped: Slapd, tmp_path: Path) -> None:
+    report = run(stopped.database_dir, tmp_path / "clone")
+    assert report.source_apparent == parse_size("10G")
+    assert report.target_apparent == meta.facts(stopped.database_dir).used < parse_size("20M")
+    assert report.target_allocated <= report.source_allocated + 65536
+    assert meta.facts(tmp_path / "clone").map_size == parse_size("10G")
+
+
+@pytest.mark.parametrize("verify", ["none", "quick", "pages"])
+def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path, verify: str) -> None:
+    server = replication.provider()
+    server.slapadd(people_ldif)
+    with server, Churn(server, rate=500) as churn:
+        for number in range(3):
+            churn.wait_for(churn.changes() + 100)
+            target = tmp_path / f"{verify}-{number}"
+            report = run(server.database_dir, target, verify=verify)
+            assert _slapcat_entries(server, target) == report.entries
+        assert environment.oldest_reader_lag(server.database_dir) == 0
+        churn.stop()
+        final = run(server.database_dir, tmp_path / "final")
+        assert final.entries == len(server.search())
+
+
+def _slapcat_entries(like: Slapd, directory: Path) -> int:
+    """slapd's own reading of a clone."""
+    reader = Slapd(like.settings)
+    try:
+        shutil.copy(directory / "data.mdb", reader.database_dir / "data.mdb")
+        return reader.slapcat().count("\ndn:") + 1
+    finally:
+        reader.close()
+
+
+def test_owner_and_mode(stopped: Slapd, tmp_path: Path) -> None:
+    """The directory says whose it is, the source how secret."""
+    require(None if os.geteuid() == 0 else "gives files to another user, which needs root")
+    target = tmp_path / "clone"
+    target.mkdir()
+    os.chown(target, NOBODY, NOBODY)
+    run(stopped.database_dir, target)
+    status = (target / "data.mdb").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (NOBODY, NOBODY, 0o600)
+
+
+def test_a_directory_that_is_not_there_is_made_private(stopped: Slapd, tmp_path: Path) -> None:
+    run(stopped.database_dir, tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_replace(stopped: Slapd, other: Slapd, tmp_path: Path) -> None:
+    other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+    other.start()
+    other.stop()
+    with pytest.raises(TargetNotEmpty):
+        run(stopped.database_dir, other.database_dir)
+    assert other.slapcat().count("\ndn:") == 0
+    run(stopped.database_dir, other.database_dir, replace=True)
+    assert_same(stopped, other)
+
+
+# --- what it refuses, and that nothing is changed by it -----------------------------------------
+
+
+def test_a_target_in_use(stopped: Slapd, other: Slapd) -> None:
+    other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+    with other:
+        before = content(other.database_dir)
+        with pytest.raises(TargetInUse, match="slapd"):
+            run(stopped.database_dir, other.database_dir, replace=True)
+        assert content(other.database_dir) == before
+        assert len(other.search()) == 1
+
+
+def test_places_that_are_none(stopped: Slapd, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    source = stopped.database_dir
+    cases: list[tuple[Path, Path, type[LoaderError]]] = [
+        (tmp_path / "nowhere", tmp_path / "clone", NoSuchPath),
+        (tmp_path / "empty", tmp_path / "clone", NoSuchPath),
+        (tmp_path / "file", tmp_path / "clone", NotLmdb),
+        (source / "data.mdb", tmp_path / "clone", NotLmdb),
+        (source, tmp_path / "file", UsageProblem),
+        (source, source, UsageProblem),
+    ]
+    for wrong_source, wrong_target, error in cases:
+        with pytest.raises(error):
+            run(wrong_source, wrong_target, replace=True)
+        with pytest.raises(error):
+            plan(CloneOptions(wrong_source, wrong_target, replace=True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file"]
+    assert not list((tmp_path / "empty").iterdir())
+
+
+@pytest.mark.parametrize("keep", [0.9, 0.4, 0.001])
+def test_a_damaged_source(stopped: Slapd, tmp_path: Path, keep: float) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    shutil.copy(stopped.database_dir / "data.mdb", source / "data.mdb")
+    used = meta.facts(source).used
+    os.truncate(source / "data.mdb", int(used * keep))
+    for verify in ("quick", "pages"):
+        with pytest.raises(MdbDamaged):
+            run(source, tmp_path / "clone", verify=verify)
+        assert not (tmp_path / "clone").exists()
+
+
+def test_a_small_disk(stopped: Slapd) -> None:
+    require(missing_loop_filesystem())
+    with loop_filesystem(4) as disk:
+        with pytest.raises(NoSpace, match="needed"):
+            run(stopped.database_dir, disk / "clone")
+        assert not (disk / "clone").exists()
+
+
+def test_a_disk_that_fills_up_meanwhile(stopped: Slapd) -> None:
+    require(missing_loop_filesystem())
+    with loop_filesystem(32) as disk:
+        target = disk / "clone"
+        filler = threading.Thread(target=_fill_once_there, args=(target / "data.mdb.partial",))
+        filler.start()
+        with pytest.raises(NoSpace):
+            run(stopped.database_dir, target)
+        filler.join()
+        assert not target.exists()
+
+
+def _fill_once_there(partial: Path) -> None:
+    """Take the whole disk as soon as the copy has begun."""
+    while not partial.exists():
+        time.sleep(0.001)
+    with (partial.parent.parent / "filler").open("wb") as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+                file.flush()
+        except OSError:
+            return
+
+
+@pytest.mark.parametrize(
+    ("place", "mode"), [("source", 0o000), ("source/data.mdb", 0o600), ("target", 0o755)]
+)
+def test_without_permission(stopped: Slapd, short_tmp: Path, place: str, mode: int) -> None:
+    require(None if os.geteuid() == 0 else "becomes another user, which needs root")
+    short_tmp.chmod(0o755)
+    source, target = short_tmp / "source", short_tmp / "target"
+    source.mkdir(mode=0o755)
+    target.mkdir(mode=0o777)
+    run(stopped.database_dir, short_tmp / "copy")
+    (short_tmp / "copy" / "data.mdb").rename(source / "data.mdb")
+    (source / "data.mdb").chmod(0o644)
+    (short_tmp / place).chmod(mode)
+    error = _error_as_nobody(source, target)
+    assert error == NotPermitted.code
+    assert not list(target.iterdir())
+
+
+def _error_as_nobody(source: Path, target: Path) -> str:
+    """The code of the error that `clone` ends with when an ordinary user calls it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        try:
+            run(source, target)
+        except LoaderError as error:
+            os.write(writer, error.code.encode())
+        except BaseException as error:
+            os.write(writer, repr(error).encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    return os.read(reader, 1000).decode()
+
+
+def test_one_at_a_time(stopped: Slapd, tmp_path: Path) -> None:
+    target = tmp_path / "clone"
+    target.mkdir()
+    with exclusive(target / "data.mdb.partial.lock"):
+        with pytest.raises(Locked, match=str(os.getpid())):
+            run(stopped.database_dir, target)
+    run(stopped.database_dir, target)
+    assert [path.name for path in target.iterdir()] == ["data.mdb"]
+
+
+# --- interrupted --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", ["clone.copied", "clone.publish"])
+def test_killed_then_run_again(stopped: Slapd, other: Slapd, point: str) -> None:
+    other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+    before = other.slapcat()
+    command = ("clone", stopped.database_dir, other.database_dir, "--replace")
+    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
+    assert other.slapcat() == before
+    ditseed(*command).ok()
+    assert_same(stopped, other)
+    assert not list(other.database_dir.glob("*partial*"))
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
+)
+def test_ended_while_it_copies(
+    stopped: Slapd, other: Slapd, number: signal.Signals, status: int
+) -> None:
+    command = ("clone", stopped.database_dir, other.database_dir, "--verify", "quick")
+    process = start(*command)
+    _await(other.database_dir / "data.mdb.partial")
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode == status
+    assert not (other.database_dir / "data.mdb").exists()
+    if number != signal.SIGKILL:
+        assert not list(other.database_dir.iterdir())
+    ditseed(*command).ok()
+    assert_same(stopped, other)
+
+
+def _await(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

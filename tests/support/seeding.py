@@ -1,0 +1,82 @@
+"""A provider, a consumer, and the `replica seed` commands that bring one to the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fixtures import replication
+from fixtures.slapd import Slapd
+from fixtures.trees import write_people
+from tests.support.command import ditseed
+
+STRATEGIES = ("search", "ldif", "slapcat", "clone")  # slapcat: --strategy ldif from a plain slapcat
+
+
+@dataclass
+class Pair:
+    """Provider running, consumer stopped and empty."""
+
+    provider: Slapd
+    consumer: Slapd
+    scratch: Path
+    uri: str | None = None  # the way to the provider, when it is not the direct one
+
+    @property
+    def bind(self) -> tuple[str, ...]:
+        """Connection options of the replicator."""
+        password = str(self.provider.replicator_password_file)
+        return ("-H", self.uri or self.provider.uri, "-D", "cn=replicator", "-y", password)
+
+    @property
+    def export_dir(self) -> Path:
+        return self.scratch / "export"
+
+    @property
+    def slapcat_file(self) -> Path:
+        return self.scratch / "slapcat.ldif"
+
+    def prepare(self, strategy: str) -> None:
+        """What has to be there before the seeding: an export, a slapcat of the running provider."""
+        if strategy == "ldif":
+            ditseed("export", *self.bind, "-b", self.provider.suffix, "-o", self.export_dir).ok()
+        elif strategy == "slapcat":
+            self.slapcat_file.write_text(self.provider.slapcat())
+
+    def seed(self, strategy: str, *more: object) -> list[str]:
+        """The command."""
+        sources: dict[str, tuple[object, ...]] = {
+            "search": ("search", *self.bind),
+            "ldif": ("ldif", "--from", self.export_dir),
+            "slapcat": ("ldif", "--from", self.slapcat_file),
+            "clone": ("clone", *self.bind, "--from", self.provider.database_dir),
+        }
+        where = ("--config", self.consumer.config_path, "-b", self.consumer.suffix)
+        given = ("replica", "seed", "--strategy", *sources[strategy], *where, *more)
+        return [str(one) for one in given]
+
+
+@contextmanager
+def pair(scratch: Path, people: int, **settings: object) -> Iterator[Pair]:
+    """A running provider of so many people, and a stopped, empty consumer of it."""
+    source = replication.provider()
+    ldif = scratch / "people.ldif"
+    write_people(ldif, source.suffix, people)
+    source.slapadd(ldif)
+    with source:
+        target = replication.consumer(
+            source,
+            dataclasses.replace(
+                source.settings,
+                overlays=(),
+                server_id=None,
+                **settings,  # type: ignore[arg-type]
+            ),
+        )
+        try:
+            yield Pair(source, target, scratch)
+        finally:
+            target.close()

@@ -1,0 +1,187 @@
+"""arrange: shards of an export made loadable by slapadd."""
+
+from __future__ import annotations
+
+import pytest
+import zstandard
+
+from loader import _native
+
+
+@pytest.fixture
+def arrange(tmp_path, counters):
+    def run(*paths, again=(), csns=(), compress=False, drop_orphans=False, root="dc=x"):
+        return _native.arrange(
+            paths,
+            again,
+            tmp_path / "out",
+            root,
+            csns,
+            counters,
+            compress=compress,
+            drop_orphans=drop_orphans,
+        )
+
+    return run
+
+
+@pytest.fixture
+def written(tmp_path):
+    """The DNs in each file, by the order of loading."""
+
+    def read():
+        found = {}
+        for path in sorted((tmp_path / "out").iterdir()):
+            lines = path.read_text("utf-8").splitlines()
+            found[path.name] = [line[4:] for line in lines if line.startswith("dn: ")]
+        return found
+
+    return read
+
+
+def test_parents_come_first_and_by_depth(put, user, arrange, written):
+    one = put("1", user("cn=a,ou=p,o=b,dc=x", 1), user("ou=p,o=b,dc=x", 2), user("o=empty,dc=x", 3))
+    two = put("2", user("o=b,dc=x", 4), user("DC=X", 5), user("cn=b,OU=p,o=b,dc=x", 6))
+    done = arrange(one, two)
+    assert written() == {
+        "0000-interior.ldif": ["DC=X", "o=b,dc=x", "ou=p,o=b,dc=x"],
+        "0001.ldif": ["cn=a,ou=p,o=b,dc=x", "o=empty,dc=x"],
+        "0002.ldif": ["cn=b,OU=p,o=b,dc=x"],
+    }
+    assert (done.entries, done.interior, done.duplicates, done.orphans) == (6, 3, 0, [])
+
+
+def test_the_newest_of_an_entry_stays(put, user, arrange, tmp_path):
+    root = user("dc=x")
+    one = put("1", root, user("cn=a,dc=x", 1, 5, l="new"), user("cn=c,dc=x", 3, 1, l="first"))
+    two = put("2", user("CN=A, dc=x", 1, 4, l="old"), user("cn=c,dc=x", 3, 1, l="second"))
+    done = arrange(one, two)
+    assert (done.entries, done.duplicates) == (3, 2)
+    text = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+    kept = [line for line in text.splitlines() if line.startswith("l: ")]
+    assert sorted(kept) == ["l: new", "l: second"]
+
+
+def test_a_renamed_entry_stays_under_its_new_name(put, user, arrange, written):
+    path = put("1", user("dc=x"), user("cn=old,dc=x", 1, 1), user("cn=new,dc=x", 1, 2))
+    assert arrange(path).duplicates == 1
+    assert written()["0001.ldif"] == ["cn=new,dc=x"]
+
+
+def test_another_entry_at_the_same_name(put, user, arrange, tmp_path):
+    path = put(
+        "1", user("dc=x"), user("cn=a,dc=x", 1, 3, l="second"), user("cn=a,dc=x", 2, 1, l="first")
+    )
+    assert arrange(path).duplicates == 1
+    assert "l: second" in (tmp_path / "out/0001.ldif").read_text()
+
+
+def test_entries_without_uuid_are_not_each_others_duplicates(put, arrange):
+    path = put(
+        "1",
+        "dn: dc=x\ndc: x",
+        "dn: cn=a,dc=x\ncn: a",
+        "dn: cn=b,dc=x\ncn: b",
+        "dn: cn=B,dc=x\ncn: b",
+    )
+    done = arrange(path)
+    assert (done.entries, done.duplicates) == (3, 1)
+
+
+def test_what_was_read_again_counts_whatever_its_csn(put, user, arrange, written):
+    """The subtree o=a moved to o=b: the entry below keeps its CSN, and only reading again shows it."""
+    early = put("1", user("dc=x"), user("o=a,dc=x", 1, 1), user("cn=u,o=a,dc=x", 2, 9))
+    late = put("2", user("o=b,dc=x", 1, 5), user("cn=u,o=b,dc=x", 2, 0))
+    done = arrange(early, again=[late])
+    assert (done.entries, done.duplicates, done.orphans) == (3, 2, [])
+    assert written() == {"0000-interior.ldif": ["dc=x", "o=b,dc=x"], "0002.ldif": ["cn=u,o=b,dc=x"]}
+
+
+def test_missing_parents_are_told_once_with_a_child(put, user, arrange, written):
+    path = put(
+        "1",
+        user("dc=x"),
+        user(r"cn=a, OU=Gone\, too ,dc=x", 1),
+        user(r"cn=b,ou=gone\2C too,dc=x", 2),
+        user("cn=c,cn=a,ou=away,dc=x", 3),
+    )
+    done = arrange(path)
+    assert done.orphans == [
+        (r"OU=Gone\, too ,dc=x", r"cn=a, OU=Gone\, too ,dc=x"),
+        ("cn=a,ou=away,dc=x", "cn=c,cn=a,ou=away,dc=x"),
+    ]
+    assert (done.entries, done.dropped) == (4, 0)
+    assert sum(map(len, written().values())) == 4
+
+
+def test_dropping_orphans_drops_what_is_below_them(put, user, arrange, written):
+    path = put(
+        "1",
+        user("dc=x"),
+        user("cn=c,cn=b,cn=a,ou=gone,dc=x", 1),
+        user("cn=b,cn=a,ou=gone,dc=x", 2),
+        user("cn=a,ou=gone,dc=x", 3),
+        user("cn=stays,dc=x", 4),
+    )
+    done = arrange(path, drop_orphans=True)
+    assert (done.entries, done.dropped, done.duplicates, done.orphans) == (2, 3, 0, [])
+    assert written() == {"0000-interior.ldif": ["dc=x"], "0001.ldif": ["cn=stays,dc=x"]}
+
+
+def test_the_roots_own_parent_is_not_missed(put, user, arrange):
+    path = put("1", user("ou=p,dc=x"), user("cn=a,ou=p,dc=x", 1))
+    assert arrange(path, root="OU=p, dc=x").orphans == []
+
+
+def test_context_csns_stand_at_the_root_alone(put, user, arrange, tmp_path):
+    path = put("1", user("dc=x", contextCSN="old"), user("o=a,dc=x", 1, contextCSN="old"))
+    arrange(path, csns=["new", "newer"])
+    assert (tmp_path / "out/0001.ldif").read_text().count("contextCSN") == 0
+    interior = (tmp_path / "out/0000-interior.ldif").read_text()
+    assert [line for line in interior.splitlines() if line.startswith("contextCSN")] == [
+        "contextCSN: new",
+        "contextCSN: newer",
+    ]
+
+
+def test_no_context_csns_means_none(put, user, arrange, tmp_path):
+    arrange(put("1", user("dc=x", contextCSN="old")))
+    assert "contextCSN" not in (tmp_path / "out/0000-interior.ldif").read_text()
+
+
+def test_context_csns_need_the_root(put, user, arrange):
+    with pytest.raises(_native.NativeError) as caught:
+        arrange(put("1", user("o=a,dc=x")), csns=["new"])
+    assert caught.value.code == "tree.root_missing"
+
+
+def test_the_directory_must_be_empty(put, user, arrange, tmp_path):
+    path = put("1", user("dc=x"))
+    arrange(path)
+    with pytest.raises(_native.NativeError) as caught:
+        arrange(path)
+    assert (caught.value.code, caught.value.path) == ("tree.not_empty", str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_the_checksum_is_that_of_the_files(put, user, arrange, tmp_path, counters, compress):
+    people = [user(f"cn={n},o=a,dc=x", n, l="a" * 200) for n in range(3, 3000)]
+    path = put("1", user("dc=x", 1, contextCSN="old"), *people, user("o=a,dc=x", 2))
+    done = arrange(path, csns=["new"], compress=compress)
+    tree = _native.tree([], counters)
+    for file in (tmp_path / "out").iterdir():
+        assert file.name.endswith(".zst") == compress
+        tree.add_path(file)
+    assert (tree.checksum, tree.entries) == (done.checksum, done.entries)
+
+
+def test_the_same_input_gives_the_same_bytes(put, user, arrange, tmp_path):
+    people = [user(f"cn={n},o={n % 7},dc=x", n + 10, l=str(n) * 50) for n in range(20000)]
+    path = put("1", *people, *(user(f"o={n},dc=x", n) for n in range(7)), user("dc=x", 9))
+    arrange(path, compress=True)
+    first = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    (tmp_path / "out").rename(tmp_path / "before")
+    arrange(path, compress=True)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == first
+    with zstandard.open(tmp_path / "out/0000-interior.ldif.zst", "rt") as text:
+        assert text.read().count("dn: ") == 8
