@@ -25,6 +25,7 @@ __all__ = [
     "Tree",
     "arrange",
     "join",
+    "moved",
     "scan",
     "shard",
     "survey",
@@ -141,9 +142,9 @@ class Arrangement:
     def checksum(self) -> str:
         """That of a tree of all written files with nothing ignored."""
     @property
-    def orphans(self) -> list[tuple[str, str]]:
-        """Parents that the input lacks, each once as its first child spells it, and that child.
-        Empty with `drop_orphans`."""
+    def orphans(self) -> list[tuple[str, str, str]]:
+        """(parent, child, entryUUID of the child or ""): parents that the input lacks, each once as its
+        first child spells it, with that child. Empty with `drop_orphans`."""
 
 @final
 class Tree:
@@ -215,8 +216,16 @@ def join(
 ) -> int:
     """Writes the records of all files to `fd`, a blank line after each; returns their number.
 
-    With `root` and `context_csns`, as in `arrange`; without, contextCSN stays as it is. Also regroups
+    With `root` and `context_csns`, contextCSN as in `arrange`, and an entryCSN newer than what its
+    server's contextCSN claims is held back to that; without, both stay as they are. Also regroups
     values and leaves out the same as `shard`.
+    """
+
+def moved(
+    known: Sequence[_Path], looks: Sequence[_Path], context_csns: Sequence[str], counters: Counters
+) -> list[int]:
+    """For each of `looks` (entries with entryUUID and entryCSN as they stand now): how many of them `known` does not
+    have at that DN, those newer than `context_csns` left aside. About 40 bytes for each entry in `looks`.
     """
 
 def tree(ignore: Sequence[str], counters: Counters) -> Tree:

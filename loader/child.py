@@ -43,6 +43,7 @@ class Child:
     ) -> None:
         self.argv = list(argv)
         self._words: deque[str] = deque(maxlen=200)
+        self._group_ended = False
         self.process = subprocess.Popen(
             _with_parent(self.argv),
             stdin=stdin,
@@ -72,6 +73,7 @@ class Child:
     def wait(self) -> int:
         """Exit status, once it has ended and all it said was read."""
         status = self.process.wait()
+        self._kill_group()
         self._listener.join(timeout=5)
         return status
 
@@ -83,12 +85,17 @@ class Child:
             raise ToolFailed(tool=self.tool, status=status, reason=reason)
 
     def kill(self) -> None:
-        if self.process.poll() is None:
+        self._kill_group()
+        self.process.wait()
+
+    def _kill_group(self) -> None:
+        """Whoever is left of it; once, and as soon as the tool has ended, for later its number may be another's."""
+        if not self._group_ended:
+            self._group_ended = True
             try:
                 os.killpg(self.process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-            self.process.wait()
 
     def __enter__(self) -> Child:
         return self
@@ -101,7 +108,8 @@ class Child:
     ) -> None:
         self.kill()
         self._listener.join(timeout=5)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+        heard = None if self._listener.is_alive() else self.process.stderr
+        for stream in (self.process.stdin, self.process.stdout, heard):
             if stream is not None:
                 stream.close()
 

@@ -13,6 +13,11 @@ from loader.errors import ManySuffixes, NoSuchSuffix, NotMdb
 DEFAULT_MAXSIZE = 10_485_760  # slapd-mdb(5)
 DEFAULT_MODE = 0o600  # slapd-mdb(5)
 
+_LOG = "cn=accesslog"  # its customary suffix, should the overlay be switched off
+
+# Settings of back-mdb that ditseed changes.
+TUNED = ("olcDbMaxSize", "olcDbIndex", "olcDbNoSync", "olcDbEnvFlags")
+
 Entry = tuple[str, Mapping[str, Sequence[bytes]]]  # as python-ldap's ldif module yields it
 
 
@@ -32,6 +37,7 @@ class Database:
     root_dn: str | None = None
     consumer: bool = False  # has syncrepl
     overlays: tuple[str, ...] = ()
+    checkpoint: str | None = None  # "KBYTES MINUTES"; back-mdb heeds the minutes alone
 
     @property
     def suffix(self) -> str:
@@ -39,19 +45,45 @@ class Database:
 
 
 @dataclass(frozen=True)
+class Change:
+    """New values of one setting of a database, under its name in cn=config. Empty: the setting is absent."""
+
+    attribute: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Config:
-    """The whole configuration. `path` is the slapd.d or slapd.conf it came from."""
+    """The whole configuration. `path` is the slapd.d or slapd.conf it came from; read over LDAP it has a `uri`."""
 
     path: Path
     databases: tuple[Database, ...]
     # Raw cn=config, credentials included.
     entries: tuple[Entry, ...] = field(repr=False, compare=False)
     server_id: int | None = None  # None: not set, or one for each listener URL
+    uri: str | None = None
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.uri} (cn=config)" if self.uri else str(self.path)
 
     @property
     def is_directory(self) -> bool:
         """cn=config form (slapd.d) rather than slapd.conf."""
-        return self.path.is_dir()
+        return self.uri is None and self.path.is_dir()
+
+    @property
+    def mdb_databases(self) -> tuple[Database, ...]:
+        return tuple(one for one in self.databases if one.backend == "mdb")
+
+    def values(self, entry_dn: str, attribute: str) -> tuple[str, ...]:
+        """As stored in an entry of cn=config; none when the entry or the attribute is not there."""
+        for name, attributes in self.entries:
+            if name.lower() == entry_dn.lower():
+                return tuple(_Values(attributes).all(attribute))
+        return ()
 
     def database(self, suffix: str | None) -> Database:
         """The mdb database that holds `suffix`; without one, the only mdb database there is."""
@@ -60,34 +92,34 @@ class Config:
         for database in self.databases:
             if any(dn.key(suffix) == dn.key(own) for own in database.suffixes):
                 if database.backend != "mdb":
-                    raise NotMdb(config=self.path, suffix=suffix, backend=database.backend)
+                    raise NotMdb(config=self.where, suffix=suffix, backend=database.backend)
                 return database
-        raise NoSuchSuffix(config=self.path, suffix=suffix, known=self._known())
+        raise NoSuchSuffix(config=self.where, suffix=suffix, known=self._known())
 
     def _only(self) -> Database:
-        # cn=accesslog and the like are databases of overlays; the data is where it is not.
-        found = [
-            one
-            for one in self.databases
-            if one.backend == "mdb" and dn.key(one.suffix) != "cn=accesslog"
-        ]
+        # The database that an accesslog overlay writes to is the overlay's; the data is in the others.
+        logs = {
+            dn.key(log) for name, _ in self.entries for log in self.values(name, "olcAccessLogDB")
+        }
+        found = [one for one in self.mdb_databases if dn.key(one.suffix) not in logs | {_LOG}]
         if len(found) == 1:
             return found[0]
         if not found:
-            raise NoSuchSuffix(config=self.path, suffix="(any)", known=self._known())
-        raise ManySuffixes(config=self.path, known=self._known())
+            raise NoSuchSuffix(config=self.where, suffix="(any)", known=self._known())
+        raise ManySuffixes(config=self.where, known=self._known())
 
     def _known(self) -> str:
         return ", ".join(suffix for one in self.databases for suffix in one.suffixes) or "none"
 
 
-def parse(path: Path, entries: Iterable[Entry]) -> Config:
-    """A Config from the entries of cn=config (`slapcat -n0`)."""
+def parse(path: Path, entries: Iterable[Entry], uri: str | None = None) -> Config:
+    """A Config from the entries of cn=config (`slapcat -n0`, or a search; names in any case)."""
     kept = tuple(entries)
     databases = [
         _database(name, attributes, kept) for name, attributes in kept if _is_database(name)
     ]
-    return Config(path, tuple(one for one in databases if one.suffixes), kept, _server_id(kept))
+    with_suffix = tuple(one for one in databases if one.suffixes)
+    return Config(path, with_suffix, kept, _server_id(kept), uri)
 
 
 def _server_id(entries: Sequence[Entry]) -> int | None:
@@ -95,8 +127,14 @@ def _server_id(entries: Sequence[Entry]) -> int | None:
     for name, attributes in entries:
         if name.lower() == "cn=config":
             values = _Values(attributes).all("olcServerID")
-            return int(values[0], 0) if len(values) == 1 and " " not in values[0] else None
+            return _number(values[0]) if len(values) == 1 and " " not in values[0] else None
     return None
+
+
+def _number(text: str) -> int:
+    """As slapd reads numbers: 0x is hexadecimal, a leading zero octal (lutil_atoix with base 0)."""
+    octal = len(text) > 1 and text.startswith("0") and text.isdigit()
+    return int(text, 8) if octal else int(text, 0)
 
 
 def _is_database(name: str) -> bool:
@@ -115,14 +153,15 @@ def _database(
         backend=backend,
         suffixes=tuple(values.all("olcSuffix")),
         directory=Path(directory) if directory else None,
-        maxsize=int(values.one("olcDbMaxSize") or DEFAULT_MAXSIZE),
+        maxsize=_number(values.one("olcDbMaxSize") or str(DEFAULT_MAXSIZE)),
         mode=_mode(values.one("olcDbMode")),
         indexes=tuple(_unordered(text) for text in values.all("olcDbIndex")),
         env_flags=flags,
-        nosync=values.one("olcDbNoSync") == "TRUE" or "nosync" in flags,
+        nosync=(values.one("olcDbNoSync") or "").upper() == "TRUE" or "nosync" in flags,
         root_dn=values.one("olcRootDN"),
         consumer=bool(values.all("olcSyncrepl")),
         overlays=tuple(_overlays(name, entries)),
+        checkpoint=values.one("olcDbCheckpoint"),
     )
 
 
@@ -139,11 +178,11 @@ def _unordered(text: str) -> str:
 
 
 def _mode(text: str | None) -> int:
-    """olcDbMode: octal ("0600") or symbolic ("-rw-------")."""
+    """olcDbMode: a number ("0600"; "600" is decimal to slapd) or symbolic ("-rw-------")."""
     if not text:
         return DEFAULT_MODE
-    if text.lstrip("0o").isdigit() or text.strip("0") == "":
-        return int(text, 8)
+    if text[0].isdigit():
+        return _number(text)
     return sum(1 << (8 - place) for place, letter in enumerate(text[-9:]) if letter != "-")
 
 

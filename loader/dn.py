@@ -7,6 +7,8 @@ import re
 # Where a part ends; behind a backslash the character is part of a value (RFC 4514, 2.4).
 _SEPARATOR = re.compile(r"\s*(?<!\\)([,=+;])\s*")
 
+_RDN_AND_REST = re.compile(r"(?:\\.|[^\\,;])*[,;](.*)", re.DOTALL)
+
 
 def key(dn: str) -> str:
     """A form in which equal suffixes are equal text: lower case, no spaces around separators."""
@@ -20,3 +22,9 @@ def within(dn: str, base: str) -> bool:
     if inner == outer or outer == "":
         return True
     return inner.endswith("," + outer) and not inner.endswith("\\," + outer)
+
+
+def parent(dn: str) -> str:
+    """The DN above; empty for one of a single RDN."""
+    match = _RDN_AND_REST.match(dn)
+    return match[1].lstrip() if match else ""

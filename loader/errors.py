@@ -147,12 +147,31 @@ class SchemaMissing(LoaderError):
 class ConfigNotEditable(LoaderError):
     code, exit_status = "config.not_editable", 25
     message = "{path}: {reason}"
+    hint = "{advice}"
 
 
 class MaxsizeTooSmall(LoaderError):
     code, exit_status = "config.maxsize_too_small", 26
     message = "maxsize {maxsize} of {suffix} is too small: the data needs about {needed}"
-    hint = "Give --maxsize auto (or a size), or `ditseed tune maxsize --config {config} --apply`."
+    hint = "Give a larger size, or `auto` to have it worked out (`ditseed tune maxsize` shows what there is)."
+
+
+class ConfigHidden(LoaderError):
+    code, exit_status = "config.hidden", 27
+    message = "{uri}: {who} may not read cn=config ({reason})"
+    hint = "As root on the server: -H ldapi:/// -Y EXTERNAL; from elsewhere: -D with the root DN of cn=config, and -y."
+
+
+class ConfigRefused(LoaderError):
+    code, exit_status = "config.refused", 28
+    message = "{path}: slapd does not accept this {attribute}: {reason}"
+    hint = "Nothing was changed."
+
+
+class ServerRunning(LoaderError):
+    code, exit_status = "config.server_running", 29
+    message = "slapd (process {pid}) runs on {path}: {reason}"
+    hint = "{advice}"
 
 
 # --- the server -------------------------------------------------------------------------------
@@ -305,6 +324,13 @@ class MdbDamaged(LoaderError):
 class NotStampable(LoaderError):
     code, exit_status = "mdb.not_stampable", 55
     message = "{path}: cannot set contextCSN of {suffix}: {reason}"
+
+
+class ReadersFull(LoaderError):
+    code, exit_status = "mdb.readers_full", 57
+    message = "{path}: all reader slots are taken"
+    hint = "mdb_stat -r shows who holds them, mdb_stat -rr clears dead ones; slapd's maxreaders is their number."
+    retryable = True
 
 
 class OtherFormat(LoaderError):

@@ -6,30 +6,33 @@ import logging
 import re
 import sys
 
-_SECRET = re.compile(
-    r"((?:userPassword|olcRootPW|rootpw|credentials|authPassword)\S{0,2}[:=]{1,2}\s*)\S+",
-    re.IGNORECASE,
-)
+_NAMES = "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
+_VALUE = r'(?:"[^"]*"|\S+)'
+_SECRETS = [
+    # LDIF, folded lines included; also a dictionary that was printed. To the end of the line: values may have spaces.
+    re.compile(rf"((?:{_NAMES})(?:;[\w-]+)*['\"]?\s*::?\s*)\S[^\n]*(?:\n [^\n]*)*", re.IGNORECASE),
+    re.compile(rf"((?:credentials|bindpw)\s*=\s*){_VALUE}", re.IGNORECASE),  # a syncrepl directive
+    re.compile(rf"(\brootpw\s+){_VALUE}", re.IGNORECASE),  # slapd.conf
+]
 
 
-class SecretFilter(logging.Filter):
-    """Blanks the values of password attributes and of slapd's password settings."""
+class SecretFormatter(logging.Formatter):
+    """Blanks the values of password attributes and of slapd's password settings, in tracebacks too."""
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = blank(record.getMessage())
-        record.args = ()
-        return True
+    def format(self, record: logging.LogRecord) -> str:
+        return blank(super().format(record))
 
 
 def blank(text: str) -> str:
     """`text` with password values blanked."""
-    return _SECRET.sub(r"\1***", text)
+    for secret in _SECRETS:
+        text = secret.sub(r"\1***", text)
+    return text
 
 
 def setup(verbosity: int) -> None:
     """-1 errors only, 0 warnings, 1 what is done, 2 everything."""
     level = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-    handler.addFilter(SecretFilter())
+    handler.setFormatter(SecretFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)

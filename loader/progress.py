@@ -163,7 +163,8 @@ class Sampler:
             entries=entries,
             bytes=self._meter.bytes,
             seconds=seconds,
-            recent=(entries - before) / (seconds - since) if seconds > since else 0.0,
+            # What a failed native call had counted is taken back.
+            recent=max(0.0, (entries - before) / (seconds - since)) if seconds > since else 0.0,
             average=entries / seconds if seconds > 0 else 0.0,
             total=self._meter.total,
         )

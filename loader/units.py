@@ -39,7 +39,7 @@ def size(count: float) -> str:
 
 def duration(seconds: float) -> str:
     """93784 -> "1 d 2 h"; 3.21 -> "3.2 s"."""
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:

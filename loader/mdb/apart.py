@@ -4,6 +4,7 @@ open an environment twice. The module called prints its answer as JSON, or its L
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from loader import errors
+from loader import errors, units
 from loader.child import Child
 from loader.errors import LoaderError, MdbDamaged
 from loader.progress import Meter
@@ -53,11 +54,10 @@ def watch_reading(child: Child, meter: Meter, every: float = 0.25) -> None:
     while child.process.poll() is None:
         now = _bytes_read(child.process.pid, before)
         meter.add(size=now - before)
+        meter.note = f"{units.size(now)} read"
         before = now
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             child.process.wait(every)
-        except subprocess.TimeoutExpired:
-            pass
 
 
 def _bytes_read(pid: int, before: int) -> int:

@@ -56,16 +56,21 @@ def hot_copy(source: Path, target: Path, meter: Meter) -> Copied:
     What an earlier run left there is overwritten; on any error nothing is left. Raises NoSpace, NotPermitted,
     NotLmdb, MdbDamaged.
     """
-    require_space(source, target)
     partial = target / PARTIAL
+    partial.unlink(missing_ok=True)
+    needed = require_space(source, target)
     try:
         with (
             open(partial, "wb", opener=_private) as file,
             copying(source, file) as child,
             meter.cancelling(child.kill),
         ):
-            _watch_growing(child, file, meter)
+            _watch_growing(child, file, meter, needed)
             apart.finish(child, source)
+    except NoSpace:  # somebody else has filled the disk meanwhile
+        error = _no_space(target, needed)
+        partial.unlink()
+        raise error from None
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -73,11 +78,17 @@ def hot_copy(source: Path, target: Path, meter: Meter) -> Copied:
     return Copied(partial, copied, Sizes.of(meta.data_file(source)), Sizes.of(partial))
 
 
-def require_space(source: Path, target: Path) -> None:
-    """Raise NoSpace unless the pages in use fit into `target`."""
-    needed, free = meta.facts(source).used, shutil.disk_usage(target).free
-    if free < needed:
-        raise NoSpace(path=target, needed=units.size(needed), free=units.size(free))
+def require_space(source: Path, target: Path) -> int:
+    """Bytes in use, which the copy will have. Raises NoSpace unless they fit into `target`."""
+    needed = meta.facts(source).used
+    if shutil.disk_usage(target).free < needed:
+        raise _no_space(target, needed)
+    return needed
+
+
+def _no_space(target: Path, needed: int) -> NoSpace:
+    free = shutil.disk_usage(target).free
+    return NoSpace(path=target, needed=units.size(needed), free=units.size(free))
 
 
 def _private(path: str, flags: int) -> int:
@@ -101,12 +112,13 @@ def release_readers(source: Path) -> None:
         apart.ask(__name__, source, "release", origin=source)
 
 
-def _watch_growing(child: Child, file: IO[bytes], meter: Meter) -> None:
+def _watch_growing(child: Child, file: IO[bytes], meter: Meter, total: int) -> None:
     before = 0
     while True:
         ended = child.process.poll() is not None
         now = os.fstat(file.fileno()).st_size
         meter.add(size=now - before)
+        meter.note = f"{units.size(now)} of {units.size(total)}"
         before = now
         if ended:
             return

@@ -23,6 +23,7 @@ from loader.errors import (
     NoSpace,
     NotLmdb,
     NotPermitted,
+    ReadersFull,
     UsageProblem,
 )
 from loader.mdb import meta
@@ -81,7 +82,7 @@ def _prepare_lock(directory: Path, data: Path) -> None:
     except FileExistsError:
         return
     except PermissionError:
-        raise NotPermitted(action="make lock.mdb in", path=directory, owner=data.owner()) from None
+        raise NotPermitted(action="make lock.mdb in", path=directory, owner=meta.owner_of(data)) from None
     except OSError:
         return  # a file system mounted read-only: liblmdb does without
     if os.geteuid() == 0:
@@ -96,6 +97,8 @@ def explained(path: Path, facts: meta.Facts | None = None) -> Iterator[None]:
         yield
     except lmdb.MapFullError as error:
         raise MapFull(path=path, map_size=facts.map_size if facts else "") from error
+    except lmdb.ReadersFullError as error:
+        raise ReadersFull(path=path) from error
     except (lmdb.InvalidError, lmdb.VersionMismatchError) as error:
         reason = str(error)
         if facts is not None and facts.format != 1:
@@ -108,7 +111,7 @@ def explained(path: Path, facts: meta.Facts | None = None) -> Iterator[None]:
 def _ours(error: Exception, path: Path) -> LoaderError:
     words = str(error)
     if "Permission denied" in words or "Read-only" in words:
-        return NotPermitted(action="open", path=path, owner=path.owner())
+        return NotPermitted(action="open", path=path, owner=meta.owner_of(path))
     if "No space left" in words:
         return NoSpace(path=path, needed="more", free="nothing")
     return MdbDamaged(path=path, reason=f"LMDB says: {words}")

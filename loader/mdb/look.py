@@ -37,11 +37,17 @@ def _work(text: str, suffix: str | None = None) -> dict[str, Any]:
     with opened(place) as environment:
         known = tuple(names.suffixes(environment))
     stored = context_csn.stored(place, suffix)
-    newest = context_csn.newest(place, suffix, whole=False)
-    outline = Outline(
-        entry_count(place), known, tuple(stored), tuple(context_csn.ordered(newest.values()))
-    )
+    newest = _newest(place, suffix) or stored
+    outline = Outline(entry_count(place), known, tuple(stored), tuple(newest))
     return dataclasses.asdict(outline)
+
+
+def _newest(place: Path, suffix: str | None) -> list[str]:
+    """Only with the index: a look at a live server must not take minutes."""
+    if context_csn.ENTRY not in names.indexed(place):
+        return []
+    found = context_csn.newest(place, suffix, whole=False)
+    return context_csn.ordered(found.values())
 
 
 if __name__ == "__main__":

@@ -75,10 +75,11 @@ def facts(place: Path) -> Facts:
     except IsADirectoryError:
         raise NotLmdb(path=path, reason="a directory") from None
     except PermissionError:
-        raise NotPermitted(action="read", path=path, owner=_owner(path)) from None
+        raise NotPermitted(action="read", path=path, owner=owner_of(path)) from None
 
 
-def _owner(path: Path) -> str:
+def owner_of(path: Path) -> str:
+    """A name for a message."""
     try:
         return path.owner()
     except (OSError, KeyError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
-from loader.errors import NoSuchPath, NotLmdb, TargetNotEmpty, UsageProblem
+from loader.errors import NoSpace, NoSuchPath, NotLmdb, TargetNotEmpty, UsageProblem
 from loader.mdb import copy, meta, verify
 from loader.mdb.copy import Copied
 from loader.mdb.environment import LOCK
@@ -81,7 +81,6 @@ def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
         raise UsageProblem(reason=f"{target} is the source itself")
     require_target(target, options.replace)
     facts, sizes = meta.facts(source), copy.Sizes.of(meta.data_file(source))
-    files.require_space(target, facts.used)
     return ClonePlan(
         source=str(source),
         target=str(target),
@@ -90,7 +89,7 @@ def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
         source_apparent=sizes.apparent,
         source_allocated=sizes.allocated,
         needed=facts.used,
-        free=files.free_bytes(target),
+        free=require_space(target, facts.used),
         replaces=meta.data_file(target).exists(),
         verify=options.verify or verify.default_level(source),
     )
@@ -158,6 +157,15 @@ def require_target(directory: Path, replace: bool) -> None:
     data = directory / meta.DATA
     if data.exists() and not replace:
         raise TargetNotEmpty(path=directory, size=units.size(files.allocated_bytes(data)))
+
+
+def require_space(directory: Path, needed: int) -> int:
+    """Bytes free for a new data file, what a killed run left there counted as free. Raises NoSpace."""
+    left = directory / copy.PARTIAL
+    free = files.free_bytes(directory) + (files.allocated_bytes(left) if left.exists() else 0)
+    if free < needed:
+        raise NoSpace(path=directory, needed=units.size(needed), free=units.size(free))
+    return free
 
 
 def mode_of(directory: Path) -> int:

@@ -1,6 +1,6 @@
 """Export a live server: partitions read side by side, arranged into shards that load in order, with a manifest.
 
-Steps: start, survey, read, late, arrange, shards. `export_steps` serves `replica seed` too.
+Steps: start, survey, containers, read, late, arrange, shards. `export_steps` serves `replica seed` too.
 """
 
 from __future__ import annotations
@@ -12,25 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loader import defaults, dn, ldif, manifest
-from loader.errors import EmptyInput, MissingParents, NoContextCSN, TargetNotEmpty, TreeRestless
+from loader import defaults, ldif, manifest
+from loader.errors import EmptyInput, TargetNotEmpty, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
+from loader.operations import moved
+from loader.operations.moved import Containers
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
 from loader.server.options import Connection
 from loader.server.search import Search
-from loader.server.session import Session, session
+from loader.server.session import session
 from loader.sources import ldap as source
 from loader.sources.ldap import Partition, Plan
 from loader.storage import files
 
 RUN_DIR = ".ditseed"  # inside the output directory
-LATE_PASSES = (
-    20  # a tree whose inner entries still change after so many looks is being rebuilt, not used
-)
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,11 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
     start = run.do("start", work.start)
     base = str(start["base"])
     survey = run.do("survey", lambda meter: work.survey(meter, base))
+    run.do("containers", lambda meter: work.containers(meter, base))
     run.do("read", lambda meter: work.read(meter, _plan_of(survey)), total=survey["entries"])
-    run.do("late", lambda meter: work.late(meter, base, start["context_csns"]))
-    arranged = run.do("arrange", lambda meter: work.arrange(meter, start), total=survey["entries"])
+    late = run.do("late", lambda meter: work.late(meter, start))
+    since = late["context_csns"]
+    arranged = run.do("arrange", lambda meter: work.arrange(meter, start, since))
     run.do("shards", lambda meter: work.publish(start, survey, arranged))
     found = manifest.read(options.output)
     assert found is not None
@@ -94,6 +95,11 @@ class _Work:
     def arranged(self) -> Path:
         return self.run.directory / "arranged"
 
+    @property
+    def noted(self) -> Path:
+        """Where the containers were."""
+        return self.run.directory / "containers.ldif.zst"
+
     def start(self, meter: Meter) -> Facts:
         """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is."""
         with session(self.options.connection) as server:
@@ -101,7 +107,7 @@ class _Work:
             server.read(base, ["1.1"])
             return {
                 "base": base,
-                "context_csns": _context_csns(server, base),
+                "context_csns": moved.context_csns(server, base),
                 "started": _now(),
                 "uri": server.uri,
             }
@@ -138,51 +144,49 @@ class _Work:
         return {"entries": meter.entries}
 
     def _read_one(self, partition: Partition, meter: Meter) -> None:
-        facts = self._fetch(f"part-{partition.name}", partition.search, meter)
+        target = self.parts / f"part-{partition.name}.ldif.zst"
+        found = source.fetch(self.options.connection, partition.search, target, meter)
+        facts = {"entries": found.entries, "bytes": found.bytes}
         self.run.catalogue.finish_partition("read", partition.name, facts)
         killpoint("read.partition")
 
-    def _fetch(self, name: str, search: Search, meter: Meter) -> Facts:
-        partial = self.parts / f"partial-{name}.ldif.zst"
-        found = source.patiently(
-            lambda: source.read(self.options.connection, search, partial, meter), meter
-        )
-        files.publish(partial, self.parts / f"{name}.ldif.zst")
-        return {"entries": found.entries, "bytes": found.bytes}
+    def containers(self, meter: Meter, base: str) -> Facts:
+        """Where every container is, before the first entry is read."""
+        moved.note_containers(self.options.connection, base, self.noted, meter)
+        return {"entries": meter.entries}
 
-    def late(self, meter: Meter, base: str, since: Sequence[str]) -> Facts:
-        """Read again below every inner entry that changed meanwhile: a renamed one moves all its children, and those
-        keep their entryCSN, so syncrepl would not send them. Until a look finds nothing new."""
+    def late(self, meter: Meter, start: Facts) -> Facts:
+        """Read again what moved meanwhile."""
         for path in self.parts.glob("late-*"):
             path.unlink()  # of an interrupted try: what is read later must also be named later
-        if not since:
-            return {"entries": 0, "passes": 0}
-        with session(self.options.connection) as server:
-            for number in range(LATE_PASSES):
-                now = _context_csns(server, base)
-                changed = server.inner_changed_since(base, since)
-                if not changed:
-                    return {"entries": meter.entries, "passes": number}
-                for part, inner in enumerate(_topmost(changed)):
-                    self._fetch(
-                        f"late-{number:02}-{part:05}", Search(inner, page=self.options.page), meter
-                    )
-                killpoint("late.middle")
-                since = now
-        raise TreeRestless(base=base, passes=LATE_PASSES)
+        since = start["context_csns"]
+        if since:
+            since = self._containers(meter, start["base"]).settle(since)
+        return {"entries": meter.entries, "context_csns": since}
 
-    def arrange(self, meter: Meter, start: Facts) -> Facts:
+    def _containers(self, meter: Meter, base: str) -> Containers:
+        options = self.options
+        return Containers(options.connection, base, options.page, self.noted, self.parts, meter)
+
+    def arrange(self, meter: Meter, start: Facts, since: Sequence[str]) -> Facts:
         """Each entry once, parents first. Nothing that was read may go missing on the way."""
+        containers = self._containers(meter, start["base"])
         found = self._arrange(meter, start, drop_orphans=False)
-        if found.orphans:
-            self._explain_orphans(found.orphans)
-            found = self._arrange(meter, start, drop_orphans=True)
-        return {
-            "entries": found.entries,
-            "duplicates": found.duplicates,
-            "dropped": found.dropped,
-            "checksum": found.checksum,
-        }
+        for _ in range(moved.LOOKS):
+            if not found.orphans:
+                return {
+                    "entries": found.entries,
+                    "duplicates": found.duplicates,
+                    "dropped": found.dropped,
+                    "checksum": found.checksum,
+                }
+            again = containers.missed(found.orphans, start["context_csns"])
+            for asked in again:
+                containers.read_again(asked)
+            if again:
+                since = containers.settle(since)
+            found = self._arrange(meter, start, drop_orphans=not again)
+        raise TreeRestless(base=start["base"], passes=moved.LOOKS)
 
     def _arrange(self, meter: Meter, start: Facts, drop_orphans: bool) -> Arrangement:
         files.remove_tree(self.arranged)
@@ -196,14 +200,6 @@ class _Work:
             drop_orphans=drop_orphans,
         )
         return ldif.arrange(task, self.arranged, meter)
-
-    def _explain_orphans(self, orphans: Sequence[tuple[str, str]]) -> None:
-        """An entry without its parent was deleted or moved while we read, and syncrepl knows. But if it still stands
-        where we read it, its parent is hidden from us, and to leave it out would lose it."""
-        with session(self.options.connection) as server:
-            hidden = [parent for parent, child in orphans if server.exists(child)]
-        if hidden:
-            raise MissingParents(count=len(hidden), first=hidden[0])
 
     def publish(self, start: Facts, survey: Facts, arranged: Facts) -> Facts:
         """Move the shards to their place, the manifest last: where it stands, the export is whole."""
@@ -227,27 +223,9 @@ class _Work:
         files.write_durably(self.options.output / manifest.FILE, made.text())
         files.remove_tree(self.parts)
         files.remove_tree(self.arranged)
+        self.noted.unlink(missing_ok=True)
+        self.noted.with_name("look.ldif").unlink(missing_ok=True)
         return {"entries": made.entries}
-
-
-def _context_csns(server: Session, base: str) -> list[str]:
-    """contextCSN of the suffix that holds `base`; empty on a server that keeps none."""
-    for suffix in server.naming_contexts():
-        if dn.within(base, suffix):
-            try:
-                return server.context_csns(suffix)
-            except NoContextCSN:
-                return []
-    return []
-
-
-def _topmost(names: Sequence[str]) -> list[str]:
-    """Without those that lie below another: their subtree is read with it."""
-    return [
-        name
-        for name in names
-        if not any(other != name and dn.within(name, other) for other in names)
-    ]
 
 
 def _facts_of(partition: Partition) -> Facts:

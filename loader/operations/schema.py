@@ -48,7 +48,9 @@ def unknown_names(
             "slapadd", "-u", "-c", "-F", str(copy), "-b", place.database.suffix
         )
         answer = child.ask(command, stdin=probes)
-    complained = {(one or other).lower() for one, other in _UNKNOWN.findall("\n".join(answer.words))}
+    complained = {
+        (one or other).lower() for one, other in _UNKNOWN.findall("\n".join(answer.words))
+    }
     # The value of a probe can look like a name too ("x" where a DN is wanted): only what was asked counts.
     return [name for name in (*attributes, *object_classes) if name.lower() in complained]
 

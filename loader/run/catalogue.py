@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loader.errors import CatalogueVersion, RunMismatch
+from loader.errors import CatalogueDamaged, CatalogueVersion, NoSpace, RunMismatch
 
 FORMAT = 1
 FILE = "run.sqlite"
@@ -30,6 +31,12 @@ CREATE TABLE IF NOT EXISTS partition (
     step TEXT NOT NULL, name TEXT NOT NULL, facts TEXT NOT NULL, PRIMARY KEY (step, name)
 );
 """
+
+
+def forget(directory: Path) -> None:
+    """Begin again: no step is done. Works on a catalogue that cannot be read, too."""
+    for name in (FILE, f"{FILE}-journal"):
+        (directory / name).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -49,24 +56,42 @@ class Catalogue:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._asking():
+            self._open()
+
+    def _open(self) -> None:
         # Workers of one run report from their own threads; SQLite serialises, and autocommit makes each row durable.
-        self._db = sqlite3.connect(directory / FILE, isolation_level=None, check_same_thread=False)
+        self._db = sqlite3.connect(
+            self.directory / FILE, isolation_level=None, check_same_thread=False
+        )
         self._db.execute("PRAGMA synchronous=FULL")
         found = self._db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, FORMAT):
-            raise CatalogueVersion(path=directory, found=found, known=FORMAT)
+            raise CatalogueVersion(path=self.directory, found=found, known=FORMAT)
         self._db.executescript(f"{_TABLES} PRAGMA user_version={FORMAT};")
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """SQLite's errors as ours. (Its error codes reach Python from 3.11 on, its words always did.)"""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if "disk is full" in str(error):
+                raise NoSpace(path=self.directory, needed="more", free="nothing") from error
+            raise CatalogueDamaged(path=self.directory / FILE, reason=error) from error
+
+    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._asking():
+            return self._db.execute(statement, values).fetchall()
 
     def begin(self, verb: str, options: Mapping[str, object]) -> bool:
         """Bind the run to its options. True when it goes on with an earlier one; RunMismatch when they differ."""
-        row = self._db.execute("SELECT verb, options FROM run").fetchone()
+        rows = self._rows("SELECT verb, options FROM run")
         wanted = json.loads(json.dumps(dict(options)))
-        if row is None:
-            self._db.execute(
-                "INSERT INTO run VALUES (?, ?, ?)", (verb, json.dumps(wanted), time.time())
-            )
+        if not rows:
+            self._rows("INSERT INTO run VALUES (?, ?, ?)", verb, json.dumps(wanted), time.time())
             return False
-        before = {"verb": row[0], **json.loads(row[1])}
+        before = {"verb": rows[0][0], **json.loads(rows[0][1])}
         now = {"verb": verb, **wanted}
         differences = sorted(
             key for key in before.keys() | now.keys() if before.get(key) != now.get(key)
@@ -77,32 +102,26 @@ class Catalogue:
 
     def found(self, step: str) -> Facts | None:
         """What a finished step found; None while it is not done."""
-        row = self._db.execute("SELECT facts FROM step WHERE name = ?", (step,)).fetchone()
-        return json.loads(row[0]) if row else None
+        rows = self._rows("SELECT facts FROM step WHERE name = ?", step)
+        return json.loads(rows[0][0]) if rows else None
 
     def finish(self, step: str, facts: Facts, entries: int, seconds: float) -> None:
         values = (step, json.dumps(facts), entries, seconds, time.time())
-        self._db.execute("INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?)", values)
+        self._rows("INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?)", *values)
 
     def steps(self) -> list[DoneStep]:
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT name, facts, entries, seconds, finished FROM step ORDER BY finished"
         )
         return [DoneStep(name, json.loads(facts), *rest) for name, facts, *rest in rows]
 
     def partitions(self, step: str) -> dict[str, Facts]:
         """Finished partitions of a step: name -> what it found."""
-        rows = self._db.execute("SELECT name, facts FROM partition WHERE step = ?", (step,))
+        rows = self._rows("SELECT name, facts FROM partition WHERE step = ?", step)
         return {name: json.loads(facts) for name, facts in rows}
 
     def finish_partition(self, step: str, name: str, facts: Facts) -> None:
-        self._db.execute(
-            "INSERT OR REPLACE INTO partition VALUES (?, ?, ?)", (step, name, json.dumps(facts))
-        )
-
-    def forget(self) -> None:
-        """Begin again: no step is done."""
-        self._db.executescript("DELETE FROM partition; DELETE FROM step; DELETE FROM run;")
+        self._rows("INSERT OR REPLACE INTO partition VALUES (?, ?, ?)", step, name, json.dumps(facts))
 
     def close(self) -> None:
         self._db.close()

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loader.errors import Locked
+from loader.errors import Locked, NotPermitted
 
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Hold `path` (a lock file, made when absent). The kernel drops the lock with the process."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except PermissionError as error:
+        raise NotPermitted(action="lock", path=path, owner="root, as a rule") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

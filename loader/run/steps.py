@@ -14,7 +14,7 @@ from pathlib import Path
 
 from loader.errors import NotPermitted
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Catalogue, Facts
+from loader.run.catalogue import Catalogue, Facts, forget
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
 from loader.run.watch import watching
@@ -67,10 +67,10 @@ def open_run(
     """
     _make(directory)
     with exclusive(directory / "lock"):
+        if restart:
+            forget(directory)
         catalogue = Catalogue(directory)
         try:
-            if restart:
-                catalogue.forget()
             if catalogue.begin(verb, options):
                 progress.say(f"going on with the run in {directory}")
             yield Run(catalogue, progress, timeouts or {})

@@ -1,4 +1,4 @@
-"""Reading a slapd's configuration with slapd's own tools, and making private copies of it for offline work."""
+"""Reading a slapd's configuration, with slapd's own tools or over LDAP; private copies of it for offline work."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ import ldif
 
 from loader import config
 from loader.config import Config, Database, Entry
-from loader.errors import ConfigUnreadable, NoSuchPath, NotPermitted, ToolFailed
+from loader.errors import (
+    ConfigHidden,
+    ConfigUnreadable,
+    NoSuchBase,
+    NoSuchPath,
+    NotPermitted,
+    ServerRefused,
+    ToolFailed,
+)
 from loader.server import tools
+from loader.server.session import Session
 
 
 def read(path: Path) -> Config:
@@ -23,21 +32,51 @@ def read(path: Path) -> Config:
     return config.parse(path, entries_of(dump(path)))
 
 
+def read_online(session: Session) -> Config:
+    """The configuration a running server has. Raises ConfigHidden."""
+    who, reason = session.connection.who, "nothing is shown"
+    entries: list[Entry] = []
+    try:
+        entries += session.find("cn=config", "(objectClass=*)", ("*", "+"))
+    except NoSuchBase:
+        reason = "it is not there, or hidden"
+    except ServerRefused as error:
+        reason = str(error.facts["reason"])
+    if not entries:
+        raise ConfigHidden(uri=session.uri, who=who, reason=reason)
+    return config.parse(Path("cn=config"), entries, session.uri)
+
+
 def dump(path: Path) -> bytes:
-    """cn=config as LDIF. Holds credentials: keep it out of sight."""
-    if not path.exists():
-        raise NoSuchPath(path=path)
-    if not os.access(path, os.R_OK):
-        raise NotPermitted(action="read", path=path, owner=path.owner())
+    """cn=config as LDIF. Holds credentials: keep it out of sight. Raises NoSuchPath, NotPermitted, ConfigUnreadable."""
+    _require_readable(path)
     try:
         if path.is_dir():
             return tools.run("slapcat", "-n0", "-F", str(path))
         with tempfile.TemporaryDirectory(prefix="ditseed-config-", dir=scratch()) as converted:
-            # -n0: convert, but open no database; with -u it would convert nothing.
-            tools.run("slaptest", "-n0", "-f", str(path), "-F", converted)
-            return tools.run("slapcat", "-n0", "-F", converted)
+            # slapcat with both converts -f to -F, opens no other database, and fails where slaptest -u would too.
+            return tools.run("slapcat", "-n0", "-f", str(path), "-F", converted)
     except ToolFailed as error:
         raise ConfigUnreadable(path=path, reason=error.facts["reason"]) from error
+
+
+def _require_readable(path: Path) -> None:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        raise NoSuchPath(path=path) from None
+    except PermissionError:
+        raise NotPermitted(action="reach", path=path, owner="root") from None
+    needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
+    if not os.access(path, needed):
+        raise NotPermitted(action="read", path=path, owner=_owner(path))
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:
+        return str(path.stat().st_uid)  # of another host or container
 
 
 def scratch() -> str | None:
@@ -73,7 +112,10 @@ def private_copy(
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(mode=0o700, parents=True)
     try:
-        changed = [_with(entry, settings) if entry[0] == database.entry_dn else entry for entry in source.entries]
+        changed = [
+            _with(entry, settings) if entry[0] == database.entry_dn else entry
+            for entry in source.entries
+        ]
         _load(copy, text_of(changed), source.path)
         yield copy
     finally:

@@ -119,25 +119,19 @@ class Session:
 
     def replace(self, dn: str, changes: Mapping[str, Sequence[bytes]]) -> None:
         """Set attributes; an empty sequence removes one."""
-        modlist: list[Any] = [
-            (ldap.MOD_REPLACE, name, list(values) or None) for name, values in changes.items()
-        ]
+        self.modify(
+            dn,
+            [(ldap.MOD_REPLACE, name, list(values) or None) for name, values in changes.items()],
+        )
+
+    def modify(self, dn: str, modlist: list[Any]) -> None:
+        """python-ldap's list: (ldap.MOD_*, name, values or None)."""
         self._asking(f"modify {dn}", lambda: self._ldap.modify_s(dn, modlist), dn)
 
     def children_with_children(self, base: str) -> list[str]:
         """DNs one level below `base` that have entries below them."""
         found = self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)
         return [dn for dn, _ in found]
-
-    def inner_changed_since(self, base: str, since: Sequence[str]) -> list[str]:
-        """DNs of entries with entries below them that changed after the contextCSN `since`."""
-        seen = csn.by_server(since)
-        found = self.find(base, f"(&(entryCSN>={min(since)})(hasSubordinates=TRUE))", ["entryCSN"])
-        return [
-            dn
-            for dn, entry in found
-            if not csn.covered(csn.by_server(_texts(entry, "entrycsn")), seen)
-        ]
 
     def exists(self, dn: str) -> bool:
         """Is there such an entry, as far as we are allowed to know?"""
@@ -180,10 +174,6 @@ class Session:
             self._ldap.unbind_s()
         except ldap.LDAPError:
             pass  # the server may have gone already; nothing is lost with an unbind
-
-
-def _texts(entry: Attributes, name: str) -> list[str]:
-    return [value.decode() for value in entry.get(name, [])]
 
 
 def _is_tls(reason: str) -> bool:

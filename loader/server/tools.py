@@ -28,6 +28,17 @@ def server_tool(name: str, *arguments: str) -> list[str]:
     return [path, *arguments]
 
 
+def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
+    """The same, as the owner of a database, so that the files it makes are the server's; only root can, or must."""
+    if os.geteuid() != 0 or uid == 0:
+        return server_tool(name, *arguments)
+    # The kernel drops the parent death signal when the user changes, so it is asked for again.
+    who = [f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--pdeathsig=KILL", "--"]
+    if os.environ.get(ENV_TOOLS):
+        return server_tool("setpriv", *who, name, *arguments)
+    return ["setpriv", *who, *server_tool(name, *arguments)]
+
+
 def run(name: str, *arguments: str, stdin: bytes = b"") -> bytes:
     """Run a short-lived slap* tool; its output. Raises ToolMissing, ToolFailed."""
     return child.output(server_tool(name, *arguments), stdin=stdin)

@@ -23,6 +23,7 @@ from loader.server import search
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import Session
+from loader.storage import files
 
 SURVEY_PAGE = (
     10_000  # only one short attribute comes back, so large pages cost little and spare round trips
@@ -124,6 +125,14 @@ def read(connection: Connection, asked: Search, target: Path, meter: Meter) -> S
             meter.add(-found.entries, -found.bytes)
             raise
         return found
+
+
+def fetch(connection: Connection, asked: Search, target: Path, meter: Meter) -> Shard:
+    """One search into `target`, which is there once it is whole, however often the connection breaks."""
+    partial = target.with_name("partial-" + target.name)
+    found = patiently(lambda: read(connection, asked, partial, meter), meter)
+    files.publish(partial, target)
+    return found
 
 
 def patiently(attempt: Callable[[], Result], meter: Meter) -> Result:

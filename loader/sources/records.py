@@ -16,13 +16,12 @@ from typing import Protocol
 import zstandard
 
 from loader import dn
-from loader.server.configuration import entries_of
 
 Entry = dict[str, frozenset[bytes]]  # attribute description in lower case -> values
 Entries = dict[str, Entry]  # dn.key(DN) -> entry
 
 _PIECE = 1 << 20
-_DN = re.compile(rb"^dn:(:?) *(.*)$", re.MULTILINE | re.IGNORECASE)
+_DN = re.compile(rb"^dn:(.*)$", re.MULTILINE | re.IGNORECASE)
 
 
 class Stream(Protocol):
@@ -53,10 +52,7 @@ def find(stream: Stream, names: Sequence[str]) -> Entries:
     """The records of these DNs."""
     wanted, found = {dn.key(name) for name in names}, Entries()
     for block in _blocks(stream):
-        for record in _records(block, wanted):
-            for name, attributes in entries_of(record):
-                values = {key.lower(): frozenset(some) for key, some in attributes.items()}
-                found[dn.key(name)] = values
+        found.update(_records(block, wanted))
         if len(found) == len(wanted):
             break
     return found
@@ -74,9 +70,24 @@ def _blocks(stream: Stream) -> Iterator[bytes]:
     yield carried.replace(b"\n ", b"")
 
 
-def _records(block: bytes, wanted: set[str]) -> Iterator[bytes]:
+def _records(block: bytes, wanted: set[str]) -> Iterator[tuple[str, Entry]]:
     for match in _DN.finditer(block):
-        value = base64.b64decode(match[2]) if match[1] else match[2]
-        if dn.key(value.decode("utf-8", "replace")) in wanted:
-            end = block.find(b"\n\n", match.start())
-            yield block[match.start() : end if end >= 0 else None] + b"\n"
+        name = dn.key(_decoded(match[1]).decode("utf-8", "replace"))
+        if name in wanted:
+            end = block.find(b"\n\n", match.end())
+            yield name, _entry(block[match.end() : end if end >= 0 else None])
+
+
+def _entry(lines: bytes) -> Entry:
+    """python-ldap's ldif module is not used: to it `DN:` is an error, and `cn` and `CN` are two attributes."""
+    found: dict[str, set[bytes]] = {}
+    for line in lines.split(b"\n"):
+        name, colon, value = line.partition(b":")
+        if colon and not line.startswith(b"#"):
+            found.setdefault(name.decode("ascii", "replace").lower(), set()).add(_decoded(value))
+    return {name: frozenset(values) for name, values in found.items()}
+
+
+def _decoded(value: bytes) -> bytes:
+    """What stands behind the first colon of a line."""
+    return base64.b64decode(value[1:]) if value.startswith(b":") else value.lstrip(b" ")

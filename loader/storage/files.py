@@ -81,6 +81,15 @@ def existing(path: Path) -> Path:
     return path
 
 
+def owner_name(path: Path) -> str:
+    """Whom `path` (or its nearest existing parent) belongs to; a number where that account has no name on this host."""
+    uid = existing(path).stat().st_uid
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def allocated_bytes(path: Path) -> int:
     """Bytes that a (sparse) file really takes."""
     return path.stat().st_blocks * 512

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -203,15 +201,7 @@ def range_of(count: int | None, piece: str | None) -> Range:
 
 
 def _to_stdout(options: GenerateOptions, progress: Progress) -> None:
-    """`| head` is no error of ours; but click would end with 1, which stands for differences."""
-    try:
-        _write(options, sys.stdout.buffer, progress)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
-
-
-def _write(options: GenerateOptions, out: BinaryIO, progress: Progress) -> None:
+    out: BinaryIO = sys.stdout.buffer
     if options.compress == "none":
         to_stream(options, out, progress)
         return

@@ -16,7 +16,7 @@ from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader import ldif, manifest
-from loader.errors import NoSpace, RunMismatch, TargetNotEmpty
+from loader.errors import NoSpace, RunMismatch, TargetNotEmpty, ToolFailed
 from loader.manifest import Manifest
 from loader.operations.compare import CompareOptions, compare
 from loader.progress import Meter, Progress
@@ -157,6 +157,21 @@ def test_processes_end_with_their_parent() -> None:
     while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [pid for pid in workers if alive(pid)]
+
+
+def test_a_process_that_is_killed_is_told() -> None:
+    chosen = options(last=1_000_000)
+    with Blocks(chosen.recipe, jobs=2) as blocks:
+        made = blocks.of(chosen.range)
+        next(made), next(made)
+        worker = next(pid for pid in children_of(os.getpid()) if "spawn_main" in command_of(pid))
+        os.kill(worker, signal.SIGKILL)
+        with pytest.raises(ToolFailed, match="ended from outside"):
+            list(made)
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
 
 
 def children_of(pid: int) -> list[int]:

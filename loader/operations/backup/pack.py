@@ -11,6 +11,7 @@ from typing import IO, BinaryIO, cast
 
 import zstandard
 
+from loader import units
 from loader.mdb.passing import Passing
 from loader.progress import Meter
 from loader.storage import holes
@@ -66,6 +67,7 @@ def pack(
                 data.update(piece)
                 writer.write(piece)
                 meter.add(size=len(piece))
+                meter.note = f"{units.size(passing.size)}, {units.size(counted.size)} stored"
     return Packed(passing.size, data.hexdigest(), counted.size, counted.sha256)
 
 
@@ -93,6 +95,7 @@ def unpack(source: Path, target: Path, compression: str, meter: Meter) -> tuple[
             holes.write(out, piece)
             size += len(piece)
             meter.add(size=len(piece))
+            meter.note = units.size(size)
         holes.finish(out)
     return size, data.hexdigest()
 

@@ -15,7 +15,7 @@ from loader.mdb import copy, meta, verify
 from loader.operations.backup import pack, repository
 from loader.operations.backup.repository import Backup
 from loader.operations.backup.run import machine
-from loader.operations.clone import publish, require_target, target_directory
+from loader.operations.clone import publish, require_space, require_target, target_directory
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
 from loader.server import configuration
@@ -86,9 +86,9 @@ def _plan(options: RestoreOptions, place: Place) -> RestorePlan:
     backup = repository.find(options.repo, options.name, suffix)
     _require_fitting(options, backup, place)
     require_target(place.directory, options.replace)
-    files.require_space(place.directory, backup.data_bytes)
+    free = require_space(place.directory, backup.data_bytes)
     files.require_readable(options.repo / backup.id / backup.file)
-    free, there = files.free_bytes(place.directory), (place.directory / meta.DATA).exists()
+    there = (place.directory / meta.DATA).exists()
     return RestorePlan(backup, str(place.directory), backup.data_bytes, free, there)
 
 

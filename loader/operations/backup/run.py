@@ -163,7 +163,7 @@ class _Packing:
             id=name,
             made=made,
             seconds=round(seconds, 3),
-            host=socket.getfqdn(),
+            host=socket.gethostname(),
             source=str(self._source.absolute()),
             suffix=suffix,
             entries=outline.entries if entries is None else entries,

@@ -92,7 +92,7 @@ pub struct Arrangement {
     dropped: u64,
     interior: u64,
     checksum: String,
-    orphans: Vec<(String, String)>,
+    orphans: Vec<(String, String, String)>,
 }
 
 impl From<tree::Arrangement> for Arrangement {
@@ -103,7 +103,7 @@ impl From<tree::Arrangement> for Arrangement {
             dropped: done.dropped,
             interior: done.interior,
             checksum: done.checksum,
-            orphans: done.orphans,
+            orphans: done.orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect(),
         }
     }
 }

@@ -23,3 +23,29 @@ pub fn is_safe(value: &[u8]) -> bool {
         && value.last() != Some(&b' ')
         && value.iter().all(safe_char)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(value: &[u8]) -> String {
+        let mut out = Vec::new();
+        line(&mut out, b"cn", value);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn safe_values_stand_as_they_are() {
+        assert_eq!(written(b"a: <b> #c"), "cn: a: <b> #c\n");
+        assert_eq!(written(b""), "cn:\n");
+        assert_eq!(written(b"#a\x7f\x01"), "cn: #a\x7f\x01\n");
+    }
+
+    #[test]
+    fn others_stand_in_base64() {
+        for value in [" a", "a ", ":a", "<a", "a\nb", "a\rb", "a\0b", "\u{e9}"] {
+            let expected = format!("cn:: {}\n", STANDARD.encode(value));
+            assert_eq!(written(value.as_bytes()), expected);
+        }
+    }
+}

@@ -91,8 +91,13 @@ fn records() -> impl Strategy<Value = Vec<(Vec<u8>, Pairs)>> {
 }
 
 fn text_of(records: &[(Vec<u8>, Pairs)]) -> Vec<u8> {
+    text_apart(records, 1)
+}
+
+fn text_apart(records: &[(Vec<u8>, Pairs)], blank_lines: usize) -> Vec<u8> {
+    let blanks = vec![b'\n'; blank_lines];
     let texts: Vec<_> = records.iter().map(|(dn, pairs)| write_record(dn, pairs)).collect();
-    [texts.join(&b'\n'), b"\n".to_vec()].concat()
+    [texts.join(&blanks[..]), blanks].concat()
 }
 
 proptest! {
@@ -113,23 +118,26 @@ proptest! {
 
     #[test]
     fn blocks_joined_are_the_input(
-        records in records(), step in 1_usize..40, size in 1_usize..300, crlf: bool,
+        records in records(), step in 1_usize..40, size in 1_usize..300,
+        blank_lines in 1_usize..4, crlf: bool,
     ) {
-        let text = fold(&text_of(&records), 76, if crlf { "\r\n" } else { "\n" });
+        let text = text_apart(&records, blank_lines);
+        let text = fold(&text, 76, if crlf { "\r\n" } else { "\n" });
         let mut blocks = Blocks::with_sizes(Trickle { rest: &text, step }, size, 1 << 20);
-        let (mut joined, mut found, mut line) = (Vec::new(), 0, 1);
+        let (mut joined, mut found, mut line) = (Vec::new(), Vec::new(), 1);
         while let Some(block) = blocks.next_block().unwrap() {
             prop_assert_eq!(block.line, line);
-            found += Records::new(&block).map(Result::unwrap).filter(|record| {
-                // A record cut in two would show as one that begins elsewhere than at its DN.
-                record.entry().is_ok()
-            }).count();
+            // A record cut in two would show as one that begins elsewhere than at its DN.
+            for record in Records::new(&block).map(Result::unwrap) {
+                found.push((record.entry().is_ok(), record.closed, record.last));
+            }
             line += block.bytes.split(|&byte| byte == b'\n').count() as u64 - 1;
             joined.extend_from_slice(block.bytes);
             prop_assert_eq!(block.last, joined.len() == text.len());
         }
         prop_assert_eq!(joined, text);
-        prop_assert_eq!(found, records.len());
+        let expected: Vec<_> = (1..=records.len()).map(|at| (true, true, at == records.len())).collect();
+        prop_assert_eq!(found, expected);
     }
 
     #[test]

@@ -62,9 +62,6 @@ mod tests {
         assert_eq!(line("20260101000000.000004Z#000000#001#000000"), None);
         assert_eq!(line("20260101000000.000006Z#000000#002#000000"), None);
         let expected = format!("entryCSN: {CLAIMED}\n");
-        assert_eq!(
-            line("20260101000000.000006Z#000000#001#000000"),
-            Some(expected.as_bytes())
-        );
+        assert_eq!(line("20260101000000.000006Z#000000#001#000000"), Some(expected.as_bytes()));
     }
 }

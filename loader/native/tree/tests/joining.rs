@@ -2,17 +2,18 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ldif::polled::Polled;
 use ldif::{Code, Counters};
+use rustix::pipe::pipe;
 use support::{Entry, put};
 use tempfile::tempdir;
 use tree::join;
-use tree::join::RootStamp;
+use tree::join::Stamping;
 
 fn entries(count: usize) -> Vec<Entry> {
     (0..count).map(|at| Entry::new(&format!("cn={at},dc=x"), &[("cn", &"a".repeat(500))])).collect()
@@ -23,14 +24,14 @@ fn all_records_come_through_a_pipe() {
     let directory = tempdir().unwrap();
     let paths =
         [put(directory.path(), "a", &entries(900)), put(directory.path(), "b", &entries(700))];
-    let (mut reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = pipe().unwrap();
     let read = thread::spawn(move || {
         let mut text = Vec::new();
-        reader.read_to_end(&mut text).unwrap();
+        File::from(reader).read_to_end(&mut text).unwrap();
         text
     });
     let counters = Counters::default();
-    let mut sink = Polled::new(OwnedFd::from(writer), &counters);
+    let mut sink = Polled::new(writer, &counters);
     assert_eq!(join(&paths, &mut sink, None, &counters).unwrap(), 1600);
     drop(sink);
     let expected: Vec<u8> = paths.iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
@@ -42,10 +43,10 @@ fn all_records_come_through_a_pipe() {
 fn a_reader_that_is_gone_is_told_as_such() {
     let directory = tempdir().unwrap();
     let paths = [put(directory.path(), "a", &entries(2))];
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = pipe().unwrap();
     drop(reader);
     let counters = Counters::default();
-    let mut sink = Polled::new(OwnedFd::from(writer), &counters);
+    let mut sink = Polled::new(writer, &counters);
     assert_eq!(join(&paths, &mut sink, None, &counters).unwrap_err().code, Code::Pipe);
 }
 
@@ -53,7 +54,7 @@ fn a_reader_that_is_gone_is_told_as_such() {
 fn a_stalled_reader_does_not_hold_cancelling_up() {
     let directory = tempdir().unwrap();
     let paths = [put(directory.path(), "a", &entries(2000))];
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = pipe().unwrap();
     let counters = Counters::default();
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -61,7 +62,7 @@ fn a_stalled_reader_does_not_hold_cancelling_up() {
             thread::sleep(Duration::from_millis(100));
             counters.cancel();
         });
-        let mut sink = Polled::new(OwnedFd::from(writer), &counters);
+        let mut sink = Polled::new(writer, &counters);
         assert_eq!(join(&paths, &mut sink, None, &counters).unwrap_err().code, Code::Cancelled);
     });
     assert!(begun.elapsed() < Duration::from_secs(5));
@@ -75,7 +76,7 @@ fn the_root_gets_the_given_context_csns_and_no_other_entry_any() {
     let tree = [Entry::new("DC=X", &old), Entry::new("cn=a,dc=x", &old)];
     let paths = [put(directory.path(), "a", &tree)];
     let mut joined = Vec::new();
-    let stamp = RootStamp::new("dc=x", &["new", "newer"]);
+    let stamp = Stamping::new("dc=x", &["new", "newer"]);
     assert_eq!(join(&paths, &mut joined, Some(stamp), &Counters::default()).unwrap(), 2);
     let expected = "dn: DC=X\ncn: a\nsn: b\ncontextCSN: new\ncontextCSN: newer\n\n\
                     dn: cn=a,dc=x\ncn: a\nsn: b\n\n";
@@ -86,10 +87,29 @@ fn the_root_gets_the_given_context_csns_and_no_other_entry_any() {
 fn context_csns_without_a_root_to_bear_them_are_an_error() {
     let directory = tempdir().unwrap();
     let paths = [put(directory.path(), "a", &entries(1))];
-    let stamp = RootStamp::new("dc=y", &["new"]);
+    let stamp = Stamping::new("dc=y", &["new"]);
     let outcome = join(&paths, &mut Vec::new(), Some(stamp), &Counters::default());
     assert_eq!(outcome.unwrap_err().code, Code::RootMissing);
     let none: [&str; 0] = [];
-    let stamp = RootStamp::new("dc=y", &none);
+    let stamp = Stamping::new("dc=y", &none);
     assert_eq!(join(&paths, &mut Vec::new(), Some(stamp), &Counters::default()).unwrap(), 1);
+}
+
+#[test]
+fn entries_newer_than_the_claim_are_held_back_to_it() {
+    let csn = |count: u32| format!("20260101000000.000000Z#{count:06x}#001#000000");
+    let directory = tempdir().unwrap();
+    let entry = |dn: &str, count| Entry::new(dn, &[("entryCSN", &csn(count)), ("cn", "a")]);
+    let tree = [entry("dc=x", 4), entry("cn=old,dc=x", 3), entry("cn=new,dc=x", 5)];
+    let paths = [put(directory.path(), "a", &tree)];
+    let mut joined = Vec::new();
+    let stamp = Stamping::new("dc=x", &[csn(4)]);
+    join(&paths, &mut joined, Some(stamp), &Counters::default()).unwrap();
+    let (older, claimed) = (csn(3), csn(4));
+    let expected = format!(
+        "dn: dc=x\nentryCSN: {claimed}\ncn: a\ncontextCSN: {claimed}\n\n\
+         dn: cn=old,dc=x\nentryCSN: {older}\ncn: a\n\n\
+         dn: cn=new,dc=x\ncn: a\nentryCSN: {claimed}\n\n"
+    );
+    assert_eq!(String::from_utf8(joined).unwrap(), expected);
 }

@@ -135,7 +135,7 @@ proptest! {
                 None => {}
             }
         }
-        let orphans: BTreeSet<&str> = done.orphans.iter().map(|(parent, _)| parent.as_str()).collect();
+        let orphans: BTreeSet<&str> = done.orphans.iter().map(|one| one.parent.as_str()).collect();
         prop_assert_eq!(orphans, missing);
     }
 

@@ -32,8 +32,33 @@ pub struct Arrangement {
     pub interior: u64,
     /// That of a tree digest of all files written with nothing ignored.
     pub checksum: String,
-    /// Parents that the input lacks, each once, and the first child that names it.
-    pub orphans: Vec<(String, String)>,
+    /// Parents that the input lacks, each once, with the first child that names it.
+    pub orphans: Vec<Orphan>,
+}
+
+/// An entry whose parent is nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orphan {
+    pub parent: String,
+    pub dn: String,
+    /// Its entryUUID; empty when it has none.
+    pub uuid: String,
+}
+
+impl Orphan {
+    fn of(record: &Record<'_>) -> Result<Self> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let entry = record.entry()?;
+        let (parent, dn) = (text(parent_text(&entry.dn)), text(&entry.dn));
+        let mut uuid = String::new();
+        for field in entry.fields {
+            let field = field?;
+            if field.is("entryUUID") {
+                uuid = text(&field.value()?);
+            }
+        }
+        Ok(Self { parent, dn, uuid })
+    }
 }
 
 /// What to arrange, and how.
@@ -118,9 +143,7 @@ impl Writer {
         self.done.entries += 1;
         self.edit(record)?;
         if verdict.orphan {
-            let dn = record.entry()?.dn;
-            let text = |dn: &[u8]| String::from_utf8_lossy(dn).into_owned();
-            self.done.orphans.push((text(parent_text(&dn)), text(&dn)));
+            self.done.orphans.push(Orphan::of(record)?);
         }
         if verdict.fate == Fate::Interior {
             self.done.interior += 1;

@@ -1,0 +1,290 @@
+"""`ditseed tune`: settings of a server's databases, shown and changed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loader import units
+from loader.cli import options
+from loader.cli.report import show_json, show_table
+from loader.errors import UsageProblem
+from loader.operations.tune import history, indexing, maxsize, syncing
+from loader.operations.tune.indexing import IndexWish
+from loader.operations.tune.plan import Outcome, State
+from loader.operations.tune.target import Target, opened
+from loader.server.options import Connection
+
+_TARGET_OPTIONS = (
+    click.option(
+        "--config",
+        "config_path",
+        type=click.Path(path_type=Path),
+        help="The server's slapd.d directory (slapd stopped) or slapd.conf.",
+    ),
+    options.connection_options,
+    click.option("--apply", is_flag=True, help="Make the change; without it, it is only shown."),
+    options.dry_run_option,
+    options.json_option,
+)
+
+
+def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Which server, and whether to change it."""
+    for option in reversed(_TARGET_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.group("tune")
+def command() -> None:
+    """Show and change settings of a server's databases.
+
+    The server is named by --config (a slapd.d that no slapd runs on, or a slapd.conf) or by -H and its company (cn=config
+    over LDAP). Nothing changes without --apply. What was there before is written down: `ditseed tune history`.
+
+    \b
+    Examples:
+      ditseed tune maxsize -H ldapi:/// -Y EXTERNAL
+      ditseed tune indexes --config /etc/ldap/slapd.d --add "uid eq" --apply
+      ditseed tune sync -H ldapi:/// -Y EXTERNAL --nosync off --apply
+    """
+
+
+@command.command("maxsize")
+@click.option(
+    "--size",
+    type=options.Size(auto=True),
+    help="The new maxsize; `auto` (with --apply the default) works it out.",
+)
+@target_options
+def maxsize_command(size: int | str | None, **given: Any) -> None:
+    """Show how large each database is and may become; set maxsize.
+
+    Recommended are three times the bytes in use, in whole GiB, and never less than what is configured.
+
+    \b
+    Examples:
+      ditseed tune maxsize --config /etc/ldap/slapd.conf
+      ditseed tune maxsize -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com --size 250G --apply
+    """
+    apply, as_json, suffix, wished = _taken(given)
+    with _target(given) as target:
+        found = maxsize.standings(target, suffix)
+        outcome = (
+            maxsize.change_maxsize(target, suffix, size, apply)
+            if wished or size is not None
+            else None
+        )
+    if as_json:
+        show_json(_facts(target, found, outcome))
+        return
+    show_table(_MAXSIZE_HEADINGS, [_maxsize_row(one) for one in found])
+    _show_notes(found)
+    _show_outcome(outcome)
+
+
+_MAXSIZE_HEADINGS = (
+    *("suffix", "maxsize", "map size", "used", "file", "on disk", "disk free", "recommended"),
+)
+
+
+def _maxsize_row(one: maxsize.Standing) -> list[str]:
+    sizes = (
+        one.maxsize,
+        one.map_size,
+        one.used,
+        one.apparent,
+        one.allocated,
+        one.free,
+        one.recommended,
+    )
+    return [one.suffix, *("-" if count is None else units.size(count) for count in sizes)]
+
+
+@command.command("indexes")
+@click.option(
+    "--set",
+    "wanted",
+    multiple=True,
+    metavar="INDEX",
+    help='The whole list: --set "uid eq" --set "cn,sn eq,sub".',
+)
+@click.option(
+    "--add", multiple=True, metavar="INDEX", help='Besides what there is: --add "mail eq".'
+)
+@click.option(
+    "--remove",
+    multiple=True,
+    metavar="ATTRIBUTE",
+    help='--remove mail, or one kind: --remove "cn sub".',
+)
+@click.option(
+    "--no-reindex",
+    is_flag=True,
+    help="Offline: change the configuration alone, and say what to run.",
+)
+@options.progress_option
+@target_options
+def indexes_command(
+    wanted: tuple[str, ...],
+    add: tuple[str, ...],
+    remove: tuple[str, ...],
+    no_reindex: bool,
+    progress_mode: str,
+    **given: Any,
+) -> None:
+    """Show which attributes are indexed, and what replication lacks; change the list.
+
+    Over LDAP slapd makes new indexes itself, in the background. Offline slapindex makes them before the configuration
+    changes, so that slapd never trusts an index that is not whole.
+
+    \b
+    Examples:
+      ditseed tune indexes -H ldapi:/// -Y EXTERNAL
+      ditseed tune indexes --config /etc/ldap/slapd.d --add "entryUUID,entryCSN eq" --apply
+    """
+    apply, as_json, suffix, wished = _taken(given)
+    wish = IndexWish(wanted or None, add, remove)
+    if wished and wish == IndexWish():
+        raise UsageProblem(reason="say what to change: --set, --add or --remove")
+    with _target(given) as target:
+        found = indexing.indexing(target, suffix)
+        progress = options.progress_of(progress_mode)
+        outcome = (
+            None
+            if wish == IndexWish()
+            else indexing.change_indexes(target, suffix, wish, apply, not no_reindex, progress)
+        )
+    if as_json:
+        show_json(_facts(target, found, outcome))
+        return
+    show_table(
+        ("suffix", "attribute", "index", "records"),
+        [row for one in found for row in _index_rows(one)],
+    )
+    _show_notes(found)
+    _show_outcome(outcome)
+
+
+def _index_rows(one: indexing.Indexing) -> Iterator[tuple[str, str, str, str]]:
+    counts = {name.lower(): count for name, count in one.keys.items()}
+    for key, index in one.indexes.items():
+        count = counts.get(key.partition(";")[0])
+        shown = "-" if count is None else units.number(count)
+        yield one.suffix, index.attribute, ",".join(index.kinds), shown
+
+
+@command.command("sync")
+@click.option(
+    "--nosync",
+    type=click.Choice(["on", "off"]),
+    help="Stop syncing commits to disk, or sync them again.",
+)
+@target_options
+def sync_command(nosync: str | None, **given: Any) -> None:
+    """Show whether commits are synced to disk (nosync, envflags, checkpoint); switch nosync.
+
+    nosync makes a load faster, and a crash of the host then loses or damages the database: it is for loads only.
+
+    \b
+    Examples:
+      ditseed tune sync --config /etc/ldap/slapd.d
+      ditseed tune sync -H ldapi:/// -Y EXTERNAL --nosync off --apply
+    """
+    apply, as_json, suffix, wished = _taken(given)
+    if wished and nosync is None:
+        raise UsageProblem(reason="say what to change: --nosync on, or --nosync off")
+    with _target(given) as target:
+        found = syncing.syncing(target, suffix)
+        outcome = (
+            None if nosync is None else syncing.change_nosync(target, suffix, nosync == "on", apply)
+        )
+    if as_json:
+        show_json(_facts(target, found, outcome))
+        return
+    show_table(("suffix", "nosync", "envflags", "checkpoint"), [_sync_row(one) for one in found])
+    _show_notes(found)
+    _show_outcome(outcome)
+
+
+def _sync_row(one: syncing.Syncing) -> tuple[str, str, str, str]:
+    flags, nosync = " ".join(one.env_flags) or "none", "on" if one.nosync else "off"
+    return one.suffix, nosync, flags, one.checkpoint or "none"
+
+
+@command.command("history")
+@options.json_option
+def history_command(as_json: bool) -> None:
+    """List what `tune` (and `build --maxsize`) changed, with the command that puts the old value back.
+
+    \b
+    Example:
+      ditseed tune history
+    """
+    found = history.changes()
+    if as_json:
+        show_json({"changes": [dataclasses.asdict(one) for one in found]})
+        return
+    for one in found:
+        print(f"{one.time}  {one.by}  {one.target}  {one.database}  ({one.outcome.value})")
+        before, after = ("; ".join(values) or "(not set)" for values in (one.before, one.after))
+        print(f"  {one.attribute}: {before} -> {after}")
+        if one.undo:
+            print(f"  put back: {one.undo}")
+    if not found:
+        print("nothing was changed yet")
+
+
+def _taken(given: dict[str, Any]) -> tuple[bool, bool, str | None, bool]:
+    """(make the change, print JSON, suffix, a change was asked for)."""
+    apply, dry_run = given.pop("apply"), given.pop("dry_run")
+    return apply and not dry_run, given.pop("as_json"), given["base"], apply or dry_run
+
+
+@contextmanager
+def _target(given: dict[str, Any]) -> Iterator[Target]:
+    path: Path | None = given.pop("config_path")
+    named = any(given[name] for name in ("uri", "bind_dn", "mechanism"))
+    if (path is not None) == named:
+        raise UsageProblem(
+            reason="say which server: either --config slapd.d or slapd.conf, or -H ldapi:/// -Y EXTERNAL"
+        )
+    where: Path | Connection = options.connection_of(given) if path is None else path
+    with opened(where) as target:
+        yield target
+
+
+def _facts(target: Target, found: Sequence[Any], outcome: Outcome | None) -> dict[str, Any]:
+    return {
+        "target": target.config.where,
+        "databases": [dataclasses.asdict(one) for one in found],
+        "change": None if outcome is None else dataclasses.asdict(outcome),
+    }
+
+
+def _show_notes(found: Sequence[Any]) -> None:
+    for one in found:
+        for note in one.notes:
+            print(f"{one.suffix}: {note}")
+
+
+def _show_outcome(outcome: Outcome | None) -> None:
+    if outcome is None:
+        return
+    print()
+    if outcome.difference:
+        print(outcome.difference)
+    words = {
+        State.UNCHANGED: "unchanged: it is so already",
+        State.PROPOSED: "nothing was changed; --apply makes this change",
+        State.CHANGED: "changed",
+    }
+    print(words[outcome.state])
+    for note in outcome.notes:
+        print(f"note: {note}")

@@ -1,0 +1,158 @@
+"""What moved while a live server was read.
+
+Whoever renames a container moves all its children, and those keep their entryCSN: syncrepl does not send them. So after
+the reading, what lies below a container that moved meanwhile is read again, until a look finds nothing new. A container
+that merely changed is read again alone, so that a busy suffix entry costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loader import csn, dn
+from loader.errors import MissingParents, NoContextCSN, NoSuchBase, TreeRestless
+from loader.progress import Meter
+from loader.run.killpoint import killpoint
+from loader.server.configuration import entries_of
+from loader.server.options import Connection
+from loader.server.search import Search
+from loader.server.session import Session, session
+from loader.sources import ldap as source
+from loader.sources import records
+
+INNER = "(hasSubordinates=TRUE)"
+LOOKS = 20  # a tree whose containers still move after so many looks is being rebuilt, not used
+_NAMES_ONLY = ("entryUUID", "entryCSN")
+
+Orphan = tuple[str, str, str]  # the parent that is nowhere, the entry below it, its entryUUID
+
+
+def note_containers(connection: Connection, base: str, target: Path, meter: Meter) -> None:
+    """Write down where every container is before the first entry is read."""
+    asked = Search(base, INNER, attributes=_NAMES_ONLY, page=source.SURVEY_PAGE)
+    source.fetch(connection, asked, target, meter)
+
+
+@dataclass
+class Containers:
+    """Reads again what moved into `late-NNNNN` files in `parts`; a later file is newer. `noted`: `note_containers`."""
+
+    connection: Connection
+    base: str
+    page: int
+    noted: Path
+    parts: Path
+    meter: Meter
+    _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> where it was read again
+
+    def settle(self, since: Sequence[str]) -> list[str]:
+        """Until no container is elsewhere than where its children were read; the contextCSN of the last look.
+
+        `since`: a contextCSN of before the reading. Raises TreeRestless.
+        """
+        with session(self.connection) as server:
+            for _ in range(LOOKS):
+                now = context_csns(server, self.base)
+                moved = self._moved(self._changed(since))
+                killpoint("late.middle")
+                if not moved:
+                    return now
+                for top in _topmost(list(moved)):
+                    if self.read_again(Search(top, page=self.page)):
+                        self._place({name: moved[name] for name in moved if dn.within(name, top)})
+                since = now
+        raise TreeRestless(base=self.base, passes=LOOKS)
+
+    def _changed(self, since: Sequence[str]) -> dict[str, str]:
+        """DN -> entryUUID of containers that changed. They are read again before the look: one that was missed while
+        it changed is there then, and a move after that shows in the look."""
+        where = f"(&(entryCSN>={min(since)}){INNER})"
+        self.read_again(Search(self.base, where, page=self.page))
+        names = Search(self.base, where, attributes=_NAMES_ONLY, page=source.SURVEY_PAGE)
+        look = self.noted.with_name("look.ldif")
+        source.fetch(self.connection, names, look, self.meter)
+        seen = csn.by_server(since)
+        return {
+            name: _text(entry, "entryUUID")
+            for name, entry in entries_of(look.read_bytes())
+            if not csn.covered(csn.by_server([_text(entry, "entryCSN")]), seen)
+        }
+
+    def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
+        """Those that are not where they were when the reading began, or when they were read again."""
+        if not changed:
+            return {}
+        with records.opened(self.noted) as noted:
+            before = records.find(noted, list(changed))
+        stood = {
+            uuid.decode(): name for name, entry in before.items() for uuid in entry["entryuuid"]
+        }
+        known = {**stood, **self._placed}
+        return {name: uuid for name, uuid in changed.items() if known.get(uuid) != dn.key(name)}
+
+    def _place(self, read: Mapping[str, str]) -> None:
+        self._placed.update({uuid: dn.key(name) for name, uuid in read.items()})
+
+    def read_again(self, asked: Search) -> bool:
+        """False when there is no such entry any more: then it moved on, which the next look shows, or was deleted."""
+        number = len(list(self.parts.glob("late-*")))
+        target = self.parts / f"late-{number:05}.ldif.zst"
+        try:
+            source.fetch(self.connection, asked, target, self.meter)
+        except NoSuchBase:
+            return False
+        return True
+
+    def missed(self, orphans: Sequence[Orphan], since: Sequence[str]) -> list[Search]:
+        """What to read again for entries whose parent is nowhere: a container that was renamed there and back.
+
+        One that was deleted, or that moved by itself, is syncrepl's. One that still stands where it was read has a
+        parent that is hidden from us, and to leave it out would lose it: MissingParents.
+        """
+        hidden, again = [], []
+        with session(self.connection) as server:
+            for parent, name, uuid in orphans:
+                for place, own in self._now(server, name, uuid):
+                    if dn.key(place) == dn.key(name):
+                        hidden.append(parent)
+                    elif csn.covered(own, csn.by_server(since)):
+                        again.append(dn.parent(place))
+        if hidden:
+            raise MissingParents(count=len(hidden), first=hidden[0])
+        return [Search(name, page=self.page) for name in _topmost(list(dict.fromkeys(again)))]
+
+    def _now(self, server: Session, name: str, uuid: str) -> list[tuple[str, dict[str, str]]]:
+        """Where that entry is now, and its entryCSN; nowhere when it was deleted."""
+        if not uuid:
+            return [(name, {})] if server.exists(name) else []
+        found = server.find(self.base, f"(entryUUID={uuid})", ["entryCSN"])
+        return [
+            (place, csn.by_server(value.decode() for value in entry.get("entrycsn", [])))
+            for place, entry in found
+        ]
+
+
+def context_csns(server: Session, base: str) -> list[str]:
+    """contextCSN of the suffix that holds `base`; empty on a server that keeps none."""
+    for suffix in server.naming_contexts():
+        if dn.within(base, suffix):
+            try:
+                return server.context_csns(suffix)
+            except NoContextCSN:
+                return []
+    return []
+
+
+def _topmost(names: Sequence[str]) -> list[str]:
+    """Without those that lie below another: their subtree is read with it."""
+    return [
+        name
+        for name in names
+        if not any(other != name and dn.within(name, other) for other in names)
+    ]
+
+
+def _text(entry: Mapping[str, Sequence[bytes]], name: str) -> str:
+    return b"".join(entry.get(name, [])[:1]).decode()

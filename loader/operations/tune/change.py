@@ -1,0 +1,44 @@
+"""Write down, then change: the one place where a setting of a server is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loader.errors import ConfigNotEditable
+from loader.operations.tune.directory import BY_HAND
+from loader.operations.tune.plan import Outcome, Plan, State
+from loader.operations.tune.target import Target
+from loader.run import journal
+from loader.run.killpoint import killpoint
+
+
+def carry_out(
+    target: Target, plan: Plan, apply: bool, first: Callable[[], None] | None = None
+) -> Outcome:
+    """Check the change and, with `apply`, make it. `first`: what must be done before (slapindex).
+
+    What holds already is not written again. Killed before the change is in place: the old settings stand, and the same
+    command does it; after: it does nothing.
+    """
+    if plan.holds(plan.database):
+        return Outcome(State.UNCHANGED)
+    with target.prepared(plan) as prepared:
+        if not apply:
+            return Outcome(State.PROPOSED, prepared.difference, plan.notes)
+        with journal.writing_down(*plan.entries(target.config, target.place)):
+            killpoint("tune.written-down")
+            if first:
+                first()
+            killpoint("tune.before-change")
+            prepared.publish()
+            _require_in_force(target, plan)
+        killpoint("tune.changed")
+    return Outcome(State.CHANGED, prepared.difference, (*plan.notes, *target.after()))
+
+
+def _require_in_force(target: Target, plan: Plan) -> None:
+    now = {one.entry_dn.lower(): one for one in target.read().databases}
+    if not plan.holds(now[plan.database.entry_dn.lower()]):
+        raise ConfigNotEditable(
+            path=target.config.where, reason="the change was made, but is not seen", advice=BY_HAND
+        )

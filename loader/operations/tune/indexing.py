@@ -1,0 +1,173 @@
+"""Indexes of a database: what is configured, what replication needs, and changing them with the index made first."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import indexes
+from loader.child import Child
+from loader.config import Config, Database
+from loader.errors import ServerRunning
+from loader.indexes import Indexes
+from loader.mdb import index_tables
+from loader.operations.tune.change import carry_out
+from loader.operations.tune.plan import Outcome, Plan, changed
+from loader.operations.tune.target import Target, slapd_on
+from loader.progress import Progress
+from loader.server import configuration, tools
+from loader.storage.files import Owner
+
+
+@dataclass(frozen=True)
+class Indexing:
+    """`keys`: records of each index's table in the database, where its files are on this host."""
+
+    suffix: str
+    indexes: Indexes
+    keys: dict[str, int]
+    missing_for_sync: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class IndexWish:
+    """`wanted` (None: as it is) replaces the list; then `add`, then `remove`."""
+
+    wanted: tuple[str, ...] | None = None
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+    def of(self, present: Indexes) -> Indexes:
+        start = present if self.wanted is None else indexes.parse(self.wanted, present)
+        return indexes.removed(indexes.added(start, self.add), self.remove)
+
+
+def indexing(target: Target, suffix: str | None) -> list[Indexing]:
+    """Of every mdb database, or the one of `suffix`."""
+    config = target.config
+    chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
+    return [_indexing(one, target.local) for one in chosen]
+
+
+def _indexing(database: Database, local: bool) -> Indexing:
+    present = indexes.parse(database.indexes)
+    missing = indexes.lacking_for_sync(present)
+    return Indexing(
+        database.suffix,
+        present,
+        index_tables.keys(database.directory) if local and database.directory else {},
+        tuple(missing),
+        tuple(_notes(database, missing)),
+    )
+
+
+def _notes(database: Database, missing: list[str]) -> Iterable[str]:
+    if not missing:
+        return
+    lacking = " and ".join(missing)
+    if "syncprov" in database.overlays:
+        yield f"syncprov searches by {lacking}: without it every consumer's start is a search of everything"
+    elif database.consumer:
+        yield f"syncrepl searches by {lacking}: without it every change is a search of everything"
+    else:
+        yield f"{lacking}: needed as soon as this database is replicated"
+
+
+def change_indexes(
+    target: Target,
+    suffix: str | None,
+    wish: IndexWish,
+    apply: bool,
+    reindex: bool = True,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Change the list. Offline the new indexes are made before slapd can see them (`reindex`)."""
+    database = target.config.database(suffix)
+    plan = _plan(target, database, wish, reindex)
+    first = None
+    if plan.index and reindex and not target.online:
+        if apply:
+            _require_stopped(target.config, plan)
+        first = _slapindex(target, plan, progress or Progress("none"))
+    return carry_out(target, plan, apply, first)
+
+
+def _plan(target: Target, database: Database, wish: IndexWish, reindex: bool) -> Plan:
+    present = indexes.parse(database.indexes)
+    wanted = wish.of(present)
+    stored = target.config.values(database.entry_dn, "olcDbIndex")
+    grown = tuple(indexes.grown(present, wanted))
+    return Plan(
+        database=database,
+        changes=changed(target.config, database, {"olcDbIndex": indexes.relisted(stored, wanted)}),
+        holds=lambda now: indexes.same(indexes.parse(now.indexes), wanted),
+        words=_setting(wanted),
+        undo=_setting(present),
+        index=grown,
+        notes=tuple(_advice(target, database, grown, reindex)),
+    )
+
+
+def _setting(wanted: Indexes) -> tuple[str, ...]:
+    lines = [str(one) for one in wanted.values()] or [""]
+    return ("indexes", *(word for line in lines for word in ("--set", line)))
+
+
+def _advice(
+    target: Target, database: Database, grown: tuple[str, ...], reindex: bool
+) -> Iterable[str]:
+    if not grown:
+        return
+    if target.online:
+        yield f"slapd makes the index on {', '.join(grown)} in the background, and uses it once it is whole"
+    elif not reindex:
+        command = shlex.join(_arguments(target.config, database, grown))
+        yield f"before slapd starts again, as its user: {command}; until then searches by {', '.join(grown)} miss entries"
+
+
+def _arguments(config: Config, database: Database, attributes: Iterable[str]) -> list[str]:
+    form = "-F" if config.is_directory else "-f"
+    return ["slapindex", "-q", form, str(config.path), "-b", database.suffix, *attributes]
+
+
+def _slapindex(target: Target, plan: Plan, progress: Progress) -> Callable[[], None] | None:
+    """What makes the new indexes in the database, with a private copy of the changed configuration."""
+    directory = plan.database.directory
+    if directory is None or not (directory / "data.mdb").exists():
+        return None  # slapd makes the indexes of an empty database as it fills
+
+    def run() -> None:
+        owner = Owner.of(directory / "data.mdb")
+        settings = {one.attribute: [v.encode() for v in one.after] for one in plan.changes}
+        with (
+            tempfile.TemporaryDirectory(
+                prefix="ditseed-index-", dir=configuration.scratch()
+            ) as place,
+            configuration.private_copy(target.config, plan.database, settings, Path(place)) as copy,
+        ):
+            for path in (Path(place), copy, *copy.rglob("*")):
+                owner.give(path)
+            words = ("-q", "-F", str(copy), "-b", plan.database.suffix, *plan.index)
+            with (
+                progress.step("slapindex") as meter,
+                Child(tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words)) as child,
+                meter.cancelling(child.kill),
+            ):
+                child.check()
+
+    return run
+
+
+def _require_stopped(config: Config, plan: Plan) -> None:
+    pid = slapd_on(config)
+    if pid is not None:
+        raise ServerRunning(
+            pid=pid or "in another container",
+            path=config.path,
+            reason=f"the index on {', '.join(plan.index)} cannot be made while it runs",
+            advice="Stop slapd, or change the file alone with --no-reindex and run slapindex before the restart.",
+        )

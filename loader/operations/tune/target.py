@@ -1,0 +1,163 @@
+"""The three forms a configuration has, behind one face: cn=config of a running server, slapd.d, slapd.conf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from loader.config import Config
+from loader.errors import ConfigNotEditable, ServerRunning
+from loader.operations.tune.directory import prepare_directory
+from loader.operations.tune.plan import Plan
+from loader.operations.tune.text import prepare_text
+from loader.server import configuration, configuration_write, running
+from loader.server.options import Connection
+from loader.server.session import Session, session
+from loader.storage import files, holders
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A change that was made and checked beside the real configuration; `publish` makes it real."""
+
+    difference: str
+    publish: Callable[[], None]
+
+
+class Target(Protocol):
+    """Where settings are read and changed."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The options of ditseed that name it."""
+
+    @property
+    def local(self) -> bool:
+        """Are the database directories those of this host?"""
+
+    @property
+    def online(self) -> bool: ...
+    def read(self) -> Config: ...
+    def prepared(self, plan: Plan) -> AbstractContextManager[Prepared]: ...
+    def after(self) -> tuple[str, ...]:
+        """What is still to be done for a change to count."""
+
+
+@dataclass(frozen=True)
+class Online:
+    """cn=config of a running server."""
+
+    session: Session
+    config: Config
+    place: tuple[str, ...]
+    local: bool
+    online: bool = True
+
+    def read(self) -> Config:
+        return configuration.read_online(self.session)
+
+    @contextmanager
+    def prepared(self, plan: Plan) -> Iterator[Prepared]:
+        if not configuration_write.keeps_changes(self.config):
+            raise ConfigNotEditable(
+                path=self.config.where,
+                reason="the server runs on a slapd.conf, and would forget the change when it ends",
+                advice="Change the file: --config "
+                + self.config.values("cn=config", "olcConfigFile")[0],
+            )
+
+        def publish() -> None:
+            configuration_write.modify(self.session, plan.database, plan.changes)
+
+        yield Prepared(configuration_write.change_record(plan.database, plan.changes), publish)
+
+    def after(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Offline:
+    """A slapd.d or slapd.conf."""
+
+    config: Config
+    local: bool = True
+    online: bool = False
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        return ("--config", str(self.config.path.absolute()))
+
+    def read(self) -> Config:
+        return configuration.read(self.config.path)
+
+    @contextmanager
+    def prepared(self, plan: Plan) -> Iterator[Prepared]:
+        self._require_may_change()
+        prepare = prepare_directory if self.config.is_directory else prepare_text
+        with prepare(self.config, plan) as (difference, publish):
+            yield Prepared(difference, publish)
+
+    def _require_may_change(self) -> None:
+        if self.config.is_directory:
+            require_stopped(self.config)
+            files.require_writable(self.config.path)
+        else:
+            files.require_writable(self.config.path.resolve().parent)
+
+    def after(self) -> tuple[str, ...]:
+        if self.config.is_directory or slapd_on(self.config) is None:
+            return ()
+        return ("slapd runs on this slapd.conf and heeds the change when it is restarted",)
+
+
+def slapd_on(config: Config) -> int | None:
+    """Process ID of the slapd that runs on a configuration, or has one of its databases open (0: in a container)."""
+    found = running.slapd_on(config)
+    if found is not None:
+        return found
+    for database in config.mdb_databases:
+        pid = holders.holder(database.directory) if database.directory else None
+        if pid is not None and (pid == 0 or running.is_slapd(pid)):
+            return pid
+    return None
+
+
+def require_stopped(config: Config) -> None:
+    """Raise ServerRunning while a slapd runs on a slapd.d: it would not see the change, and would undo it."""
+    pid = slapd_on(config)
+    if pid is not None:
+        raise ServerRunning(
+            pid=pid or "in another container",
+            path=config.path,
+            reason="it would not see a change of the files",
+            advice="Let the server make the change: -H ldapi:/// -Y EXTERNAL in the place of --config; or stop it first.",
+        )
+
+
+@contextmanager
+def opened(where: Path | Connection) -> Iterator[Target]:
+    """A slapd.d or slapd.conf (Path), or a server (Connection)."""
+    if isinstance(where, Path):
+        yield Offline(configuration.read(where))
+        return
+    with session(where) as bound:
+        config = configuration.read_online(bound)
+        local = bound.uri.lower().startswith("ldapi:")
+        yield Online(bound, config, _options(where, bound.uri), local)
+
+
+def _options(connection: Connection, uri: str) -> tuple[str, ...]:
+    """The connection as it was given; a password that was typed is asked for again."""
+    words = ["-H", uri, *(["-" + "Z" * connection.start_tls] if connection.start_tls else [])]
+    words += ["-Y", connection.mechanism] if connection.mechanism else []
+    words += ["-D", connection.bind_dn] if connection.bind_dn else []
+    if connection.password_file:
+        words += ["-y", connection.password_file]
+    elif connection.password is not None:
+        words.append("-W")
+    return tuple(words)

@@ -1,0 +1,60 @@
+"""Changing a slapd.conf: the lines of one setting, checked with slaptest before the new file takes the old one's place."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from loader import slapd_conf
+from loader.config import Config
+from loader.operations.tune.directory import require_only
+from loader.operations.tune.plan import Plan
+from loader.server import configuration, configuration_write
+from loader.storage import rewrite
+
+
+@contextmanager
+def prepare_text(config: Config, plan: Plan) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The diff, and what puts the changed file in place (slapd.conf itself, or a file that it includes)."""
+    texts = slapd_conf.edited(config.path, plan.database.suffix, plan.changes, _text_of)
+    _check(config, plan, texts)
+
+    def publish() -> None:
+        for path, text in texts.items():
+            rewrite.rewrite(path, _encoded(_text_of(path) or ""), _encoded(text))
+
+    yield "".join(_difference(path, text) for path, text in texts.items()), publish
+
+
+def _check(config: Config, plan: Plan, texts: Mapping[Path, str]) -> None:
+    """Let slapd's tools read the whole changed text, from a scratch file."""
+    whole = slapd_conf.inlined(config.path, dict(texts), _text_of)
+    with tempfile.TemporaryDirectory(prefix="ditseed-tune-", dir=configuration.scratch()) as place:
+        trial = Path(place, config.path.name)
+        descriptor = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_encoded(whole))
+        found = configuration_write.check_text(trial, config.path, plan.changes)
+    require_only(config, found, plan)
+
+
+def _text_of(path: Path) -> str | None:
+    """Bytes that are not UTF-8 (comments in some old encoding) come back as they were."""
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _difference(path: Path, text: str) -> str:
+    before = (_text_of(path) or "").splitlines(keepends=True)
+    after = text.splitlines(keepends=True)
+    return "".join(difflib.unified_diff(before, after, str(path), f"{path} (changed)", n=2))

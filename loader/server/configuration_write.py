@@ -1,0 +1,147 @@
+"""Making a changed configuration with slapd's own tools, beside the real one; and changing cn=config over LDAP.
+
+Files are put in place by the caller: nothing here touches the operator's own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+import ldap
+
+from loader import config
+from loader.config import Change, Config, Database
+from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused, ToolFailed
+from loader.server import configuration, tools
+from loader.server.session import Session
+
+BY_VALUE = (
+    "olcDbIndex",
+)  # deleted and added value by value, so that slapd indexes only what is new
+
+
+@contextmanager
+def changed_directory(
+    source: Config, database: Database, changes: Sequence[Change]
+) -> Iterator[Path]:
+    """A slapd.d like `source` with the changes made, loaded by slapd's tools. Raises ConfigRefused.
+
+    Not made by slapmodify: OpenLDAP 2.4 has none, and 2.5 and 2.6 give the entry a new entryUUID.
+    """
+    settings = {one.attribute: [value.encode() for value in one.after] for one in changes}
+    place = configuration.scratch()
+    with tempfile.TemporaryDirectory(prefix="ditseed-tune-", dir=place) as scratch:
+        try:
+            with configuration.private_copy(
+                source, database, {**settings, **_stamp(source)}, Path(scratch)
+            ) as copy:
+                yield copy
+        except ConfigUnreadable as error:
+            raise _refused(str(source.path), changes, error.facts["reason"]) from error
+
+
+def _stamp(source: Config) -> dict[str, list[bytes]]:
+    """What slapd itself would note about a change."""
+    now = datetime.now(timezone.utc)
+    csn = f"{now:%Y%m%d%H%M%S}.{now.microsecond:06}Z#000000#{source.server_id or 0:03x}#000000"
+    return {"modifyTimestamp": [f"{now:%Y%m%d%H%M%SZ}".encode()], "entryCSN": [csn.encode()]}
+
+
+def entry_file(directory: Path, database: Database) -> Path:
+    """Where a slapd.d keeps the entry of a database (back-ldif's layout)."""
+    name = database.entry_dn.partition(",")[0]
+    return directory / "cn=config" / f"{name}.ldif"
+
+
+def check_text(path: Path, origin: Path, changes: Sequence[Change]) -> Config:
+    """What slapd reads from a changed slapd.conf lying at `path`. Raises ConfigRefused."""
+    try:
+        tools.run("slaptest", "-u", "-f", str(path))
+        return configuration.read(path)
+    except (ToolFailed, ConfigUnreadable) as error:
+        reason = str(error.facts["reason"]).replace(str(path), str(origin))
+        raise _refused(str(origin), changes, reason) from error
+
+
+def modify(session: Session, database: Database, changes: Sequence[Change]) -> None:
+    """Change cn=config of a running server, all or nothing. Raises ConfigRefused with slapd's words."""
+    try:
+        session.modify(
+            database.entry_dn, [one for change in changes for one in _modifications(change)]
+        )
+    except ServerRefused as error:
+        raise _refused(session.uri, changes, error.facts["reason"]) from error
+
+
+Modification = tuple[int, str, list[bytes] | None]
+
+
+def _modifications(change: Change) -> Iterator[Modification]:
+    """Never an empty replace: slapd refuses that of an absent attribute."""
+    before, after = _bytes(change.before), _bytes(change.after)
+    if change.attribute in BY_VALUE:
+        gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
+        if gone:
+            yield ldap.MOD_DELETE, change.attribute, gone
+        if come:
+            yield ldap.MOD_ADD, change.attribute, come
+    elif after:
+        yield ldap.MOD_REPLACE, change.attribute, after
+    elif before:
+        yield ldap.MOD_DELETE, change.attribute, None
+
+
+def _bytes(values: Sequence[str]) -> list[bytes]:
+    return [value.encode() for value in values]
+
+
+def change_record(database: Database, changes: Sequence[Change]) -> str:
+    """The change as an LDIF record, for people."""
+    words = {ldap.MOD_DELETE: "delete", ldap.MOD_ADD: "add", ldap.MOD_REPLACE: "replace"}
+    lines = [f"dn: {database.entry_dn}", "changetype: modify"]
+    for kind, name, values in (one for change in changes for one in _modifications(change)):
+        lines += [f"{words[kind]}: {name}", *(f"{name}: {v.decode()}" for v in values or []), "-"]
+    return "\n".join(lines) + "\n"
+
+
+def keeps_changes(found: Config) -> bool:
+    """Will a running server's changes outlive it? One that reads slapd.conf keeps cn=config in memory alone."""
+    from_text = found.values("cn=config", "olcConfigFile")
+    return not from_text or bool(found.values("cn=config", "olcConfigDir"))
+
+
+def _refused(path: str, changes: Sequence[Change], reason: object) -> ConfigRefused:
+    named = " and ".join(dict.fromkeys(one.attribute for one in changes))
+    return ConfigRefused(path=path, attribute=named, reason=reason)
+
+
+# What slapd writes about each entry, and what names the place it was read from: no settings.
+_NOT_SETTINGS = {
+    *("structuralobjectclass", "entryuuid", "creatorsname", "createtimestamp", "entrycsn"),
+    *("modifiersname", "modifytimestamp", "contextcsn", "olcconfigfile", "olcconfigdir"),
+}
+
+
+def other_differences(before: Config, after: Config, changed: Database) -> list[str]:
+    """Settings that differ beyond the mdb settings of `changed`: "DN attribute"; none may."""
+    old, new = _settings(before), _settings(after)
+    ours = {(changed.entry_dn.lower(), name.lower()) for name in config.TUNED}
+    return sorted(
+        " ".join(key)
+        for key in old.keys() | new.keys()
+        if old.get(key) != new.get(key) and key not in ours
+    )
+
+
+def _settings(found: Config) -> dict[tuple[str, str], list[bytes]]:
+    return {
+        (dn.lower(), name.lower()): sorted(values)
+        for dn, attributes in found.entries
+        for name, values in attributes.items()
+        if name.lower() not in _NOT_SETTINGS
+        and not dn.lower().startswith("cn=include")  # of OpenLDAP 2.4
+    }

@@ -1,0 +1,519 @@
+"""Backups of real databases: taken beside a busy slapd, restored so that slapd goes on with them, damaged, killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import pwd
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.churn import Churn
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.errors import (
+    BackupDamaged,
+    LoaderError,
+    Locked,
+    ManifestBroken,
+    NoSpace,
+    NoSuchBackup,
+    NoSuchPath,
+    NoSuchSuffix,
+    NotLmdb,
+    OtherFormat,
+    TargetInUse,
+    TargetNotEmpty,
+    UsageProblem,
+)
+from loader.mdb import context_csn, environment, meta
+from loader.operations.backup import repository, restore
+from loader.operations.backup import run as taking
+from loader.operations.backup.check import Limits, Status, check
+from loader.operations.backup.repository import Backup
+from loader.operations.backup.restore import RestoreOptions, RestoreReport
+from loader.operations.backup.run import BackupOptions
+from loader.progress import Progress
+from loader.run.lock import exclusive
+from loader.storage import files
+from loader.units import parse_size
+from tests.support.command import ditseed, start
+from tests.support.require import require
+from tests.support.trees import assert_same
+
+pytestmark = pytest.mark.slapd
+
+ONE_ENTRY = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n"
+
+
+def take(server: Slapd, repo: Path, **options: object) -> Backup:
+    made = BackupOptions(repo, server.config_path, **options)  # type: ignore[arg-type]
+    return taking.run(made, Progress("none"))
+
+
+def put_back(repo: Path, server: Slapd, name: str = "latest", **options: object) -> RestoreReport:
+    asked = RestoreOptions(repo, name, server.config_path, **options)  # type: ignore[arg-type]
+    return restore.restore(asked, Progress("none"))
+
+
+@pytest.fixture(scope="module")
+def source(people_ldif: Path) -> Iterator[Slapd]:
+    """A running provider with 1,029 entries in a file that looks 10 GiB large. Read it only."""
+    server = replication.provider(Settings(maxsize=parse_size("10G")))
+    server.slapadd(people_ldif, "-w")
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def repo(source: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One backup of `source`. Read it only."""
+    made = tmp_path_factory.mktemp("backups") / "repo"
+    take(source, made)
+    return made
+
+
+@pytest.fixture
+def other(source: Slapd) -> Iterator[Slapd]:
+    """A stopped server of the same kind, empty."""
+    server = Slapd(source.settings)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def damaged(repo: Path, tmp_path: Path) -> Path:
+    """A repository of one's own to damage: hard to break by accident, so it is copied."""
+    made = tmp_path / "damaged"
+    for path in repo.rglob("*"):
+        place = made / path.relative_to(repo)
+        if path.is_dir():
+            place.mkdir(parents=True)
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(path.read_bytes())
+    return made
+
+
+# --- there and back -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+def test_restored_it_is_the_same_database(
+    source: Slapd, other: Slapd, tmp_path: Path, compression: str
+) -> None:
+    made = take(source, tmp_path, compression=compression)
+    report = put_back(tmp_path, other)
+    assert report.entries == made.entries == 1029
+    assert [path.name for path in other.database_dir.iterdir()] == ["data.mdb"]
+    assert_same(source, other)
+    with other:
+        assert len(other.search()) == 1029
+        other.ldapadd("dn: ou=more,dc=example,dc=com\nobjectClass: organizationalUnit\nou: more\n")
+
+
+def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
+    server = replication.provider()
+    server.slapadd(people_ldif)
+    target = Slapd(server.settings)
+    try:
+        with server, Churn(server, rate=500) as churn:
+            for _ in range(3):
+                churn.wait_for(churn.changes() + 100)
+                made = take(server, tmp_path)
+                report = put_back(tmp_path, target, made.id, replace=True, verify="pages")
+                assert report.entries == made.entries
+                assert target.slapcat().count("\ndn:") + 1 == made.entries
+            churn.stop()
+            take(server, tmp_path)
+            put_back(tmp_path, target, replace=True)
+            assert_same(server, target)
+    finally:
+        target.close()
+    assert len(repository.listing(tmp_path).backups) == 4
+
+
+def test_a_restored_consumer_goes_on_from_its_context_csn(source: Slapd, tmp_path: Path) -> None:
+    """The stored contextCSN comes back with the backup, and syncrepl takes it up."""
+    target = replication.consumer(source)
+    try:
+        target.start()
+        replication.wait_in_sync(source, target)
+        made = take(target, tmp_path)
+        assert set(made.context_csns) == source.context_csns()
+        target.stop()
+        put_back(tmp_path, target, replace=True)
+        assert context_csn.stored(target.database_dir) == list(made.context_csns)
+        target.start()
+        replication.wait_in_sync(source, target)
+        assert_same(source, target)
+    finally:
+        target.close()
+
+
+# --- what lies in the repository --------------------------------------------------------------------
+
+
+def test_the_manifest_tells_what_was_backed_up(source: Slapd, repo: Path) -> None:
+    (made,) = repository.listing(repo).backups
+    facts = meta.facts(source.database_dir)
+    assert re.fullmatch(r"\d{8}T\d{6}Z-dc-example-dc-com", made.id)
+    assert (made.suffix, made.entries) == ("dc=example,dc=com", 1029)
+    assert (made.lmdb_format, made.page_size, made.map_size) == (1, 4096, parse_size("10G"))
+    assert made.txnid == facts.txnid
+    assert list(made.context_csns) == context_csn.stored(source.database_dir)
+    newest = context_csn.newest(source.database_dir)
+    assert list(made.newest_csns) == context_csn.ordered(newest.values())
+    assert made.source == str(source.database_dir)
+    assert made.ditseed
+
+
+def test_a_sparse_source_does_not_inflate(source: Slapd, repo: Path) -> None:
+    (made,) = repository.listing(repo).backups
+    assert made.source_apparent == parse_size("10G")
+    assert made.data_bytes == meta.facts(source.database_dir).used < parse_size("20M")
+    stored = repo / made.id / made.file
+    assert stored.stat().st_size == made.stored_bytes < made.data_bytes / 2
+
+
+def test_free_pages_of_zeros_come_back_as_holes(source: Slapd, tmp_path: Path) -> None:
+    """A database whose map was written in part only: what was never written takes no room afterwards."""
+    target = tmp_path / "holes"
+    options = RestoreOptions(tmp_path / "repo", "latest", target=target, verify="none")
+    place = tmp_path / "source"
+    place.mkdir()
+    with (source.database_dir / "data.mdb").open("rb") as data:
+        (place / "data.mdb").write_bytes(data.read(meta.facts(source.database_dir).used))
+    _pretend_more_pages(place / "data.mdb", 100_000)
+    made = taking.run(BackupOptions(tmp_path / "repo", source=place), Progress("none"))
+    report = restore.restore(options, Progress("none"))
+    assert made.data_bytes == report.bytes > 100_000 * 4096
+    assert report.allocated < parse_size("20M")
+
+
+def _pretend_more_pages(data: Path, more: int) -> None:
+    """Free pages at the end, as a large delete leaves them, all holes."""
+    used = meta.facts(data.parent).used
+    with data.open("r+b") as file:
+        file.truncate(used + more * 4096)
+        for page in (0, 4096):
+            file.seek(page + 16 + 24 + 96)
+            file.write((used // 4096 + more - 1).to_bytes(8, "little"))
+
+
+def test_nothing_there_is_for_other_eyes(repo: Path) -> None:
+    for path in (repo, *repo.rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_the_configuration_lies_beside_it(source: Slapd, repo: Path) -> None:
+    (config,) = repo.glob("*/config.ldif")
+    text = config.read_text()
+    assert "olcDatabase={" in text
+    assert "olcRootPW:" in text
+
+
+# --- restore ------------------------------------------------------------------------------------
+
+
+def test_owner_and_mode_are_the_servers(source: Slapd, repo: Path) -> None:
+    require(None if os.geteuid() == 0 else "slapd as another user needs root")
+    server = Slapd(
+        dataclasses.replace(source.settings, database_lines=("mode 0640",)), user="openldap"
+    )
+    try:
+        put_back(repo, server)
+        status = (server.database_dir / "data.mdb").stat()
+        assert status.st_uid == pwd.getpwnam("openldap").pw_uid
+        assert status.st_mode & 0o777 == 0o640
+        with server:
+            assert len(server.search()) == 1029
+    finally:
+        server.close()
+
+
+def test_replace(source: Slapd, other: Slapd, repo: Path) -> None:
+    other.slapadd(ONE_ENTRY)
+    with pytest.raises(TargetNotEmpty):
+        put_back(repo, other)
+    assert other.slapcat().count("\ndn:") == 0
+    put_back(repo, other, replace=True)
+    assert not (other.database_dir / "lock.mdb").exists()
+    assert_same(source, other)
+
+
+def test_a_database_in_use(other: Slapd, repo: Path) -> None:
+    other.slapadd(ONE_ENTRY)
+    with other:
+        with pytest.raises(TargetInUse):
+            put_back(repo, other, replace=True)
+        assert len(other.search()) == 1
+
+
+def test_into_a_directory(source: Slapd, repo: Path, tmp_path: Path) -> None:
+    options = RestoreOptions(repo, "latest", target=tmp_path / "look")
+    restore.restore(options, Progress("none"))
+    assert environment.entry_count(tmp_path / "look") == 1029
+
+
+def test_what_it_refuses(other: Slapd, repo: Path, tmp_path: Path) -> None:
+    options = RestoreOptions(repo, "latest", target=tmp_path / "look")
+    cases: list[tuple[RestoreOptions, type[LoaderError]]] = [
+        (dataclasses.replace(options, name="20200101T000000Z-none"), NoSuchBackup),
+        (dataclasses.replace(options, name="../repo"), NoSuchBackup),
+        (dataclasses.replace(options, name="lock"), NoSuchBackup),
+        (dataclasses.replace(options, suffix="dc=other"), NoSuchBackup),
+        (dataclasses.replace(options, repo=tmp_path / "none"), NoSuchPath),
+        (dataclasses.replace(options, target=None), UsageProblem),
+        (dataclasses.replace(options, target=None, config_path=tmp_path / "none"), NoSuchPath),
+        (
+            dataclasses.replace(
+                options, target=None, config_path=other.config_path, suffix="dc=other"
+            ),
+            NoSuchSuffix,
+        ),
+    ]
+    for asked, error in cases:
+        with pytest.raises(error):
+            restore.restore(asked, Progress("none"))
+        with pytest.raises(error):
+            restore.plan(asked)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_backup_of_another_suffix(repo: Path) -> None:
+    server = Slapd(Settings(suffix="dc=other,dc=org"))
+    try:
+        name = repository.find(repo, "latest").id
+        with pytest.raises(UsageProblem, match="dc=other"):
+            put_back(repo, server, name)
+        with pytest.raises(NoSuchBackup):
+            put_back(repo, server)
+    finally:
+        server.close()
+
+
+def test_a_maxsize_that_is_too_small_is_said(
+    source: Slapd, repo: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Slapd(dataclasses.replace(source.settings, maxsize=1 << 20))
+    try:
+        with caplog.at_level(logging.WARNING):
+            put_back(repo, server)
+        assert "maxsize of dc=example,dc=com is 1.0 MiB" in caplog.text
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("what", ["bit", "cut", "garbage", "manifest", "missing"])
+def test_a_damaged_backup_changes_nothing(other: Slapd, damaged: Path, what: str) -> None:
+    other.slapadd(ONE_ENTRY)
+    before = other.slapcat()
+    (stored,) = damaged.glob("*/data.mdb.zst")
+    data = bytearray(stored.read_bytes())
+    if what == "bit":
+        data[len(data) // 2] ^= 1
+    elif what == "cut":
+        del data[len(data) * 2 // 3 :]
+    elif what == "garbage":
+        data[:1000] = bytes(1000)
+    stored.write_bytes(data)
+    if what == "manifest":
+        _alter(damaged, data_sha256="0" * 64)
+    elif what == "missing":
+        stored.unlink()
+    with pytest.raises((BackupDamaged, NoSuchPath)):
+        put_back(damaged, other, replace=True)
+    assert other.slapcat() == before
+    assert not list(other.database_dir.glob("*partial*"))
+
+
+def _alter(repo: Path, **facts: object) -> None:
+    for path in repo.glob("*/manifest.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **facts}))
+
+
+def test_an_uncompressed_backup_that_was_damaged(
+    source: Slapd, other: Slapd, tmp_path: Path
+) -> None:
+    take(source, tmp_path, compression="none")
+    (stored,) = tmp_path.glob("*/data.mdb")
+    os.truncate(stored, stored.stat().st_size - 4096)
+    with pytest.raises(BackupDamaged, match="bytes"):
+        put_back(tmp_path, other)
+    assert not list(other.database_dir.iterdir())
+
+
+def test_a_backup_of_another_openldap(other: Slapd, damaged: Path) -> None:
+    _alter(damaged, lmdb_format=3)
+    with pytest.raises(OtherFormat, match="format 3"):
+        put_back(damaged, other)
+    _alter(damaged, lmdb_format=1, machine="64-bit big-endian (s390x)")
+    with pytest.raises(BackupDamaged, match="s390x"):
+        put_back(damaged, other)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "null", '{"format": 1}', '{"format": 99}', "\xff{"]
+)
+def test_a_manifest_that_is_none(damaged: Path, text: str) -> None:
+    (manifest,) = damaged.glob("*/manifest.json")
+    manifest.write_text(text, encoding="latin-1")
+    found = repository.listing(damaged)
+    assert (len(found.backups), len(found.broken)) == (0, 1)
+    with pytest.raises(ManifestBroken):
+        repository.find(damaged, manifest.parent.name)
+
+
+def test_no_room_for_the_restored(repo: Path) -> None:
+    require(missing_loop_filesystem())
+    with loop_filesystem(4) as disk:
+        with pytest.raises(NoSpace, match="needed"):
+            restore.restore(RestoreOptions(repo, "latest", target=disk / "a"), Progress("none"))
+        assert not (disk / "a").exists()
+
+
+# --- run ----------------------------------------------------------------------------------------
+
+
+def test_what_run_refuses(source: Slapd, tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_text("not a database")
+    repo = tmp_path / "repo"
+    cases: list[tuple[BackupOptions, type[LoaderError]]] = [
+        (BackupOptions(repo), UsageProblem),
+        (BackupOptions(repo, source=tmp_path / "none"), NoSuchPath),
+        (BackupOptions(repo, source=tmp_path), NotLmdb),
+        (BackupOptions(repo, config_path=tmp_path / "none"), NoSuchPath),
+        (BackupOptions(repo, config_path=source.config_path, suffix="dc=no"), NoSuchSuffix),
+    ]
+    for options, error in cases:
+        with pytest.raises(error):
+            taking.run(options, Progress("none"))
+    assert not repo.exists()
+
+
+def test_one_at_a_time(source: Slapd, tmp_path: Path) -> None:
+    with exclusive(tmp_path / repository.LOCK), pytest.raises(Locked, match=str(os.getpid())):
+        take(source, tmp_path)
+    take(source, tmp_path)
+
+
+def test_two_in_one_second(source: Slapd, tmp_path: Path) -> None:
+    names = [take(source, tmp_path).id for _ in range(4)]
+    assert len(set(names)) == 4
+    assert [one.id for one in repository.listing(tmp_path).backups] == names
+
+
+def test_a_full_disk_leaves_nothing(source: Slapd) -> None:
+    require(missing_loop_filesystem())
+    with loop_filesystem(4) as disk:
+        (disk / "filler").write_bytes(bytes(files.free_bytes(disk) - (128 << 10)))
+        with pytest.raises(NoSpace):
+            take(source, disk / "repo")
+        assert [path.name for path in (disk / "repo").iterdir()] == ["lock"]
+        with pytest.raises(NoSpace, match="needed"):
+            take(source, disk / "repo", compression="none")
+
+
+@pytest.mark.parametrize("point", ["backup.streamed", "backup.unpublished"])
+def test_run_killed_then_run_again(source: Slapd, tmp_path: Path, point: str) -> None:
+    command = ("backup", "run", "--config", source.config_path, "-R", tmp_path)
+    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
+    assert repository.leftovers(tmp_path)
+    assert repository.listing(tmp_path) == repository.Listing((), ())
+    ditseed(*command).ok()
+    assert not repository.leftovers(tmp_path)
+    assert len(repository.listing(tmp_path).backups) == 1
+
+
+@pytest.mark.parametrize("point", ["restore.unpacked", "clone.publish"])
+def test_restore_killed_then_run_again(source: Slapd, other: Slapd, repo: Path, point: str) -> None:
+    other.slapadd(ONE_ENTRY)
+    before = other.slapcat()
+    command = (
+        "backup",
+        "restore",
+        "latest",
+        "-R",
+        repo,
+        "--config",
+        other.config_path,
+        "--replace",
+    )
+    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
+    assert other.slapcat() == before
+    ditseed(*command).ok()
+    assert_same(source, other)
+    assert not list(other.database_dir.glob("*partial*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_ended_while_it_streams_it_holds_no_pages(
+    people_ldif: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The reader of a killed backup keeps the pages of its moment until somebody clears it away."""
+    server = replication.provider()
+    server.slapadd(people_ldif)
+    with server:
+        command = ("backup", "run", "--config", server.config_path, "-R", tmp_path)
+        process = start(*command, "--level", "19")
+        _await_streaming(tmp_path)
+        process.send_signal(signal.SIGSTOP)
+        _write_a_little(server)
+        assert environment.oldest_reader_lag(server.database_dir) > 0
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+        process.communicate()
+        if number == signal.SIGKILL:
+            ditseed(*command).ok()
+        else:
+            assert process.returncode == 143
+        assert environment.oldest_reader_lag(server.database_dir) == 0
+        assert not repository.leftovers(tmp_path)
+
+
+def _await_streaming(repo: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not any(repo.glob("*.partial/data.mdb.zst")):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def _write_a_little(server: Slapd) -> None:
+    for number in range(20):
+        server.ldapadd(
+            f"dn: ou=w{number},dc=example,dc=com\nobjectClass: organizationalUnit\nou: w{number}\n"
+        )
+
+
+# --- check --------------------------------------------------------------------------------------
+
+
+def test_check(source: Slapd, damaged: Path, tmp_path: Path) -> None:
+    assert check(damaged, Limits(3600)).status == Status.OK
+    assert check(damaged, Limits(3600, min_count=2)).status == Status.WARNING
+    assert check(damaged, Limits(3600), "dc=other").status == Status.CRITICAL
+    assert check(tmp_path, Limits(3600)).status == Status.CRITICAL
+    assert check(tmp_path / "none", Limits(3600)).status == Status.UNKNOWN
+    _alter(damaged, made="2020-01-01T00:00:00+00:00")
+    old = check(damaged, Limits(3600))
+    assert old.status == Status.CRITICAL
+    assert "old" in old.reason
+    assert re.fullmatch(r"BACKUP CRITICAL - [^|]+ \| age=\d+s;;3600;0 count=1;1: .*", old.line())
+
+
+def test_check_sees_a_stored_file_that_is_short_or_gone(damaged: Path) -> None:
+    (stored,) = damaged.glob("*/data.mdb.zst")
+    os.truncate(stored, 100)
+    assert check(damaged, Limits(3600)).status == Status.CRITICAL
+    stored.unlink()
+    assert check(damaged, Limits(3600)).status == Status.CRITICAL

@@ -1,0 +1,146 @@
+"""Imports go downwards only, and each door has one importer. Read from the source, so that a lazy import counts too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Where a module stands: the longest prefix that is named here.
+FLOORS = {
+    "loader.errors": 0,
+    "loader.units": 0,
+    "loader.log": 0,
+    "loader.progress": 0,
+    "loader.child": 0,
+    "loader.defaults": 0,
+    "loader._native": 0,
+    "loader": 1,
+    "loader.server": 2,
+    "loader.mdb": 2,
+    "loader.storage": 2,
+    "loader.run": 2,
+    "loader.sources": 3,
+    "loader.sinks": 3,
+    "loader.operations": 4,
+    "loader.cli": 5,
+    "seeders": 6,
+}
+DOORS = {"loader.server", "loader.mdb", "loader.storage", "loader.run"}  # do not know each other
+
+# What only one part may import.
+GUARDED = {
+    "ldap": "loader.server",
+    "ldif": "loader.server",
+    "lmdb": "loader.mdb",
+    "sqlite3": "loader.run",
+    "loader._native": "loader.ldif",
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """`importer` imports `imported`; a `from` import names the module or the thing in it."""
+
+    importer: str
+    imported: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.imported}"
+
+
+def within(module: str, part: str) -> bool:
+    return module == part or module.startswith(part + ".")
+
+
+def part_of(module: str) -> str:
+    return max((part for part in FLOORS if within(module, part)), key=len)
+
+
+def imports_of(module: str, source: str) -> Iterator[Import]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(module, alias.name, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno}: relative imports hide the floor"
+            for alias in node.names:
+                yield Import(module, f"{node.module}.{alias.name}", node.lineno)
+
+
+def problems(found: Import) -> Iterator[str]:
+    """What is wrong with one import."""
+    if found.imported.endswith(".*"):
+        yield f"{found}: names come from nowhere"
+    for guarded, door in GUARDED.items():
+        if within(found.imported, guarded) and not within(found.importer, door):
+            yield f"{found}: only {door} may"
+    if not any(within(found.imported, root) for root in ("loader", "seeders")):
+        return
+    here, there = part_of(found.importer), part_of(found.imported)
+    if FLOORS[there] > FLOORS[here]:
+        yield f"{found}: upwards"
+    if there == "loader.cli" and here != there and not found.importer.endswith("_cmd"):
+        yield f"{found}: only verbs may"
+    if {here, there} <= DOORS and here != there:
+        yield f"{found}: the doors do not know each other"
+
+
+def sources() -> list[tuple[str, str]]:
+    """(module name, text) of everything in loader/ and seeders/."""
+    found = []
+    for path in sorted([*ROOT.glob("loader/**/*.py"), *ROOT.glob("seeders/**/*.py")]):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found.append((name, path.read_text(encoding="utf-8")))
+    return found
+
+
+def test_imports_go_downwards_only() -> None:
+    found = [
+        problem
+        for module, source in sources()
+        for one in imports_of(module, source)
+        for problem in problems(one)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_it_looked_at_the_whole_tree() -> None:
+    modules = {module for module, _ in sources()}
+    assert {"loader.errors", "loader.cli", "loader.run.steps", "seeders.replica.seed"} <= modules
+    assert {part_of(module) for module in modules} >= FLOORS.keys() - {"loader._native"}
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "reason"),
+    [
+        ("loader.errors", "from loader import units", None),
+        ("loader.errors", "from loader import dn", "upwards"),
+        ("loader.operations.build", "from loader.cli import report", "upwards"),
+        ("loader.operations.build", "import seeders.replica.seed", "upwards"),
+        ("loader.cli", "from seeders.replica import replica_cmd", "upwards"),
+        ("seeders.replica.seed", "from loader.operations import build", None),
+        ("loader.run.steps", "from loader.storage import files", "do not know each other"),
+        ("loader.mdb.copy", "from loader.storage import files", "do not know each other"),
+        ("seeders.replica.seed", "from loader.cli import report", "only verbs"),
+        ("seeders.replica.replica_cmd", "from loader.cli import report", None),
+        ("loader.sources.ldap", "import ldap.filter", "only loader.server"),
+        ("loader.operations.build", "from ldif import LDIFWriter", "only loader.server"),
+        ("loader.operations.build", "import lmdb", "only loader.mdb"),
+        ("loader.sinks.slapadd", "from loader._native import Scan", "only loader.ldif"),
+        ("loader.operations.tune", "import sqlite3", "only loader.run"),
+        ("loader.sinks.slapadd", "from loader.errors import *", "from nowhere"),
+        ("loader.sinks.slapadd", "def f():\n    import lmdb", "only loader.mdb"),
+    ],
+)
+def test_it_can_fail(module: str, line: str, reason: str | None) -> None:
+    found = [problem for one in imports_of(module, line) for problem in problems(one)]
+    assert bool(found) == bool(reason), found
+    assert reason is None or any(reason in problem for problem in found)

@@ -1,0 +1,131 @@
+"""Hot copies of environments of both formats, and that a reader that was killed is cleared away."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from loader.errors import MdbDamaged, NotLmdb, ReadersFull
+from loader.mdb import copy, environment, look, meta, names
+from loader.mdb.verify import verify
+from loader.progress import Meter
+
+
+def make(directory: Path, engine: int = 0, readers: int = 126) -> Path:
+    """The tables of a database with 1 entry, and an index with many entries of one key (LEAF2 pages)."""
+    directory.mkdir()
+    with lmdb.open(
+        str(directory), max_dbs=8, map_size=1 << 24, lib_version=engine, max_readers=readers
+    ) as made:
+        entries = made.open_db(b"id2e", integerkey=True)
+        nodes = made.open_db(b"dn2i", integerkey=True, dupsort=True)
+        words = made.open_db(b"ad2i", integerkey=True)
+        index = made.open_db(b"cn", dupsort=True, dupfixed=True, integerdup=True)
+        suffix = b"dc=example"
+        tail = suffix + b"\0" + suffix + b"\0"
+        with made.begin(write=True) as transaction:
+            transaction.put(environment.ID.pack(1), struct.pack("=IIII", 0, 0, 256, 0), db=entries)
+            transaction.put(struct.pack("=I", 1), b"objectClass", db=words)
+            transaction.put(environment.ID.pack(0), bytes(12), db=nodes)
+            own = struct.pack(">H", len(suffix)) + tail + environment.ID.pack(0)
+            child = struct.pack(">H", len(suffix) | 0x8000) + tail + struct.pack("=QQ", 1, 1)
+            transaction.put(environment.ID.pack(0), child, db=nodes)
+            transaction.put(environment.ID.pack(1), own, db=nodes)
+            for number in range(5000):
+                transaction.put(b"key0", environment.ID.pack(number), db=index)
+    return directory
+
+
+@pytest.mark.parametrize("engine", [0, 1])
+def test_both_formats(tmp_path: Path, engine: int) -> None:
+    source = make(tmp_path / "source", engine)
+    meter = Meter("copy")
+    copied = copy.hot_copy(source, tmp_path, meter)
+    assert copied.path == tmp_path / "data.mdb.partial"
+    assert copied.facts.format == (3 if engine else 1)
+    assert meter.bytes == copied.target.apparent
+    assert verify(copied.path, "pages", Meter("verify")).entries == 1
+    assert look.look(copied.path).suffixes == ("dc=example",)
+    assert names.indexed(copied.path) == ["cn"]
+    assert names.attributes(copied.path) == ["objectClass"]
+    assert copied.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_killed_reader_is_cleared_away_by_the_next_copy(tmp_path: Path) -> None:
+    """While some process has the environment open; the first to open it starts with a new table of readers."""
+    source = make(tmp_path / "source")
+    holder = _start_reader(source)
+    try:
+        _end(_start_reader(source))
+        _write(source)
+        assert len(_reading(source)) == 2
+        copy.hot_copy(source, tmp_path, Meter("copy"))
+        assert _reading(source) == [holder]
+    finally:
+        _end(holder)
+
+
+def test_no_reader_slot_left(tmp_path: Path) -> None:
+    source = make(tmp_path / "source", readers=1)
+    with lmdb.open(str(source), max_readers=1, max_dbs=8) as opened, opened.begin() as held:
+        assert held
+        with pytest.raises(ReadersFull):
+            copy.hot_copy(source, tmp_path, Meter("copy"))
+    assert not (tmp_path / "data.mdb.partial").exists()
+    copy.hot_copy(source, tmp_path, Meter("copy"))
+
+
+def test_a_source_that_is_none(tmp_path: Path) -> None:
+    source = make(tmp_path / "source")
+    data = source / "data.mdb"
+    content = data.read_bytes()
+    data.write_bytes(content[:100])
+    with pytest.raises(MdbDamaged):
+        copy.hot_copy(source, tmp_path, Meter("copy"))
+    data.write_bytes(content[::-1])
+    with pytest.raises(NotLmdb):
+        copy.hot_copy(source, tmp_path, Meter("copy"))
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_used_bytes_only(tmp_path: Path) -> None:
+    source = make(tmp_path / "source")
+    os.truncate(source / "data.mdb", 1 << 40)
+    copied = copy.hot_copy(source, tmp_path, Meter("copy"))
+    assert copied.source.apparent == 1 << 40
+    assert copied.target.apparent == meta.facts(source).used < 1 << 20
+
+
+def _start_reader(source: Path) -> int:
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        opened = lmdb.open(str(source), readonly=True, max_dbs=8)
+        held = opened.begin()
+        os.write(told, b"x" if held else b"")
+        os.read(os.pipe()[0], 1)  # until it is killed
+    os.read(ready, 1)
+    return child
+
+
+def _end(process: int) -> None:
+    os.kill(process, 9)
+    os.waitpid(process, 0)
+
+
+def _reading(source: Path) -> list[int]:
+    """Processes that have a slot in the table of readers."""
+    with environment.opened(source) as opened:
+        return [int(line.split()[0]) for line in opened.readers().splitlines()[1:]]
+
+
+def _write(source: Path) -> None:
+    with environment.opened(source, writable=True) as opened:
+        words = environment.require_table(opened, "ad2i")
+        for number in range(3):
+            with opened.begin(write=True) as transaction:
+                transaction.put(struct.pack("=I", 10 + number), b"more", db=words)

@@ -1,0 +1,152 @@
+"""A run is a list of steps: each is done once, at whatever point the one before was killed."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loader.defaults import ENV_KILL_AT
+from loader.errors import CatalogueVersion, Locked, NoSpace, RunMismatch, StepTimeout
+from loader.progress import Meter, Progress
+from loader.run import catalogue
+from loader.run.catalogue import Facts
+from loader.run.steps import open_run
+from tests.support.command import environment
+
+QUIET = Progress("none")
+
+
+def listing(directory: Path, done: list[str], **more: bool) -> list[Facts]:
+    """A run of three steps that write down what they do."""
+
+    def work(name: str) -> Facts:
+        done.append(name)
+        return {"by": name, "nth": len(done)}
+
+    with open_run(directory, "test", {"a": 1}, QUIET, **more) as run:
+        return [run.do(name, lambda meter, name=name: work(name)) for name in ("one", "two", "three")]  # type: ignore[misc]
+
+
+def test_finished_steps_are_not_repeated_and_their_facts_are_the_same(tmp_path: Path) -> None:
+    done: list[str] = []
+    first = listing(tmp_path, done)
+    assert listing(tmp_path, done) == first
+    assert done == ["one", "two", "three"]
+
+
+def test_a_failed_step_is_done_again_and_those_before_it_are_not(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    def fails(meter: Meter) -> Facts:
+        raise NoSpace(path="/srv", needed="1", free="0")
+
+    with pytest.raises(NoSpace), open_run(tmp_path, "test", {"a": 1}, QUIET) as run:
+        run.do("one", lambda meter: {"by": "one"})
+        run.do("two", fails)
+    found = listing(tmp_path, done)
+    assert done == ["two", "three"]
+    assert found[0] == {"by": "one"}
+
+
+def test_restart_begins_again_with_other_options_too(tmp_path: Path) -> None:
+    done: list[str] = []
+    listing(tmp_path, done)
+    with pytest.raises(RunMismatch, match=r"\(a\)"), open_run(tmp_path, "test", {"a": 2}, QUIET):
+        pytest.fail("must not begin")
+    with open_run(tmp_path, "test", {"a": 2}, QUIET, restart=True) as run:
+        assert run.catalogue.steps() == []
+
+
+def test_restart_works_on_what_another_version_left(tmp_path: Path) -> None:
+    """The hint of that error says so."""
+    with open_run(tmp_path, "test", {}, QUIET):
+        pass
+    database = sqlite3.connect(tmp_path / catalogue.FILE)
+    database.execute("PRAGMA user_version=99")
+    database.close()
+    with pytest.raises(CatalogueVersion), open_run(tmp_path, "test", {}, QUIET):
+        pytest.fail("must not begin")
+    with open_run(tmp_path, "test", {}, QUIET, restart=True) as run:
+        assert run.catalogue.steps() == []
+
+
+def test_what_goes_on_is_said(tmp_path: Path) -> None:
+    listing(tmp_path, [])
+    out = io.StringIO()
+    with open_run(tmp_path, "test", {"a": 1}, Progress("plain", stream=out)) as run:
+        run.do("one", lambda meter: {})
+    assert out.getvalue() == f"going on with the run in {tmp_path}\none: done before\n"
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    with (
+        open_run(tmp_path, "test", {}, QUIET),
+        pytest.raises(Locked),
+        open_run(tmp_path, "test", {}, QUIET),
+    ):
+        pytest.fail("must not begin")
+
+
+def test_the_watch_of_a_step_has_its_time_from_the_command_line(tmp_path: Path) -> None:
+    def silent(meter: Meter) -> Facts:
+        stopped: list[bool] = []
+        with meter.cancelling(lambda: stopped.append(True)):
+            while not stopped:
+                pass
+        raise RuntimeError("cancelled")
+
+    timeouts = {"one": 0.2, "*": 60.0}
+    with (
+        pytest.raises(StepTimeout, match="step one: nothing moved"),
+        open_run(tmp_path, "test", {}, QUIET, timeouts) as run,
+    ):
+        run.do("one", silent)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from loader.progress import Progress
+from loader.run.steps import open_run
+def work(name):
+    with open(sys.argv[2], "a") as file:
+        print(name, file=file)
+    return {"by": name}
+with open_run(Path(sys.argv[1]), "test", {}, Progress("none")) as run:
+    for name in ("one", "two"):
+        run.do(name, lambda meter: work(name))
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "done"),
+    [
+        ("one.start", "one two"),
+        ("one.unrecorded", "one one two"),
+        ("one.recorded", "one two"),
+        ("two.start", "one two"),
+        ("two.unrecorded", "one two two"),
+        ("two.recorded", "one two"),
+    ],
+)
+def test_killed_at_a_point_and_run_again(tmp_path: Path, point: str, done: str) -> None:
+    argv = [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), str(tmp_path / "done")]
+    killed = subprocess.run(argv, env=environment({ENV_KILL_AT: point}), check=False)
+    assert killed.returncode == -signal.SIGKILL
+    subprocess.run(argv, env=environment(), check=True)
+    subprocess.run(argv, env=environment(), check=True)  # once more: does nothing
+    assert (tmp_path / "done").read_text().split() == done.split()
+
+
+def test_facts_are_what_json_keeps(tmp_path: Path) -> None:
+    facts = {"names": ["cn"], "size": 1 << 40, "rate": 0.5, "none": None}
+    with open_run(tmp_path, "test", {}, QUIET) as run:
+        assert run.do("one", lambda meter: facts) == facts
+        assert run.catalogue.found("one") == json.loads(json.dumps(facts))

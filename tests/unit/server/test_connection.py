@@ -1,0 +1,130 @@
+"""A connection keeps its password to itself: out of argument lists, out of what is printed and written down."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loader.child import Child
+from loader.errors import NoSuchPath, NotPermitted
+from loader.server import search
+from loader.server.options import Connection
+from loader.server.search import Search
+
+SECRET = "S3CRET of the night"
+
+
+@pytest.fixture
+def password_file(tmp_path: Path) -> Path:
+    path = tmp_path / "password"
+    path.write_text(SECRET)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("connection", "who"),
+    [
+        (Connection(), "anonymous"),
+        (Connection(bind_dn="cn=admin"), "cn=admin"),
+        (Connection(mechanism="EXTERNAL", bind_dn="cn=admin"), "SASL EXTERNAL"),
+    ],
+)
+def test_who(connection: Connection, who: str) -> None:
+    assert connection.who == who
+
+
+def test_what_is_printed_or_written_down_has_no_secret(password_file: Path) -> None:
+    typed = Connection("ldap://x", "cn=admin", password=SECRET)
+    filed = Connection("ldap://x", "cn=admin", password_file=str(password_file))
+    for one in (typed, filed):
+        assert SECRET not in repr(one)
+        assert SECRET not in f"{one.identity()}"
+        assert one.secret() == SECRET.encode()
+
+
+def test_the_whole_file_is_the_password(password_file: Path) -> None:
+    """A newline at its end too, as for ldapsearch -y."""
+    password_file.write_bytes(b"word\n")
+    assert Connection(password_file=str(password_file)).secret() == b"word\n"
+
+
+def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoSuchPath, match="nowhere"):
+        Connection(password_file=str(tmp_path / "nowhere")).secret()
+
+
+def test_a_password_file_of_somebody_else_is_named(password_file: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    password_file.parent.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(NotPermitted):
+            Connection(password_file=str(password_file)).secret()
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize(
+    ("connection", "arguments"),
+    [
+        (Connection(), ["-x"]),
+        (Connection("ldap://x"), ["-H", "ldap://x", "-x"]),
+        (Connection("ldap://x", start_tls=2), ["-H", "ldap://x", "-ZZ", "-x"]),
+        (Connection("ldapi:///", mechanism="EXTERNAL"), ["-H", "ldapi:///", "-Y", "EXTERNAL", "-Q"]),
+        (Connection(bind_dn="cn=a"), ["-x", "-D", "cn=a"]),
+    ],
+)
+def test_options_are_those_of_ldapsearch(connection: Connection, arguments: list[str]) -> None:
+    with connection.client_arguments() as (given, descriptors):
+        assert given == arguments
+        assert descriptors == ()
+
+
+def test_the_password_goes_through_memory_and_is_gone_afterwards() -> None:
+    with Connection(password=SECRET).client_arguments() as (given, (descriptor,)):
+        assert SECRET not in " ".join(given)
+        assert Path(given[-1]).read_bytes() == SECRET.encode()
+        assert os.fstat(descriptor).st_mode & 0o777 == 0o600
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """Takes connections, and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"ldap://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_while_ldapsearch_runs_its_password_is_nowhere_to_be_seen(
+    silent_server: str, password_file: Path
+) -> None:
+    """Not in the arguments and environment of any process of this host, and on no disk but the operator's file."""
+    connection = Connection(silent_server, "cn=admin", password_file=str(password_file))
+    with search.running(connection, Search("o=x")) as child:
+        _await_ldapsearch(child)
+        for process in Path("/proc").glob("[0-9]*"):
+            for name in ("cmdline", "environ"):
+                assert SECRET.encode() not in _content(process / name)
+        assert b"ldapsearch" in _content(Path(f"/proc/{child.process.pid}/cmdline"))
+
+
+def _await_ldapsearch(child: Child) -> None:
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{child.process.pid}/comm").read_text() != "ldapsearch\n":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""  # ended meanwhile, or not ours to see

@@ -1,0 +1,207 @@
+"""Files: the old one or the new one, never a part; and the system's errors in words for operators."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from loader.errors import NoSpace, NoSuchPath, NotPermitted
+from loader.storage import files
+from tests.support.require import require
+
+
+def test_publish_puts_the_new_one_in_the_place_of_the_old(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"old")
+    (tmp_path / "data.partial").write_bytes(b"new")
+    inode = (tmp_path / "data.partial").stat().st_ino
+    files.publish(tmp_path / "data.partial", tmp_path / "data")
+    assert (tmp_path / "data").read_bytes() == b"new"
+    assert (tmp_path / "data").stat().st_ino == inode
+    assert not (tmp_path / "data.partial").exists()
+
+
+def test_it_is_durable_before_and_after_the_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The content first, then the name, then the directory that holds the name."""
+    calls, fsync, replace = [], os.fsync, os.replace
+
+    def watched_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        calls.append(f"fsync {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name}")
+
+    def watched_replace(one: Path, other: Path) -> None:
+        replace(one, other)
+        calls.append("rename")
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    (tmp_path / "data.partial").write_bytes(b"new")
+    files.publish(tmp_path / "data.partial", tmp_path / "data")
+    assert calls == ["fsync data.partial", "rename", f"fsync {tmp_path.name}"]
+
+
+def test_a_small_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    files.write_durably(path, b"one", mode=0o600)
+    files.write_durably(path, b"two", mode=0o600)
+    assert path.read_bytes() == b"two"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_what_a_kill_left_behind_does_not_lend_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    left = tmp_path / "secret.partial"
+    left.write_bytes(b"half")
+    left.chmod(0o644)
+    files.write_durably(path, b"whole", mode=0o600)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x").touch()
+    with pytest.raises(OSError, match=r"directory"):
+        files.write_durably(tmp_path / "data", b"new")
+    assert (tmp_path / "data" / "x").exists()
+
+
+def test_space_is_asked_of_the_nearest_directory_that_is_there(tmp_path: Path) -> None:
+    assert files.existing(tmp_path / "not" / "yet") == tmp_path
+    files.require_space(tmp_path / "not" / "yet", 1)
+    with pytest.raises(NoSpace, match=r"1024\.0 TiB needed, .* free"):
+        files.require_space(tmp_path / "not" / "yet", 1 << 50)
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Path]:
+    """A file system of a few MiB."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(8) as place:
+        yield place
+
+
+def test_a_full_file_system_is_no_space(small: Path) -> None:
+    path = small / "fills"
+    with pytest.raises(NoSpace) as caught, files.explained(path), path.open("wb") as file:
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+    assert str(caught.value).startswith(f"{path}: more needed, ")
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.ENOSPC
+    path.unlink()
+
+
+def test_a_full_file_system_keeps_the_old_small_file(small: Path) -> None:
+    path = small / "manifest.json"
+    files.write_durably(path, b"old")
+    with pytest.raises(NoSpace), files.explained(path):
+        files.write_durably(path, bytes(64 << 20))
+    assert path.read_bytes() == b"old"
+    (small / "manifest.json.partial").unlink()
+
+
+def test_too_little_is_noticed_before(small: Path) -> None:
+    with pytest.raises(NoSpace, match=r"64\.0 MiB needed"):
+        files.require_space(small, 64 << 20)
+
+
+def test_a_sparse_file_takes_what_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "data.mdb"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+        file.write(bytes(4096) + b"x")
+    assert files.allocated_bytes(path) < 1 << 20
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoSuchPath, match="nowhere: no such file"):
+        files.require_readable(tmp_path / "nowhere")
+    with pytest.raises(NoSuchPath), files.explained(tmp_path):
+        (tmp_path / "nowhere").read_bytes()
+
+
+def test_other_errors_of_the_system_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError), files.explained(tmp_path):
+        tmp_path.read_bytes()
+
+
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from loader.errors import LoaderError
+from loader.storage import files
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+closed = Path(sys.argv[1])
+def told(ask):
+    try:
+        ask()
+    except LoaderError as error:
+        return f"{type(error).__name__}: {error}; {error.advice()}"
+    return "allowed"
+def opened():
+    with files.explained(closed):
+        (closed / "inside").read_bytes()
+for ask in (
+    lambda: files.require_readable(closed),
+    lambda: files.require_readable(closed / "inside"),
+    lambda: files.require_writable(closed),
+    lambda: files.require_writable(closed / "not" / "yet"),
+    opened,
+):
+    print(told(ask))
+"""
+
+
+def as_nobody(closed: Path) -> list[str]:
+    """What an account without rights is told about a directory of mode 0700."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    closed.mkdir(mode=0o700)
+    (closed / "inside").write_bytes(b"x")
+    argv = [sys.executable, "-c", AS_NOBODY, str(closed)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_who_may_not_is_told_who_may(short_tmp: Path) -> None:
+    short_tmp.chmod(0o755)
+    said = as_nobody(short_tmp / "closed")
+    assert len(said) == 5
+    assert all(line.startswith("NotPermitted: no permission to ") for line in said), said
+    assert all("owns the directory (root)" in line for line in said), said
+
+
+def test_an_owner_without_a_name_is_a_number(tmp_path: Path) -> None:
+    """As of files that a container wrote."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    os.chown(tmp_path, 4_000_000, -1)
+    assert files.owner_name(tmp_path) == "4000000"
+    assert files.owner_name(tmp_path / "not" / "yet") == "4000000"
+
+
+def test_an_owner_is_passed_on(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.touch()
+    other.touch()
+    os.chown(one, 12345, 54321)
+    files.Owner.of(one).give(other)
+    assert (other.stat().st_uid, other.stat().st_gid) == (12345, 54321)
+
+
+def test_a_tree_that_is_not_there_is_removed_already(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    files.remove_tree(tmp_path / "a")
+    files.remove_tree(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []

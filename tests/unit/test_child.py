@@ -1,0 +1,143 @@
+"""Child processes: their words are kept, they end with us, and nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loader import child
+from loader.child import Child
+from loader.errors import ToolFailed, ToolMissing
+
+
+def await_that(truth: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not truth():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Running, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def number_in(path: Path) -> int:
+    await_that(lambda: path.exists() and path.read_text().endswith("\n"))
+    return int(path.read_text())
+
+
+def test_a_missing_tool_is_named() -> None:
+    for start in (Child, child.ask, child.output):
+        with pytest.raises(ToolMissing, match="no-such-tool is not installed"):
+            start(["no-such-tool"])
+
+
+def test_the_last_words_say_why_it_failed() -> None:
+    script = "for n in 1 2 3 4; do echo word $n >&2; done; exit 7"
+    with Child(["sh", "-c", script]) as one, pytest.raises(ToolFailed) as caught:
+        one.check()
+    assert str(caught.value) == "sh ended with status 7: word 2; word 3; word 4"
+
+
+def test_a_silent_failure_is_told_too() -> None:
+    with Child(["false"]) as one, pytest.raises(ToolFailed, match="status 1: it said nothing"):
+        one.check()
+
+
+def test_memory_stays_small_however_much_it_says() -> None:
+    with Child(["sh", "-c", "seq 100000 >&2"]) as one:
+        one.check()
+        assert one.words[-1] == "100000"
+        assert len(one.words) < 1000
+
+
+def test_its_output_is_ours_to_read() -> None:
+    with Child(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as one:
+        assert one.process.stdin is not None
+        assert one.process.stdout is not None
+        one.process.stdin.write(b"dn: o=x\n")
+        one.process.stdin.close()
+        assert one.process.stdout.read() == b"dn: o=x\n"
+        assert one.wait() == 0
+
+
+def test_to_leave_early_ends_the_whole_group(tmp_path: Path) -> None:
+    script = f"sleep 60 & echo $! > {tmp_path}/pid; wait"
+    with Child(["sh", "-c", script]) as one:
+        grandchild = number_in(tmp_path / "pid")
+        assert alive(grandchild)
+    await_that(lambda: not alive(grandchild))
+    assert not alive(one.process.pid)
+
+
+def test_one_that_leaves_others_behind_does_not_hold_us_up(tmp_path: Path) -> None:
+    """They hold its stderr open."""
+    began = time.monotonic()
+    with Child(["sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid"]) as one:
+        assert one.wait() == 0
+    assert time.monotonic() - began < 5
+    await_that(lambda: not alive(number_in(tmp_path / "pid")))
+
+
+def test_an_error_in_the_body_ends_it_too() -> None:
+    with pytest.raises(KeyError), Child(["sleep", "60"]) as one:
+        raise KeyError
+    assert one.process.returncode == -signal.SIGKILL
+
+
+def test_it_is_in_a_group_of_its_own() -> None:
+    """Ctrl-C on our terminal is for us; what becomes of the child we decide."""
+    with Child(["sleep", "60"]) as one:
+        await_that(lambda: os.getpgid(one.process.pid) == one.process.pid)
+        assert os.getpgid(one.process.pid) != os.getpgrp()
+
+
+PARENT = """
+import sys, time
+from loader.child import Child
+with Child(["sleep", "60"]) as one:
+    print(one.process.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_kill_9_of_the_parent_ends_the_child() -> None:
+    """A slapadd that goes on writing after its ditseed was killed would spoil the next run."""
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    with parent:
+        assert parent.stdout is not None
+        orphan = int(parent.stdout.readline())
+        await_that(lambda: Path(f"/proc/{orphan}/comm").read_text() == "sleep\n")
+        parent.kill()
+    await_that(lambda: not alive(orphan))
+
+
+def test_inherited_descriptors_and_environment() -> None:
+    reader, writer = os.pipe()
+    try:
+        script = f'echo "$WORD" >/proc/self/fd/{writer}'
+        with Child(["sh", "-c", script], pass_fds=[writer], env={"WORD": "hello"}) as one:
+            one.check()
+        assert os.read(reader, 100) == b"hello\n"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_what_a_short_lived_tool_says() -> None:
+    answer = child.ask(["sh", "-c", "cat; echo why >&2; exit 3"], stdin=b"in")
+    assert (answer.status, answer.out, answer.words) == (3, b"in", ["why"])
+    assert child.output(["cat"], stdin=b"in") == b"in"
+    with pytest.raises(ToolFailed, match="sh ended with status 3: why"):
+        child.output(["sh", "-c", "echo why >&2; exit 3"])

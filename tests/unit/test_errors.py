@@ -1,0 +1,97 @@
+"""The list of errors: no clash, nothing missing where one is raised, the same on the other side of a process border."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import string
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loader import errors
+from loader.errors import LoaderError
+
+ROOT = Path(__file__).parents[2]
+CLASSES = sorted(
+    (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LoaderError)),
+    key=lambda kind: kind.exit_status,
+)
+PARTICULAR = [kind for kind in CLASSES if kind is not LoaderError]
+
+
+def fields(kind: type[LoaderError]) -> set[str]:
+    """What message and hint want to be told."""
+    texts = (kind.message, kind.hint or "")
+    return {name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+def made(kind: type[LoaderError]) -> LoaderError:
+    return kind(**{name: f"<{name}>" for name in fields(kind)})
+
+
+@pytest.mark.parametrize("attribute", ["code", "exit_status"])
+def test_nothing_stands_for_two_errors(attribute: str) -> None:
+    counted = Counter(getattr(kind, attribute) for kind in CLASSES)
+    assert [value for value, times in counted.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("kind", PARTICULAR, ids=lambda kind: kind.__name__)
+def test_an_error_of_the_list(kind: type[LoaderError]) -> None:
+    error = made(kind)
+    assert 3 <= kind.exit_status < 100 or kind.exit_status == 130
+    assert "{" not in str(error)
+    assert not kind.message.endswith(".")
+    assert kind.hint is None or "{" not in str(error.advice())
+
+
+@pytest.mark.parametrize("kind", PARTICULAR, ids=lambda kind: kind.__name__)
+def test_it_crosses_a_process_border(kind: type[LoaderError]) -> None:
+    error = made(kind)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.advice()) == (kind, str(error), error.advice())
+
+
+def test_braces_in_facts_are_left_alone() -> None:
+    error = errors.LdifSyntax(path="{odd}", line=3, reason="{0}")
+    assert str(error) == "{odd}, line 3: {0}"
+
+
+def test_a_forgotten_fact_is_noticed_when_the_error_is_made() -> None:
+    with pytest.raises(KeyError):
+        errors.NoSpace(path="/srv")
+
+
+def raised(text: str) -> Iterator[tuple[int, type[LoaderError], set[str]]]:
+    """Every place that makes an error of the list with its facts spelled out: line, class, names of the facts."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call) or not node.keywords:
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        kind = getattr(errors, name, None)
+        given = [keyword.arg for keyword in node.keywords]
+        if isinstance(kind, type) and issubclass(kind, LoaderError) and None not in given:
+            yield node.lineno, kind, {str(one) for one in given}
+
+
+def test_whoever_raises_one_tells_all_that_message_and_hint_want() -> None:
+    """A hint that lacks a fact would fail only at night, when it is needed."""
+    wrong, seen = [], 0
+    for path in [*ROOT.glob("loader/**/*.py"), *ROOT.glob("seeders/**/*.py")]:
+        for line, kind, given in raised(path.read_text(encoding="utf-8")):
+            seen += 1
+            if given != fields(kind):
+                wrong.append(f"{path.relative_to(ROOT)}:{line} {kind.__name__} {given ^ fields(kind)}")
+    assert seen > 50
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_error_is_raised_somewhere() -> None:
+    text = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in [*ROOT.glob("loader/**/*.py"), *ROOT.glob("seeders/**/*.py")]
+        if path.name != "errors.py"
+    )
+    assert [kind.__name__ for kind in PARTICULAR if f"{kind.__name__}(" not in text] == []

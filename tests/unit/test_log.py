@@ -1,0 +1,89 @@
+"""Nothing secret reaches the log, in whatever form it comes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from loader import log
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """`setup` replaces the root logger's handlers; pytest has its own there."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "userPassword: S3CRET",
+        "userPassword:: S3CRET==",
+        "userPassword: two S3CRET words",
+        "userPassword;x-old: S3CRET",
+        "userPassword: abc\n S3CRET folded",
+        "olcRootPW: {SSHA}S3CRET",
+        "rootpw S3CRET",
+        'rootpw "my S3CRET"',
+        "syncrepl rid=1 bindmethod=simple credentials=S3CRET provider=ldap://x",
+        'olcSyncrepl: rid=1 credentials="my S3CRET" provider=ldap://x',
+        "bindpw = S3CRET",
+        "{'cn': [b'x'], 'userPassword': [b'S3CRET']}",
+        "USERPASSWORD: S3CRET",
+        "sambaNTPassword: S3CRET",
+    ],
+)
+def test_a_secret_is_blanked(line: str) -> None:
+    assert "S3CRET" not in log.blank(line)
+    assert "***" in log.blank(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "attribute 'userPassword' not allowed",
+        "uid=17,ou=people,dc=example,dc=com",
+        "invalid credentials",
+        "bindmethod=simple provider=ldap://x",
+    ],
+)
+def test_what_is_no_secret_stays(line: str) -> None:
+    assert log.blank(line) == line
+
+
+def test_what_stands_beside_a_secret_stays() -> None:
+    entry = "dn: uid=1\nuserPassword:: S3CRET\n S3CRET\ncn: Someone"
+    assert log.blank(entry) == "dn: uid=1\nuserPassword:: ***\ncn: Someone"
+    assert log.blank("credentials=S3CRET provider=ldap://x").endswith(" provider=ldap://x")
+
+
+def test_arguments_and_tracebacks_are_blanked_too(capsys: pytest.CaptureFixture[str]) -> None:
+    log.setup(0)
+    try:
+        raise ValueError("userPassword: S3CRET")
+    except ValueError:
+        logging.getLogger("test").warning("refused %s", "rootpw S3CRET", exc_info=True)
+    said = capsys.readouterr().err
+    assert "S3CRET" not in said
+    assert "WARNING: refused rootpw ***" in said
+    assert "ValueError: userPassword: ***" in said
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "shown"),
+    [(-1, "error"), (0, "error warning"), (1, "error warning info"), (2, "error warning info debug")],
+)
+def test_how_much_is_said(verbosity: int, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    log.setup(verbosity)
+    logger = logging.getLogger("test")
+    for level in ("error", "warning", "info", "debug"):
+        getattr(logger, level)(level)
+    out, err = capsys.readouterr()
+    assert err.split()[1::2] == shown.split()
+    assert out == "", "stdout is for reports"

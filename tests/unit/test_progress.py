@@ -1,0 +1,199 @@
+"""Meters add up, samples tell recent from average, and each mode shows what its reader can use."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from loader import progress
+from loader.ldif import Counters
+from loader.progress import Meter, Progress, Sample, Sampler
+
+
+class Steady:
+    """What a native call offers, at a pace that the test sets."""
+
+    def __init__(self, entries: int = 0, size: int = 0) -> None:
+        self.entries, self.bytes, self.cancelled = entries, size, False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def test_running_calls_count_and_stay_counted() -> None:
+    meter = Meter("load")
+    meter.add(10, 100)
+    counters = Steady()
+    with meter.counting(counters):
+        counters.entries, counters.bytes = 5, 50
+        assert (meter.entries, meter.bytes) == (15, 150)
+    assert (meter.entries, meter.bytes) == (15, 150)
+
+
+def test_what_a_failed_call_counted_is_taken_back() -> None:
+    meter = Meter("read")
+    with pytest.raises(OSError, match="gone"), meter.counting(Steady(5, 50)):
+        raise OSError("gone")
+    assert (meter.entries, meter.bytes) == (0, 0)
+
+
+def test_the_native_counters_fit() -> None:
+    meter = Meter("scan")
+    with meter.counting(Counters()):
+        assert meter.entries == 0
+
+
+def test_to_cancel_reaches_whoever_works_now() -> None:
+    meter, before, now, ended = Meter("read"), Steady(), Steady(), []
+    with meter.counting(before):
+        pass
+    with meter.counting(now), meter.cancelling(lambda: ended.append("child")):
+        meter.cancel()
+    meter.cancel()
+    assert (before.cancelled, now.cancelled, ended) == (False, True, ["child"])
+
+
+def test_many_threads_lose_no_count() -> None:
+    meter = Meter("read")
+    threads = [
+        threading.Thread(target=lambda: [meter.add(1) for _ in range(2000)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert meter.entries == 8000
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The time that meters see, to be set by the test."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    yield now
+
+
+def samples(clock: list[float], paces: list[tuple[float, int]]) -> list[Sample]:
+    """One look at the end of each (seconds, entries)."""
+    meter = Meter("load", total=100_000, started=clock[0])
+    sampler, found = Sampler(meter), []
+    for seconds, entries in paces:
+        clock[0] += seconds
+        meter.add(entries)
+        found.append(sampler.look())
+    return found
+
+
+def test_the_recent_rate_forgets_and_the_average_does_not(clock: list[float]) -> None:
+    fast, slow = [(1.0, 1000)] * 20, [(1.0, 10)] * 20
+    last = samples(clock, fast + slow)[-1]
+    assert last.recent == pytest.approx(10, rel=0.2)
+    assert last.average == pytest.approx(505)
+    assert last.left == pytest.approx((100_000 - 20_200) / 505)
+
+
+def test_a_rate_is_never_negative(clock: list[float]) -> None:
+    meter = Meter("read", started=clock[0])
+    sampler = Sampler(meter)
+    with pytest.raises(OSError), meter.counting(Steady(500)):  # noqa: PT011
+        clock[0] += 20
+        sampler.look()
+        raise OSError
+    clock[0] += 1
+    assert sampler.look().recent == 0
+
+
+def test_time_left_is_unknown_without_a_total_or_a_start(clock: list[float]) -> None:
+    (nothing_yet,) = samples(clock, [(1.0, 0)])
+    assert nothing_yet.left is None
+    clock[0] += 1
+    assert Sampler(Meter("copy", started=clock[0] - 1)).look().left is None
+
+
+def test_more_than_the_total_is_no_more_than_all(clock: list[float]) -> None:
+    (over,) = samples(clock, [(1.0, 150_000)])
+    assert over.left == 0
+    assert "(100%)" in over.line()
+
+
+def test_a_line_says_all_of_it(clock: list[float]) -> None:
+    (sample,) = samples(clock, [(10.0, 25_000)])
+    assert sample.line() == (
+        "load: 25,000 of 100,000 (25%) entries, 2,500/s now, 2,500/s on average - 30.0 s left"
+    )
+
+
+def shown(mode: str, every: float = 0.01) -> str:
+    """What a step of 1,000 entries prints."""
+    out = io.StringIO()
+    shower = Progress(mode, stream=out, every=every)
+    shower.say("begin")
+    with shower.step("load", total=1000) as meter:
+        meter.add(1000, 4096)
+        time.sleep(0.1 if mode == "plain" else 0)
+    return out.getvalue()
+
+
+def test_plain_lines() -> None:
+    begin, *progressed, end = shown("plain").splitlines()
+    assert begin == "begin"
+    assert all(line.startswith("load: 1,000 of 1,000 (100%) entries") for line in progressed)
+    assert progressed
+    assert re.fullmatch(r"load: 1,000 entries in 0\.\d s, [\d,]+/s", end)
+
+
+def test_off_a_terminal_auto_is_plain() -> None:
+    assert shown("auto").startswith("begin\n")
+
+
+def test_none_says_nothing() -> None:
+    assert shown("none") == ""
+
+
+def test_json_records_carry_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    shower = Progress("json", stream=out)
+    monkeypatch.setattr(shower, "_every", 0.01)
+    with shower.step("load", total=1000) as meter:
+        meter.add(1000, 4096)
+        time.sleep(0.1)
+    *running, end = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert running
+    assert {one["schema_version"] for one in [*running, end]} == {progress.SCHEMA_VERSION}
+    wanted = {"event": "progress", "step": "load", "entries": 1000, "bytes": 4096, "total": 1000}
+    assert running[-1].items() >= wanted.items()
+    assert {"recent", "average", "left", "seconds"} <= running[-1].keys()
+    assert end.items() >= {"event": "step", "step": "load", "entries": 1000}.items()
+
+
+def test_in_json_nothing_else_is_said() -> None:
+    assert all(json.loads(line) for line in shown("json").splitlines())
+
+
+def test_a_failed_step_is_not_called_done() -> None:
+    out = io.StringIO()
+    with pytest.raises(OSError), Progress("plain", stream=out).step("load"):  # noqa: PT011
+        raise OSError
+    assert out.getvalue() == ""
+
+
+def test_a_terminal_shows_the_step_and_is_left_clean() -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as stream:
+        shower = Progress("auto", stream=stream)
+        with shower.step("load", total=1000) as meter:
+            meter.add(500)
+            time.sleep(0.6)
+        text = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "load: 500 of 1,000 (50%)" in text
+    assert "load: 500 entries in" in text
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), "the cursor was hidden and not shown again"
