@@ -160,7 +160,7 @@ def _edits(block: Sequence[Statement], change: Change) -> Iterator[Edit]:
         more = new if one is old[-1] else []
         lead = one.lead if one.lead[-1:].isspace() else f"{keyword} "
         if says != one.said:
-            texts = [*([says] if says else []), *more]
+            texts = [*([] if says is None else [says]), *more]
             yield Edit(one.file, one.first, one.last, tuple(lead + text for text in texts))
         elif more:
             yield Edit(one.file, one.last, one.last, tuple(lead + text for text in more))
@@ -170,18 +170,18 @@ def _edits(block: Sequence[Statement], change: Change) -> Iterator[Edit]:
         yield Edit(anchor.file, anchor.last, anchor.last, lines)
 
 
-# What each present line still says ("": it goes), and what new lines must say.
-Kept = tuple[list[str], list[str]]
+# What each present line still says (None: it goes), and what new lines must say.
+Kept = tuple[list[str | None], list[str]]
 
 
 def _kept_nothing(old: Sequence[Statement], change: Change) -> Kept:
-    return ["" for _ in old], list(change.after)
+    return [None for _ in old], list(change.after)
 
 
 def _kept_flags(old: Sequence[Statement], change: Change) -> Kept:
     wanted = [flag for value in change.after for flag in value.split()]
     said = {flag for one in old for flag in one.words[1:]}
-    kept = [" ".join(flag for flag in one.words[1:] if flag in wanted) for one in old]
+    kept = [" ".join(flag for flag in one.words[1:] if flag in wanted) or None for one in old]
     return kept, [flag for flag in wanted if flag not in said]
 
 
@@ -192,7 +192,7 @@ def _kept_indexes(old: Sequence[Statement], change: Change) -> Kept:
     comes = after.keys() - indexes.kept(after, before).keys()
     present = indexes.parse(one.said for one in old)
     left = {key: one for key, one in present.items() if key not in goes}
-    lines = [indexes.reduced(one.said, present, left) for one in old]
+    lines = [indexes.reduced(one.said, present, left) or None for one in old]
     return lines, [str(one) for key, one in after.items() if key in comes]
 
 

@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
-from click.utils import make_default_short_help
 
 from loader import log
 from loader.cli import ending
@@ -55,7 +54,7 @@ def summary(entry: EntryPoint, limit: int) -> str:
         return "(missing from this installation)"
     for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and node.name == entry.attr:
-            return make_default_short_help(ast.get_docstring(node) or "", limit)
+            return click.Command(None, help=ast.get_docstring(node)).get_short_help_str(limit)
     return ""
 
 

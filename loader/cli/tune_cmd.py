@@ -18,6 +18,7 @@ from loader.operations.tune import history, indexing, maxsize, syncing
 from loader.operations.tune.indexing import IndexWish
 from loader.operations.tune.plan import Outcome, State
 from loader.operations.tune.target import Target, opened
+from loader.run.journal import Outcome as Ended
 from loader.server.options import Connection
 
 _TARGET_OPTIONS = (
@@ -45,8 +46,9 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def command() -> None:
     """Show and change settings of a server's databases.
 
-    The server is named by --config (a slapd.d that no slapd runs on, or a slapd.conf) or by -H and its company (cn=config
-    over LDAP). Nothing changes without --apply. What was there before is written down: `ditseed tune history`.
+    The server is named by --config (a slapd.d that no slapd runs on, or a slapd.conf), or by -H and its company
+    (cn=config over LDAP). Nothing changes without --apply. What was there before is written down: see
+    `ditseed tune history`.
 
     \b
     Examples:
@@ -235,7 +237,7 @@ def history_command(as_json: bool) -> None:
         print(f"{one.time}  {one.by}  {one.target}  {one.database}  ({one.outcome.value})")
         before, after = ("; ".join(values) or "(not set)" for values in (one.before, one.after))
         print(f"  {one.attribute}: {before} -> {after}")
-        if one.undo:
+        if one.undo and one.outcome is not Ended.FAILED:
             print(f"  put back: {one.undo}")
     if not found:
         print("nothing was changed yet")

@@ -82,7 +82,9 @@ def _prepare_lock(directory: Path, data: Path) -> None:
     except FileExistsError:
         return
     except PermissionError:
-        raise NotPermitted(action="make lock.mdb in", path=directory, owner=meta.owner_of(data)) from None
+        raise NotPermitted(
+            action="make lock.mdb in", path=directory, owner=meta.owner_of(data)
+        ) from None
     except OSError:
         return  # a file system mounted read-only: liblmdb does without
     if os.geteuid() == 0:

@@ -41,7 +41,8 @@ def changed_directory(
             ) as copy:
                 yield copy
         except ConfigUnreadable as error:
-            raise _refused(str(source.path), changes, error.facts["reason"]) from error
+            reason = str(error.facts["reason"]).replace(f"{scratch}/slapd.d", str(source.path))
+            raise _refused(str(source.path), changes, reason) from error
 
 
 def _stamp(source: Config) -> dict[str, list[bytes]]:

@@ -41,9 +41,21 @@ def test_a_replica_of_a_restless_provider_converges(short_tmp: Path, strategy: s
             churn.wait_for(churn.changes() + 20)
         waited = wait_in_sync(both.provider, both.consumer, timeout=120)
         refreshes = refresh_report(both.consumer)
-        print(said.err, f"seeded in {seconds:.1f} s; in sync after {waited:.2f} s", churn.counts, refreshes)
+        print(
+            said.err,
+            f"seeded in {seconds:.1f} s; in sync after {waited:.2f} s",
+            churn.counts,
+            refreshes,
+        )
         assert_same(both.provider, both.consumer)
-        compared = ditseed("compare", both.provider.uri, both.consumer.uri, *both.bind[2:], "-b", both.provider.suffix)
+        compared = ditseed(
+            "compare",
+            both.provider.uri,
+            both.consumer.uri,
+            *both.bind[2:],
+            "-b",
+            both.provider.suffix,
+        )
         assert compared.status == 0, compared.out + compared.err
         _assert_no_full_refresh(refreshes, sum(churn.counts.values()), total)
 

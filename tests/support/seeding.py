@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,23 +60,18 @@ class Pair:
 
 
 @contextmanager
-def pair(scratch: Path, people: int, **settings: object) -> Iterator[Pair]:
+def pair(scratch: Path, people: int) -> Iterator[Pair]:
     """A running provider of so many people, and a stopped, empty consumer of it."""
     source = replication.provider()
     ldif = scratch / "people.ldif"
     write_people(ldif, source.suffix, people)
     source.slapadd(ldif)
-    with source:
-        target = replication.consumer(
-            source,
-            dataclasses.replace(
-                source.settings,
-                overlays=(),
-                server_id=None,
-                **settings,  # type: ignore[arg-type]
-            ),
-        )
-        try:
-            yield Pair(source, target, scratch)
-        finally:
-            target.close()
+    with source, closing(replication.consumer(source)) as target:
+        yield Pair(source, target, scratch)
+
+
+@contextmanager
+def consumer_of(both: Pair) -> Iterator[Pair]:
+    """The same with another consumer."""
+    with closing(replication.consumer(both.provider)) as target:
+        yield dataclasses.replace(both, consumer=target)

@@ -175,7 +175,7 @@ def _require_fitting(options: RestoreOptions, backup: Backup, place: Place) -> N
         )
     if place.database.maxsize < backup.data_bytes:
         log.warning(
-            "maxsize of %s is %s, but the backup has %s in use: raise it before the first write "
+            "maxsize of %s is %s, but the backup has %s in use: raise it, or writes will fail "
             "(ditseed tune maxsize)",
             place.database.suffix,
             units.size(place.database.maxsize),

@@ -126,7 +126,8 @@ def _advice(
         yield f"slapd makes the index on {', '.join(grown)} in the background, and uses it once it is whole"
     elif not reindex:
         command = shlex.join(_arguments(target.config, database, grown))
-        yield f"before slapd starts again, as its user: {command}; until then searches by {', '.join(grown)} miss entries"
+        yield f"before slapd starts again, as its user: {command}"
+        yield f"without that, searches by {', '.join(grown)} miss entries"
 
 
 def _arguments(config: Config, database: Database, attributes: Iterable[str]) -> list[str]:

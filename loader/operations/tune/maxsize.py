@@ -56,8 +56,11 @@ def standing(database: Database, local: bool) -> Standing:
     return Standing(
         **{
             **known.__dict__,
-            "map_size": facts.map_size, "used": facts.used, "free": free,
-            "apparent": apparent, "allocated": allocated,
+            "map_size": facts.map_size,
+            "used": facts.used,
+            "free": free,
+            "apparent": apparent,
+            "allocated": allocated,
             "recommended": recommended(facts.used, database.maxsize),
             "notes": tuple(_notes(database, facts, allocated, free)),
         }

@@ -58,9 +58,9 @@ def change_nosync(target: Target, suffix: str | None, on: bool, apply: bool) -> 
 def _plan(config: Config, database: Database, on: bool) -> Plan:
     flags = [flag for flag in database.env_flags if flag != NOSYNC]
     # slapd shows either spelling as both, so off must take away both.
-    wanted = (
-        {"olcDbNoSync": ("TRUE",)} if on else {"olcDbEnvFlags": tuple(flags), "olcDbNoSync": ()}
-    )
+    wanted: dict[str, tuple[str, ...]] = {"olcDbNoSync": ("TRUE",)}
+    if not on:
+        wanted = {"olcDbEnvFlags": tuple(flags), "olcDbNoSync": ()}
     return Plan(
         database=database,
         changes=changed(config, database, wanted),

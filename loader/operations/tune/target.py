@@ -135,7 +135,7 @@ def require_stopped(config: Config) -> None:
             pid=pid or "in another container",
             path=config.path,
             reason="it would not see a change of the files",
-            advice="Let the server make the change: -H ldapi:/// -Y EXTERNAL in the place of --config; or stop it first.",
+            advice="Let it make the change: -H ldapi:/// -Y EXTERNAL in the place of --config. Or stop it first.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Changing a slapd.conf: the lines of one setting, checked with slaptest before the new file takes the old one's place."""
+"""Changing a slapd.conf: the lines of one setting, checked with slaptest before the new file is put in place."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _difference(path: Path, text: str) -> str:
+    """Without lines around: they may hold a rootpw."""
     before = (_text_of(path) or "").splitlines(keepends=True)
     after = text.splitlines(keepends=True)
-    return "".join(difflib.unified_diff(before, after, str(path), f"{path} (changed)", n=2))
+    return "".join(difflib.unified_diff(before, after, str(path), f"{path} (changed)", n=0))

@@ -1,0 +1,311 @@
+"""Manners of the command as a whole: help, errors, signals, pipes, faults of its own."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from loader.cli import ORDER, ditseed, verbs
+from loader.errors import Internal, UsageProblem
+from tests.support import command
+from tests.support.command import Done, environment
+
+ROOT = Path(__file__).parents[2]
+
+
+def leaves(group: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
+    """Every command that does something: ("export",), ("backup", "run") ..."""
+    if not isinstance(group, click.Group):
+        yield names
+        return
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        yield from leaves(found, *names, name)
+
+
+LEAVES = sorted(leaves(ditseed))
+
+
+def in_setup_cfg() -> list[str]:
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    lines = settings["options.entry_points"]["ditseed.verbs"].strip().splitlines()
+    return [line.partition("=")[0].strip() for line in lines]
+
+
+def test_verbs_have_the_order_of_setup_cfg() -> None:
+    assert list(ORDER) == in_setup_cfg()
+    assert [entry.name for entry in verbs()] == in_setup_cfg(), "run bin/setup"
+
+
+def test_help_lists_every_verb_with_one_line() -> None:
+    shown = command.ditseed("--help").ok().out
+    lines = shown.partition("\nVerbs:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines] == in_setup_cfg()
+    assert all(re.fullmatch(r"  \S+ +\S.*", line) for line in lines)
+    assert "missing" not in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+def test_a_verb_has_the_same_line_as_click_would_give_it() -> None:
+    """The line is read from the source; this is the long way."""
+    shown = command.ditseed("--help").out
+    for entry in verbs():
+        begins = (entry.load().help or "").strip()[:25]
+        assert begins
+        assert f" {begins}" in shown, entry.name
+
+
+IMPORTED = """
+import sys
+sys.argv = ["ditseed", "--help"]
+from loader.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+heavy = {"rich", "ldap", "lmdb", "sqlite3", "zstandard", "loader._native"} & sys.modules.keys()
+assert not heavy, heavy
+"""
+
+
+def test_help_imports_no_verb() -> None:
+    subprocess.run([sys.executable, "-c", IMPORTED], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_help_is_quick() -> None:
+    """The best of some, for the machine may be busy with other things."""
+    times = []
+    for _ in range(5):
+        began = time.monotonic()
+        command.ditseed("--help").ok()
+        times.append(time.monotonic() - began)
+    assert min(times) < 0.4, times
+
+
+@pytest.mark.parametrize("names", LEAVES, ids=" ".join)
+def test_every_verb_has_help_with_an_example(names: tuple[str, ...]) -> None:
+    shown = command.ditseed(*names, "--help").ok().out
+    assert shown.startswith("Usage: ditseed ")
+    assert re.search(rf"^ +(\S+ )*ditseed {names[0]} ", shown, re.MULTILINE), "no example"
+
+
+@pytest.mark.parametrize("names", LEAVES, ids=" ".join)
+def test_every_option_says_what_it_is_for(names: tuple[str, ...]) -> None:
+    found: click.Command = ditseed
+    for name in names:
+        assert isinstance(found, click.Group)
+        following = found.get_command(click.Context(found), name)
+        assert following is not None
+        found = following
+    silent = [one.opts for one in found.params if isinstance(one, click.Option) and not one.help]
+    assert not silent
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert re.fullmatch(r"ditseed, version \d+\.\d+\.\d+\S*\n", command.ditseed("--version").ok().out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["export", "--no-such-option"], "No such option"),
+        (["no-such-verb"], "No such command 'no-such-verb'"),
+        (["export"], "Missing option '-o'"),
+        (["build", "x.ldif", "--config", "/x", "--maxsize", "much"], "not a size: 'much'"),
+        (["build", "x.ldif", "--config", "/x", "--engine", "steam"], "'steam' is not"),
+    ],
+)
+def test_wrong_use_has_its_status_and_clicks_words(arguments: list[str], said: str) -> None:
+    done = command.ditseed(*arguments)
+    assert done.status == UsageProblem.exit_status
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_no_verb_at_all_shows_the_help() -> None:
+    done = command.ditseed()
+    assert done.status == UsageProblem.exit_status
+    assert "Verbs:" in done.err
+
+
+def test_an_error_has_message_code_hint_and_status() -> None:
+    done = command.ditseed("export", "-H", "ldap://127.0.0.1:1", "-b", "o=x", "-o", "/tmp/never-made")
+    assert done.status == 30
+    message, hint = done.err.splitlines()[-2:]
+    assert message.startswith("ditseed: ldap://127.0.0.1:1: cannot reach the server")
+    assert message.endswith("[server.down]")
+    assert hint.startswith("hint: Is slapd running there")
+    assert done.out == ""
+
+
+def test_a_missing_file_has_message_and_status() -> None:
+    done = command.ditseed("build", "/nowhere.ldif", "--config", "/nowhere")
+    assert done.status == 5
+    assert "/nowhere" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """Takes connections, and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"ldap://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def interrupted(arguments: list[str], number: signal.Signals, env: dict[str, str] | None = None) -> Done:
+    """Send a signal once the command is busy: it has children or connections by then."""
+    process = command.start(*arguments, env=env)
+    deadline = time.monotonic() + 20
+    while not _busy(process.pid):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.1)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    return Done(process.returncode, out, err)
+
+
+def _busy(pid: int) -> bool:
+    """Has it opened a socket?"""
+    try:
+        targets = [os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return False
+    return any(target.startswith("socket:") for target in targets)
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "name"),
+    [
+        (signal.SIGINT, 130, "Ctrl-C"),
+        (signal.SIGTERM, 143, "SIGTERM"),
+        (signal.SIGHUP, 129, "SIGHUP"),
+    ],
+)
+def test_a_signal_ends_it_with_a_hint(
+    silent_server: str, tmp_path: Path, number: signal.Signals, status: int, name: str
+) -> None:
+    arguments = ["export", "-H", silent_server, "-b", "o=x", "-o", str(tmp_path / "out")]
+    done = interrupted(arguments, number)
+    assert done.status == status
+    assert f"ditseed: stopped by {name} [cancelled]" in done.err
+    assert "hint: The same command goes on from here." in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_reader_that_goes_away_is_met_with_silence() -> None:
+    """`ditseed ... | head -1`."""
+    line = f"{command.COMMAND} generate people -n 200000 | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "141"
+    assert done.stderr == "" or all("generate" in said for said in done.stderr.splitlines())
+    assert "Traceback" not in done.stderr
+    assert "Errno" not in done.stderr
+
+
+def test_help_into_a_closed_pipe_is_silent() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [command.COMMAND, "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+FAULT = """
+import sys
+import click
+from loader.cli import ending
+@click.command()
+def broken():
+    raise ValueError("no one thought of this\\nuserPassword: S3CRET")
+sys.exit(ending.run(broken, "broken"))
+"""
+
+
+def with_fault(state: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", FAULT],
+        env=environment({"DITSEED_STATE_DIR": str(state)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_fault_of_its_own_goes_into_a_file_for_a_report(tmp_path: Path) -> None:
+    done = with_fault(tmp_path / "state")
+    assert done.returncode == Internal.exit_status
+    message, hint = done.stderr.splitlines()
+    assert message == "ditseed: a fault in ditseed itself: ValueError: no one thought of this [internal]"
+    (report,) = (tmp_path / "state" / "faults").iterdir()
+    assert str(report) in hint
+    assert report.stat().st_mode & 0o777 == 0o600
+    text = report.read_text()
+    assert "Traceback (most recent call last)" in text
+    assert "ditseed 0." in text
+    assert "S3CRET" not in text
+
+
+def test_a_fault_is_reported_where_the_state_directory_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    done = with_fault(tmp_path / "state")
+    assert done.returncode == Internal.exit_status
+    report = Path(re.search(r"with the file (\S+);", done.stderr)[1])  # type: ignore[index]
+    assert "ValueError" in report.read_text()
+    report.unlink()
+
+
+def test_an_error_of_the_system_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    target = tmp_path / "file" / "below"
+    done = command.ditseed("generate", "people", "-n", "10", "-o", target)
+    assert done.status != Internal.exit_status, done.err
+    assert str(tmp_path / "file") in done.err
+    assert "Traceback" not in done.err
+
+
+def test_json_is_alone_on_stdout(tmp_path: Path) -> None:
+    done = command.ditseed("generate", "people", "-n", "50", "-o", tmp_path / "tree", "--json").ok()
+    assert done.facts["entries"] >= 50
+    listed = command.ditseed("generate", "templates", "--json").ok()
+    assert "people" in listed.facts
+
+
+def test_with_json_an_error_leaves_stdout_empty(tmp_path: Path) -> None:
+    done = command.ditseed("backup", "list", "-R", tmp_path / "nowhere", "--json")
+    if done.status:
+        assert done.out == ""
+    else:
+        assert json.loads(done.out) == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_offered(shell: str) -> None:
+    done = command.ditseed(env={"_DITSEED_COMPLETE": f"{shell}_source"}).ok()
+    assert "_DITSEED_COMPLETE" in done.out
+
+
+def test_completion_completes_a_verb() -> None:
+    asked = {"_DITSEED_COMPLETE": "bash_complete", "COMP_WORDS": "ditseed exp", "COMP_CWORD": "1"}
+    assert command.ditseed(env=asked).ok().out == "plain,export\n"

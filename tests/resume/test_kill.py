@@ -1,0 +1,131 @@
+"""kill -9 of `replica seed` at every point of every step, and at random moments; then the same command finishes.
+
+One run is killed at each of its points in turn (a kill at every point of its own takes minutes: -m heavy).
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import killing
+from tests.support.command import ditseed, start
+from tests.support.seeding import STRATEGIES, Pair, consumer_of, pair
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+
+PEOPLE = 300
+SMALL = ("--page", "50")  # several partitions
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with pair(tmp_path_factory.mktemp("kill"), PEOPLE) as made:
+        for strategy in STRATEGIES:
+            made.prepare(strategy)
+        yield made
+
+
+@pytest.fixture
+def fresh(both: Pair) -> Iterator[Pair]:
+    """The same provider, and a consumer of its own."""
+    with consumer_of(both) as made:
+        yield made
+
+
+def _command(both: Pair, strategy: str) -> list[str]:
+    return both.seed(strategy, *(SMALL if strategy == "search" else ()))
+
+
+def _points(both: Pair, strategy: str) -> list[str]:
+    """Learned from a run that is left alone, so that a new step is killed too."""
+    with consumer_of(both) as whole:
+        ditseed(*_command(whole, strategy)).ok()
+        return killing.points_of(killing.steps_of(whole))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_killed_at_every_point_in_turn(both: Pair, fresh: Pair, strategy: str) -> None:
+    command = _command(fresh, strategy)
+    points = _points(both, strategy)
+    assert len(points) > 15, points
+    for point in points:
+        killing.kill_at(point, fresh, command)
+    killing.assert_does_nothing(fresh, command)
+    killing.assert_seeded(fresh)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_killed_at_one_point_and_finished(both: Pair, strategy: str) -> None:
+    for point in _points(both, strategy):
+        with consumer_of(both) as fresh:
+            command = _command(fresh, strategy)
+            killing.kill_at(point, fresh, command)
+            ditseed(*command).ok()
+            killing.assert_seeded(fresh)
+            killing.assert_does_nothing(fresh, command)
+
+
+def _kill_at_random(both: Pair, strategy: str, times: int, chance: random.Random) -> None:
+    command = _command(both, strategy)
+    for _ in range(times):
+        process = start(*command)
+        time.sleep(chance.uniform(0.2, 1.2))
+        process.kill()
+        process.communicate()
+        killing.assert_nobody_left(both, "killed at random")
+    ditseed(*command).ok()
+    killing.assert_does_nothing(both, command)
+    killing.assert_seeded(both)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_killed_at_random_moments(fresh: Pair, strategy: str) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    _kill_at_random(fresh, strategy, 3, random.Random(seed))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_killed_at_many_random_moments(both: Pair, strategy: str) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(10):
+        with consumer_of(both) as fresh:
+            _kill_at_random(fresh, strategy, chance.randint(1, 4), chance)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("strategy", ["search", "clone"])
+def test_stopped_by_a_signal(
+    fresh: Pair, strategy: str, number: signal.Signals, status: int
+) -> None:
+    command = _command(fresh, strategy)
+    process = start(*command)
+    data = fresh.consumer.database_dir / "data.mdb"
+    _wait_for(fresh.consumer.database_dir / killing.RUN_DIR / "run.sqlite")
+    process.send_signal(number)
+    _, words = process.communicate()
+    assert process.returncode == status, words
+    assert "[cancelled]" in words
+    assert "hint: The same command goes on from here" in words
+    assert "Traceback" not in words
+    assert not data.exists()
+    killing.assert_nobody_left(fresh, "stopped")
+    ditseed(*command).ok()
+    killing.assert_seeded(fresh)
+
+
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

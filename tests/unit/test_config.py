@@ -1,0 +1,132 @@
+"""What is read out of cn=config, from entries as slapcat and a search print them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loader import config
+from loader.config import Config, Entry
+from loader.errors import ManySuffixes, NoSuchSuffix, NotMdb
+
+SUFFIX = "dc=example,dc=com"
+
+
+def entry(dn: str, **values: str | list[str]) -> Entry:
+    return dn, {
+        name: [value.encode() for value in ([found] if isinstance(found, str) else found)]
+        for name, found in values.items()
+    }
+
+
+def mdb(number: int, suffix: str = SUFFIX, **more: str | list[str]) -> Entry:
+    name = f"{{{number}}}mdb"
+    return entry(f"olcDatabase={name},cn=config", olcDatabase=name, olcSuffix=suffix, **more)
+
+
+def parsed(*entries: Entry) -> Config:
+    return config.parse(Path("/etc/ldap/slapd.d"), entries)
+
+
+def test_every_setting_of_a_database() -> None:
+    found = parsed(
+        mdb(
+            *(1, "dc=Example, dc=com"),
+            olcDbDirectory="/var/lib/ldap",
+            olcDbMaxSize="1073741824",
+            olcDbMode="0640",
+            olcDbIndex=["objectClass eq", "cn,sn eq,sub"],
+            olcDbEnvFlags=["{0}nosync nometasync", "{1}writemap"],
+            olcRootDN="cn=admin",
+            olcRootPW="secret",
+            olcSyncrepl="{0}rid=1",
+            olcDbCheckpoint="0 5",
+        ),
+        entry("olcOverlay={0}syncprov,olcDatabase={1}mdb,cn=config", olcOverlay="{0}syncprov"),
+        entry("olcOverlay={0}memberof,olcDatabase={11}mdb,cn=config", olcOverlay="{0}memberof"),
+    ).database(SUFFIX)
+    assert (found.directory, found.maxsize, found.mode) == (Path("/var/lib/ldap"), 1 << 30, 0o640)
+    assert found.indexes == ("objectClass eq", "cn,sn eq,sub")
+    assert (found.nosync, found.env_flags) == (True, ("nosync", "nometasync", "writemap"))
+    assert (found.consumer, found.overlays, found.checkpoint) == (True, ("syncprov",), "0 5")
+    assert found.root_dn == "cn=admin"
+    assert "secret" not in repr(found)
+
+
+def test_defaults_of_slapd() -> None:
+    found = parsed(mdb(1)).database(None)
+    assert (found.maxsize, found.mode, found.nosync, found.directory) == (
+        10_485_760,
+        0o600,
+        False,
+        None,
+    )
+
+
+def test_names_in_lower_case_as_a_search_brings_them() -> None:
+    values = {"olcdatabase": [b"{1}mdb"], "olcsuffix": [b"dc=a"], "olcdbnosync": [b"TRUE"]}
+    found = parsed(("olcDatabase={1}mdb,cn=config", values))
+    assert found.database("DC=A").nosync
+    assert found.values("OLCDATABASE={1}MDB,cn=config", "olcDbNoSync") == ("TRUE",)
+    assert found.values("olcDatabase={2}mdb,cn=config", "olcDbNoSync") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ("0600", 0o600),
+        ("0640", 0o640),
+        ("-rw-r-----", 0o640),
+        ("-rw-------", 0o600),
+        ("384", 0o600),
+        ("0", 0),
+    ],
+)
+def test_forms_of_mode(text: str, mode: int) -> None:
+    """A number without the leading zero is decimal to slapd, too."""
+    assert parsed(mdb(1, olcDbMode=text)).database(None).mode == mode
+
+
+@pytest.mark.parametrize(
+    ("values", "number"),
+    [
+        (["1"], 1),
+        (["0x01F"], 31),
+        (["010"], 8),
+        (["0"], 0),
+        (["1 ldap://a", "2 ldap://b"], None),
+        (["1 ldap://a"], None),
+    ],
+)
+def test_server_id(values: list[str], number: int | None) -> None:
+    assert parsed(entry("cn=config", olcServerID=values)).server_id == number
+
+
+def test_the_only_database_is_the_one_with_the_data() -> None:
+    log = entry("olcOverlay={1}accesslog,olcDatabase={2}mdb,cn=config", olcAccessLogDB="cn=changes")
+    found = parsed(mdb(1, "cn=changes"), mdb(2), mdb(3, "cn=accesslog"), log)
+    assert found.database(None).entry_dn == "olcDatabase={2}mdb,cn=config"
+    assert found.database("cn=Changes").entry_dn == "olcDatabase={1}mdb,cn=config"
+    assert len(found.mdb_databases) == 3
+
+
+def test_databases_without_a_suffix_do_not_count() -> None:
+    frontend = entry("olcDatabase={-1}frontend,cn=config", olcDatabase="{-1}frontend")
+    monitor = entry("olcDatabase={1}monitor,cn=config", olcDatabase="{1}monitor")
+    assert parsed(frontend, mdb(2), monitor).database(None).suffix == SUFFIX
+
+
+def test_which_database_is_meant() -> None:
+    hdb = entry("olcDatabase={3}hdb,cn=config", olcDatabase="{3}hdb", olcSuffix="dc=old")
+    found = parsed(mdb(1, olcDbMaxSize="7"), mdb(2, "dc=other"), hdb)
+    with pytest.raises(ManySuffixes) as many:
+        found.database(None)
+    assert "dc=other" in str(many.value)
+    with pytest.raises(NoSuchSuffix) as none:
+        found.database("dc=none")
+    assert SUFFIX in str(none.value)
+    with pytest.raises(NotMdb):
+        found.database("dc=old")
+    with pytest.raises(NoSuchSuffix):
+        parsed(hdb).database(None)
