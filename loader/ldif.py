@@ -73,7 +73,7 @@ def survey(descriptor: int, attribute: str, meter: Meter, origin: str) -> Survey
 
 @dataclass(frozen=True)
 class Arranging:
-    """Shards to make loadable: `paths` were read side by side, `again` after them, one after the other (later is newer).
+    """Shards to make loadable: `paths` were read side by side, `again` after them, one by one (later is newer).
 
     `root` gets exactly `context_csns`. With `drop_orphans` entries whose parent is nowhere are left out, and counted.
     """

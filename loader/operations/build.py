@@ -14,7 +14,7 @@ from loader.errors import EmptyInput, EntriesLost, NoContextCSN, UsageProblem
 from loader.ldif import Scan
 from loader.mdb import environment, verify
 from loader.operations import estimate, schema
-from loader.operations.publish import Place, publish_environment
+from loader.operations.publish import DATA, Place, publish_environment
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -204,12 +204,10 @@ class _Work:
         if not scan["entries"] == loaded["entries"] == inside:
             raise EntriesLost(read=scan["entries"], written=inside, log=self.run.directory)
         verify.verify(self.made, self.options.verify, meter)
-        return {"inode": (self.made / "data.mdb").stat().st_ino}
+        return {"identity": files.identity(self.made / DATA)}
 
     def publish(self, size: Facts, checked: Facts) -> Facts:
-        published = publish_environment(
-            self.made, self.place, int(checked["inode"]), size["maxsize"]
-        )
+        published = publish_environment(self.made, self.place, checked, size["maxsize"])
         files.remove_tree(self.made)
         return published
 

@@ -5,22 +5,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
-from loader.errors import NoSpace, NoSuchPath, NotLmdb, TargetNotEmpty, UsageProblem
+from loader.errors import NoSpace, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, meta, verify
 from loader.mdb.copy import Copied
-from loader.mdb.environment import LOCK
 from loader.mdb.look import look
+from loader.operations.publish import put, require_target
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
-from loader.storage import files, holders
+from loader.storage import files
 from loader.storage.files import Owner
 
 
@@ -111,7 +110,7 @@ def _clone(options: CloneOptions, planned: ClonePlan, progress: Progress) -> Clo
         with progress.step("verify") as meter:
             verified = verify.verify(copied.path, planned.verify, meter)
         outline = look(copied.path)
-        publish(copied.path, options.target, mode_of(options.source), options.replace)
+        put(copied.path, options.target, mode_of(options.source), options.replace)
     except BaseException:
         copied.path.unlink(missing_ok=True)
         raise
@@ -148,17 +147,6 @@ def require_source(directory: Path) -> None:
     meta.facts(directory)
 
 
-def require_target(directory: Path, replace: bool) -> None:
-    """Refuse a directory that is in use, not ours to write, or holds a database (unless `replace`)."""
-    if directory.exists() and not directory.is_dir():
-        raise UsageProblem(reason=f"{directory} is not a directory")
-    files.require_writable(directory)
-    holders.require_unused(directory)
-    data = directory / meta.DATA
-    if data.exists() and not replace:
-        raise TargetNotEmpty(path=directory, size=units.size(files.allocated_bytes(data)))
-
-
 def require_space(directory: Path, needed: int) -> int:
     """Bytes free for a new data file, what a killed run left there counted as free. Raises NoSpace."""
     left = directory / copy.PARTIAL
@@ -192,17 +180,3 @@ def target_directory(directory: Path, like: Path) -> Iterator[None]:
         if missing:
             with suppress(OSError):  # it is not empty: the clone is there
                 directory.rmdir()
-
-
-def publish(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:
-    """Put a finished data file into an environment directory: the directory's owner, `mode`, no stale lock.mdb.
-
-    Raises TargetInUse, TargetNotEmpty: somebody may have come meanwhile.
-    """
-    Owner.of(directory).give(partial)
-    os.chmod(partial, mode)
-    files.make_durable(partial)
-    killpoint("clone.publish")
-    require_target(directory, replace)
-    (directory / LOCK).unlink(missing_ok=True)  # of the database that was there before
-    files.publish(partial, directory / meta.DATA)

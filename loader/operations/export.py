@@ -101,7 +101,9 @@ class _Work:
         return self.run.directory / "containers.ldif.zst"
 
     def start(self, meter: Meter) -> Facts:
-        """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is."""
+        """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is. What an
+        earlier run left is of another time."""
+        files.remove_tree(self.parts)
         with session(self.options.connection) as server:
             base = server.base()
             server.read(base, ["1.1"])
@@ -179,6 +181,7 @@ class _Work:
                     "duplicates": found.duplicates,
                     "dropped": found.dropped,
                     "checksum": found.checksum,
+                    "shards": sorted(path.name for path in self.arranged.iterdir()),
                 }
             again = containers.missed(found.orphans, start["context_csns"])
             for asked in again:
@@ -203,11 +206,16 @@ class _Work:
 
     def publish(self, start: Facts, survey: Facts, arranged: Facts) -> Facts:
         """Move the shards to their place, the manifest last: where it stands, the export is whole."""
-        for path in sorted(self.arranged.iterdir()):
-            files.publish(path, self.options.output / path.name)
-        shards = tuple(
-            manifest.describe(path) for path in sorted(self.options.output.glob("[0-9]*.ldif*"))
-        )
+        output, names = self.options.output, arranged["shards"]
+        (output / manifest.FILE).unlink(missing_ok=True)
+        for path in output.glob("[0-9]*.ldif*"):
+            if path.name not in names:
+                path.unlink()  # of an export that was here before
+        for name in names:
+            if (self.arranged / name).exists():  # else it was moved before a kill
+                files.publish(self.arranged / name, output / name)
+        killpoint("shards.middle")
+        shards = tuple(manifest.describe(output / name) for name in names)
         made = Manifest(
             base=start["base"],
             entries=arranged["entries"],

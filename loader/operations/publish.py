@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loader import units
 from loader.config import Config, Database
-from loader.errors import TargetNotEmpty
+from loader.errors import TargetNotEmpty, UsageProblem
 from loader.mdb import meta
 from loader.operations.tune import apply_maxsize
 from loader.run.catalogue import FILE as CATALOGUE
@@ -35,21 +35,14 @@ class Place:
         return self.directory / DATA
 
     def require_free(self, checked: Facts | None = None) -> None:
-        """Refuse a directory that is in use, not ours to write, or holds a database (unless `replace`, or it is the
-        one that this run published before it was killed: `checked` knows its inode)."""
-        files.require_writable(self.directory)
-        holders.require_unused(self.directory)
-        if not self.data.exists() or self.replace or self.holds(checked):
-            return
-        raise TargetNotEmpty(path=self.directory, size=units.size(files.allocated_bytes(self.data)))
+        """As `require_target`; a database that this run published before it was killed may be there."""
+        require_target(self.directory, self.replace or self.holds(checked))
 
     def holds(self, checked: Facts | None) -> bool:
-        """Is the database in place the one with this inode?"""
-        return (
-            checked is not None
-            and self.data.exists()
-            and self.data.stat().st_ino == checked["inode"]
-        )
+        """Is the database in place the one that the step `check` saw?"""
+        if checked is None or not self.data.exists():
+            return False
+        return bool(files.identity(self.data) == checked["identity"])
 
     def stale(self, run_dir: Path) -> bool:
         """Has the run in `run_dir` ended, and is what it published gone? Then the next one begins anew."""
@@ -63,32 +56,44 @@ class Place:
             catalogue.close()
 
 
-def publish_environment(made: Path, place: Place, inode: int, maxsize: int) -> Facts:
+def require_target(directory: Path, replace: bool) -> None:
+    """Refuse a directory that is in use, not ours to write, or holds a database (unless `replace`)."""
+    if directory.exists() and not directory.is_dir():
+        raise UsageProblem(reason=f"{directory} is not a directory")
+    files.require_writable(directory)
+    holders.require_unused(directory)
+    data = directory / DATA
+    if data.exists() and not replace:
+        raise TargetNotEmpty(path=directory, size=units.size(files.allocated_bytes(data)))
+
+
+def put(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:
+    """Put a finished data file into an environment directory: the directory's owner, `mode`, no stale lock.mdb.
+
+    Raises TargetInUse, TargetNotEmpty: somebody may have come meanwhile.
+    """
+    Owner.of(directory).give(partial)
+    partial.chmod(mode)
+    files.make_durable(partial)
+    killpoint("publish.middle")
+    require_target(directory, replace)
+    (directory / LOCK).unlink(missing_ok=True)  # of the database that was there before
+    files.publish(partial, directory / DATA)
+
+
+def publish_environment(made: Path, place: Place, checked: Facts, maxsize: int) -> Facts:
     """Rename made/data.mdb into place, then bring the configured maxsize up to `maxsize`.
 
-    A rename keeps the inode, so that a second call after a kill knows what is done.
+    A second call after a kill knows from `checked` that the rename is done.
     """
     with files.explained(place.directory):
         place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not place.holds({"inode": inode}):
-            _rename(made, place)
+        if not place.holds(checked):
+            # slapadd's writable map leaves the file as long as maxsize, a hole mostly; backups stumble over it.
+            facts = meta.facts(made)
+            os.truncate(made / DATA, facts.used)
+            put(made / DATA, place.directory, place.database.mode, place.replace)
     if maxsize != place.database.maxsize:
         apply_maxsize(place.config, place.database, maxsize)
-    return {
-        "bytes": place.data.stat().st_size,
-        "directory": str(place.directory),
-        "maxsize": maxsize,
-    }
-
-
-def _rename(made: Path, place: Place) -> None:
-    data = made / DATA
-    # slapadd's writable map leaves the file as long as maxsize, a hole for the most part; backups stumble over it.
-    facts = meta.facts(made)
-    os.truncate(data, facts.pages * facts.page_size)
-    Owner.of(place.directory).give(data)
-    data.chmod(place.database.mode)
-    place.require_free()
-    (place.directory / LOCK).unlink(missing_ok=True)  # of the database that was there before
-    killpoint("publish.middle")
-    files.publish(data, place.data)
+    size = place.data.stat().st_size
+    return {"bytes": size, "directory": str(place.directory), "maxsize": maxsize}

@@ -52,7 +52,8 @@ def load(
     """Load all records of `paths`; how many. `context_csns` replaces the suffix entry's; `write_context` is slapadd -w.
 
     Entries without entryCSN get one of the server's own ID (plain slapadd would make it 0, which no contextCSN of that
-    server covers, so that consumers miss their deletion). On success the environment is closed and synced. On an error it is worth nothing; the caller throws it away.
+    server covers, so that consumers miss their deletion). On success the environment is closed and synced; on an error
+    it is worth nothing.
     """
     arguments = ["-q", "-F", str(target.config), "-b", target.suffix, "-S", str(target.server_id)]
     arguments += ["-w"] if write_context else []

@@ -435,7 +435,7 @@ def test_run_killed_then_run_again(source: Slapd, tmp_path: Path, point: str) ->
     assert len(repository.listing(tmp_path).backups) == 1
 
 
-@pytest.mark.parametrize("point", ["restore.unpacked", "clone.publish"])
+@pytest.mark.parametrize("point", ["restore.unpacked", "publish.middle"])
 def test_restore_killed_then_run_again(source: Slapd, other: Slapd, repo: Path, point: str) -> None:
     other.slapadd(ONE_ENTRY)
     before = other.slapcat()

@@ -289,7 +289,7 @@ def test_what_a_killed_run_left_is_not_in_the_way(stopped: Slapd) -> None:
 # --- interrupted --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", ["clone.copied", "clone.publish"])
+@pytest.mark.parametrize("point", ["clone.copied", "publish.middle"])
 def test_killed_then_run_again(stopped: Slapd, other: Slapd, point: str) -> None:
     other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
     before = other.slapcat()

@@ -16,6 +16,9 @@ from tests.support.command import ditseed
 STRATEGIES = ("search", "ldif", "slapcat", "clone")  # slapcat: --strategy ldif from a plain slapcat
 
 
+_A_CHANGE = "dn: {}\nchangetype: modify\nadd: description\ndescription: changed once\n"
+
+
 @dataclass
 class Pair:
     """Provider running, consumer stopped and empty."""
@@ -67,6 +70,9 @@ def pair(scratch: Path, people: int) -> Iterator[Pair]:
     write_people(ldif, source.suffix, people)
     source.slapadd(ldif)
     with source, closing(replication.consumer(source)) as target:
+        # A provider with a life behind it: syncprov stores its contextCSN when it stops.
+        source.ldapmodify(_A_CHANGE.format(source.suffix))
+        source.restart()
         yield Pair(source, target, scratch)
 
 

@@ -53,7 +53,7 @@ def maxsize(size: int) -> Change:
     return Change("olcDbMaxSize", ("1073741824",), (str(size),))
 
 
-def test_only_that_line_of_that_dataTEXT -> None:
+def test_only_that_line_of_that_database() -> None:
     assert edited(TEXT, maxsize(7)) == TEXT.replace("MaxSize\t 1073741824", "MaxSize\t 7")
 
 
@@ -65,12 +65,16 @@ def test_a_setting_that_was_not_there_comes_after_the_directory() -> None:
 def test_a_setting_given_twice_is_given_once_afterwards() -> None:
     text = TEXT.replace("overlay", "maxsize 5\noverlay")
     lines = edited(text, maxsize(7)).splitlines()
-    assert [line for line in lines if "axsize 7" in line.replace("S", "s").replace("\t", "")] == ["maxsize 7"]
+    assert [line for line in lines if "axsize 7" in line.replace("S", "s").replace("\t", "")] == [
+        "maxsize 7"
+    ]
     assert not any(line.startswith("MaxSize") for line in lines)
 
 
 def test_indexes_keep_their_lines_and_comments() -> None:
-    change = Change("olcDbIndex", ("cn eq,sub", "sn eq,sub", "uid eq"), ("sn eq,sub", "uid eq", "mail eq"))
+    change = Change(
+        "olcDbIndex", ("cn eq,sub", "sn eq,sub", "uid eq"), ("sn eq,sub", "uid eq", "mail eq")
+    )
     expected = TEXT.replace("index cn,sn\n\teq,sub\n", "index sn eq,sub\n")
     expected = expected.replace("index uid \\\neq\n", "index uid \\\neq\nindex mail eq\n")
     assert edited(TEXT, change) == expected

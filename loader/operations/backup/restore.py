@@ -15,7 +15,8 @@ from loader.mdb import copy, meta, verify
 from loader.operations.backup import pack, repository
 from loader.operations.backup.repository import Backup
 from loader.operations.backup.run import machine
-from loader.operations.clone import publish, require_space, require_target, target_directory
+from loader.operations.clone import require_space, target_directory
+from loader.operations.publish import put, require_target
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
 from loader.server import configuration
@@ -114,7 +115,7 @@ def _restore(
             verified = verify.verify(
                 partial, options.verify or verify.default_level(partial), meter
             )
-        publish(partial, place.directory, place.mode, options.replace)
+        put(partial, place.directory, place.mode, options.replace)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

@@ -16,7 +16,7 @@ from loader.mdb import context_csn, copy, environment, meta, names, verify
 from loader.mdb.hold_back import hold_back
 from loader.operations import indexing, schema
 from loader.operations.estimate import choose_maxsize
-from loader.operations.publish import Place, publish_environment
+from loader.operations.publish import DATA, Place, publish_environment
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -62,7 +62,7 @@ class _Work:
         maxsize = choose_maxsize(self.place, facts.pages * facts.page_size, self.options.maxsize)
         copy.hot_copy(self.source, self.made, meter)
         killpoint("copy.middle")
-        files.publish(self.made / copy.PARTIAL, self.made / "data.mdb")
+        files.publish(self.made / copy.PARTIAL, self.made / DATA)
         return {"maxsize": maxsize}
 
     def stamp(self, meter: Meter) -> Facts:
@@ -88,13 +88,11 @@ class _Work:
         verify.verify(self.made, self.options.verify, meter)
         return {
             "entries": environment.entry_count(self.made),
-            "inode": (self.made / "data.mdb").stat().st_ino,
+            "identity": files.identity(self.made / DATA),
         }
 
     def publish(self, copied: Facts, checked: Facts) -> Facts:
-        published = publish_environment(
-            self.made, self.place, int(checked["inode"]), copied["maxsize"]
-        )
+        published = publish_environment(self.made, self.place, checked, copied["maxsize"])
         files.remove_tree(self.made)
         return published
 

@@ -1,0 +1,613 @@
+"""Settings changed on real servers: in cn=config, slapd.d and slapd.conf; the effect is real, and slapd starts after."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import ldap
+import pytest
+
+from fixtures.slapd import Form, ServerError, Slapd
+from fixtures.slapd_config import Settings
+from loader.config import Config, Database
+from loader.errors import (
+    BadCredentials,
+    ConfigHidden,
+    ConfigNotEditable,
+    ConfigRefused,
+    ConfigUnreadable,
+    LoaderError,
+    ManySuffixes,
+    MaxsizeTooSmall,
+    NoSuchPath,
+    NoSuchSuffix,
+    NotPermitted,
+    ServerDown,
+    ServerRunning,
+    UsageProblem,
+)
+from loader.mdb import index_tables, meta
+from loader.operations.tune import apply_maxsize, indexing, maxsize, syncing
+from loader.operations.tune.indexing import IndexWish
+from loader.operations.tune.plan import Outcome, State
+from loader.operations.tune.target import opened
+from loader.run import journal
+from loader.server import configuration
+from loader.server.options import Connection
+
+pytestmark = pytest.mark.slapd
+
+GIB = 1 << 30
+USER = "openldap" if os.geteuid() == 0 else None
+INDEXES = ("objectClass eq", "entryUUID,entryCSN eq", "uid,mail eq")
+PEOPLE = 1000
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DITSEED_STATE_DIR", str(tmp_path / "state"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server, and how its configuration is reached: offline in either form, or online."""
+
+    server: Slapd
+    where: Path | Connection
+
+    @property
+    def online(self) -> bool:
+        return isinstance(self.where, Connection)
+
+    def config(self) -> Config:
+        with opened(self.where) as target:
+            return target.config
+
+    def database(self) -> Database:
+        return self.config().database(None)
+
+    def maxsize(self, size: int | str | None, apply: bool = True) -> Outcome:
+        with opened(self.where) as target:
+            return maxsize.change_maxsize(target, None, size, apply)
+
+    def indexes(self, wish: IndexWish, apply: bool = True, reindex: bool = True) -> Outcome:
+        with opened(self.where) as target:
+            return indexing.change_indexes(target, None, wish, apply, reindex)
+
+    def nosync(self, on: bool) -> Outcome:
+        with opened(self.where) as target:
+            return syncing.change_nosync(target, None, on, True)
+
+    def serve(self) -> None:
+        if not self.online:
+            self.server.start()
+
+
+def by_ldapi(server: Slapd) -> Connection:
+    return Connection(uri=server.ldapi_uri, mechanism="EXTERNAL")
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(
+        indexes=INDEXES, overlays=("overlay syncprov",), database_lines=("envflags nometasync",)
+    )
+
+
+@pytest.fixture(params=["slapd.conf", "slapd.d", "cn=config"])
+def place(
+    request: pytest.FixtureRequest, settings: Settings, people_ldif: Path
+) -> Iterator[Place]:
+    form: Form = "conf" if request.param == "slapd.conf" else "config"
+    server = Slapd(settings, form=form, user=USER)
+    server.slapadd(people_ldif)
+    try:
+        if request.param == "cn=config":
+            yield Place(server.start(), by_ldapi(server))
+        else:
+            yield Place(server, server.config_path)
+    finally:
+        server.close()
+
+
+def files_of(server: Slapd) -> dict[str, tuple[bytes, int, int, int]]:
+    """Content, owner, mode and time of everything in the configuration."""
+    paths = [server.config_path, *server.config_path.rglob("*")]
+    return {
+        str(path): (
+            b"" if path.is_dir() else path.read_bytes(),
+            *(path.stat().st_uid, path.stat().st_mode, path.stat().st_mtime_ns),
+        )
+        for path in paths
+    }
+
+
+def owned_by_server(server: Slapd) -> bool:
+    owner = server.home.stat().st_uid
+    paths = [
+        *server.config_path.rglob("*"),
+        *(server.config_path, *server.database_dir.iterdir()),
+    ]
+    return all(path.stat().st_uid == owner for path in paths)
+
+
+def wait_for(check: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# --- maxsize ----------------------------------------------------------------------------------
+
+
+def test_maxsize_is_changed_once(place: Place) -> None:
+    assert place.maxsize(3 * GIB).state is State.CHANGED
+    before = files_of(place.server)
+    assert place.maxsize(3 * GIB).state is State.UNCHANGED
+    assert files_of(place.server) == before
+    assert place.database().maxsize == 3 * GIB
+    assert owned_by_server(place.server)
+    place.serve()
+    assert len(place.server.search("(uid=*)", ("uid",))) == PEOPLE
+
+
+def test_a_proposal_changes_nothing(place: Place) -> None:
+    before = files_of(place.server)
+    found = place.maxsize(3 * GIB, apply=False)
+    assert found.state is State.PROPOSED
+    assert str(3 * GIB) in found.difference
+    assert files_of(place.server) == before
+    assert journal.entries() == []
+
+
+def test_a_full_map_takes_entries_again_at_once() -> None:
+    """Online, without a restart: the map of the running server grows."""
+    server = Slapd(Settings(maxsize=1 << 20))
+    server.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n")
+    with server:
+        with pytest.raises(ServerError):
+            fill(server)
+        with opened(by_ldapi(server)) as target:
+            assert maxsize.standings(target, None)[0].notes
+            maxsize.change_maxsize(target, None, GIB, True)
+        fill(server, "again")
+        assert meta.facts(server.database_dir).map_size == GIB
+        assert meta.facts(server.database_dir).used > 1 << 20
+
+
+def fill(server: Slapd, name: str = "entry") -> None:
+    entry = "dn: cn={0}{1},dc=example,dc=com\nobjectClass: organizationalRole\ncn: {0}{1}\ndescription: {2}\n\n"
+    server.ldapadd("".join(entry.format(name, number, "x" * 5000) for number in range(500)))
+
+
+def test_auto_is_what_is_recommended(place: Place) -> None:
+    place.maxsize(1 << 23)
+    with opened(place.where) as target:
+        (found,) = maxsize.standings(target, None)
+    assert found.used is not None
+    assert found.recommended == maxsize.roomy(found.used) == GIB
+    assert place.maxsize("auto").state is State.CHANGED
+    assert place.database().maxsize == GIB
+
+
+def test_less_than_the_data_is_refused(place: Place) -> None:
+    with pytest.raises(MaxsizeTooSmall):
+        place.maxsize(4096)
+    assert place.database().maxsize == GIB
+
+
+def test_a_build_sets_it_too(form: Form) -> None:
+    server = Slapd(form=form, user=USER)
+    try:
+        config = configuration.read(server.config_path)
+        apply_maxsize(config, config.database(None), 5 * GIB)
+        apply_maxsize(config, config.database(None), 5 * GIB)  # a second call, as after a kill
+        assert configuration.read(server.config_path).database(None).maxsize == 5 * GIB
+        assert owned_by_server(server)
+    finally:
+        server.close()
+
+
+# --- indexes ----------------------------------------------------------------------------------
+
+
+def test_a_new_index_is_whole_and_used(place: Place) -> None:
+    wish = IndexWish(add=("sn eq,sub",), remove=("mail",))
+    assert place.indexes(wish).state is State.CHANGED
+    wait_for(lambda: not place.online or _indexing_ended(place.server))
+    assert place.indexes(wish).state is State.UNCHANGED
+    keys = index_tables.keys(place.server.database_dir)
+    assert owned_by_server(place.server)
+    place.serve()
+    mark = place.server.log_size()
+    entries = place.server.search("(sn=*)", ("sn",))
+    one = entries[0][1]["sn"][0].decode()
+    equal = [dn for dn, values in entries if one in [value.decode() for value in values["sn"]]]
+    assert sorted(dn for dn, _ in place.server.search(f"(sn={one})", ("1.1",))) == sorted(equal)
+    assert keys["sn"] >= PEOPLE
+    assert not place.server.log_lines(r"\(sn\) not indexed", mark)
+    place.server.search("(mail=nobody@example.com)", ("1.1",))
+    assert place.server.log_lines(r"\(mail\) not indexed", mark)
+
+
+def _indexing_ended(server: Slapd) -> bool:
+    """As many records as slapindex makes of the same entries."""
+    return index_tables.keys(server.database_dir)["sn"] >= PEOPLE
+
+
+def test_indexing_makes_what_a_load_would_have_made(settings: Settings, people_ldif: Path) -> None:
+    loaded = Slapd(Settings(indexes=(*INDEXES, "sn eq,sub")))
+    later = Slapd(settings)
+    try:
+        loaded.slapadd(people_ldif)
+        later.slapadd(people_ldif)
+        Place(later, later.config_path).indexes(IndexWish(add=("sn eq,sub",)))
+        expected = index_tables.keys(loaded.database_dir)
+        assert index_tables.keys(later.database_dir)["sn"] == expected["sn"]
+    finally:
+        loaded.close()
+        later.close()
+
+
+def test_the_whole_list(place: Place) -> None:
+    wanted = ("default eq", "objectClass", "uid,cn eq,pres", "entryCSN,entryUUID eq")
+    assert place.indexes(IndexWish(wanted=wanted)).state is State.CHANGED
+    assert place.indexes(IndexWish(wanted=wanted)).state is State.UNCHANGED
+    assert place.indexes(IndexWish(wanted=("objectClass eq",))).state is State.CHANGED
+    assert place.database().indexes == ("objectClass eq",)
+    with opened(place.where) as target:
+        (found,) = indexing.indexing(target, None)
+    assert found.missing_for_sync == ("entryCSN eq", "entryUUID eq")
+    assert "syncprov" in found.notes[0]
+    place.serve()
+    assert place.server.search("(uid=*)", ("uid",))
+
+
+def test_slapd_says_what_it_does_not_know(place: Place) -> None:
+    before = files_of(place.server)
+    for line, words in [("nosuch eq", 'index attribute "nosuch" undefined'), ("sn some", 'index type "some"')]:
+        with pytest.raises(ConfigRefused) as caught:
+            place.indexes(IndexWish(add=(line,)))
+        assert words in str(caught.value)
+        assert "/tmp/ditseed" not in str(caught.value)
+    assert files_of(place.server) == before
+    place.serve()
+    place.server.search("(uid=*)", ("uid",))
+
+
+def test_no_reindex_says_what_to_run(form: Form, people_ldif: Path) -> None:
+    server = Slapd(form=form, user=USER)
+    server.slapadd(people_ldif)
+    try:
+        place = Place(server, server.config_path)
+        found = place.indexes(IndexWish(add=("description eq",)), reindex=False)
+        assert "description" not in index_tables.keys(server.database_dir)
+        (command,) = [note.partition(": ")[2] for note in found.notes if "slapindex" in note]
+        server.tool(*command.split())
+        assert index_tables.keys(server.database_dir)["description"] > 0
+    finally:
+        server.close()
+
+
+# --- syncing ----------------------------------------------------------------------------------
+
+
+def test_nosync_goes_on_and_off(place: Place) -> None:
+    for on in (True, False):
+        assert place.nosync(on).state is State.CHANGED
+        assert place.nosync(on).state is State.UNCHANGED
+        database = place.database()
+        assert database.nosync is on
+        assert "nometasync" in database.env_flags
+    place.serve()
+    found = place.server.search("(olcSuffix=dc=example,dc=com)", base="cn=config", external=True)
+    assert found[0][1].get("olcDbNoSync", [b"FALSE"]) == [b"FALSE"]
+
+
+def test_nosync_as_a_flag_is_taken_away_too(form: Form) -> None:
+    server = Slapd(Settings(database_lines=("dbnosync", "envflags nosync nometasync")), form=form)
+    try:
+        place = Place(server, server.config_path)
+        assert place.database().nosync
+        place.nosync(False)
+        assert (place.database().nosync, place.database().env_flags) == (False, ("nometasync",))
+        server.start()
+    finally:
+        server.close()
+
+
+def test_nosync_as_a_flag_is_taken_away_online() -> None:
+    with Slapd(Settings(database_lines=("envflags nosync nometasync",))) as server:
+        place = Place(server, by_ldapi(server))
+        place.nosync(False)
+        assert (place.database().nosync, place.database().env_flags) == (False, ("nometasync",))
+        server.restart()
+        assert not place.database().nosync
+
+
+def test_syncs_stop_and_start_while_it_runs() -> None:
+    """Counted by the kernel: fdatasync calls of the server."""
+    if subprocess.run(["which", "strace"], capture_output=True, check=False).returncode:
+        pytest.skip("strace is not installed")
+    with Slapd() as server:
+        server.ldapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n")
+        place = Place(server, by_ldapi(server))
+        place.nosync(True)
+        assert syncs(server, "on") == 0
+        place.nosync(False)
+        assert syncs(server, "off") >= 5
+
+
+def syncs(server: Slapd, name: str) -> int:
+    trace = server.home / f"trace-{name}"
+    watch = ["strace", "-f", "-e", "trace=fdatasync,fsync,msync", "-o", str(trace), "-p", str(server.pid)]
+    with subprocess.Popen(watch, stderr=subprocess.PIPE) as tracer:
+        assert tracer.stderr is not None
+        tracer.stderr.readline()  # "attached"
+        for number in range(5):
+            server.ldapadd(f"dn: ou={name}{number},{server.suffix}\nobjectClass: organizationalUnit\nou: {name}{number}\n")
+        tracer.terminate()
+        tracer.wait()
+    return sum("sync(" in line for line in trace.read_text().splitlines())
+
+
+# --- written down -----------------------------------------------------------------------------
+
+
+def test_what_was_before_is_written_down_with_the_way_back(place: Place) -> None:
+    place.maxsize(3 * GIB)
+    place.indexes(IndexWish(add=("sn eq",)), reindex=False)
+    place.nosync(True)
+    found = journal.entries()
+    assert [(one.attribute, one.outcome.value) for one in found] == [
+        *(("olcDbMaxSize", "done"), ("olcDbIndex", "done"), ("olcDbNoSync", "done"))
+    ]
+    assert (found[0].before, found[0].after) == ((str(GIB),), (str(3 * GIB),))
+    assert found[0].undo is not None
+    assert f"--size {GIB} --apply" in found[0].undo
+    assert "uid eq" in found[1].before
+
+
+def test_a_refused_change_is_written_down_as_failed() -> None:
+    with Slapd() as server:
+        with pytest.raises(ConfigRefused):
+            Place(server, by_ldapi(server)).indexes(IndexWish(add=("nosuch eq",)))
+    assert [one.outcome.value for one in journal.entries()] == ["failed"]
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+def test_a_running_server_is_asked_over_ldap() -> None:
+    with Slapd(user=USER) as server:
+        before = files_of(server)
+        with pytest.raises(ServerRunning) as caught:
+            Place(server, server.config_path).maxsize(3 * GIB)
+        assert str(server.pid) in str(caught.value)
+        assert "ldapi:///" in str(caught.value.advice())
+        assert files_of(server) == before
+        (server.home / "slapd.pid").unlink()  # its command line and its locks tell, too
+        with pytest.raises(ServerRunning):
+            Place(server, server.config_path).nosync(True)
+
+
+def test_slapd_conf_may_change_under_a_running_server_but_not_its_indexes(people_ldif: Path) -> None:
+    server = Slapd(form="conf", user=USER)
+    server.slapadd(people_ldif)
+    with server:
+        place = Place(server, server.config_path)
+        found = place.maxsize(3 * GIB)
+        assert "restarted" in found.notes[-1]
+        with pytest.raises(ServerRunning):
+            place.indexes(IndexWish(add=("description eq",)))
+        assert "description" not in server.config_path.read_text()
+        assert place.indexes(IndexWish(remove=("mail",))).state is State.CHANGED
+        server.restart()
+        assert Place(server, by_ldapi(server)).database().maxsize == 3 * GIB
+
+
+def test_a_server_on_slapd_conf_would_forget() -> None:
+    with Slapd(form="conf") as server:
+        with pytest.raises(ConfigNotEditable) as caught:
+            Place(server, by_ldapi(server)).maxsize(3 * GIB)
+        assert str(server.config_path) in str(caught.value.advice())
+
+
+def test_who_may_not_see_cn_config(slapd_instance: Slapd) -> None:
+    server = slapd_instance
+    plain = Connection(
+        uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file)
+    )
+    with pytest.raises(ConfigHidden) as caught, opened(plain):
+        pass
+    assert "ldapi:///" in str(caught.value.advice())
+    with pytest.raises(BadCredentials), opened(Connection(server.uri, server.root_dn, password="no")):
+        pass
+    server.stop()
+    with pytest.raises(ServerDown), opened(by_ldapi(server)):
+        pass
+
+
+def test_who_may_see_but_not_change(slapd_instance: Slapd) -> None:
+    slapd_instance.configure(
+        "dn: olcDatabase={0}config,cn=config\nchangetype: modify\nreplace: olcAccess\n"
+        'olcAccess: {0}to * by dn.exact="cn=admin,dc=example,dc=com" read by * none\n'
+    )
+    server = slapd_instance
+    reader = Connection(
+        uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file)
+    )
+    with pytest.raises(ConfigRefused) as caught:
+        Place(server, reader).maxsize(3 * GIB)
+    assert "Insufficient access" in str(caught.value)
+
+
+def test_files_of_another_host_are_not_looked_at(slapd_instance: Slapd) -> None:
+    server = slapd_instance
+    server.configure(
+        "dn: olcDatabase={0}config,cn=config\nchangetype: modify\nreplace: olcAccess\n"
+        'olcAccess: {0}to * by dn.exact="cn=admin,dc=example,dc=com" manage by * none\n'
+    )
+    remote = Connection(
+        uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file)
+    )
+    with opened(remote) as target:
+        (found,) = maxsize.standings(target, None)
+        assert (found.maxsize, found.used, found.recommended) == (GIB, None, None)
+        with pytest.raises(UsageProblem):
+            maxsize.change_maxsize(target, None, "auto", True)
+        assert maxsize.change_maxsize(target, None, 2 * GIB, True).state is State.CHANGED
+
+
+@pytest.fixture
+def two(form: Form, tmp_path: Path) -> Iterator[Slapd]:
+    """Two databases with data, and one that an accesslog overlay writes to."""
+    other, log = tmp_path / "other", tmp_path / "log"
+    other.mkdir()
+    log.mkdir()
+    lines = (
+        *("database mdb", f"suffix dc=other,dc=com\ndirectory {other}", "maxsize 20971520", "index cn eq"),
+        *("database mdb", f"suffix cn=changes\ndirectory {log}", "index reqStart eq"),
+    )
+    server = Slapd(
+        Settings(modules=("back_mdb", "syncprov", "accesslog"), database_lines=lines), form=form
+    )
+    yield server
+    server.close()
+
+
+def test_the_right_one_of_several_databases(two: Slapd) -> None:
+    with opened(two.config_path) as target:
+        assert len(maxsize.standings(target, None)) == 3
+        with pytest.raises(ManySuffixes):
+            maxsize.change_maxsize(target, None, 2 * GIB, True)
+        with pytest.raises(NoSuchSuffix):
+            maxsize.change_maxsize(target, "dc=none", 2 * GIB, True)
+        maxsize.change_maxsize(target, "dc=Other, dc=com", 2 * GIB, True)
+    with opened(two.config_path) as target:
+        assert [one.maxsize for one in target.config.mdb_databases] == [GIB, 2 * GIB, 10_485_760]
+        indexing.change_indexes(target, "cn=changes", IndexWish(add=("reqEnd eq",)), True)
+    with opened(two.config_path) as target:
+        assert target.config.database("cn=changes").indexes == ("reqStart eq", "reqEnd eq")
+        assert target.config.database("dc=other,dc=com").indexes == ("cn eq",)
+    two.start()
+
+
+@pytest.mark.parametrize(
+    ("made", "error"),
+    [
+        (lambda home: home / "none", NoSuchPath),
+        (lambda home: home / "data", ConfigUnreadable),
+        (lambda home: home / "rootpw", ConfigUnreadable),
+    ],
+)
+def test_what_is_no_configuration(made: Callable[[Path], Path], error: type[LoaderError]) -> None:
+    server = Slapd()
+    try:
+        with pytest.raises(error), opened(made(server.home)):
+            pass
+    finally:
+        server.close()
+
+
+def test_a_text_that_slapd_cannot_read_is_left_alone() -> None:
+    server = Slapd(form="conf")
+    try:
+        text = server.config_path.read_text() + "frobnicate on\n"
+        server.config_path.write_text(text)
+        with pytest.raises(ConfigUnreadable) as caught, opened(server.config_path):
+            pass
+        assert "frobnicate" in str(caught.value)
+        assert server.config_path.read_text() == text
+    finally:
+        server.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def test_not_permitted(form: Form) -> None:
+    server = Slapd(form=form, user=USER)
+    child = os.fork()
+    if child == 0:  # as nobody
+        status = 1
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            with opened(server.config_path):
+                pass
+        except NotPermitted:
+            status = 0
+        finally:
+            os._exit(status)
+    try:
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        server.close()
+
+
+def test_an_included_file_is_edited_in_its_place(tmp_path: Path) -> None:
+    server = Slapd(form="conf")
+    try:
+        text = server.config_path.read_text()
+        start = text.index("database mdb")
+        ours = tmp_path / "ours.conf"
+        ours.write_text("# ours\n" + text[start:])
+        link = tmp_path / "slapd.conf"
+        link.symlink_to(server.config_path)
+        server.config_path.write_text(text[:start] + f"include {ours}\n")
+        before = server.config_path.read_bytes()
+        place = Place(server, link)
+        assert str(ours) in place.maxsize(3 * GIB).difference
+        assert f"maxsize {3 * GIB}\n" in ours.read_text()
+        assert server.config_path.read_bytes() == before
+        assert place.database().maxsize == 3 * GIB
+        assert link.is_symlink()
+        server.start()
+    finally:
+        server.close()
+
+
+def test_an_include_that_two_databases_share_is_not_edited(two: Slapd, tmp_path: Path) -> None:
+    if two.form != "conf":
+        pytest.skip("slapd.d has no includes")
+    shared = tmp_path / "shared.conf"
+    shared.write_text("maxsize 30000000\n")
+    text = two.config_path.read_text()
+    two.config_path.write_text(
+        text.replace("maxsize 1073741824", f"include {shared}").replace("maxsize 20971520", f"include {shared}")
+    )
+    with opened(two.config_path) as target, pytest.raises(ConfigNotEditable) as caught:
+        maxsize.change_maxsize(target, "dc=other,dc=com", 2 * GIB, True)
+    assert "olcdbmaxsize too" in str(caught.value)
+    assert shared.read_text() == "maxsize 30000000\n"
+
+
+def test_somebody_else_is_not_overwritten(form: Form) -> None:
+    server = Slapd(form=form)
+    try:
+        with opened(server.config_path) as target:
+            plan = maxsize.plan(target.config, target.config.database(None), 3 * GIB)
+            with target.prepared(plan) as prepared:
+                (file,) = [
+                    path
+                    for path in (server.config_path, *server.config_path.rglob("*mdb.ldif"))
+                    if path.is_file()
+                ]
+                file.write_bytes(file.read_bytes() + b"\n")
+                if form == "conf":
+                    prepared.publish()
+                    assert file.read_bytes().endswith(b"\n\n")
+                else:
+                    with pytest.raises(ConfigNotEditable):
+                        prepared.publish()
+    finally:
+        server.close()
+
+
+def test_ldap_is_really_imported() -> None:
+    assert ldap.__version__
