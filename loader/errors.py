@@ -300,7 +300,7 @@ class NotLmdb(LoaderError):
 class MapFull(LoaderError):
     code, exit_status = "mdb.map_full", 51
     message = "{path}: the map size {map_size} was reached"
-    hint = "Give --maxsize auto (or a larger size); the target was not changed."
+    hint = "Raise maxsize (--maxsize auto, or `ditseed tune maxsize --apply`); nothing was put in place."
 
 
 class TargetNotEmpty(LoaderError):

@@ -49,6 +49,7 @@ class Meter:
     _watched: list[Counting] = field(default_factory=list)
     _cancels: list[Callable[[], None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
     def add(self, entries: int = 0, size: int = 0) -> None:
         with self._lock:
@@ -60,6 +61,8 @@ class Meter:
         """Add up `counters` while a native call runs; what a failed call counted is taken back."""
         with self._lock:
             self._watched.append(counters)
+        if self.cancelled.is_set():
+            counters.cancel()
         try:
             yield
         except BaseException:
@@ -75,12 +78,16 @@ class Meter:
     def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
         """Call `cancel` should the step be given up meanwhile (kill a child, shut a connection)."""
         self._cancels.append(cancel)
+        if self.cancelled.is_set():
+            cancel()
         try:
             yield
         finally:
             self._cancels.remove(cancel)
 
     def cancel(self) -> None:
+        """The step is given up: end what runs, and what is begun after this."""
+        self.cancelled.set()
         for counters in list(self._watched):
             counters.cancel()
         for cancel in list(self._cancels):

@@ -25,7 +25,7 @@ _TARGET_OPTIONS = (
     click.option(
         "--config",
         "config_path",
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=False),  # our own errors say more than click's
         help="The server's slapd.d directory (slapd stopped) or slapd.conf.",
     ),
     options.connection_options,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,11 +138,13 @@ class _Work:
         todo = [one for one in plan.partitions if one.name not in done]
         with ThreadPoolExecutor(self.options.jobs) as pool:
             futures = [pool.submit(self._read_one, partition, meter) for partition in todo]
-            finished, waiting = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in waiting:
-                future.cancel()
-            for future in finished:
-                future.result()
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                meter.cancel()
+                raise
         return {"entries": meter.entries}
 
     def _read_one(self, partition: Partition, meter: Meter) -> None:

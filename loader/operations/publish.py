@@ -9,8 +9,8 @@ from pathlib import Path
 
 from loader import units
 from loader.config import Config, Database
-from loader.errors import TargetNotEmpty, UsageProblem
-from loader.mdb import meta
+from loader.errors import LoaderError, TargetNotEmpty, UsageProblem
+from loader.mdb import environment, meta
 from loader.operations.tune import apply_maxsize
 from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
@@ -57,14 +57,22 @@ class Place:
 
 
 def require_target(directory: Path, replace: bool) -> None:
-    """Refuse a directory that is in use, not ours to write, or holds a database (unless `replace`)."""
+    """Refuse a directory that is in use, not ours to write, or holds entries (unless `replace`)."""
     if directory.exists() and not directory.is_dir():
         raise UsageProblem(reason=f"{directory} is not a directory")
     files.require_writable(directory)
     holders.require_unused(directory)
     data = directory / DATA
-    if data.exists() and not replace:
+    if data.exists() and not replace and _has_entries(directory):
         raise TargetNotEmpty(path=directory, size=units.size(files.allocated_bytes(data)))
+
+
+def _has_entries(directory: Path) -> bool:
+    """A slapd that was started once leaves a database without an entry; that is nothing to lose. In doubt: yes."""
+    try:
+        return environment.entry_count(directory) > 0
+    except LoaderError:
+        return True
 
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:

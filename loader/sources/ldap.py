@@ -7,7 +7,6 @@ Where entries have no entryCSN, the subtrees below the base are the pieces.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -141,10 +140,10 @@ def patiently(attempt: Callable[[], Result], meter: Meter) -> Result:
         try:
             return attempt()
         except LoaderError as error:
-            if not error.retryable:
+            if not error.retryable or meter.cancelled.is_set():
                 raise
             meter.note = f"{error}; trying again"
-            time.sleep(min(30.0, 0.5 * 2**failures))
+            meter.cancelled.wait(min(30.0, 0.5 * 2**failures))
     return attempt()
 
 

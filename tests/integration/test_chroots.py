@@ -14,6 +14,8 @@ from loader.server import tools
 from tests.support.require import require
 from tests.support.trees import differences, tree
 
+DITSEED = str(Path(__file__).parents[2] / "bin" / "ditseed")
+
 # Making a root directory takes half a minute, and more where the mirror is far.
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
 
@@ -65,6 +67,25 @@ def test_ditseed_tools(other: Chroot, people_ldif: Path, monkeypatch: pytest.Mon
         monkeypatch.setenv("DITSEED_TOOLS", other.tools)
         found = tools.run("slapcat", *server.config_arguments, "-b", server.suffix)
         assert found.count(b"\ndn: ") + found.startswith(b"dn: ") > 1000
+
+
+def test_ditseed_builds_for_it(
+    other: Chroot, people_ldif: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole of `ditseed build` with that version's tools; then that version's slapd runs on the result."""
+    with server_of(other) as server:
+        server.stop()
+        monkeypatch.setenv("DITSEED_TOOLS", other.tools)
+        command = [DITSEED, "build", str(people_ldif), "--config", str(server.config_path)]
+        subprocess.run(command, check=True)
+        monkeypatch.delenv("DITSEED_TOOLS")
+        server.start()
+        assert len(server.search()) == len(tree(server.slapcat())) == _records(people_ldif)
+
+
+def _records(ldif: Path) -> int:
+    text = "\n" + ldif.read_text()
+    return text.count("\ndn:")
 
 
 def test_leaves_no_mount_behind(other: Chroot) -> None:

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 COMMAND = Path(sys.executable).with_name("ditseed")
+_STATE = tempfile.TemporaryDirectory(prefix="ditseed-state-")  # not the operator's own
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,9 @@ def arguments_of(*arguments: object, prefix: Sequence[str] = ()) -> list[str]:
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The present one without what an earlier test or the operator's shell may have set for libldap."""
+    """The present one, without what the operator's shell may have set for libldap."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LDAP")}
-    return {**kept, **(more or {})}
+    return {**kept, "DITSEED_STATE_DIR": _STATE.name, **(more or {})}
 
 
 def start(

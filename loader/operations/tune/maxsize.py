@@ -95,7 +95,7 @@ def change_maxsize(
 ) -> Outcome:
     """`size`: bytes, or "auto" (also None) for the recommended one. Raises MaxsizeTooSmall, UsageProblem."""
     database = target.config.database(suffix)
-    return carry_out(target, _plan(target.config, database, _chosen(database, target, size)), apply)
+    return carry_out(target, plan(target.config, database, _chosen(database, target, size)), apply)
 
 
 def _chosen(database: Database, target: Target, size: int | str | None) -> int:
@@ -115,7 +115,8 @@ def _chosen(database: Database, target: Target, size: int | str | None) -> int:
     return size
 
 
-def _plan(config: Config, database: Database, size: int) -> Plan:
+def plan(config: Config, database: Database, size: int) -> Plan:
+    """maxsize of `database` set to `size` bytes."""
     return Plan(
         database=database,
         changes=changed(config, database, {"olcDbMaxSize": (str(size),)}),
@@ -130,4 +131,4 @@ def apply_maxsize(config: Config, database: Database, size: int) -> None:
 
     Raises ServerRunning, NotPermitted, ConfigNotEditable, ConfigRefused; then nothing was changed.
     """
-    carry_out(Offline(config), _plan(config, database, size), apply=True)
+    carry_out(Offline(config), plan(config, database, size), apply=True)

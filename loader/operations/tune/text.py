@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,19 +21,24 @@ from loader.storage import rewrite
 @contextmanager
 def prepare_text(config: Config, plan: Plan) -> Iterator[tuple[str, Callable[[], None]]]:
     """The diff, and what puts the changed file in place (slapd.conf itself, or a file that it includes)."""
-    texts = slapd_conf.edited(config.path, plan.database.suffix, plan.changes, _text_of)
-    _check(config, plan, texts)
+    text_of = functools.cache(
+        _text_of
+    )  # one look at each file: what is compared is what was edited
+    texts = slapd_conf.edited(config.path, plan.database.suffix, plan.changes, text_of)
+    _check(config, plan, slapd_conf.inlined(config.path, texts, text_of))
 
     def publish() -> None:
         for path, text in texts.items():
-            rewrite.rewrite(path, _encoded(_text_of(path) or ""), _encoded(text))
+            rewrite.rewrite(path, _encoded(text_of(path) or ""), _encoded(text))
 
-    yield "".join(_difference(path, text) for path, text in texts.items()), publish
+    yield (
+        "".join(_difference(path, text_of(path) or "", new) for path, new in texts.items()),
+        publish,
+    )
 
 
-def _check(config: Config, plan: Plan, texts: Mapping[Path, str]) -> None:
+def _check(config: Config, plan: Plan, whole: str) -> None:
     """Let slapd's tools read the whole changed text, from a scratch file."""
-    whole = slapd_conf.inlined(config.path, dict(texts), _text_of)
     with tempfile.TemporaryDirectory(prefix="ditseed-tune-", dir=configuration.scratch()) as place:
         trial = Path(place, config.path.name)
         descriptor = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -54,8 +60,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _difference(path: Path, text: str) -> str:
+def _difference(path: Path, old: str, new: str) -> str:
     """Without lines around: they may hold a rootpw."""
-    before = (_text_of(path) or "").splitlines(keepends=True)
-    after = text.splitlines(keepends=True)
+    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     return "".join(difflib.unified_diff(before, after, str(path), f"{path} (changed)", n=0))

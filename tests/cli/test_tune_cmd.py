@@ -1,0 +1,231 @@
+"""`ditseed tune` as an operator meets it: its words, its JSON, its exit statuses; killed at any point, run again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Form, Slapd
+from loader.errors import (
+    BadCredentials,
+    ConfigHidden,
+    ConfigRefused,
+    ConfigUnreadable,
+    LoaderError,
+    MaxsizeTooSmall,
+    NoSuchPath,
+    NoSuchSuffix,
+    NotPermitted,
+    ServerDown,
+    ServerRunning,
+    UsageProblem,
+)
+from tests.support import command
+from tests.support.command import Done
+
+pytestmark = pytest.mark.slapd
+
+GIB = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DITSEED_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def stopped(form: Form, people_ldif: Path) -> Iterator[Slapd]:
+    server = Slapd(form=form)
+    server.slapadd(people_ldif)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def running(people_ldif: Path) -> Iterator[Slapd]:
+    server = Slapd()
+    server.slapadd(people_ldif)
+    with server:
+        yield server
+
+
+def ditseed(*words: object, prefix: Sequence[str] = (), **env: str) -> Done:
+    """With the state directory of the present test."""
+    state = {"DITSEED_STATE_DIR": os.environ["DITSEED_STATE_DIR"]}
+    return command.ditseed(*words, env={**state, **env}, prefix=prefix)
+
+
+def tune(verb: str, server: Slapd, *words: object, **env: str) -> Done:
+    """On the server's files, or, while it runs, over ldapi."""
+    where = (
+        ("-H", server.ldapi_uri, "-Y", "EXTERNAL")
+        if server.running
+        else ("--config", server.config_path)
+    )
+    return ditseed("tune", verb, *where, *words, **env)
+
+
+def maxsize(server: Slapd) -> int:
+    found: int = tune("maxsize", server, "--json").ok().facts["databases"][0]["maxsize"]
+    return found
+
+
+def test_what_it_shows(stopped: Slapd) -> None:
+    shown = tune("maxsize", stopped).ok().out
+    assert "dc=example,dc=com" in shown
+    assert "1.0 GiB" in shown
+    shown = tune("indexes", stopped).ok().out
+    assert next(line.split()[1:] for line in shown.splitlines() if "entryCSN" in line) == [
+        "entryCSN",
+        "eq",
+        "1,029",
+    ]
+    assert "off" in tune("sync", stopped).ok().out
+
+
+def test_nothing_changes_without_apply(stopped: Slapd) -> None:
+    for words in (("--size", "2G"), ("--size", "2G", "--apply", "--dry-run")):
+        done = tune("maxsize", stopped, *words).ok()
+        assert str(2 * GIB) in done.out
+        assert "nothing was changed" in done.out
+    assert maxsize(stopped) == GIB
+
+
+def test_no_secret_is_shown(stopped: Slapd, state: Path) -> None:
+    """The lines beside the changed one in slapd.conf are its rootpw."""
+    words = [
+        tune("maxsize", stopped, "--size", "2G", *more).ok()
+        for more in ((), ("--json",), ("--apply",))
+    ]
+    secret = stopped.password_file.read_text()
+    shown = "".join(done.out + done.err for done in words) + (state / "changes.jsonl").read_text()
+    assert secret not in shown
+    assert "rootpw" not in shown
+
+
+def test_changed_then_unchanged(stopped: Slapd) -> None:
+    for verb, words in [
+        ("maxsize", ("--size", "2G")),
+        ("indexes", ("--set", "objectClass,entryCSN,entryUUID eq", "--set", "sn eq")),
+        ("indexes", ("--set", "")),
+        ("sync", ("--nosync", "on")),
+        ("sync", ("--nosync", "off")),
+    ]:
+        assert tune(verb, stopped, *words, "--apply").ok().out.rstrip().find("\nchanged") > 0
+        again = tune(verb, stopped, *words, "--apply", "--json").ok().facts
+        assert again["change"]["state"] == "unchanged"
+
+
+def test_apply_alone_takes_the_recommended_maxsize(stopped: Slapd) -> None:
+    tune("maxsize", stopped, "--size", "8M", "--apply").ok()
+    before = tune("maxsize", stopped, "--json").ok().facts["databases"][0]
+    tune("maxsize", stopped, "--apply").ok()
+    assert maxsize(stopped) == before["recommended"] == GIB
+
+
+def test_history_tells_the_way_back(stopped: Slapd) -> None:
+    assert "nothing was changed" in ditseed("tune", "history").ok().out
+    tune("maxsize", stopped, "--size", "2G", "--apply").ok()
+    tune("indexes", stopped, "--remove", "uid", "--apply").ok()
+    tune("sync", stopped, "--nosync", "on", "--apply").ok()
+    found = ditseed("tune", "history", "--json").ok().facts["changes"]
+    assert [one["attribute"] for one in found] == ["olcDbMaxSize", "olcDbIndex", "olcDbNoSync"]
+    before = found[1]["before"]
+    for one in found:
+        assert one["undo"] in ditseed("tune", "history").ok().out
+        run(one["undo"])
+    assert maxsize(stopped) == GIB
+    shown = tune("indexes", stopped, "--json").ok().facts["databases"][0]["indexes"]
+    assert sorted(
+        f"{one['attribute']} {','.join(one['kinds'])}" for one in shown.values()
+    ) == sorted(before)
+    assert "off" in tune("sync", stopped).ok().out
+
+
+def run(line: str) -> None:
+    """A command line as history prints it."""
+    name, *words = shlex.split(line)
+    assert name == "ditseed"
+    ditseed(*words).ok()
+
+
+@pytest.mark.parametrize("point", ["tune.written-down", "tune.before-change", "tune.changed"])
+@pytest.mark.parametrize(("form", "online"), [("conf", False), ("config", False), ("config", True)])
+def test_killed_and_run_again(point: str, form: Form, online: bool, people_ldif: Path) -> None:
+    server = Slapd(form=form)
+    server.slapadd(people_ldif)
+    try:
+        if online:
+            server.start()
+        words = ("--add", "description eq", "--apply")
+        assert tune("indexes", server, *words, DITSEED_KILL_AT=point).status == -9
+        (written,) = ditseed("tune", "history", "--json").ok().facts["changes"]
+        assert written["outcome"] == ("done" if point == "tune.changed" else "unknown")
+        again = tune("indexes", server, *words, "--json").ok().facts["change"]["state"]
+        assert again == ("unchanged" if point == "tune.changed" else "changed")
+        (found,) = tune("indexes", server, "--json").ok().facts["databases"]
+        assert found["indexes"]["description"]["kinds"] == ["eq"]
+        assert not list(server.home.rglob("*.partial"))
+        if not online:
+            assert found["keys"]["description"] > 0
+            server.start()
+    finally:
+        server.close()
+
+
+ERRORS: list[tuple[str, tuple[str, ...], type[LoaderError], str]] = [
+    ("maxsize", ("--config", "{home}/none"), NoSuchPath, "no such file"),
+    ("maxsize", ("--config", "{home}/data"), ConfigUnreadable, "cannot read"),
+    ("maxsize", ("--config", "{config}", "--size", "2G", "--apply"), ServerRunning, "ldapi:///"),
+    ("maxsize", ("{ldapi}", "--size", "lots"), UsageProblem, "not a size"),
+    ("maxsize", ("{ldapi}", "--size", "1k", "--apply"), MaxsizeTooSmall, "auto"),
+    ("maxsize", ("{ldapi}", "-b", "dc=none"), NoSuchSuffix, "dc=example,dc=com"),
+    ("maxsize", (), UsageProblem, "--config"),
+    ("maxsize", ("{ldapi}", "--config", "{config}"), UsageProblem, "either"),
+    ("indexes", ("{ldapi}", "--apply"), UsageProblem, "--add"),
+    ("indexes", ("{ldapi}", "--add", "sn"), UsageProblem, "sn eq"),
+    ("indexes", ("{ldapi}", "--add", "sn eq, sub"), UsageProblem, "no space"),
+    ("indexes", ("{ldapi}", "--add", "nosuch eq", "--apply"), ConfigRefused, '"nosuch" undefined'),
+    ("sync", ("{ldapi}", "--apply"), UsageProblem, "--nosync"),
+    ("sync", ("{ldapi}", "--nosync", "maybe"), UsageProblem, "maybe"),
+    ("sync", ("-H", "ldap://127.0.0.1:1", "-Y", "EXTERNAL"), ServerDown, "127.0.0.1:1"),
+    ("sync", ("-H", "{uri}", "-D", "{root}", "-y", "{home}/slapd.conf"), BadCredentials, "-y"),
+    ("sync", ("-H", "{uri}", "-D", "{root}", "-y", "{home}/rootpw"), ConfigHidden, "cn=config"),
+]
+
+
+@pytest.mark.parametrize(("verb", "words", "error", "said"), ERRORS)
+def test_errors(
+    running: Slapd, verb: str, words: tuple[str, ...], error: type[LoaderError], said: str
+) -> None:
+    given: list[str] = []
+    for word in words:
+        if word == "{ldapi}":
+            given += ["-H", running.ldapi_uri, "-Y", "EXTERNAL"]
+        else:
+            names = {"home": running.home, "config": running.config_path}
+            given.append(word.format(**names, uri=running.uri, root=running.root_dn))
+    before = maxsize(running)
+    done = ditseed("tune", verb, *given)
+    assert done.status == error.exit_status, done.err
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert maxsize(running) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def test_an_ordinary_user_is_told(stopped: Slapd) -> None:
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
+    done = ditseed("tune", "maxsize", "--config", stopped.config_path, prefix=nobody)
+    assert done.status == NotPermitted.exit_status, done.err
+    assert "Run as root" in done.err
+
+
+@pytest.mark.parametrize("verb", ["maxsize", "indexes", "sync", "history"])
+def test_help_has_examples(verb: str) -> None:
+    assert f"ditseed tune {verb}" in ditseed("tune", verb, "--help").ok().out

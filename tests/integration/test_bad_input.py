@@ -1,0 +1,528 @@
+"""What an operator gets wrong: a clear error with a hint, the exit status of the list, and nothing changed."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.replication import consumer
+from fixtures.slapd import Slapd, free_port
+from fixtures.trees import record
+from loader import errors
+from loader.errors import LoaderError
+from tests.support.command import Done, ditseed
+from tests.support.require import require
+from tests.support.seeding import Pair, consumer_of, pair
+
+pytestmark = pytest.mark.slapd
+
+PEOPLE = 600
+NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--")
+USER = "uid=user0000001,ou=sales,ou=Lagos,ou=people,dc=example,dc=com"
+PASSWORD = "of a user"
+
+State = dict[str, tuple[int, ...]]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with pair(tmp_path_factory.mktemp("bad"), PEOPLE) as made:
+        made.prepare("ldif")
+        _set_password(made.provider)
+        yield made
+
+
+@pytest.fixture
+def both(shared: Pair, tmp_path: Path) -> Iterator[Pair]:
+    """The same provider and export; a consumer and a scratch directory of its own."""
+    with consumer_of(shared) as made:
+        yield made
+
+
+def _set_password(provider: Slapd) -> None:
+    """An account without privileges, for limits."""
+    words = base64.b64encode(PASSWORD.encode()).decode()
+    provider.ldapmodify(
+        f"dn: {USER}\nchangetype: modify\nreplace: userPassword\nuserPassword:: {words}\n"
+    )
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> tuple[str, ...]:
+    path = tmp_path / "password"
+    path.write_text(PASSWORD)
+    return ("-D", USER, "-y", str(path))
+
+
+# --- what must be true of every refusal ---------------------------------------------------------
+
+
+def _state(both: Pair) -> State:
+    """Of the consumer's configuration and database directory: which files, how large, whose, since when."""
+    found: State = {}
+    for top in (both.consumer.config_path, both.consumer.database_dir):
+        for path in (top, *top.rglob("*")):
+            if ".ditseed-" in str(path) or path == both.consumer.database_dir:
+                continue  # the run's own notes, and the directory that holds them
+            status = path.lstat()
+            found[str(path)] = (
+                status.st_ino,
+                status.st_size,
+                status.st_mtime_ns,
+                status.st_mode,
+                status.st_uid,
+            )
+    return found
+
+
+def refused(
+    both: Pair, error: type[LoaderError], *command: object, prefix: tuple[str, ...] = ()
+) -> Done:
+    """Run the command and see it refused."""
+    before = _state(both)
+    done = ditseed(*command, prefix=prefix)
+    said = f"{command}\n{done}"
+    assert done.status == error.exit_status, said
+    assert f"[{error.code}]" in done.err, said
+    assert re.search(r"^hint: .{10}", done.err, re.MULTILINE), said
+    assert "Traceback" not in done.err, said
+    assert done.out == "", said
+    assert _state(both) == before, said
+    return done
+
+
+def search(both: Pair, *more: object) -> list[str]:
+    return both.seed("search", *more)
+
+
+def where(both: Pair) -> tuple[object, ...]:
+    return ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
+
+
+# --- the provider -------------------------------------------------------------------------------
+
+
+def test_wrong_password(both: Pair, tmp_path: Path) -> None:
+    (tmp_path / "wrong").write_text("not it")
+    seed = ("replica", "seed", "--strategy", "search", *where(both))
+    bind = ("-H", both.provider.uri, "-D", "cn=replicator", "-y", tmp_path / "wrong")
+    done = refused(both, errors.BadCredentials, *seed, *bind)
+    assert "cn=replicator" in done.err
+    refused(both, errors.BadCredentials, "export", *bind, "-o", tmp_path / "out")
+    assert not list(tmp_path.glob("out/*.ldif*"))
+
+
+def test_password_file_missing_or_unreadable(both: Pair, tmp_path: Path) -> None:
+    seed = ("replica", "seed", "--strategy", "search", *where(both), "-H", both.provider.uri)
+    done = refused(both, errors.NoSuchPath, *seed, "-D", "cn=replicator", "-y", tmp_path / "none")
+    assert str(tmp_path / "none") in done.err
+    secret = both.provider.replicator_password_file  # 0600, root's
+    tmp_path.chmod(0o777)
+    export = ("export", "-H", both.provider.uri, "-b", both.provider.suffix)
+    output = _world_writable(tmp_path / "out")
+    refused(
+        both,
+        errors.NotPermitted,
+        *export,
+        "-D",
+        "cn=replicator",
+        "-y",
+        secret,
+        "-o",
+        output,
+        prefix=NOBODY,
+    )
+
+
+def _world_writable(path: Path) -> Path:
+    path.mkdir()
+    path.chmod(0o777)
+    for parent in path.parents:
+        if parent.name.startswith("pytest"):
+            parent.chmod(0o755)
+    return path
+
+
+def test_server_down(both: Pair, tmp_path: Path) -> None:
+    nowhere = dataclasses.replace(both, uri=f"ldap://127.0.0.1:{free_port()}")
+    done = refused(both, errors.ServerDown, *search(nowhere))
+    assert str(nowhere.uri) in done.err
+    refused(both, errors.ServerDown, "export", *nowhere.bind, "-b", "dc=x", "-o", tmp_path / "out")
+
+
+def test_a_base_that_does_not_exist(both: Pair, tmp_path: Path) -> None:
+    base = f"ou=nowhere,{both.provider.suffix}"
+    done = refused(
+        both, errors.NoSuchBase, "export", *both.bind, "-b", base, "-o", tmp_path / "out"
+    )
+    assert base in done.err
+    assert both.provider.suffix in done.err.partition("hint:")[2]
+
+
+def _apply(provider: Slapd, words: str) -> None:
+    """Put the line that a message printed into the provider's configuration, as the operator would."""
+    found = re.search(r"olcLimits: (.*?)(?: \(in slapd\.conf|$)", words, re.MULTILINE)
+    assert found, words
+    provider.configure(
+        f"dn: olcDatabase={{1}}mdb,cn=config\nchangetype: modify\nadd: olcLimits\nolcLimits: {found[1]}\n"
+    )
+
+
+@pytest.fixture
+def limited(both: Pair) -> Iterator[Callable[[str], None]]:
+    """Sets limits for everybody on the provider; takes all but the first ones away at the end."""
+    database = _main_database(both.provider)
+    with both.provider.connection(external=True) as handle:
+        import ldap
+
+        before = handle.read_s(database)["olcLimits"]
+
+        def limit(words: str) -> None:
+            handle.modify_s(database, [(ldap.MOD_ADD, "olcLimits", [words.encode()])])
+
+        yield limit
+        handle.modify_s(database, [(ldap.MOD_REPLACE, "olcLimits", before)])
+
+
+def _main_database(provider: Slapd) -> str:
+    found = provider.search(
+        f"(olcSuffix={provider.suffix})", ("1.1",), base="cn=config", external=True
+    )
+    return str(found[0][0])
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ("size.soft=100 size.hard=100", "size limit"),
+        ("size=100 size.prtotal=100", "size limit"),
+        ("size.pr=50", "page"),
+        ("size.prtotal=disabled", "page"),
+        ("time=1", "time limit"),
+    ],
+)
+def test_a_limit_of_the_provider(
+    both: Pair,
+    user: tuple[str, ...],
+    limited: Callable[[str], None],
+    tmp_path: Path,
+    limits: str,
+    words: str,
+) -> None:
+    """The message names limit, account and setting; that very setting makes the export work."""
+    limited(f"users {limits}")
+    export = ("export", "-H", both.provider.uri, *user, "-b", both.provider.suffix)
+    if "time" in limits:
+        pytest.skip("a small tree is read within any time limit; see test_search_errors")
+    done = refused(both, errors.LimitTooLow, *export, "-o", tmp_path / "out")
+    assert words in done.err
+    assert USER in done.err
+    _lift(both.provider, done.err)
+    ditseed(*export, "-o", tmp_path / "out").ok()
+
+
+def _lift(provider: Slapd, words: str) -> None:
+    """What the hint says, word for word, before the other limits: the first that fits counts (slapd.conf(5))."""
+    found = re.search(r"olcLimits: (.*?) \(in slapd\.conf", words)
+    assert found, words
+    provider.configure(
+        f"dn: {_main_database(provider)}\nchangetype: modify\nadd: olcLimits\nolcLimits: {{0}}{found[1]}\n"
+    )
+
+
+# --- the consumer's configuration ---------------------------------------------------------------
+
+
+def test_a_suffix_that_is_not_in_the_configuration(both: Pair) -> None:
+    seed = ("replica", "seed", "--strategy", "search", *both.bind)
+    other = ("--config", both.consumer.config_path, "-b", "dc=other")
+    done = refused(both, errors.NoSuchSuffix, *seed, *other)
+    assert "dc=example,dc=com" in done.err
+    refused(both, errors.NoSuchSuffix, "build", both.export_dir, *other)
+
+
+def test_a_configuration_that_is_not_there_or_broken(both: Pair, tmp_path: Path) -> None:
+    refused(both, errors.NoSuchPath, "build", both.export_dir, "--config", tmp_path / "none")
+    broken = tmp_path / "slapd.conf"
+    broken.write_text((both.consumer.home / "slapd.conf").read_text() + "\nnonsense here\n")
+    done = refused(both, errors.ConfigUnreadable, "build", both.export_dir, "--config", broken)
+    assert "nonsense" in done.err
+
+
+def test_maxsize_too_small(both: Pair) -> None:
+    with _consumer_with(both, maxsize=1 << 20) as small:
+        for strategy in ("search", "ldif", "clone"):
+            done = refused(small, errors.MaxsizeTooSmall, *small.seed(strategy))
+            assert "1.0 MiB" in done.err
+        refused(
+            small,
+            errors.MaxsizeTooSmall,
+            "build",
+            both.export_dir,
+            *where(small),
+            "--maxsize",
+            "900k",
+        )
+
+
+def _consumer_with(both: Pair, **settings: object):  # type: ignore[no-untyped-def]
+    from contextlib import contextmanager
+
+    @contextmanager
+    def made() -> Iterator[Pair]:
+        base = dataclasses.replace(both.provider.settings, overlays=(), server_id=None)
+        server = consumer(both.provider, dataclasses.replace(base, **settings))  # type: ignore[arg-type]
+        try:
+            yield dataclasses.replace(both, consumer=server)
+        finally:
+            server.close()
+
+    return made()
+
+
+def _text(dn: str, **attributes: str) -> str:
+    return record(dn, list(attributes.items()))
+
+
+@pytest.mark.parametrize(
+    ("entry", "unknown"),
+    [
+        ("objectClass: device\nobjectClass: strangeDevice\ncn: odd\n", "strangedevice"),
+        ("objectClass: device\ncn: odd\nstrangeAttribute: x\n", "strangeattribute"),
+    ],
+)
+def test_schema_that_the_consumer_lacks(
+    both: Pair, tmp_path: Path, entry: str, unknown: str
+) -> None:
+    path = tmp_path / "odd.ldif"
+    top = _text(both.provider.suffix, objectClass="domain", dc="example")
+    path.write_text(f"{top}dn: cn=odd,{both.provider.suffix}\n{entry}\n")
+    done = refused(both, errors.SchemaMissing, "build", path, *where(both))
+    assert unknown in done.err
+    assert f"{path}, line " in done.err
+
+
+STRANGE = """
+attributetype ( 1.3.6.1.4.1.4203.666.1.1 NAME 'strangeAttribute'
+  EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )
+objectclass ( 1.3.6.1.4.1.4203.666.1.2 NAME 'strangeDevice' SUP top AUXILIARY MAY strangeAttribute )
+"""
+
+
+def test_schema_of_the_provider_that_the_consumer_lacks(tmp_path: Path) -> None:
+    """Each strategy says so before the long part."""
+    from fixtures.replication import provider
+
+    schema = tmp_path / "strange.schema"
+    schema.write_text(STRANGE)
+    settings = dataclasses.replace(Slapd.__init__.__globals__["Settings"](), schema=(schema,))
+    source = provider(settings)
+    people = tmp_path / "odd.ldif"
+    suffix = source.suffix
+    person = "objectClass: device\nobjectClass: strangeDevice\ncn: odd\nstrangeAttribute: x\n"
+    people.write_text(
+        _text(suffix, objectClass="domain", dc="example") + f"dn: cn=odd,{suffix}\n{person}\n"
+    )
+    source.slapadd(people)
+    with source:
+        lacking = dataclasses.replace(settings, schema=())
+        target = consumer(source, lacking)
+        both = Pair(source, target, tmp_path)
+        both.prepare("ldif")
+        for strategy in ("search", "ldif", "clone"):
+            done = refused(both, errors.SchemaMissing, *both.seed(strategy))
+            assert "strangeattribute" in done.err.lower()
+        target.close()
+
+
+# --- the LDIF -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain(both: Pair) -> bytes:
+    """One LDIF with operational attributes, as ditseed and slapcat write them."""
+    return both.provider.slapcat().encode()
+
+
+def _cuts(plain: bytes) -> dict[str, bytes]:
+    """Where a copy may have broken off."""
+    photo = plain.index(b"jpegPhoto:: ")
+    record_end = plain.index(b"\n\n", photo)
+    line_end = plain.index(b"\n", plain.index(b"\ntelephoneNumber", len(plain) // 2) + 1)
+    return {
+        "in a line": plain[: line_end - 5],
+        "after a line": plain[: line_end + 1],
+        "in base64": plain[: photo + 300],
+        "before the last line end": plain[: record_end - 1],
+    }
+
+
+@pytest.mark.parametrize(
+    "cut", ["in a line", "after a line", "in base64", "before the last line end"]
+)
+def test_an_ldif_cut_in_a_record(both: Pair, plain: bytes, tmp_path: Path, cut: str) -> None:
+    path = tmp_path / "cut.ldif"
+    path.write_bytes(_cuts(plain)[cut])
+    done = refused(both, errors.LdifTruncated, "build", path, *where(both))
+    assert str(path) in done.err
+    seed = ("replica", "seed", "--strategy", "ldif", "--from", path, *where(both))
+    refused(both, errors.LdifTruncated, *seed)
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
+def test_a_compressed_ldif_that_was_cut(
+    both: Pair, plain: bytes, tmp_path: Path, kept: float
+) -> None:
+    packed = zstandard.compress(plain)
+    path = tmp_path / "cut.ldif.zst"
+    path.write_bytes(packed[: int(len(packed) * kept)])
+    refused(both, errors.LdifTruncated, "build", path, *where(both))
+
+
+def test_an_export_that_was_cut_or_changed(both: Pair, tmp_path: Path) -> None:
+    export = tmp_path / "export"
+    subprocess.run(["cp", "-a", both.export_dir, export], check=True)
+    shard = max(export.glob("*.ldif.zst"), key=lambda path: path.stat().st_size)
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-100])
+    seed = ("replica", "seed", "--strategy", "ldif", "--from", export, *where(both))
+    assert shard.name in refused(both, errors.ManifestBroken, *seed).err
+    shard.unlink()
+    assert "is missing" in refused(both, errors.ManifestBroken, *seed).err
+    shard.write_bytes(whole)
+    (export / "manifest.json").write_text("{")
+    refused(both, errors.ManifestBroken, *seed)
+
+
+def test_an_ldif_that_is_empty_or_none(both: Pair, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.ldif"
+    empty.touch()
+    refused(both, errors.EmptyInput, "build", empty, *where(both))
+    empty.write_text("# only a comment\n\n")
+    refused(both, errors.EmptyInput, "build", empty, *where(both))
+    empty.write_text("this is no LDIF\n\n")
+    refused(both, errors.LdifSyntax, "build", empty, *where(both))
+    refused(both, errors.NoSuchPath, "build", tmp_path / "none.ldif", *where(both))
+    (tmp_path / "none").mkdir()
+    refused(both, errors.UsageProblem, "build", tmp_path / "none", *where(both))
+
+
+def test_an_ldif_of_another_suffix_or_without_parents(both: Pair, tmp_path: Path) -> None:
+    path = tmp_path / "other.ldif"
+    path.write_text(_text("dc=other", objectClass="domain", dc="other"))
+    assert "dc=other" in refused(both, errors.NoSuchSuffix, "build", path, *where(both)).err
+    orphan = _text(
+        f"ou=a,ou=nowhere,{both.provider.suffix}", objectClass="organizationalUnit", ou="a"
+    )
+    path.write_text(_text(both.provider.suffix, objectClass="domain", dc="example") + orphan)
+    refused(both, errors.MissingParents, "build", path, *where(both))
+
+
+def test_an_entry_that_slapadd_refuses(both: Pair, tmp_path: Path) -> None:
+    path = tmp_path / "refused.ldif"
+    name = f"cn=no surname,{both.provider.suffix}"
+    top = _text(both.provider.suffix, objectClass="domain", dc="example")
+    path.write_text(top + _text(name, objectClass="person", cn="no surname"))
+    done = refused(both, errors.EntryRefused, "build", path, *where(both))
+    assert name in done.err
+    assert "sn" in done.err
+
+
+def test_an_ldif_without_context_csn(both: Pair, tmp_path: Path) -> None:
+    path = tmp_path / "none.ldif"
+    path.write_text(_text(both.provider.suffix, objectClass="domain", dc="example"))
+    seed = ("replica", "seed", "--strategy", "ldif", "--from", path, *where(both))
+    assert "-w" in refused(both, errors.NoContextCSN, *seed).err
+
+
+# --- the target ---------------------------------------------------------------------------------
+
+
+def test_a_target_that_is_not_empty(both: Pair) -> None:
+    both.consumer.slapadd(_text(both.consumer.suffix, objectClass="domain", dc="example"))
+    for strategy in ("search", "ldif", "clone"):
+        assert "--replace" in refused(both, errors.TargetNotEmpty, *both.seed(strategy)).err
+    refused(both, errors.TargetNotEmpty, "build", both.export_dir, *where(both))
+
+
+def test_a_target_in_use(both: Pair) -> None:
+    both.consumer.slapadd(_text(both.consumer.suffix, objectClass="domain", dc="example"))
+    with _consumer_with(both, suffix=both.provider.suffix) as own, own.consumer:
+        for strategy in ("search", "ldif", "clone"):
+            done = ditseed(*own.seed(strategy, "--replace"))
+            assert done.status == errors.TargetInUse.exit_status, done
+            assert "[mdb.in_use]" in done.err
+            assert f"process {own.consumer.pid}" in done.err
+
+
+def test_not_permitted(both: Pair, tmp_path: Path) -> None:
+    """As nobody, on a configuration and a database directory that are root's."""
+    for prefix in (NOBODY,):
+        done = refused(
+            both,
+            errors.NotPermitted,
+            "build",
+            _readable(both, tmp_path),
+            *where(both),
+            prefix=prefix,
+        )
+        assert "root" in done.err
+
+
+def test_not_permitted_to_write(both: Pair, tmp_path: Path) -> None:
+    """The configuration can be read, the database directory not written."""
+    for path in (both.consumer.config_path, *both.consumer.config_path.rglob("*")):
+        path.chmod(0o755)
+    refused(
+        both, errors.NotPermitted, "build", _readable(both, tmp_path), *where(both), prefix=NOBODY
+    )
+
+
+def _readable(both: Pair, tmp_path: Path) -> Path:
+    """An LDIF that everybody can read."""
+    path = _world_writable(tmp_path / "open") / "all.ldif"
+    path.write_text(both.provider.slapcat())
+    path.chmod(0o644)
+    return path
+
+
+@pytest.fixture
+def cramped(both: Pair) -> Iterator[Pair]:
+    """The consumer's database directory on a file system of 4 MiB."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(4) as disk:
+        subprocess.run(["mount", "--bind", disk, both.consumer.database_dir], check=True)
+        try:
+            yield both
+        finally:
+            subprocess.run(["umount", both.consumer.database_dir], check=True)
+
+
+@pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
+def test_no_space_for_a_seed(cramped: Pair, strategy: str) -> None:
+    refused(cramped, errors.NoSpace, *cramped.seed(strategy))
+
+
+def test_no_space_for_a_build(cramped: Pair) -> None:
+    refused(cramped, errors.NoSpace, "build", cramped.export_dir, *where(cramped))
+
+
+def test_no_space_for_an_export(both: Pair) -> None:
+    require(missing_loop_filesystem())
+    with loop_filesystem(2) as disk:
+        out = disk / "out"
+        filler = disk / "filler"
+        filler.write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - 120_000))
+        refused(both, errors.NoSpace, "export", *both.bind, "-b", both.provider.suffix, "-o", out)
+        assert not (out / "manifest.json").exists()
+        filler.unlink()
+        ditseed("export", *both.bind, "-b", both.provider.suffix, "-o", out).ok()

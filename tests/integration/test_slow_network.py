@@ -1,0 +1,134 @@
+"""A provider far away: a second for each round trip, and a line that breaks. Nothing that was read is read again."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from fixtures.network import Proxy
+from fixtures.slapd import Slapd
+from tests.support import killing
+from tests.support.command import ditseed, start
+from tests.support.seeding import Pair, consumer_of, pair
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+
+PEOPLE = 1500
+PAGE = 200  # seven or eight partitions of about a page
+SMALL = ("--page", PAGE, "--jobs", 2)
+
+
+@pytest.fixture(scope="module")
+def near(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with pair(tmp_path_factory.mktemp("slow"), PEOPLE) as made:
+        yield made
+
+
+@pytest.fixture
+def far(near: Pair) -> Iterator[tuple[Pair, Proxy]]:
+    """The same provider behind a proxy, and a consumer of its own."""
+    with Proxy(near.provider.uri) as proxy, consumer_of(near) as both:
+        yield dataclasses.replace(both, uri=proxy.uri), proxy
+
+
+def _partition_reads(provider: Slapd, mark: int) -> Counter[str]:
+    """How often each partition was asked for: filter -> searches that began (one connection each)."""
+    asked = set()
+    for line in provider.log_lines(r"SRCH base=.*entryCSN[<>]=", mark):
+        found = re.search(r"conn=(\d+) .*filter=\"(.*)\"", line)
+        assert found
+        if "hasSubordinates" not in found[2]:
+            asked.add((found[1], found[2]))
+    return Counter(where for _, where in asked)
+
+
+def test_a_second_away_and_cut_three_times(far: tuple[Pair, Proxy]) -> None:
+    both, proxy = far
+    ditseed(
+        "export", *both.bind, "-b", both.provider.suffix, "-o", both.scratch / "near", *SMALL
+    ).ok()
+    whole, mark = proxy.bytes_down, both.provider.log_size()
+    proxy.delay = 0.5
+    # After the survey, which is a fifth of it all: in the middle of the partitions.
+    proxy.cut_after(whole * 4 // 10, whole // 8, whole // 8)
+    started = time.monotonic()
+    said = ditseed(*both.seed("search", *SMALL)).ok()
+    read = proxy.bytes_down - whole
+    print(f"\n{time.monotonic() - started:.0f} s, {read} bytes for {whole}\n{said.err}")
+    assert proxy.cuts == 3
+    assert read < 1.6 * whole
+    reads = _partition_reads(both.provider, mark)
+    assert len(reads) > 6
+    assert sum(reads.values()) == len(reads) + proxy.cuts
+    killing.assert_seeded(both)
+
+
+def test_the_same_command_reads_only_what_is_missing(far: tuple[Pair, Proxy]) -> None:
+    both, proxy = far
+    proxy.delay = 0.1
+    command = both.seed("search", *SMALL)
+    mark = both.provider.log_size()
+    ditseed(*command, env={killing.KILL_AT: "read.partition"})
+    first = _partition_reads(both.provider, mark)
+    mark = both.provider.log_size()
+    ditseed(*command).ok()
+    second = _partition_reads(both.provider, mark)
+    # At least one was finished; with two connections one more may have been under way.
+    assert 1 <= len(first.keys() - second.keys()) <= 2
+    assert len(first | second) > 6
+    killing.assert_seeded(both)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_does_not_wait_for_the_line(
+    far: tuple[Pair, Proxy], number: signal.Signals
+) -> None:
+    both, proxy = far
+    proxy.delay = 0.2
+    mark = both.provider.log_size()
+    process = start(*both.seed("search", *SMALL))
+    while not _partition_reads(both.provider, mark):
+        time.sleep(0.05)
+    proxy.delay = 30.0
+    sent = time.monotonic()
+    process.send_signal(number)
+    _, words = process.communicate()
+    assert time.monotonic() - sent < 5
+    assert process.returncode == 128 + number
+    assert "Traceback" not in words
+    killing.assert_nobody_left(both, "stopped")
+
+
+def test_a_line_that_stays_dead_is_told(far: tuple[Pair, Proxy]) -> None:
+    both, proxy = far
+    proxy.refuse()
+    done = ditseed(*both.seed("search", *SMALL))
+    assert done.status == 30, done
+    assert "[server.down]" in done.err
+    assert "hint:" in done.err
+
+
+def test_a_server_that_stops_answering_is_given_up(far: tuple[Pair, Proxy]) -> None:
+    """--timeout: the step ends, nothing stays behind, and the same command goes on."""
+    both, proxy = far
+    proxy.delay = 0.2
+    command = both.seed("search", *SMALL)
+    mark = both.provider.log_size()
+    process = start(*command, "--timeout", "read=3")
+    while not _partition_reads(both.provider, mark):
+        time.sleep(0.05)
+    proxy.delay = 60.0
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 12, words
+    assert "[run.timeout]" in words
+    assert "--timeout read=SECONDS" in words
+    proxy.delay = 0.0
+    proxy.cut()
+    ditseed(*command).ok()
+    killing.assert_seeded(both)
