@@ -21,6 +21,7 @@ SILENCE_FACTOR = (
 )
 RATE_FACTOR = 5.0  # a step may take this many times what its measured rate promises
 SILENCE_FLOOR = 60.0  # seconds; below it a pause says nothing
+WORTH_KEEPING = 60.0  # seconds of finished steps, above which other options need --restart
 COMPRESS = "zstd"
 MAXSIZE_FACTOR = (
     3.0  # maxsize = this times the data: copy-on-write, growth and long readers need room

@@ -45,6 +45,7 @@ def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
 class UsageProblem(LoaderError):
     code, exit_status = "usage", 3
     message = "{reason}"
+    hint = "--help after the verb shows how it is used, with examples."
 
 
 class NotPermitted(LoaderError):
@@ -56,6 +57,7 @@ class NotPermitted(LoaderError):
 class NoSuchPath(LoaderError):
     code, exit_status = "storage.no_such_path", 5
     message = "{path}: no such file or directory"
+    hint = "Check the path and its spelling; nothing was changed."
 
 
 class NoSpace(LoaderError):
@@ -118,6 +120,7 @@ class CatalogueDamaged(LoaderError):
 class ConfigUnreadable(LoaderError):
     code, exit_status = "config.unreadable", 20
     message = "{path}: slapd's own tools cannot read this configuration: {reason}"
+    hint = "Mend it until `slaptest` accepts it; nothing was changed."
 
 
 class NoSuchSuffix(LoaderError):
@@ -199,7 +202,10 @@ class NoSuchBase(LoaderError):
 class LimitTooLow(LoaderError):
     code, exit_status = "server.limit_too_low", 33
     message = "{uri}: {limit} of {who} is too low for this export ({reason})"
-    hint = "On the server, lift it for this DN: {setting}"
+    hint = (
+        "On the server, lift it for this DN: {setting}. The first limits that fit an account count; a changed order "
+        "counts once slapd was restarted."
+    )
 
 
 class ServerRefused(LoaderError):
@@ -253,11 +259,13 @@ class LdifTruncated(LoaderError):
 class LdifSyntax(LoaderError):
     code, exit_status = "ldif.syntax", 41
     message = "{path}, line {line}: {reason}"
+    hint = "Mend that line (RFC 2849); if the file was copied, compare it with its source."
 
 
 class LdifUnreadable(LoaderError):
     code, exit_status = "ldif.unreadable", 42
     message = "{path}: {reason}"
+    hint = "Check that the file is whole and can be read on this host."
 
 
 class MissingParents(LoaderError):
@@ -275,12 +283,13 @@ class ManifestBroken(LoaderError):
 class EmptyInput(LoaderError):
     code, exit_status = "ldif.empty", 45
     message = "{path}: no entries"
+    hint = "Is it the right file or base, and may the bind DN see its entries?"
 
 
 class EntryRefused(LoaderError):
     code, exit_status = "build.entry_refused", 46
     message = "slapadd refused {dn}: {reason}"
-    hint = "Mend that entry in the LDIF (record {record}) and run the same command again; nothing was changed."
+    hint = "Mend that entry in the LDIF (record {record}) and build again; nothing was changed."
 
 
 class EntriesLost(LoaderError):

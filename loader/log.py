@@ -6,7 +6,9 @@ import logging
 import re
 import sys
 
-_NAMES = "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
+_NAMES = (
+    "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
+)
 _VALUE = r'(?:"[^"]*"|\S+)'
 _SECRETS = [
     # LDIF, folded lines included; also a dictionary that was printed. To the end of the line: values may have spaces.

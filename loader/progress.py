@@ -129,6 +129,8 @@ class Sample:
         return max(0.0, (self.total - self.entries) / self.average)
 
     def line(self) -> str:
+        if self.bytes and not self.entries and not self.total:
+            return " ".join([f"{self.step}: {self._bytes_moved()}", *self._noted()])
         words = [f"{self.step}: {units.number(self.entries)}"]
         if self.total:
             words.append(
@@ -137,9 +139,15 @@ class Sample:
         words.append(f"entries, {self.recent:,.0f}/s now, {self.average:,.0f}/s on average")
         if self.left is not None:
             words.append(f"- {units.duration(self.left)} left")
-        if self.note:
-            words.append(f"[{self.note}]")
-        return " ".join(words)
+        return " ".join([*words, *self._noted()])
+
+    def _bytes_moved(self) -> str:
+        """Of a step that moves bytes and knows of no entries."""
+        average = self.bytes / self.seconds if self.seconds > 0 else 0.0
+        return f"{units.size(self.bytes)}, {units.size(average)}/s on average"
+
+    def _noted(self) -> list[str]:
+        return [f"[{self.note}]"] if self.note else []
 
     def record(self) -> str:
         facts = {

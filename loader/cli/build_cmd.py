@@ -16,7 +16,11 @@ from loader.operations.build import BuildOptions
 
 @click.command("build")
 @click.argument(
-    "inputs", metavar="LDIF...", nargs=-1, required=True, type=click.Path(path_type=Path)
+    "inputs",
+    metavar="LDIF...",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, readable=False),
 )
 @options.config_option
 @click.option(

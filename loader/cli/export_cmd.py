@@ -19,7 +19,7 @@ from loader.operations.export import ExportOptions, export
 @click.option(
     "-o",
     "output",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     required=True,
     help="Directory for shards and manifest.",
 )

@@ -46,18 +46,27 @@ bind_options = _stack(
     click.option("-D", "bind_dn", metavar="DN", help="Bind as this DN."),
     click.option("-y", "password_file", metavar="FILE", help="The whole file is the password."),
     click.option("-W", "ask", is_flag=True, help="Ask for the password."),
-    click.option("-Y", "mechanism", metavar="MECH", help="SASL mechanism; EXTERNAL with ldapi:///."),
+    click.option(
+        "-Y", "mechanism", metavar="MECH", help="SASL mechanism; EXTERNAL with ldapi:///."
+    ),
     click.option("-Z", "start_tls", count=True, help="StartTLS; -ZZ demands that it succeeds."),
-    click.option("-b", "base", metavar="BASE", help="Base DN (default: ldap.conf, else the only suffix)."),
+    click.option(
+        "-b", "base", metavar="BASE", help="Base DN (default: ldap.conf, else the only suffix)."
+    ),
 )
 connection_options = _stack(
-    click.option("-H", "uri", metavar="URI", help="The server: ldap://, ldaps:// or ldapi:// (ldap.conf is honoured)."),
+    click.option(
+        "-H",
+        "uri",
+        metavar="URI",
+        help="The server: ldap://, ldaps:// or ldapi:// (ldap.conf is honoured).",
+    ),
     bind_options,
 )
 config_option = click.option(
     "--config",
     "config_path",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     required=True,
     help="The server's slapd.d directory or slapd.conf.",
 )
@@ -72,7 +81,7 @@ progress_option = click.option(
 dry_run_option = click.option("--dry-run", is_flag=True, help="Check and plan; change nothing.")
 run_dir_option = click.option(
     "--run-dir",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="Where the run keeps its state (default: found from what is done, below /var/lib/ditseed).",
 )
 restart_option = click.option(

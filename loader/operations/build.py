@@ -76,9 +76,8 @@ def build(
     identity = options.identity()
     place = find_place(options.config_path, options.suffix, options.replace)
     run_dir = place.directory / RUN_DIR
-    with open_run(
-        run_dir, "build", identity, progress, timeouts, restart or place.stale(run_dir)
-    ) as run:
+    anew = place.begins_anew(run_dir, "build", identity, restart)
+    with open_run(run_dir, "build", identity, progress, timeouts, anew) as run:
         return build_steps(options, run, place)
 
 

@@ -89,7 +89,6 @@ def choose_maxsize(place: Place, estimate: int, wanted: int | str | None) -> int
             maxsize=units.size(chosen),
             suffix=database.suffix,
             needed=units.size(estimate),
-            config=place.config.path,
         )
     return chosen
 

@@ -4,6 +4,8 @@ server needs them, and the same again after a kill."""
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,16 +46,27 @@ class Place:
             return False
         return bool(files.identity(self.data) == checked["identity"])
 
-    def stale(self, run_dir: Path) -> bool:
-        """Has the run in `run_dir` ended, and is what it published gone? Then the next one begins anew."""
+    def begins_anew(
+        self, run_dir: Path, verb: str, options: Mapping[str, object], restart: bool
+    ) -> bool:
+        """Whether the run in `run_dir` is none to go on with. Then the target is asked before the run is forgotten.
+
+        It is none when it has ended and what it published is gone, or when it had other options and has ended or
+        had hardly begun: whoever mends a mistake in a command just gives it again.
+        """
+        anew = restart or self._is_over(run_dir, verb, options)
+        if anew:
+            self.require_free()
+        return anew
+
+    def _is_over(self, run_dir: Path, verb: str, options: Mapping[str, object]) -> bool:
         if not (run_dir / CATALOGUE).exists():
-            return False
-        catalogue = Catalogue(run_dir)
-        try:
-            ended = catalogue.found("publish") is not None
-            return ended and not self.holds(catalogue.found("check"))
-        finally:
-            catalogue.close()
+            return True
+        with closing(Catalogue(run_dir)) as catalogue:
+            differ = bool(catalogue.differences(verb, options))
+            if catalogue.found("publish") is None:
+                return differ and not catalogue.has_work()
+            return differ or not self.holds(catalogue.found("check"))
 
 
 def require_target(directory: Path, replace: bool) -> None:

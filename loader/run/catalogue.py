@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loader import defaults
 from loader.errors import CatalogueDamaged, CatalogueVersion, NoSpace, RunMismatch
 
 FORMAT = 1
@@ -86,19 +87,30 @@ class Catalogue:
 
     def begin(self, verb: str, options: Mapping[str, object]) -> bool:
         """Bind the run to its options. True when it goes on with an earlier one; RunMismatch when they differ."""
-        rows = self._rows("SELECT verb, options FROM run")
-        wanted = json.loads(json.dumps(dict(options)))
-        if not rows:
-            self._rows("INSERT INTO run VALUES (?, ?, ?)", verb, json.dumps(wanted), time.time())
-            return False
-        before = {"verb": rows[0][0], **json.loads(rows[0][1])}
-        now = {"verb": verb, **wanted}
-        differences = sorted(
-            key for key in before.keys() | now.keys() if before.get(key) != now.get(key)
-        )
+        differences = self.differences(verb, options)
         if differences:
             raise RunMismatch(path=self.directory, differences=", ".join(differences))
-        return True
+        if differences is not None:
+            return True
+        values = (verb, json.dumps(dict(options)), time.time())
+        self._rows("INSERT INTO run VALUES (?, ?, ?)", *values)
+        return False
+
+    def differences(self, verb: str, options: Mapping[str, object]) -> list[str] | None:
+        """Names of the options that the run here had otherwise; None when there is no run."""
+        rows = self._rows("SELECT verb, options FROM run")
+        if not rows:
+            return None
+        before = {"verb": rows[0][0], **json.loads(rows[0][1])}
+        now = {"verb": verb, **json.loads(json.dumps(dict(options)))}
+        return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+
+    def has_work(self) -> bool:
+        """Is there enough that a run with other options should not throw it away unasked?"""
+        parts = [json.loads(facts) for (facts,) in self._rows("SELECT facts FROM partition")]
+        if sum(facts.get("entries", 0) for facts in parts) > defaults.PARTITION_ENTRIES:
+            return True
+        return sum(step.seconds for step in self.steps()) > defaults.WORTH_KEEPING
 
     def found(self, step: str) -> Facts | None:
         """What a finished step found; None while it is not done."""
@@ -121,7 +133,9 @@ class Catalogue:
         return {name: json.loads(facts) for name, facts in rows}
 
     def finish_partition(self, step: str, name: str, facts: Facts) -> None:
-        self._rows("INSERT OR REPLACE INTO partition VALUES (?, ?, ?)", step, name, json.dumps(facts))
+        self._rows(
+            "INSERT OR REPLACE INTO partition VALUES (?, ?, ?)", step, name, json.dumps(facts)
+        )
 
     def close(self) -> None:
         self._db.close()

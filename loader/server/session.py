@@ -31,6 +31,7 @@ from loader.server.options import Connection
 Attributes = dict[str, list[bytes]]  # names in lower case
 Result = TypeVar("Result")
 
+_LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
 CONNECT_TIMEOUT = 30.0  # seconds for a TCP connection; everything after it is watched, not timed
 
 
@@ -85,6 +86,8 @@ class Session:
         if isinstance(error, ldap.NO_SUCH_OBJECT):
             known = ", ".join(self.naming_contexts()) or "none that can be seen"
             return NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=known)
+        if isinstance(error, _LIMITS_MET):
+            return limit_error(self.uri, self.connection.who, reason, facts.get("result", 11))
         return ServerRefused(uri=self.uri, operation=operation, reason=reason)
 
     def read(
@@ -191,20 +194,20 @@ def session(connection: Connection) -> Iterator[Session]:
         opened.close()
 
 
-# Result codes of a search that ended before its time: the limit behind each, and what lifts it (slapd.conf(5), limits).
+# Result codes of a search that ended before its time, and the limit behind each (slapd.conf(5), limits).
 _LIMITS = {
-    3: ("the time limit", "time.soft=unlimited time.hard=unlimited"),
-    4: ("the size limit", "size.soft=unlimited size.hard=unlimited size.prtotal=unlimited"),
-    11: (
-        "a limit on paged or unindexed searches",
-        "size.pr=unlimited size.prtotal=unlimited size.unchecked=unlimited",
-    ),
+    3: "the time limit",
+    4: "the size limit",
+    11: "a limit on paged or unindexed searches",
 }
+_LIFTED = (
+    "size.soft=unlimited size.hard=unlimited size.unchecked=unlimited size.pr=unlimited "
+    "size.prtotal=unlimited time.soft=unlimited time.hard=unlimited"
+)
 
 
 def limit_error(uri: str, who: str, reason: str, status: int) -> LimitTooLow:
-    """What a limit met in a search means, and the server's setting that lifts it."""
-    limit, settings = _LIMITS[status]
+    """What a limit met in a search means, and the server's setting that lifts all of them."""
     subject = f'dn.exact="{who}"' if "=" in who else "users"
-    setting = f"olcLimits: {subject} {settings} (in slapd.conf: limits {subject} {settings})"
-    return LimitTooLow(uri=uri, limit=limit, who=who, reason=reason, setting=setting)
+    setting = f"olcLimits: {{0}}{subject} {_LIFTED} (in slapd.conf, first: limits {subject} {_LIFTED})"
+    return LimitTooLow(uri=uri, limit=_LIMITS[status], who=who, reason=reason, setting=setting)

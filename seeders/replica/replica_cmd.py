@@ -52,7 +52,7 @@ def command() -> None:
     "--from",
     "source",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="ldif: LDIF files or an export directory; clone: a database directory.",
 )
 @click.option(

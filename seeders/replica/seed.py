@@ -27,6 +27,7 @@ from loader.server.session import session
 from loader.sources import ldap
 from loader.storage import files
 
+VERB = "replica seed"
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
 STRATEGIES = ("search", "ldif", "clone")
 
@@ -76,10 +77,9 @@ def seed(
     """Run or resume the seeding; the facts that its report shows. Once done, it does nothing."""
     place = place_of(options)
     run_dir = run_dir_of(options, place)
-    begin_anew = restart or place.stale(run_dir)
-    with open_run(
-        run_dir, "replica seed", options.identity(), progress, timeouts, begin_anew
-    ) as run:
+    identity = options.identity()
+    anew = place.begins_anew(run_dir, VERB, identity, restart)
+    with open_run(run_dir, VERB, identity, progress, timeouts, anew) as run:
         if run.catalogue.found("publish") is None:
             place.require_free(run.catalogue.found("check"))
         run.do("preflight", lambda meter: preflight(options, place))

@@ -117,7 +117,9 @@ def test_every_option_says_what_it_is_for(names: tuple[str, ...]) -> None:
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    assert re.fullmatch(r"ditseed, version \d+\.\d+\.\d+\S*\n", command.ditseed("--version").ok().out)
+    assert re.fullmatch(
+        r"ditseed, version \d+\.\d+\.\d+\S*\n", command.ditseed("--version").ok().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,9 @@ def test_no_verb_at_all_shows_the_help() -> None:
 
 
 def test_an_error_has_message_code_hint_and_status() -> None:
-    done = command.ditseed("export", "-H", "ldap://127.0.0.1:1", "-b", "o=x", "-o", "/tmp/never-made")
+    done = command.ditseed(
+        "export", "-H", "ldap://127.0.0.1:1", "-b", "o=x", "-o", "/tmp/never-made"
+    )
     assert done.status == 30
     message, hint = done.err.splitlines()[-2:]
     assert message.startswith("ditseed: ldap://127.0.0.1:1: cannot reach the server")
@@ -168,7 +172,9 @@ def silent_server() -> Iterator[str]:
         yield f"ldap://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def interrupted(arguments: list[str], number: signal.Signals, env: dict[str, str] | None = None) -> Done:
+def interrupted(
+    arguments: list[str], number: signal.Signals, env: dict[str, str] | None = None
+) -> Done:
     """Send a signal once the command is busy: it has children or connections by then."""
     process = command.start(*arguments, env=env)
     deadline = time.monotonic() + 20
@@ -225,7 +231,11 @@ def test_help_into_a_closed_pipe_is_silent() -> None:
     os.close(reader)
     try:
         done = subprocess.run(
-            [command.COMMAND, "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+            [command.COMMAND, "--help"],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     finally:
         os.close(writer)
@@ -257,7 +267,10 @@ def test_a_fault_of_its_own_goes_into_a_file_for_a_report(tmp_path: Path) -> Non
     done = with_fault(tmp_path / "state")
     assert done.returncode == Internal.exit_status
     message, hint = done.stderr.splitlines()
-    assert message == "ditseed: a fault in ditseed itself: ValueError: no one thought of this [internal]"
+    assert (
+        message
+        == "ditseed: a fault in ditseed itself: ValueError: no one thought of this [internal]"
+    )
     (report,) = (tmp_path / "state" / "faults").iterdir()
     assert str(report) in hint
     assert report.stat().st_mode & 0o777 == 0o600

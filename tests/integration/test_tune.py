@@ -16,6 +16,7 @@ import pytest
 from fixtures.chroots import chroot, missing_chroot
 from fixtures.slapd import Form, ServerError, Slapd
 from fixtures.slapd_config import Installation, Settings
+from fixtures.trees import write_people
 from loader.config import Config, Database
 from loader.errors import (
     BadCredentials,
@@ -25,6 +26,7 @@ from loader.errors import (
     ConfigUnreadable,
     LoaderError,
     ManySuffixes,
+    MapFull,
     MaxsizeTooSmall,
     NoSuchPath,
     NoSuchSuffix,
@@ -33,14 +35,17 @@ from loader.errors import (
     ServerRunning,
     UsageProblem,
 )
-from loader.mdb import index_tables, meta
+from loader.mdb import index_tables, meta, verify
 from loader.operations.tune import apply_maxsize, indexing, maxsize, syncing
 from loader.operations.tune.indexing import IndexWish
 from loader.operations.tune.plan import Outcome, State
 from loader.operations.tune.target import opened
+from loader.progress import Meter
 from loader.run import journal
 from loader.server import configuration
 from loader.server.options import Connection
+from loader.storage import holders
+from tests.support.command import ditseed, start
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
@@ -273,6 +278,36 @@ def test_indexing_makes_what_a_load_would_have_made(settings: Settings, people_l
     finally:
         for server in (loaded, offline, online):
             server.close()
+
+
+def test_killed_while_slapindex_works(form: Form, tmp_path: Path) -> None:
+    """The database is sound, the configuration as it was; the same command makes the same index as a load would."""
+    lines = ("sn,cn,mail,description eq,sub",)
+    server, loaded = (
+        Slapd(Settings(indexes=INDEXES[:2]), form=form),
+        Slapd(Settings(indexes=(*INDEXES[:2], *lines))),
+    )
+    ldif = tmp_path / "people.ldif"
+    write_people(ldif, server.suffix, 10_000)
+    try:
+        server.slapadd(ldif)
+        loaded.slapadd(ldif)
+        command = ("tune", "indexes", "--config", server.config_path, "--add", *lines, "--apply")
+        before = files_of(server)
+        process = start(*command)
+        wait_for(lambda: index_tables.keys(server.database_dir).get("sn", 0) > 0)
+        process.kill()
+        process.communicate()
+        assert process.returncode == -9
+        wait_for(lambda: holders.holder(server.database_dir) is None)
+        verify.verify(server.database_dir, "pages", Meter("verify"))
+        assert files_of(server) == before
+        ditseed(*command).ok()
+        assert index_tables.keys(server.database_dir) == index_tables.keys(loaded.database_dir)
+        server.start()
+    finally:
+        server.close()
+        loaded.close()
 
 
 def test_the_whole_list(place: Place) -> None:
@@ -676,3 +711,31 @@ def test_other_versions(
         server.start()
         database = Place(server, by_ldapi(server)).database()
         assert (database.maxsize, database.nosync) == (3 * GIB, False)
+
+
+def test_an_index_that_does_not_fit_changes_nothing(form: Form) -> None:
+    server = Slapd(Settings(maxsize=3 << 20, indexes=INDEXES), form=form, user=USER)
+    record = "dn: cn={0},{1}\nobjectClass: organizationalRole\ncn: {0}\ndescription: {2}\n\n"
+    texts = [
+        f"{number * 7919 % 104729:x} {'abcdefghijklmnopqrstuvwxyz'[number % 20 :]} {number:08d}"
+        for number in range(2000)
+    ]
+    try:
+        server.slapadd(
+            f"dn: {server.suffix}\nobjectClass: domain\ndc: example\n\n"
+            + "".join(
+                record.format(number, server.suffix, text) for number, text in enumerate(texts)
+            )
+        )
+        place = Place(server, server.config_path)
+        before = files_of(server)
+        with pytest.raises(MapFull) as caught:
+            place.indexes(IndexWish(add=("description eq,sub",)))
+        assert "tune maxsize" in str(caught.value.advice())
+        assert files_of(server) == before
+        place.maxsize("auto")
+        place.indexes(IndexWish(add=("description eq,sub",)))
+        server.start()
+        assert len(server.search(f"(description={texts[7]})", ("1.1",))) == 1
+    finally:
+        server.close()

@@ -25,7 +25,10 @@ def test_what_is_no_csn_has_none(text: str) -> None:
 
 
 def test_the_greatest_of_each_server_counts() -> None:
-    assert csn.by_server([NEW, OLD, OTHER, SAME_TIME, "rubbish"]) == {"001": SAME_TIME, "0ff": OTHER}
+    assert csn.by_server([NEW, OLD, OTHER, SAME_TIME, "rubbish"]) == {
+        "001": SAME_TIME,
+        "0ff": OTHER,
+    }
 
 
 def test_spaces_around_one_change_nothing() -> None:

@@ -16,7 +16,11 @@ from loader.errors import LoaderError
 
 ROOT = Path(__file__).parents[2]
 CLASSES = sorted(
-    (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LoaderError)),
+    (
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, LoaderError)
+    ),
     key=lambda kind: kind.exit_status,
 )
 PARTICULAR = [kind for kind in CLASSES if kind is not LoaderError]
@@ -83,7 +87,9 @@ def test_whoever_raises_one_tells_all_that_message_and_hint_want() -> None:
         for line, kind, given in raised(path.read_text(encoding="utf-8")):
             seen += 1
             if given != fields(kind):
-                wrong.append(f"{path.relative_to(ROOT)}:{line} {kind.__name__} {given ^ fields(kind)}")
+                wrong.append(
+                    f"{path.relative_to(ROOT)}:{line} {kind.__name__} {given ^ fields(kind)}"
+                )
     assert seen > 50
     assert not wrong, "\n".join(wrong)
 

@@ -77,7 +77,12 @@ def test_arguments_and_tracebacks_are_blanked_too(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(
     ("verbosity", "shown"),
-    [(-1, "error"), (0, "error warning"), (1, "error warning info"), (2, "error warning info debug")],
+    [
+        (-1, "error"),
+        (0, "error warning"),
+        (1, "error warning info"),
+        (2, "error warning info debug"),
+    ],
 )
 def test_how_much_is_said(verbosity: int, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     log.setup(verbosity)

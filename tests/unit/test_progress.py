@@ -196,4 +196,6 @@ def test_a_terminal_shows_the_step_and_is_left_clean() -> None:
     os.close(ours)
     assert "load: 500 of 1,000 (50%)" in text
     assert "load: 500 entries in" in text
-    assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), "the cursor was hidden and not shown again"
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), (
+        "the cursor was hidden and not shown again"
+    )

@@ -48,7 +48,13 @@ def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (250 << 30, "250.0 GiB"), (3 << 40, "3.0 TiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (250 << 30, "250.0 GiB"),
+        (3 << 40, "3.0 TiB"),
+    ],
 )
 def test_a_size_is_written_with_its_unit(count: int, text: str) -> None:
     assert units.size(count) == text

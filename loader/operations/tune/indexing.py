@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from loader import indexes
-from loader.child import Child
 from loader.config import Config, Database
 from loader.errors import ServerRunning
 from loader.indexes import Indexes
 from loader.mdb import index_tables
 from loader.operations.tune.change import carry_out
 from loader.operations.tune.plan import Outcome, Plan, changed
+from loader.operations.tune.slapindex import make
 from loader.operations.tune.target import Target, slapd_on
 from loader.progress import Progress
-from loader.server import configuration, tools
-from loader.storage.files import Owner
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def change_indexes(
     if plan.index and reindex and not target.online:
         if apply:
             _require_stopped(target.config, plan)
-        first = _slapindex(target, plan, progress or Progress("none"))
+        first = functools.partial(make, target.config, plan, progress or Progress("none"))
     return carry_out(target, plan, apply, first)
 
 
@@ -133,34 +130,6 @@ def _advice(
 def _arguments(config: Config, database: Database, attributes: Iterable[str]) -> list[str]:
     form = "-F" if config.is_directory else "-f"
     return ["slapindex", "-q", form, str(config.path), "-b", database.suffix, *attributes]
-
-
-def _slapindex(target: Target, plan: Plan, progress: Progress) -> Callable[[], None] | None:
-    """What makes the new indexes in the database, with a private copy of the changed configuration."""
-    directory = plan.database.directory
-    if directory is None or not (directory / "data.mdb").exists():
-        return None  # slapd makes the indexes of an empty database as it fills
-
-    def run() -> None:
-        owner = Owner.of(directory / "data.mdb")
-        settings = {one.attribute: [v.encode() for v in one.after] for one in plan.changes}
-        with (
-            tempfile.TemporaryDirectory(
-                prefix="ditseed-index-", dir=configuration.scratch()
-            ) as place,
-            configuration.private_copy(target.config, plan.database, settings, Path(place)) as copy,
-        ):
-            for path in (Path(place), copy, *copy.rglob("*")):
-                owner.give(path)
-            words = ("-q", "-F", str(copy), "-b", plan.database.suffix, *plan.index)
-            with (
-                progress.step("slapindex") as meter,
-                Child(tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words)) as child,
-                meter.cancelling(child.kill),
-            ):
-                child.check()
-
-    return run
 
 
 def _require_stopped(config: Config, plan: Plan) -> None:

@@ -110,7 +110,6 @@ def _chosen(database: Database, target: Target, size: int | str | None) -> int:
             maxsize=units.size(size),
             suffix=database.suffix,
             needed=units.size(known.used or 1),
-            config=target.config.where,
         )
     return size
 

@@ -31,7 +31,9 @@ def listing(directory: Path, done: list[str], **more: bool) -> list[Facts]:
         return {"by": name, "nth": len(done)}
 
     with open_run(directory, "test", {"a": 1}, QUIET, **more) as run:
-        return [run.do(name, lambda meter, name=name: work(name)) for name in ("one", "two", "three")]  # type: ignore[misc]
+        return [
+            run.do(name, lambda meter, name=name: work(name)) for name in ("one", "two", "three")
+        ]  # type: ignore[misc]
 
 
 def test_finished_steps_are_not_repeated_and_their_facts_are_the_same(tmp_path: Path) -> None:

@@ -159,7 +159,8 @@ except LoaderError as error:
 
 
 told_as_server_down = pytest.mark.xfail(
-    strict=True, reason="libldap with GnuTLS gives no reason, so a TLS failure is told as ServerDown"
+    strict=True,
+    reason="libldap with GnuTLS gives no reason, so a TLS failure is told as ServerDown",
 )
 
 told_as_lost = pytest.mark.xfail(
@@ -171,7 +172,11 @@ def outcome(ask: Way, uri: str, start_tls: int, ca: Path) -> str:
     """In a process of its own, for libldap reads its settings once."""
     argv = [sys.executable, "-c", SCRIPT, ask.__name__, uri, str(start_tls)]
     done = subprocess.run(
-        argv, env=environment({"LDAPTLS_CACERT": str(ca)}), stdout=subprocess.PIPE, text=True, check=True
+        argv,
+        env=environment({"LDAPTLS_CACERT": str(ca)}),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     return done.stdout
 
@@ -215,9 +220,7 @@ def test_a_refused_certificate_is_named_as_the_reason(
     assert outcome(ask, uri, start_tls, Authority(tmp_path).ca).startswith("TlsFailed")
 
 
-@pytest.mark.parametrize(
-    "ask", [by_session, pytest.param(by_search, marks=told_as_lost)]
-)
+@pytest.mark.parametrize("ask", [by_session, pytest.param(by_search, marks=told_as_lost)])
 def test_start_tls_that_is_demanded_and_not_offered(ask: Way) -> None:
     with Slapd() as plain, pytest.raises((TlsFailed, ServerRefused)):
         ask(Connection(plain.uri, start_tls=2), "")

@@ -21,7 +21,7 @@ fn parse(csn: &[u8]) -> Option<u128> {
     let count = number(parts.next()?, 16, 6)?;
     let sid = number(parts.next()?, 16, 3)?;
     let modification = number(parts.next()?, 16, 6)?;
-    parts.next().is_none().then_some(time << 60 | count << 36 | sid << 24 | modification)
+    parts.next().is_none().then_some((time << 60) | (count << 36) | (sid << 24) | modification)
 }
 
 fn time(text: &[u8]) -> Option<u128> {

@@ -97,7 +97,7 @@ impl Texts {
     fn get(&self, at: u64) -> &[u8] {
         let text = &self.0[usize::try_from(at).unwrap_or(usize::MAX)..];
         let (length, text) = text.split_at(4);
-        let length = length.iter().rev().fold(0, |sum, &byte| sum << 8 | usize::from(byte));
+        let length = length.iter().rev().fold(0, |sum, &byte| (sum << 8) | usize::from(byte));
         &text[..length]
     }
 }

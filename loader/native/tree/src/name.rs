@@ -133,7 +133,7 @@ fn push_value(key: &mut Vec<u8>, mut value: &[u8]) {
 fn unescape(value: &[u8]) -> Option<(u8, &[u8])> {
     match value {
         [b'\\', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-            Some((hex_digit(*high) << 4 | hex_digit(*low), rest))
+            Some(((hex_digit(*high) << 4) | hex_digit(*low), rest))
         }
         [b'\\', byte, rest @ ..] | [byte, rest @ ..] => Some((*byte, rest)),
         [] => None,

@@ -1,6 +1,7 @@
 //! The files of an arrangement while they are written.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,12 +39,15 @@ impl Pieces {
     }
 
     pub(super) fn interior(&mut self, depth: usize, text: &[u8]) -> Result<()> {
-        if !self.depths.contains_key(&depth) {
-            let path = self.directory.join(format!(".depth-{depth:04}.{}", self.suffix));
-            let output = Output::create(&path, 0)?;
-            self.depths.insert(depth, (path, output));
-        }
-        self.depths.get_mut(&depth).map_or(Ok(()), |(_, output)| output.write(text))
+        let (_, output) = match self.depths.entry(depth) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let path = self.directory.join(format!(".depth-{depth:04}.{}", self.suffix));
+                let output = Output::create(&path, 0)?;
+                place.insert((path, output))
+            }
+        };
+        output.write(text)
     }
 
     /// Puts the depths one behind the other (zstd frames may follow each other) and syncs all.

@@ -1,0 +1,52 @@
+"""Making new indexes in a database that no slapd has open, before its configuration speaks of them.
+
+Until the configuration changes nobody looks at them, so a slapindex that was killed or failed does no harm: kinds that
+were there before are only added to.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from loader import units
+from loader.child import Child
+from loader.config import Config
+from loader.errors import MapFull, ToolFailed
+from loader.operations.tune.plan import Plan
+from loader.progress import Progress
+from loader.server import configuration, tools
+from loader.storage.files import Owner
+
+
+def make(config: Config, plan: Plan, progress: Progress) -> None:
+    """Run slapindex as the owner of the database, with the changed configuration. Raises MapFull, ToolFailed."""
+    directory = plan.database.directory
+    if directory is None or not (directory / "data.mdb").exists():
+        return  # slapd makes the indexes of an empty database as it fills
+    owner = Owner.of(directory / "data.mdb")
+    settings = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
+    with (
+        tempfile.TemporaryDirectory(prefix="ditseed-index-", dir=configuration.scratch()) as place,
+        configuration.private_copy(config, plan.database, settings, Path(place)) as copy,
+    ):
+        for path in (Path(place), copy, *copy.rglob("*")):
+            owner.give(path)
+        words = ["-q", "-F", str(copy), "-b", plan.database.suffix, *plan.index]
+        _run(tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words), plan, progress)
+
+
+def _run(command: Sequence[str], plan: Plan, progress: Progress) -> None:
+    with (
+        progress.step("slapindex") as meter,
+        Child(command) as child,
+        meter.cancelling(child.kill),
+    ):
+        try:
+            child.check()
+        except ToolFailed as error:
+            if "MDB_MAP_FULL" in " ".join(child.words):
+                size = units.size(plan.database.maxsize)
+                raise MapFull(path=plan.database.directory, map_size=size) from error
+            raise ToolFailed(**{**error.facts, "tool": "slapindex"}) from error

@@ -1,0 +1,180 @@
+"""`ditseed export` on real servers: the LDIF is the tree, loads in the manifest's order, and resumes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.slapd import Form, Slapd
+from fixtures.slapd_config import Settings
+from fixtures.trees import write_hard_tree, write_people
+from tests.support.command import Done, ditseed
+from tests.support.ldif import text_of
+from tests.support.trees import tree
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = "dc=example,dc=com"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+    """A provider with people, and with everything that is hard."""
+    home = tmp_path_factory.mktemp("source")
+    write_people(home / "people.ldif", SUFFIX, 1000)
+    write_hard_tree(home / "hard.ldif", SUFFIX)
+    server = replication.provider()
+    server.slapadd(home / "people.ldif")
+    hard = (home / "hard.ldif").read_text().split("\n\n", 1)[1]  # without the suffix entry
+    server.slapadd(hard)
+    with server:
+        server.ldapmodify(
+            f"dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: changed once\n"
+        )
+        yield server
+
+
+def _export(source: Slapd, out: Path, *more: object) -> Done:
+    bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
+    return ditseed("export", *bind, "-b", source.suffix, "-o", out, *more)
+
+
+def _shards(out: Path) -> list[Path]:
+    """In the order of the manifest."""
+    return [
+        out / shard["name"] for shard in json.loads((out / "manifest.json").read_text())["shards"]
+    ]
+
+
+@pytest.mark.parametrize("compress", ["zstd", "none"])
+def test_the_export_is_the_tree(source: Slapd, tmp_path: Path, compress: str) -> None:
+    """Every attribute, operational ones included, of every entry; nothing that the server computes."""
+    _export(source, tmp_path / "out", "--compress", compress, "--page", 100).ok()
+    shards = _shards(tmp_path / "out")
+    assert len(shards) > 3
+    assert all(
+        path.name.endswith(".ldif.zst" if compress == "zstd" else ".ldif") for path in shards
+    )
+    text = "".join(text_of(path) for path in shards)
+    assert tree(text) == tree(source.slapcat())
+    told = {line[12:].strip() for line in text.splitlines() if line.startswith("contextCSN:")}
+    assert told == source.context_csns()
+    compared = ditseed("compare", tmp_path / "out", source.config_path, "-b", SUFFIX)
+    assert compared.status == 0, compared
+
+
+def test_the_manifest_tells_the_truth(source: Slapd, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    facts = _export(source, out, "--json").ok().facts
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert {path.name for path in out.iterdir()} == {
+        "manifest.json", ".ditseed", *(shard["name"] for shard in manifest["shards"])
+    }  # fmt: skip
+    for shard in manifest["shards"]:
+        content = (out / shard["name"]).read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (
+            shard["bytes"],
+            shard["checksum"],
+        )
+    assert manifest["entries"] == facts["entries"] == len(tree(source.slapcat()))
+    assert manifest["base"] == SUFFIX
+    assert set(manifest["context_csns"]) == source.context_csns()
+
+
+def test_nobody_else_can_read_the_entries(source: Slapd, tmp_path: Path) -> None:
+    """They hold userPassword."""
+    _export(source, tmp_path / "out").ok()
+    for path in _shards(tmp_path / "out"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+
+def test_plain_slapadd_loads_it_in_the_order_of_the_manifest(source: Slapd, tmp_path: Path) -> None:
+    _export(source, tmp_path / "out", "--compress", "none", "--page", 100).ok()
+    whole = "".join(path.read_text() for path in _shards(tmp_path / "out"))
+    target = Slapd(Settings())
+    target.slapadd(whole)
+    assert tree(target.slapcat()) == tree(source.slapcat())
+    target.close()
+
+
+def test_once_done_it_does_nothing(source: Slapd, tmp_path: Path) -> None:
+    _export(source, tmp_path / "out").ok()
+    before = {path: path.stat().st_mtime_ns for path in _shards(tmp_path / "out")}
+    again = _export(source, tmp_path / "out").ok()
+    assert "export: done before" in again.err
+    assert {path: path.stat().st_mtime_ns for path in _shards(tmp_path / "out")} == before
+
+
+def test_restart_leaves_nothing_of_the_time_before(source: Slapd, tmp_path: Path) -> None:
+    """Fewer shards than before, and a run that was killed while it read: neither is mixed in."""
+    out = tmp_path / "out"
+    _export(source, out, "--page", 50).ok()
+    many = len(_shards(out))
+    killed = ditseed(
+        *("export", "-H", source.uri, "-D", "cn=replicator"),
+        *(
+            "-y",
+            source.replicator_password_file,
+            "-b",
+            SUFFIX,
+            "-o",
+            out,
+            "--page",
+            60,
+            "--restart",
+        ),
+        env={"DITSEED_KILL_AT": "late.start"},
+    )
+    assert killed.status == -9
+    _export(source, out, "--page", 1000, "--restart").ok()
+    shards = _shards(out)
+    assert len(shards) < many
+    assert {path.name for path in out.glob("*.ldif*")} == {path.name for path in shards}
+    assert tree("".join(text_of(path) for path in shards)) == tree(source.slapcat())
+
+
+def test_a_subtree(source: Slapd, tmp_path: Path) -> None:
+    base = f"ou=Lagos,ou=people,{SUFFIX}"
+    bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
+    ditseed("export", *bind, "-b", base, "-o", tmp_path / "out").ok()
+    text = "".join(text_of(path) for path in _shards(tmp_path / "out"))
+    assert 100 < len(tree(text)) < 400
+    assert all(base in line for line in text.splitlines() if line.startswith("dn: "))
+
+
+def test_the_only_suffix_is_the_default(source: Slapd, tmp_path: Path) -> None:
+    """As is the bind by ldapi and SASL EXTERNAL. The test server has a second suffix, so it takes BASE of ldap.conf."""
+    (tmp_path / "ldap.conf").write_text(f"BASE {SUFFIX}\nURI {source.ldapi_uri}\n")
+    done = ditseed(
+        *("export", "-Y", "EXTERNAL", "-o", tmp_path / "out", "--json"),
+        env={"LDAPCONF": str(tmp_path / "ldap.conf")},
+    )
+    assert done.ok().facts["base"] == SUFFIX
+    assert done.facts["entries"] == len(tree(source.slapcat()))
+
+
+def test_a_directory_of_others_is_left_alone(source: Slapd, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    done = _export(source, tmp_path / "out")
+    assert done.status == 52
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+
+
+def test_a_server_without_syncprov(tmp_path: Path, form: Form) -> None:
+    """No contextCSN then, and the report says why."""
+    server = Slapd(Settings(), form=form)
+    write_people(tmp_path / "people.ldif", SUFFIX, 50)
+    server.slapadd(tmp_path / "people.ldif")
+    with server:
+        done = _export(server, tmp_path / "out").ok()
+        assert "no syncprov" in done.out
+        text = "".join(text_of(path) for path in _shards(tmp_path / "out"))
+        assert tree(text) == tree(server.slapcat())
+        assert "contextCSN" not in text

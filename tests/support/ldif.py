@@ -1,0 +1,19 @@
+"""LDIF files as text, and as other tools may have written it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import zstandard
+
+
+def text_of(path: Path) -> str:
+    """The records of a file, decompressed; a blank line at the end."""
+    content = path.read_bytes()
+    if path.suffix == ".zst":
+        reader = zstandard.ZstdDecompressor().stream_reader(
+            io.BytesIO(content), read_across_frames=True
+        )
+        content = reader.read()
+    return content.decode()
