@@ -9,11 +9,13 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from loader import defaults, ldif, units
+from loader import ldif, units
 from loader.child import Child
 from loader.errors import LoaderError, MaxsizeTooSmall
 from loader.mdb import environment, meta
 from loader.operations.publish import Place
+from loader.operations.tune.maxsize import roomy
+from loader.operations.tune.target import require_stopped
 from loader.progress import Meter
 from loader.server import configuration, tools
 from loader.storage import files
@@ -79,21 +81,19 @@ def _whole_records(text: bytes) -> bytes:
 
 
 def choose_maxsize(place: Place, estimate: int, wanted: int | str | None) -> int:
-    """The map size to load with. Raises MaxsizeTooSmall when what is configured or asked for cannot hold the data."""
+    """The map size to load with. Raises MaxsizeTooSmall when what is configured or asked for cannot hold the data, and
+    ServerRunning when the configuration must change under a running slapd: before the long part."""
     database = place.database
     if wanted == "auto":
-        return max(database.maxsize, roomy(estimate))
-    chosen = database.maxsize if wanted is None else int(wanted)
+        chosen = max(database.maxsize, roomy(estimate))
+    else:
+        chosen = database.maxsize if wanted is None else int(wanted)
     if chosen < estimate:
         raise MaxsizeTooSmall(
             maxsize=units.size(chosen),
             suffix=database.suffix,
             needed=units.size(estimate),
         )
+    if chosen != database.maxsize:
+        require_stopped(place.config)
     return chosen
-
-
-def roomy(estimate: int) -> int:
-    """A maxsize with room for copy-on-write, growth and long readers, in whole GiB."""
-    gib = 1 << 30
-    return -(-round(estimate * defaults.MAXSIZE_FACTOR) // gib) * gib

@@ -209,5 +209,7 @@ _LIFTED = (
 def limit_error(uri: str, who: str, reason: str, status: int) -> LimitTooLow:
     """What a limit met in a search means, and the server's setting that lifts all of them."""
     subject = f'dn.exact="{who}"' if "=" in who else "users"
-    setting = f"olcLimits: {{0}}{subject} {_LIFTED} (in slapd.conf, first: limits {subject} {_LIFTED})"
+    setting = (
+        f"olcLimits: {{0}}{subject} {_LIFTED} (in slapd.conf, first: limits {subject} {_LIFTED})"
+    )
     return LimitTooLow(uri=uri, limit=_LIMITS[status], who=who, reason=reason, setting=setting)

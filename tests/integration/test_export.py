@@ -6,13 +6,14 @@ import hashlib
 import json
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fixtures import replication
 from fixtures.slapd import Form, Slapd
-from fixtures.slapd_config import Settings
+from fixtures.slapd_config import Settings, peer_dn
 from fixtures.trees import write_hard_tree, write_people
 from tests.support.command import Done, ditseed
 from tests.support.ldif import text_of
@@ -29,7 +30,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
     home = tmp_path_factory.mktemp("source")
     write_people(home / "people.ldif", SUFFIX, 1000)
     write_hard_tree(home / "hard.ldif", SUFFIX)
-    server = replication.provider()
+    limits = f'limits dn.exact="{peer_dn()}" size=unlimited size.prtotal=unlimited'
+    settings = Settings()
+    server = replication.provider(replace(settings, limits=(*settings.limits, limits)))
     server.slapadd(home / "people.ldif")
     hard = (home / "hard.ldif").read_text().split("\n\n", 1)[1]  # without the suffix entry
     server.slapadd(hard)

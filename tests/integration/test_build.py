@@ -1,0 +1,311 @@
+"""`ditseed build` on real configurations: the same database as slapadd makes, in its place all at once."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.slapd import Form, Slapd
+from fixtures.slapd_config import Settings
+from fixtures.trees import write_hard_tree, write_people
+from tests.support.command import Done, ditseed
+from tests.support.killing import Stamp
+from tests.support.trees import assert_same, tree
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = "dc=example,dc=com"
+OTHER = "dc=other,dc=org"
+OVERLAYS = ("overlay syncprov",)
+
+
+@pytest.fixture(scope="module")
+def hard_ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With operational attributes, as slapcat writes them; values as they were given."""
+    home = tmp_path_factory.mktemp("hard")
+    write_hard_tree(home / "hard.ldif", SUFFIX)
+    with closing(Slapd()) as server:
+        server.slapadd(home / "hard.ldif", "-S", "1")
+        (home / "all.ldif").write_text(server.slapcat())
+    return home / "all.ldif"
+
+
+@pytest.fixture
+def target(form: Form) -> Iterator[Slapd]:
+    with closing(Slapd(form=form)) as server:
+        yield server
+
+
+def _build(target: Slapd, *inputs: object) -> Done:
+    return ditseed("build", *inputs, "--config", target.config_path, "-b", target.suffix)
+
+
+def test_it_holds_what_the_ldif_does(target: Slapd, hard_ldif: Path) -> None:
+    """Names, values and objects of every hard kind; slapd starts on it and answers."""
+    _build(target, hard_ldif).ok()
+    assert tree(target.slapcat()) == tree(hard_ldif.read_text())
+    with target:
+        found = target.search("(cn=binary)", ("jpegPhoto",))
+        assert bytes(range(256)) in found[0][1]["jpegPhoto"]
+        assert target.search("(objectClass=alias)", ("1.1",))
+        assert target.search("(objectClass=referral)", ("1.1",))
+
+
+def test_the_same_as_slapadd(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
+    """Index by index: as many records in each table."""
+    with closing(Slapd()) as reference:
+        reference.slapadd(people_ldif)
+        whole = tmp_path / "whole.ldif"
+        whole.write_text(reference.slapcat())
+        _build(target, whole).ok()
+        assert_same(reference, target)
+        assert _records(target) == _records(reference)
+
+
+def _records(server: Slapd) -> dict[str, int]:
+    import lmdb
+
+    with lmdb.open(str(server.database_dir), readonly=True, max_dbs=128) as environment:
+        with environment.begin() as transaction:
+            names = [name for name, _ in transaction.cursor()]
+        found = {}
+        for name in names:
+            table = environment.open_db(name, create=False)
+            with environment.begin() as transaction:
+                found[name.decode()] = transaction.stat(table)["entries"]
+    return found
+
+
+def test_export_and_build_bring_a_hard_tree_over(
+    form: Form, hard_ldif: Path, tmp_path: Path
+) -> None:
+    source = replication.provider()
+    source.slapadd(hard_ldif)
+    with source, closing(Slapd(form=form)) as target:
+        bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
+        ditseed("export", *bind, "-b", SUFFIX, "-o", tmp_path / "out").ok()
+        _build(target, tmp_path / "out").ok()
+        assert_same(source, target)
+        assert _context_csns(target) == source.context_csns()
+
+
+def _context_csns(server: Slapd) -> set[str]:
+    """As stored."""
+    return set(re.findall(r"^contextCSN: (\S+)", server.slapcat(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_w_writes_context_csn_as_slapadd_does(
+    target: Slapd, people_ldif: Path, write: bool
+) -> None:
+    options = ("-w",) if write else ()
+    with closing(Slapd()) as reference:
+        reference.slapadd(people_ldif, "-S", "1")
+        whole = people_ldif.with_name("whole.ldif")
+        whole.write_text(reference.slapcat())
+    with closing(Slapd()) as reference:
+        reference.slapadd(whole, *options)
+        _build(target, whole, *options).ok()
+        assert _context_csns(target) == _context_csns(reference)
+        assert bool(_context_csns(target)) == write
+
+
+def test_several_files_compressed_or_not(target: Slapd, tmp_path: Path) -> None:
+    import gzip
+
+    import zstandard
+
+    write_people(tmp_path / "all.ldif", SUFFIX, 300)
+    records = (tmp_path / "all.ldif").read_text().split("\n\n")
+    thirds = [records[at : at + 110] for at in range(0, len(records), 110)]
+    one, two, three = ("\n\n".join(part).rstrip() + "\n\n" for part in thirds)
+    (tmp_path / "1.ldif").write_text(one)
+    (tmp_path / "2.ldif.gz").write_bytes(gzip.compress(two.encode()))
+    (tmp_path / "3.ldif.zst").write_bytes(zstandard.compress(three.encode()))
+    paths = [tmp_path / name for name in ("1.ldif", "2.ldif.gz", "3.ldif.zst")]
+    _build(target, *paths).ok()
+    assert tree(target.slapcat()).keys() == {
+        text.split("\n")[0] for text in records if text.strip()
+    }
+
+
+def test_only_one_of_several_suffixes(form: Form, people_ldif: Path) -> None:
+    second = (
+        "database mdb",
+        f'suffix "{OTHER}"',
+        "directory {home}/other",
+        "maxsize 1073741824",
+        "index objectClass eq",
+    )
+    with closing(_with_second(form, second)) as target:
+        ambiguous = ditseed("build", people_ldif, "--config", target.config_path)
+        assert ambiguous.status == 22, ambiguous
+        assert OTHER in ambiguous.err
+        _build(target, people_ldif).ok()
+        assert not (target.home / "other" / "data.mdb").exists()
+        with target:
+            assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
+
+
+def _with_second(form: Form, lines: tuple[str, ...]) -> Slapd:
+    import tempfile
+
+    home = Path(tempfile.mkdtemp(prefix="slapd-", dir="/tmp"))
+    (home / "other").mkdir(mode=0o700)
+    settings = Settings(overlays=tuple(line.format(home=home) for line in lines))
+    server = Slapd(settings, directory=home, form=form)
+    close = server.close
+
+    def close_and_remove() -> None:
+        close()
+        shutil.rmtree(home)
+
+    server.close = close_and_remove  # type: ignore[method-assign]
+    return server
+
+
+def test_replace_swaps_at_once(target: Slapd, people_ldif: Path, hard_ldif: Path) -> None:
+    _build(target, people_ldif).ok()
+    data = target.database_dir / "data.mdb"
+    before = Stamp.of(data)
+    assert _build(target, hard_ldif).status == 52
+    assert Stamp.of(data) == before
+    _build(target, hard_ldif, "--replace").ok()
+    assert Stamp.of(data).inode != before.inode
+    assert tree(target.slapcat()) == tree(hard_ldif.read_text())
+
+
+def test_a_failed_replace_leaves_the_old_one(
+    target: Slapd, people_ldif: Path, tmp_path: Path
+) -> None:
+    _build(target, people_ldif).ok()
+    before = Stamp.of(target.database_dir / "data.mdb")
+    broken = tmp_path / "broken.ldif"
+    text = people_ldif.read_text()
+    broken.write_text(f"{text}dn: cn=x,{SUFFIX}\nobjectClass: person\ncn: x\n\n")
+    done = _build(target, broken, "--replace")
+    assert done.status == 46, done
+    assert Stamp.of(target.database_dir / "data.mdb") == before
+    with target:
+        assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
+
+
+def test_once_done_it_does_nothing_and_after_a_loss_it_builds_again(
+    target: Slapd, people_ldif: Path
+) -> None:
+    _build(target, people_ldif).ok()
+    data = target.database_dir / "data.mdb"
+    before = Stamp.of(data)
+    assert "publish: done before" in _build(target, people_ldif).ok().err
+    assert Stamp.of(data) == before
+    data.unlink()
+    _build(target, people_ldif).ok()
+    assert data.exists()
+
+
+def test_a_mended_ldif_needs_no_other_command(
+    target: Slapd, people_ldif: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "people.ldif"
+    text = people_ldif.read_text()
+    path.write_text(text.replace("sn: ", "sm: ", 1))
+    assert _build(target, path).status == 24
+    path.write_text(text)
+    _build(target, path).ok()
+
+
+def test_owner_and_mode_are_the_servers(form: Form, people_ldif: Path) -> None:
+    """Built by root, run by another user."""
+    account = pwd.getpwnam("openldap")
+    settings = Settings(database_lines=("mode 0640",))
+    with closing(Slapd(settings, form=form, user="openldap")) as target:
+        _build(target, people_ldif).ok()
+        status = (target.database_dir / "data.mdb").stat()
+        assert (status.st_uid, status.st_gid) == (account.pw_uid, account.pw_gid)
+        assert stat.S_IMODE(status.st_mode) == 0o640
+        with target:
+            assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
+
+
+def test_the_default_mode_is_private(target: Slapd, people_ldif: Path) -> None:
+    _build(target, people_ldif).ok()
+    assert stat.S_IMODE((target.database_dir / "data.mdb").stat().st_mode) == 0o600
+
+
+def test_the_file_is_no_larger_than_its_content(target: Slapd, people_ldif: Path) -> None:
+    """slapadd's writable map would leave it as long as maxsize."""
+    _build(target, people_ldif).ok()
+    status = (target.database_dir / "data.mdb").stat()
+    assert status.st_size < 16 << 20
+    assert status.st_blocks * 512 >= status.st_size * 0.9
+
+
+def test_maxsize_auto_changes_the_configuration(form: Form, people_ldif: Path) -> None:
+    account = pwd.getpwnam("openldap")
+    with closing(Slapd(Settings(maxsize=1 << 20), form=form, user="openldap")) as target:
+        done = _build(target, people_ldif)
+        assert done.status == 26, done
+        done = ditseed(
+            *("build", people_ldif, "--config", target.config_path, "-b", SUFFIX),
+            *("--maxsize", "auto", "--json"),
+        )
+        chosen = done.ok().facts["maxsize"]
+        assert chosen == 1 << 30
+        for path in (target.config_path, *target.config_path.rglob("*")):
+            assert path.stat().st_uid == account.pw_uid, path
+        with target:
+            assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
+            database = target.search(f"(olcSuffix={SUFFIX})", base="cn=config", external=True)
+            assert database[0][1]["olcDbMaxSize"] == [str(chosen).encode()]
+
+
+def test_nothing_is_left_unsynced(target: Slapd, people_ldif: Path) -> None:
+    """The load is quick mode in a private copy; the operator's configuration keeps its words."""
+    before = {path: path.read_bytes() for path in _config_files(target)}
+    _build(target, people_ldif).ok()
+    assert {path: path.read_bytes() for path in _config_files(target)} == before
+    assert not [path for path in target.database_dir.rglob("slapd.d")]
+    with target:
+        database = target.search(f"(olcSuffix={SUFFIX})", base="cn=config", external=True)
+        assert database[0][1].get("olcDbNoSync", [b"FALSE"]) == [b"FALSE"]
+
+
+def _config_files(target: Slapd) -> list[Path]:
+    path = target.config_path
+    return [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+
+
+def test_entries_without_operational_attributes_get_the_servers_own(people_ldif: Path) -> None:
+    """entryCSN with the configured server ID, so that the new provider's contextCSN covers them."""
+    with closing(replication.provider(Settings(server_id=7))) as target:
+        _build(target, people_ldif).ok()
+        found = set(re.findall(r"^entryCSN: \S+#(\w{3})#", target.slapcat(), re.MULTILINE))
+        assert found == {"007"}
+
+
+def test_a_dry_run_changes_nothing(target: Slapd, people_ldif: Path) -> None:
+    before = sorted(os.listdir(target.database_dir))
+    done = ditseed(
+        "build", people_ldif, "--config", target.config_path, "-b", SUFFIX, "--dry-run", "--json"
+    )
+    assert done.ok().facts["entries"] == people_ldif.read_text().count("\n\n")
+    assert sorted(os.listdir(target.database_dir)) == before
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_standard_input_is_refused(target: Slapd, name: str) -> None:
+    """It can be read only once; a build reads its input more than once."""
+    done = _build(target, name)
+    assert done.status in (3, 5), done
+    assert "hint:" in done.err
+    assert "Traceback" not in done.err
+    assert not list(target.database_dir.iterdir())
