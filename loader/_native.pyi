@@ -25,7 +25,6 @@ __all__ = [
     "Tree",
     "arrange",
     "join",
-    "moved",
     "scan",
     "shard",
     "survey",
@@ -219,13 +218,6 @@ def join(
     With `root` and `context_csns`, contextCSN as in `arrange`, and an entryCSN newer than what its
     server's contextCSN claims is held back to that; without, both stay as they are. Also regroups
     values and leaves out the same as `shard`.
-    """
-
-def moved(
-    known: Sequence[_Path], looks: Sequence[_Path], context_csns: Sequence[str], counters: Counters
-) -> list[int]:
-    """For each of `looks` (entries with entryUUID and entryCSN as they stand now): how many of them `known` does not
-    have at that DN, those newer than `context_csns` left aside. About 40 bytes for each entry in `looks`.
     """
 
 def tree(ignore: Sequence[str], counters: Counters) -> Tree:

@@ -243,7 +243,7 @@ class NotInSync(LoaderError):
 
 class TreeRestless(LoaderError):
     code, exit_status = "server.tree_restless", 39
-    message = "inner entries below {base} were renamed or changed during each of {passes} looks"
+    message = "containers below {base} were renamed during each of {passes} looks"
     hint = "Run the same command when nobody renames subtrees; what was read is kept."
 
 

@@ -102,15 +102,6 @@ def arrange(task: Arranging, out: Path, meter: Meter) -> Arrangement:
         )
 
 
-def moved(
-    known: Sequence[Path], looks: Sequence[Path], context_csns: Sequence[str], meter: Meter
-) -> list[int]:
-    """For each of `looks`: how many of its entries did not change, but stand elsewhere than in `known`."""
-    with counting(meter) as counters:
-        texts = [str(path) for path in known], [str(path) for path in looks]
-        return _native.moved(*texts, list(context_csns), counters)
-
-
 def join(
     paths: Sequence[Path],
     descriptor: int,

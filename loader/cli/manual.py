@@ -87,13 +87,14 @@ def completion(shell: str) -> str:
 
 def man_pages(context: click.Context) -> Iterator[tuple[str, str]]:
     """(name, troff) of a command and of all below it."""
-    below = _subcommands(context)
+    below = subcommands(context)
     yield context.command_path.replace(" ", "-"), _man_page(context, below)
     for one in below:
         yield from man_pages(one)
 
 
-def _subcommands(context: click.Context) -> list[click.Context]:
+def subcommands(context: click.Context) -> list[click.Context]:
+    """What stands below a group, hidden ones left out."""
     group = context.command
     if not isinstance(group, click.Group):
         return []

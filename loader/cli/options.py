@@ -82,7 +82,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Check and plan; c
 run_dir_option = click.option(
     "--run-dir",
     type=click.Path(path_type=Path, readable=False),
-    help="Where the run keeps its state (default: found from what is done, below /var/lib/ditseed).",
+    help="Where the run keeps its state (default: in the database directory).",
 )
 restart_option = click.option(
     "--restart", is_flag=True, help="Forget an unfinished or finished run and begin again."

@@ -62,6 +62,9 @@ class BuildOptions:
 
 
 def _fingerprint(path: Path) -> list[object]:
+    if str(path) == "-" or (path.exists() and not path.is_file()):
+        why = "a build reads its input more than once, so put the stream into a file first"
+        raise UsageProblem(reason=f"{path} is no file: {why}")
     files.require_readable(path)
     status = path.stat()
     return [str(path.absolute()), status.st_size, status.st_mtime_ns]

@@ -7,9 +7,10 @@ that merely changed is read again alone, so that a busy suffix entry costs nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from loader import csn, dn
 from loader.errors import MissingParents, NoContextCSN, NoSuchBase, TreeRestless
@@ -26,6 +27,7 @@ INNER = "(hasSubordinates=TRUE)"
 LOOKS = 20  # a tree whose containers still move after so many looks is being rebuilt, not used
 _NAMES_ONLY = ("entryUUID", "entryCSN")
 
+Answer = TypeVar("Answer")
 Orphan = tuple[str, str, str]  # the parent that is nowhere, the entry below it, its entryUUID
 
 
@@ -52,18 +54,26 @@ class Containers:
 
         `since`: a contextCSN of before the reading. Raises TreeRestless.
         """
-        with session(self.connection) as server:
-            for _ in range(LOOKS):
-                now = context_csns(server, self.base)
-                moved = self._moved(self._changed(since))
-                killpoint("late.middle")
-                if not moved:
-                    return now
-                for top in _topmost(list(moved)):
-                    if self.read_again(Search(top, page=self.page)):
-                        self._place({name: moved[name] for name in moved if dn.within(name, top)})
-                since = now
+        for _ in range(LOOKS):
+            now = self._asking(lambda server: context_csns(server, self.base))
+            moved = self._moved(self._changed(since))
+            killpoint("late.middle")
+            if not moved:
+                return now
+            for top in _topmost(list(moved)):
+                if self.read_again(Search(top, page=self.page)):
+                    self._place({name: moved[name] for name in moved if dn.within(name, top)})
+            since = now
         raise TreeRestless(base=self.base, passes=LOOKS)
+
+    def _asking(self, question: Callable[[Session], Answer]) -> Answer:
+        """Put a small question to the server, again when the connection breaks."""
+
+        def attempt() -> Answer:
+            with session(self.connection) as server:
+                return question(server)
+
+        return source.patiently(attempt, self.meter)
 
     def _changed(self, since: Sequence[str]) -> dict[str, str]:
         """DN -> entryUUID of containers that changed. They are read again before the look: one that was missed while
@@ -112,19 +122,20 @@ class Containers:
         parent that is hidden from us, and to leave it out would lose it: MissingParents.
         """
         hidden, again = [], []
-        with session(self.connection) as server:
-            for parent, name, uuid in orphans:
-                for place, own in self._now(server, name, uuid):
-                    if dn.key(place) == dn.key(name):
-                        hidden.append(parent)
-                    elif csn.covered(own, csn.by_server(since)):
-                        again.append(dn.parent(place))
+        found = self._asking(lambda server: [self._now(server, one) for one in orphans])
+        for (parent, name, _), places in zip(orphans, found, strict=True):
+            for place, own in places:
+                if dn.key(place) == dn.key(name):
+                    hidden.append(parent)
+                elif csn.covered(own, csn.by_server(since)):
+                    again.append(dn.parent(place))
         if hidden:
             raise MissingParents(count=len(hidden), first=hidden[0])
         return [Search(name, page=self.page) for name in _topmost(list(dict.fromkeys(again)))]
 
-    def _now(self, server: Session, name: str, uuid: str) -> list[tuple[str, dict[str, str]]]:
+    def _now(self, server: Session, orphan: Orphan) -> list[tuple[str, dict[str, str]]]:
         """Where that entry is now, and its entryCSN; nowhere when it was deleted."""
+        _, name, uuid = orphan
         if not uuid:
             return [(name, {})] if server.exists(name) else []
         found = server.find(self.base, f"(entryUUID={uuid})", ["entryCSN"])

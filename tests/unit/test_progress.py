@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -9,7 +10,6 @@ import pty
 import re
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -74,11 +74,11 @@ def test_many_threads_lose_no_count() -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time that meters see, to be set by the test."""
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    yield now
+    return now
 
 
 def samples(clock: list[float], paces: list[tuple[float, int]]) -> list[Sample]:
@@ -103,9 +103,9 @@ def test_the_recent_rate_forgets_and_the_average_does_not(clock: list[float]) ->
 def test_a_rate_is_never_negative(clock: list[float]) -> None:
     meter = Meter("read", started=clock[0])
     sampler = Sampler(meter)
-    with pytest.raises(OSError), meter.counting(Steady(500)):  # noqa: PT011
+    with contextlib.suppress(OSError), meter.counting(Steady(500)):
         clock[0] += 20
-        sampler.look()
+        assert sampler.look().entries == 500
         raise OSError
     clock[0] += 1
     assert sampler.look().recent == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,10 +14,10 @@ from loader.run.watch import Watch, watching
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    yield now
+    return now
 
 
 def look_after(one: Watch, clock: list[float], seconds: float) -> None:
@@ -87,15 +86,15 @@ def test_it_gives_up_once(clock: list[float]) -> None:
 
 
 def test_a_silent_body_is_cancelled_and_the_timeout_is_its_error() -> None:
-    meter, stop = Meter("read"), threading.Event()
+    def waits_for_its_child() -> None:
+        meter, stop = Meter("read"), threading.Event()
+        with watching(meter, 0.2), meter.cancelling(stop.set):
+            assert stop.wait(30)
+            raise OSError("the child was killed")
+
     began = time.monotonic()
-    with (
-        pytest.raises(StepTimeout, match="step read") as caught,
-        watching(meter, 0.2),
-        meter.cancelling(stop.set),
-    ):
-        assert stop.wait(30)
-        raise OSError("the child was killed")
+    with pytest.raises(StepTimeout, match="step read") as caught:
+        waits_for_its_child()
     assert time.monotonic() - began < 5
     assert isinstance(caught.value.__cause__, OSError)
     assert "--timeout read=SECONDS" in str(caught.value.advice())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
-from loader.errors import NoSpace, NoSuchPath, NotPermitted
+from loader.errors import NoSpace, NoSuchPath
 from loader.storage import files
 from tests.support.require import require
 
@@ -92,9 +92,8 @@ def small() -> Iterator[Path]:
 
 def test_a_full_file_system_is_no_space(small: Path) -> None:
     path = small / "fills"
-    with pytest.raises(NoSpace) as caught, files.explained(path), path.open("wb") as file:
-        for _ in range(64):
-            file.write(bytes(1 << 20))
+    with pytest.raises(NoSpace) as caught, files.explained(path), path.open("wb", 0) as file:
+        file.writelines(bytes(1 << 20) for _ in range(64))
     assert str(caught.value).startswith(f"{path}: more needed, ")
     assert isinstance(caught.value.__cause__, OSError)
     assert caught.value.__cause__.errno == errno.ENOSPC

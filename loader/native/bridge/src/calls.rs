@@ -83,18 +83,6 @@ pub fn arrange(
 }
 
 #[pyfunction]
-pub fn moved(
-    py: Python<'_>,
-    known: Vec<PathBuf>,
-    looks: Vec<PathBuf>,
-    context_csns: Vec<String>,
-    counters: &Counters,
-) -> PyResult<Vec<u64>> {
-    let claim = tree::Claim::new(&context_csns);
-    enter(py, &counters.0, || tree::moved(&known, &looks, &claim, &counters.0))
-}
-
-#[pyfunction]
 #[pyo3(signature = (paths, fd, counters, context_csns=None, root=None))]
 pub fn join(
     py: Python<'_>,

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::calls::{arrange, join, moved, new_tree, scan, shard, survey, version};
+    use super::calls::{arrange, join, new_tree, scan, shard, survey, version};
     #[pymodule_export]
     use super::counters::Counters;
     #[pymodule_export]
