@@ -244,7 +244,8 @@ def test_the_time_limit_of_the_provider(tmp_path: Path, user: tuple[str, ...]) -
     with pair(tmp_path, 20_000) as both:
         _set_password(both.provider)
         database = f"dn: {_main_database(both.provider)}\nchangetype: modify\n"
-        both.provider.configure(f"{database}add: olcTimeLimit\nolcTimeLimit: 1\n")
+        unlimited = "add: olcSizeLimit\nolcSizeLimit: unlimited\n"
+        both.provider.configure(f"{database}{unlimited}-\nadd: olcTimeLimit\nolcTimeLimit: 1\n")
         export = ("export", "-H", both.provider.uri, *user, "-b", both.provider.suffix)
         with _standing_still_in_a_search(both.provider):
             done = refused(both, errors.LimitTooLow, *export, "-o", tmp_path / "out")

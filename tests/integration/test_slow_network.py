@@ -85,6 +85,16 @@ def test_the_same_command_reads_only_what_is_missing(far: tuple[Pair, Proxy]) ->
     killing.assert_seeded(both)
 
 
+def test_cut_while_it_asks_what_moved(far: tuple[Pair, Proxy]) -> None:
+    both, proxy = far
+    command = both.seed("search", *SMALL)
+    assert ditseed(*command, env={killing.KILL_AT: "late.start"}).status == -signal.SIGKILL
+    proxy.cut_after(1, 1, 1)
+    ditseed(*command).ok()
+    assert proxy.cuts == 3
+    killing.assert_seeded(both)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_does_not_wait_for_the_line(
     far: tuple[Pair, Proxy], number: signal.Signals
