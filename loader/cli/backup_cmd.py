@@ -54,7 +54,13 @@ def command() -> None:
     help="A database directory, where there is no configuration.",
 )
 @repo_option
-@click.option("--compress", type=click.Choice(list(pack.NAMES)), default="zstd", show_default=True)
+@click.option(
+    "--compress",
+    type=click.Choice(list(pack.NAMES)),
+    default="zstd",
+    show_default=True,
+    help="Compression of the copy.",
+)
 @click.option(
     "--level",
     type=click.IntRange(1, 19),

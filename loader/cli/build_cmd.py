@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from loader import units
 from loader.cli import options
-from loader.cli.report import show_facts, show_json
+from loader.cli.report import for_people, show_facts, show_json
 from loader.operations import build as operation
 from loader.operations.build import BuildOptions
 
@@ -89,11 +88,10 @@ def command(
     if dry_run:
         facts = operation.plan(asked, progress)
     else:
-        facts = operation.build(asked, progress, options.timeouts_of(timeouts), restart)
+        facts = operation.build(
+            asked, progress, options.timeouts_of(timeouts, operation.STEPS), restart
+        )
     if as_json:
         show_json(facts)
         return
-    sizes = {"bytes", "estimate", "maxsize"}
-    show_facts(
-        {name: units.size(value) if name in sizes else value for name, value in facts.items()}
-    )
+    show_facts(for_people(facts))

@@ -11,7 +11,7 @@ import click
 from loader import defaults
 from loader.cli import options
 from loader.cli.report import show_facts, show_json
-from loader.operations.export import ExportOptions, export
+from loader.operations.export import STEPS, ExportOptions, export
 
 
 @click.command("export")
@@ -62,7 +62,9 @@ def command(
     """
     connection = options.connection_of(connecting)
     asked = ExportOptions(connection, output.absolute(), jobs, page, compress)
-    made = export(asked, options.progress_of(progress_mode), options.timeouts_of(timeouts), restart)
+    made = export(
+        asked, options.progress_of(progress_mode), options.timeouts_of(timeouts, STEPS), restart
+    )
     if as_json:
         show_json(
             {"output": output, **made.__dict__, "shards": [shard.__dict__ for shard in made.shards]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -104,6 +105,8 @@ def connection_of(options: dict[str, Any]) -> Connection:
     }
     password = None
     if options.pop("ask"):
+        if not sys.stdin.isatty():
+            raise UsageProblem(reason="-W asks on a terminal, and there is none; use -y FILE")
         password = click.prompt("Password", hide_input=True, err=True)
     return Connection(**taken, password=password)
 
@@ -112,11 +115,13 @@ def progress_of(mode: str) -> Progress:
     return Progress(mode)
 
 
-def timeouts_of(texts: tuple[str, ...]) -> dict[str, float]:
-    """("export=600", "90") -> {"export": 600.0, "*": 90.0}."""
+def timeouts_of(texts: tuple[str, ...], steps: tuple[str, ...]) -> dict[str, float]:
+    """("read=600", "90") -> {"read": 600.0, "*": 90.0}; `steps` are those there are."""
     found: dict[str, float] = {}
     for text in texts:
         step, equals, value = text.rpartition("=")
+        if equals and step not in steps:
+            raise UsageProblem(reason=f"--timeout {text}: the steps are {', '.join(steps)}")
         seconds = units.parse_duration(value)
         if seconds <= 0:
             raise UsageProblem(reason=f"--timeout {text}: must be more than nothing")

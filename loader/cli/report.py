@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loader import log
+from loader import log, units
 from loader.errors import LoaderError
 
 
@@ -39,6 +39,25 @@ def show_table(
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
     console.print(table)
+
+
+_SIZES = {"bytes", "estimate", "maxsize"}
+_NOT_FOR_PEOPLE = {"identity"}
+
+
+def for_people(facts: Mapping[str, Any]) -> dict[str, object]:
+    """The facts of a run as they read best; --json has them as they are."""
+    return {
+        name: _readable(name, value) for name, value in facts.items() if name not in _NOT_FOR_PEOPLE
+    }
+
+
+def _readable(name: str, value: Any) -> object:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return units.size(value) if name in _SIZES else units.number(value)
+    return value
 
 
 def show_facts(facts: Mapping[str, object]) -> None:

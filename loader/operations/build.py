@@ -23,6 +23,7 @@ from loader.server import configuration
 from loader.sinks import slapadd
 from loader.storage import files
 
+STEPS = ("scan", "schema", "size", "load", "check", "publish")
 RUN_DIR = ".ditseed-build"  # in the database directory: the same file system, so that publishing is a rename
 ENGINES = ("slapadd",)
 _NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `ditseed export` always brings them."

@@ -29,6 +29,7 @@ from loader.sources import ldap as source
 from loader.sources.ldap import Partition, Plan
 from loader.storage import files
 
+STEPS = ("start", "survey", "containers", "read", "late", "arrange", "shards")
 RUN_DIR = ".ditseed"  # inside the output directory
 
 

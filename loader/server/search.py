@@ -20,6 +20,7 @@ from loader.errors import (
     ServerRefused,
     TlsFailed,
 )
+from loader.server import tls
 from loader.server.options import Connection
 from loader.server.session import limit_error
 
@@ -73,9 +74,12 @@ def _judge(
         return BadCredentials(uri=uri, who=who, reason=reason)
     if status == 32:
         return NoSuchBase(uri=uri, base=search.base, who=who, known="see the root DSE")
-    if status == 255 and "bind" in reason and "Can't contact" in reason:
-        return ServerDown(uri=uri, reason=reason)
     if status in (1, 51, 52, 80) or status >= 128 or status < 0:
+        why = tls.failure(uri, connection.start_tls)
+        if why:
+            return TlsFailed(uri=uri, reason=why)
+        if "bind" in reason and "Can't contact" in reason:
+            return ServerDown(uri=uri, reason=reason)
         return ConnectionLost(uri=uri, reason=reason or f"ldapsearch ended with status {status}")
     return ServerRefused(uri=uri, operation=f"search {search.base}", reason=reason)
 

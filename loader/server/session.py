@@ -26,6 +26,7 @@ from loader.errors import (
     ServerRefused,
     TlsFailed,
 )
+from loader.server import tls
 from loader.server.options import Connection
 
 Attributes = dict[str, list[bytes]]  # names in lower case
@@ -78,6 +79,10 @@ class Session:
         )
         if _is_tls(reason):
             return TlsFailed(uri=self.uri, reason=reason)
+        if isinstance(error, _MAYBE_TLS):
+            why = tls.failure(self.uri, self.connection.start_tls)
+            if why:
+                return TlsFailed(uri=self.uri, reason=why)
         if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
             lost = ServerDown if operation == "bind" else ConnectionLost
             return lost(uri=self.uri, reason=reason)
@@ -177,6 +182,10 @@ class Session:
             self._ldap.unbind_s()
         except ldap.LDAPError:
             pass  # the server may have gone already; nothing is lost with an unbind
+
+
+# libldap's answers to a failed handshake, and a server's to a StartTLS that it does not know.
+_MAYBE_TLS = (ldap.SERVER_DOWN, ldap.CONNECT_ERROR, ldap.PROTOCOL_ERROR)
 
 
 def _is_tls(reason: str) -> bool:

@@ -11,7 +11,7 @@ import click
 
 from loader import defaults, errors, units
 from loader.cli import options
-from loader.cli.report import show_facts, show_json, show_table
+from loader.cli.report import for_people, show_facts, show_json, show_table
 from loader.operations import build
 from loader.operations.compare import CompareReport
 from seeders.replica import seed as seeding
@@ -124,12 +124,16 @@ def seed(
         facts = seeding.plan(asked, progress)
     else:
         facts = seeding.seed(
-            asked, BY_NAME[asked.strategy], progress, options.timeouts_of(timeouts), restart
+            asked,
+            BY_NAME[asked.strategy],
+            progress,
+            options.timeouts_of(timeouts, seeding.STEPS),
+            restart,
         )
     if as_json:
         show_json(facts)
     else:
-        show_facts(facts)
+        show_facts(for_people(facts))
 
 
 @command.command("status")
@@ -138,7 +142,12 @@ def seed(
 @options.run_dir_option
 @options.json_option
 def status(config_path: Path, suffix: str | None, run_dir: Path | None, as_json: bool) -> None:
-    """What a seeding has done so far, also while it runs."""
+    """What a seeding has done so far, also while it runs.
+
+    \b
+    Example:
+      ditseed replica status --config /etc/ldap/slapd.d
+    """
     place = build.find_place(config_path, suffix, replace=False)
     steps, done = seeding.status(run_dir or place.directory / seeding.RUN_DIR)
     if as_json:

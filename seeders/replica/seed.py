@@ -15,8 +15,10 @@ from pathlib import Path
 from loader import defaults, units
 from loader.config import Database
 from loader.errors import NoSuchPath, UsageProblem
+from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
+from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.publish import DATA, Place
 from loader.progress import Progress
 from loader.run.catalogue import FILE as CATALOGUE
@@ -29,6 +31,7 @@ from loader.storage import files
 
 VERB = "replica seed"
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
+STEPS = ("preflight", *EXPORT_STEPS, *BUILD_STEPS, "copy", "stamp", "index")
 STRATEGIES = ("search", "ldif", "clone")
 
 log = logging.getLogger(__name__)
@@ -80,10 +83,20 @@ def seed(
     identity = options.identity()
     anew = place.begins_anew(run_dir, VERB, identity, restart)
     with open_run(run_dir, VERB, identity, progress, timeouts, anew) as run:
+        if anew:
+            _clear(run.directory)
         if run.catalogue.found("publish") is None:
             place.require_free(run.catalogue.found("check"))
         run.do("preflight", lambda meter: preflight(options, place))
         return {**strategy(options, run, place), "run_dir": str(run_dir)}
+
+
+def _clear(run_dir: Path) -> None:
+    """What an abandoned run left, perhaps one of another strategy; --run-dir may hold other things too."""
+    for name in ("export", "parts", "arranged", "environment"):
+        files.remove_tree(run_dir / name)
+    for name in ("containers.ldif.zst", "look.ldif"):
+        (run_dir / name).unlink(missing_ok=True)
 
 
 def place_of(options: SeedOptions) -> Place:

@@ -92,7 +92,11 @@ def command() -> None:
     "--jobs", "-j", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."
 )
 @click.option(
-    "--shard-entries", type=click.IntRange(min=1), default=SHARD_ENTRIES, show_default=True
+    "--shard-entries",
+    type=click.IntRange(min=1),
+    default=SHARD_ENTRIES,
+    show_default=True,
+    help="Entries a file.",
 )
 @recipe_options
 @restart_option
@@ -148,7 +152,12 @@ def tree(
 @click.argument("number", type=click.IntRange(min=0))
 @recipe_options
 def show(template_name: str, number: int, seed: int, suffix: str, operational: bool) -> None:
-    """Print entry NUMBER of TEMPLATE, as `generate` would make it."""
+    """Print entry NUMBER of TEMPLATE, as `generate` would make it.
+
+    \b
+    Example:
+      ditseed generate show people 17000000
+    """
     check_suffix(suffix)
     maker = Maker(Recipe(template.load(template_name), seed, suffix, operational))
     sys.stdout.buffer.write(maker.entry(number))
@@ -158,7 +167,12 @@ def show(template_name: str, number: int, seed: int, suffix: str, operational: b
 @command.command("templates")
 @json_option
 def templates(as_json: bool) -> None:
-    """List the templates that come with ditseed."""
+    """List the templates that come with ditseed.
+
+    \b
+    Example:
+      ditseed generate templates
+    """
     found = {name: template.load(name).description for name in template.shipped()}
     show_json(found) if as_json else show_facts(found)
 

@@ -41,14 +41,6 @@ def leaves(group: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
 LEAVES = sorted(leaves(ditseed))
 
 
-def lacking(*without: str) -> list[object]:
-    """All commands; those named lack what the test wants, for now. Once they have it the test fails: take them off."""
-    open_yet = pytest.mark.xfail(strict=True, reason="its help is not finished")
-    return [
-        pytest.param(one, marks=open_yet) if " ".join(one) in without else one for one in LEAVES
-    ]
-
-
 def in_setup_cfg() -> list[str]:
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
@@ -106,16 +98,14 @@ def test_help_is_quick() -> None:
     assert min(times) < 0.4, times
 
 
-@pytest.mark.parametrize(
-    "names", lacking("generate show", "generate templates", "replica status"), ids=" ".join
-)
+@pytest.mark.parametrize("names", LEAVES, ids=" ".join)
 def test_every_verb_has_help_with_an_example(names: tuple[str, ...]) -> None:
     shown = command.ditseed(*names, "--help").ok().out
     assert shown.startswith("Usage: ditseed ")
     assert re.search(rf"^ +(\S+ )*ditseed {names[0]} ", shown, re.MULTILINE), "no example"
 
 
-@pytest.mark.parametrize("names", lacking("backup run", "generate tree"), ids=" ".join)
+@pytest.mark.parametrize("names", LEAVES, ids=" ".join)
 def test_every_option_says_what_it_is_for(names: tuple[str, ...]) -> None:
     found: click.Command = ditseed
     for name in names:

@@ -103,6 +103,15 @@ def test_killed_at_many_random_moments(both: Pair, strategy: str) -> None:
             _kill_at_random(fresh, strategy, chance.randint(1, 4), chance)
 
 
+@pytest.mark.parametrize("point", ["late.middle", "arrange.recorded", "load.middle"])
+def test_another_strategy_takes_over(fresh: Pair, point: str) -> None:
+    """Nothing of the abandoned run stays behind."""
+    killing.kill_at(point, fresh, _command(fresh, "search"))
+    ditseed(*_command(fresh, "clone")).ok()
+    killing.assert_seeded(fresh)
+    killing.assert_does_nothing(fresh, _command(fresh, "clone"))
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("strategy", ["search", "clone"])
 def test_stopped_by_a_signal(

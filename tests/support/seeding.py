@@ -63,13 +63,19 @@ class Pair:
 
 
 @contextmanager
-def pair(scratch: Path, people: int) -> Iterator[Pair]:
-    """A running provider of so many people, and a stopped, empty consumer of it."""
-    source = replication.provider()
+def pair(
+    scratch: Path,
+    people: int,
+    session_log: int = replication.SESSION_LOG,
+    overlays: tuple[str, ...] = (),
+) -> Iterator[Pair]:
+    """A running provider of so many people, and a stopped, empty consumer of it (with `overlays`)."""
+    source = replication.provider(session_log=session_log)
+    settings = dataclasses.replace(source.settings, overlays=overlays, server_id=None)
     ldif = scratch / "people.ldif"
     write_people(ldif, source.suffix, people)
     source.slapadd(ldif)
-    with source, closing(replication.consumer(source)) as target:
+    with source, closing(replication.consumer(source, settings)) as target:
         # A provider with a life behind it: syncprov stores its contextCSN when it stops.
         source.ldapmodify(_A_CHANGE.format(source.suffix))
         source.restart()

@@ -158,16 +158,6 @@ except LoaderError as error:
 """
 
 
-told_as_server_down = pytest.mark.xfail(
-    strict=True,
-    reason="libldap with GnuTLS gives no reason, so a TLS failure is told as ServerDown",
-)
-
-told_as_lost = pytest.mark.xfail(
-    strict=True, raises=ConnectionLost, reason="a refused StartTLS is told as a lost connection"
-)
-
-
 def outcome(ask: Way, uri: str, start_tls: int, ca: Path) -> str:
     """In a process of its own, for libldap reads its settings once."""
     argv = [sys.executable, "-c", SCRIPT, ask.__name__, uri, str(start_tls)]
@@ -210,7 +200,6 @@ def test_a_bad_certificate_is_refused(
         assert outcome(ask, uri, start_tls, authority.ca) != ""
 
 
-@told_as_server_down
 @both_ways
 @pytest.mark.parametrize("start_tls", [0, 2])
 def test_a_refused_certificate_is_named_as_the_reason(
@@ -220,7 +209,7 @@ def test_a_refused_certificate_is_named_as_the_reason(
     assert outcome(ask, uri, start_tls, Authority(tmp_path).ca).startswith("TlsFailed")
 
 
-@pytest.mark.parametrize("ask", [by_session, pytest.param(by_search, marks=told_as_lost)])
+@both_ways
 def test_start_tls_that_is_demanded_and_not_offered(ask: Way) -> None:
     with Slapd() as plain, pytest.raises((TlsFailed, ServerRefused)):
         ask(Connection(plain.uri, start_tls=2), "")
