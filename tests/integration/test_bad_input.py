@@ -16,16 +16,14 @@ from typing import Any
 
 import ldap
 import pytest
-import zstandard
 
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.replication import consumer, provider
 from fixtures.slapd import Slapd, free_port
 from fixtures.slapd_config import Settings
-from fixtures.trees import record
 from loader import errors
-from loader.errors import LoaderError
-from tests.support.command import Done, ditseed
+from tests.support.command import ditseed
+from tests.support.refusal import refused, text, where
 from tests.support.require import require
 from tests.support.seeding import Pair, consumer_of, pair
 
@@ -35,8 +33,6 @@ PEOPLE = 600
 NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--")
 USER = "uid=user0000001,ou=sales,ou=Lagos,ou=people,dc=example,dc=com"
 PASSWORD = "of a user"
-
-State = dict[str, tuple[int, ...]]
 
 
 @pytest.fixture(scope="module")
@@ -69,49 +65,8 @@ def user(tmp_path: Path) -> tuple[str, ...]:
     return ("-D", USER, "-y", str(path))
 
 
-# --- what must be true of every refusal ---------------------------------------------------------
-
-
-def _state(both: Pair) -> State:
-    """Of the consumer's configuration and database directory: which files, how large, whose, since when."""
-    found: State = {}
-    for top in (both.consumer.config_path, both.consumer.database_dir):
-        for path in (top, *top.rglob("*")):
-            if ".ditseed-" in str(path) or path.name in ("data", "lock.mdb"):
-                continue  # the run's own notes, the directory that holds them, readers' marks
-            status = path.lstat()
-            found[str(path)] = (
-                status.st_ino,
-                status.st_size,
-                status.st_mtime_ns,
-                status.st_mode,
-                status.st_uid,
-            )
-    return found
-
-
-def refused(
-    both: Pair, error: type[LoaderError], *command: object, prefix: tuple[str, ...] = ()
-) -> Done:
-    """Run the command and see it refused."""
-    before = _state(both)
-    done = ditseed(*command, prefix=prefix)
-    said = f"{command}\n{done}"
-    assert done.status == error.exit_status, said
-    assert f"[{error.code}]" in done.err, said
-    assert re.search(r"^hint: .{10}", done.err, re.MULTILINE), said
-    assert "Traceback" not in done.err, said
-    assert done.out == "", said
-    assert _state(both) == before, said
-    return done
-
-
 def search(both: Pair, *more: object) -> list[str]:
     return both.seed("search", *more)
-
-
-def where(both: Pair) -> tuple[object, ...]:
-    return ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
 
 
 # --- the provider -------------------------------------------------------------------------------
@@ -322,10 +277,6 @@ def _consumer_with(both: Pair, **settings: Any) -> Iterator[Pair]:
         yield dataclasses.replace(both, consumer=server)
 
 
-def _text(dn: str, **attributes: str) -> str:
-    return record(dn, list(attributes.items()))
-
-
 @pytest.mark.parametrize(
     ("entry", "unknown"),
     [
@@ -337,7 +288,7 @@ def test_schema_that_the_consumer_lacks(
     both: Pair, tmp_path: Path, entry: str, unknown: str
 ) -> None:
     path = tmp_path / "odd.ldif"
-    top = _text(both.provider.suffix, objectClass="domain", dc="example")
+    top = text(both.provider.suffix, objectClass="domain", dc="example")
     path.write_text(f"{top}dn: cn=odd,{both.provider.suffix}\n{entry}\n")
     done = refused(both, errors.SchemaMissing, "build", path, *where(both))
     assert unknown in done.err
@@ -358,7 +309,7 @@ def test_schema_of_the_provider_that_the_consumer_lacks(tmp_path: Path) -> None:
     source = provider(Settings(schema=(schema,)))
     classes = "objectClass: device\nobjectClass: strangeDevice\n"
     odd = f"dn: cn=odd,{source.suffix}\n{classes}cn: odd\nstrangeAttribute: x\n"
-    people.write_text(_text(source.suffix, objectClass="domain", dc="example") + odd)
+    people.write_text(text(source.suffix, objectClass="domain", dc="example") + odd)
     source.slapadd(people)
     with source, closing(consumer(source, Settings())) as target:
         both = Pair(source, target, tmp_path)
@@ -368,111 +319,11 @@ def test_schema_of_the_provider_that_the_consumer_lacks(tmp_path: Path) -> None:
             assert "strangeattribute" in done.err.lower()
 
 
-# --- the LDIF -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def plain(both: Pair) -> bytes:
-    """One LDIF with operational attributes, as ditseed and slapcat write them."""
-    return both.provider.slapcat().encode()
-
-
-def _cuts(plain: bytes) -> dict[str, bytes]:
-    """Where a copy may have broken off."""
-    photo = plain.index(b"jpegPhoto:: ")
-    record_end = plain.index(b"\n\n", photo)
-    line_end = plain.index(b"\n", plain.index(b"\ntelephoneNumber", len(plain) // 2) + 1)
-    return {
-        "in a line": plain[: line_end - 5],
-        "after a line": plain[: line_end + 1],
-        "in base64": plain[: photo + 300],
-        "before the last line end": plain[: record_end - 1],
-    }
-
-
-@pytest.mark.parametrize(
-    "cut", ["in a line", "after a line", "in base64", "before the last line end"]
-)
-def test_an_ldif_cut_in_a_record(both: Pair, plain: bytes, tmp_path: Path, cut: str) -> None:
-    path = tmp_path / "cut.ldif"
-    path.write_bytes(_cuts(plain)[cut])
-    done = refused(both, errors.LdifTruncated, "build", path, *where(both))
-    assert str(path) in done.err
-    seed = ("replica", "seed", "--strategy", "ldif", "--from", path, *where(both))
-    refused(both, errors.LdifTruncated, *seed)
-
-
-@pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
-def test_a_compressed_ldif_that_was_cut(
-    both: Pair, plain: bytes, tmp_path: Path, kept: float
-) -> None:
-    packed = zstandard.compress(plain)
-    path = tmp_path / "cut.ldif.zst"
-    path.write_bytes(packed[: int(len(packed) * kept)])
-    refused(both, errors.LdifTruncated, "build", path, *where(both))
-
-
-def test_an_export_that_was_cut_or_changed(both: Pair, tmp_path: Path) -> None:
-    export = tmp_path / "export"
-    subprocess.run(["cp", "-a", both.export_dir, export], check=True)
-    shard = max(export.glob("*.ldif.zst"), key=lambda path: path.stat().st_size)
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[:-100])
-    seed = ("replica", "seed", "--strategy", "ldif", "--from", export, *where(both))
-    assert shard.name in refused(both, errors.ManifestBroken, *seed).err
-    shard.unlink()
-    assert "is missing" in refused(both, errors.ManifestBroken, *seed).err
-    shard.write_bytes(whole)
-    (export / "manifest.json").write_text("{")
-    refused(both, errors.ManifestBroken, *seed)
-
-
-def test_an_ldif_that_is_empty_or_none(both: Pair, tmp_path: Path) -> None:
-    empty = tmp_path / "empty.ldif"
-    empty.touch()
-    refused(both, errors.EmptyInput, "build", empty, *where(both))
-    empty.write_text("# only a comment\n\n")
-    refused(both, errors.EmptyInput, "build", empty, *where(both))
-    empty.write_text("this is no LDIF\n\n")
-    refused(both, errors.LdifSyntax, "build", empty, *where(both))
-    refused(both, errors.NoSuchPath, "build", tmp_path / "none.ldif", *where(both))
-    (tmp_path / "none").mkdir()
-    refused(both, errors.UsageProblem, "build", tmp_path / "none", *where(both))
-
-
-def test_an_ldif_of_another_suffix_or_without_parents(both: Pair, tmp_path: Path) -> None:
-    path = tmp_path / "other.ldif"
-    path.write_text(_text("dc=other", objectClass="domain", dc="other"))
-    assert "dc=other" in refused(both, errors.NoSuchSuffix, "build", path, *where(both)).err
-    orphan = _text(
-        f"ou=a,ou=nowhere,{both.provider.suffix}", objectClass="organizationalUnit", ou="a"
-    )
-    path.write_text(_text(both.provider.suffix, objectClass="domain", dc="example") + orphan)
-    refused(both, errors.MissingParents, "build", path, *where(both))
-
-
-def test_an_entry_that_slapadd_refuses(both: Pair, tmp_path: Path) -> None:
-    path = tmp_path / "refused.ldif"
-    name = f"cn=no surname,{both.provider.suffix}"
-    top = _text(both.provider.suffix, objectClass="domain", dc="example")
-    path.write_text(top + _text(name, objectClass="person", cn="no surname"))
-    done = refused(both, errors.EntryRefused, "build", path, *where(both))
-    assert name in done.err
-    assert "sn" in done.err
-
-
-def test_an_ldif_without_context_csn(both: Pair, tmp_path: Path) -> None:
-    path = tmp_path / "none.ldif"
-    path.write_text(_text(both.provider.suffix, objectClass="domain", dc="example"))
-    seed = ("replica", "seed", "--strategy", "ldif", "--from", path, *where(both))
-    assert "-w" in refused(both, errors.NoContextCSN, *seed).err
-
-
 # --- the target ---------------------------------------------------------------------------------
 
 
 def test_a_target_that_is_not_empty(both: Pair) -> None:
-    both.consumer.slapadd(_text(both.consumer.suffix, objectClass="domain", dc="example"))
+    both.consumer.slapadd(text(both.consumer.suffix, objectClass="domain", dc="example"))
     for strategy in ("search", "ldif", "clone"):
         assert "--replace" in refused(both, errors.TargetNotEmpty, *both.seed(strategy)).err
     refused(both, errors.TargetNotEmpty, "build", both.export_dir, *where(both))

@@ -1,0 +1,54 @@
+"""What must be true whenever a command is refused: the error of the list, a hint, and nothing changed."""
+
+from __future__ import annotations
+
+import re
+
+from fixtures.trees import record
+from loader.errors import LoaderError
+from tests.support.command import Done, ditseed
+from tests.support.seeding import Pair
+
+State = dict[str, tuple[int, ...]]
+
+
+def _state(both: Pair) -> State:
+    """Of the consumer's configuration and database directory: which files, how large, whose, since when."""
+    found: State = {}
+    for top in (both.consumer.config_path, both.consumer.database_dir):
+        for path in (top, *top.rglob("*")):
+            if ".ditseed-" in str(path) or path.name in ("data", "lock.mdb"):
+                continue  # the run's own notes, the directory that holds them, readers' marks
+            status = path.lstat()
+            found[str(path)] = (
+                status.st_ino,
+                status.st_size,
+                status.st_mtime_ns,
+                status.st_mode,
+                status.st_uid,
+            )
+    return found
+
+
+def refused(
+    both: Pair, error: type[LoaderError], *command: object, prefix: tuple[str, ...] = ()
+) -> Done:
+    """Run the command and see it refused."""
+    before = _state(both)
+    done = ditseed(*command, prefix=prefix)
+    said = f"{command}\n{done}"
+    assert done.status == error.exit_status, said
+    assert f"[{error.code}]" in done.err, said
+    assert re.search(r"^hint: .{10}", done.err, re.MULTILINE), said
+    assert "Traceback" not in done.err, said
+    assert done.out == "", said
+    assert _state(both) == before, said
+    return done
+
+
+def where(both: Pair) -> tuple[object, ...]:
+    return ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
+
+
+def text(dn: str, **attributes: str) -> str:
+    return record(dn, list(attributes.items()))
