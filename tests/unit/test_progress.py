@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -185,6 +186,18 @@ def test_a_failed_step_is_not_called_done() -> None:
     assert out.getvalue() == ""
 
 
+def everything(terminal: int) -> str:
+    """What was written to it until the other end was closed (which a pty tells by EIO)."""
+    pieces = []
+    with os.fdopen(terminal, "rb", buffering=0) as screen:
+        try:
+            while piece := screen.read(65536):
+                pieces.append(piece)
+        except OSError as error:
+            assert error.errno == errno.EIO
+    return b"".join(pieces).decode()
+
+
 def test_a_terminal_shows_the_step_and_is_left_clean() -> None:
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as stream:
@@ -192,8 +205,8 @@ def test_a_terminal_shows_the_step_and_is_left_clean() -> None:
         with shower.step("load", total=1000) as meter:
             meter.add(500)
             time.sleep(0.6)
-        text = os.read(ours, 65536).decode()
-    os.close(ours)
+        stream.flush()
+    text = everything(ours)
     assert "load: 500 of 1,000 (50%)" in text
     assert "load: 500 entries in" in text
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), (
