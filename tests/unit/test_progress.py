@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import json
 import os
@@ -187,14 +186,14 @@ def test_a_failed_step_is_not_called_done() -> None:
 
 
 def everything(terminal: int) -> str:
-    """What was written to it until the other end was closed (which a pty tells by EIO)."""
+    """What was written to it until the other end was closed, which a pty tells by EIO."""
     pieces = []
     with os.fdopen(terminal, "rb", buffering=0) as screen:
         try:
             while piece := screen.read(65536):
                 pieces.append(piece)
-        except OSError as error:
-            assert error.errno == errno.EIO
+        except OSError:
+            pass  # EIO
     return b"".join(pieces).decode()
 
 
