@@ -31,14 +31,7 @@ from loader.operations.build import BuildOptions
     default="slapadd",
     help="What writes the database.",
 )
-@click.option(
-    "--replace", is_flag=True, help="Put the new database in the place of one that is there."
-)
-@click.option(
-    "--maxsize",
-    type=options.Size(auto=True),
-    help="Set maxsize, or `auto` to compute it; the configuration is changed too.",
-)
+@options.placing_options
 @click.option(
     "-w",
     "write_context",
@@ -50,12 +43,6 @@ from loader.operations.build import BuildOptions
     "server_id",
     type=click.IntRange(0, 4095),
     help="Server ID of entryCSNs that are made (default: olcServerID).",
-)
-@click.option(
-    "--verify",
-    type=click.Choice(["none", "quick", "pages"]),
-    default="quick",
-    help="How much to check.",
 )
 @options.dry_run_option
 @options.timeout_option

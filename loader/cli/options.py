@@ -11,6 +11,7 @@ import click
 
 from loader import units
 from loader.errors import LoaderError, UsageProblem
+from loader.mdb.verify import LEVELS
 from loader.progress import Progress
 from loader.server.options import Connection
 
@@ -70,6 +71,23 @@ config_option = click.option(
     type=click.Path(path_type=Path, readable=False),
     required=True,
     help="The server's slapd.d directory or slapd.conf.",
+)
+placing_options = _stack(
+    click.option(
+        "--replace", is_flag=True, help="Put the new database in the place of one that is there."
+    ),
+    click.option(
+        "--maxsize",
+        type=Size(auto=True),
+        help="Set maxsize, or `auto` to compute it; the configuration is changed too.",
+    ),
+    click.option(
+        "--verify",
+        type=click.Choice(LEVELS),
+        default="quick",
+        show_default=True,
+        help="How much of the new database to check.",
+    ),
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 progress_option = click.option(

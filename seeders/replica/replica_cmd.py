@@ -55,14 +55,7 @@ def command() -> None:
     type=click.Path(path_type=Path, readable=False),
     help="ldif: LDIF files or an export directory; clone: a database directory.",
 )
-@click.option(
-    "--replace", is_flag=True, help="Put the new database in the place of one that is there."
-)
-@click.option(
-    "--maxsize",
-    type=options.Size(auto=True),
-    help="Set the consumer's maxsize, or `auto` to compute it.",
-)
+@options.placing_options
 @click.option(
     "-w",
     "write_context",
@@ -77,12 +70,6 @@ def command() -> None:
 )
 @click.option(
     "--page", type=click.IntRange(1), default=defaults.PAGE_SIZE, help="search: entries a page."
-)
-@click.option(
-    "--verify",
-    type=click.Choice(["none", "quick", "pages"]),
-    default="quick",
-    help="How much to check.",
 )
 @options.run_dir_option
 @options.dry_run_option
