@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, units
+from loader import defaults, indexes, units
 from loader.config import Database
 from loader.errors import NoSuchPath, UsageProblem
 from loader.operations.build import STEPS as BUILD_STEPS
@@ -126,8 +126,7 @@ def _warnings(database: Database) -> list[str]:
         found.append(
             f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
         )
-    indexed = " ".join(database.indexes).lower()
-    missing = [name for name in ("entryCSN", "entryUUID") if name.lower() not in indexed]
+    missing = indexes.lacking_for_sync(indexes.parse(database.indexes))
     if missing:
         found.append(
             f"no index on {' and '.join(missing)}: syncrepl will be slow (ditseed tune indexes)"
