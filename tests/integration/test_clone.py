@@ -213,16 +213,22 @@ def test_a_disk_that_fills_up_meanwhile(stopped: Slapd) -> None:
 
 
 def _fill_once_there(partial: Path) -> None:
-    """Take the whole disk as soon as the copy has begun."""
+    """Take the whole disk as soon as the copy's file is there: at once, before the child that fills it has started."""
     while not partial.exists():
         time.sleep(0.001)
     with (partial.parent.parent / "filler").open("wb") as file:
-        try:
-            while True:
-                file.write(bytes(1 << 16))
-                file.flush()
-        except OSError:
-            return
+        free = os.statvfs(partial.parent)
+        for size in (free.f_bavail * free.f_frsize, 1 << 20, 1 << 16, free.f_frsize):
+            _take(file.fileno(), size)
+
+
+def _take(descriptor: int, size: int) -> None:
+    """Pieces of that size, until one does not fit."""
+    try:
+        while True:
+            os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, size)
+    except OSError:
+        return
 
 
 @pytest.mark.parametrize(
