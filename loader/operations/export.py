@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loader import defaults, ldif, manifest
-from loader.errors import EmptyInput, TargetNotEmpty, TreeRestless
+from loader.errors import EmptyInput, LoaderError, TargetNotEmpty, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
 from loader.operations import moved
@@ -30,6 +30,7 @@ from loader.sources.ldap import Partition, Plan
 from loader.storage import files
 
 STEPS = ("start", "survey", "containers", "read", "late", "arrange", "shards")
+PARTS = "parts"
 RUN_DIR = ".ditseed"  # inside the output directory
 
 
@@ -56,8 +57,15 @@ def export(
     run_dir = options.output / RUN_DIR
     if not run_dir.exists() and options.output.is_dir() and any(options.output.iterdir()):
         raise TargetNotEmpty(path=options.output, size="not an export of ditseed")
-    with open_run(run_dir, "export", options.identity(), progress, timeouts, restart) as run:
-        return export_steps(options, run)
+    made = not options.output.exists()
+    try:
+        with open_run(run_dir, "export", options.identity(), progress, timeouts, restart) as run:
+            return export_steps(options, run)
+    except LoaderError:
+        # Refused before anything was read: nothing is worth keeping, and nothing shall have changed.
+        if made and not (run_dir / PARTS).exists():
+            files.remove_tree(options.output)
+        raise
 
 
 def export_steps(options: ExportOptions, run: Run) -> Manifest:
@@ -90,7 +98,7 @@ class _Work:
 
     @property
     def parts(self) -> Path:
-        return self.run.directory / "parts"
+        return self.run.directory / PARTS
 
     @property
     def arranged(self) -> Path:

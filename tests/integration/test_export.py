@@ -181,3 +181,11 @@ def test_a_server_without_syncprov(tmp_path: Path, form: Form) -> None:
         text = "".join(text_of(path) for path in _shards(tmp_path / "out"))
         assert tree(text) == tree(server.slapcat())
         assert "contextCSN" not in text
+
+
+def test_a_refused_export_leaves_nothing(source: Slapd, tmp_path: Path) -> None:
+    """Nothing was read, so that the directory it would have made is not there either."""
+    out = tmp_path / "out"
+    bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.password_file)
+    assert ditseed("export", *bind, "-b", source.suffix, "-o", out).status == 31
+    assert not out.exists()
