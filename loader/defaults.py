@@ -19,7 +19,6 @@ RETRIES = 8  # of one partition, without any progress between them
 SILENCE_FACTOR = (
     20.0  # a step may be silent this many times longer than the longest pause seen so far
 )
-RATE_FACTOR = 5.0  # a step may take this many times what its measured rate promises
 SILENCE_FLOOR = 60.0  # seconds; below it a pause says nothing
 WORTH_KEEPING = 60.0  # seconds of finished steps, above which other options need --restart
 COMPRESS = "zstd"

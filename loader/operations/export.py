@@ -30,7 +30,8 @@ from loader.sources.ldap import Partition, Plan
 from loader.storage import files
 
 STEPS = ("start", "survey", "containers", "read", "late", "arrange", "shards")
-PARTS = "parts"
+# In the run directory:
+PARTS, ARRANGED, NOTED = "parts", "arranged", "containers.ldif.zst"
 RUN_DIR = ".ditseed"  # inside the output directory
 
 
@@ -102,12 +103,12 @@ class _Work:
 
     @property
     def arranged(self) -> Path:
-        return self.run.directory / "arranged"
+        return self.run.directory / ARRANGED
 
     @property
     def noted(self) -> Path:
         """Where the containers were."""
-        return self.run.directory / "containers.ldif.zst"
+        return self.run.directory / NOTED
 
     def start(self, meter: Meter) -> Facts:
         """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is. What an
@@ -240,11 +241,16 @@ class _Work:
             duplicates=arranged["duplicates"],
         )
         files.write_durably(self.options.output / manifest.FILE, made.text())
-        files.remove_tree(self.parts)
-        files.remove_tree(self.arranged)
-        self.noted.unlink(missing_ok=True)
-        self.noted.with_name("look.ldif").unlink(missing_ok=True)
+        clear(self.run.directory)
         return {"entries": made.entries}
+
+
+def clear(run_dir: Path) -> None:
+    """Remove what the steps of an export put into its run directory on their way."""
+    for name in (PARTS, ARRANGED):
+        files.remove_tree(run_dir / name)
+    for name in (NOTED, moved.LOOK):
+        (run_dir / name).unlink(missing_ok=True)
 
 
 def _facts_of(partition: Partition) -> Facts:

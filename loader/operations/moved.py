@@ -23,6 +23,7 @@ from loader.server.session import Session, session
 from loader.sources import ldap as source
 from loader.sources import records
 
+LOOK = "look.ldif"  # beside what is noted: the containers that changed
 INNER = "(hasSubordinates=TRUE)"
 LOOKS = 20  # a tree whose containers still move after so many looks is being rebuilt, not used
 _NAMES_ONLY = ("entryUUID", "entryCSN")
@@ -81,7 +82,7 @@ class Containers:
         where = f"(&(entryCSN>={min(since)}){INNER})"
         self.read_again(Search(self.base, where, page=self.page))
         names = Search(self.base, where, attributes=_NAMES_ONLY, page=source.SURVEY_PAGE)
-        look = self.noted.with_name("look.ldif")
+        look = self.noted.with_name(LOOK)
         source.fetch(self.connection, names, look, self.meter)
         seen = csn.by_server(since)
         return {

@@ -136,7 +136,7 @@ def status(config_path: Path, suffix: str | None, run_dir: Path | None, as_json:
       ditseed replica status --config /etc/ldap/slapd.d
     """
     place = build.find_place(config_path, suffix, replace=False)
-    steps, done = seeding.status(run_dir or place.directory / seeding.RUN_DIR)
+    steps, done = seeding.status(seeding.run_dir_of(run_dir, place))
     if as_json:
         show_json({"done": done, "steps": [step.__dict__ for step in steps]})
         return

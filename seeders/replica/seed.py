@@ -19,6 +19,7 @@ from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
 from loader.operations.export import STEPS as EXPORT_STEPS
+from loader.operations.export import clear as clear_export
 from loader.operations.publish import DATA, Place
 from loader.progress import Progress
 from loader.run.catalogue import FILE as CATALOGUE
@@ -79,7 +80,7 @@ def seed(
 ) -> Facts:
     """Run or resume the seeding; the facts that its report shows. Once done, it does nothing."""
     place = place_of(options)
-    run_dir = run_dir_of(options, place)
+    run_dir = run_dir_of(options.run_dir, place)
     identity = options.identity()
     anew = place.begins_anew(run_dir, VERB, identity, restart)
     with open_run(run_dir, VERB, identity, progress, timeouts, anew) as run:
@@ -93,10 +94,9 @@ def seed(
 
 def _clear(run_dir: Path) -> None:
     """What an abandoned run left, perhaps one of another strategy; --run-dir may hold other things too."""
-    for name in ("export", "parts", "arranged", "environment"):
+    clear_export(run_dir)
+    for name in ("export", "environment"):
         files.remove_tree(run_dir / name)
-    for name in ("containers.ldif.zst", "look.ldif"):
-        (run_dir / name).unlink(missing_ok=True)
 
 
 def place_of(options: SeedOptions) -> Place:
@@ -104,8 +104,9 @@ def place_of(options: SeedOptions) -> Place:
     return find_place(options.config_path, options.suffix, options.replace)
 
 
-def run_dir_of(options: SeedOptions, place: Place) -> Path:
-    return options.run_dir.absolute() if options.run_dir else place.directory / RUN_DIR
+def run_dir_of(named: Path | None, place: Place) -> Path:
+    """--run-dir, or the one in the database directory."""
+    return named.absolute() if named else place.directory / RUN_DIR
 
 
 def preflight(options: SeedOptions, place: Place) -> Facts:
