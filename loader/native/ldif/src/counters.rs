@@ -1,6 +1,7 @@
 //! What a running call has done so far, readable from other threads, and the way to stop it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Code, Error, Result};
 
@@ -9,7 +10,10 @@ use crate::{Code, Error, Result};
 pub struct Counters {
     entries: AtomicU64,
     bytes: AtomicU64,
-    cancelled: AtomicBool,
+    cancelled: Arc<AtomicBool>,
+    stage: Mutex<&'static str>,
+    done: AtomicU64,
+    total: AtomicU64,
 }
 
 impl Counters {
@@ -32,6 +36,29 @@ impl Counters {
 
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
+    }
+
+    /// The flag that [`Self::cancel`] raises, for those who know no counters.
+    pub const fn flag(&self) -> &Arc<AtomicBool> {
+        &self.cancelled
+    }
+
+    /// Another stage of a long call begins; `total` counts its parts, 0 when they are not known.
+    pub fn begin(&self, stage: &'static str, total: u64) {
+        self.done.store(0, Relaxed);
+        self.total.store(total, Relaxed);
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+    }
+
+    /// Parts of the stage are done.
+    pub fn advance(&self, parts: u64) {
+        self.done.fetch_add(parts, Relaxed);
+    }
+
+    /// The stage, and how many of its parts are done of how many.
+    pub fn stage(&self) -> (&'static str, u64, u64) {
+        let stage = *self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        (stage, self.done.load(Relaxed), self.total.load(Relaxed))
     }
 
     /// An error once [`Self::cancel`] was called; long calls ask once a block.

@@ -30,6 +30,22 @@ pub enum Code {
     RootMissing,
     /// The output directory holds something already.
     NotEmpty,
+    /// A schema or configuration that cannot be read.
+    Schema,
+    /// Something whose form in the database is not known well enough to write it.
+    Unproven,
+    /// An input without entries.
+    Empty,
+    /// More entries than have numbers.
+    TooMany,
+    /// The database would outgrow its map size.
+    Full,
+    /// More entries were rejected than may be.
+    Rejected,
+    /// Entries were rejected for want of their parents.
+    MissingParents,
+    /// What we wrote does not read back: a bug, or a bad disk.
+    Damaged,
     /// Someone called [`Counters::cancel`](crate::Counters::cancel).
     Cancelled,
 }
@@ -49,6 +65,14 @@ impl Code {
             Self::Version => "ldif.version",
             Self::RootMissing => "tree.root_missing",
             Self::NotEmpty => "tree.not_empty",
+            Self::Schema => "schema.definition",
+            Self::Unproven => "build.unproven",
+            Self::Empty => "build.empty",
+            Self::TooMany => "build.too_many",
+            Self::Full => "build.map_full",
+            Self::Rejected => "build.rejected",
+            Self::MissingParents => "build.missing_parents",
+            Self::Damaged => "build.damaged",
             Self::Cancelled => "cancelled",
         }
     }

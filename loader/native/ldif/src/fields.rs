@@ -1,12 +1,14 @@
 //! The lines of one record: unfolded, split at the colon, decoded on demand.
 
 use std::borrow::Cow;
+use std::io::Read;
 use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use memchr::memchr;
 
+use crate::blocks::MAX_RECORD;
 use crate::{Code, Error, Record, Result};
 
 /// A record taken apart at its head: the DN, and the attribute lines still to be read.
@@ -24,13 +26,21 @@ pub struct Entry<'a> {
 #[derive(Debug, Clone)]
 pub struct Field<'a> {
     text: Cow<'a, [u8]>,
-    colon: usize,
+    /// Of the description.
+    end: usize,
     value_at: usize,
-    base64: bool,
+    kind: Kind,
     /// Number of the line it starts on.
     pub line: u64,
     /// Where it stands in the record's bytes, folds and line end included.
     pub span: Range<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Base64,
+    Url,
 }
 
 #[derive(Debug, Clone)]
@@ -38,12 +48,13 @@ pub struct Fields<'a> {
     bytes: &'a [u8],
     position: usize,
     line: u64,
+    urls: bool,
 }
 
 impl<'a> Record<'a> {
     /// All lines of the record, `dn:` the first.
     pub fn fields(&self) -> Fields<'a> {
-        Fields { bytes: self.bytes, position: 0, line: self.line }
+        Fields { bytes: self.bytes, position: 0, line: self.line, urls: false }
     }
 
     /// Reads the head of the record: `dn:`, then perhaps `changetype: add`.
@@ -63,7 +74,7 @@ impl<'a> Record<'a> {
 impl<'a> Field<'a> {
     /// Attribute description as written, options included.
     pub fn description(&self) -> &[u8] {
-        &self.text[..self.colon]
+        &self.text[..self.end]
     }
 
     /// Attribute description without its options.
@@ -78,18 +89,45 @@ impl<'a> Field<'a> {
 
     /// The value's bytes, base64 decoded.
     pub fn value(&self) -> Result<Cow<'_, [u8]>> {
-        let raw = &self.text[self.value_at..];
-        if self.base64 { self.decode().map(Cow::Owned) } else { Ok(Cow::Borrowed(raw)) }
+        match self.kind {
+            Kind::Plain => Ok(Cow::Borrowed(&self.text[self.value_at..])),
+            Kind::Base64 => self.decode().map(Cow::Owned),
+            Kind::Url => self.read_file().map(Cow::Owned),
+        }
     }
 
     fn into_value(self) -> Result<Cow<'a, [u8]>> {
-        if self.base64 {
-            return self.decode().map(Cow::Owned);
+        if self.kind != Kind::Plain {
+            return self.value().map(|value| Cow::Owned(value.into_owned()));
         }
         Ok(match self.text {
             Cow::Borrowed(text) => Cow::Borrowed(&text[self.value_at..]),
             Cow::Owned(mut text) => Cow::Owned(text.split_off(self.value_at)),
         })
+    }
+
+    /// The value that `attribute:< file:///path` names.
+    fn read_file(&self) -> Result<Vec<u8>> {
+        let url = String::from_utf8_lossy(&self.text[self.value_at..]).into_owned();
+        let refuse = |why: &str| Error::new(Code::Url, format!("{url}: {why}")).at(self.line);
+        let path =
+            url.trim_end().strip_prefix("file://").ok_or_else(|| refuse("not a file: URL"))?;
+        let path = path.strip_prefix("localhost").unwrap_or(path);
+        if !path.starts_with('/') || path.contains('%') {
+            return Err(refuse("only file:///path without escapes is read"));
+        }
+        let failed = |error: std::io::Error| refuse(&error.to_string());
+        // Not opened before it is known: a pipe would wait, and a device never end.
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(refuse("not a regular file"));
+        }
+        let file = std::fs::File::open(path).map_err(failed)?;
+        let mut value = Vec::new();
+        file.take(MAX_RECORD as u64 + 1).read_to_end(&mut value).map_err(failed)?;
+        if value.len() > MAX_RECORD {
+            return Err(refuse("larger than 256 MiB"));
+        }
+        Ok(value)
     }
 
     fn decode(&self) -> Result<Vec<u8>> {
@@ -102,6 +140,13 @@ impl<'a> Field<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// Values may be given as `attribute:< file:///path`; they are read when asked for.
+    #[must_use]
+    pub const fn with_urls(mut self) -> Self {
+        self.urls = true;
+        self
+    }
+
     /// No line but blanks is left.
     pub fn is_at_end(&self) -> bool {
         self.position == self.bytes.len()
@@ -141,24 +186,28 @@ impl<'a> Iterator for Fields<'a> {
         }
         let (start, line) = (self.position, self.line);
         let text = self.logical_line();
-        Some(field(text, line, start..self.position))
+        Some(field(text, line, start..self.position, self.urls))
     }
 }
 
-fn field(text: Cow<'_, [u8]>, line: u64, span: Range<usize>) -> Result<Field<'_>> {
-    let colon = end_of_description(&text).map_err(|message| syntax(message, line))?;
-    let (base64, mark) = match text.get(colon + 1) {
-        Some(b':') => (true, 2),
-        Some(b'<') => return Err(url(&text[..colon], line)),
-        _ => (false, 1),
+fn field(text: Cow<'_, [u8]>, line: u64, span: Range<usize>, urls: bool) -> Result<Field<'_>> {
+    let (end, colon) = end_of_description(&text).map_err(|message| syntax(message, line))?;
+    let (kind, mark) = match text.get(colon + 1) {
+        Some(b':') => (Kind::Base64, 2),
+        Some(b'<') if urls => (Kind::Url, 2),
+        Some(b'<') => return Err(url(&text[..end], line)),
+        _ => (Kind::Plain, 1),
     };
     let value_at = skip_spaces(&text, colon + mark);
-    Ok(Field { text, colon, value_at, base64, line, span })
+    Ok(Field { text, end, value_at, kind, line, span })
 }
 
-fn end_of_description(text: &[u8]) -> std::result::Result<usize, &'static str> {
-    match text.iter().position(|&byte| !DESCRIPTION[usize::from(byte)]) {
-        Some(end) if end > 0 && text[end] == b':' => Ok(end),
+/// Where the description ends, and where its colon is; slapd's tools pass spaces between the two.
+fn end_of_description(text: &[u8]) -> std::result::Result<(usize, usize), &'static str> {
+    let end = text.iter().position(|&byte| !DESCRIPTION[usize::from(byte)]).unwrap_or(text.len());
+    let colon = skip_spaces(text, end);
+    match text.get(colon) {
+        Some(b':') if end > 0 => Ok((end, colon)),
         _ if text.contains(&b':') => Err("what stands before the colon is not an attribute"),
         _ => Err("a line without a colon"),
     }
@@ -176,8 +225,10 @@ const DESCRIPTION: [bool; 256] = {
     table
 };
 
+/// RFC 2849 has spaces only between colon and value; slapd's tools pass all that C calls space, and what
+/// they write never begins with it.
 fn skip_spaces(text: &[u8], from: usize) -> usize {
-    from + text[from..].iter().take_while(|&&byte| byte == b' ').count()
+    from + text[from..].iter().take_while(|&&byte| matches!(byte, b' ' | b'\t'..=b'\r')).count()
 }
 
 fn strip_line_end(line: &[u8]) -> &[u8] {

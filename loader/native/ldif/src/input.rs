@@ -28,7 +28,7 @@ enum Compression {
 pub struct Input<'a> {
     pub path: Option<PathBuf>,
     pub block_size: usize,
-    reader: Box<dyn Read + 'a>,
+    reader: Box<dyn Read + Send + 'a>,
 }
 
 impl<'a> Input<'a> {
@@ -51,7 +51,7 @@ impl<'a> Input<'a> {
         Ok(Self { path: None, block_size: PIPE_BLOCK, reader })
     }
 
-    pub fn from_reader(reader: impl Read + 'a) -> Self {
+    pub fn from_reader(reader: impl Read + Send + 'a) -> Self {
         Self { path: None, block_size: BLOCK_SIZE, reader: Box::new(reader) }
     }
 }
@@ -83,7 +83,10 @@ fn sniff<R: Read>(mut reader: R) -> io::Result<(Compression, Sniffed<R>)> {
     Ok((compression, Cursor::new(head).chain(reader)))
 }
 
-fn decompress<'a>(compression: Compression, reader: impl Read + 'a) -> Result<Box<dyn Read + 'a>> {
+fn decompress<'a>(
+    compression: Compression,
+    reader: impl Read + Send + 'a,
+) -> Result<Box<dyn Read + Send + 'a>> {
     Ok(match compression {
         Compression::None => Box::new(reader),
         Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(reader))),

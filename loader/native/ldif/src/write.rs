@@ -16,10 +16,11 @@ pub fn line(out: &mut Vec<u8>, description: &[u8], value: &[u8]) {
     out.push(b'\n');
 }
 
-/// SAFE-STRING of RFC 2849, and no trailing space (its note 8).
+/// SAFE-STRING of RFC 2849, no trailing space (its note 8), and nothing before the value that slapd's tools
+/// take for space.
 pub fn is_safe(value: &[u8]) -> bool {
     let safe_char = |&byte: &u8| byte < 0x80 && !matches!(byte, 0 | b'\n' | b'\r');
-    !matches!(value.first(), Some(b' ' | b':' | b'<'))
+    !matches!(value.first(), Some(b' ' | b'\t'..=b'\r' | b':' | b'<'))
         && value.last() != Some(&b' ')
         && value.iter().all(safe_char)
 }
@@ -43,7 +44,7 @@ mod tests {
 
     #[test]
     fn others_stand_in_base64() {
-        for value in [" a", "a ", ":a", "<a", "a\nb", "a\rb", "a\0b", "\u{e9}"] {
+        for value in [" a", "\ta", "a ", ":a", "<a", "a\nb", "a\rb", "a\0b", "\u{e9}"] {
             let expected = format!("cn:: {}\n", STANDARD.encode(value));
             assert_eq!(written(value.as_bytes()), expected);
         }
