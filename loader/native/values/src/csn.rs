@@ -1,0 +1,69 @@
+//! Change sequence numbers: `YYYYmmddHHMMSS.uuuuuuZ#SSSSSS#SID#ssssss` (draft-chu-ldap-csn), and
+//! the older forms that slapd still reads (`servers/slapd/schema_init.c`).
+
+use crate::{Refusal, time};
+
+const REFUSAL: Refusal = Refusal::new("not a valid CSN");
+
+/// The four fields between `#`.
+fn fields(value: &[u8]) -> Option<[&[u8]; 4]> {
+    let mut parts = value.splitn(4, |&byte| byte == b'#');
+    Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?])
+}
+
+fn is_hex(text: &[u8], length: usize) -> bool {
+    text.len() == length && text.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Whether `text` is a server ID: three hexadecimal digits.
+pub fn is_sid(text: &[u8]) -> bool {
+    is_hex(text, 3)
+}
+
+/// Where slapd checks CSNs, it goes by its normaliser and not by its validator.
+pub fn check(value: &[u8]) -> Result<(), Refusal> {
+    normalise(value, &mut Vec::with_capacity(40))
+}
+
+/// What slapd's validator says of a rewritten value.
+fn is_valid(value: &[u8]) -> bool {
+    fields(value).is_some_and(|[stamp, count, sid, change]| {
+        time::check(stamp).is_ok() && is_hex(count, 6) && is_sid(sid) && is_hex(change, 6)
+    })
+}
+
+/// Only values of an old form are checked beyond the places of their `#`.
+pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let fields = fields(value).ok_or(REFUSAL)?;
+    let start = out.len();
+    match fields.map(<[u8]>::len) {
+        [22, 6, 3, 6] => {
+            out.extend_from_slice(value);
+            out[start + 30..].make_ascii_lowercase();
+            return Ok(());
+        }
+        [15, 6, 2, 6] => rewrite_of_2_3(fields, out),
+        [17, 6, 1, 4] => rewrite_of_2_1(fields, out).ok_or(REFUSAL)?,
+        _ => return Err(REFUSAL),
+    }
+    Refusal::unless(is_valid(&out[start..]), "not a valid CSN")
+}
+
+/// `YYYYmmddHHMMSSZ#SSSSSS#ID#ssssss`
+fn rewrite_of_2_3([stamp, count, sid, change]: [&[u8]; 4], out: &mut Vec<u8>) {
+    let sid = sid.to_ascii_lowercase();
+    let change = change.to_ascii_lowercase();
+    let parts: [&[u8]; 7] = [&stamp[..14], b".000000Z#", count, b"#0", &sid, b"#", &change];
+    out.extend(parts.concat());
+}
+
+/// `YYYYmmddHH:MM:SSZ#0xSSSS#I#ssss`
+fn rewrite_of_2_1([stamp, count, sid, change]: [&[u8]; 4], out: &mut Vec<u8>) -> Option<()> {
+    let count = count.strip_prefix(b"0x").filter(|_| stamp[10] == b':' && stamp[13] == b':')?;
+    let (hours, minutes, seconds) = (&stamp[..10], &stamp[11..13], &stamp[14..16]);
+    let change = change.to_ascii_lowercase();
+    let parts: [&[u8]; 9] =
+        [hours, minutes, seconds, b".000000Z#00", count, b"#00", sid, b"#00", &change];
+    out.extend(parts.concat());
+    Some(())
+}

@@ -1,0 +1,123 @@
+use super::Key;
+
+/// Bytes of a hashed key: `index_hash64` off or on (slapd.conf(5)).
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Width {
+    Four,
+    Eight,
+}
+
+/// The hash of what all keys of one kind in one index have in common (`libraries/liblutil/hash.c`):
+/// FNV-1 of 32 bits or FNV-1a of 64 bits.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Seed {
+    width: Width,
+    state: u64,
+}
+
+impl Seed {
+    /// `prefix` is the attribute type's name as the schema spells it, or that with options; `pre`
+    /// is empty for equality and `^`, `*` or `$` for the kinds of substrings. The syntax is that of
+    /// the attribute, without a length; the rule is the one that the kind of index goes by.
+    pub fn new(width: Width, prefix: &str, pre: &str, syntax_oid: &str, rule_oid: &str) -> Self {
+        let start = match width {
+            Width::Four => 0x811C_9DC5,
+            Width::Eight => 0xCBF2_9CE4_8422_2325,
+        };
+        let parts = [prefix, pre, syntax_oid, rule_oid];
+        parts.iter().fold(Self { width, state: start }, |seed, part| seed.after(part.as_bytes()))
+    }
+
+    pub fn width(self) -> Width {
+        self.width
+    }
+
+    /// The key of a value, for either width.
+    pub fn key(self, value: &[u8]) -> Key {
+        match self.width {
+            Width::Four => Key::new(&self.key32(value).to_be_bytes()),
+            Width::Eight => Key::new(&self.key64(value).to_be_bytes()),
+        }
+    }
+
+    /// The four stored bytes read as a big-endian number, so that numbers and keys sort alike. For
+    /// [`Width::Four`].
+    #[inline]
+    pub fn key32(self, value: &[u8]) -> u32 {
+        self.state32().after(value).key()
+    }
+
+    /// The eight stored bytes likewise. For [`Width::Eight`].
+    #[inline]
+    pub fn key64(self, value: &[u8]) -> u64 {
+        self.state64().after(value).key()
+    }
+
+    fn after(self, text: &[u8]) -> Self {
+        let state = match self.width {
+            Width::Four => u64::from(self.state32().after(text).0),
+            Width::Eight => self.state64().after(text).0,
+        };
+        Self { state, ..self }
+    }
+
+    pub(super) fn state32(self) -> State32 {
+        debug_assert_eq!(self.width, Width::Four);
+        #[expect(clippy::cast_possible_truncation)] // the other half is zero
+        State32(self.state as u32)
+    }
+
+    pub(super) fn state64(self) -> State64 {
+        debug_assert_eq!(self.width, Width::Eight);
+        State64(self.state)
+    }
+}
+
+/// A hash that can be carried on byte by byte.
+pub(super) trait State: Copy {
+    type Key;
+
+    fn then(self, byte: u8) -> Self;
+
+    /// The hash is stored with its lowest byte first.
+    fn key(self) -> Self::Key;
+
+    #[inline]
+    fn after(self, text: &[u8]) -> Self {
+        text.iter().fold(self, |state, &byte| state.then(byte))
+    }
+}
+
+#[derive(Copy, Clone)]
+pub(super) struct State32(u32);
+
+impl State for State32 {
+    type Key = u32;
+
+    #[inline]
+    fn then(self, byte: u8) -> Self {
+        Self(self.0.wrapping_mul(0x0100_0193) ^ u32::from(byte))
+    }
+
+    #[inline]
+    fn key(self) -> u32 {
+        self.0.swap_bytes()
+    }
+}
+
+#[derive(Copy, Clone)]
+pub(super) struct State64(u64);
+
+impl State for State64 {
+    type Key = u64;
+
+    #[inline]
+    fn then(self, byte: u8) -> Self {
+        Self((self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
+    }
+
+    #[inline]
+    fn key(self) -> u64 {
+        self.0.swap_bytes()
+    }
+}

@@ -1,0 +1,65 @@
+//! Keys of index databases (slapd-mdb(5), `index`), as back-mdb stores them.
+
+mod hash;
+mod number;
+mod phonetic;
+mod substrings;
+mod time;
+
+use std::fmt;
+
+pub use hash::{Seed, Width};
+pub use number::integer;
+pub use phonetic::phonetic;
+pub use substrings::Substrings;
+pub use time::{time, time_of_2_4};
+
+use crate::uid;
+
+/// An index key as stored, at most 8 bytes. Ordered as LMDB orders keys: by bytes, and shorter
+/// first where one is the head of the other.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Zeros behind the key.
+    bytes: [u8; 8],
+    len: u8,
+}
+
+impl Key {
+    /// The key of presence indexes: four zero bytes, whatever the width of hashes.
+    pub const PRESENCE: Self = Self { bytes: [0; 8], len: 4 };
+
+    /// # Panics
+    /// With more than 8 bytes; no kind of index has such keys.
+    pub fn new(key: &[u8]) -> Self {
+        let mut bytes = [0; 8];
+        bytes[..key.len()].copy_from_slice(key);
+        #[expect(clippy::cast_possible_truncation)] // at most 8
+        Self { bytes, len: key.len() as u8 }
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    #[expect(clippy::len_without_is_empty)] // no key is
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// The bytes from the most significant one down, zeros behind them.
+    pub fn bits(&self) -> u64 {
+        u64::from_be_bytes(self.bytes)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_bytes().iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
+/// What of a value of syntax Name and Optional UID is hashed: all before a `#'bits'B` at the end.
+pub fn name_uid_part(value: &[u8]) -> &[u8] {
+    uid::split(value).0
+}

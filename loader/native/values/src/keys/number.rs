@@ -1,0 +1,67 @@
+use super::Key;
+use crate::{Refusal, syntax};
+
+/// Decimal digits that are cut off together, and the bytes that they count for.
+const CHOP: (usize, usize) = (7, 3);
+
+/// The key of integerMatch: `length` bytes (`index_intlen`, 4 to 8) that order as the numbers do,
+/// exact or, for large numbers, an exponent and the leading bytes (`servers/slapd/schema_init.c`).
+///
+/// Refuses what is no integer in canonical form, which slapd would make some key of. Hosts whose C
+/// `char` is unsigned have other keys for some large negative numbers.
+///
+/// # Panics
+/// With another length.
+pub fn integer(value: &[u8], length: usize) -> Result<Key, Refusal> {
+    assert!((4..=8).contains(&length), "length of integer keys");
+    Refusal::unless(syntax::is_integer(value), "not an integer")?;
+    let negative = value[0] == b'-';
+    let limit = (8 * length - 1) * 146 / 485 + 3 - usize::from(!negative);
+    let chops = (value.len().max(limit) - limit + 2) / CHOP.0;
+    let number = parse(&value[..value.len() - chops * CHOP.0]).to_be_bytes();
+    Ok(lay_out(significant(&number), chops * CHOP.1, length, negative))
+}
+
+/// At most 28 characters are left.
+fn parse(text: &[u8]) -> i128 {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let number = digits.iter().fold(0, |number, digit| number * 10 + i128::from(digit - b'0'));
+    if digits.len() < text.len() { -number } else { number }
+}
+
+/// Drops leading zeros, or for a negative number leading FF bytes as long as the sign stays.
+fn significant(number: &[u8]) -> &[u8] {
+    let is_filler = |pair: &[u8]| matches!(pair, [0xFF, 0x80..=0xFF]);
+    let fillers = match number[0] {
+        0xFF => number.windows(2).take_while(|pair| is_filler(pair)).count(),
+        _ => number.iter().take_while(|&&byte| byte == 0).count(),
+    };
+    &number[fillers..]
+}
+
+/// `number` and `exponent` further bytes that were cut off make a key of `length` bytes.
+fn lay_out(number: &[u8], exponent: usize, length: usize, negative: bool) -> Key {
+    let sign = if negative { 0xFF } else { 0 };
+    let size = number.len() + exponent;
+    // Two bits of sign tell a key without exponent from one with.
+    let exact = size < length || size == length && (number[0] ^ sign) & 0xC0 == 0;
+    let (head, used, marks) = if exact {
+        ([sign; 8], length - size, 0x80)
+    } else {
+        let excess = (size - length) as u64;
+        let used = exponent_width(excess);
+        (excess.to_be_bytes().map(|byte| byte ^ sign), used, 0xFF << (7 - used))
+    };
+    let mut key = [0; 8];
+    for (slot, byte) in key[..length].iter_mut().zip(head[8 - used..].iter().chain(number)) {
+        *slot = *byte;
+    }
+    key[0] ^= marks;
+    Key::new(&key[..length])
+}
+
+/// As few bytes as leave the upper bits free for the run of marks that tells their number: one
+/// more than there are bytes, and one to end it. Six bytes hold what no memory does.
+fn exponent_width(exponent: u64) -> usize {
+    (1..6).find(|width| exponent >> (7 * width - 2) == 0).unwrap_or(6)
+}

@@ -1,0 +1,118 @@
+use crate::{Refusal, csn, spaces, text, time};
+
+/// How an equality rule makes values comparable byte by byte (`servers/slapd/schema_init.c`).
+///
+/// The names are those of the matching rules; several rules share a normaliser. Rules that compare
+/// values as they are (octetStringMatch, integerMatch, booleanMatch ...) have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Normaliser {
+    /// Unicode 3.2 compatibility form, lower case, insignificant spaces dropped.
+    CaseIgnore,
+    /// The same with case kept.
+    CaseExact,
+    /// ASCII lower case, insignificant spaces dropped.
+    CaseIgnoreIa5,
+    /// Insignificant spaces dropped.
+    CaseExactIa5,
+    /// Spaces and hyphens dropped.
+    Telephone,
+    /// Spaces dropped.
+    NumericString,
+    /// Each `$`-separated line as [`CaseIgnore`](Self::CaseIgnore); escapes stay as they are.
+    CaseIgnoreList,
+    /// Each `$`-separated line as [`CaseExact`](Self::CaseExact).
+    CaseExactList,
+    /// UTC in the form `YYYYmmddHHMMSS[.f]Z`.
+    GeneralizedTime,
+    /// 16 octets.
+    Uuid,
+    /// Change sequence number in the form of OpenLDAP 2.4 and later, lower case from the server ID on.
+    Csn,
+}
+
+impl Normaliser {
+    /// Appends the normal form of `value` to `out`; a refused value leaves `out` as it was.
+    ///
+    /// slapd checks values elsewhere, so this accepts much that [`Syntax`](crate::Syntax) refuses.
+    pub fn apply(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let start = out.len();
+        let result = match self {
+            Self::CaseIgnore => directory_string(value, true, out),
+            Self::CaseExact => directory_string(value, false, out),
+            Self::CaseIgnoreIa5 => ia5(value, true, out),
+            Self::CaseExactIa5 => ia5(value, false, out),
+            Self::Telephone => without(value, *b" -", out),
+            Self::NumericString => without(before_nul(value), *b"  ", out),
+            Self::CaseIgnoreList => list(value, true, out),
+            Self::CaseExactList => list(value, false, out),
+            Self::GeneralizedTime => time::normalise(value, out),
+            Self::Uuid => uuid(value, out),
+            Self::Csn => csn::normalise(value, out),
+        };
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result
+    }
+}
+
+fn directory_string(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let start = out.len();
+    text::normalise(value, fold, out)?;
+    let empty = out.len() == start;
+    spaces::squeeze(out, start);
+    if out.len() == start && !empty {
+        out.push(b' ');
+    }
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps)] // one shape for all
+fn ia5(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let start = out.len();
+    text::push_ascii(before_nul(value), fold, out);
+    spaces::squeeze(out, start);
+    Ok(())
+}
+
+/// slapd treats some values as C strings.
+fn before_nul(value: &[u8]) -> &[u8] {
+    &value[..memchr::memchr(0, value).unwrap_or(value.len())]
+}
+
+/// A single space stands for a value that holds nothing but what is dropped.
+#[expect(clippy::unnecessary_wraps)]
+fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let start = out.len();
+    out.extend(value.iter().filter(|byte| !dropped.contains(byte)));
+    if out.len() == start {
+        out.push(b' ');
+    }
+    Ok(())
+}
+
+fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    for (number, line) in value.split(|&byte| byte == b'$').enumerate() {
+        if number > 0 {
+            out.push(b'$');
+        }
+        directory_string(line, fold, out)?;
+    }
+    Ok(())
+}
+
+/// Looks, as slapd does, at 36 bytes and no further, wherever the hyphens stand.
+fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    const REFUSAL: Refusal = Refusal::new("not a UUID");
+    let text = value.get(..36).ok_or(REFUSAL)?;
+    let mut octets = 0u128;
+    let mut digits = 0;
+    for &byte in text.iter().filter(|&&byte| byte != b'-') {
+        let digit = char::from(byte).to_digit(16).ok_or(REFUSAL)?;
+        octets = octets << 4 | u128::from(digit);
+        digits += 1;
+    }
+    Refusal::unless(digits == 32, "not a UUID")?;
+    out.extend_from_slice(&octets.to_be_bytes());
+    Ok(())
+}

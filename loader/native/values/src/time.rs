@@ -1,0 +1,122 @@
+//! Generalized Time (RFC 4517, 3.3.13) the way slapd reads it (`servers/slapd/schema_init.c`).
+
+use crate::Refusal;
+
+const REFUSAL: Refusal = Refusal::new("not a valid Generalized Time");
+
+/// What each part stays below: century, year, month, day, hour, minute, second. Months and days
+/// count from 0.
+const CEILINGS: [i8; 7] = [100, 100, 12, 31, 24, 60, 60];
+const MONTH: usize = 2;
+const DAY: usize = 3;
+const HOUR: usize = 4;
+const MINUTE: usize = 5;
+const SECOND: usize = 6;
+
+pub fn check(value: &[u8]) -> Result<(), Refusal> {
+    Time::read(value).map(|_| ()).ok_or(REFUSAL)
+}
+
+/// Appends `YYYYmmddHHMMSS[.f]Z`. A fraction of an hour or minute is written as one of a second,
+/// as slapd does.
+pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let Time { parts, fraction } = Time::read(value).ok_or(REFUSAL)?;
+    for (at, part) in parts.into_iter().enumerate() {
+        let part = part.unsigned_abs() + u8::from(at == MONTH || at == DAY);
+        out.extend_from_slice(&[b'0' + part / 10, b'0' + part % 10]);
+    }
+    if !fraction.is_empty() {
+        out.push(b'.');
+        out.extend_from_slice(fraction);
+    }
+    out.push(b'Z');
+    Ok(())
+}
+
+struct Time<'a> {
+    parts: [i8; 7],
+    /// Digits without trailing zeros.
+    fraction: &'a [u8],
+}
+
+impl<'a> Time<'a> {
+    fn read(value: &'a [u8]) -> Option<Self> {
+        let mut rest = value;
+        let mut parts = [0; 7];
+        let mut given = 0;
+        while given < parts.len() && rest.first().is_some_and(u8::is_ascii_digit) {
+            let leap_second = i8::from(given == SECOND);
+            parts[given] = part(&mut rest, given, CEILINGS[given] + leap_second)?;
+            given += 1;
+        }
+        let days = days_of_months(parts);
+        if given <= HOUR || parts[DAY] >= days[usize::try_from(parts[MONTH]).ok()?] {
+            return None;
+        }
+        let fraction = fraction(&mut rest)?;
+        let (&zone, rest) = rest.split_first()?;
+        match zone {
+            b'Z' => {}
+            b'+' => return Self { parts, fraction }.shifted(-1, rest, &days),
+            b'-' => return Self { parts, fraction }.shifted(1, rest, &days),
+            _ => return None,
+        }
+        rest.is_empty().then_some(Self { parts, fraction })
+    }
+
+    /// Adds or takes away the offset `HH[MM]` in `rest`.
+    fn shifted(mut self, sign: i8, mut rest: &[u8], days: &[i8; 12]) -> Option<Self> {
+        self.parts[HOUR] += sign * part(&mut rest, HOUR, CEILINGS[HOUR])?;
+        if rest.first().is_some_and(u8::is_ascii_digit) {
+            self.parts[MINUTE] += sign * part(&mut rest, MINUTE, CEILINGS[MINUTE])?;
+        }
+        for at in (0..=MINUTE).rev() {
+            let month = self.parts[MONTH];
+            let ceiling = match at {
+                DAY if sign > 0 => days[usize::try_from(month).ok()?],
+                DAY => days[usize::try_from((month + 11) % 12).ok()?],
+                _ => CEILINGS[at],
+            };
+            let carry = if sign > 0 {
+                i8::from(self.parts[at] >= ceiling)
+            } else {
+                -i8::from(self.parts[at] < 0)
+            };
+            if carry != 0 {
+                self.parts[at] -= carry * ceiling;
+                *self.parts.get_mut(at.checked_sub(1)?)? += carry;
+            } else if at != MINUTE {
+                break;
+            }
+        }
+        rest.is_empty().then_some(self)
+    }
+}
+
+/// Takes two digits.
+fn part(rest: &mut &[u8], at: usize, ceiling: i8) -> Option<i8> {
+    let (&[tens, ones], tail) = rest.split_first_chunk()?;
+    if !tens.is_ascii_digit() || !ones.is_ascii_digit() {
+        return None;
+    }
+    *rest = tail;
+    let first = i8::from(at == MONTH || at == DAY);
+    let part = i8::try_from((tens - b'0') * 10 + (ones - b'0')).ok()? - first;
+    (0..ceiling).contains(&part).then_some(part)
+}
+
+/// Takes `.` or `,` and digits, if there are any.
+fn fraction<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let Some((b'.' | b',', tail)) = rest.split_first() else { return Some(&[]) };
+    let length = tail.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, tail) = tail.split_at(length);
+    *rest = tail;
+    let zeros = digits.iter().rev().take_while(|&&digit| digit == b'0').count();
+    (length > 0).then(|| &digits[..length - zeros])
+}
+
+fn days_of_months(parts: [i8; 7]) -> [i8; 12] {
+    let [century, year, ..] = parts;
+    let leap = if year == 0 { century % 4 == 0 } else { year % 4 == 0 };
+    [31, 28 + i8::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+}
