@@ -1,0 +1,121 @@
+//! Attribute descriptions: a type and its options (`servers/slapd/ad.c`).
+
+use crate::{AttributeId, Refusal, Schema};
+
+/// An attribute type with options, as slapd keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Description {
+    pub attribute: AttributeId,
+    /// Name as the schema spells it, then the options in lower case, sorted: the value in `ad2i`.
+    pub text: String,
+    /// With `;binary`.
+    pub binary: bool,
+    /// There are options other than `;binary`.
+    pub tagged: bool,
+}
+
+impl Description {
+    /// Options, without the `;` before the first; empty if there are none.
+    pub fn options(&self) -> &str {
+        self.text.split_once(';').map_or("", |(_, options)| options)
+    }
+}
+
+/// Limits of slapd's parser.
+const MAX_OPTIONS: usize = 128;
+const MAX_OPTIONS_LENGTH: usize = 1024;
+
+fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, Refusal> {
+    Err(Refusal(message.into()))
+}
+
+impl Schema {
+    /// Reads a description such as `cn;lang-EN`, by any name of the type or its OID.
+    pub fn describe(&self, description: &[u8]) -> Result<Description, Refusal> {
+        let text = self.description_text(description)?;
+        let (base, options) = match text.split_once(';') {
+            Some((base, options)) => (base, Some(options)),
+            None => (text, None),
+        };
+        let Some(attribute) = self.attribute(base.as_bytes()) else {
+            return refuse(format!("attribute type \"{base}\" is not in the schema"));
+        };
+        let kind = self.get(attribute);
+        match options {
+            None => {
+                Ok(Description { attribute, text: kind.name.clone(), binary: false, tagged: false })
+            }
+            Some(_) if kind.operational() => {
+                refuse(format!("\"{}\" is operational and takes no options", kind.name))
+            }
+            Some(options) => self.with_options(attribute, options),
+        }
+    }
+
+    /// As [`describe`](Self::describe), for a description that has values: where the syntax asks
+    /// for `;binary`, slapadd wants it written.
+    pub fn describe_stored(&self, description: &[u8]) -> Result<Description, Refusal> {
+        let found = self.describe(description)?;
+        let kind = self.get(found.attribute);
+        if kind.binary() && !found.binary {
+            return refuse(format!("\"{}\" must be given as \"{};binary\"", found.text, kind.name));
+        }
+        Ok(found)
+    }
+
+    fn description_text<'a>(&self, description: &'a [u8]) -> Result<&'a str, Refusal> {
+        let lead = description.first().is_some_and(u8::is_ascii_alphanumeric);
+        let fits = |byte: &u8| {
+            byte.is_ascii_alphanumeric() || b"-.;".contains(byte) || *byte == b'=' && self.ranges()
+        };
+        match std::str::from_utf8(description) {
+            Ok(text) if lead && description.iter().all(fits) => Ok(text),
+            _ => refuse("not an attribute description"),
+        }
+    }
+
+    fn with_options(&self, attribute: AttributeId, options: &str) -> Result<Description, Refusal> {
+        let kind = self.get(attribute);
+        let (mut binary, mut tags) = (false, Vec::new());
+        for option in options.split(';') {
+            let option = option.to_ascii_lowercase();
+            match option.as_str() {
+                "" => return refuse("an option is empty"),
+                "binary" if binary => return refuse("option \"binary\" is given twice"),
+                "binary" if !kind.binary() => {
+                    return refuse(format!("option \"binary\" does not go with \"{}\"", kind.name));
+                }
+                "binary" => binary = true,
+                _ if !self.knows_option(&option) => {
+                    return refuse(format!("option \"{option}\" is not known"));
+                }
+                _ => tags.push(option),
+            }
+        }
+        tags.sort_unstable();
+        tags.dedup();
+        if tags.len() > MAX_OPTIONS
+            || tags.iter().map(|tag| tag.len() + 1).sum::<usize>() > MAX_OPTIONS_LENGTH
+        {
+            return refuse("too many options");
+        }
+        let tagged = !tags.is_empty();
+        if binary {
+            tags.insert(tags.partition_point(|tag| tag.as_str() < "binary"), "binary".into());
+        }
+        let text = format!("{};{}", kind.name, tags.join(";"));
+        Ok(Description { attribute, text, binary, tagged })
+    }
+
+    fn knows_option(&self, option: &str) -> bool {
+        let prefix = |known: &str| known.ends_with(['-', '=']);
+        let matches =
+            |known: &String| known == option || prefix(known) && option.starts_with(known.as_str());
+        self.options().iter().any(matches)
+    }
+
+    /// Options that end in `=` are configured; then descriptions may hold that sign.
+    fn ranges(&self) -> bool {
+        self.options().iter().any(|known| known.ends_with('='))
+    }
+}

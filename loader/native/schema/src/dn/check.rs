@@ -1,0 +1,32 @@
+//! Whether a value is a DN (`dnValidate` in `servers/slapd/dn.c`): looser than using it as one.
+
+use super::parse::{self, RawAva};
+use super::{deeper, within_limit};
+use crate::{Ordered, Refusal, Schema};
+
+impl Schema {
+    pub(crate) fn check_dn(&self, value: &[u8], depth: u32) -> Result<(), Refusal> {
+        within_limit(value)?;
+        parse::dn(value)?.iter().flatten().try_for_each(|ava| self.check_ava(ava, depth))
+    }
+
+    pub(crate) fn check_rdn(&self, value: &[u8], depth: u32) -> Result<(), Refusal> {
+        if value.is_empty() {
+            return Ok(());
+        }
+        within_limit(value)?;
+        parse::leading_rdn(value)?.iter().try_for_each(|ava| self.check_ava(ava, depth))
+    }
+
+    fn check_ava(&self, ava: &RawAva<'_>, depth: u32) -> Result<(), Refusal> {
+        let Some(attribute) = self.attribute(ava.name) else {
+            let name = String::from_utf8_lossy(ava.name);
+            return Err(Refusal(format!("attribute type \"{name}\" is not in the schema").into()));
+        };
+        let kind = self.get(attribute);
+        if kind.ordered == Some(Ordered::Values) {
+            return Err(Refusal(format!("\"{}\" has ordered values", kind.name).into()));
+        }
+        self.check_nested(attribute, &ava.value, deeper(depth)?)
+    }
+}

@@ -1,0 +1,74 @@
+//! DNs: parsed, made pretty and normalised as slapd does (`libraries/libldap/getdn.c`,
+//! `servers/slapd/dn.c`).
+
+mod check;
+mod leaf;
+mod parse;
+mod rewrite;
+mod value;
+mod write;
+
+use crate::{AttributeId, Refusal, Schema};
+
+pub use leaf::split_leaf;
+pub use rewrite::Form;
+pub use value::deeper;
+
+/// Longest DN or RDN that slapd takes, in bytes (`SLAP_LDAPDN_MAXLEN`).
+const MAX_LENGTH: usize = 8192;
+
+/// A DN, leaf first. The empty DN has no RDNs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Dn {
+    pub rdns: Vec<Rdn>,
+}
+
+/// One component of a DN in both of slapd's forms, escaped, without the separators around it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rdn {
+    pub pretty: Vec<u8>,
+    pub normal: Vec<u8>,
+    /// In the order of their names.
+    pub avas: Vec<Ava>,
+}
+
+/// One `type=value` of an RDN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ava {
+    pub attribute: AttributeId,
+    /// The pretty value without escapes: what slapadd adds to an entry that lacks it.
+    pub value: Vec<u8>,
+}
+
+impl Dn {
+    pub fn pretty(&self) -> Vec<u8> {
+        self.join(|rdn| &rdn.pretty)
+    }
+
+    pub fn normal(&self) -> Vec<u8> {
+        self.join(|rdn| &rdn.normal)
+    }
+
+    fn join(&self, part: impl Fn(&Rdn) -> &Vec<u8>) -> Vec<u8> {
+        self.rdns.iter().map(|rdn| part(rdn).as_slice()).collect::<Vec<_>>().join(&b',')
+    }
+}
+
+impl Schema {
+    /// Reads the DN of an entry; the empty DN is one.
+    pub fn dn(&self, text: &[u8]) -> Result<Dn, Refusal> {
+        within_limit(text)?;
+        let rdns = parse::dn(text)?.into_iter().map(|rdn| self.both_forms(rdn));
+        Ok(Dn { rdns: rdns.collect::<Result<_, _>>()? })
+    }
+
+    /// Reads one RDN, for instance the first half of [`split_leaf`].
+    pub fn rdn(&self, text: &[u8]) -> Result<Rdn, Refusal> {
+        within_limit(text)?;
+        self.both_forms(parse::rdn(text)?)
+    }
+}
+
+fn within_limit(text: &[u8]) -> Result<(), Refusal> {
+    if text.len() > MAX_LENGTH { Err(Refusal("longer than 8192 bytes".into())) } else { Ok(()) }
+}

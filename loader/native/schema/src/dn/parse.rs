@@ -1,0 +1,252 @@
+//! Strings to attribute names and values: RFC 4514, and what libldap takes besides.
+
+use std::borrow::Cow;
+
+use crate::Refusal;
+
+/// `type=value` as written: the name, and the value without escapes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RawAva<'a> {
+    pub name: &'a [u8],
+    pub value: Cow<'a, [u8]>,
+    /// Given as `#` and BER in hexadecimal, which slapd's checks let through and nothing else takes.
+    pub ber: bool,
+}
+
+pub type RawRdn<'a> = Vec<RawAva<'a>>;
+
+pub fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// All RDNs of a DN, leaf first.
+pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>, Refusal> {
+    let mut rdns = Vec::new();
+    let mut parser = Parser::new(text)?;
+    while !text.is_empty() {
+        rdns.push(parser.rdn()?);
+        match parser.peek() {
+            None => break,
+            Some(b',' | b';') => parser.at += 1,
+            Some(_) => return refuse("what follows a closing quote is no separator"),
+        }
+    }
+    Ok(rdns)
+}
+
+/// The first RDN; what follows it is not looked at.
+pub fn leading_rdn(text: &[u8]) -> Result<RawRdn<'_>, Refusal> {
+    Parser::new(text)?.rdn()
+}
+
+/// The text of one RDN and no more.
+pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>, Refusal> {
+    let mut parser = Parser::new(text)?;
+    let rdn = parser.rdn()?;
+    match parser.peek() {
+        None => Ok(rdn),
+        Some(_) => refuse("more than one RDN"),
+    }
+}
+
+fn refuse<T>(message: &'static str) -> Result<T, Refusal> {
+    Err(Refusal(message.into()))
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a [u8]) -> Result<Self, Refusal> {
+        if memchr::memchr(0, text).is_some() {
+            return refuse("a DN holds a NUL byte");
+        }
+        Ok(Self { text, at: 0 })
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn skip_spaces(&mut self) {
+        while self.peek().is_some_and(is_space) {
+            self.at += 1;
+        }
+    }
+
+    /// AVAs up to a separator or the end.
+    fn rdn(&mut self) -> Result<RawRdn<'a>, Refusal> {
+        let mut avas = Vec::with_capacity(1);
+        loop {
+            let name = self.name()?;
+            let ber = self.peek() == Some(b'#');
+            avas.push(RawAva { name, value: self.value()?, ber });
+            if self.peek() != Some(b'+') {
+                return Ok(avas);
+            }
+            self.at += 1;
+        }
+    }
+
+    /// An attribute name or OID, and the `=` behind it.
+    fn name(&mut self) -> Result<&'a [u8], Refusal> {
+        self.skip_spaces();
+        let start = self.at;
+        match self.peek() {
+            Some(byte) if byte.is_ascii_digit() => {
+                self.skip(|byte| byte.is_ascii_digit() || byte == b'.');
+            }
+            Some(byte) if byte.is_ascii_alphabetic() => self.skip(is_name_byte),
+            _ => return refuse("an RDN does not begin with an attribute type"),
+        }
+        let name = &self.text[start..self.at];
+        if self.peek() == Some(b';') && name[0].is_ascii_alphabetic() {
+            self.skip(|byte| byte == b';' || is_name_byte(byte));
+        }
+        self.skip_spaces();
+        if self.peek() != Some(b'=') {
+            return refuse("an RDN has no \"=\" after its attribute type");
+        }
+        self.at += 1;
+        self.skip_spaces();
+        Ok(name)
+    }
+
+    #[inline]
+    fn skip(&mut self, belongs: impl Fn(u8) -> bool) {
+        while self.peek().is_some_and(&belongs) {
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+        match self.peek() {
+            Some(b'#') => self.hexadecimal(),
+            Some(b'"') => self.quoted(),
+            _ => self.string(),
+        }
+    }
+
+    /// As in `LDAPv2`: a backslash makes the next character literal, hexadecimal pairs are unknown.
+    fn quoted(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+        self.at += 1;
+        let mut value = Vec::new();
+        loop {
+            match self.peek() {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    self.at += 1;
+                    let Some(next) = self.peek() else {
+                        return refuse("a quoted RDN value does not end");
+                    };
+                    value.push(next);
+                }
+                Some(byte) => value.push(byte),
+                None => return refuse("a quoted RDN value does not end"),
+            }
+            self.at += 1;
+        }
+        self.at += 1;
+        self.skip_spaces();
+        Ok(Cow::Owned(value))
+    }
+
+    /// Pairs of digits; from a space on, all is ignored up to the separator.
+    fn hexadecimal(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+        let start = self.at + 1;
+        self.skip(|byte| !is_value_end(byte));
+        let raw = &self.text[start..self.at];
+        let digits = &raw[..raw.iter().position(|&byte| is_space(byte)).unwrap_or(raw.len())];
+        if digits.len() % 2 == 1 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return refuse("an RDN value after \"#\" is not hexadecimal");
+        }
+        Ok(Cow::Owned(digits.chunks_exact(2).map(|pair| hex_pair(pair[0], pair[1])).collect()))
+    }
+
+    fn string(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+        let start = self.at;
+        let mut escaped = false;
+        while let Some(byte) = self.peek() {
+            match byte {
+                byte if is_value_end(byte) => break,
+                b'"' | b'<' | b'>' => {
+                    return refuse("an RDN value has an unescaped special character");
+                }
+                b'\\' => {
+                    escaped = true;
+                    self.at += escape_length(&self.text[self.at + 1..])?;
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+        let raw = trim_end(&self.text[start..self.at]);
+        Ok(if escaped { Cow::Owned(unescape(raw)) } else { Cow::Borrowed(raw) })
+    }
+}
+
+#[inline]
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-'
+}
+
+fn is_value_end(byte: u8) -> bool {
+    matches!(byte, b',' | b';' | b'+')
+}
+
+/// Two digits that have been checked.
+fn hex_pair(high: u8, low: u8) -> u8 {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map_or(0, |digit| digit.to_le_bytes()[0]);
+    digit(high) << 4 | digit(low)
+}
+
+/// What may follow a backslash as it is; other characters must be two hexadecimal digits.
+fn may_escape(byte: u8) -> bool {
+    matches!(byte, b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=' | b'#') || is_space(byte)
+}
+
+fn escape_length(after: &[u8]) -> Result<usize, Refusal> {
+    match after {
+        [byte, ..] if may_escape(*byte) => Ok(1),
+        [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => Ok(2),
+        _ => refuse("an RDN value has a backslash that escapes nothing"),
+    }
+}
+
+/// Cuts spaces off the end, but not the first byte, nor a space with a backslash before it (even one
+/// that is itself escaped: so does libldap).
+fn trim_end(mut raw: &[u8]) -> &[u8] {
+    while let [_, .., before, last] | [before, last] = raw {
+        if !is_space(*last) || *before == b'\\' {
+            break;
+        }
+        raw = &raw[..raw.len() - 1];
+    }
+    raw
+}
+
+/// Takes a string whose escapes have been checked.
+fn unescape(raw: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    loop {
+        rest = match rest {
+            [] => return value,
+            [b'\\', byte, after @ ..] if may_escape(*byte) => {
+                value.push(*byte);
+                after
+            }
+            [b'\\', high, low, after @ ..] => {
+                value.push(hex_pair(*high, *low));
+                after
+            }
+            [byte, after @ ..] => {
+                value.push(*byte);
+                after
+            }
+        };
+    }
+}

@@ -1,0 +1,183 @@
+//! DNs and RDNs written again in one of slapd's forms.
+
+use std::borrow::Cow;
+
+use super::parse::{self, RawAva, RawRdn};
+use super::{Ava, MAX_LENGTH, Rdn, within_limit, write};
+use crate::{AttributeId, Ordered, Refusal, Schema};
+
+/// What a DN is rewritten to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As slapd stores the names of entries.
+    Pretty,
+    /// As slapd compares DNs.
+    Normal,
+}
+
+/// An AVA on its way: the canonical name and the value so far.
+struct Part<'a> {
+    attribute: AttributeId,
+    name: &'a str,
+    value: Cow<'a, [u8]>,
+}
+
+fn refuse<T>(message: String) -> Result<T, Refusal> {
+    Err(Refusal(message.into()))
+}
+
+impl Schema {
+    /// An RDN of an entry: pretty, and normal as made from the pretty one.
+    pub(super) fn both_forms(&self, raw: RawRdn<'_>) -> Result<Rdn, Refusal> {
+        let parts = self.parts(raw, Form::Pretty, 0)?;
+        let mut rdn = Rdn::default();
+        join(&parts, &mut rdn.pretty, write::escape)?;
+        rdn.normal.reserve_exact(rdn.pretty.len());
+        for (number, part) in parts.iter().enumerate() {
+            begin(number, part.name, &mut rdn.normal);
+            let start = rdn.normal.len();
+            self.push_normal_of_pretty(part.attribute, &part.value, &mut rdn.normal)?;
+            write::escape_tail(start, &mut rdn.normal)?;
+        }
+        let ava =
+            |part: Part<'_>| Ava { attribute: part.attribute, value: part.value.into_owned() };
+        rdn.avas = parts.into_iter().map(ava).collect();
+        Ok(rdn)
+    }
+
+    /// A DN that is a value, in one form; values for [`Form::Normal`] are not made pretty first.
+    pub(crate) fn rewrite_dn(
+        &self,
+        text: &[u8],
+        form: Form,
+        depth: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        if form == Form::Pretty {
+            within_limit(text)?;
+        }
+        for (number, rdn) in parse::dn(text)?.into_iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            join(&self.parts(rdn, form, depth)?, out, write::escape)?;
+        }
+        Ok(())
+    }
+
+    /// As [`rewrite_dn`](Self::rewrite_dn), for a value that is one RDN; slapd does not look at what
+    /// follows that.
+    pub(crate) fn rewrite_rdn(
+        &self,
+        text: &[u8],
+        form: Form,
+        depth: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if form == Form::Pretty {
+            within_limit(text)?;
+        }
+        let rdn = parse::leading_rdn(text)?;
+        join(&self.parts(rdn, form, depth)?, out, write::escape)
+    }
+
+    /// One RDN of a certificate's name in normal form, with all beyond ASCII escaped.
+    pub(crate) fn normal_rdn_escaped(
+        &self,
+        avas: &[(String, Cow<'_, [u8]>)],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let raw = avas.iter().map(|(name, value)| RawAva {
+            name: name.as_bytes(),
+            value: Cow::Borrowed(value),
+            ber: false,
+        });
+        join(&self.parts(raw.collect(), Form::Normal, 0)?, out, write::escape_ascii)
+    }
+
+    /// The AVAs of an RDN with their values in one form, in the order of their names.
+    fn parts<'a>(
+        &'a self,
+        raw: RawRdn<'a>,
+        form: Form,
+        depth: u32,
+    ) -> Result<Vec<Part<'a>>, Refusal> {
+        let mut parts = Vec::with_capacity(raw.len());
+        for ava in raw {
+            parts.push(self.part(ava, form, depth)?);
+        }
+        if parts.len() > 1 {
+            sort(&mut parts)?;
+        }
+        Ok(parts)
+    }
+
+    fn part<'a>(&'a self, ava: RawAva<'a>, form: Form, depth: u32) -> Result<Part<'a>, Refusal> {
+        let Some(attribute) = self.attribute(ava.name) else {
+            let name = String::from_utf8_lossy(ava.name);
+            return refuse(format!("attribute type \"{name}\" is not in the schema"));
+        };
+        let name = &self.get(attribute).name;
+        if self.get(attribute).ordered == Some(Ordered::Values) {
+            return refuse(format!("\"{name}\" has ordered values and cannot name an entry"));
+        }
+        if ava.ber {
+            return refuse(format!("\"{name}\" is given in hexadecimal BER form"));
+        }
+        let value = match ava.value {
+            Cow::Borrowed(value) => self.in_form(attribute, value, form, depth)?,
+            Cow::Owned(value) => {
+                Cow::Owned(self.in_form(attribute, &value, form, depth)?.into_owned())
+            }
+        };
+        Ok(Part { attribute, name, value })
+    }
+
+    fn in_form<'a>(
+        &self,
+        attribute: AttributeId,
+        value: &'a [u8],
+        form: Form,
+        depth: u32,
+    ) -> Result<Cow<'a, [u8]>, Refusal> {
+        match form {
+            Form::Pretty => self.pretty_value(attribute, value, depth),
+            Form::Normal => self.normal_value(attribute, value, depth).map(Cow::Owned),
+        }
+    }
+}
+
+/// Orders the AVAs of an RDN by name; the same attribute type twice is refused.
+fn sort(parts: &mut [Part<'_>]) -> Result<(), Refusal> {
+    parts.sort_by(|a, b| a.name.cmp(b.name));
+    match parts.windows(2).find(|pair| pair[0].attribute == pair[1].attribute) {
+        Some(twice) => refuse(format!("an RDN holds \"{}\" twice", twice[0].name)),
+        None => Ok(()),
+    }
+}
+
+fn join(
+    parts: &[Part<'_>],
+    out: &mut Vec<u8>,
+    escape: impl Fn(&[u8], &mut Vec<u8>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let length: usize = parts.iter().map(|part| part.name.len() + part.value.len() + 2).sum();
+    out.reserve(length.min(2 * MAX_LENGTH));
+    for (number, part) in parts.iter().enumerate() {
+        begin(number, part.name, out);
+        escape(&part.value, out)?;
+    }
+    Ok(())
+}
+
+/// Writes what stands before a value.
+fn begin(number: usize, name: &str, out: &mut Vec<u8>) {
+    if number > 0 {
+        out.push(b'+');
+    }
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'=');
+}

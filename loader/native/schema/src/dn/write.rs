@@ -1,0 +1,74 @@
+//! Values into DN strings. Escapes are always a backslash and two upper-case hexadecimal digits.
+
+use super::parse::is_space;
+use crate::Refusal;
+use crate::text::char_len;
+
+const fn always(byte: u8) -> bool {
+    matches!(byte, 0 | b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=')
+}
+
+/// Bytes that can stand anywhere in a DN string as they are.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0x21;
+    while byte < 0x7f {
+        plain[byte as usize] = !always(byte) && byte != b'#';
+        byte += 1;
+    }
+    plain
+};
+
+/// Appends the value with UTF-8 left as it is.
+pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    if value.iter().all(|&byte| PLAIN[byte as usize]) {
+        out.extend_from_slice(value);
+        return Ok(());
+    }
+    each_char(value, out, |char, out| out.extend_from_slice(char))
+}
+
+/// Escapes what stands in `out` from `start` on.
+pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    if out[start..].iter().all(|&byte| PLAIN[byte as usize]) {
+        return Ok(());
+    }
+    let tail = out.split_off(start);
+    escape(&tail, out)
+}
+
+/// Appends the value with every byte of UTF-8 beyond ASCII escaped.
+pub fn escape_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    each_char(value, out, |char, out| char.iter().for_each(|&byte| hex(byte, out)))
+}
+
+fn each_char(
+    value: &[u8],
+    out: &mut Vec<u8>,
+    beyond_ascii: impl Fn(&[u8], &mut Vec<u8>),
+) -> Result<(), Refusal> {
+    let mut at = 0;
+    while at < value.len() {
+        let len = char_len(&value[at..]);
+        match (len, value[at]) {
+            (0, _) => return Err(Refusal("an RDN value is not valid UTF-8".into())),
+            (1, byte) if needs_escape(value, at) => hex(byte, out),
+            (1, byte) => out.push(byte),
+            _ => beyond_ascii(&value[at..at + len], out),
+        }
+        at += len;
+    }
+    Ok(())
+}
+
+fn needs_escape(value: &[u8], at: usize) -> bool {
+    let byte = value[at];
+    let first = at == 0 && (byte == b'#' || is_space(byte));
+    let last = at + 1 == value.len() && is_space(byte);
+    always(byte) || first || last
+}
+
+fn hex(byte: u8, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend([b'\\', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+}

@@ -1,0 +1,68 @@
+//! Names and OIDs to numbers, whatever the case of their letters.
+
+use hashbrown::HashTable;
+
+/// Maps names (ASCII, case-insensitive) to the number of what they name.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    table: HashTable<(Box<[u8]>, u32)>,
+}
+
+impl Names {
+    /// Enters a name. False when it is taken by something else.
+    pub fn insert(&mut self, name: &str, id: u32) -> bool {
+        if let Some(known) = self.find(name.as_bytes()) {
+            return known == id;
+        }
+        let entry = (name.as_bytes().into(), id);
+        self.table.insert_unique(hash(name.as_bytes()), entry, |(name, _)| hash(name));
+        true
+    }
+
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<u32> {
+        let same = |(known, _): &(Box<[u8]>, u32)| known.eq_ignore_ascii_case(name);
+        self.table.find(hash(name), same).map(|&(_, id)| id)
+    }
+}
+
+/// Equal for names that differ in the case of ASCII letters only. Eight bytes a step: this runs for
+/// every line of every entry.
+#[inline]
+fn hash(name: &[u8]) -> u64 {
+    const CASE: u64 = 0x2020_2020_2020_2020;
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = name.len() as u64;
+    let mut chunks = name.chunks_exact(8);
+    for chunk in &mut chunks {
+        let word = <[u8; 8]>::try_from(chunk).map_or(0, u64::from_le_bytes);
+        hash = (hash ^ (word | CASE)).wrapping_mul(FACTOR).rotate_left(29);
+    }
+    let tail = chunks.remainder().iter().fold(0, |tail, byte| tail << 8 | u64::from(byte | 0x20));
+    let mixed = (hash ^ tail).wrapping_mul(FACTOR);
+    mixed ^ mixed >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_does_not_matter() {
+        let mut names = Names::default();
+        assert!(names.insert("telephoneNumber", 1));
+        assert!(names.insert("2.5.4.20", 1));
+        assert_eq!(names.find(b"TELEPHONENUMBER"), Some(1));
+        assert_eq!(names.find(b"2.5.4.20"), Some(1));
+        assert_eq!(names.find(b"telephoneNumbe"), None);
+        assert_eq!(names.find(b""), None);
+    }
+
+    #[test]
+    fn a_name_means_one_thing() {
+        let mut names = Names::default();
+        assert!(names.insert("cn", 1));
+        assert!(names.insert("CN", 1));
+        assert!(!names.insert("Cn", 2));
+    }
+}

@@ -1,0 +1,138 @@
+//! Values of attributes: what is stored beside them, and whether slapd would take them.
+
+use crate::dn::Form;
+use crate::syntax::{Check, Pretty};
+use crate::{AttributeId, Normalise, Refusal, Schema, x509};
+
+fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, Refusal> {
+    Err(Refusal(message.into()))
+}
+
+/// Steps over the `{n}` of an ordered value: the number with its braces, and the rest.
+fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr(b'}', value).filter(|_| value[0] == b'{')?;
+    let number = &value[1..end];
+    let numeric =
+        !number.is_empty() && number.iter().all(|byte| byte.is_ascii_digit() || *byte == b' ');
+    numeric.then(|| value.split_at(end + 1))
+}
+
+impl Schema {
+    /// Appends the normal form of a value to `out`. False, and nothing appended, if values of this
+    /// type are stored without one. The `{n}` of ordered values is kept and stepped over.
+    pub fn normalise(
+        &self,
+        id: AttributeId,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Refusal> {
+        let kind = self.get(id);
+        if kind.normaliser == Normalise::None {
+            return Ok(false);
+        }
+        let mut rest = value;
+        if let Some((number, unnumbered)) = kind.ordered.and_then(|_| numbered(value)) {
+            out.extend_from_slice(number);
+            if unnumbered.is_empty() {
+                return Ok(true);
+            }
+            rest = unnumbered;
+        }
+        self.normalise_nested(id, rest, 0, out).map(|()| true)
+    }
+
+    pub(crate) fn normalise_nested(
+        &self,
+        id: AttributeId,
+        value: &[u8],
+        depth: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let kind = self.get(id);
+        match kind.normaliser {
+            Normalise::None => out.extend_from_slice(value),
+            Normalise::Value(normaliser) => normaliser.apply(value, out)?,
+            Normalise::Dn => self.rewrite_dn(value, Form::Normal, depth, out)?,
+            Normalise::Rdn => self.rewrite_rdn(value, Form::Normal, depth, out)?,
+            Normalise::NameUid => {
+                let name = values::keys::name_uid_part(value);
+                self.rewrite_dn(name, Form::Normal, depth, out)?;
+                out.extend_from_slice(&value[name.len()..]);
+            }
+            Normalise::Certificate => x509::normalise(self, value, out)?,
+            Normalise::Unproven => {
+                let rule = kind.unproven().unwrap_or_default();
+                return refuse(format!("values compared by {rule} are not supported"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by making it pretty
+    /// where its syntax has a pretty form, else by the syntax's validator.
+    pub fn check_value(&self, id: AttributeId, value: &[u8]) -> Result<(), Refusal> {
+        let ordered = self.get(id).ordered.is_some();
+        let value = if ordered { numbered(value).map_or(value, |(_, rest)| rest) } else { value };
+        match self.get(id).syntax.pretty {
+            Pretty::Same | Pretty::Uuid | Pretty::Unproven => self.check_nested(id, value, 0),
+            _ => self.reshape(id, value, 0).map(drop),
+        }
+    }
+
+    pub(crate) fn check_nested(
+        &self,
+        id: AttributeId,
+        value: &[u8],
+        depth: u32,
+    ) -> Result<(), Refusal> {
+        let holds = match self.get(id).syntax.check {
+            Check::Plain(syntax) => return syntax.check(value),
+            Check::Unchecked => true,
+            Check::Dn => return self.check_dn(value, depth),
+            Check::NameUid => return self.check_dn(values::keys::name_uid_part(value), depth),
+            Check::Rdn => return self.check_rdn(value, depth),
+            Check::Oid => is_oid(value),
+            Check::OidOrName => is_oid_or_name(value),
+            Check::Certificate => x509::certificate(value).is_some(),
+            Check::CertificateList => x509::is_certificate_list(value),
+            Check::AttributeCertificate => x509::is_attribute_certificate(value),
+        };
+        if holds { Ok(()) } else { refuse(self.get(id).syntax.check.complaint()) }
+    }
+}
+
+impl Check {
+    /// What is wrong with a value that fails.
+    fn complaint(self) -> &'static str {
+        match self {
+            Self::Oid => "not an OID",
+            Self::OidOrName => "neither an OID nor a name",
+            Self::Certificate => "not an X.509 certificate in DER",
+            Self::CertificateList => "not an X.509 certificate list in DER",
+            Self::AttributeCertificate => "not an X.509 attribute certificate in DER",
+            Self::Plain(_) | Self::Unchecked | Self::Dn | Self::NameUid | Self::Rdn => {
+                "not a value"
+            }
+        }
+    }
+}
+
+/// Numbers without leading zeros and dots between them; a single number will do.
+fn is_oid(value: &[u8]) -> bool {
+    let number = |part: &[u8]| match part {
+        [b'0'] => true,
+        [first, ..] => *first != b'0' && part.iter().all(u8::is_ascii_digit),
+        [] => false,
+    };
+    value.split(|&byte| byte == b'.').all(number)
+}
+
+/// A name, or an OID of two numbers or more.
+fn is_oid_or_name(value: &[u8]) -> bool {
+    match value {
+        [first, rest @ ..] if first.is_ascii_alphabetic() => {
+            rest.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+        }
+        _ => value.contains(&b'.') && is_oid(value),
+    }
+}

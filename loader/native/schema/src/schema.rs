@@ -1,0 +1,154 @@
+//! The schema: everything looked up and tied together.
+
+use crate::attribute::{AttributeId, AttributeType};
+use crate::class::{ClassId, ContentRule, ObjectClass, Sources};
+use crate::names::Names;
+use crate::read::{Definition, Kind, Macros, RawAttribute, RawClass, RawRule, RawSyntax, Settings};
+use crate::{Problem, Refusal, derive};
+
+/// Attribute types, object classes and content rules of one slapd.
+#[derive(Debug, Clone)]
+pub struct Schema {
+    attributes: Vec<AttributeType>,
+    attribute_names: Names,
+    classes: Vec<ObjectClass>,
+    class_names: Names,
+    rules: Vec<(ClassId, ContentRule)>,
+    settings: Settings,
+}
+
+/// The definitions by kind, each in the order given.
+#[derive(Default)]
+struct Raw<'a> {
+    macros: Macros,
+    syntaxes: Vec<RawSyntax<'a>>,
+    attributes: Vec<RawAttribute<'a>>,
+    classes: Vec<RawClass<'a>>,
+    rules: Vec<RawRule<'a>>,
+}
+
+impl<'a> Raw<'a> {
+    fn read(definitions: &'a [Definition]) -> Result<Self, Problem> {
+        let mut raw = Self::default();
+        // Definitions of slapd.conf itself stand before those compiled in, but may build on them.
+        for builtin in [true, false] {
+            let wanted = |definition: &&Definition| {
+                definition.kind == Kind::Macro && definition.unnumbered().1 == builtin
+            };
+            for definition in definitions.iter().filter(wanted) {
+                raw.macros.define(definition.unnumbered().0)?;
+            }
+        }
+        for definition in definitions {
+            raw.sort_in(definition)?;
+        }
+        Ok(raw)
+    }
+
+    fn sort_in(&mut self, definition: &'a Definition) -> Result<(), Problem> {
+        let (text, builtin) = definition.unnumbered();
+        let macros = &self.macros;
+        match definition.kind {
+            Kind::Macro => {}
+            Kind::Syntax => self.syntaxes.push(RawSyntax::read(text, macros)?),
+            Kind::AttributeType => self.attributes.push(RawAttribute::read(text, builtin, macros)?),
+            Kind::ObjectClass => self.classes.push(RawClass::read(text, builtin, macros)?),
+            Kind::ContentRule => self.rules.push(RawRule::read(text, macros)?),
+        }
+        Ok(())
+    }
+}
+
+/// Enters an OID and names under a number; they must be new.
+fn enter(
+    names: &mut Names,
+    id: u32,
+    text: &str,
+    oid: &str,
+    aliases: &[&str],
+) -> Result<(), Problem> {
+    for name in std::iter::once(&oid).chain(aliases) {
+        if !names.insert(name, id) {
+            return Err(Problem::of(text, &format!("\"{name}\" is defined twice")));
+        }
+    }
+    Ok(())
+}
+
+impl Schema {
+    /// Reads the definitions of a configuration, in any order.
+    pub fn read(definitions: &[Definition], settings: Settings) -> Result<Self, Problem> {
+        let raw = Raw::read(definitions)?;
+        let mut attribute_names = Names::default();
+        for (kind, id) in raw.attributes.iter().zip(0..) {
+            enter(&mut attribute_names, id, kind.text, &kind.oid, &kind.names)?;
+        }
+        let mut class_names = Names::default();
+        for (class, id) in raw.classes.iter().zip(0..) {
+            enter(&mut class_names, id, class.text, &class.oid, &class.names)?;
+        }
+        let attributes = derive::resolve(&raw.attributes, &raw.syntaxes, &attribute_names)?;
+        let sources = Sources { attribute_names: &attribute_names, class_names: &class_names };
+        let classes = sources.resolve(&raw.classes)?;
+        let rules = raw.rules.iter().map(|rule| sources.rule(rule)).collect::<Result<_, _>>()?;
+        Ok(Self {
+            attributes,
+            attribute_names,
+            classes,
+            class_names,
+            rules,
+            settings: tidy(settings),
+        })
+    }
+
+    /// The attribute type of this name or OID, whatever its case; options are not cut off.
+    #[inline]
+    pub fn attribute(&self, name: &[u8]) -> Option<AttributeId> {
+        self.attribute_names.find(name).map(AttributeId)
+    }
+
+    #[inline]
+    pub fn get(&self, id: AttributeId) -> &AttributeType {
+        &self.attributes[id.index()]
+    }
+
+    /// All attribute types in the order of their numbers.
+    pub fn attributes(&self) -> std::slice::Iter<'_, AttributeType> {
+        self.attributes.iter()
+    }
+
+    /// The object class of this name or OID, whatever its case.
+    #[inline]
+    pub fn class(&self, name: &[u8]) -> Option<ClassId> {
+        self.class_names.find(name).map(ClassId)
+    }
+
+    #[inline]
+    pub fn object_class(&self, id: ClassId) -> &ObjectClass {
+        &self.classes[id.index()]
+    }
+
+    /// The content rule for entries of this structural class.
+    pub fn content_rule(&self, class: ClassId) -> Option<&ContentRule> {
+        self.rules.iter().find(|rule| rule.0 == class).map(|rule| &rule.1)
+    }
+
+    pub(crate) fn options(&self) -> &[String] {
+        &self.settings.attribute_options
+    }
+
+    pub(crate) fn dynamic_objects(&self) -> bool {
+        self.settings.dynamic_objects
+    }
+}
+
+fn tidy(mut settings: Settings) -> Settings {
+    let words = settings.attribute_options.iter().flat_map(|value| value.split_ascii_whitespace());
+    settings.attribute_options = words.map(str::to_ascii_lowercase).collect();
+    settings
+}
+
+/// A refusal with a message made for the occasion.
+pub fn refusal(message: String) -> Refusal {
+    Refusal(message.into())
+}

@@ -1,0 +1,148 @@
+//! Whether bytes have the shape of a certificate or a list. slapd looks at the tags one after
+//! another and does not care whether inner elements fill the outer ones.
+
+use super::tlv::{
+    BIT_STRING, Damaged, GENERALIZED_TIME, INTEGER, SEQUENCE, Tlv, UTC_TIME, VERSION, split,
+};
+
+const ISSUER_UNIQUE_ID: u8 = 0x81;
+const SUBJECT_UNIQUE_ID: u8 = 0x82;
+const EXTENSIONS: u8 = 0xa3;
+/// `[0]`, explicit: extensions of a list, the issuer of an attribute certificate.
+const CONTEXT_0: u8 = 0xa0;
+
+/// Reads tags in a row.
+struct Walk<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Walk<'a> {
+    fn tag(&self) -> Option<u8> {
+        split(self.rest).ok().map(|(element, _)| element.tag)
+    }
+
+    /// Steps into an element, or over it, if it has this tag.
+    fn enter(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let (element, _) = split(self.rest).ok().filter(|(element, _)| element.tag == tag)?;
+        let header = self.rest.len() - split(self.rest).ok()?.1.len() - element.content.len();
+        self.rest = &self.rest[header..];
+        Some(element.content)
+    }
+
+    fn skip(&mut self, tag: u8) -> Option<Tlv<'a>> {
+        let (element, behind) = split(self.rest).ok().filter(|(element, _)| element.tag == tag)?;
+        self.rest = behind;
+        Some(element)
+    }
+
+    /// No element follows. What cannot be read at all and has no length counts as nothing.
+    fn at_end(&self) -> bool {
+        matches!(split(self.rest), Err(Damaged { length: 0 }))
+    }
+
+    /// A number of at most four bytes.
+    fn small_integer(&mut self) -> Option<i32> {
+        let element = self.skip(INTEGER).filter(|element| element.content.len() <= 4)?;
+        let sign =
+            element.content.first().map_or(0, |first| if first & 0x80 == 0 { 0 } else { -1 });
+        Some(element.content.iter().fold(sign, |number, byte| number << 8 | i32::from(*byte)))
+    }
+}
+
+/// What identifies a certificate: contents of the elements.
+pub struct Certificate<'a> {
+    pub serial: &'a [u8],
+    pub issuer: &'a [u8],
+}
+
+/// Reads a certificate; `None` if the bytes do not have the shape of one.
+pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
+    let mut walk = Walk { rest: value };
+    walk.enter(SEQUENCE)?;
+    walk.enter(SEQUENCE)?;
+    let mut version = 0;
+    if walk.enter(VERSION).is_some() {
+        version = walk.small_integer()?;
+    }
+    let serial = walk.skip(INTEGER)?.content;
+    walk.skip(SEQUENCE)?;
+    let issuer = walk.skip(SEQUENCE)?.content;
+    // Validity, subject, public key.
+    for _ in 0..3 {
+        walk.skip(SEQUENCE)?;
+    }
+    for (tag, least) in [(ISSUER_UNIQUE_ID, 1), (SUBJECT_UNIQUE_ID, 1), (EXTENSIONS, 2)] {
+        if walk.tag() == Some(tag) {
+            if version < least {
+                return None;
+            }
+            if tag == EXTENSIONS {
+                walk.enter(tag)?;
+                walk.skip(SEQUENCE)?;
+            } else {
+                walk.skip(tag)?;
+            }
+        }
+    }
+    walk.skip(SEQUENCE)?;
+    walk.skip(BIT_STRING)?;
+    walk.at_end().then_some(Certificate { serial, issuer })
+}
+
+pub fn is_certificate_list(value: &[u8]) -> bool {
+    let Some((walk, fills)) = certificate_list(value) else { return false };
+    walk.at_end() || fills
+}
+
+/// The walk behind the list, and whether its outer element ends there too: then slapd tolerates
+/// what follows.
+fn certificate_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
+    let mut walk = Walk { rest: value };
+    let wrapper = walk.enter(SEQUENCE)?;
+    let behind = walk.rest.len() - wrapper.len();
+    walk.enter(SEQUENCE)?;
+    let mut version = 0;
+    if walk.tag() == Some(INTEGER) {
+        version = walk.small_integer().filter(|&version| version == 1)?;
+    }
+    walk.skip(SEQUENCE)?;
+    walk.skip(SEQUENCE)?;
+    walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME))?;
+    let _ = walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME));
+    revoked(&mut walk);
+    if walk.tag() == Some(CONTEXT_0) {
+        let extensions = walk.skip(CONTEXT_0).filter(|_| version == 1)?;
+        split(extensions.content).ok().filter(|(element, _)| element.tag == SEQUENCE)?;
+    }
+    walk.skip(SEQUENCE)?;
+    walk.skip(BIT_STRING)?;
+    let fills = walk.rest.len() == behind;
+    Some((walk, fills))
+}
+
+/// Steps over the list of revoked certificates: a sequence of sequences, or an empty one.
+fn revoked(walk: &mut Walk<'_>) {
+    let Ok((element, behind)) = split(walk.rest) else { return };
+    let nested = split(element.content).is_ok_and(|(inner, _)| inner.tag == SEQUENCE);
+    if element.tag == SEQUENCE && (nested || element.content.is_empty()) {
+        walk.rest = behind;
+    }
+}
+
+pub fn is_attribute_certificate(value: &[u8]) -> bool {
+    attribute_certificate(value).is_some_and(|walk| walk.at_end())
+}
+
+fn attribute_certificate(value: &[u8]) -> Option<Walk<'_>> {
+    let mut walk = Walk { rest: value };
+    walk.enter(SEQUENCE)?;
+    walk.enter(SEQUENCE)?;
+    walk.small_integer().filter(|&version| version == 1)?;
+    // Holder, issuer, signature, serial number, validity, attributes.
+    for tag in [SEQUENCE, CONTEXT_0, SEQUENCE, INTEGER, SEQUENCE, SEQUENCE] {
+        walk.skip(tag)?;
+    }
+    let _ = walk.skip(BIT_STRING);
+    let met = [SEQUENCE, SEQUENCE, BIT_STRING].map(|tag| walk.skip(tag).is_some());
+    (met.iter().filter(|&&met| met).count() >= 2).then_some(walk)
+}

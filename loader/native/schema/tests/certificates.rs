@@ -1,0 +1,66 @@
+//! Certificates: `support/multi.der` has a serial number of 17 bytes, a multi-valued RDN, and
+//! domain components; slapd 2.5.13 stored what is expected here beside it.
+
+mod support;
+
+use proptest::prelude::*;
+use schema::Schema;
+use support::{schema, text};
+
+const CERTIFICATE: &[u8] = include_bytes!("support/multi.der");
+const LIST: &[u8] = include_bytes!("support/list.der");
+
+fn normal(schema: &Schema, value: &[u8]) -> Option<Vec<u8>> {
+    let id = schema.attribute(b"userCertificate").unwrap();
+    let mut out = Vec::new();
+    schema.normalise(id, value, &mut out).ok().map(|_| out)
+}
+
+fn takes(schema: &Schema, value: &[u8]) -> bool {
+    schema.check_value(schema.attribute(b"userCertificate").unwrap(), value).is_ok()
+}
+
+#[test]
+fn serial_number_and_issuer() {
+    let expected = "{ serialNumber 'FFEEDDCCBBAA99887766554433221100AA'H, issuer rdnSequence:\
+                    \"serialNumber=ser 1+uid=joe,cn=multi,dc=example,dc=com\" }";
+    assert_eq!(text(&normal(&schema(), CERTIFICATE).unwrap()), expected);
+}
+
+#[test]
+fn only_certificates_are_certificates() {
+    let schema = schema();
+    assert!(takes(&schema, CERTIFICATE));
+    assert!(!takes(&schema, LIST));
+    assert!(!takes(&schema, b""));
+    assert!(!takes(&schema, &CERTIFICATE[..CERTIFICATE.len() - 1]));
+    let longer = [CERTIFICATE, b"\x30\x01x"].concat();
+    assert!(!takes(&schema, &longer) && normal(&schema, &longer).is_none());
+}
+
+#[test]
+fn types_of_the_issuer_must_be_known() {
+    // 0.9.2342.19200300.100.1.1 (uid) becomes ...1.99.
+    let at = CERTIFICATE.windows(3).position(|window| window == [0x64, 0x01, 0x01]).unwrap();
+    let mut unknown = CERTIFICATE.to_vec();
+    unknown[at + 2] = 99;
+    let schema = schema();
+    assert!(takes(&schema, &unknown));
+    assert!(normal(&schema, &unknown).is_none());
+}
+
+proptest! {
+    #[test]
+    fn damage_is_survived(
+        at in 0..CERTIFICATE.len(), byte in any::<u8>(), keep in 0..CERTIFICATE.len(), insert in any::<bool>(),
+    ) {
+        let mut damaged = CERTIFICATE.to_vec();
+        if insert { damaged.insert(at, byte) } else { damaged[at] = byte }
+        let schema = schema();
+        for value in [&damaged[..], &damaged[..keep]] {
+            if normal(&schema, value).is_some() {
+                prop_assert!(takes(&schema, value));
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! DNs in both forms. What is expected here is what slapd 2.5.13 makes of the same text.
+
+mod support;
+
+use proptest::prelude::*;
+use schema::split_leaf;
+use support::{schema, text};
+
+#[test]
+fn both_forms() {
+    let schema = schema();
+    for (dn, pretty, normal) in [
+        ("", "", ""),
+        ("uid=Bob,dc=Example", "uid=Bob,dc=Example", "uid=bob,dc=example"),
+        ("  CN = A  B ; 2.5.4.10=x ", "cn=A  B,o=x", "cn=a b,o=x"),
+        ("sn=B+cn=A", "cn=A+sn=B", "cn=a+sn=b"),
+        ("cn;lang-en=x", "cn=x", "cn=x"),
+        ("cn=\"a, \\\" \\2C b \"", "cn=a\\2C \\22 2C b\\20", "cn=a\\2C \\22 2c b"),
+        ("cn=a\\,b\\3D\\c3\\a4\\ ", "cn=a\\2Cb\\3D\u{e4}\\20", "cn=a\\2Cb\\3D\u{e4}"),
+        ("cn=a\\\\ ,dc=x", "cn=a\\5C\\20,dc=x", "cn=a\\5C,dc=x"),
+        ("cn=\\#\\ x#", "cn=\\23 x#", "cn=\\23 x#"),
+        ("cn=\\00", "cn=\\00", "cn=\\00"),
+        ("objectClass=PERSON", "objectClass=person", "objectClass=person"),
+        (
+            "entryUUID=12345678-1234-1234-1234-1234567890AB",
+            "entryUUID=12345678-1234-1234-1234-1234567890ab",
+            "entryUUID=12345678-1234-1234-1234-1234567890ab",
+        ),
+        ("uniqueMember=CN=X\\#'01'B", "uniqueMember=cn\\3DX#'01'B", "uniqueMember=cn\\3Dx#'01'B"),
+    ] {
+        let found = schema.dn(dn.as_bytes()).unwrap();
+        assert_eq!(text(&found.pretty()), pretty, "{dn}");
+        assert_eq!(text(&found.normal()), normal, "{dn}");
+    }
+}
+
+#[test]
+fn refused() {
+    let schema = schema();
+    for dn in [
+        "cn",
+        "cn=#\\20x",
+        "seeAlso=CN=Foo\\, Bar",
+        "cn=",
+        "cn=a,",
+        ",cn=a",
+        "cn=a+",
+        "cn=a,,dc=x",
+        " ",
+        "cn=a<b",
+        "cn=a\\xb",
+        "cn=a\\",
+        "cn=\"a",
+        "cn=\"a\"b",
+        "cn=#0403616263",
+        "cn=#x",
+        "x_y=a",
+        "nope=a",
+        "1.2.3=a",
+        "2.5.4.3;x=a",
+        "uidNumber=007",
+        "dc=\u{e4}",
+        "mail=\\20",
+        "cn=a+CN=b",
+        "userPassword=\\ff",
+        "sorted={0}a",
+        "seeAlso=x",
+        "objectClass=nope",
+        "cn=a\0",
+        "authzTo=x",
+        "userCertificate=x",
+    ] {
+        assert!(schema.dn(dn.as_bytes()).is_err(), "{dn}");
+    }
+    assert!(schema.dn(format!("cn={}", "x".repeat(8189)).as_bytes()).is_ok());
+    assert!(schema.dn(format!("cn={}", "x".repeat(8190)).as_bytes()).is_err());
+    assert!(schema.dn("seeAlso=".repeat(1000).as_bytes()).is_err());
+}
+
+#[test]
+fn values_that_are_dns_are_normalised_from_the_text() {
+    let schema = schema();
+    let normal = |name: &[u8], value: &str| {
+        let mut out = Vec::new();
+        let kept = schema.normalise(schema.attribute(name).unwrap(), value.as_bytes(), &mut out);
+        kept.map(|kept| kept.then(|| text(&out)))
+    };
+    assert_eq!(normal(b"member", "UID=Bob , OU=x").unwrap().unwrap(), "uid=bob,ou=x");
+    assert_eq!(normal(b"member", "").unwrap().unwrap(), "");
+    assert_eq!(normal(b"uniqueMember", "CN=A#'01'B").unwrap().unwrap(), "cn=a#'01'B");
+    assert_eq!(normal(b"uniqueMember", "CN=A#'2'B").unwrap().unwrap(), "cn=a#'2'b");
+    let uuid = "entryUUID=12345678-1234-1234-1234-1234567890AB";
+    assert_eq!(normal(b"member", uuid).unwrap().unwrap(), uuid);
+    assert_eq!(normal(b"sorted", "{1}A  B").unwrap().unwrap(), "{1}a b");
+    assert_eq!(normal(b"sorted", "{x}A  B").unwrap().unwrap(), "{x}a b");
+    assert_eq!(normal(b"userPassword", "A").unwrap(), None);
+    assert!(normal(b"authzTo", "A").unwrap_err().0.contains("authzMatch"));
+}
+
+#[test]
+fn values_are_checked() {
+    let schema = schema();
+    let check = |name: &[u8], value: &str| {
+        schema.check_value(schema.attribute(name).unwrap(), value.as_bytes()).is_ok()
+    };
+    assert!(check(b"member", "cn=x") && !check(b"member", "x") && !check(b"member", "cn="));
+    assert!(check(b"uniqueMember", "cn=x#'1'B") && !check(b"uniqueMember", "x#'1'B"));
+    assert!(check(b"objectClass", "2.5.6.6") && !check(b"objectClass", "nope"));
+    assert!(check(b"sorted", "{0}x") && !check(b"sorted", "{0}") && check(b"sorted", "{a}"));
+    assert!(check(b"uidNumber", "7") && !check(b"uidNumber", "x"));
+}
+
+/// Pieces that DNs are made of, sound and unsound.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "cn", "sn=", "=", ",", ";", "+", "\"", "\\", "\\,", "\\20", "\\c3\\a4", " ", "\t", "#",
+        "a", "\u{c5}", "seeAlso=", "uid=x", ",dc=x", "<", "2.5.4.3=", "'01'B", ";lang-x",
+    ]);
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn pretty_is_final(dn in pieces()) {
+        let schema = schema();
+        if let Ok(found) = schema.dn(dn.as_bytes()) {
+            let again = schema.dn(&found.pretty()).unwrap();
+            prop_assert_eq!(again.pretty(), found.pretty());
+            prop_assert_eq!(again.normal(), found.normal());
+        }
+    }
+
+    #[test]
+    fn halves_are_the_whole(dn in pieces()) {
+        let schema = schema();
+        let whole = schema.dn(dn.as_bytes());
+        let Some((leaf, parent)) = split_leaf(dn.as_bytes()) else { return Ok(()) };
+        let halves = schema.rdn(leaf).and_then(|leaf| Ok((leaf, schema.dn(parent)?)));
+        match (whole, halves) {
+            (Ok(whole), Ok((leaf, parent))) => {
+                prop_assert_eq!(&whole.rdns[0], &leaf);
+                prop_assert_eq!(&whole.rdns[1..], &parent.rdns[..]);
+            }
+            (whole, halves) => prop_assert!(whole.is_err() && halves.is_err(), "{:?} {:?}", whole, halves),
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(dn in prop::collection::vec(any::<u8>(), 0..60), name in "(member|uniqueMember|userCertificate|sorted|cn|objectClass|uidNumber)") {
+        let schema = schema();
+        let _ = (schema.dn(&dn), split_leaf(&dn), schema.describe(&dn));
+        let id = schema.attribute(name.as_bytes()).unwrap();
+        let _ = (schema.check_value(id, &dn), schema.normalise(id, &dn, &mut Vec::new()));
+    }
+}
