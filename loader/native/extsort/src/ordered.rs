@@ -1,0 +1,137 @@
+//! Tasks done by several threads, whose results are consumed in the order of the tasks.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::{Error, Result};
+
+/// Results of one task that may wait to be consumed.
+const WAITING: usize = 2;
+
+/// How many tasks have been consumed: those that run ahead wait for it, which bounds the memory.
+#[derive(Default)]
+struct Gate {
+    consumed: Mutex<usize>,
+    moved: Condvar,
+}
+
+impl Gate {
+    fn consumed(&self) -> MutexGuard<'_, usize> {
+        self.consumed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open_to(&self, consumed: usize) {
+        *self.consumed() = consumed;
+        self.moved.notify_all();
+    }
+
+    fn wait(&self, task: usize, ahead: usize) {
+        let mut consumed = self.consumed();
+        while task > consumed.saturating_add(ahead) {
+            consumed = self.moved.wait(consumed).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Opens the gate for good when the consumer leaves, also with an error.
+struct Leaving<'a>(&'a Gate);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.open_to(usize::MAX);
+    }
+}
+
+/// Where a task sends its results. An error means that nobody wants them any more.
+pub(crate) struct Outlet<T>(SyncSender<Result<T>>);
+
+impl<T> Outlet<T> {
+    pub fn send(&self, result: T) -> Result<()> {
+        self.0.send(Ok(result)).map_err(|_| Error::Cancelled)
+    }
+}
+
+/// Does tasks 0..`tasks` on `threads` threads, each with a `producer` of its own, and calls
+/// `consume` on this one.
+pub(crate) fn in_order<T: Send, E: From<Error>, P: FnMut(usize, &Outlet<T>) -> Result<()>>(
+    threads: usize,
+    tasks: usize,
+    producer: impl Fn() -> P + Sync,
+    mut consume: impl FnMut(T) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    let (senders, receivers): (Vec<_>, Vec<Receiver<Result<T>>>) =
+        (0..tasks).map(|_| sync_channel(WAITING)).unzip();
+    let queue = Mutex::new(senders.into_iter().enumerate());
+    let gate = Gate::default();
+    let threads = threads.clamp(1, tasks.max(1));
+    std::thread::scope(|scope| {
+        let leaving = Leaving(&gate);
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut produce = producer();
+                loop {
+                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let Some((task, sender)) = next else { return };
+                    gate.wait(task, 2 * threads);
+                    let outlet = Outlet(sender);
+                    if let Err(error) = produce(task, &outlet) {
+                        // It fails when nobody listens, who then has an error already.
+                        let _ = outlet.0.send(Err(error));
+                        return;
+                    }
+                }
+            });
+        }
+        for (task, receiver) in receivers.into_iter().enumerate() {
+            for result in receiver {
+                consume(result?)?;
+            }
+            leaving.0.open_to(task + 1);
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What arrives of `tasks` tasks of five results each, of which task `failing` fails.
+    fn run(threads: usize, tasks: usize, failing: usize) -> (Vec<usize>, Result<()>) {
+        let produce = |task, outlet: &Outlet<usize>| {
+            if task == failing {
+                return Err(Error::Misuse("failed"));
+            }
+            (0..5).try_for_each(|number| outlet.send(5 * task + number))
+        };
+        let mut found = Vec::new();
+        let consume = |number| {
+            found.push(number);
+            if number < 300 { Ok(()) } else { Err(Error::Misuse("enough")) }
+        };
+        let result = in_order(threads, tasks, || produce, consume);
+        (found, result)
+    }
+
+    #[test]
+    fn results_arrive_in_order() {
+        for threads in 1..5 {
+            let (found, result) = run(threads, 40, 40);
+            assert!(found.into_iter().eq(0..200));
+            assert!(result.is_ok());
+        }
+        assert!(run(3, 0, 0).0.is_empty());
+    }
+
+    #[test]
+    fn either_side_may_end_it() {
+        for threads in 1..5 {
+            let (found, result) = run(threads, 40, 11);
+            assert!(found.into_iter().eq(0..55));
+            assert_eq!(result.unwrap_err().to_string(), "failed");
+            let (found, result) = run(threads, 1000, 1000);
+            assert!(found.into_iter().eq(0..=300));
+            assert_eq!(result.unwrap_err().to_string(), "enough");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Sorted postings grouped by key, in pieces that pass from the threads that sort to the visitor.
+
+use super::item::{Item, Key};
+use crate::Result;
+use crate::ordered::Outlet;
+
+/// Positions in a batch: enough to make passing it on cheap, few enough to stay in cache.
+const BATCH: usize = 16 << 10;
+
+/// How often a posting that came more often is told.
+const OFTEN: u8 = 2;
+
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Each key, and where its positions start. The first may go on from the batch before.
+    pub keys: Vec<(Key, usize)>,
+    /// Of all keys, ascending for each.
+    pub positions: Vec<u32>,
+}
+
+/// Makes batches from sorted items.
+pub(crate) struct Grouper<'a, I> {
+    outlet: &'a Outlet<Batch>,
+    batch: Batch,
+    last: I,
+    /// How often `last` came: not at all at the start.
+    times: u8,
+}
+
+impl<'a, I: Item> Grouper<'a, I> {
+    pub fn new(outlet: &'a Outlet<Batch>) -> Self {
+        Self { outlet, batch: Batch::default(), last: I::zeroed(), times: 0 }
+    }
+
+    pub fn add(&mut self, mut items: &[I]) -> Result<()> {
+        while !items.is_empty() {
+            let (now, later) = items.split_at(items.len().min(BATCH - self.batch.positions.len()));
+            self.add_some(now);
+            items = later;
+            if self.batch.positions.len() == BATCH {
+                self.outlet.send(std::mem::take(&mut self.batch))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_some(&mut self, items: &[I]) {
+        let Batch { keys, positions } = &mut self.batch;
+        positions.reserve_exact(BATCH - positions.len());
+        // In variables of its own, this loop takes half the time.
+        let (mut last, mut times) = (self.last, self.times);
+        for &item in items {
+            if item != last {
+                times = 1;
+            } else if times < OFTEN {
+                times += 1;
+            } else {
+                continue;
+            }
+            if !item.same_key(last) || positions.is_empty() {
+                keys.push((item.key(), positions.len()));
+            }
+            last = item;
+            positions.push(item.position());
+        }
+        (self.last, self.times) = (last, times);
+    }
+
+    pub fn finish(self) -> Result<()> {
+        if self.batch.positions.is_empty() { Ok(()) } else { self.outlet.send(self.batch) }
+    }
+}

@@ -1,0 +1,195 @@
+//! Postings: which keys an index has, and at which positions (entry IDs) each stands.
+
+mod batch;
+mod chunk;
+mod item;
+mod radix;
+mod run;
+mod sorted;
+mod store;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::memory::Means;
+use crate::{Error, Result};
+use item::{pack, pack_long, widen};
+pub use sorted::{Sorted, Visitor};
+use store::Store;
+
+/// Bytes of a buffer, at most: it and what it is parted into fit in the cache of a core.
+const BUFFER: usize = 512 << 10;
+
+/// How long the keys of an index are. Those of four bytes take half the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeySize {
+    /// Each of four bytes.
+    Four,
+    /// Each of one to eight bytes.
+    UpToEight,
+}
+
+/// The postings of several indexes on their way to be sorted.
+///
+/// ```
+/// # use extsort::{KeySize, Postings};
+/// # use std::sync::Arc;
+/// let postings = Postings::new(&[KeySize::Four], 64 << 20, "/tmp".as_ref(), &Arc::default());
+/// let mut writer = postings.writer();
+/// writer.push(0, 0x6262_6262, 1);
+/// writer.push(0, 0x6161_6161, 2);
+/// writer.settle()?;
+/// drop(writer);
+/// let sorted = postings.finish(1)?;
+/// # Ok::<(), extsort::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Postings {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    indexes: Vec<Index>,
+    means: Means,
+    writers: AtomicUsize,
+    misused: AtomicBool,
+}
+
+#[derive(Debug)]
+enum Index {
+    Four(Store<u64>),
+    UpToEight(Store<u128>),
+}
+
+impl Postings {
+    /// One index for each of `indexes`. Uses about `memory` bytes (at least 16 MiB are sensible),
+    /// then a temporary file in `dir`. When `stop` is raised, all calls end with
+    /// [`Error::Cancelled`].
+    pub fn new(indexes: &[KeySize], memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
+        let indexes = indexes.iter().map(|size| match size {
+            KeySize::Four => Index::Four(Store::new()),
+            KeySize::UpToEight => Index::UpToEight(Store::new()),
+        });
+        let shared = Shared {
+            indexes: indexes.collect(),
+            means: Means::new(memory, dir, stop),
+            writers: AtomicUsize::new(0),
+            misused: AtomicBool::new(false),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// For one thread. All writers must be dropped before [`finish`](Self::finish).
+    pub fn writer(&self) -> Writer {
+        let indexes = self.shared.indexes.len();
+        let number = self.shared.writers.fetch_add(1, Ordering::Relaxed);
+        let buffer = self.shared.means.memory / 32 / indexes.max(1);
+        Writer {
+            shared: Arc::clone(&self.shared),
+            number,
+            four: vec![Vec::new(); indexes],
+            long: vec![Vec::new(); indexes],
+            buffer: buffer.clamp(4 << 10, BUFFER),
+        }
+    }
+
+    /// All is pushed; each visit may use `threads` threads besides the visitor's own.
+    pub fn finish(self, threads: usize) -> Result<Sorted> {
+        let shared = Arc::into_inner(self.shared)
+            .ok_or(Error::Misuse("postings are finished while a writer still has some"))?;
+        if shared.misused.into_inner() {
+            return Err(Error::Misuse("a long key was pushed to an index of keys of four bytes"));
+        }
+        Ok(Sorted::new(shared.indexes, shared.means, threads.max(1)))
+    }
+}
+
+/// Takes postings from one thread. Fastest if positions ascend.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+    number: usize,
+    /// One for each index, as is `long`.
+    four: Vec<Vec<u64>>,
+    long: Vec<Vec<u128>>,
+    /// Bytes from which on a buffer is handed over.
+    buffer: usize,
+}
+
+impl Writer {
+    /// The four bytes of the key are those of `key`, big-endian.
+    ///
+    /// # Panics
+    /// If there is no such index.
+    #[inline]
+    pub fn push(&mut self, index: usize, key: u32, position: u32) {
+        self.four[index].push(pack(key, position));
+    }
+
+    /// The key is the first `len` (1 to 8) bytes of `bits`, big-endian; the others must be 0.
+    ///
+    /// # Panics
+    /// If there is no such index.
+    #[inline]
+    pub fn push_long(&mut self, index: usize, bits: u64, len: u8, position: u32) {
+        self.long[index].push(pack_long(bits, len, position));
+    }
+
+    /// To be called after a block of entries: this is where postings are parted and spilled.
+    pub fn settle(&mut self) -> Result<()> {
+        self.shared.means.go_on()?;
+        self.hand_over(self.buffer);
+        self.shared.spill()
+    }
+
+    /// Hands over the buffers of at least `bytes` bytes.
+    fn hand_over(&mut self, bytes: usize) {
+        let indexes = self.shared.indexes.iter().zip(&mut self.four).zip(&mut self.long);
+        for ((index, four), long) in indexes {
+            if size_of_val(&**four) + size_of_val(&**long) < bytes.max(1) {
+                continue;
+            }
+            match index {
+                Index::Four(store) if long.is_empty() => store.take(four, self.number),
+                Index::Four(_) => self.shared.misused.store(true, Ordering::Relaxed),
+                Index::UpToEight(store) => {
+                    long.extend(four.drain(..).map(widen));
+                    store.take(long, self.number);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.hand_over(0);
+    }
+}
+
+impl Shared {
+    /// Spills until what is held is half of the memory; the other half is for buffers and sorting.
+    fn spill(&self) -> Result<()> {
+        let writers = self.writers.load(Ordering::Relaxed).max(1);
+        while self.indexes.iter().map(Index::bytes).sum::<usize>() > self.means.memory / 2 {
+            let Some(index) = self.indexes.iter().max_by_key(|index| index.bytes()) else { break };
+            let share = self.means.memory / 4 / writers;
+            match index {
+                Index::Four(store) => store.spill_oldest(share, &self.means)?,
+                Index::UpToEight(store) => store.spill_oldest(share, &self.means)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Index {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Four(store) => store.bytes(),
+            Self::UpToEight(store) => store.bytes(),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Reading sorted postings.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::Index;
+use super::batch::Batch;
+use super::chunk::BUCKETS;
+use super::item::{Item, Key};
+use super::store::{Buffers, Closed, Store};
+use crate::memory::Means;
+use crate::ordered::in_order;
+use crate::{Error, Result};
+
+/// Is told the postings of an index, key by key.
+pub trait Visitor {
+    type Error: From<Error>;
+
+    /// A key: the first `len` bytes of `bits`, big-endian. Keys ascend as byte strings do.
+    fn key(&mut self, bits: u64, len: u8) -> std::result::Result<(), Self::Error>;
+    /// Positions of this key, ascending, also from one call to the next. A position that was
+    /// pushed more than once for this key comes twice.
+    fn positions(&mut self, positions: &[u32]) -> std::result::Result<(), Self::Error>;
+    /// The key has no more positions.
+    fn end(&mut self) -> std::result::Result<(), Self::Error>;
+}
+
+/// The postings of several indexes, to be visited once each.
+#[derive(Debug)]
+pub struct Sorted {
+    indexes: Vec<Mutex<Option<Index>>>,
+    means: Means,
+    threads: usize,
+}
+
+impl Sorted {
+    pub(super) fn new(indexes: Vec<Index>, means: Means, threads: usize) -> Self {
+        let indexes = indexes.into_iter().map(|index| Mutex::new(Some(index))).collect();
+        Self { indexes, means, threads }
+    }
+
+    /// Tells all postings of index `index`, and forgets them. Different indexes may be visited by
+    /// different threads at the same time.
+    pub fn visit<V: Visitor>(
+        &self,
+        index: usize,
+        visitor: &mut V,
+    ) -> std::result::Result<(), V::Error> {
+        match self.take(index)? {
+            Index::Four(store) => self.visit_store(store, visitor),
+            Index::UpToEight(store) => self.visit_store(store, visitor),
+        }
+    }
+
+    fn take(&self, index: usize) -> Result<Index> {
+        let place = self.indexes.get(index).ok_or(Error::Misuse("there is no such index"))?;
+        let index = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        index.ok_or(Error::Misuse("the postings of an index are visited twice"))
+    }
+
+    fn visit_store<I: Item, V: Visitor>(
+        &self,
+        store: Store<I>,
+        visitor: &mut V,
+    ) -> std::result::Result<(), V::Error> {
+        let closed: Closed<I> = store.close(self.means.memory / 16 / self.threads, self.threads);
+        let mut telling = Telling { visitor, key: None };
+        in_order(
+            self.threads,
+            BUCKETS,
+            || {
+                let mut buffers = Buffers::default();
+                let closed = &closed;
+                move |bucket, outlet| closed.send(bucket, &mut buffers, &self.means, outlet)
+            },
+            |batch| telling.tell(&batch),
+        )?;
+        telling.end()
+    }
+}
+
+/// Joins batches: a key may be in several.
+struct Telling<'a, V> {
+    visitor: &'a mut V,
+    key: Option<Key>,
+}
+
+impl<V: Visitor> Telling<'_, V> {
+    fn tell(&mut self, batch: &Batch) -> std::result::Result<(), V::Error> {
+        let ends = batch.keys.iter().skip(1).map(|&(_, start)| start);
+        let ends = ends.chain([batch.positions.len()]);
+        for (&(key, start), end) in batch.keys.iter().zip(ends) {
+            if self.key != Some(key) {
+                self.end()?;
+                self.visitor.key(key.bits, key.len)?;
+                self.key = Some(key);
+            }
+            self.visitor.positions(&batch.positions[start..end])?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> std::result::Result<(), V::Error> {
+        if self.key.take().is_some() { self.visitor.end() } else { Ok(()) }
+    }
+}

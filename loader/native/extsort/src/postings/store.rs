@@ -1,0 +1,192 @@
+//! All postings of one index.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::batch::{Batch, Grouper};
+use super::chunk::{BUCKETS, Chunk, Split, gather};
+use super::item::Item;
+use super::radix;
+use super::run::{self, Extent, Reader};
+use crate::memory::Means;
+use crate::merge::{Merge, Source};
+use crate::ordered::Outlet;
+use crate::{Result, parallel};
+
+#[derive(Debug)]
+pub(crate) struct Store<I> {
+    split: OnceLock<Split<I>>,
+    held: Mutex<Held<I>>,
+}
+
+#[derive(Debug)]
+struct Held<I> {
+    chunks: VecDeque<Chunk<I>>,
+    /// Of all chunks.
+    bytes: usize,
+    /// The extents of each run, one a bucket.
+    runs: Vec<Vec<Extent>>,
+}
+
+impl<I: Item> Store<I> {
+    pub fn new() -> Self {
+        let held = Held { chunks: VecDeque::new(), bytes: 0, runs: Vec::new() };
+        Self { split: OnceLock::new(), held: Mutex::new(held) }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held<I>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over what is in `buffer`, at least one item, of a writer.
+    pub fn take(&self, buffer: &mut Vec<I>, writer: usize) {
+        let split = self.split.get_or_init(|| Split::new(buffer));
+        let chunk = Chunk::new(*split, buffer, writer);
+        buffer.clear();
+        let mut held = self.held();
+        held.bytes += chunk.bytes();
+        held.chunks.push_back(chunk);
+    }
+
+    /// Bytes held in memory.
+    pub fn bytes(&self) -> usize {
+        self.held().bytes
+    }
+
+    /// Moves the oldest chunks to the file: at least one, and of `bytes` bytes if there are so many.
+    pub fn spill_oldest(&self, bytes: usize, means: &Means) -> Result<()> {
+        let chunks = self.oldest(bytes);
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let run = run::spill(&chunks, means)?;
+        self.held().runs.push(run);
+        Ok(())
+    }
+
+    /// Removes the oldest chunks.
+    fn oldest(&self, bytes: usize) -> Vec<Chunk<I>> {
+        let (mut chunks, mut taken) = (Vec::new(), 0);
+        let mut held = self.held();
+        while taken < bytes.max(1) {
+            let Some(chunk) = held.chunks.pop_front() else { break };
+            taken += chunk.bytes();
+            chunks.push(chunk);
+        }
+        held.bytes -= taken;
+        chunks.sort_by_key(|chunk: &Chunk<I>| chunk.writer);
+        chunks
+    }
+
+    /// Ready to be read. A bucket of more than `limit` bytes will be merged, not sorted as a whole.
+    pub fn close(self, limit: usize, threads: usize) -> Closed<I> {
+        let held = self.held.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut chunks = Vec::from(held.chunks);
+        chunks.sort_by_key(|chunk| chunk.writer);
+        let mut closed = Closed { chunks, runs: held.runs, limit };
+        let large: Vec<_> = (0..BUCKETS).filter(|&bucket| closed.is_large(bucket)).collect();
+        parallel::for_each(threads, &mut closed.chunks, |chunk| {
+            for &bucket in &large {
+                chunk.bucket_mut(bucket).sort_unstable();
+            }
+        });
+        closed
+    }
+}
+
+/// What a thread sorts in, kept from bucket to bucket because new memory is slow.
+#[derive(Debug)]
+pub(crate) struct Buffers<I> {
+    items: Vec<I>,
+    spare: Vec<I>,
+    bytes: Vec<u8>,
+}
+
+impl<I> Default for Buffers<I> {
+    fn default() -> Self {
+        Self { items: Vec::new(), spare: Vec::new(), bytes: Vec::new() }
+    }
+}
+
+/// All postings of one index, none to come.
+#[derive(Debug)]
+pub(crate) struct Closed<I> {
+    chunks: Vec<Chunk<I>>,
+    runs: Vec<Vec<Extent>>,
+    limit: usize,
+}
+
+impl<I: Item> Closed<I> {
+    fn extents(&self, bucket: usize) -> impl Iterator<Item = Extent> {
+        self.runs.iter().map(move |run| run[bucket]).filter(|extent| extent.items > 0)
+    }
+
+    fn is_large(&self, bucket: usize) -> bool {
+        let held: usize = self.chunks.iter().map(|chunk| chunk.bucket(bucket).len()).sum();
+        let spilled: usize = self.extents(bucket).map(|extent| extent.items).sum();
+        (held + spilled) * size_of::<I>() > self.limit
+    }
+
+    /// Sends a bucket, sorted and grouped.
+    pub fn send(
+        &self,
+        bucket: usize,
+        buffers: &mut Buffers<I>,
+        means: &Means,
+        outlet: &Outlet<Batch>,
+    ) -> Result<()> {
+        means.go_on()?;
+        let mut grouper = Grouper::new(outlet);
+        if self.is_large(bucket) {
+            self.merge(bucket, means, &mut grouper)?;
+        } else {
+            let Buffers { items, spare, bytes } = buffers;
+            items.clear();
+            for extent in self.extents(bucket) {
+                run::read(extent, means, bytes, items)?;
+            }
+            gather(&self.chunks, bucket, items);
+            radix::sort(items, spare);
+            grouper.add(items)?;
+        }
+        grouper.finish()
+    }
+
+    fn merge(&self, bucket: usize, means: &Means, grouper: &mut Grouper<'_, I>) -> Result<()> {
+        let read_size = means.read_size(self.runs.len());
+        let mut parts = Vec::new();
+        for extent in self.extents(bucket) {
+            parts.push(Part::Spilled(Reader::new(extent, read_size, means)?));
+        }
+        parts.extend(self.chunks.iter().map(|chunk| Part::Held(chunk.bucket(bucket))));
+        let mut merge = Merge::new(parts);
+        while let Some(items) = merge.next()? {
+            grouper.add(items)?;
+        }
+        Ok(())
+    }
+}
+
+/// A sorted part of a bucket.
+#[derive(Debug)]
+enum Part<'a, I> {
+    Held(&'a [I]),
+    Spilled(Reader<'a, I>),
+}
+
+impl<I: Item> Source<I> for Part<'_, I> {
+    fn items(&self) -> &[I] {
+        match self {
+            Self::Held(items) => items,
+            Self::Spilled(reader) => reader.items(),
+        }
+    }
+
+    fn advance(&mut self, count: usize) -> Result<()> {
+        match self {
+            Self::Held(items) => *items = &items[count..],
+            Self::Spilled(reader) => reader.advance(count)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! A temporary file without a name, made when first written to.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Error, Result};
+
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    dir: PathBuf,
+    file: OnceLock<File>,
+    making: Mutex<()>,
+    end: AtomicU64,
+}
+
+impl Scratch {
+    pub fn new(dir: &Path) -> Self {
+        let (file, making, end) = (OnceLock::new(), Mutex::new(()), AtomicU64::new(0));
+        Self { dir: dir.to_path_buf(), file, making, end }
+    }
+
+    /// Writes `bytes` behind all others and says where. Threads may append at the same time.
+    pub fn append(&self, bytes: &[u8]) -> Result<u64> {
+        let file = self.file()?;
+        let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        file.write_all_at(bytes, offset).map_err(|io| self.failed(io))?;
+        Ok(offset)
+    }
+
+    /// Fills `bytes` with what was appended at `offset`.
+    pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        self.file()?.read_exact_at(bytes, offset).map_err(|io| self.failed(io))
+    }
+
+    /// What was read is not what was written.
+    pub fn damaged(&self) -> Error {
+        self.failed(io::Error::new(io::ErrorKind::InvalidData, "its contents have changed"))
+    }
+
+    fn failed(&self, io: io::Error) -> Error {
+        Error::disk(&self.dir, io)
+    }
+
+    fn file(&self) -> Result<&File> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.file.get().is_none() {
+            let made = make(&self.dir).map_err(|io| self.failed(io))?;
+            return Ok(self.file.get_or_init(|| made));
+        }
+        self.file()
+    }
+}
+
+/// Not left to the umask: others could open it under `/proc`.
+fn make(dir: &Path) -> io::Result<File> {
+    let file = tempfile::tempfile_in(dir)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
+/// Reads a part of a temporary file from its start to its end.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// What of the part is still in the file only.
+    unread: Range<u64>,
+    buffer: Vec<u8>,
+    /// How much of `buffer` is passed already.
+    start: usize,
+    read_size: usize,
+}
+
+impl Window {
+    pub fn new(part: Range<u64>, read_size: usize) -> Self {
+        Self { unread: part, buffer: Vec::new(), start: 0, read_size }
+    }
+
+    /// At least the next `least` bytes, or all that are left.
+    #[inline]
+    pub fn peek(&mut self, least: usize, scratch: &Scratch) -> Result<&[u8]> {
+        if self.buffer.len() - self.start < least {
+            self.fill(least, scratch)?;
+        }
+        Ok(self.at_hand())
+    }
+
+    /// The bytes last peeked at, but for those passed since.
+    #[inline]
+    pub fn at_hand(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
+
+    #[inline]
+    pub fn pass(&mut self, count: usize) {
+        self.start += count;
+    }
+
+    fn fill(&mut self, least: usize, scratch: &Scratch) -> Result<()> {
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        let kept = self.buffer.len();
+        let left = usize::try_from(self.unread.end - self.unread.start).unwrap_or(usize::MAX);
+        let more = (least - kept).max(self.read_size).min(left);
+        self.buffer.resize(kept + more, 0);
+        scratch.read(&mut self.buffer[kept..], self.unread.start)?;
+        self.unread.start += more as u64;
+        Ok(())
+    }
+}
+
+/// Appends one part in large writes; nobody else may append in between.
+#[derive(Debug)]
+pub(crate) struct Appender<'a> {
+    scratch: &'a Scratch,
+    buffer: Vec<u8>,
+    write_size: usize,
+    part: Option<Range<u64>>,
+}
+
+impl<'a> Appender<'a> {
+    pub fn new(scratch: &'a Scratch, write_size: usize) -> Self {
+        Self { scratch, buffer: Vec::with_capacity(write_size), write_size, part: None }
+    }
+
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() < self.write_size { Ok(()) } else { self.write() }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let start = self.scratch.append(&self.buffer)?;
+        let end = start + self.buffer.len() as u64;
+        self.part = Some(self.part.as_ref().map_or(start, |part| part.start)..end);
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Where the part is.
+    pub fn finish(mut self) -> Result<Range<u64>> {
+        self.write()?;
+        Ok(self.part.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn the_file_has_no_name_and_is_for_nobody_else() {
+        let scratch = Scratch::new(&std::env::temp_dir());
+        scratch.append(b"x").unwrap();
+        let found = scratch.file().unwrap().metadata().unwrap();
+        assert_eq!((found.nlink(), found.mode() & 0o777), (0, 0o600));
+    }
+
+    #[test]
+    fn parts_are_read_back_through_a_small_window() {
+        let scratch = Scratch::new(&std::env::temp_dir());
+        scratch.append(b"before").unwrap();
+        let mut appender = Appender::new(&scratch, 10);
+        let bytes: Vec<u8> = (0..=255).collect();
+        bytes.chunks(7).for_each(|chunk| appender.put(chunk).unwrap());
+        let mut window = Window::new(appender.finish().unwrap(), 5);
+        let mut found = Vec::new();
+        while let Some(&byte) = window.peek(3, &scratch).unwrap().first() {
+            found.push(byte);
+            window.pass(1);
+        }
+        assert_eq!(found, bytes);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_with_the_directory() {
+        let scratch = Scratch::new(Path::new("/var/tmp"));
+        scratch.file.set(OpenOptions::new().write(true).open("/dev/full").unwrap()).unwrap();
+        let error = scratch.append(b"x").unwrap_err();
+        let expected = "temporary file in /var/tmp: No space left on device (os error 28)";
+        assert_eq!(error.to_string(), expected);
+    }
+}

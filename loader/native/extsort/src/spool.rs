@@ -1,0 +1,143 @@
+//! Records that are read back in the order that they were appended in.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::memory::Means;
+use crate::scratch::Window;
+use crate::{Error, Result};
+
+/// Bytes before a record: its length.
+const HEADER: usize = 4;
+/// Records read between two looks at the stop flag.
+const PATIENCE: u64 = 1 << 16;
+
+/// Keeps byte records, in memory up to a limit and then in a temporary file.
+///
+/// ```
+/// # use extsort::Spool;
+/// # use std::sync::Arc;
+/// let mut spool = Spool::new(1 << 20, "/tmp".as_ref(), &Arc::default());
+/// spool.append(b"one")?;
+/// spool.append_parts(&[b"tw", b"o"])?;
+/// let mut reader = spool.reader();
+/// assert_eq!(reader.next()?, Some(&b"one"[..]));
+/// assert_eq!(reader.next()?, Some(&b"two"[..]));
+/// assert_eq!(reader.next()?, None);
+/// # Ok::<(), extsort::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Spool {
+    means: Means,
+    /// The first records: whole ones, as many as memory holds.
+    first: Vec<u8>,
+    /// How many bytes come then in the file.
+    spilled: u64,
+    /// The last records: not written yet.
+    last: Vec<u8>,
+    records: u64,
+}
+
+impl Spool {
+    /// Uses about `memory` bytes, then a temporary file in `dir`. When `stop` is raised, all calls
+    /// end with [`Error::Cancelled`].
+    pub fn new(memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
+        let means = Means::new(memory, dir, stop);
+        Self { means, first: Vec::new(), spilled: 0, last: Vec::new(), records: 0 }
+    }
+
+    /// Appends a record of less than 4 GiB.
+    pub fn append(&mut self, record: &[u8]) -> Result<()> {
+        self.append_parts(&[record])
+    }
+
+    /// Appends one record that is made of several parts.
+    pub fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let header = u32::try_from(len).map_err(|_| Error::Misuse("a record of 4 GiB or more"))?;
+        let in_memory = self.means.memory - self.means.memory / 8;
+        let is_first = self.spilled == 0
+            && self.last.is_empty()
+            && self.first.len() + HEADER + len <= in_memory;
+        let bytes = if is_first { &mut self.first } else { &mut self.last };
+        bytes.extend_from_slice(&header.to_le_bytes());
+        for part in parts {
+            bytes.extend_from_slice(part);
+        }
+        self.records += 1;
+        if self.last.len() < self.means.write_size() { Ok(()) } else { self.write() }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.means.go_on()?;
+        self.means.scratch.append(&self.last)?;
+        self.spilled += self.last.len() as u64;
+        self.last.clear();
+        Ok(())
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> u64 {
+        self.records
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Reads all from the start. There may be several readers.
+    pub fn reader(&self) -> SpoolReader<'_> {
+        let window = Window::new(0..self.spilled, self.means.write_size());
+        SpoolReader {
+            spool: self,
+            first: &self.first,
+            window,
+            last: &self.last,
+            given: 0,
+            passed: 0,
+        }
+    }
+}
+
+/// The records of a spool in order.
+#[derive(Debug)]
+pub struct SpoolReader<'a> {
+    spool: &'a Spool,
+    first: &'a [u8],
+    window: Window,
+    last: &'a [u8],
+    given: u64,
+    /// The length of the record in the window that was given last.
+    passed: usize,
+}
+
+impl SpoolReader<'_> {
+    /// The next record. None at the end.
+    #[allow(clippy::should_implement_trait)] // an iterator could not lend the bytes
+    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+        self.given += 1;
+        if self.given % PATIENCE == 0 {
+            self.spool.means.go_on()?;
+        }
+        if let Some(record) = split(&mut self.first) {
+            return Ok(Some(record));
+        }
+        self.window.pass(std::mem::take(&mut self.passed));
+        let scratch = &self.spool.means.scratch;
+        let Some(&header) = self.window.peek(HEADER, scratch)?.first_chunk() else {
+            return Ok(split(&mut self.last));
+        };
+        self.passed = HEADER + u32::from_le_bytes(header) as usize;
+        let record = self.window.peek(self.passed, scratch)?.get(HEADER..self.passed);
+        record.map(Some).ok_or_else(|| scratch.damaged())
+    }
+}
+
+/// Takes the first record off.
+fn split<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (header, rest) = bytes.split_first_chunk()?;
+    let (record, rest) = rest.split_at_checked(u32::from_le_bytes(*header) as usize)?;
+    *bytes = rest;
+    Some(record)
+}
