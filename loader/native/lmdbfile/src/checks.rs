@@ -1,0 +1,37 @@
+//! What every key and value must be.
+
+use crate::{Error, ErrorKind, MAX_KEY, Order, Result};
+
+/// `last` is empty before the first.
+#[inline]
+pub(crate) fn check_order(
+    what: &str,
+    order: Option<Order>,
+    last: &[u8],
+    next: &[u8],
+) -> Result<()> {
+    let ascending = match order {
+        Some(order) => order.compare(last, next).is_lt(),
+        None => last != next,
+    };
+    if ascending || last.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{what} {} after {}", next.escape_ascii(), last.escape_ascii());
+    Err(Error::new(ErrorKind::Order, message))
+}
+
+#[inline]
+pub(crate) fn check_size(what: &str, bytes: &[u8]) -> Result<()> {
+    let (kind, problem) = match bytes.len() {
+        0 => (ErrorKind::Empty, "LMDB stores no empty ones"),
+        1..=MAX_KEY => return Ok(()),
+        _ => (ErrorKind::TooLong, "LMDB ends at 511"),
+    };
+    let start = bytes[..bytes.len().min(40)].escape_ascii();
+    Err(Error::new(kind, format!("a {what} of {} bytes ({start}); {problem}", bytes.len())))
+}
+
+pub(crate) fn misuse(message: &str) -> Error {
+    Error::new(ErrorKind::Misuse, message)
+}

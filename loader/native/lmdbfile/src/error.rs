@@ -1,0 +1,84 @@
+//! The one error type of this crate.
+
+use std::path::Path;
+use std::{fmt, io};
+
+/// What went wrong; programs decide by this, people read the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system refused to open, read or write.
+    Io,
+    /// No space or quota left for the file.
+    NoSpace,
+    /// The file would outgrow its map size.
+    Full,
+    /// A key or value that does not stand after the one before it.
+    Order,
+    /// A key or a DUPSORT value above [`MAX_KEY`](crate::MAX_KEY) bytes, or a value above 4 GiB.
+    TooLong,
+    /// A key or a DUPSORT value of no bytes.
+    Empty,
+    /// A call that has no place there, such as a second value for a key of a table without DUPSORT.
+    Misuse,
+    /// No LMDB file of a known format, or a damaged one.
+    Corrupt,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    pub kind: ErrorKind,
+    /// The page that is damaged.
+    pub page: Option<u64>,
+    /// The table that it was reached from; "main" and "free" are those of the file itself.
+    pub table: Option<String>,
+    /// The operating system's error number.
+    pub errno: Option<i32>,
+    pub message: String,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, page: None, table: None, errno: None, message: message.into() }
+    }
+
+    pub(crate) fn corrupt(page: u64, what: impl Into<String>) -> Self {
+        Self { page: Some(page), ..Self::new(ErrorKind::Corrupt, what) }
+    }
+
+    pub(crate) fn of_table(mut self, name: &str) -> Self {
+        self.table.get_or_insert_with(|| name.to_owned());
+        self
+    }
+
+    pub(crate) fn of_file(mut self, path: &Path) -> Self {
+        self.message = format!("{}: {}", path.display(), self.message);
+        self
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+            _ => ErrorKind::Io,
+        };
+        Self { errno: error.raw_os_error(), ..Self::new(kind, error.to_string()) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)?;
+        match (self.page, &self.table) {
+            (Some(page), Some(table)) => write!(out, " (page {page}, table {table})"),
+            (Some(page), None) => write!(out, " (page {page})"),
+            (None, Some(table)) => write!(out, " (table {table})"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,116 @@
+//! What a table is: the flags of `mdb_dbi_open`, and the orders that follow from them.
+
+use std::cmp::Ordering;
+use std::ops::BitOr;
+
+/// Flags of a table, LMDB's own numbers (lmdb.h).
+///
+/// Those about values include `DUPSORT`, without which LMDB gives them no meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// One value a key, keys in the order of their bytes.
+    pub const NONE: Self = Self(0);
+    /// Keys compare from their last byte.
+    pub const REVERSEKEY: Self = Self(0x02);
+    /// A key may have many values, in order.
+    pub const DUPSORT: Self = Self(0x04);
+    /// Keys are integers in the machine's byte order.
+    pub const INTEGERKEY: Self = Self(0x08);
+    /// All values are of one size.
+    pub const DUPFIXED: Self = Self(0x14);
+    /// Values are integers in the machine's byte order.
+    pub const INTEGERDUP: Self = Self(0x24);
+    /// Values compare from their last byte.
+    pub const REVERSEDUP: Self = Self(0x44);
+
+    pub(crate) const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The order of keys (`mdb_default_cmp`).
+    pub const fn key_order(self) -> Order {
+        if self.contains(Self::REVERSEKEY) {
+            Order::Reversed
+        } else if self.contains(Self::INTEGERKEY) {
+            Order::Integer
+        } else {
+            Order::Bytes
+        }
+    }
+
+    /// The order of one key's values (`mdb_default_cmp`).
+    pub const fn value_order(self) -> Order {
+        if self.contains(Self::INTEGERDUP) {
+            Order::Integer
+        } else if self.contains(Self::REVERSEDUP) {
+            Order::Reversed
+        } else {
+            Order::Bytes
+        }
+    }
+
+    /// The flags of the table that holds one key's values (`mdb_cursor_put`).
+    pub(crate) const fn of_values(self) -> Self {
+        if !self.contains(Self::DUPFIXED) {
+            return Self(0);
+        }
+        let order = if self.contains(Self::INTEGERDUP) { Self::INTEGERKEY.0 } else { 0 };
+        Self(0x10 | order)
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// How keys or values compare.
+#[derive(Debug, Clone, Copy, Default)]
+pub enum Order {
+    /// By bytes; the shorter first when it begins the longer.
+    #[default]
+    Bytes,
+    /// By bytes from the last to the first.
+    Reversed,
+    /// As unsigned integers of the machine.
+    Integer,
+    /// As `mdb_set_compare` or `mdb_set_dupsort` would be told.
+    Custom(fn(&[u8], &[u8]) -> Ordering),
+}
+
+impl Order {
+    #[inline]
+    pub fn compare(self, left: &[u8], right: &[u8]) -> Ordering {
+        match self {
+            Self::Bytes => left.cmp(right),
+            Self::Integer => integers(left, right),
+            Self::Reversed => left.iter().rev().cmp(right.iter().rev()),
+            Self::Custom(compare) => compare(left, right),
+        }
+    }
+}
+
+#[inline]
+fn integers(left: &[u8], right: &[u8]) -> Ordering {
+    if let (Ok(left), Ok(right)) = (left.try_into(), right.try_into()) {
+        return u64::from_ne_bytes(left).cmp(&u64::from_ne_bytes(right));
+    }
+    if cfg!(target_endian = "little") {
+        left.iter().rev().cmp(right.iter().rev())
+    } else {
+        left.cmp(right)
+    }
+}

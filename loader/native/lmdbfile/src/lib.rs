@@ -1,0 +1,43 @@
+//! LMDB files: written bottom-up in one pass, and read with every offset checked.
+//!
+//! Knows nothing of what the tables mean. Keys and values must come in order; pages then go to the
+//! file one after the other, full, children before their parents. Nothing is ever read back.
+//!
+//! ```
+//! use lmdbfile::{FileWriter, Flags, Format, Options, TreeWriter};
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("data.mdb");
+//! let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 30 };
+//! let mut file = FileWriter::create(&path, &options)?;
+//! let mut index = TreeWriter::new(Flags::DUPFIXED | Flags::INTEGERDUP, file.layout());
+//! index.begin(b"a key")?;
+//! index.fixed(&mut file, &[1, 5, 9])?;
+//! index.end(&mut file)?;
+//! let index = index.finish(&mut file)?;
+//! let summary = file.finish(vec![(b"index".to_vec(), index)])?;
+//! assert_eq!(summary.pages, 4);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod bulk;
+mod checks;
+mod direct;
+mod error;
+mod file;
+mod flags;
+mod layout;
+mod meta;
+mod output;
+mod page;
+mod reader;
+mod table;
+mod values;
+mod writer;
+
+pub use error::{Error, ErrorKind, Result};
+pub use file::{FileWriter, Options, Summary};
+pub use flags::{Flags, Order};
+pub use layout::{Format, Layout, MAX_KEY};
+pub use reader::{Accounting, Cursor, PageKind, PageUse, Reader, TableReader};
+pub use table::Table;
+pub use writer::{Held, TreeWriter};

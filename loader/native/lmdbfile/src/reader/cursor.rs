@@ -1,0 +1,146 @@
+//! Keys and values in order.
+
+use super::path::Path;
+use super::{Store, TableReader};
+use crate::layout::node;
+use crate::{Error, Flags, Result, Table};
+
+/// Goes through a table; values of the same key come one after the other.
+#[derive(Debug)]
+pub struct Cursor<'r> {
+    table: TableReader<'r>,
+    keys: Path,
+    /// Values of the key, when it has many.
+    values: Option<Path>,
+    /// The value, when it is on overflow pages.
+    large: Vec<u8>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Before,
+    /// On a value that is still to be given.
+    Found,
+    Given,
+    End,
+}
+
+impl<'r> Cursor<'r> {
+    pub(super) fn new(table: TableReader<'r>) -> Result<Self> {
+        let keys = Path::new(&table.record, table.key_order, table.store.pages)?;
+        Ok(Self { table, keys, values: None, large: Vec::new(), state: State::Before })
+    }
+
+    /// Goes to the first key that is not below `key`, so that `next` gives its first value: whether
+    /// it is that one.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.named(|cursor| {
+            cursor.keys.budget = cursor.store().pages;
+            let found = cursor.keys.seek(cursor.store(), key)?;
+            cursor.at_key(found)?;
+            Ok(found && cursor.keys.node()?.key == key)
+        })
+    }
+
+    /// Whether the key has the value.
+    pub(super) fn has(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        if !self.seek(key)? {
+            return Ok(false);
+        }
+        let Some(mut values) = self.values.take() else {
+            return Ok(self.next()?.is_some_and(|(_, found)| found == value));
+        };
+        let found = self.named(|cursor| values.seek(cursor.store(), value))?;
+        Ok(found && values.node()?.key == value)
+    }
+
+    /// The next key and value, `None` after the last.
+    #[allow(clippy::should_implement_trait)] // What it lends is valid until the next call only.
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.named(Self::step)?;
+        if self.state == State::End {
+            return Ok(None);
+        }
+        self.state = State::Given;
+        let node = self.keys.node()?;
+        let value = match &self.values {
+            Some(values) => values.node()?.key,
+            None if node.flags & node::BIGDATA != 0 => &self.large,
+            None => node.data,
+        };
+        Ok(Some((node.key, value)))
+    }
+
+    fn store(&self) -> &'r Store {
+        self.table.store
+    }
+
+    fn named<T>(&mut self, action: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        action(self).map_err(|error| {
+            self.state = State::End;
+            error.of_table(self.table.name)
+        })
+    }
+
+    fn step(&mut self) -> Result<()> {
+        let store = self.store();
+        let more = match self.state {
+            State::Found | State::End => return Ok(()),
+            State::Before => self.keys.first(store)?,
+            State::Given => {
+                if let Some(values) = &mut self.values {
+                    if values.next(store)? {
+                        return Ok(());
+                    }
+                    self.keys.budget = values.budget;
+                }
+                self.keys.next(store)?
+            }
+        };
+        self.at_key(more)
+    }
+
+    /// Takes up the key on which `keys` stands, if it does.
+    fn at_key(&mut self, found: bool) -> Result<()> {
+        self.state = if found { State::Found } else { State::End };
+        self.values = None;
+        if !found {
+            return Ok(());
+        }
+        let node = self.keys.node()?;
+        if node.flags & node::DUPDATA != 0 {
+            self.values = Some(self.values_here()?);
+        } else if let Some(page) = node.overflow_page() {
+            let (large, pages) = self.store().overflow(page, node.size)?;
+            self.large = large;
+            self.keys.spend(pages)?;
+        }
+        Ok(())
+    }
+
+    fn values_here(&self) -> Result<Path> {
+        let (node, page, budget) = (self.keys.node()?, self.keys.page(), self.keys.budget);
+        if !self.table.record.flags.contains(Flags::DUPSORT) || node.overflow_page().is_some() {
+            return Err(Error::corrupt(page, "a key with many values where it can have only one"));
+        }
+        if node.flags & node::SUBDATA == 0 {
+            let view = self.keys.sub_page()?;
+            return Path::in_sub_page(page, view, self.table.value_order, budget);
+        }
+        let record = table_record(node.data, page)?;
+        let mut values = Path::new(&record, self.table.value_order, budget)?;
+        if values.first(self.store())? {
+            return Ok(values);
+        }
+        Err(Error::corrupt(page, "a key without values"))
+    }
+}
+
+/// The record in a node's value.
+pub(super) fn table_record(data: &[u8], page: u64) -> Result<Table> {
+    if data.len() != Table::SIZE {
+        return Err(Error::corrupt(page, "a table's record of another size"));
+    }
+    Ok(Table::decode(data))
+}

@@ -1,0 +1,130 @@
+//! A file read with nothing taken on trust: damage gives errors, never a panic or an endless loop.
+
+mod cursor;
+mod open;
+mod path;
+mod runs;
+mod store;
+mod tree;
+mod view;
+mod walk;
+
+use std::collections::BTreeMap;
+
+pub use cursor::Cursor;
+use store::Store;
+pub use walk::{Accounting, PageKind, PageUse};
+
+use crate::meta::Meta;
+use crate::{Layout, Order, Result, Table};
+
+/// The newest snapshot of a file. Nobody may write to the file meanwhile.
+#[derive(Debug)]
+pub struct Reader {
+    store: Store,
+    meta: Meta,
+    tables: BTreeMap<Vec<u8>, Named>,
+}
+
+/// A table of the file.
+#[derive(Debug)]
+struct Named {
+    /// For messages.
+    name: String,
+    record: Table,
+    key_order: Order,
+    value_order: Order,
+}
+
+/// One table, to be looked into.
+#[derive(Debug, Clone, Copy)]
+pub struct TableReader<'r> {
+    store: &'r Store,
+    name: &'r str,
+    record: Table,
+    key_order: Order,
+    value_order: Order,
+}
+
+impl Reader {
+    pub fn layout(&self) -> Layout {
+        self.store.layout
+    }
+
+    /// The size in bytes that LMDB may let the file grow to.
+    pub fn map_size(&self) -> u64 {
+        self.meta.map_size
+    }
+
+    /// Pages up to the last in use, the meta pages among them.
+    pub fn pages(&self) -> u64 {
+        self.meta.last_page + 1
+    }
+
+    /// The names of all tables, in order.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.tables.keys().map(Vec::as_slice)
+    }
+
+    /// For a table whose owner gave LMDB comparison functions of its own.
+    pub fn set_orders(&mut self, name: &[u8], key_order: Order, value_order: Order) {
+        if let Some(table) = self.tables.get_mut(name) {
+            table.key_order = key_order;
+            table.value_order = value_order;
+        }
+    }
+
+    pub fn table(&self, name: &[u8]) -> Option<TableReader<'_>> {
+        self.tables.get(name).map(|table| table.reader(&self.store))
+    }
+}
+
+impl Named {
+    /// With the orders that follow from its flags.
+    fn new(name: &[u8], record: Table) -> Self {
+        let (key_order, value_order) = (record.flags.key_order(), record.flags.value_order());
+        Self { name: name.escape_ascii().to_string(), record, key_order, value_order }
+    }
+
+    fn reader<'r>(&'r self, store: &'r Store) -> TableReader<'r> {
+        let Self { name, record, key_order, value_order } = self;
+        let (key_order, value_order) = (*key_order, *value_order);
+        TableReader { store, name, record: *record, key_order, value_order }
+    }
+}
+
+impl<'r> TableReader<'r> {
+    pub fn record(&self) -> Table {
+        self.record
+    }
+
+    /// Before the first key.
+    pub fn cursor(&self) -> Result<Cursor<'r>> {
+        Cursor::new(*self).map_err(|error| error.of_table(self.name))
+    }
+
+    /// The first value of the key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut cursor = self.cursor()?;
+        if !cursor.seek(key)? {
+            return Ok(None);
+        }
+        Ok(cursor.next()?.map(|(_, value)| value.to_vec()))
+    }
+
+    /// All values of the key, in order.
+    pub fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let (mut cursor, mut values) = (self.cursor()?, Vec::new());
+        if cursor.seek(key)? {
+            while let Some((_, value)) = cursor.next()?.filter(|(found, _)| *found == key) {
+                values.push(value.to_vec());
+            }
+        }
+        Ok(values)
+    }
+
+    /// Whether the key has the value.
+    pub fn contains(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.cursor()?.has(key, value)
+    }
+}

@@ -1,0 +1,156 @@
+//! Blocks of the file, read into memory of our own: in a mapped file that is cut short, a signal
+//! would tell.
+
+use std::cell::{Cell, RefCell};
+use std::fs::{File, OpenOptions};
+use std::io::IoSliceMut;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::view::View;
+use crate::direct::{self, Buffer};
+use crate::layout::{Layout, META_PAGES, page};
+use crate::{Error, Result};
+
+/// Bytes of a block.
+const BLOCK: usize = 64 << 10;
+/// Blocks kept, each in the slot of its number.
+const SLOTS: u64 = 256;
+/// Blocks read at a time by whoever goes through the file in order.
+const AHEAD: u64 = 16;
+
+/// A block and its number.
+type Slot = Option<(u64, Arc<Buffer>)>;
+
+#[derive(Debug)]
+pub(crate) struct Store {
+    file: File,
+    /// The same file for direct reads.
+    direct: Option<File>,
+    /// Direct reads turned out not to work.
+    refused: Cell<bool>,
+    pub layout: Layout,
+    /// Pages that are in use at most: those up to the last one that are in the file.
+    pub pages: u64,
+    slots: RefCell<Vec<Slot>>,
+}
+
+impl Store {
+    /// `pages` are in the file.
+    pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
+        let direct = direct::open(OpenOptions::new().read(true), path)?;
+        let slots = RefCell::new((0..SLOTS).map(|_| None).collect());
+        Ok(Self { file, direct, refused: Cell::new(false), layout, pages, slots })
+    }
+
+    /// A page of a tree.
+    pub fn view(&self, number: u64) -> Result<View> {
+        let (block, start) = self.page(number)?;
+        let range = start..start + self.layout.page_size;
+        View::page(block, range, self.layout).map_err(|what| Error::corrupt(number, what))
+    }
+
+    /// The value of `size` bytes that begins on overflow page `number`, and how many pages it has.
+    pub fn overflow(&self, number: u64, size: usize) -> Result<(Vec<u8>, u64)> {
+        let pages = self.overflow_pages(number, size)?;
+        let mut value = vec![0; size];
+        let start = number * self.layout.page_size as u64 + self.layout.page_header as u64;
+        self.file.read_exact_at(&mut value, start)?;
+        Ok((value, pages))
+    }
+
+    /// How many pages the value has; LMDB leaves it more than it needs when a shorter one replaces it.
+    pub fn overflow_pages(&self, number: u64, size: usize) -> Result<u64> {
+        let (block, start) = self.page(number)?;
+        let first = &block[start..start + self.layout.page_size];
+        let pages = u64::from(Layout::overflow_count(first));
+        let what = if Layout::header(first).flags & page::OVERFLOW == 0 {
+            "a large value that is on no overflow page"
+        } else if pages < self.layout.overflow_pages(size) {
+            "a large value on too few overflow pages"
+        } else if pages > self.pages - number {
+            "overflow pages that go beyond the end of the file"
+        } else {
+            return Ok(pages);
+        };
+        Err(Error::corrupt(number, what))
+    }
+
+    /// The block of a page and where in it the page begins.
+    fn page(&self, number: u64) -> Result<(Arc<Buffer>, usize)> {
+        if number < META_PAGES || number >= self.pages {
+            return Err(Error::corrupt(number, "a page that is outside of the file"));
+        }
+        let in_block = (BLOCK / self.layout.page_size) as u64;
+        let start = usize::try_from(number % in_block).unwrap_or(0) * self.layout.page_size;
+        let block = self.block(number / in_block)?;
+        let page = block.get(start..start + self.layout.page_size);
+        let page = page.ok_or_else(|| Error::corrupt(number, "the file ends before this page"))?;
+        if Layout::number(page) != number {
+            return Err(Error::corrupt(number, "a page with another number than its place"));
+        }
+        Ok((block, start))
+    }
+
+    fn block(&self, number: u64) -> Result<Arc<Buffer>> {
+        let mut slots = self.slots.borrow_mut();
+        if let Some(block) = kept(&slots, number) {
+            return Ok(block);
+        }
+        let in_order = number > 0 && kept(&slots, number - 1).is_some();
+        let count = if in_order { AHEAD } else { 1 };
+        let mut blocks: Vec<_> =
+            (number..number + count).map(|at| reused(&mut slots, at)).collect();
+        self.read(&mut blocks, number * BLOCK as u64)?;
+        for (at, block) in (number..).zip(blocks) {
+            if at == number || block.len() == BLOCK {
+                slots[slot(at)] = Some((at, Arc::new(block)));
+            }
+        }
+        Ok(kept(&slots, number).unwrap_or_else(|| Arc::new(Buffer::new(0))))
+    }
+
+    /// Fills the blocks from the first on, fewer or none at the end of the file.
+    fn read(&self, blocks: &mut [Buffer], offset: u64) -> Result<()> {
+        let mut rooms: Vec<_> =
+            blocks.iter_mut().map(|block| IoSliceMut::new(block.room())).collect();
+        let mut read = |file| retry(|| rustix::io::preadv(file, &mut rooms, offset));
+        let direct = self.direct.as_ref().filter(|_| !self.refused.get());
+        let mut count = match direct.map(&mut read) {
+            Some(Err(error)) if direct::refused(&error) => {
+                self.refused.set(true);
+                read(&self.file)?
+            }
+            Some(count) => count?,
+            None => read(&self.file)?,
+        };
+        for block in blocks {
+            let here = count.min(BLOCK);
+            block.fill(here);
+            count -= here;
+        }
+        Ok(())
+    }
+}
+
+fn retry(mut action: impl FnMut() -> rustix::io::Result<usize>) -> std::io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(&mut action)?)
+}
+
+fn slot(number: u64) -> usize {
+    usize::try_from(number % SLOTS).unwrap_or(0)
+}
+
+fn kept(slots: &[Slot], number: u64) -> Option<Arc<Buffer>> {
+    let (held, block) = slots[slot(number)].as_ref()?;
+    (*held == number).then(|| Arc::clone(block))
+}
+
+/// The memory of the block whose slot is wanted, unless somebody looks at it still.
+fn reused(slots: &mut [Slot], number: u64) -> Buffer {
+    let old = slots[slot(number)].take().and_then(|(_, block)| Arc::into_inner(block));
+    let mut block = old.unwrap_or_else(|| Buffer::new(BLOCK));
+    block.clear();
+    block
+}

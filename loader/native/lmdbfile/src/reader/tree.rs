@@ -1,0 +1,57 @@
+//! What a walk through one tree has to remember.
+
+use super::TableReader;
+use super::cursor::table_record;
+use super::path::OUT_OF_ORDER;
+use super::view::{Kind, Node};
+use crate::{Error, Flags, Order, Result, Table};
+
+/// One tree, and what was seen of it so far.
+pub(crate) struct Tree<'r> {
+    pub table: TableReader<'r>,
+    /// The record of this tree, which may be that of one key's values.
+    pub record: Table,
+    pub order: Order,
+    /// Size of every value, for trees of such values.
+    pub kind: Kind,
+    pub values_of_a_key: bool,
+    pub seen: Table,
+    /// What the next key must not be below: the last key, or the separator after it.
+    pub floor: Vec<u8>,
+    /// The floor itself may come.
+    pub inclusive: bool,
+}
+
+impl<'r> Tree<'r> {
+    pub fn new(table: TableReader<'r>, record: Table, order: Order, kind: Kind) -> Self {
+        // Told rather than counted; an empty tree must be told as one.
+        let Table { pad, flags, depth, root, .. } = record;
+        let seen = Table { pad, depth, root, ..Table::empty(flags) };
+        let (floor, inclusive, values_of_a_key) = (Vec::new(), true, false);
+        Self { table, record, order, kind, values_of_a_key, seen, floor, inclusive }
+    }
+
+    pub fn set_floor(&mut self, key: &[u8], inclusive: bool) {
+        self.floor.clear();
+        self.floor.extend_from_slice(key);
+        self.inclusive = inclusive;
+    }
+
+    pub fn check_floor(&self, number: u64, key: &[u8]) -> Result<()> {
+        let above = self.order.compare(&self.floor, key);
+        if self.floor.is_empty() || above.is_lt() || (above.is_eq() && self.inclusive) {
+            return Ok(());
+        }
+        Err(Error::corrupt(number, OUT_OF_ORDER))
+    }
+}
+
+/// The record of the tree in which a key's values are.
+pub(crate) fn value_record(here: &Node<'_>, flags: Flags, number: u64) -> Result<Table> {
+    let record = table_record(here.data, number)?;
+    let fixed = flags.contains(Flags::DUPFIXED);
+    if record.flags != flags.of_values() || (record.pad > 0) != fixed || record.entries == 0 {
+        return Err(Error::corrupt(number, "a record that does not fit the values of its table"));
+    }
+    Ok(record)
+}

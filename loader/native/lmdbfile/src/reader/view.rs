@@ -1,0 +1,166 @@
+//! A page or sub-page as it was read: all its offsets are checked before any is followed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::direct::Buffer;
+use crate::layout::{Layout, even, node, page, read_u16, read_u64};
+
+/// What a page holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Branch,
+    Leaf,
+    /// Values of this size.
+    Leaf2(usize),
+}
+
+/// Part of a block of the file.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    block: Arc<Buffer>,
+    range: Range<usize>,
+    layout: Layout,
+    pub kind: Kind,
+    pub count: usize,
+}
+
+/// A leaf's node, or a value of a LEAF2 page as a key without data.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Node<'a> {
+    pub flags: u16,
+    /// Size of the value, wherever it is.
+    pub size: usize,
+    pub key: &'a [u8],
+    /// The value, or the number of its first overflow page.
+    pub data: &'a [u8],
+}
+
+/// What is wrong with a page; the caller knows its number and table.
+pub(crate) type Checked<T> = Result<T, &'static str>;
+
+impl View {
+    /// A page of a tree. `range` lies within the block.
+    pub fn page(block: Arc<Buffer>, range: Range<usize>, layout: Layout) -> Checked<Self> {
+        let header = Layout::header(&block[range.clone()]);
+        let (lower, upper) = (usize::from(header.lower), usize::from(header.upper));
+        let pointers = lower.checked_sub(layout.page_header).filter(|size| size % 2 == 0);
+        let count = pointers.ok_or("the pointers of a page end before they begin")? / 2;
+        let view = Self { kind: kind(header.flags, header.pad)?, block, range, layout, count };
+        match view.kind {
+            _ if count == 0 => Err("a page without content"),
+            Kind::Leaf2(size) if count * size > view.range.len() - layout.page_header => {
+                Err("a page with more values than room")
+            }
+            Kind::Leaf2(_) => Ok(view),
+            _ => view.check_nodes(lower, upper).map(|()| view),
+        }
+    }
+
+    /// The value of a leaf's node as a page.
+    pub fn sub_page(&self, at: usize) -> Checked<Self> {
+        let (_, data) = self.node_ranges(self.pointer(at));
+        let start = self.range.start;
+        let range = start + data.start..start + data.end;
+        if range.len() < self.layout.page_header {
+            return Err("a sub-page smaller than its header");
+        }
+        if Layout::header(&self.block[range.clone()]).flags & page::SUBP == 0 {
+            return Err("a sub-page that does not say that it is one");
+        }
+        Self::page(Arc::clone(&self.block), range, self.layout)
+    }
+
+    /// Nodes lie between `upper` and the end of the page, together in no more room than that; so
+    /// whoever goes through them has no more work than the page has bytes.
+    fn check_nodes(&self, lower: usize, upper: usize) -> Checked<()> {
+        let end = self.range.len();
+        if lower > upper || upper > end {
+            return Err("a page whose bounds make no sense");
+        }
+        let mut room = end - upper;
+        for at in 0..self.count {
+            let start = self.pointer(at);
+            if start < upper || start % 2 == 1 || start + self.layout.node_header > end {
+                return Err("a pointer to outside of its page");
+            }
+            let node_end = self.node_ranges(start).1.end;
+            let left = room.checked_sub(even(node_end - start));
+            room =
+                left.filter(|_| node_end <= end).ok_or("a node that ends outside of its page")?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.block[self.range.clone()]
+    }
+
+    fn pointer(&self, at: usize) -> usize {
+        usize::from(read_u16(self.bytes(), self.layout.page_header + 2 * at))
+    }
+
+    /// Where the key and the data of the node at `start` are.
+    fn node_ranges(&self, start: usize) -> (Range<usize>, Range<usize>) {
+        let bytes = self.bytes();
+        let key = start + self.layout.node_header;
+        let data = key + usize::from(read_u16(bytes, start + 6));
+        let size = match self.kind {
+            Kind::Branch => 0,
+            _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => size_of::<u64>(),
+            _ => self.size(start),
+        };
+        (key..data, data..data + size)
+    }
+
+    fn size(&self, start: usize) -> usize {
+        let half = |at| usize::from(read_u16(self.bytes(), at));
+        half(start) | half(start + 2) << 16
+    }
+
+    /// `at` is below `count`, the page no branch.
+    pub fn node(&self, at: usize) -> Node<'_> {
+        let bytes = self.bytes();
+        if let Kind::Leaf2(size) = self.kind {
+            let start = self.layout.page_header + at * size;
+            return Node { flags: 0, size: 0, key: &bytes[start..start + size], data: &[] };
+        }
+        let start = self.pointer(at);
+        let (key, data) = self.node_ranges(start);
+        let flags = read_u16(bytes, start + 4);
+        Node { flags, size: self.size(start), key: &bytes[key], data: &bytes[data] }
+    }
+
+    /// A child of a branch; `at` is below `count`.
+    pub fn child(&self, at: usize) -> u64 {
+        let start = self.pointer(at);
+        let part = |offset| u64::from(read_u16(self.bytes(), start + offset));
+        part(0) | part(2) << 16 | part(4) << 32
+    }
+
+    /// The key at `at` of any page; the first of a branch means nothing.
+    pub fn key(&self, at: usize) -> &[u8] {
+        match self.kind {
+            Kind::Leaf2(_) => self.node(at).key,
+            _ => &self.bytes()[self.node_ranges(self.pointer(at)).0],
+        }
+    }
+}
+
+impl Node<'_> {
+    /// The first overflow page of the value.
+    pub fn overflow_page(&self) -> Option<u64> {
+        (self.flags & node::BIGDATA != 0).then(|| read_u64(self.data, 0))
+    }
+}
+
+fn kind(flags: u16, pad: u16) -> Checked<Kind> {
+    const KINDS: u16 = page::BRANCH | page::LEAF | page::OVERFLOW | page::META | page::LEAF2;
+    const LEAF2: u16 = page::LEAF | page::LEAF2;
+    match flags & KINDS {
+        page::BRANCH => Ok(Kind::Branch),
+        page::LEAF => Ok(Kind::Leaf),
+        LEAF2 if pad > 0 => Ok(Kind::Leaf2(usize::from(pad))),
+        _ => Err("a page of another kind than its place wants"),
+    }
+}

@@ -1,0 +1,190 @@
+//! A table from its keys and values in order.
+
+use crate::bulk::Bulk;
+use crate::checks::{check_order, check_size, misuse};
+use crate::layout::{MAX_VALUE, node};
+use crate::values::Values;
+use crate::{Error, ErrorKind, FileWriter, Flags, Layout, Order, Result, Table};
+
+/// Writes one table bottom-up: memory for one page a level, whatever its size.
+#[derive(Debug)]
+pub struct TreeWriter {
+    layout: Layout,
+    flags: Flags,
+    bulk: Bulk,
+    /// The values of the key that is open.
+    values: Values,
+    /// The last key; the open one while there is one.
+    key: Vec<u8>,
+    open: bool,
+    /// `None`: the caller vouches for it.
+    key_order: Option<Order>,
+    entries: u64,
+    unfilled: u64,
+}
+
+/// A key whose value is still to come, with [`TreeWriter::fill`].
+#[derive(Debug)]
+#[must_use = "the table cannot be finished without its value"]
+pub struct Held {
+    page: u64,
+    key: Vec<u8>,
+}
+
+impl TreeWriter {
+    pub fn new(flags: Flags, layout: Layout) -> Self {
+        Self {
+            layout,
+            flags,
+            bulk: Bulk::new(flags, layout),
+            values: Values::new(flags, layout),
+            key: Vec::new(),
+            open: false,
+            key_order: Some(flags.key_order()),
+            entries: 0,
+            unfilled: 0,
+        }
+    }
+
+    /// For tables whose owner gives LMDB comparison functions of its own: keys and values are taken
+    /// in the order in which they come, and only keys or values equal to the one before are refused.
+    #[must_use]
+    pub fn in_own_order(mut self) -> Self {
+        self.key_order = None;
+        self.values.in_own_order();
+        self
+    }
+
+    /// Values so far.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// A key with one value.
+    pub fn put(&mut self, file: &mut FileWriter, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_parts(file, key, &[value])
+    }
+
+    /// A key with one value, which is given in pieces.
+    #[inline]
+    pub fn put_parts(&mut self, file: &mut FileWriter, key: &[u8], parts: &[&[u8]]) -> Result<()> {
+        if !self.flags.contains(Flags::DUPSORT) {
+            return self.put_node(file, key, parts, 0);
+        }
+        self.begin(key)?;
+        self.dup(file, &parts.concat())?;
+        self.end(file)
+    }
+
+    pub(crate) fn put_node(
+        &mut self,
+        file: &mut FileWriter,
+        key: &[u8],
+        parts: &[&[u8]],
+        flags: u16,
+    ) -> Result<()> {
+        self.next_key(key)?;
+        self.entries += 1;
+        let size = parts.iter().map(|part| part.len()).sum();
+        if size > MAX_VALUE {
+            let message = format!("a value of {size} bytes; LMDB ends at {MAX_VALUE}");
+            return Err(Error::new(ErrorKind::TooLong, message));
+        }
+        if self.layout.node_header + key.len() + size > self.layout.max_node {
+            let number = file.overflow(parts, size)?.to_ne_bytes();
+            self.bulk.table.overflow_pages += self.layout.overflow_pages(size);
+            let header = Layout::leaf_node(size, flags | node::BIGDATA, key.len());
+            return self.bulk.add(file, header, key, &[&number], number.len());
+        }
+        let header = Layout::leaf_node(size, flags, key.len());
+        self.bulk.add(file, header, key, parts, size)
+    }
+
+    /// Opens a key of a table with DUPSORT; its values follow.
+    #[inline]
+    pub fn begin(&mut self, key: &[u8]) -> Result<()> {
+        if !self.flags.contains(Flags::DUPSORT) {
+            return Err(misuse("many values for a key of a table without DUPSORT"));
+        }
+        self.next_key(key)?;
+        self.values.clear();
+        self.open = true;
+        Ok(())
+    }
+
+    /// A value of the open key.
+    #[inline]
+    pub fn dup(&mut self, file: &mut FileWriter, value: &[u8]) -> Result<()> {
+        self.check_open()?;
+        self.values.add(file, value)
+    }
+
+    /// Values of the open key of a table with INTEGERDUP and DUPFIXED, any number at a time.
+    #[inline]
+    pub fn fixed(&mut self, file: &mut FileWriter, values: &[u64]) -> Result<()> {
+        self.check_open()?;
+        self.values.add_integers(file, values)
+    }
+
+    /// Closes the open key.
+    #[inline]
+    pub fn end(&mut self, file: &mut FileWriter) -> Result<()> {
+        self.check_open()?;
+        self.open = false;
+        let room = self.layout.max_node - self.layout.node_header - self.key.len();
+        let Self { bulk, values, key, .. } = self;
+        self.entries += values.count();
+        let (flags, value) = values.stored(file, room)?;
+        let header = Layout::leaf_node(value.len(), flags, key.len());
+        bulk.add(file, header, key, &[value], value.len())
+    }
+
+    /// A key of a table without DUPSORT whose value is not known yet. It has a leaf of its own.
+    pub fn held(&mut self, file: &mut FileWriter, key: &[u8]) -> Result<Held> {
+        if self.flags.contains(Flags::DUPSORT) {
+            return Err(misuse("a value that comes late in a table with DUPSORT"));
+        }
+        self.next_key(key)?;
+        let page = self.bulk.reserve_leaf(file, key)?;
+        self.entries += 1;
+        self.unfilled += 1;
+        Ok(Held { page, key: key.to_vec() })
+    }
+
+    /// The value of a held key of this table. A large one goes to overflow pages, at the place in
+    /// the file that is reached.
+    pub fn fill(&mut self, file: &mut FileWriter, held: &Held, value: &[u8]) -> Result<()> {
+        let mut aside = Self::new(self.flags, self.layout);
+        aside.put(file, &held.key, value)?;
+        self.bulk.table.overflow_pages += aside.bulk.table.overflow_pages;
+        self.unfilled = self.unfilled.saturating_sub(1);
+        file.replace(held.page, aside.bulk.leaf.sealed().to_vec());
+        Ok(())
+    }
+
+    /// Writes the pages that are still open: the table's record.
+    pub fn finish(mut self, file: &mut FileWriter) -> Result<Table> {
+        if self.open || self.unfilled > 0 {
+            return Err(misuse("a table finished before the values of all its keys came"));
+        }
+        let mut table = self.bulk.finish(file)?;
+        table.entries = self.entries;
+        Ok(table)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.open { Ok(()) } else { Err(misuse("a value before its key")) }
+    }
+
+    #[inline]
+    fn next_key(&mut self, key: &[u8]) -> Result<()> {
+        if self.open {
+            return Err(misuse("a key while another is open"));
+        }
+        check_size("key", key)?;
+        check_order("key", self.key_order, &self.key, key)?;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        Ok(())
+    }
+}

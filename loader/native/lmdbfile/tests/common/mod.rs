@@ -1,0 +1,205 @@
+//! Random tables that press on every threshold of the format.
+#![allow(dead_code)] // Each test file takes what it needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use fastrand::Rng;
+use lmdbfile::{FileWriter, Flags, Format, Options, Order, Reader, Summary, Table, TreeWriter};
+
+pub const MAP_SIZE: u64 = 1 << 30;
+
+/// Each key with its values.
+pub type Rows = Vec<(Vec<u8>, Vec<Vec<u8>>)>;
+
+/// A table's content in its order.
+#[derive(Debug, Clone)]
+pub struct Content {
+    pub flags: Flags,
+    pub rows: Rows,
+}
+
+/// The kinds of table that are tried, those of slapd's database first (slapd-mdb(5)).
+pub fn kinds() -> Vec<Flags> {
+    vec![
+        Flags::INTEGERKEY,
+        Flags::INTEGERKEY | Flags::DUPSORT,
+        Flags::DUPFIXED | Flags::INTEGERDUP,
+        Flags::DUPSORT,
+        Flags::NONE,
+        Flags::DUPFIXED,
+        Flags::REVERSEKEY | Flags::REVERSEDUP,
+        Flags::INTEGERKEY | Flags::INTEGERDUP | Flags::DUPFIXED,
+    ]
+}
+
+/// `page_size` decides where the thresholds are.
+pub fn content(rng: &mut Rng, flags: Flags, page_size: usize) -> Content {
+    let keys = [0, 1, 2, 3, 50, 300, 3000][rng.usize(..7)];
+    let key_size = [1, 4, 10, 200, 510, 511][rng.usize(..6)];
+    let value_size = [2, 4, 7, 8, 9, 100, 510, 511][rng.usize(..8)];
+    let many = rng.u8(..4) == 0;
+    let mut rows = BTreeMap::new();
+    for _ in 0..keys {
+        let key = key(rng, flags, key_size);
+        let order = Sorted(key, flags.key_order());
+        let count = if many { dup_count(rng, page_size) } else { rng.usize(1..4) };
+        rows.insert(
+            order,
+            values(rng, flags, page_size, count.min(60_000 / keys + 40), value_size),
+        );
+    }
+    Content { flags, rows: rows.into_iter().map(|(key, values)| (key.0, values)).collect() }
+}
+
+fn key(rng: &mut Rng, flags: Flags, most: usize) -> Vec<u8> {
+    if flags.contains(Flags::INTEGERKEY) {
+        return rng.u64(..).to_ne_bytes().to_vec();
+    }
+    let size = if rng.bool() { most } else { rng.usize(1..=most) };
+    bytes(rng, size)
+}
+
+fn values(
+    rng: &mut Rng,
+    flags: Flags,
+    page_size: usize,
+    count: usize,
+    most: usize,
+) -> Vec<Vec<u8>> {
+    if !flags.contains(Flags::DUPSORT) {
+        return vec![large(rng, page_size)];
+    }
+    let mut values = BTreeSet::new();
+    for _ in 0..count {
+        let value = if flags.contains(Flags::INTEGERDUP) {
+            rng.u64(..).to_ne_bytes().to_vec()
+        } else if flags.contains(Flags::DUPFIXED) {
+            bytes(rng, most)
+        } else {
+            let size = rng.usize(1..=most);
+            bytes(rng, size)
+        };
+        values.insert(Sorted(value, flags.value_order()));
+    }
+    values.into_iter().map(|value| value.0).collect()
+}
+
+/// Around what stays on the leaf, what fills whole overflow pages, and anything else.
+fn large(rng: &mut Rng, page_size: usize) -> Vec<u8> {
+    let size = match rng.u8(..12) {
+        0 => 0,
+        1 => page_size / 2 - 16 + rng.usize(..16),
+        2 => rng.usize(1..5) * page_size - 24 + rng.usize(..48),
+        3 if rng.u8(..50) == 0 => rng.usize(..300_000),
+        4 => page_size / 2 - 600 + rng.usize(..600),
+        _ => rng.usize(..400),
+    };
+    bytes(rng, size)
+}
+
+/// Around what fits a sub-page of 8-byte values, a page, and some levels of pages.
+fn dup_count(rng: &mut Rng, page_size: usize) -> usize {
+    match rng.u8(..6) {
+        0 => page_size / 16 - 8 + rng.usize(..12),
+        1 => page_size / 8 - 4 + rng.usize(..8),
+        2 => rng.usize(1..40_000),
+        _ => rng.usize(1..20),
+    }
+}
+
+fn bytes(rng: &mut Rng, size: usize) -> Vec<u8> {
+    // Few different bytes, so that long common starts happen.
+    let most = if rng.bool() { 3 } else { 255 };
+    (0..size).map(|_| rng.u8(..=most)).collect()
+}
+
+#[derive(Debug, Clone)]
+struct Sorted(Vec<u8>, Order);
+
+impl Ord for Sorted {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.1.compare(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for Sorted {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Sorted {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Sorted {}
+
+pub fn options(page_size: usize) -> Options {
+    let page_size = u32::try_from(page_size).unwrap();
+    Options { format: Format::V1, page_size, map_size: MAP_SIZE }
+}
+
+pub fn write_table(file: &mut FileWriter, content: &Content) -> Table {
+    let mut writer = TreeWriter::new(content.flags, file.layout());
+    for (key, values) in &content.rows {
+        if !content.flags.contains(Flags::DUPSORT) {
+            writer.put(file, key, &values[0]).unwrap();
+            continue;
+        }
+        writer.begin(key).unwrap();
+        if content.flags.contains(Flags::DUPFIXED | Flags::INTEGERDUP) && values[0].len() == 8 {
+            let numbers: Vec<u64> = values.iter().map(|value| number(value)).collect();
+            for some in numbers.chunks(700) {
+                writer.fixed(file, some).unwrap();
+            }
+        } else {
+            for value in values {
+                writer.dup(file, value).unwrap();
+            }
+        }
+        writer.end(file).unwrap();
+    }
+    writer.finish(file).unwrap()
+}
+
+pub fn number(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(bytes.try_into().unwrap())
+}
+
+pub fn write_file(path: &Path, page_size: usize, tables: &[(String, Content)]) -> Summary {
+    let mut file = FileWriter::create(path, &options(page_size)).unwrap();
+    let mut written = Vec::new();
+    for (name, content) in tables {
+        written.push((name.clone().into_bytes(), write_table(&mut file, content)));
+    }
+    file.finish(written).unwrap()
+}
+
+/// Some tables of random kinds.
+pub fn tables(rng: &mut Rng, page_size: usize) -> Vec<(String, Content)> {
+    let kinds = kinds();
+    let one = |rng: &mut Rng, at| content(rng, kinds[at], page_size);
+    (0..rng.usize(0..5))
+        .map(|at| {
+            let kind = rng.usize(..kinds.len());
+            (format!("table{at}"), one(rng, kind))
+        })
+        .collect()
+}
+
+/// All keys and values as the reader gives them.
+pub fn rows(reader: &Reader, name: &[u8]) -> lmdbfile::Result<Rows> {
+    let mut rows = Rows::new();
+    let Some(table) = reader.table(name) else { return Ok(rows) };
+    let mut cursor = table.cursor()?;
+    while let Some((key, value)) = cursor.next()? {
+        match rows.last_mut() {
+            Some((last, values)) if last == key => values.push(value.to_vec()),
+            _ => rows.push((key.to_vec(), vec![value.to_vec()])),
+        }
+    }
+    Ok(rows)
+}

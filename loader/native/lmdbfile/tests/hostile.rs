@@ -1,0 +1,184 @@
+//! Damaged files: every one is read to its end or refused, without a panic and without delay.
+
+mod common;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{Content, kinds, rows, write_file};
+use fastrand::Rng;
+use lmdbfile::{ErrorKind, Reader, Result};
+
+const PAGE: usize = 4096;
+
+/// A small file with every kind of page.
+fn sound(path: &Path, rng: &mut Rng) -> Vec<(String, Content)> {
+    let mut tables = Vec::new();
+    for (at, flags) in kinds().into_iter().enumerate() {
+        let mut content = common::content(rng, flags, PAGE);
+        content.rows.truncate(40);
+        tables.push((format!("table{at}"), content));
+    }
+    write_file(path, PAGE, &tables);
+    tables
+}
+
+fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    let pages = bytes.len() / PAGE;
+    let page = |rng: &mut Rng| rng.usize(..pages) * PAGE;
+    match rng.u8(..10) {
+        0 => bytes.truncate(rng.usize(..bytes.len())),
+        1 => {
+            let (from, to) = (page(rng), page(rng));
+            bytes.copy_within(from..from + PAGE, to);
+        }
+        // The same, with the number that is expected there.
+        2 => {
+            let (from, to) = (page(rng), page(rng));
+            bytes.copy_within(from + 8..from + PAGE, to + 8);
+        }
+        3..6 => {
+            let at = page(rng) + rng.usize(..64);
+            bytes[at] = rng.u8(..);
+        }
+        6 => {
+            // A pointer, size or count of two bytes, moved a little.
+            let at = page(rng) + 2 * rng.usize(..PAGE / 2 - 1);
+            let field = u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+            let field = field.wrapping_add(rng.u16(..32)).wrapping_sub(16);
+            bytes[at..at + 2].copy_from_slice(&field.to_ne_bytes());
+        }
+        7 => {
+            // The records in the meta pages.
+            let at = rng.usize(..2) * PAGE + 16 + 8 * rng.usize(..17);
+            let field =
+                [0, 1, 2, 3, u64::MAX, u64::MAX - 1, rng.u64(..100), 1 << 47][rng.usize(..8)];
+            bytes[at..at + 8].copy_from_slice(&field.to_ne_bytes());
+        }
+        _ => {
+            let at = rng.usize(..bytes.len());
+            bytes[at] ^= 1 << rng.u8(..8);
+        }
+    }
+}
+
+fn read_all(path: &Path, rng: &mut Rng) -> Result<()> {
+    let reader = Reader::open(path)?;
+    let walked = reader.walk(&mut |_| {});
+    for name in reader.names() {
+        let _ = rows(&reader, name);
+        let table = reader.table(name).unwrap();
+        for _ in 0..5 {
+            let key = rng.u64(..).to_ne_bytes();
+            let _ = table.get(&key[..rng.usize(..8)]);
+            let _ = table.get_all(&key);
+            let _ = table.contains(&key, b"x");
+        }
+    }
+    walked.map(|_| ())
+}
+
+#[test]
+fn damage_is_survived() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    let (mut found, mut most) = (0, Duration::ZERO);
+    for seed in 0..2000 {
+        let rng = &mut Rng::with_seed(seed);
+        if seed % 200 == 0 {
+            sound(&path, &mut Rng::with_seed(seed));
+            std::fs::copy(&path, directory.path().join("sound")).unwrap();
+        }
+        let mut bytes = std::fs::read(directory.path().join("sound")).unwrap();
+        for _ in 0..rng.usize(1..6) {
+            if bytes.len() > 2 * PAGE {
+                damage(rng, &mut bytes);
+            }
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let start = Instant::now();
+        if let Err(error) = read_all(&path, rng) {
+            assert!(!error.message.is_empty());
+            found += 1;
+        }
+        most = most.max(start.elapsed());
+    }
+    assert!(found > 500, "only {found} of 2000 damaged files were refused");
+    assert!(most < Duration::from_secs(5), "{most:?}");
+}
+
+/// Branches that lead to themselves, and to one leaf a thousand times over.
+#[test]
+fn loops_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    let rows = (0..30_000_u64).map(|id| (id.to_ne_bytes().to_vec(), vec![vec![1; 50]])).collect();
+    let content = Content { flags: lmdbfile::Flags::INTEGERKEY, rows };
+    write_file(&path, PAGE, &[("t".to_owned(), content)]);
+    let sound = std::fs::read(&path).unwrap();
+    let number = |page: usize| u64::try_from(page).unwrap().to_ne_bytes();
+    let branches = (2..sound.len() / PAGE).filter(|page| sound[page * PAGE + 10] & 1 == 1);
+    for branch in branches.collect::<Vec<_>>() {
+        for child in [branch, 2] {
+            let mut bytes = sound.clone();
+            let page = &mut bytes[branch * PAGE..(branch + 1) * PAGE];
+            let count = (usize::from(u16::from_ne_bytes([page[12], page[13]])) - 16) / 2;
+            for at in 0..count {
+                let node = usize::from(u16::from_ne_bytes([page[16 + 2 * at], page[17 + 2 * at]]));
+                page[node..node + 6].copy_from_slice(&number(child)[..6]);
+            }
+            std::fs::write(&path, bytes).unwrap();
+            let reader = Reader::open(&path).unwrap();
+            let error = reader.walk(&mut |_| {}).unwrap_err();
+            assert_eq!((error.kind, error.table.as_deref()), (ErrorKind::Corrupt, Some("t")));
+            assert!(common::rows(&reader, b"t").is_err());
+        }
+    }
+}
+
+#[test]
+fn other_files_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    for content in [vec![], vec![0; 100], vec![0; 10_000], b"dn: dc=example\n".repeat(1000)] {
+        std::fs::write(&path, content).unwrap();
+        assert_eq!(Reader::open(&path).unwrap_err().kind, ErrorKind::Corrupt);
+    }
+    let error = Reader::open(&directory.path().join("none")).unwrap_err();
+    assert_eq!((error.kind, error.errno), (ErrorKind::Io, Some(2)));
+}
+
+/// LMDB 1.0 and other versions are told by name, not read as if they were this one.
+#[test]
+fn other_versions_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    write_file(&path, PAGE, &[]);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[20] = 3;
+    std::fs::write(&path, bytes).unwrap();
+    let error = Reader::open(&path).unwrap_err();
+    assert!(error.to_string().contains("LMDB file format other than 1"), "{error}");
+}
+
+/// Every single page that is lost is noticed.
+#[test]
+fn no_page_can_be_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    let tables = sound(&path, &mut Rng::with_seed(3));
+    let sound = std::fs::read(&path).unwrap();
+    assert!(tables.iter().any(|(_, content)| !content.rows.is_empty()));
+    let overflow = |bytes: &[u8]| bytes[10] & 4 == 4;
+    let mut page = 2;
+    while page < sound.len() / PAGE {
+        let start = page * PAGE;
+        let mut bytes = sound.clone();
+        bytes[start..start + PAGE].fill(0);
+        std::fs::write(&path, bytes).unwrap();
+        let walked = Reader::open(&path).and_then(|reader| reader.walk(&mut |_| {}));
+        assert_eq!(walked.unwrap_err().kind, ErrorKind::Corrupt);
+        let run = u32::from_ne_bytes(sound[start + 12..start + 16].try_into().unwrap());
+        page += if overflow(&sound[start..]) { usize::try_from(run).unwrap() } else { 1 };
+    }
+}

@@ -1,0 +1,170 @@
+//! LMDB itself opens what is written, reads it, changes it, and leaves a file that is sound still.
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{Content, MAP_SIZE, Rows, content, kinds, rows, tables, write_file};
+use fastrand::Rng;
+use heed::types::Bytes;
+use heed::{Database, DatabaseFlags, Env, EnvOpenOptions, RwTxn};
+use lmdbfile::{Flags, Reader};
+use proptest::prelude::*;
+
+fn open(directory: &Path) -> Env {
+    let mut options = EnvOpenOptions::new();
+    options.map_size(usize::try_from(MAP_SIZE).unwrap()).max_dbs(8);
+    // SAFETY: the directory is this test's own and the file is opened once.
+    unsafe { options.open(directory) }.unwrap()
+}
+
+fn database(env: &Env, txn: &mut RwTxn<'_>, name: &str, flags: Flags) -> Database<Bytes, Bytes> {
+    let mut options = env.database_options().types::<Bytes, Bytes>();
+    options.name(name).flags(DatabaseFlags::from_bits_truncate(flags.bits().into()));
+    options.open(txn).unwrap().unwrap()
+}
+
+fn all(txn: &RwTxn<'_>, database: Database<Bytes, Bytes>) -> Rows {
+    let mut found: Rows = Vec::new();
+    for row in database.iter(txn).unwrap() {
+        let (key, value) = row.unwrap();
+        match found.last_mut() {
+            Some((last, values)) if last == key => values.push(value.to_vec()),
+            _ => found.push((key.to_vec(), vec![value.to_vec()])),
+        }
+    }
+    found
+}
+
+/// Inserts and deletes at random, in LMDB and in the content.
+fn change(
+    rng: &mut Rng,
+    txn: &mut RwTxn<'_>,
+    database: Database<Bytes, Bytes>,
+    content: &mut Content,
+) {
+    let (keys, order) = (content.flags.key_order(), content.flags.value_order());
+    let size = content.rows.first().map(|(_, values)| values[0].len());
+    for (mut key, values) in common::content(rng, content.flags, 4096).rows.into_iter().take(60) {
+        if content.flags.contains(Flags::DUPFIXED) && Some(values[0].len()) != size {
+            continue;
+        }
+        if content.flags.contains(Flags::DUPSORT) && rng.bool() {
+            key = rng.choice(&content.rows).map_or(key, |row| row.0.clone());
+        }
+        let at = content.rows.partition_point(|(known, _)| keys.compare(known, &key).is_lt());
+        if content.rows.get(at).is_none_or(|row| row.0 != key) {
+            content.rows.insert(at, (key.clone(), Vec::new()));
+        } else if !content.flags.contains(Flags::DUPSORT) {
+            continue;
+        }
+        for value in values {
+            database.put(txn, &key, &value).unwrap();
+            let known = &mut content.rows[at].1;
+            let place = known.partition_point(|known| order.compare(known, &value).is_lt());
+            if known.get(place) != Some(&value) {
+                known.insert(place, value);
+            }
+        }
+    }
+    for _ in 0..content.rows.len().min(200) {
+        let at = rng.usize(..content.rows.len());
+        let (key, values) = &mut content.rows[at];
+        if values.len() > 1 {
+            for _ in 0..values.len().min(400) - 1 {
+                let gone = values.remove(rng.usize(..values.len()));
+                assert!(database.delete_one_duplicate(txn, key, &gone).unwrap());
+            }
+        } else {
+            assert!(database.delete(txn, key).unwrap());
+            content.rows.remove(at);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn lmdb_reads_and_changes_it(seed: u64, bits in 12usize..16) {
+        let rng = &mut Rng::with_seed(seed);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data.mdb");
+        let mut tables = tables(rng, 1 << bits);
+        write_file(&path, 1 << bits, &tables);
+        let env = open(directory.path());
+        for _ in 0..4 {
+            let mut txn = env.write_txn().unwrap();
+            for (name, content) in &mut tables {
+                let database = database(&env, &mut txn, name, content.flags);
+                prop_assert!(all(&txn, database) == content.rows, "{}", name);
+                change(rng, &mut txn, database, content);
+            }
+            txn.commit().unwrap();
+        }
+        drop(env);
+        let reader = Reader::open(&path).unwrap();
+        let found = reader.walk(&mut |_| {}).unwrap();
+        prop_assert_eq!(found.unreachable, vec![]);
+        for (name, content) in &tables {
+            prop_assert!(rows(&reader, name.as_bytes()).unwrap() == content.rows, "{}", name);
+        }
+    }
+}
+
+/// Every kind of table emptied key by key, which makes LMDB merge all the pages that were written.
+#[test]
+fn lmdb_empties_it() {
+    for (seed, flags) in (0..).zip(kinds().into_iter().cycle().take(40)) {
+        let rng = &mut Rng::with_seed(seed);
+        let directory = tempfile::tempdir().unwrap();
+        let content = content(rng, flags, 4096);
+        let path = directory.path().join("data.mdb");
+        write_file(&path, 4096, &[("t".to_owned(), content.clone())]);
+        let env = open(directory.path());
+        let mut txn = env.write_txn().unwrap();
+        let database = database(&env, &mut txn, "t", flags);
+        for (key, values) in &content.rows {
+            for value in values.iter().skip(1).rev() {
+                assert!(database.delete_one_duplicate(&mut txn, key, value).unwrap());
+            }
+            assert!(database.delete(&mut txn, key).unwrap());
+        }
+        assert_eq!(all(&txn, database), Rows::new());
+        txn.commit().unwrap();
+        drop(env);
+        let reader = Reader::open(&path).unwrap();
+        assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
+        assert_eq!(reader.table(b"t").unwrap().record().depth, 0);
+    }
+}
+
+/// The other way round: a file that LMDB made in its own manner.
+#[test]
+fn lmdbs_own_files_are_read() {
+    for (seed, flags) in (0..).zip(kinds().into_iter().cycle().take(24)) {
+        let rng = &mut Rng::with_seed(seed);
+        let directory = tempfile::tempdir().unwrap();
+        let content = content(rng, flags, 4096);
+        let env = open(directory.path());
+        let mut txn = env.write_txn().unwrap();
+        let mut options = env.database_options().types::<Bytes, Bytes>();
+        options.name("t").flags(DatabaseFlags::from_bits_truncate(flags.bits().into()));
+        let database = options.create(&mut txn).unwrap();
+        let mut all: Vec<_> = content
+            .rows
+            .iter()
+            .flat_map(|(key, values)| values.iter().map(move |value| (key, value)))
+            .collect();
+        rng.shuffle(&mut all);
+        for (key, value) in all {
+            database.put(&mut txn, key, value).unwrap();
+        }
+        txn.commit().unwrap();
+        drop(env);
+        let reader = Reader::open(&directory.path().join("data.mdb")).unwrap();
+        assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
+        assert!(rows(&reader, b"t").unwrap() == content.rows);
+    }
+}

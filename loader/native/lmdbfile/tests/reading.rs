@@ -1,0 +1,242 @@
+//! What is written is read back, page by page accounted for.
+
+mod common;
+
+use common::{MAP_SIZE, options, rows, tables, write_file, write_table};
+use fastrand::Rng;
+use lmdbfile::{ErrorKind, FileWriter, Flags, Order, Reader, TreeWriter};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn all_that_is_written_is_read(seed: u64, bits in 12usize..16) {
+        let (rng, page_size) = (&mut Rng::with_seed(seed), 1 << bits);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data.mdb");
+        let tables = tables(rng, page_size);
+        let summary = write_file(&path, page_size, &tables);
+        prop_assert_eq!(path.metadata().unwrap().len(), summary.bytes);
+
+        let reader = Reader::open(&path).unwrap();
+        prop_assert_eq!(reader.pages(), summary.pages);
+        prop_assert_eq!(reader.map_size(), MAP_SIZE);
+        let mut visited = 0;
+        let found = reader.walk(&mut |page| visited += page.count).unwrap();
+        prop_assert_eq!(visited, summary.pages);
+        prop_assert_eq!(found.unreachable, vec![]);
+        prop_assert_eq!(found.free, 0);
+        let names: Vec<_> = tables.iter().map(|(name, _)| name.as_bytes()).collect();
+        prop_assert_eq!(reader.names().collect::<Vec<_>>(), names);
+        for (name, content) in &tables {
+            prop_assert!(rows(&reader, name.as_bytes()).unwrap() == content.rows);
+            let table = reader.table(name.as_bytes()).unwrap();
+            prop_assert_eq!(table.record().flags, content.flags);
+            let count: usize = content.rows.iter().map(|(_, values)| values.len()).sum();
+            prop_assert_eq!(table.record().entries, count as u64);
+            for (key, values) in rng.choose_multiple(content.rows.iter(), 20) {
+                prop_assert_eq!(&table.get(key).unwrap().unwrap(), &values[0]);
+                prop_assert_eq!(&table.get_all(key).unwrap(), values);
+                let some = rng.choice(values).unwrap();
+                prop_assert!(table.contains(key, some).unwrap());
+                let mut other = some.clone();
+                other.push(1);
+                prop_assert_eq!(table.contains(key, &other).unwrap(), values.contains(&other));
+            }
+        }
+    }
+
+    /// The same input gives the same file.
+    #[test]
+    fn files_are_deterministic(seed: u64) {
+        let directory = tempfile::tempdir().unwrap();
+        let tables = tables(&mut Rng::with_seed(seed), 4096);
+        let file = |name| {
+            let path = directory.path().join(name);
+            write_file(&path, 4096, &tables);
+            std::fs::read(path).unwrap()
+        };
+        prop_assert!(file("a") == file("b"));
+    }
+
+    #[test]
+    fn seek_finds_the_next_key(seed: u64) {
+        let rng = &mut Rng::with_seed(seed);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data.mdb");
+        let tables = tables(rng, 4096);
+        write_file(&path, 4096, &tables);
+        let reader = Reader::open(&path).unwrap();
+        for (name, content) in &tables {
+            let (table, order) = (reader.table(name.as_bytes()).unwrap(), content.flags.key_order());
+            let mut cursor = table.cursor().unwrap();
+            for _ in 0..20 {
+                let sought = rng.u64(..).to_ne_bytes();
+                let next = content.rows.iter().find(|(key, _)| order.compare(key, &sought).is_ge());
+                let exact = cursor.seek(&sought).unwrap();
+                prop_assert_eq!(exact, next.is_some_and(|(key, _)| key[..] == sought));
+                let found = cursor.next().unwrap().map(|(key, value)| (key.to_vec(), value.to_vec()));
+                prop_assert_eq!(found, next.map(|(key, values)| (key.clone(), values[0].clone())));
+            }
+        }
+    }
+
+    /// Keys that are told early and get their values late, wherever they are and however large.
+    #[test]
+    fn held_values(seed: u64) {
+        let rng = &mut Rng::with_seed(seed);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data.mdb");
+        let mut file = FileWriter::create(&path, &options(4096)).unwrap();
+        let mut writer = TreeWriter::new(Flags::INTEGERKEY, file.layout());
+        let (mut held, mut expected) = (Vec::new(), Vec::new());
+        let every = [2, 100][rng.usize(..2)];
+        for id in 0..rng.u64(1..3000) {
+            let size = [0, 5, 900, 2022, 2023, 5000][rng.usize(..6)];
+            let (key, value) = (id.to_ne_bytes(), vec![rng.u8(..); size]);
+            if rng.u8(..every) == 0 {
+                held.push((writer.held(&mut file, &key).unwrap(), value.clone()));
+            } else {
+                writer.put(&mut file, &key, &value).unwrap();
+            }
+            expected.push((key.to_vec(), vec![value]));
+        }
+        for (held, value) in &held {
+            writer.fill(&mut file, held, value).unwrap();
+        }
+        let table = writer.finish(&mut file).unwrap();
+        file.finish(vec![(b"t".to_vec(), table)]).unwrap();
+        let reader = Reader::open(&path).unwrap();
+        prop_assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
+        prop_assert!(rows(&reader, b"t").unwrap() == expected);
+    }
+}
+
+/// Tables may be written in turns, and one of unknown order is taken as it comes.
+#[test]
+fn own_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    let mut file = FileWriter::create(&path, &options(4096)).unwrap();
+    let mut down = TreeWriter::new(Flags::DUPSORT, file.layout()).in_own_order();
+    let mut up = TreeWriter::new(Flags::INTEGERKEY, file.layout());
+    for id in 0..5000_u64 {
+        up.put(&mut file, &id.to_ne_bytes(), b"up").unwrap();
+        down.begin(&(5000 - id).to_be_bytes()).unwrap();
+        for value in [&b"ccc"[..], b"bb", b"a"] {
+            down.dup(&mut file, value).unwrap();
+        }
+        down.end(&mut file).unwrap();
+    }
+    let (down, up) = (down.finish(&mut file).unwrap(), up.finish(&mut file).unwrap());
+    file.finish(vec![(b"up".to_vec(), up), (b"down".to_vec(), down)]).unwrap();
+
+    let mut reader = Reader::open(&path).unwrap();
+    let error = reader.walk(&mut |_| {}).unwrap_err();
+    assert_eq!((error.kind, error.table.as_deref()), (ErrorKind::Corrupt, Some("down")));
+    let reverse = Order::Custom(|left, right| right.cmp(left));
+    reader.set_orders(b"down", reverse, reverse);
+    assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
+    let table = reader.table(b"down").unwrap();
+    assert_eq!(table.get_all(&77_u64.to_be_bytes()).unwrap(), [&b"ccc"[..], b"bb", b"a"]);
+    assert!(table.contains(&77_u64.to_be_bytes(), b"bb").unwrap());
+    assert!(!table.contains(&77_u64.to_be_bytes(), b"b").unwrap());
+}
+
+#[test]
+fn what_cannot_be_written_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    let file = &mut FileWriter::create(&path, &options(4096)).unwrap();
+    let table = |flags| TreeWriter::new(flags, file.layout());
+    let kind = |result: lmdbfile::Result<()>| result.unwrap_err().kind;
+    let (mut plain, mut many) = (table(Flags::NONE), table(Flags::DUPSORT));
+    let mut fixed = table(Flags::DUPFIXED | Flags::INTEGERDUP);
+
+    assert_eq!(kind(plain.put(file, b"", b"")), ErrorKind::Empty);
+    assert_eq!(kind(plain.put(file, &[1; 512], b"")), ErrorKind::TooLong);
+    plain.put(file, b"b", b"").unwrap();
+    assert_eq!(kind(plain.put(file, b"b", b"")), ErrorKind::Order);
+    assert_eq!(kind(plain.put(file, b"a", b"")), ErrorKind::Order);
+    assert_eq!(kind(plain.begin(b"c")), ErrorKind::Misuse);
+    assert_eq!(kind(many.dup(file, b"c")), ErrorKind::Misuse);
+    assert_eq!(many.held(file, b"c").unwrap_err().kind, ErrorKind::Misuse);
+    many.begin(b"c").unwrap();
+    assert_eq!(kind(many.begin(b"d")), ErrorKind::Misuse);
+    assert_eq!(kind(many.fixed(file, &[1])), ErrorKind::Misuse);
+    assert_eq!(kind(many.dup(file, b"")), ErrorKind::Empty);
+    assert_eq!(kind(many.dup(file, &[1; 512])), ErrorKind::TooLong);
+    many.dup(file, b"2").unwrap();
+    assert_eq!(kind(many.dup(file, b"2")), ErrorKind::Order);
+    assert_eq!(kind(many.dup(file, b"1")), ErrorKind::Order);
+    assert_eq!(many.finish(file).unwrap_err().kind, ErrorKind::Misuse);
+    fixed.begin(b"c").unwrap();
+    assert_eq!(kind(fixed.end(file)), ErrorKind::Misuse);
+    let mut fixed = TreeWriter::new(Flags::DUPFIXED | Flags::INTEGERDUP, file.layout());
+    fixed.begin(b"c").unwrap();
+    assert_eq!(kind(fixed.fixed(file, &[3, 5, 5])), ErrorKind::Order);
+    fixed.fixed(file, &[3, 5]).unwrap();
+    assert_eq!(kind(fixed.fixed(file, &[4, 6])), ErrorKind::Order);
+    assert_eq!(kind(fixed.dup(file, b"12345")), ErrorKind::Misuse);
+    let mut waits = TreeWriter::new(Flags::NONE, file.layout());
+    let _held = waits.held(file, b"x").unwrap();
+    assert_eq!(waits.finish(file).unwrap_err().kind, ErrorKind::Misuse);
+}
+
+#[test]
+fn a_file_that_outgrows_its_map_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = lmdbfile::Options { map_size: 1 << 20, ..options(4096) };
+    let mut file = FileWriter::create(&directory.path().join("data.mdb"), &options).unwrap();
+    let mut writer = TreeWriter::new(Flags::INTEGERKEY, file.layout());
+    let mut put = |id: u64| writer.put(&mut file, &id.to_ne_bytes(), &[1; 1500]);
+    let error = (0..600).find_map(|id| put(id).err()).unwrap();
+    assert_eq!(error.kind, ErrorKind::Full);
+    assert!(error.to_string().contains("1048576"));
+    assert_eq!(file.pages(), 256);
+}
+
+#[test]
+fn options_are_checked() {
+    for page_size in [0, 512, 4097, 65536] {
+        let path = std::path::Path::new("/nonexistent");
+        let error = FileWriter::create(path, &options(page_size)).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Misuse);
+    }
+}
+
+/// A device that is always full: the writer's error reaches whoever writes, with its number.
+#[test]
+fn a_full_disk_is_told() {
+    let mut file = FileWriter::create(std::path::Path::new("/dev/full"), &options(4096)).unwrap();
+    let big = common::Content {
+        flags: Flags::NONE,
+        rows: (0..4_u8).map(|key| (vec![key + 1], vec![vec![0; 9 << 20]])).collect(),
+    };
+    let mut writer = TreeWriter::new(Flags::NONE, file.layout());
+    let mut put = |at: usize| writer.put(&mut file, &big.rows[at].0, &big.rows[at].1[0]);
+    let error = (0..4).find_map(|at| put(at).err()).unwrap();
+    assert_eq!((error.kind, error.errno), (ErrorKind::NoSpace, Some(28)));
+    assert!(error.to_string().starts_with("/dev/full: "));
+    assert_eq!(file.finish(vec![]).unwrap_err(), error);
+
+    let mut file = FileWriter::create(std::path::Path::new("/dev/full"), &options(4096)).unwrap();
+    let table = write_table(&mut file, &common::Content { flags: Flags::NONE, rows: vec![] });
+    let error = file.finish(vec![(b"t".to_vec(), table)]).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NoSpace);
+}
+
+/// Where there may be no direct transfers.
+#[test]
+fn in_memory_file_systems() {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let path = directory.path().join("data.mdb");
+    let tables = tables(&mut Rng::with_seed(1), 4096);
+    write_file(&path, 4096, &tables);
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
+    for (name, content) in &tables {
+        assert!(rows(&reader, name.as_bytes()).unwrap() == content.rows);
+    }
+}
