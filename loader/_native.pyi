@@ -16,19 +16,26 @@ from typing import Literal, TypeAlias, final
 
 __all__ = [
     "Arrangement",
+    "Built",
     "Counters",
+    "Database",
     "Difference",
     "NativeError",
+    "Rejection",
     "Scan",
+    "Schema",
     "Shard",
     "Survey",
     "Tree",
     "arrange",
+    "build",
     "join",
     "scan",
+    "schema",
     "shard",
     "survey",
     "tree",
+    "verify",
     "version",
 ]
 
@@ -53,6 +60,15 @@ class NativeError(Exception):
       ldif.pipe         nobody reads the other end of the pipe any more
       tree.root_missing contextCSN was to be set, but the root entry is not there
       tree.not_empty    the output directory holds something
+      schema.definition    a definition or setting that cannot be read; the message names it
+      build.unproven       the form of something in the database is not known well enough
+      build.empty          no entry at all
+      build.too_many       more than 4,294,967,294 entries
+      build.map_full       the database would outgrow the map size
+      build.rejected       more entries were rejected than may be: path, line, dn and message are of the
+                           first; all stand in the reject file
+      build.missing_parents  as that, and all for want of a parent
+      build.damaged        what was written does not read back
       cancelled         `Counters.cancel()` was called
     """
 
@@ -71,6 +87,9 @@ class Counters:
     def entries(self) -> int: ...
     @property
     def bytes(self) -> int: ...
+    @property
+    def stage(self) -> tuple[str, int, int]:
+        """Of a build: its stage ("read", "join", "write", "sync"), and how many parts of how many are done."""
     def cancel(self) -> None:
         """Ends all calls that share it, now and later."""
 
@@ -222,3 +241,133 @@ def join(
 
 def tree(ignore: Sequence[str], counters: Counters) -> Tree:
     """An empty tree that will overlook the attributes `ignore` (any case, with any options)."""
+
+@final
+class Schema:
+    """A slapd's schema."""
+
+    def unproven(self, attributes: Sequence[str]) -> dict[str, str]:
+        """Those of these attribute descriptions whose equality rule `build` does not know, with the rule."""
+
+def schema(
+    definitions: Sequence[
+        tuple[Literal["macro", "syntax", "attribute", "class", "rule"], str, bool]
+    ],
+    options: Sequence[str],
+    *,
+    dynamic_objects: bool = False,
+) -> Schema:
+    """From values of olcObjectIdentifier, olcLdapSyntaxes, olcAttributeTypes, olcObjectClasses and
+    olcDitContentRules in the order of `slapcat -n0`; True: it stands in cn=schema,cn=config itself, so it
+    is compiled into slapd. `options`: olcAttributeOptions. `dynamic_objects`: the overlay dds is there.
+    """
+
+@final
+class Rejection:
+    @property
+    def path(self) -> str | None:
+        """None for a stream."""
+    @property
+    def line(self) -> int: ...
+    @property
+    def dn(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+@final
+class Built:
+    @property
+    def entries(self) -> int:
+        """In the database."""
+    @property
+    def read(self) -> int: ...
+    @property
+    def rejected(self) -> int: ...
+    @property
+    def rejections(self) -> list[Rejection]:
+        """The first hundred, in the order of the input."""
+    @property
+    def bytes(self) -> int:
+        """Of the file."""
+    @property
+    def pages(self) -> int: ...
+    @property
+    def tables(self) -> dict[str, int]:
+        """Sub-database -> values in it."""
+    @property
+    def phases(self) -> dict[str, float]:
+        """Stage -> seconds."""
+
+@final
+class Database:
+    """What slapd is configured to do with one database (slapd-mdb(5), slapd-config(5)).
+
+    foreign: suffixes below these that other databases have. substr: if_minlen, if_maxlen, any_len.
+    multival: description or "default", and the number of values above which they live in id2v.
+    max_entry_size: 0 is without limit. tables: id2v is of slapd 2.5 and later (without it, index keys of
+    times are those of 2.4), ixck of 2.6 and later. server_id: of CSNs that are made.
+    """
+
+    def __new__(
+        cls,
+        schema: Schema,
+        *,
+        suffixes: Sequence[str],
+        foreign: Sequence[str],
+        root_dn: str | None,
+        indexes: Sequence[tuple[str, Sequence[Literal["pres", "eq", "approx", "sub"]]]],
+        hash64: bool,
+        intlen: int,
+        substr: tuple[int, int, int],
+        multival: Sequence[tuple[str, int]],
+        sortvals: Sequence[str],
+        idlexp: int,
+        max_entry_size: int,
+        map_size: int,
+        tables: Sequence[Literal["id2v", "ixck"]],
+        last_mod: bool,
+        server_id: int,
+    ) -> Database: ...
+
+def build(
+    inputs: Sequence[_Path | int],
+    out_path: _Path,
+    database: Database,
+    counters: Counters,
+    *,
+    now: str,
+    write_context: bool,
+    claimed: Sequence[str] | None,
+    check_values: bool,
+    file_urls: bool,
+    memory: int,
+    jobs: int,
+    scratch: _Path,
+    max_rejects: int,
+    rejects_path: _Path,
+) -> Built:
+    """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
+
+    inputs: files, or descriptors of streams, in their order. out_path: made anew, mode 0600, synced when
+    the call returns. now: the time of operational attributes that are made, as in createTimestamp; the
+    same input at the same `now` gives the same file. claimed: the contextCSN of the suffix entry instead of
+    its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
+    in `scratch`. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more
+    than max_rejects end the build.
+    """
+
+def verify(
+    path: _Path,
+    database: Database,
+    counters: Counters,
+    *,
+    full: bool,
+    memory: int,
+    jobs: int,
+    scratch: _Path,
+) -> int:
+    """The entries of a finished data file that nobody writes to.
+
+    A look at its counts and a sample of entries, each looked for in every index; `full` at every page, at
+    every entry, and every index is made again and compared. NativeError build.damaged says what is wrong.
+    """

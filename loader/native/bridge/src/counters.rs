@@ -25,6 +25,11 @@ impl Counters {
         self.0.bytes()
     }
 
+    #[getter]
+    fn stage(&self) -> (&'static str, u64, u64) {
+        self.0.stage()
+    }
+
     fn cancel(&self) {
         self.0.cancel();
     }

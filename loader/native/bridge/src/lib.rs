@@ -4,6 +4,7 @@
 // Arguments come from Python as values of their own.
 #![allow(clippy::needless_pass_by_value)]
 
+mod building;
 mod calls;
 mod counters;
 mod error;
@@ -14,6 +15,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::building::{Built, Database, Rejection, Schema, build, read_schema, verify};
     #[pymodule_export]
     use super::calls::{arrange, join, new_tree, scan, shard, survey, version};
     #[pymodule_export]

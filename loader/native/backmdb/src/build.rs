@@ -1,0 +1,241 @@
+//! The build from its inputs to the finished file: read, join, write.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use extsort::{KeySize, Postings, Sorted};
+use ldif::Counters;
+use lmdbfile::{FileWriter, Flags, Format, Table, TreeWriter};
+use schema::Schema;
+
+use crate::chunks::{Chunks, Source};
+use crate::columns::Columns;
+use crate::dn2i::{self, Children, Parents};
+use crate::encoded::Rejection;
+use crate::gather::{Gathered, Means};
+use crate::indexes::Indexes;
+use crate::join::{Joined, join};
+use crate::naming::Suffixes;
+use crate::numbering::Numbering;
+use crate::shared::{Claim, Shared};
+use crate::turn::Turn;
+use crate::{Code, Error, Options, Result, Settings, context, postings, reject, reorder, writing};
+
+/// LMDB takes the machine's page size for its own.
+const PAGE_SIZE: u32 = 4096;
+
+/// What a build made.
+#[derive(Debug)]
+pub struct Built {
+    pub records: u64,
+    pub entries: u64,
+    pub rejections: Vec<Rejection>,
+    pub pages: u64,
+    pub bytes: u64,
+    /// Sub-database -> values in it.
+    pub tables: BTreeMap<String, u64>,
+    /// Seconds of each phase.
+    pub phases: Vec<(&'static str, f64)>,
+}
+
+/// Builds `out` anew from `sources`; on success the whole file is on the disk.
+pub fn build(
+    sources: Vec<Source>,
+    out: &Path,
+    schema: &Schema,
+    settings: &Settings,
+    options: &Options,
+    counters: &Counters,
+) -> Result<Built> {
+    let indexes = Indexes::read(schema, settings)?;
+    let shared = Shared {
+        schema,
+        settings,
+        options,
+        counters,
+        columns: Columns::new(schema, settings, &indexes),
+        suffixes: Suffixes::read(schema, &settings.suffixes, &settings.foreign)
+            .map_err(|refusal| Error::new(Code::Schema, format!("suffix: {}", refusal.0)))?,
+        claim: options.claimed.as_ref().map(|texts| Claim::new(texts)),
+        positions: Turn::new(0),
+        numbers: Turn::new(()),
+    };
+    let means = Means {
+        memory: options.memory,
+        threads: options.jobs.max(1),
+        scratch: options.scratch.clone(),
+        stop: Arc::clone(counters.flag()),
+    };
+    let chunks = Chunks::new(sources, counters);
+    let task = Task { shared, chunks, indexes: &indexes, means, out };
+    task.run()
+}
+
+pub(crate) struct Task<'a> {
+    pub shared: Shared<'a>,
+    pub chunks: Chunks<'a>,
+    indexes: &'a Indexes,
+    pub means: Means,
+    out: &'a Path,
+}
+
+/// Names what was done since the clock was asked last.
+struct Clock(Instant, Vec<(&'static str, f64)>);
+
+impl Clock {
+    fn done(&mut self, phase: &'static str) {
+        self.1.push((phase, self.0.elapsed().as_secs_f64()));
+        self.0 = Instant::now();
+    }
+}
+
+impl Task<'_> {
+    fn run(&self) -> Result<Built> {
+        let mut clock = Clock(Instant::now(), Vec::new());
+        let counters = self.shared.counters;
+        counters.begin("read", 0);
+        let postings = self.postings();
+        let mut gathered = self.read(&postings)?;
+        clock.done("read");
+        counters.begin("join", 0);
+        let sorted = postings.finish(self.means.threads).map_err(crate::sorting)?;
+        let tuples = gathered.take_tuples(&self.means);
+        let joined = join(tuples, &gathered.askers)?;
+        let numbering = self.number(&mut gathered, &joined)?;
+        clock.done("join");
+        counters.begin("write", self.indexes.tables.len() as u64 + 3);
+        let tables = self.write(&mut gathered, &joined, &numbering, &sorted)?;
+        clock.done("write");
+        self.finish(gathered, tables, clock)
+    }
+
+    fn postings(&self) -> Postings {
+        let size = |long| if long { KeySize::UpToEight } else { KeySize::Four };
+        let sizes: Vec<KeySize> =
+            self.indexes.tables.iter().map(|table| size(table.long)).collect();
+        Postings::new(&sizes, self.means.memory / 2, &self.means.scratch, &self.means.stop)
+    }
+
+    pub(crate) fn create(&self) -> Result<FileWriter> {
+        let map_size = self.shared.settings.map_size;
+        let options = lmdbfile::Options { format: Format::V1, page_size: PAGE_SIZE, map_size };
+        FileWriter::create(self.out, &options).map_err(writing)
+    }
+
+    /// Settles the IDs, and rewrites what was written with others.
+    fn number(&self, gathered: &mut Gathered, joined: &Joined) -> Result<Numbering> {
+        self.fill_context(gathered)?;
+        if gathered.is_hopeless() {
+            return self.judged(gathered, Numbering::plain());
+        }
+        if joined.in_order && gathered.rejections.is_empty() {
+            return Ok(Numbering::plain());
+        }
+        if joined.in_order {
+            let rejected: Vec<u32> = gathered.rejections.iter().map(|one| one.position).collect();
+            return self.judged(gathered, Numbering::without(&rejected, gathered.records));
+        }
+        let numbering =
+            reorder::reorder(gathered, joined, &self.shared, &self.means, self.out, || {
+                self.create()
+            })?;
+        self.judged(gathered, numbering)
+    }
+
+    /// The reject file is made, and too many in it end the build.
+    fn judged(&self, gathered: &mut Gathered, numbering: Numbering) -> Result<Numbering> {
+        let rejections = &mut gathered.rejections;
+        if rejections.is_empty() {
+            return Ok(numbering);
+        }
+        rejections.sort_by_key(|one| one.position);
+        reject::write(&self.shared.options.rejects, rejections)?;
+        if rejections.len() as u64 > self.shared.options.max_rejects {
+            return Err(reject::too_many(rejections));
+        }
+        Ok(numbering)
+    }
+
+    fn fill_context(&self, gathered: &mut Gathered) -> Result<()> {
+        let Some((held, value)) = gathered.held.take() else { return Ok(()) };
+        let unknown = |refusal: values::Refusal| Error::new(Code::Schema, refusal.0);
+        let column = self.shared.columns.column(b"contextCSN").map_err(unknown)?;
+        let number = self.shared.columns.give_number(&column).map_err(unknown)?;
+        let value = context::with_context(&value, number, &gathered.newest)?;
+        gathered.id2e.fill(&mut gathered.file, &held, &value).map_err(writing)
+    }
+
+    fn write(
+        &self,
+        gathered: &mut Gathered,
+        joined: &Joined,
+        numbering: &Numbering,
+        sorted: &Sorted,
+    ) -> Result<Vec<(String, Table)>> {
+        let parents = Parents::new(numbering, &joined.answers);
+        let Gathered { file, names, rows, .. } = gathered;
+        let names = &*names;
+        let layout = file.layout();
+        let id2e = std::mem::replace(&mut gathered.id2e, TreeWriter::new(Flags::NONE, layout));
+        let mut tables = vec![("id2e".to_owned(), id2e.finish(file).map_err(writing)?)];
+        let counters = self.shared.counters;
+        thread::scope(|scope| {
+            let children = scope.spawn(|| Children::sort(names, &parents, &self.means));
+            if self.shared.settings.has_id2v {
+                tables.push(("id2v".to_owned(), crate::rows::write(file, rows, numbering)?));
+            }
+            counters.advance(1);
+            for (index, table) in self.indexes.tables.iter().enumerate() {
+                let exponent = self.shared.settings.list_exponent;
+                let written = postings::write(file, sorted, index, numbering, exponent)?;
+                tables.push((table.name.clone(), written));
+                counters.advance(1);
+            }
+            let children =
+                children.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))?;
+            tables.push(("dn2i".to_owned(), dn2i::write(file, names, &parents, children)?));
+            counters.advance(1);
+            Ok::<_, Error>(())
+        })?;
+        tables.push(("ad2i".to_owned(), self.descriptions(file)?));
+        if self.shared.settings.has_ixck {
+            let empty = TreeWriter::new(Flags::INTEGERKEY, layout);
+            tables.push(("ixck".to_owned(), empty.finish(file).map_err(writing)?));
+        }
+        Ok(tables)
+    }
+
+    /// The table ad2i.
+    fn descriptions(&self, file: &mut FileWriter) -> Result<Table> {
+        let mut tree = TreeWriter::new(Flags::INTEGERKEY, file.layout());
+        for (number, text) in (1u32..).zip(self.shared.columns.numbered()) {
+            tree.put(file, &number.to_ne_bytes(), text.as_bytes()).map_err(writing)?;
+        }
+        tree.finish(file).map_err(writing)
+    }
+
+    fn finish(
+        &self,
+        gathered: Gathered,
+        tables: Vec<(String, Table)>,
+        mut clock: Clock,
+    ) -> Result<Built> {
+        self.shared.counters.begin("sync", 0);
+        let counts = tables.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
+        let named = tables.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
+        let summary = gathered.file.finish(named).map_err(writing)?;
+        clock.done("sync");
+        Ok(Built {
+            records: gathered.records,
+            entries: gathered.records - gathered.rejections.len() as u64,
+            rejections: gathered.rejections,
+            pages: summary.pages,
+            bytes: summary.bytes,
+            tables: counts,
+            phases: clock.1,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Does the schema allow an entry? Answers are kept in mind: entries come in few shapes.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use schema::{AttributeId, Profile, Schema};
+use values::Refusal;
+
+use crate::draft::{Attribute, Draft};
+use crate::lookup::Lookup;
+
+/// Answers kept in mind; others are worked out again.
+const SHAPES: usize = 65_536;
+
+#[derive(Debug)]
+pub struct Checks<'a> {
+    schema: &'a Schema,
+    object_class: usize,
+    structural: usize,
+    profiles: FxHashMap<Vec<u8>, (u32, Arc<Profile>)>,
+    shapes: FxHashSet<Vec<u32>>,
+    key: Vec<u8>,
+    shape: Vec<u32>,
+}
+
+impl<'a> Checks<'a> {
+    pub fn new(schema: &'a Schema, lookup: &mut Lookup<'_>) -> Result<Self, Refusal> {
+        Ok(Self {
+            schema,
+            object_class: lookup.column(b"objectClass")?,
+            structural: lookup.column(b"structuralObjectClass")?,
+            profiles: FxHashMap::default(),
+            shapes: FxHashSet::default(),
+            key: Vec::new(),
+            shape: Vec::new(),
+        })
+    }
+
+    pub const fn object_class(&self) -> usize {
+        self.object_class
+    }
+
+    /// Column of structuralObjectClass.
+    pub const fn structural(&self) -> usize {
+        self.structural
+    }
+
+    /// What follows from the entry's classes, and a number that stands for it.
+    pub fn profile(&mut self, draft: &Draft) -> Result<(u32, Arc<Profile>), Refusal> {
+        let classes = draft.find_last(self.object_class).ok_or(Refusal("no objectClass".into()))?;
+        let structural = draft.find_last(self.structural);
+        self.key.clear();
+        for value in draft.values_of(classes) {
+            self.key.extend_from_slice(value);
+            self.key.push(0);
+        }
+        self.key.push(0);
+        let given = structural.and_then(|one| draft.values_of(one).next());
+        self.key.extend_from_slice(given.unwrap_or_default());
+        if let Some((number, profile)) = self.profiles.get(&self.key) {
+            return Ok((*number, Arc::clone(profile)));
+        }
+        let values: Vec<&[u8]> = draft.values_of(classes).collect();
+        let profile = Arc::new(self.schema.profile(&values, given)?);
+        if self.profiles.len() >= SHAPES {
+            self.profiles.clear();
+            self.shapes.clear();
+        }
+        let number = u32::try_from(self.profiles.len()).unwrap_or(u32::MAX);
+        self.profiles.insert(self.key.clone(), (number, Arc::clone(&profile)));
+        Ok((number, profile))
+    }
+
+    /// MUST, MAY, single values, and the rest.
+    pub fn attributes(
+        &mut self,
+        (number, profile): (u32, &Profile),
+        draft: &Draft,
+        lookup: &Lookup<'_>,
+    ) -> Result<(), Refusal> {
+        self.shape.clear();
+        self.shape.push(number);
+        for one in &draft.attributes {
+            let many = u32::from(one.count > 1);
+            self.shape.push(u32::try_from(one.column).unwrap_or(u32::MAX) << 1 | many);
+        }
+        if self.shapes.contains(&self.shape) {
+            return Ok(());
+        }
+        let present = draft
+            .attributes
+            .iter()
+            .map(|one| (lookup.get(one.column).attribute, is_many(draft, one)));
+        let present: Vec<(AttributeId, bool)> = present.collect();
+        profile.check(self.schema, &present)?;
+        if self.shapes.len() < SHAPES {
+            self.shapes.insert(self.shape.clone());
+        }
+        Ok(())
+    }
+}
+
+/// More than one value, be it in lines that are no neighbours, which slapadd overlooks.
+fn is_many(draft: &Draft, one: &Attribute) -> bool {
+    one.count > 1
+        || draft
+            .attributes
+            .iter()
+            .any(|other| other.column == one.column && other.first != one.first)
+}

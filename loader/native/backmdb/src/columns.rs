@@ -1,0 +1,134 @@
+//! What the configuration makes of each attribute description: where its values go, and which keys.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use rustc_hash::FxHashMap;
+use schema::{AttributeId, Description, Schema};
+use values::Refusal;
+
+use crate::indexer::Indexer;
+use crate::indexes::Indexes;
+use crate::{Settings, lock};
+
+/// Numbers in id2e's blobs have 30 bits, but slapd has room for so many (`servers/slapd/back-mdb/attr.c`).
+const MOST: u32 = 65_535;
+
+/// One attribute description, as this database stores it.
+#[derive(Debug)]
+pub struct Column {
+    pub attribute: AttributeId,
+    /// Canonical: the type's name, then its options.
+    pub text: String,
+    /// The values stand in the order of their equality rule.
+    pub sorted: bool,
+    /// With more values than this they live in id2v.
+    pub apart_above: u32,
+    pub order: values::Order,
+    pub indexers: Vec<Indexer>,
+    /// Its equality rule, when we do not know how it normalises.
+    pub unproven: Option<String>,
+    /// Its number in ad2i; 0 until the first entry that has it is stored.
+    number: AtomicU32,
+}
+
+impl Column {
+    pub fn number(&self) -> Option<u32> {
+        Some(self.number.load(Relaxed)).filter(|number| *number > 0)
+    }
+}
+
+/// All columns met so far; workers share it and keep what they found.
+#[derive(Debug)]
+pub struct Columns<'a> {
+    schema: &'a Schema,
+    settings: &'a Settings,
+    indexes: &'a Indexes,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    columns: FxHashMap<String, Arc<Column>>,
+    /// Texts in the order of their numbers, from 1.
+    numbered: Vec<String>,
+}
+
+impl<'a> Columns<'a> {
+    pub fn new(schema: &'a Schema, settings: &'a Settings, indexes: &'a Indexes) -> Self {
+        Self { schema, settings, indexes, known: Mutex::default() }
+    }
+
+    /// The column of a description as it is spelled in LDIF.
+    pub fn column(&self, spelled: &[u8]) -> Result<Arc<Column>, Refusal> {
+        let description = self.schema.describe_stored(spelled)?;
+        let mut known = lock(&self.known);
+        if let Some(column) = known.columns.get(&description.text) {
+            return Ok(Arc::clone(column));
+        }
+        let column = Arc::new(self.make(&description));
+        known.columns.insert(description.text, Arc::clone(&column));
+        Ok(column)
+    }
+
+    fn make(&self, description: &Description) -> Column {
+        let kind = self.schema.get(description.attribute);
+        Column {
+            attribute: description.attribute,
+            text: description.text.clone(),
+            sorted: self.is_sorted(description.attribute),
+            apart_above: self.apart_above(&description.text),
+            order: kind.order,
+            indexers: self.indexes.indexers(self.schema, self.settings, description),
+            unproven: kind.unproven().map(str::to_owned),
+            number: AtomicU32::new(0),
+        }
+    }
+
+    fn is_sorted(&self, attribute: AttributeId) -> bool {
+        let mut sorted = self.settings.sorted.iter();
+        sorted.any(|name| self.schema.attribute(name.as_bytes()) == Some(attribute))
+    }
+
+    /// The setting for exactly this description, or else the default.
+    fn apart_above(&self, text: &str) -> u32 {
+        let set = |wanted: &str| {
+            self.settings
+                .apart_above
+                .iter()
+                .rev()
+                .find(|(name, _)| name == wanted)
+                .map(|(_, above)| *above)
+        };
+        let canonical = |(name, above): &(String, u32)| {
+            let found = self.schema.describe(name.as_bytes()).ok()?;
+            (found.text == text).then_some(*above)
+        };
+        let own = self.settings.apart_above.iter().rev().find_map(canonical);
+        if self.settings.has_id2v {
+            own.or_else(|| set("default")).unwrap_or(u32::MAX)
+        } else {
+            u32::MAX
+        }
+    }
+
+    /// Gives a column its number when it has none: the caller sees to the order of entries.
+    pub fn give_number(&self, column: &Column) -> Result<u32, Refusal> {
+        let mut known = lock(&self.known);
+        if let Some(number) = column.number() {
+            return Ok(number);
+        }
+        let number = u32::try_from(known.numbered.len() + 1).unwrap_or(u32::MAX);
+        if number > MOST {
+            return Err(Refusal(format!("more than {MOST} attribute descriptions").into()));
+        }
+        known.numbered.push(column.text.clone());
+        column.number.store(number, Relaxed);
+        Ok(number)
+    }
+
+    /// The texts in the order of their numbers, from 1.
+    pub fn numbered(&self) -> Vec<String> {
+        lock(&self.known).numbered.clone()
+    }
+}

@@ -1,0 +1,70 @@
+//! contextCSN of the suffix entry, as `slapadd -w` leaves it (`servers/slapd/slapcommon.c`).
+
+use std::collections::BTreeMap;
+
+use tree::csn;
+
+use crate::Result;
+use crate::blob::{self, Attribute};
+
+/// The entry's value with contextCSN under `number`; as it was when no CSN is newer than those it has.
+///
+/// `newest`: server ID -> greatest entryCSN.
+pub fn with_context(value: &[u8], number: u32, newest: &BTreeMap<u16, Vec<u8>>) -> Result<Vec<u8>> {
+    let mut parts = blob::read(value)?;
+    let known = parts.attributes.iter().position(|one| one.number == number);
+    let had: Vec<Vec<u8>> = known.map_or_else(Vec::new, |at| {
+        let one = &parts.attributes[at];
+        let texts = if one.has_normals { &one.normals } else { &one.values };
+        texts.iter().map(|text| text.to_vec()).collect()
+    });
+    let Some(merged) = merge(&had, newest) else {
+        return Ok(value.to_vec());
+    };
+    let context = Attribute {
+        number,
+        count: u32::try_from(merged.len()).unwrap_or(u32::MAX),
+        values: merged.iter().map(Vec::as_slice).collect(),
+        ..Attribute::default()
+    };
+    match known {
+        Some(at) => parts.attributes[at] = context,
+        None => parts.attributes.push(context),
+    }
+    Ok(blob::write(&parts))
+}
+
+/// By ascending server ID; `None` when nothing is newer than what there is.
+fn merge(had: &[Vec<u8>], newest: &BTreeMap<u16, Vec<u8>>) -> Option<Vec<Vec<u8>>> {
+    let sid = |text: &[u8]| csn::sid(text).and_then(|sid| u16::from_str_radix(&sid, 16).ok());
+    let mut merged: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
+    merged.extend(had.iter().filter_map(|text| Some((sid(text)?, text.clone()))));
+    let mut changed = false;
+    for (sid, text) in newest {
+        if merged.get(sid).is_none_or(|had| had < text) {
+            merged.insert(*sid, text.clone());
+            changed = true;
+        }
+    }
+    changed.then(|| merged.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn csn(second: u8, sid: u16) -> Vec<u8> {
+        format!("202601010000{second:02}.000000Z#000000#{sid:03x}#000000").into_bytes()
+    }
+
+    #[test]
+    fn the_newest_of_each_server_in_the_order_of_servers() {
+        let newest = BTreeMap::from([(2, csn(5, 2)), (1, csn(1, 1))]);
+        assert_eq!(merge(&[], &newest), Some(vec![csn(1, 1), csn(5, 2)]));
+        assert_eq!(
+            merge(&[csn(9, 2), csn(3, 4)], &newest),
+            Some(vec![csn(1, 1), csn(9, 2), csn(3, 4)])
+        );
+        assert_eq!(merge(&[csn(5, 2), csn(1, 1)], &newest), None);
+    }
+}

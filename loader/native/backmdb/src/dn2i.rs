@@ -1,0 +1,149 @@
+//! The table dn2i: for each node its own record, then one for each child.
+
+use extsort::{RecordSorter, Records, Spool};
+use lmdbfile::{FileWriter, Flags, Table, TreeWriter};
+
+use crate::gather::Means;
+use crate::names::{self, ABOVE, Name, SUFFIX};
+use crate::numbering::{MISSING, Numbering};
+use crate::subtrees::Subtrees;
+use crate::{Code, Error, Result, node, sorting, writing};
+
+/// IDs of the nodes that questions were about, by number of the question.
+#[derive(Debug)]
+pub struct Parents<'a> {
+    numbering: &'a Numbering,
+    answers: &'a [u32],
+}
+
+impl<'a> Parents<'a> {
+    pub const fn new(numbering: &'a Numbering, answers: &'a [u32]) -> Self {
+        Self { numbering, answers }
+    }
+
+    /// The ID of the parent; 0 above the suffixes.
+    #[allow(clippy::cast_possible_truncation, reason = "IDs are at most one more than positions")]
+    fn of_question(&self, question: u32) -> u32 {
+        match question {
+            SUFFIX => 0,
+            _ => match self.answers[question as usize] {
+                // Who asked for a missing one was rejected.
+                ABOVE | MISSING => 0,
+                position => self.numbering.id(position).unwrap_or(0) as u32,
+            },
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "as above")]
+    fn ids(&self, name: &Name<'_>) -> Result<(u32, u32)> {
+        let id = self
+            .numbering
+            .id(name.position)
+            .ok_or_else(|| Error::new(Code::Damaged, "an entry without ID"))?;
+        Ok((id as u32, self.of_question(name.question)))
+    }
+}
+
+/// Children under their parents, by length and bytes of their normalised RDN, which is dn2i's order.
+#[derive(Debug)]
+pub struct Children(Records);
+
+impl Children {
+    /// `names` in the order of IDs.
+    pub fn sort(names: &Spool, parents: &Parents<'_>, means: &Means) -> Result<Self> {
+        let trees = count(names, parents)?;
+        let mut sorter =
+            RecordSorter::new(means.memory / 4, means.threads, &means.scratch, &means.stop);
+        let (mut reader, mut record) = (names.reader(), Vec::new());
+        while let Some(text) = reader.next().map_err(sorting)? {
+            let name = names::read(text);
+            let (id, parent) = parents.ids(&name)?;
+            node::child(&mut record, name.normal, name.pretty, u64::from(id), trees.count(id));
+            sorter.push(prefix(parent, name.normal), &record).map_err(sorting)?;
+        }
+        Ok(Self(sorter.finish().map_err(sorting)?))
+    }
+}
+
+fn count(names: &Spool, parents: &Parents<'_>) -> Result<Subtrees> {
+    let questions = 0..u32::try_from(parents.answers.len()).unwrap_or(u32::MAX);
+    let mut trees =
+        Subtrees::new(questions.map(|question| parents.of_question(question)).collect());
+    let mut reader = names.reader();
+    let mut last = (SUFFIX, None);
+    while let Some(record) = reader.next().map_err(sorting)? {
+        let name = names::read(record);
+        let (id, parent) = parents.ids(&name)?;
+        if name.question != last.0 {
+            last = (name.question, if parent == 0 { None } else { trees.index(parent) });
+        }
+        trees.child(id, last.1);
+    }
+    trees.sum();
+    Ok(trees)
+}
+
+/// Parent, length, and what fits of the name: the record itself decides the rest.
+fn prefix(parent: u32, normal: &[u8]) -> u128 {
+    let mut start = [0; 16];
+    start[..4].copy_from_slice(&parent.to_be_bytes());
+    #[allow(clippy::cast_possible_truncation, reason = "a name has at most 491 bytes")]
+    start[4..6].copy_from_slice(&(normal.len() as u16).to_be_bytes());
+    let fits = normal.len().min(10);
+    start[6..6 + fits].copy_from_slice(&normal[..fits]);
+    u128::from_be_bytes(start)
+}
+
+/// Writes the table. `names` in the order of IDs.
+pub fn write(
+    file: &mut FileWriter,
+    names: &Spool,
+    parents: &Parents<'_>,
+    children: Children,
+) -> Result<Table> {
+    let mut tree = TreeWriter::new(Flags::INTEGERKEY | Flags::DUPSORT, file.layout());
+    let mut under = Under { records: children.0, waiting: None };
+    under.next()?;
+    tree.begin(&0u64.to_ne_bytes()).map_err(writing)?;
+    tree.dup(file, &node::ROOT).map_err(writing)?;
+    under.write(0, &mut tree, file)?;
+    let (mut reader, mut record) = (names.reader(), Vec::new());
+    while let Some(text) = reader.next().map_err(sorting)? {
+        let name = names::read(text);
+        let (id, parent) = parents.ids(&name)?;
+        tree.begin(&u64::from(id).to_ne_bytes()).map_err(writing)?;
+        node::own(&mut record, name.normal, name.pretty, u64::from(parent));
+        tree.dup(file, &record).map_err(writing)?;
+        under.write(id, &mut tree, file)?;
+    }
+    tree.finish(file).map_err(writing)
+}
+
+/// The sorted children, one read ahead.
+struct Under {
+    records: Records,
+    waiting: Option<(u32, Vec<u8>)>,
+}
+
+impl Under {
+    #[allow(clippy::cast_possible_truncation, reason = "the prefix begins with 32 bits of ID")]
+    fn next(&mut self) -> Result<()> {
+        let mut kept = self.waiting.take().map(|(_, record)| record).unwrap_or_default();
+        if let Some((prefix, record)) = self.records.next().map_err(sorting)? {
+            kept.clear();
+            kept.extend_from_slice(record);
+            self.waiting = Some(((prefix >> 96) as u32, kept));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, parent: u32, tree: &mut TreeWriter, file: &mut FileWriter) -> Result<()> {
+        while let Some((of, record)) = &self.waiting
+            && *of == parent
+        {
+            tree.dup(file, record).map_err(writing)?;
+            self.next()?;
+        }
+        tree.end(file).map_err(writing)
+    }
+}

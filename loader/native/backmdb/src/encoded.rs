@@ -1,0 +1,119 @@
+//! What a worker made of one chunk: all that the rest of the build needs to know of its entries.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Stands for a DN: 128 bits of xxh3 over the normalised RDN and the parent's hash.
+pub type Hash = [u64; 2];
+
+/// Of the root above the suffixes.
+pub const ROOT: Hash = [0; 2];
+
+/// One entry that passed its checks.
+#[derive(Debug, Clone, Copy)]
+pub struct Kept {
+    /// Its place in the input, counted from 0 over all records.
+    pub position: u32,
+    pub line: u64,
+    pub hash: Hash,
+    /// Index into [`Encoded::parents`].
+    pub parent: u32,
+    /// End of its value in [`Encoded::blobs`].
+    pub blob_end: usize,
+    /// End of its names in [`Encoded::names`].
+    pub names_end: usize,
+    /// Length of the normalised RDN, the first of its two names.
+    pub normal: u16,
+    /// End of its rows in [`Encoded::rows`].
+    pub rows_end: usize,
+    /// The entry of a suffix.
+    pub suffix: bool,
+    /// Its entryUUID is not its own.
+    pub made_uuid: bool,
+}
+
+/// A parent that entries of a chunk name.
+#[derive(Debug, Clone)]
+pub struct Parent {
+    pub hash: Hash,
+    /// As its first child here spells it.
+    pub text: Box<[u8]>,
+    /// Position of its first child here.
+    pub child: u32,
+}
+
+/// An entry that will not be in the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    pub position: u32,
+    pub path: Option<Arc<PathBuf>>,
+    /// Its first line, from 1.
+    pub line: u64,
+    pub dn: String,
+    pub reason: String,
+    /// For want of a parent.
+    pub orphan: bool,
+    /// The record as it stood in the input, without the blank line after it.
+    pub text: Vec<u8>,
+}
+
+/// A value that lives in id2v.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub column: u16,
+    pub record: Vec<u8>,
+}
+
+/// What tells that a file was cut between two lines (see `ldif::tail`).
+#[derive(Debug, Clone, Default)]
+pub struct Marks {
+    /// Records but the file's last.
+    pub records: u64,
+    /// How many of those have entryCSN, and modifyTimestamp.
+    pub stamped: [u64; 2],
+    /// The file's last record, when it stands here and no blank line follows.
+    pub last: Option<Last>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Last {
+    pub line: u64,
+    pub dn: Vec<u8>,
+    pub stamped: [bool; 2],
+    pub empty: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Encoded {
+    pub number: u64,
+    pub path: Option<Arc<PathBuf>>,
+    /// Records in the chunk, rejected ones included.
+    pub records: u64,
+    pub bytes: u64,
+    pub kept: Vec<Kept>,
+    pub blobs: Vec<u8>,
+    pub names: Vec<u8>,
+    pub parents: Vec<Parent>,
+    pub rows: Vec<Row>,
+    pub rejections: Vec<Rejection>,
+    /// Server ID -> the greatest entryCSN, normalised.
+    pub newest: BTreeMap<u16, Vec<u8>>,
+    pub marks: Marks,
+    /// The input ends with this chunk.
+    pub ends_input: bool,
+}
+
+impl Encoded {
+    /// Forgets everything but the memory it has.
+    pub fn clear(&mut self) {
+        self.kept.clear();
+        self.blobs.clear();
+        self.names.clear();
+        self.parents.clear();
+        self.rows.clear();
+        self.rejections.clear();
+        self.newest.clear();
+        self.marks = Marks::default();
+    }
+}

@@ -1,0 +1,109 @@
+//! What an entry lacks is added, and what it has is checked.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use schema::Profile;
+use values::Refusal;
+
+use super::Encoder;
+use crate::draft::Pair;
+use crate::naming::Place;
+
+impl Encoder<'_> {
+    /// Checks the entry, and adds what it lacks, in slapadd's order.
+    pub(super) fn complete(
+        &mut self,
+        place: &Place,
+        position: u32,
+    ) -> Result<(u32, Arc<Profile>), Refusal> {
+        let profile = self.checks.profile(&self.draft)?;
+        self.complete_structural(&profile.1);
+        if !profile.1.is_glue() {
+            self.shared.schema.check_naming(&place.rdn)?;
+            self.complete_naming(place)?;
+        }
+        self.checks.attributes((profile.0, &profile.1), &self.draft, &self.lookup)?;
+        if self.shared.settings.last_mod {
+            self.made_uuid = self.operational.complete(&mut self.draft, place.hash, position);
+        }
+        Ok(profile)
+    }
+
+    /// structuralObjectClass where there is none, or that of a glue entry.
+    fn complete_structural(&mut self, profile: &Profile) {
+        let structural = self.checks.structural();
+        let known = self.draft.attributes.iter().position(|one| one.column == structural);
+        if known.is_some() && !profile.replaces_structural {
+            return;
+        }
+        let name = &self.shared.schema.object_class(profile.structural).name;
+        let value = self.draft.add_bytes(name.as_bytes());
+        let pair = Pair { value, normal: value };
+        match known {
+            None => self.draft.add_line(structural, pair, false),
+            Some(index) => {
+                self.draft.attributes[index].count = 0;
+                self.draft.add_value(index, pair);
+            }
+        }
+    }
+
+    /// RDN values that the entry lacks.
+    fn complete_naming(&mut self, place: &Place) -> Result<(), Refusal> {
+        let schema = self.shared.schema;
+        for ava in &place.rdn.avas {
+            let kind = schema.get(ava.attribute);
+            let column = self.lookup.column(kind.name.as_bytes())?;
+            let Some(index) = self.draft.attributes.iter().position(|one| one.column == column)
+            else {
+                let (pair, normals) = self.pair(column, &ava.value)?;
+                self.draft.add_line(column, pair, normals);
+                continue;
+            };
+            let one = self.draft.attributes[index];
+            if self.draft.values_of(&one).any(|value| value == ava.value) {
+                continue;
+            }
+            let (pair, _) = self.pair(column, &ava.value)?;
+            if schema.rdn_value_held(
+                ava,
+                self.draft.bytes_of(pair.normal),
+                self.draft.normals_of(&one),
+            ) {
+                continue;
+            }
+            if kind.single_value {
+                let name = &kind.name;
+                return Err(Refusal(
+                    format!("{name}: the RDN has another value than the entry").into(),
+                ));
+            }
+            self.draft.add_value(index, pair);
+        }
+        Ok(())
+    }
+
+    /// `sortvals`: such attributes are stored in the order of their equality rule.
+    pub(super) fn sort(&mut self) -> Result<(), Refusal> {
+        for one in &self.draft.attributes {
+            let column = self.lookup.get(one.column);
+            if !column.sorted || !one.normals && one.count == 1 {
+                continue;
+            }
+            let bytes = &self.draft.bytes;
+            let normal = |pair: &Pair| &bytes[pair.normal.at..pair.normal.at + pair.normal.length];
+            let pairs = &mut self.draft.pairs[one.first..one.first + one.count];
+            pairs.sort_by(|left, right| column.order.compare(normal(left), normal(right)));
+            let twice = |pair: &[Pair]| {
+                column.order.compare(normal(&pair[0]), normal(&pair[1])) == Ordering::Equal
+            };
+            if pairs.windows(2).any(twice) {
+                return Err(Refusal(
+                    format!("{}: a value is given more than once", column.text).into(),
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! An entry's keys in all indexes.
+
+use std::sync::Arc;
+
+use schema::Profile;
+use values::Refusal;
+use values::keys::Key;
+
+use super::Encoder;
+use crate::columns::Column;
+use crate::indexer::Keys;
+
+struct Posting<'a> {
+    postings: &'a mut extsort::Writer,
+    position: u32,
+}
+
+impl Keys for Posting<'_> {
+    #[inline]
+    fn short(&mut self, table: usize, key: u32) {
+        self.postings.push(table, key, self.position);
+    }
+
+    #[inline]
+    fn long(&mut self, table: usize, key: Key) {
+        self.postings.push_long(table, key.bits(), length(key), self.position);
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "a key has at most 8 bytes")]
+fn length(key: Key) -> u8 {
+    key.len() as u8
+}
+
+impl Encoder<'_> {
+    pub(super) fn index(
+        &mut self,
+        profile: &(u32, Arc<Profile>),
+        position: u32,
+    ) -> Result<(), Refusal> {
+        let mut keys = Posting { postings: &mut self.postings, position };
+        for one in &self.draft.attributes {
+            let column: &Column = self.lookup.get(one.column);
+            for indexer in &column.indexers {
+                let values = self.draft.normals_of(one);
+                if !indexer.of_classes() {
+                    indexer.each(self.shared.settings, values, &[], &mut keys)?;
+                } else if one.column == self.checks.object_class()
+                    && !self.draft.is_scattered(one.column)
+                {
+                    indexer.each(
+                        self.shared.settings,
+                        values,
+                        &profile.1.index_values,
+                        &mut keys,
+                    )?;
+                } else {
+                    let classes =
+                        self.shared.schema.class_index_values(&values.clone().collect::<Vec<_>>());
+                    indexer.each(self.shared.settings, values, &classes, &mut keys)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! One record: read, checked, completed, and encoded into every table it belongs to.
+
+mod complete;
+mod index;
+mod note;
+mod store;
+
+use ldif::{Field, Record};
+use values::Refusal;
+
+use crate::checks::Checks;
+use crate::draft::{Draft, Pair, Span};
+use crate::encoded::Encoded;
+use crate::lookup::Lookup;
+use crate::naming::Naming;
+use crate::operational::Operational;
+use crate::parents::Parents;
+use crate::shared::Shared;
+use crate::{Code, Error};
+
+/// Why a record did not become an entry.
+#[derive(Debug)]
+pub enum Refused {
+    /// The entry is at fault: it is rejected.
+    Entry(String),
+    /// The build is: it ends.
+    Broken(Error),
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self::Entry(refusal.0.into_owned())
+    }
+}
+
+/// LDIF that cannot be read is the record's fault, and what follows it may be sound.
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        match error.code {
+            Code::Syntax | Code::ChangeType | Code::Url => Self::Entry(error.message),
+            _ => Self::Broken(error),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Encoder<'a> {
+    shared: &'a Shared<'a>,
+    lookup: Lookup<'a>,
+    naming: Naming<'a>,
+    checks: Checks<'a>,
+    operational: Operational,
+    context_csn: usize,
+    pub parents: Parents,
+    pub postings: extsort::Writer,
+    draft: Draft,
+    /// The entry in hand had no entryUUID.
+    made_uuid: bool,
+    /// Pairs of an entry that live in id2v, by the number of their column.
+    apart: Vec<(u32, usize, Pair)>,
+}
+
+impl<'a> Encoder<'a> {
+    pub fn new(shared: &'a Shared<'a>, postings: extsort::Writer) -> Result<Self, Refusal> {
+        let mut lookup = Lookup::new(&shared.columns);
+        Ok(Self {
+            shared,
+            naming: Naming::new(shared.schema, &shared.suffixes),
+            checks: Checks::new(shared.schema, &mut lookup)?,
+            operational: Operational::new(shared, &mut lookup)?,
+            context_csn: lookup.column(b"contextCSN")?,
+            lookup,
+            parents: Parents::default(),
+            postings,
+            draft: Draft::default(),
+            made_uuid: false,
+            apart: Vec::new(),
+        })
+    }
+
+    /// Adds the record at `position` of chunk `chunk` to `out`. After an error, what `out` got is rubbish.
+    pub fn encode(
+        &mut self,
+        record: &Record<'_>,
+        position: u32,
+        out: &mut Encoded,
+    ) -> Result<(), Refused> {
+        let mut entry = record.entry()?;
+        let (place, above) = self.naming.place(&entry.dn)?;
+        if self.shared.options.file_urls {
+            entry.fields = entry.fields.with_urls();
+        }
+        self.draft.clear();
+        self.lookup.rewind();
+        for field in entry.fields {
+            self.line(&field?)?;
+        }
+        if let (true, Some(claim)) = (place.suffix.is_some(), &self.shared.claim) {
+            for text in &claim.texts {
+                self.value(self.context_csn, text)?;
+            }
+        }
+        self.note_marks(record, &entry.dn, out);
+        let profile = self.complete(&place, position)?;
+        self.sort()?;
+        self.store(&profile, out)?;
+        self.index(&profile, position)?;
+        self.note_csn(out);
+        self.keep(record, position, &place, above, out);
+        Ok(())
+    }
+
+    fn line(&mut self, field: &Field<'_>) -> Result<(), Refused> {
+        let spelling = field.description();
+        let named =
+            |refusal: Refusal| Refused::Entry(format!("{}: {}", lossy(spelling), refusal.0));
+        let column = self.lookup.next(spelling).map_err(named)?;
+        if let Some(rule) = &self.lookup.get(column).unproven {
+            let message =
+                format!("{}: values compared by {rule} are not known well enough", lossy(spelling));
+            return Err(Refused::Broken(Error::new(Code::Unproven, message)));
+        }
+        if self.shared.claim.is_some() && column == self.context_csn {
+            return Ok(());
+        }
+        let value = field.value()?;
+        let older = self.shared.claim.as_ref().filter(|_| column == self.operational.csn());
+        let older = older.and_then(|claim| claim.held_back(&value));
+        let is_class = column == self.checks.object_class() || column == self.checks.structural();
+        self.value(column, older.unwrap_or(&value)).map_err(|refusal| match refusal {
+            // Any other value may be a secret.
+            refusal if is_class => Refused::Entry(format!("{}: {}", refusal.0, lossy(&value))),
+            refusal => named(refusal),
+        })
+    }
+
+    /// One more value, with its normal form.
+    fn value(&mut self, column: usize, value: &[u8]) -> Result<(), Refusal> {
+        let attribute = self.lookup.get(column).attribute;
+        if self.shared.options.check_values {
+            self.shared.schema.check_value(attribute, value)?;
+        }
+        let (pair, normals) = self.pair(column, value)?;
+        self.draft.add_line(column, pair, normals);
+        Ok(())
+    }
+
+    fn pair(&mut self, column: usize, value: &[u8]) -> Result<(Pair, bool), Refusal> {
+        let attribute = self.lookup.get(column).attribute;
+        let stored = self.draft.add_bytes(value);
+        let at = self.draft.bytes.len();
+        let normals = self.shared.schema.normalise(attribute, value, &mut self.draft.bytes)?;
+        let normal = Span { at, length: self.draft.bytes.len() - at };
+        Ok((Pair { value: stored, normal: if normals { normal } else { stored } }, normals))
+    }
+}
+
+fn lossy(text: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(text)
+}

@@ -1,0 +1,67 @@
+//! What the rest of the build needs to know of an entry.
+
+use ldif::Record;
+
+use super::Encoder;
+use crate::encoded::{Encoded, Kept, Last};
+use crate::naming::Place;
+
+impl Encoder<'_> {
+    /// Has it what every entry has that a server wrote out whole?
+    pub(super) fn note_marks(&self, record: &Record<'_>, dn: &[u8], out: &mut Encoded) {
+        let stamped = self.operational.stamps().map(|column| self.draft.find(column).is_some());
+        if record.last {
+            let empty = self.draft.attributes.is_empty();
+            let last = Last { line: record.line, dn: dn.to_vec(), stamped, empty };
+            out.marks.last = Some(last).filter(|last| last.empty || !record.closed);
+            return;
+        }
+        out.marks.records += 1;
+        out.marks.stamped.iter_mut().zip(stamped).for_each(|(count, has)| *count += u64::from(has));
+    }
+
+    /// What `-w` will want to know.
+    pub(super) fn note_csn(&self, out: &mut Encoded) {
+        if !self.shared.options.write_context {
+            return;
+        }
+        let Some(one) = self.draft.find(self.operational.csn()) else { return };
+        let Some(csn) = self.draft.normals_of(one).next() else { return };
+        let Some(sid) = tree::csn::sid(csn).and_then(|sid| u16::from_str_radix(&sid, 16).ok())
+        else {
+            return;
+        };
+        let newest = out.newest.entry(sid).or_default();
+        if newest.as_slice() < csn {
+            *newest = csn.to_vec();
+        }
+    }
+
+    pub(super) fn keep(
+        &mut self,
+        record: &Record<'_>,
+        position: u32,
+        place: &Place,
+        above: &[u8],
+        out: &mut Encoded,
+    ) {
+        let parent = self.parents.index(place.parent, above, position, &mut out.parents);
+        let (normal, pretty) = place.names();
+        out.names.extend_from_slice(normal);
+        out.names.extend_from_slice(pretty);
+        #[allow(clippy::cast_possible_truncation, reason = "a name has at most 491 bytes")]
+        let normal = normal.len() as u16;
+        out.kept.push(Kept {
+            position,
+            line: record.line,
+            hash: place.hash,
+            parent,
+            blob_end: out.blobs.len(),
+            names_end: out.names.len(),
+            normal,
+            rows_end: out.rows.len(),
+            suffix: place.suffix.is_some(),
+            made_uuid: self.made_uuid,
+        });
+    }
+}

@@ -1,0 +1,127 @@
+//! An entry's value in id2e, and its rows in id2v.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use schema::Profile;
+
+use super::{Encoder, Refused};
+use crate::draft::{Attribute, Draft, Pair};
+use crate::encoded::{Encoded, Row};
+use crate::{Code, Error, blob};
+
+/// LMDB's limit for the values of one key.
+const LONGEST_ROW: usize = 511;
+
+impl Encoder<'_> {
+    pub(super) fn store(
+        &mut self,
+        profile: &(u32, Arc<Profile>),
+        out: &mut Encoded,
+    ) -> Result<(), Refused> {
+        let mut words = 0;
+        for index in 0..self.draft.attributes.len() {
+            let one = self.draft.attributes[index];
+            self.number(one.column, out.number)?;
+            words += blob::words(one.count, self.is_apart(&one), one.normals);
+        }
+        let start = out.blobs.len();
+        let mut writer = blob::Writer::new(&mut out.blobs, words);
+        self.draft.attributes.iter().for_each(|one| self.attribute(one, &mut writer));
+        writer.finish(self.flags(&profile.1));
+        let most = self.shared.settings.max_entry_size;
+        if most > 0 && out.blobs.len() - start > most {
+            return Err(Refused::Entry(format!("larger than maxentrysize ({most} bytes)")));
+        }
+        self.rows(out)
+    }
+
+    /// Of the classes in the first block, where slapd looks for them.
+    fn flags(&self, profile: &Profile) -> u32 {
+        let column = self.checks.object_class();
+        match self.draft.find(column).filter(|_| self.draft.is_scattered(column)) {
+            None => profile.flags,
+            Some(first) => {
+                self.shared.schema.flags(&self.draft.values_of(first).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// Lives in id2v.
+    fn is_apart(&self, one: &Attribute) -> bool {
+        one.count > self.lookup.get(one.column).apart_above as usize
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
+    fn attribute(&self, one: &Attribute, writer: &mut blob::Writer<'_>) {
+        let (column, apart) = (self.lookup.get(one.column), self.is_apart(one));
+        let number = column.number().unwrap_or_default();
+        writer.attribute(number, column.sorted, apart, one.count as u32, one.normals);
+        if !apart {
+            self.draft.values_of(one).for_each(|value| writer.value(value));
+            if one.normals {
+                self.draft.normals_of(one).for_each(|value| writer.value(value));
+            }
+        }
+    }
+
+    /// The column's number in ad2i: a new one only when all entries before have theirs.
+    fn number(&self, column: usize, chunk: u64) -> Result<(), Refused> {
+        let column = self.lookup.get(column);
+        if column.number().is_none() {
+            let given =
+                self.shared.numbers.with(chunk, |()| self.shared.columns.give_number(column));
+            let stopped = |_| Refused::Broken(Error::new(Code::Cancelled, "another worker failed"));
+            given.map_err(stopped)??;
+        }
+        Ok(())
+    }
+
+    /// id2v's rows in their order; values that are equal by their rule are one row.
+    fn rows(&mut self, out: &mut Encoded) -> Result<(), Refused> {
+        let mut apart = std::mem::take(&mut self.apart);
+        apart.clear();
+        for one in self.draft.attributes.iter().filter(|one| self.is_apart(one)) {
+            let number = self.lookup.get(one.column).number().unwrap_or_default();
+            let pairs = self.draft.pairs_of(one).iter();
+            apart.extend(pairs.map(|pair| (number, one.column, *pair)));
+        }
+        let (draft, lookup) = (&self.draft, &self.lookup);
+        let compare = |left: &(u32, usize, Pair), right: &(u32, usize, Pair)| {
+            let order = lookup.get(left.1).order;
+            let normals =
+                || order.compare(draft.bytes_of(left.2.normal), draft.bytes_of(right.2.normal));
+            left.0.cmp(&right.0).then_with(normals)
+        };
+        apart.sort_by(compare);
+        apart.dedup_by(|left, right| compare(left, right) == Ordering::Equal);
+        for (number, column, pair) in &apart {
+            let record = row(draft, *pair);
+            if record.len() > LONGEST_ROW {
+                let text = &lookup.get(*column).text;
+                return Err(Refused::Entry(format!(
+                    "{text}: a value is too long to live apart (multival)"
+                )));
+            }
+            out.rows.push(Row { column: u16::try_from(*number).unwrap_or(u16::MAX), record });
+        }
+        self.apart = apart;
+        Ok(())
+    }
+}
+
+/// `servers/slapd/back-mdb/id2entry.c`: the normal form first, which orders; then the value and its length.
+fn row(draft: &Draft, pair: Pair) -> Vec<u8> {
+    let value = draft.bytes_of(pair.value);
+    let mut record = draft.bytes_of(pair.normal).to_vec();
+    record.push(0);
+    if pair.normal == pair.value {
+        record.extend_from_slice(&[0, 0]);
+    } else {
+        record.extend_from_slice(value);
+        record.push(0);
+        let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
+        record.extend_from_slice(&length.to_le_bytes());
+    }
+    record
+}

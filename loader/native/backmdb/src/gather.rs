@@ -1,0 +1,197 @@
+//! The workers' results, put together in the order of the input: values go straight to id2e, the rest waits.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use extsort::{Spool, TupleSorter};
+use lmdbfile::{FileWriter, Held, TreeWriter};
+
+use crate::encoded::{Encoded, Hash, Kept, Last, Marks, ROOT, Rejection};
+use crate::names::{self, SUFFIX};
+use crate::{Code, Error, Options, Result, sorting, writing};
+
+/// Marks a tuple as a parent's name that is asked for, rather than an entry's.
+pub const ASKED: u64 = 1 << 63;
+
+/// Rejected entries told of beyond those that are allowed, before the reading stops.
+pub const MORE_REJECTS: u64 = 1000;
+
+/// What all chunks left behind.
+#[derive(Debug)]
+pub struct Gathered {
+    pub file: FileWriter,
+    pub id2e: TreeWriter,
+    /// The suffix entry, when it gets its contextCSN last, and its value without.
+    pub held: Option<(Held, Vec<u8>)>,
+    /// [`names`] of all entries in the order of the input.
+    pub names: Spool,
+    /// Values of id2v: position, column, record.
+    pub rows: Spool,
+    /// DN's hash, then its position, or [`ASKED`] and the number of the question.
+    pub tuples: TupleSorter<[u64; 3]>,
+    /// By number of the question: position of the first child in its chunk.
+    pub askers: Vec<u32>,
+    /// By number of the question: the parent's DN as its first child spells it.
+    pub asked: Spool,
+    pub rejections: Vec<Rejection>,
+    pub newest: BTreeMap<u16, Vec<u8>>,
+    pub paths: Vec<Arc<PathBuf>>,
+    pub records: u64,
+    pub entries: u64,
+    /// Of the input in hand.
+    marks: Marks,
+    /// The suffix entry that bears contextCSN.
+    bearer: Option<Hash>,
+    max_rejects: u64,
+}
+
+/// Where temporary data goes.
+#[derive(Debug, Clone)]
+pub struct Means {
+    pub memory: usize,
+    pub threads: usize,
+    pub scratch: PathBuf,
+    pub stop: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Means {
+    /// A share of the memory.
+    pub fn spool(&self, part: usize) -> Spool {
+        Spool::new(self.memory / part, &self.scratch, &self.stop)
+    }
+}
+
+impl Marks {
+    fn judge(&self, last: &Last) -> Result<()> {
+        let names = ["entryCSN", "modifyTimestamp"].iter().zip(self.stamped).zip(last.stamped);
+        let mut missing =
+            names.filter(|((_, count), has)| self.records > 0 && *count == self.records && !has);
+        let message = match missing.next() {
+            _ if last.empty => "the last record has a DN and nothing else".to_owned(),
+            Some(((name, _), _)) => format!("the last record alone has no {name}"),
+            None => return Ok(()),
+        };
+        Err(Error::new(Code::Truncated, message).at(last.line).of_entry(Some(&last.dn)))
+    }
+}
+
+impl Gathered {
+    pub fn new(file: FileWriter, options: &Options, means: &Means, bearer: Option<Hash>) -> Self {
+        let layout = file.layout();
+        Self {
+            file,
+            id2e: TreeWriter::new(lmdbfile::Flags::INTEGERKEY, layout),
+            held: None,
+            names: means.spool(8),
+            rows: means.spool(16),
+            tuples: TupleSorter::new(means.memory / 8, means.threads, &means.scratch, &means.stop),
+            askers: Vec::new(),
+            asked: means.spool(32),
+            rejections: Vec::new(),
+            newest: BTreeMap::new(),
+            paths: Vec::new(),
+            records: 0,
+            entries: 0,
+            marks: Marks::default(),
+            bearer,
+            max_rejects: options.max_rejects,
+        }
+    }
+
+    /// The next chunk in the order of the input.
+    pub fn take(&mut self, chunk: &mut Encoded) -> Result<()> {
+        self.records += chunk.records;
+        self.expect_whole(chunk)?;
+        let path = self.path_index(chunk.path.as_ref());
+        let first_question = self.ask(chunk)?;
+        let (mut blob_at, mut name_at, mut row_at) = (0, 0, 0);
+        for kept in &chunk.kept {
+            self.entries += 1;
+            self.put(kept, &chunk.blobs[blob_at..kept.blob_end])?;
+            let question = if kept.suffix { SUFFIX } else { first_question + kept.parent };
+            let head = names::head(kept, question, path);
+            let name = &chunk.names[name_at..kept.names_end];
+            self.names.append_parts(&[&head, name]).map_err(sorting)?;
+            for row in &chunk.rows[row_at..kept.rows_end] {
+                let column = row.column.to_le_bytes();
+                let parts = [&kept.position.to_le_bytes()[..], &column, &row.record];
+                self.rows.append_parts(&parts).map_err(sorting)?;
+            }
+            (blob_at, name_at, row_at) = (kept.blob_end, kept.names_end, kept.rows_end);
+        }
+        for (sid, csn) in std::mem::take(&mut chunk.newest) {
+            let newest = self.newest.entry(sid).or_default();
+            if *newest < csn {
+                *newest = csn;
+            }
+        }
+        self.rejections.append(&mut chunk.rejections);
+        Ok(())
+    }
+
+    /// Refuses an input whose last record alone lacks what all others have: it was cut there.
+    fn expect_whole(&mut self, chunk: &Encoded) -> Result<()> {
+        self.marks.records += chunk.marks.records;
+        let counts = self.marks.stamped.iter_mut().zip(chunk.marks.stamped);
+        counts.for_each(|(sum, count)| *sum += count);
+        if chunk.ends_input {
+            let marks = std::mem::take(&mut self.marks);
+            if let Some(last) = &chunk.marks.last {
+                marks.judge(last).map_err(|error| {
+                    error.in_file(chunk.path.as_ref().map(|path| path.as_path()))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tuples, for joining.
+    pub fn take_tuples(&mut self, means: &Means) -> TupleSorter<[u64; 3]> {
+        std::mem::replace(&mut self.tuples, TupleSorter::new(0, 1, &means.scratch, &means.stop))
+    }
+
+    /// More were rejected than anybody wants to read of.
+    pub fn is_hopeless(&self) -> bool {
+        self.rejections.len() as u64 > self.max_rejects.saturating_add(MORE_REJECTS)
+    }
+
+    fn path_index(&mut self, path: Option<&Arc<PathBuf>>) -> u32 {
+        if let Some(path) = path
+            && self.paths.last() != Some(path)
+        {
+            self.paths.push(Arc::clone(path));
+        }
+        u32::try_from(self.paths.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Asks for the parents of a chunk; the number of its first question.
+    fn ask(&mut self, chunk: &Encoded) -> Result<u32> {
+        let first = self.askers.len() as u64;
+        if first + chunk.parents.len() as u64 >= u64::from(names::ABOVE) {
+            return Err(Error::new(Code::TooMany, "more than 4,294,967,293 parents"));
+        }
+        let entries =
+            chunk.kept.iter().map(|kept| [kept.hash[0], kept.hash[1], u64::from(kept.position)]);
+        let asked = (first..).zip(&chunk.parents).filter(|(_, parent)| parent.hash != ROOT);
+        let asked = asked.map(|(number, parent)| [parent.hash[0], parent.hash[1], ASKED | number]);
+        for tuple in entries.chain(asked) {
+            self.tuples.push(tuple).map_err(sorting)?;
+        }
+        for parent in &chunk.parents {
+            self.askers.push(if parent.hash == ROOT { names::ABOVE } else { parent.child });
+            self.asked.append(&parent.text).map_err(sorting)?;
+        }
+        Ok(u32::try_from(first).unwrap_or(u32::MAX))
+    }
+
+    fn put(&mut self, kept: &Kept, blob: &[u8]) -> Result<()> {
+        let key = self.entries.to_ne_bytes();
+        if self.held.is_none() && Some(kept.hash) == self.bearer {
+            let held = self.id2e.held(&mut self.file, &key).map_err(writing)?;
+            self.held = Some((held, blob.to_vec()));
+            return Ok(());
+        }
+        self.id2e.put(&mut self.file, &key, blob).map_err(writing)
+    }
+}

@@ -1,0 +1,150 @@
+//! The keys that one index definition makes of an attribute's values.
+
+use values::Refusal;
+use values::keys::{self, Key, Seed};
+
+use crate::Settings;
+
+/// What one definition makes of the values of one column.
+#[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a word of the configuration")]
+pub struct Indexer {
+    pub table: usize,
+    /// Keys go to the sorter in the long form.
+    pub long: bool,
+    pub wide: bool,
+    pub presence: bool,
+    pub equality: Option<Equality>,
+    pub approx: bool,
+    /// Initial, any, final.
+    pub substrings: Option<[Seed; 3]>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Equality {
+    Hash(Seed),
+    /// The class and all its superiors, by name.
+    ObjectClass(Seed),
+    /// Without the bit string at the end.
+    NameUid(Seed),
+    Integer(usize),
+    Time,
+    /// As slapd 2.4 made them.
+    OldTime,
+}
+
+/// Where keys go.
+pub trait Keys {
+    fn short(&mut self, table: usize, key: u32);
+    fn long(&mut self, table: usize, key: Key);
+}
+
+/// A key of four bytes.
+#[allow(clippy::cast_possible_truncation, reason = "the first four bytes are the upper half")]
+fn short(key: Key) -> u32 {
+    (key.bits() >> 32) as u32
+}
+
+impl Indexer {
+    /// Its keys are names of classes.
+    pub const fn of_classes(&self) -> bool {
+        matches!(self.equality, Some(Equality::ObjectClass(_)))
+    }
+
+    fn hash(&self, seed: Seed, value: &[u8], keys: &mut impl Keys) {
+        match (self.wide, self.long) {
+            (false, false) => keys.short(self.table, seed.key32(value)),
+            (false, true) => keys.long(self.table, Key::new(&seed.key32(value).to_be_bytes())),
+            (true, _) => keys.long(self.table, Key::new(&seed.key64(value).to_be_bytes())),
+        }
+    }
+
+    /// Keys of all values of one attribute, group by group as slapd makes them. `classes`: the names of the
+    /// classes among the values and of all their superiors.
+    pub fn each<'v>(
+        &self,
+        settings: &Settings,
+        values: impl Iterator<Item = &'v [u8]> + Clone,
+        classes: &[Vec<u8>],
+        keys: &mut impl Keys,
+    ) -> std::result::Result<(), Refusal> {
+        if self.presence {
+            self.presence_key(keys);
+        }
+        if let Some(equality) = self.equality {
+            self.equality_keys(equality, values.clone(), classes, keys)?;
+        }
+        if self.approx {
+            for value in values.clone() {
+                keys::phonetic(value, |key| keys.long(self.table, key))?;
+            }
+        }
+        if let Some(seeds) = &self.substrings {
+            for value in values {
+                self.substring_keys(seeds, settings, value, keys);
+            }
+        }
+        Ok(())
+    }
+
+    fn presence_key(&self, keys: &mut impl Keys) {
+        if self.long { keys.long(self.table, Key::new(&[0; 4])) } else { keys.short(self.table, 0) }
+    }
+
+    fn equality_keys<'v>(
+        &self,
+        equality: Equality,
+        values: impl Iterator<Item = &'v [u8]>,
+        classes: &[Vec<u8>],
+        keys: &mut impl Keys,
+    ) -> std::result::Result<(), Refusal> {
+        match equality {
+            Equality::Hash(seed) => values.for_each(|value| self.hash(seed, value, keys)),
+            Equality::NameUid(seed) => {
+                values.for_each(|value| self.hash(seed, keys::name_uid_part(value), keys));
+            }
+            Equality::ObjectClass(seed) => {
+                for class in classes {
+                    self.hash(seed, class, keys);
+                }
+            }
+            Equality::OldTime => {
+                values.filter_map(keys::time_of_2_4).for_each(|key| keys.long(self.table, key));
+            }
+            Equality::Time => {
+                values.filter_map(keys::time).for_each(|key| keys.long(self.table, key));
+            }
+            Equality::Integer(length) => {
+                for value in values {
+                    let key = keys::integer(value, length)?;
+                    if self.long {
+                        keys.long(self.table, key);
+                    } else {
+                        keys.short(self.table, short(key));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn substring_keys(
+        &self,
+        seeds: &[Seed; 3],
+        settings: &Settings,
+        value: &[u8],
+        keys: &mut impl Keys,
+    ) {
+        let table = self.table;
+        match (self.wide, self.long) {
+            (false, false) => settings.substrings.each(seeds, value, |key| keys.short(table, key)),
+            (false, true) => settings
+                .substrings
+                .each(seeds, value, |key| keys.long(table, Key::new(&key.to_be_bytes()))),
+            (true, _) => settings
+                .substrings
+                .each64(seeds, value, |key| keys.long(table, Key::new(&key.to_be_bytes()))),
+        }
+    }
+}

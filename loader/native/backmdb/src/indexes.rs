@@ -1,0 +1,175 @@
+//! The configured indexes, and which keys an attribute's values get from them.
+//!
+//! Keys of a super-type's index are made with that type's name, syntax and rules; an index of
+//! `type;options` shares the table of the plain type (`servers/slapd/back-mdb/index.c`).
+
+use std::ffi::c_char;
+
+use schema::{AttributeId, Description, RuleKind, Schema};
+use values::keys::{Seed, Width};
+
+use crate::indexer::{Equality, Indexer};
+use crate::settings::Method;
+use crate::{Code, Error, Result, Settings};
+
+/// octetStringSubstringsMatch: its keys have not been proven.
+const OCTET_SUBSTRINGS: &str = "2.5.13.19";
+
+/// The longest integer key that we know how to make.
+pub const LONGEST_INTEGER: usize = 8;
+
+/// One index table.
+#[derive(Debug)]
+pub struct Table {
+    /// The name of the attribute type.
+    pub name: String,
+    /// Its keys are not all of four bytes.
+    pub long: bool,
+}
+
+#[derive(Debug)]
+struct Definition {
+    attribute: AttributeId,
+    /// Canonical text; differs from the type's name when it has options.
+    text: String,
+    methods: Vec<Method>,
+    table: usize,
+}
+
+#[derive(Debug)]
+pub struct Indexes {
+    pub tables: Vec<Table>,
+    definitions: Vec<Definition>,
+}
+
+impl Indexes {
+    /// Refuses what the builder does not know how to make, by name.
+    pub fn read(schema: &Schema, settings: &Settings) -> Result<Self> {
+        let mut read = Self { tables: Vec::new(), definitions: Vec::new() };
+        for (name, methods) in &settings.indexes {
+            read.add(schema, settings, name, methods)?;
+        }
+        Ok(read)
+    }
+
+    fn add(
+        &mut self,
+        schema: &Schema,
+        settings: &Settings,
+        name: &str,
+        methods: &[Method],
+    ) -> Result<()> {
+        let refuse = |why: &str| Err(Error::new(Code::Unproven, format!("index {name}: {why}")));
+        let described = match schema.describe(name.as_bytes()) {
+            Ok(described) => described,
+            Err(refusal) => return refuse(&refusal.0),
+        };
+        let kind = schema.get(described.attribute);
+        if let Some(rule) = kind.unproven() {
+            return refuse(rule);
+        }
+        for method in methods {
+            let rule = match method {
+                Method::Presence | Method::Approx => continue,
+                Method::Equality => &kind.equality,
+                Method::Substrings => &kind.substrings,
+            };
+            match rule {
+                None => return refuse("the attribute has no matching rule for it"),
+                Some(rule) if rule.oid == OCTET_SUBSTRINGS => return refuse(&rule.name),
+                Some(rule) if rule.kind == RuleKind::Integer && c_char::MIN == 0 => {
+                    return refuse("keys of integers are not known on this kind of processor");
+                }
+                Some(rule) if rule.kind == RuleKind::Unindexed => {
+                    return refuse(&format!("slapd makes no keys by {}", rule.name));
+                }
+                Some(_) => {}
+            }
+        }
+        let long = is_long(schema, settings, described.attribute, methods);
+        let table = self.table(&kind.name, long);
+        self.definitions.push(Definition {
+            attribute: described.attribute,
+            text: described.text,
+            methods: methods.to_vec(),
+            table,
+        });
+        Ok(())
+    }
+
+    fn table(&mut self, name: &str, long: bool) -> usize {
+        let found = self.tables.iter().position(|table| table.name == name);
+        let table = found.unwrap_or_else(|| {
+            self.tables.push(Table { name: name.to_owned(), long: false });
+            self.tables.len() - 1
+        });
+        self.tables[table].long |= long;
+        table
+    }
+
+    /// All that index the values of a description: those of its super-types first, its own last.
+    pub fn indexers(
+        &self,
+        schema: &Schema,
+        settings: &Settings,
+        described: &Description,
+    ) -> Vec<Indexer> {
+        let options = described.text.find(';').map_or("", |at| &described.text[at..]);
+        let mut found = Vec::new();
+        for &ancestor in &schema.get(described.attribute).chain {
+            let plain = &schema.get(ancestor).name;
+            for text in [plain.clone(), format!("{plain}{options}")] {
+                let mut all = self.definitions.iter();
+                let own = all.find(|one| one.attribute == ancestor && one.text == text);
+                found.extend(own.map(|one| self.indexer(schema, settings, one)));
+                if options.is_empty() {
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    fn indexer(&self, schema: &Schema, settings: &Settings, one: &Definition) -> Indexer {
+        let kind = schema.get(one.attribute);
+        let width = if settings.wide_hash { Width::Eight } else { Width::Four };
+        let seed = |pre: &str, rule: &str| Seed::new(width, &one.text, pre, &kind.syntax_oid, rule);
+        let equality = kind.equality.as_ref().filter(|_| one.methods.contains(&Method::Equality));
+        let substrings =
+            kind.substrings.as_ref().filter(|_| one.methods.contains(&Method::Substrings));
+        Indexer {
+            table: one.table,
+            long: self.tables[one.table].long,
+            wide: settings.wide_hash,
+            presence: one.methods.contains(&Method::Presence),
+            equality: equality.map(|rule| match rule.kind {
+                RuleKind::Integer => Equality::Integer(settings.integer_length),
+                RuleKind::Time if settings.of_2_4 => Equality::OldTime,
+                RuleKind::Time => Equality::Time,
+                RuleKind::ObjectClass => Equality::ObjectClass(seed("", &rule.oid)),
+                RuleKind::NameUid => Equality::NameUid(seed("", &rule.oid)),
+                _ => Equality::Hash(seed("", &rule.oid)),
+            }),
+            approx: one.methods.contains(&Method::Approx),
+            substrings: substrings.map(|rule| ["^", "*", "$"].map(|pre| seed(pre, &rule.oid))),
+        }
+    }
+}
+
+/// Not all keys of these kinds have four bytes.
+fn is_long(
+    schema: &Schema,
+    settings: &Settings,
+    attribute: AttributeId,
+    methods: &[Method],
+) -> bool {
+    let equality = || schema.get(attribute).equality.as_ref().map(|rule| rule.kind);
+    settings.wide_hash
+        || methods.contains(&Method::Approx)
+        || methods.contains(&Method::Equality)
+            && match equality() {
+                Some(RuleKind::Time) => true,
+                Some(RuleKind::Integer) => settings.integer_length != 4,
+                _ => false,
+            }
+}

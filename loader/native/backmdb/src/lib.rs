@@ -1,0 +1,87 @@
+//! The database of OpenLDAP's back-mdb, built from LDIF.
+//!
+//! [`build`] goes in two phases. While reading, workers take chunks of the input in turn and encode
+//! their entries ([`worker`], [`entry`]); values go to id2e at once, index keys and names to sorters
+//! ([`gather`]). Then parents are found ([`join`]), IDs settled ([`numbering`], [`reorder`]), and the
+//! other tables written in the order of their keys ([`dn2i`], [`postings`]).
+//!
+//! What the tables hold follows `servers/slapd/back-mdb` of OpenLDAP 2.4 to 2.6; equality with slapadd,
+//! key by key, is what the golden tests hold it to.
+
+pub mod blob;
+mod build;
+mod checks;
+mod chunks;
+mod columns;
+mod context;
+mod dn2i;
+mod draft;
+mod encoded;
+mod entry;
+mod full;
+mod gather;
+mod indexer;
+mod indexes;
+mod join;
+mod lookup;
+mod names;
+mod naming;
+mod node;
+mod numbering;
+mod operational;
+mod outcasts;
+mod parents;
+mod postings;
+mod reading;
+mod reject;
+mod reorder;
+mod rows;
+mod settings;
+mod shared;
+mod stored;
+mod subtrees;
+mod turn;
+mod verify;
+mod worker;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use build::{Built, build};
+pub use chunks::Source;
+pub use encoded::Rejection;
+pub use indexes::LONGEST_INTEGER;
+pub use ldif::{Code, Error, Result};
+pub use settings::{Method, Options, Settings};
+pub use verify::{Means as VerifyMeans, verify};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A sorter's error as ours.
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn sorting(error: extsort::Error) -> Error {
+    match error {
+        extsort::Error::Disk { dir: ref scratch, io: ref failure } => {
+            let code = Error::from(std::io::Error::from(failure.kind())).code;
+            let code = if code == Code::NoSpace { code } else { Code::Io };
+            Error::new(code, error.to_string()).in_file(Some(scratch))
+        }
+        extsort::Error::Cancelled => Error::new(Code::Cancelled, "cancelled"),
+        extsort::Error::Misuse(what) => Error::new(Code::Damaged, what),
+    }
+}
+
+/// The file writer's error as ours.
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn writing(error: lmdbfile::Error) -> Error {
+    use lmdbfile::ErrorKind::{Full, Io, NoSpace, TooLong};
+    let code = match error.kind {
+        Full => Code::Full,
+        NoSpace => Code::NoSpace,
+        Io => Code::Io,
+        TooLong => Code::TooLarge,
+        _ => Code::Damaged,
+    };
+    Error::new(code, error.to_string())
+}

@@ -1,0 +1,72 @@
+//! From attribute descriptions as LDIF spells them to columns, without asking twice.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use values::Refusal;
+
+use crate::columns::{Column, Columns};
+
+/// Spellings kept in mind; more are looked up again.
+const SPELLINGS: usize = 65_536;
+
+#[derive(Debug)]
+pub struct Lookup<'a> {
+    all: &'a Columns<'a>,
+    columns: Vec<Arc<Column>>,
+    spelled: FxHashMap<Box<[u8]>, usize>,
+    /// The columns of the last entry's lines, and the place among them: entries often are alike.
+    sequence: Vec<(Box<[u8]>, usize)>,
+    at: usize,
+}
+
+impl<'a> Lookup<'a> {
+    pub fn new(all: &'a Columns<'a>) -> Self {
+        let (columns, spelled) = (Vec::new(), FxHashMap::default());
+        Self { all, columns, spelled, sequence: Vec::new(), at: 0 }
+    }
+
+    /// The next lines are another entry's.
+    pub fn rewind(&mut self) {
+        self.at = 0;
+    }
+
+    #[inline]
+    pub fn get(&self, index: usize) -> &Column {
+        &self.columns[index]
+    }
+
+    /// The column of the next line's description.
+    #[inline]
+    pub fn next(&mut self, spelling: &[u8]) -> Result<usize, Refusal> {
+        if let Some((known, column)) = self.sequence.get(self.at)
+            && **known == *spelling
+        {
+            self.at += 1;
+            return Ok(*column);
+        }
+        let column = self.column(spelling)?;
+        self.sequence.truncate(self.at);
+        if self.sequence.len() < 1024 {
+            self.sequence.push((spelling.into(), column));
+        }
+        self.at += 1;
+        Ok(column)
+    }
+
+    pub fn column(&mut self, spelling: &[u8]) -> Result<usize, Refusal> {
+        if let Some(&index) = self.spelled.get(spelling) {
+            return Ok(index);
+        }
+        let found = self.all.column(spelling)?;
+        let known = self.columns.iter().position(|column| Arc::ptr_eq(column, &found));
+        let index = known.unwrap_or_else(|| {
+            self.columns.push(found);
+            self.columns.len() - 1
+        });
+        if self.spelled.len() < SPELLINGS {
+            self.spelled.insert(spelling.into(), index);
+        }
+        Ok(index)
+    }
+}

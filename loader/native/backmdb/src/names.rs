@@ -1,0 +1,57 @@
+//! The spooled names of entries: what dn2i and the tree's order need to know of each.
+
+use crate::encoded::Kept;
+
+/// Instead of a question's number: the entry is a suffix.
+pub const SUFFIX: u32 = u32::MAX;
+/// Instead of a position: the root above the suffixes.
+pub const ABOVE: u32 = u32::MAX - 1;
+
+const HEAD: usize = 23;
+
+/// One spooled record.
+#[derive(Debug, Clone, Copy)]
+pub struct Name<'a> {
+    pub position: u32,
+    /// Number of the question for its parent, or [`SUFFIX`].
+    pub question: u32,
+    /// One more than the index of its file, 0 for a stream.
+    pub path: u32,
+    pub line: u64,
+    pub made_uuid: bool,
+    pub normal: &'a [u8],
+    pub pretty: &'a [u8],
+}
+
+/// What goes before the two names.
+pub fn head(kept: &Kept, question: u32, path: u32) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[..4].copy_from_slice(&kept.position.to_le_bytes());
+    head[4..8].copy_from_slice(&question.to_le_bytes());
+    head[8..12].copy_from_slice(&path.to_le_bytes());
+    head[12..20].copy_from_slice(&kept.line.to_le_bytes());
+    head[20..22].copy_from_slice(&kept.normal.to_le_bytes());
+    head[22] = u8::from(kept.made_uuid);
+    head
+}
+
+/// # Panics
+/// On what [`head`] did not make.
+pub fn read(record: &[u8]) -> Name<'_> {
+    let word = |at: usize| {
+        u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
+    };
+    let (head, names) = record.split_at(HEAD);
+    let normal = usize::from(u16::from_le_bytes([head[20], head[21]]));
+    let (normal, pretty) = names.split_at(normal);
+    let line = u64::from(word(12)) | u64::from(word(16)) << 32;
+    Name {
+        position: word(0),
+        question: word(4),
+        path: word(8),
+        line,
+        made_uuid: head[22] != 0,
+        normal,
+        pretty,
+    }
+}

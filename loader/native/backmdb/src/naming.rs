@@ -1,0 +1,211 @@
+//! Where an entry stands in the tree: its RDN, its parent, and hashes that stand for both.
+
+use rustc_hash::FxHashMap;
+use schema::{Dn, Rdn, Schema};
+use values::Refusal;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::encoded::{Hash, ROOT};
+use crate::node;
+
+/// So many parents' DNs are kept in mind by a worker.
+const PARENTS: usize = 4096;
+
+/// The suffixes of the database, and those below them that other databases have.
+#[derive(Debug)]
+pub struct Suffixes {
+    /// Normalised.
+    own: Vec<Vec<u8>>,
+    foreign: Vec<Hash>,
+}
+
+/// An entry's place.
+#[derive(Debug)]
+pub struct Place {
+    pub hash: Hash,
+    pub parent: Hash,
+    pub rdn: Rdn,
+    /// The entry is a suffix: its `rdn` is its whole DN, as dn2i has it.
+    pub suffix: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Place {
+    /// Normalised and pretty, as dn2i stores them.
+    pub fn names(&self) -> (&[u8], &[u8]) {
+        self.suffix
+            .as_ref()
+            .map_or((&self.rdn.normal, &self.rdn.pretty), |(normal, pretty)| (normal, pretty))
+    }
+}
+
+pub fn hash(parent: Hash, normal: &[u8]) -> Hash {
+    let mut text = [0; 16 + 512];
+    text[..8].copy_from_slice(&parent[0].to_le_bytes());
+    text[8..16].copy_from_slice(&parent[1].to_le_bytes());
+    let hash = match text.get_mut(16..16 + normal.len()) {
+        Some(room) => {
+            room.copy_from_slice(normal);
+            xxh3_128(&text[..16 + normal.len()])
+        }
+        None => xxh3_128(&[&text[..16], normal].concat()),
+    };
+    #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
+    [hash as u64, (hash >> 64) as u64]
+}
+
+impl Suffixes {
+    pub fn read(schema: &Schema, own: &[String], foreign: &[String]) -> Result<Self, Refusal> {
+        let normal = |text: &String| schema.dn(text.as_bytes()).map(|dn| dn.normal());
+        let own = own.iter().map(normal).collect::<Result<_, _>>()?;
+        let mut suffixes = Self { own, foreign: Vec::new() };
+        for text in foreign {
+            let hash = suffixes.hash_of(&schema.dn(text.as_bytes())?)?;
+            suffixes.foreign.push(hash);
+        }
+        Ok(suffixes)
+    }
+
+    fn expect_own(&self, hash: Hash) -> Result<Hash, Refusal> {
+        if self.foreign.contains(&hash) {
+            return Err(Refusal("another database holds it".into()));
+        }
+        Ok(hash)
+    }
+
+    /// The first suffix's hash: that entry bears contextCSN.
+    pub fn first(&self) -> Option<Hash> {
+        self.own.first().filter(|suffix| !suffix.is_empty()).map(|suffix| hash(ROOT, suffix))
+    }
+
+    fn is_one(&self, normal: &[u8]) -> bool {
+        !normal.is_empty() && self.own.iter().any(|suffix| suffix == normal)
+    }
+
+    /// The hash of a DN that is a suffix or below one.
+    fn hash_of(&self, dn: &Dn) -> Result<Hash, Refusal> {
+        let outside = || Refusal("not below a suffix of the database".into());
+        let (below, from) = self.split(dn).ok_or_else(outside)?;
+        let down = |parent, rdn: &Rdn| self.expect_own(hash(parent, &rdn.normal));
+        dn.rdns[..below].iter().rev().try_fold(from, down)
+    }
+
+    /// How many RDNs stand below the suffix, and the suffix's hash.
+    fn split(&self, dn: &Dn) -> Option<(usize, Hash)> {
+        let mut rest = dn.normal();
+        for below in 0..=dn.rdns.len() {
+            if rest.is_empty() {
+                return self.own.iter().any(Vec::is_empty).then_some((below, ROOT));
+            }
+            if self.is_one(&rest) {
+                return Some((below, hash(ROOT, &rest)));
+            }
+            let own = dn.rdns[below].normal.len();
+            rest.drain(..(own + 1).min(rest.len()));
+        }
+        None
+    }
+}
+
+/// A worker's memory of parents: most entries have the one that the entry before them had.
+#[derive(Debug)]
+pub struct Naming<'a> {
+    schema: &'a Schema,
+    suffixes: &'a Suffixes,
+    known: FxHashMap<Box<[u8]>, Hash>,
+}
+
+impl<'a> Naming<'a> {
+    pub fn new(schema: &'a Schema, suffixes: &'a Suffixes) -> Self {
+        Self { schema, suffixes, known: FxHashMap::default() }
+    }
+
+    /// The place of an entry, and the text of its parent's DN.
+    pub fn place<'t>(&mut self, text: &'t [u8]) -> Result<(Place, &'t [u8]), Refusal> {
+        let (leaf, above) = schema::split_leaf(text).unwrap_or((text, &[]));
+        if let Some(&parent) = self.known.get(above) {
+            let rdn = self.schema.rdn(leaf)?;
+            fits(&rdn.normal, &rdn.pretty)?;
+            let hash = self.suffixes.expect_own(hash(parent, &rdn.normal))?;
+            return Ok((Place { hash, parent, rdn, suffix: None }, above));
+        }
+        self.unknown(text, above).map(|place| (place, above))
+    }
+
+    fn unknown(&mut self, text: &[u8], above: &[u8]) -> Result<Place, Refusal> {
+        let mut dn = self.schema.dn(text)?;
+        if dn.rdns.is_empty() {
+            return Err(Refusal("an entry with an empty DN".into()));
+        }
+        let normal = dn.normal();
+        if self.suffixes.is_one(&normal) {
+            let (hash, pretty) = (hash(ROOT, &normal), dn.pretty());
+            fits(&normal, &pretty)?;
+            return Ok(Place {
+                hash,
+                parent: ROOT,
+                rdn: dn.rdns.swap_remove(0),
+                suffix: Some((normal, pretty)),
+            });
+        }
+        let rdn = dn.rdns.remove(0);
+        let parent = self.suffixes.hash_of(&dn)?;
+        fits(&rdn.normal, &rdn.pretty)?;
+        if self.known.len() >= PARENTS {
+            self.known.clear();
+        }
+        self.known.insert(above.into(), parent);
+        let hash = self.suffixes.expect_own(hash(parent, &rdn.normal))?;
+        Ok(Place { hash, parent, rdn, suffix: None })
+    }
+}
+
+fn fits(normal: &[u8], pretty: &[u8]) -> Result<(), Refusal> {
+    if normal.len() + pretty.len() > node::LONGEST {
+        return Err(Refusal(
+            "the RDN is too long for the database: about 240 bytes are the most".into(),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schema::{Definition, Kind};
+
+    fn schema() -> Schema {
+        let text = "( 0.9.2342.19200300.100.1.25 NAME 'dc' EQUALITY caseIgnoreIA5Match \
+                    SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )";
+        let syntax = "( 1.3.6.1.4.1.1466.115.121.1.26 DESC 'IA5 String' )";
+        let define = |kind, text: &str| Definition { kind, text: text.into(), builtin: true };
+        let both = [define(Kind::Syntax, syntax), define(Kind::AttributeType, text)];
+        Schema::read(&both, schema::Settings::default()).unwrap()
+    }
+
+    #[test]
+    fn what_another_database_holds_is_refused_however_it_is_reached() {
+        let schema = schema();
+        let own = ["dc=com".to_owned()];
+        let suffixes = Suffixes::read(&schema, &own, &["dc=b,dc=com".to_owned()]).unwrap();
+        let mut naming = Naming::new(&schema, &suffixes);
+        let mut place = |dn: &str| naming.place(dn.as_bytes()).map(|(place, _)| place.hash);
+        assert!(place("dc=b,dc=com").is_err());
+        assert!(place("dc=x,dc=b,dc=com").is_err());
+        assert!(place("dc=a,dc=com").is_ok());
+        assert!(place("dc=B,dc=com").is_err());
+        assert!(place("dc=com").is_ok());
+        assert!(place("dc=org").is_err());
+        assert!(place("").is_err());
+    }
+
+    #[test]
+    fn a_dn_has_one_hash_by_whatever_way() {
+        let schema = schema();
+        let suffixes = Suffixes::read(&schema, &["dc=com".to_owned()], &[]).unwrap();
+        let mut naming = Naming::new(&schema, &suffixes);
+        let parent = naming.place(b"dc=a,dc=com").unwrap().0;
+        for child in ["dc=b,dc=a,dc=com", "dc=b,dc=a,dc=com", "DC=b , dc=A,DC=com"] {
+            assert_eq!(naming.place(child.as_bytes()).unwrap().0.parent, parent.hash);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The records of dn2i, as `servers/slapd/back-mdb/dn2id.c` lays them out.
+//!
+//! Every node has its own record (parent's ID), and one in its parent's list (its ID, and how many
+//! entries its subtree has, itself included). Lengths are big-endian, IDs native.
+
+/// The root above all suffixes, under key 0.
+pub const ROOT: [u8; 12] = [0; 12];
+
+/// `nrdn` and `rdn` of one node must leave room for the 20 bytes around them in LMDB's 511.
+pub const LONGEST: usize = 511 - 20;
+
+const CHILD: u16 = 0x8000;
+
+/// The record of the node itself.
+pub fn own(out: &mut Vec<u8>, normal: &[u8], pretty: &[u8], parent: u64) {
+    name(out, 0, normal, pretty);
+    out.extend_from_slice(&parent.to_le_bytes());
+}
+
+/// The record in the parent's list.
+pub fn child(out: &mut Vec<u8>, normal: &[u8], pretty: &[u8], id: u64, subtree: u64) {
+    name(out, CHILD, normal, pretty);
+    out.extend_from_slice(&id.to_le_bytes());
+    out.extend_from_slice(&subtree.to_le_bytes());
+}
+
+fn name(out: &mut Vec<u8>, mark: u16, normal: &[u8], pretty: &[u8]) {
+    #[allow(clippy::cast_possible_truncation, reason = "at most LONGEST")]
+    let length = normal.len() as u16 | mark;
+    out.clear();
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(normal);
+    out.push(0);
+    out.extend_from_slice(pretty);
+    out.push(0);
+}
+
+/// A record taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Node<'a> {
+    pub normal: &'a [u8],
+    pub pretty: &'a [u8],
+    /// Of the parent in a node's own record, of the child in a parent's list.
+    pub id: u64,
+    /// In a parent's list: the entries of the child's subtree.
+    pub child: Option<u64>,
+}
+
+/// Reads what [`own`] or [`child`] made; `None` when it is something else.
+pub fn read(record: &[u8]) -> Option<Node<'_>> {
+    let (length, rest) = record.split_first_chunk::<2>()?;
+    let length = u16::from_be_bytes(*length);
+    let is_child = length & CHILD != 0;
+    let (normal, rest) = rest.split_at_checked(usize::from(length & !CHILD))?;
+    let rest = rest.strip_prefix(b"\0")?;
+    let tail = if is_child { 16 } else { 8 };
+    let (pretty, numbers) = rest.split_at_checked(rest.len().checked_sub(tail)?)?;
+    let number = |at: usize| Some(u64::from_le_bytes(numbers.get(at..at + 8)?.try_into().ok()?));
+    let pretty = pretty.strip_suffix(b"\0")?;
+    let child = if is_child { Some(number(8)?) } else { None };
+    Some(Node { normal, pretty, id: number(0)?, child })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suffix_is_one_component() {
+        let mut out = Vec::new();
+        child(&mut out, b"dc=example,dc=com", b"dc=Example,dc=com", 1, 7);
+        assert_eq!(&out[..3], &[0x80, 17, b'd']);
+        assert_eq!(&out[19..], b"\0dc=Example,dc=com\0\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0");
+        let found = read(&out).unwrap();
+        assert_eq!((found.pretty, found.id, found.child), (&b"dc=Example,dc=com"[..], 1, Some(7)));
+        own(&mut out, b"ou=x", b"ou=X", 1);
+        assert_eq!(out, b"\0\x04ou=x\0ou=X\0\x01\0\0\0\0\0\0\0");
+        assert_eq!(read(&out).unwrap().child, None);
+        assert_eq!(read(&out[..9]), None);
+    }
+}

@@ -1,0 +1,141 @@
+//! Which ID each entry gets: slapadd's, which follow the input, but parents first.
+//!
+//! An entry whose parent has not come yet makes slapadd number all its missing ancestors, the topmost
+//! first, and then itself; they are filled in when they come. So IDs follow from the input's order and
+//! from who is whose parent, and a parent's ID is always less than its children's.
+
+/// The parent is nowhere in the input.
+pub const MISSING: u32 = u32::MAX;
+/// No entry stands at this position: it was rejected.
+pub const NOTHING: u32 = u32::MAX - 2;
+/// The parent is the root above the suffixes.
+pub use crate::names::ABOVE;
+
+/// The ID of a position that has none.
+pub const DROPPED: u32 = u32::MAX;
+
+/// An entry that came after one below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hole {
+    pub position: u32,
+    /// The first entry below it, and how many levels.
+    pub descendant: u32,
+    pub above: usize,
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "positions have 32 bits")]
+const fn small(position: usize) -> u32 {
+    position as u32
+}
+
+/// IDs by position.
+#[derive(Debug, Default)]
+pub struct Numbering {
+    /// `None`: the ID is one more than the position.
+    ids: Option<Vec<u32>>,
+}
+
+impl Numbering {
+    /// All positions have entries, and each comes after its parent.
+    pub const fn plain() -> Self {
+        Self { ids: None }
+    }
+
+    pub const fn is_plain(&self) -> bool {
+        self.ids.is_none()
+    }
+
+    /// Entries come after their parents, but those at `rejected` (ascending) are none.
+    pub fn without(rejected: &[u32], records: u64) -> Self {
+        let mut ids = Vec::with_capacity(usize::try_from(records).unwrap_or(0));
+        let (mut next, mut rejected) = (1, rejected.iter().peekable());
+        for position in 0..u32::try_from(records).unwrap_or(u32::MAX) {
+            if rejected.next_if_eq(&&position).is_some() {
+                ids.push(DROPPED);
+            } else {
+                ids.push(next);
+                next += 1;
+            }
+        }
+        Self { ids: Some(ids) }
+    }
+
+    /// From the position of each entry's parent ([`ABOVE`], [`MISSING`]; [`NOTHING`] where no entry stands).
+    /// Entries without a way up to the root are dropped.
+    /// Also tells which came late.
+    pub fn of_parents(parents: &[u32]) -> (Self, Vec<Hole>) {
+        let mut ids = vec![0; parents.len()];
+        let (mut next, mut path, mut holes) = (1, Vec::new(), Vec::new());
+        for position in 0..parents.len() {
+            let lost = !climb(parents, &ids, position, &mut path);
+            for (above, node) in path.drain(..).enumerate().rev() {
+                ids[node] = if lost { DROPPED } else { next };
+                next += u32::from(!lost);
+                if above > 0 && !lost {
+                    holes.push(Hole { position: small(node), descendant: small(position), above });
+                }
+            }
+        }
+        (Self { ids: Some(ids) }, holes)
+    }
+
+    /// `None` for what is not in the database.
+    #[inline]
+    pub fn id(&self, position: u32) -> Option<u64> {
+        match &self.ids {
+            None => Some(u64::from(position) + 1),
+            Some(ids) => Some(ids[position as usize]).filter(|id| *id != DROPPED).map(u64::from),
+        }
+    }
+}
+
+/// Fills `path` with the nodes from `start` up to the first that has its ID. False: there is no way up.
+fn climb(parents: &[u32], ids: &[u32], start: usize, path: &mut Vec<usize>) -> bool {
+    let mut node = start;
+    loop {
+        match ids[node] {
+            0 => path.push(node),
+            id => return id != DROPPED,
+        }
+        match parents[node] {
+            ABOVE => return true,
+            MISSING | NOTHING => return false,
+            parent => node = parent as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(parents: &[u32]) -> Vec<Option<u64>> {
+        let (numbering, _) = Numbering::of_parents(parents);
+        (0..u32::try_from(parents.len()).unwrap()).map(|position| numbering.id(position)).collect()
+    }
+
+    #[test]
+    fn missing_ancestors_come_before_their_descendant_the_topmost_first() {
+        // suffix; a grandchild of the entry at 3, by way of that at 2; another child of the suffix.
+        let parents = [ABOVE, 2, 3, 0, 0];
+        assert_eq!(ids(&parents), [Some(1), Some(4), Some(3), Some(2), Some(5)]);
+        let late = |position, above| Hole { position, descendant: 1, above };
+        assert_eq!(Numbering::of_parents(&parents).1, [late(3, 2), late(2, 1)]);
+    }
+
+    #[test]
+    fn what_hangs_below_nothing_is_dropped() {
+        assert_eq!(
+            ids(&[ABOVE, MISSING, 1, 0, NOTHING, 4]),
+            [Some(1), None, None, Some(2), None, None]
+        );
+    }
+
+    #[test]
+    fn rejected_entries_leave_no_gap() {
+        let numbering = Numbering::without(&[1, 3], 5);
+        let ids: Vec<_> = (0..5).map(|position| numbering.id(position)).collect();
+        assert_eq!(ids, [Some(1), None, Some(2), None, Some(3)]);
+        assert_eq!(Numbering::plain().id(7), Some(8));
+    }
+}

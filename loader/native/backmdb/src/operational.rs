@@ -1,0 +1,155 @@
+//! The operational attributes that an entry lacks, made as slapadd makes them (`servers/slapd/slapadd.c`),
+//! but so that the same input gives the same values: a UUID follows from the DN and the time of the
+//! build, a CSN from that time and the entry's position.
+
+use schema::{Dn, Schema};
+use values::Refusal;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::Settings;
+use crate::draft::{Draft, Pair};
+use crate::encoded::Hash;
+use crate::lookup::Lookup;
+use crate::shared::Shared;
+
+/// The name of entries that nobody is the root of.
+const ANONYMOUS: &str = "cn=anonymous";
+
+#[derive(Debug)]
+pub struct Operational {
+    uuid: usize,
+    creator: usize,
+    created: usize,
+    csn: usize,
+    modifier: usize,
+    modified: usize,
+    /// Pretty and normalised.
+    name: (Vec<u8>, Vec<u8>),
+    /// As in createTimestamp.
+    now: String,
+    /// A CSN whose microseconds and count are still 0.
+    csn_pattern: Vec<u8>,
+}
+
+impl Operational {
+    pub fn new(shared: &Shared<'_>, lookup: &mut Lookup<'_>) -> Result<Self, Refusal> {
+        let name = Self::creator(shared.schema, shared.settings)?;
+        let (now, sid) = (shared.options.now.clone(), shared.settings.server_id);
+        let seconds = now.trim_end_matches('Z');
+        Ok(Self {
+            uuid: lookup.column(b"entryUUID")?,
+            creator: lookup.column(b"creatorsName")?,
+            created: lookup.column(b"createTimestamp")?,
+            csn: lookup.column(b"entryCSN")?,
+            modifier: lookup.column(b"modifiersName")?,
+            modified: lookup.column(b"modifyTimestamp")?,
+            name: (name.pretty(), name.normal()),
+            csn_pattern: format!("{seconds}.000000Z#000000#{sid:03x}#000000").into_bytes(),
+            now,
+        })
+    }
+
+    /// Whose name entries bear that say nothing of their maker.
+    pub fn creator(schema: &Schema, settings: &Settings) -> Result<Dn, Refusal> {
+        let root_dn = settings.root_dn.as_deref().filter(|name| !name.is_empty());
+        schema.dn(root_dn.unwrap_or(ANONYMOUS).as_bytes())
+    }
+
+    /// Column of entryCSN.
+    pub const fn csn(&self) -> usize {
+        self.csn
+    }
+
+    /// Columns of entryCSN and modifyTimestamp.
+    pub const fn stamps(&self) -> [usize; 2] {
+        [self.csn, self.modified]
+    }
+
+    /// In slapadd's order. Whether it had no UUID.
+    pub fn complete(&self, draft: &mut Draft, hash: Hash, position: u32) -> bool {
+        let made_uuid = draft.find(self.uuid).is_none();
+        if made_uuid {
+            self.add_uuid(draft, hash);
+        }
+        self.add_name(draft, self.creator);
+        self.add_time(draft, self.created);
+        if draft.find(self.csn).is_none() {
+            self.add_csn(draft, position);
+        }
+        self.add_name(draft, self.modifier);
+        self.add_time(draft, self.modified);
+        made_uuid
+    }
+
+    fn add_uuid(&self, draft: &mut Draft, hash: Hash) {
+        let seed =
+            [&hash[0].to_le_bytes()[..], &hash[1].to_le_bytes(), self.now.as_bytes()].concat();
+        let bits = xxh3_128(&seed);
+        // Version 8 (RFC 9562): a value by a rule of its maker's own.
+        let bits = bits & !((0xf000 << 64) | (0xc000 << 48)) | (0x8000 << 64) | (0x8000 << 48);
+        let value = draft.add_bytes(&spelled(bits));
+        let normal = draft.add_bytes(&bits.to_be_bytes());
+        draft.add_line(self.uuid, Pair { value, normal }, true);
+    }
+
+    fn add_name(&self, draft: &mut Draft, column: usize) {
+        if draft.find(column).is_none() {
+            let value = draft.add_bytes(&self.name.0);
+            let normal = draft.add_bytes(&self.name.1);
+            draft.add_line(column, Pair { value, normal }, true);
+        }
+    }
+
+    fn add_time(&self, draft: &mut Draft, column: usize) {
+        if draft.find(column).is_none() {
+            let value = draft.add_bytes(self.now.as_bytes());
+            draft.add_line(column, Pair { value, normal: value }, false);
+        }
+    }
+
+    fn add_csn(&self, draft: &mut Draft, position: u32) {
+        let (micros, count) = (position >> 24, position & 0xff_ffff);
+        let mut text = self.csn_pattern.clone();
+        // Behind "seconds.", as long as "secondsZ".
+        let at = self.now.len();
+        digits(&mut text[at..at + 6], micros, 10);
+        digits(&mut text[at + 8..at + 14], count, 16);
+        let value = draft.add_bytes(&text);
+        draft.add_line(self.csn, Pair { value, normal: value }, false);
+    }
+}
+
+/// Fills `place` with the last digits of a number.
+fn digits(place: &mut [u8], mut number: u32, base: u32) {
+    for digit in place.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(number % base) as usize];
+        number /= base;
+    }
+}
+
+/// A UUID as RFC 4122 spells it.
+fn spelled(bits: u128) -> [u8; 36] {
+    let mut text = *b"00000000-0000-0000-0000-000000000000";
+    let mut rest = bits;
+    for digit in text.iter_mut().rev().filter(|digit| **digit != b'-') {
+        *digit = b"0123456789abcdef"[(rest & 15) as usize];
+        rest >>= 4;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_spelled_as_csns_and_uuids_have_them() {
+        let mut text = *b"..000000..";
+        digits(&mut text[2..8], 1_234, 10);
+        assert_eq!(&text, b"..001234..");
+        digits(&mut text[2..8], 0xff_ffff, 16);
+        assert_eq!(&text, b"..ffffff..");
+        let uuid = spelled(0x0011_2233_4455_8677_8899_aabb_ccdd_eeff);
+        assert_eq!(&uuid, b"00112233-4455-8677-8899-aabbccddeeff");
+    }
+}

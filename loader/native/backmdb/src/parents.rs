@@ -1,0 +1,34 @@
+//! The distinct parents that the entries of a chunk name.
+
+use rustc_hash::FxHashMap;
+
+use crate::encoded::{Hash, Parent};
+
+#[derive(Debug, Default)]
+pub struct Parents {
+    known: FxHashMap<Hash, u32>,
+    last: Option<(Hash, u32)>,
+}
+
+impl Parents {
+    /// Begins a chunk.
+    pub fn clear(&mut self) {
+        self.known.clear();
+        self.last = None;
+    }
+
+    /// The index of a parent in `all`, where it is added when it is new.
+    pub fn index(&mut self, hash: Hash, text: &[u8], child: u32, all: &mut Vec<Parent>) -> u32 {
+        if let Some((last, index)) = self.last
+            && last == hash
+        {
+            return index;
+        }
+        let index = *self.known.entry(hash).or_insert_with(|| {
+            all.push(Parent { hash, text: text.into(), child });
+            u32::try_from(all.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.last = Some((hash, index));
+        index
+    }
+}

@@ -1,0 +1,92 @@
+//! The first phase: workers encode chunks side by side, and their results come together in order.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+
+use extsort::Postings;
+
+use crate::build::Task;
+use crate::encoded::Encoded;
+use crate::gather::Gathered;
+use crate::worker::Worker;
+use crate::{Code, Error, Result};
+
+impl Task<'_> {
+    pub(crate) fn read(&self, postings: &Postings) -> Result<Gathered> {
+        let bearer =
+            self.shared.options.write_context.then(|| self.shared.suffixes.first()).flatten();
+        let mut gathered = Gathered::new(self.create()?, self.shared.options, &self.means, bearer);
+        let (send, results) = sync_channel(2 * self.means.threads);
+        let (recycle, used) = channel();
+        let used = Mutex::new(used);
+        let read = thread::scope(|scope| {
+            for _ in 0..self.means.threads {
+                let (send, postings, used) = (send.clone(), postings.writer(), &used);
+                scope.spawn(move || self.work(postings, &send, used));
+            }
+            drop(send);
+            let read = collect(&results, &recycle, &mut gathered);
+            self.stop();
+            // Whoever waits for room in the channel finds it closed.
+            drop(results);
+            read
+        });
+        read?;
+        if gathered.records == 0 {
+            return Err(Error::new(Code::Empty, "the input has no entry"));
+        }
+        Ok(gathered)
+    }
+
+    fn stop(&self) {
+        self.chunks.stop();
+        self.shared.positions.abandon();
+        self.shared.numbers.abandon();
+    }
+
+    fn work(
+        &self,
+        postings: extsort::Writer,
+        send: &SyncSender<Result<Encoded>>,
+        used: &Mutex<Receiver<Encoded>>,
+    ) {
+        let all = || -> Result<()> {
+            let mut buffer = Vec::new();
+            let mut worker = Worker::new(&self.chunks, &self.shared, postings)?;
+            loop {
+                let mut out = crate::lock(used).try_recv().unwrap_or_default();
+                if !worker.next(&mut buffer, &mut out)? || send.send(Ok(out)).is_err() {
+                    return Ok(());
+                }
+            }
+        };
+        if let Err(error) = all() {
+            self.stop();
+            let _ = send.send(Err(error));
+        }
+    }
+}
+
+/// Takes results in the order of their chunks, until all workers are done.
+fn collect(
+    results: &Receiver<Result<Encoded>>,
+    recycle: &Sender<Encoded>,
+    gathered: &mut Gathered,
+) -> Result<()> {
+    let (mut waiting, mut next) = (BTreeMap::new(), 0);
+    for result in results {
+        let chunk = result?;
+        waiting.insert(chunk.number, chunk);
+        while let Some(mut chunk) = waiting.remove(&next) {
+            gathered.take(&mut chunk)?;
+            next += 1;
+            let _ = recycle.send(chunk);
+        }
+        if gathered.is_hopeless() {
+            break;
+        }
+    }
+    Ok(())
+}

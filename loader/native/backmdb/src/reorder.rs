@@ -1,0 +1,237 @@
+//! The slow way, for inputs where children stand before their parents, DNs come twice or parents are
+//! missing: the tree is numbered anew, and what was written in the order of the input is written again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use extsort::{RecordSorter, Spool};
+use lmdbfile::{Cursor, FileWriter, Flags, Reader, TreeWriter};
+use rustc_hash::FxHashMap;
+use schema::Schema;
+
+use crate::gather::{Gathered, Means};
+use crate::join::Joined;
+use crate::names::{self, Name, SUFFIX};
+use crate::numbering::{ABOVE, Hole, NOTHING, Numbering};
+use crate::outcasts::Outcasts;
+use crate::shared::Shared;
+use crate::{Code, Error, Result, sorting, writing};
+
+/// Numbers the entries; what `gathered` holds then follows the new IDs.
+pub fn reorder(
+    gathered: &mut Gathered,
+    joined: &Joined,
+    shared: &Shared<'_>,
+    means: &Means,
+    out: &Path,
+    create: impl Fn() -> Result<FileWriter>,
+) -> Result<Numbering> {
+    let parents = parents(gathered, joined)?;
+    let (numbering, holes) = Numbering::of_parents(&parents);
+    let written = Written::finish(gathered, out, create)?;
+    let outcasts = Outcasts::find(gathered, joined, &numbering, shared.options.max_rejects)?;
+    gathered.rejections.extend(outcasts.rejections(&written, shared)?);
+    if gathered.rejections.len() as u64 > shared.options.max_rejects {
+        return Ok(numbering);
+    }
+    written.copy(gathered, &numbering, &parents)?;
+    let spelled = spelled(gathered, &holes, shared.schema)?;
+    gathered.names = names_by_id(&gathered.names, &numbering, &spelled, means)?;
+    gathered.rows = rows_by_id(&gathered.rows, &numbering, means)?;
+    Ok(numbering)
+}
+
+/// Each position's parent.
+fn parents(gathered: &Gathered, joined: &Joined) -> Result<Vec<u32>> {
+    let mut parents = vec![NOTHING; usize::try_from(gathered.records).unwrap_or(usize::MAX)];
+    each_name(&gathered.names, |name, _| {
+        let answer =
+            if name.question == SUFFIX { ABOVE } else { joined.answers[name.question as usize] };
+        parents[name.position as usize] = answer;
+        Ok(())
+    })?;
+    for &(duplicate, _) in &joined.duplicates {
+        parents[duplicate as usize] = NOTHING;
+    }
+    Ok(parents)
+}
+
+fn each_name(names: &Spool, mut visit: impl FnMut(&Name<'_>, &[u8]) -> Result<()>) -> Result<()> {
+    let mut reader = names.reader();
+    while let Some(record) = reader.next().map_err(sorting)? {
+        visit(&names::read(record), record)?;
+    }
+    Ok(())
+}
+
+/// The id2e that was written in the order of the input.
+#[derive(Debug)]
+pub struct Written {
+    reader: Reader,
+    /// Positions that got no ID then.
+    rejected: Vec<u32>,
+}
+
+impl Written {
+    /// Closes the file, and puts another in its place.
+    fn finish(
+        gathered: &mut Gathered,
+        out: &Path,
+        create: impl Fn() -> Result<FileWriter>,
+    ) -> Result<Self> {
+        let aside: PathBuf = out.with_extension("unordered");
+        std::fs::rename(out, &aside)?;
+        let fresh = create()?;
+        let layout = fresh.layout();
+        let tree =
+            std::mem::replace(&mut gathered.id2e, TreeWriter::new(Flags::INTEGERKEY, layout));
+        let mut file = std::mem::replace(&mut gathered.file, fresh);
+        let table = tree.finish(&mut file).map_err(writing)?;
+        file.finish(vec![(b"id2e".to_vec(), table)]).map_err(writing)?;
+        let reader = Reader::open(&aside).map_err(writing)?;
+        std::fs::remove_file(&aside)?;
+        let mut rejected: Vec<u32> = gathered.rejections.iter().map(|one| one.position).collect();
+        rejected.sort_unstable();
+        Ok(Self { reader, rejected })
+    }
+
+    fn old_id(&self, position: u32) -> u64 {
+        let before = self.rejected.partition_point(|rejected| *rejected < position);
+        u64::from(position) + 1 - before as u64
+    }
+
+    fn cursor(&self) -> Result<Cursor<'_>> {
+        let table = self.reader.table(b"id2e").ok_or_else(lost)?;
+        table.cursor().map_err(writing)
+    }
+
+    /// The value of the entry at `position`.
+    pub fn value(&self, position: u32) -> Result<Vec<u8>> {
+        let mut cursor = self.cursor()?;
+        cursor.seek(&self.old_id(position).to_ne_bytes()).map_err(writing)?;
+        Ok(cursor.next().map_err(writing)?.ok_or_else(lost)?.1.to_vec())
+    }
+
+    /// Writes id2e in the order of the new IDs.
+    fn copy(&self, gathered: &mut Gathered, numbering: &Numbering, parents: &[u32]) -> Result<()> {
+        let mut cursor = self.cursor()?;
+        let mut last = u64::MAX;
+        for (id, position) in (1u64..).zip(by_id(numbering, parents)) {
+            let old = self.old_id(position);
+            if last.checked_add(1) != Some(old) {
+                cursor.seek(&old.to_ne_bytes()).map_err(writing)?;
+            }
+            last = old;
+            let (_, value) = cursor.next().map_err(writing)?.ok_or_else(lost)?;
+            gathered.id2e.put(&mut gathered.file, &id.to_ne_bytes(), value).map_err(writing)?;
+        }
+        Ok(())
+    }
+}
+
+fn lost() -> Error {
+    Error::new(Code::Damaged, "an entry that was written is not there")
+}
+
+/// Positions in the order of their IDs.
+#[allow(clippy::cast_possible_truncation, reason = "positions and IDs have 32 bits")]
+fn by_id(numbering: &Numbering, parents: &[u32]) -> Vec<u32> {
+    let ids = (0..parents.len() as u32).map(|position| (numbering.id(position), position));
+    let mut positions: Vec<u32> = Vec::new();
+    for (id, position) in ids {
+        let Some(id) = id else { continue };
+        let place = id as usize - 1;
+        if positions.len() <= place {
+            positions.resize(place + 1, 0);
+        }
+        positions[place] = position;
+    }
+    positions
+}
+
+/// How their first descendants spell the RDNs of entries that came late: slapd keeps that.
+fn spelled(
+    gathered: &Gathered,
+    holes: &[Hole],
+    schema: &Schema,
+) -> Result<FxHashMap<u32, Vec<u8>>> {
+    let mut askers: FxHashMap<u32, Vec<&Hole>> = FxHashMap::default();
+    for hole in holes {
+        askers.entry(hole.descendant).or_default().push(hole);
+    }
+    let mut questions: FxHashMap<u32, u32> = FxHashMap::default();
+    each_name(&gathered.names, |name, _| {
+        if askers.contains_key(&name.position) {
+            questions.insert(name.question, name.position);
+        }
+        Ok(())
+    })?;
+    let (mut found, mut reader, mut number) = (FxHashMap::default(), gathered.asked.reader(), 0);
+    while let Some(text) = reader.next().map_err(sorting)? {
+        if let Some(asker) = questions.get(&number) {
+            let dn = schema.dn(text).map_err(|refusal| Error::new(Code::Damaged, refusal.0))?;
+            for hole in &askers[asker] {
+                if let Some(rdn) = dn.rdns.get(hole.above - 1) {
+                    found.insert(hole.position, rdn.pretty.clone());
+                }
+            }
+        }
+        number += 1;
+    }
+    Ok(found)
+}
+
+fn names_by_id(
+    names: &Spool,
+    numbering: &Numbering,
+    spelled: &FxHashMap<u32, Vec<u8>>,
+    means: &Means,
+) -> Result<Spool> {
+    let mut sorter = sorter(means);
+    let mut respelled = Vec::new();
+    each_name(names, |name, record| {
+        let Some(id) = numbering.id(name.position) else { return Ok(()) };
+        let record = match spelled.get(&name.position) {
+            // A suffix is one RDN in dn2i, but not in a DN.
+            Some(pretty) if name.question != SUFFIX => {
+                respelled.clear();
+                respelled.extend_from_slice(&record[..record.len() - name.pretty.len()]);
+                respelled.extend_from_slice(pretty);
+                &respelled
+            }
+            _ => record,
+        };
+        sorter.push(u128::from(id), record).map_err(sorting)
+    })?;
+    into_spool(sorter, means, 8)
+}
+
+fn rows_by_id(rows: &Spool, numbering: &Numbering, means: &Means) -> Result<Spool> {
+    let (mut sorter, mut reader, mut number) = (sorter(means), rows.reader(), 0u64);
+    while let Some(row) = reader.next().map_err(sorting)? {
+        let position = u32::from_le_bytes([row[0], row[1], row[2], row[3]]);
+        if let Some(id) = numbering.id(position) {
+            sorter.push(u128::from(id) << 64 | u128::from(number), row).map_err(sorting)?;
+        }
+        number += 1;
+    }
+    into_spool(sorter, means, 16)
+}
+
+fn sorter(means: &Means) -> RecordSorter {
+    RecordSorter::new(means.memory / 4, means.threads, &means.scratch, &means.stop)
+}
+
+fn into_spool(sorter: RecordSorter, means: &Means, part: usize) -> Result<Spool> {
+    let mut spool = means.spool(part);
+    let mut records = sorter.finish().map_err(sorting)?;
+    while let Some((_, record)) = records.next().map_err(sorting)? {
+        spool.append(record).map_err(sorting)?;
+    }
+    Ok(spool)
+}
+
+/// The path of a spooled name.
+pub fn path_of(gathered: &Gathered, index: u32) -> Option<Arc<PathBuf>> {
+    (index as usize).checked_sub(1).and_then(|index| gathered.paths.get(index)).cloned()
+}

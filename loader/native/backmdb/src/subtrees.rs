@@ -1,0 +1,78 @@
+//! How many entries each subtree has, with memory for nodes that have children only.
+
+/// The nodes with children, by ascending ID; a parent's ID is less than its children's.
+#[derive(Debug)]
+pub struct Subtrees {
+    ids: Vec<u32>,
+    /// Children, then entries of the whole subtree.
+    counts: Vec<u64>,
+    /// Index of the parent, if that is not the root.
+    parents: Vec<u32>,
+    /// The next node that [`Self::child`] waits for.
+    next: usize,
+}
+
+const ROOT: u32 = u32::MAX;
+
+impl Subtrees {
+    /// `ids` of all nodes that have children, in any order, any number of times.
+    pub fn new(mut ids: Vec<u32>) -> Self {
+        ids.sort_unstable();
+        ids.dedup();
+        let counts = vec![0; ids.len()];
+        let parents = vec![ROOT; ids.len()];
+        Self { ids, counts, parents, next: 0 }
+    }
+
+    /// Where a node with children stands here.
+    pub fn index(&self, id: u32) -> Option<u32> {
+        self.ids.binary_search(&id).ok().and_then(|at| u32::try_from(at).ok())
+    }
+
+    /// All entries but the suffixes', by ascending ID, with the index of their parent.
+    pub fn child(&mut self, id: u32, parent: Option<u32>) {
+        if let Some(parent) = parent {
+            self.counts[parent as usize] += 1;
+        }
+        while self.ids.get(self.next).is_some_and(|next| *next < id) {
+            self.next += 1;
+        }
+        if self.ids.get(self.next) == Some(&id) {
+            self.parents[self.next] = parent.unwrap_or(ROOT);
+        }
+    }
+
+    /// All children are told: from the last to the first, each adds its subtree to its parent's.
+    pub fn sum(&mut self) {
+        for at in (0..self.ids.len()).rev() {
+            let below = self.counts[at];
+            if let Some(parent) = self.counts.get_mut(self.parents[at] as usize) {
+                *parent += below;
+            }
+            self.counts[at] += 1;
+        }
+    }
+
+    /// Entries of the subtree at `id`, itself included. Ask by any order, after [`Self::sum`].
+    pub fn count(&self, id: u32) -> u64 {
+        self.index(id).map_or(1, |at| self.counts[at as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subtree_counts_itself_and_all_below() {
+        // 1 over 2 and 3; 3 over 4, 5; 5 over 6.
+        let mut trees = Subtrees::new(vec![3, 1, 5, 1, 3]);
+        for (id, parent) in [(2, 1), (3, 1), (4, 3), (5, 3), (6, 5)] {
+            let parent = trees.index(parent);
+            trees.child(id, parent);
+        }
+        trees.sum();
+        let counts: Vec<u64> = (1..=6).map(|id| trees.count(id)).collect();
+        assert_eq!(counts, [6, 1, 4, 1, 2, 1]);
+    }
+}

@@ -1,0 +1,133 @@
+//! A worker: takes chunks, and encodes their entries with memory that it keeps from chunk to chunk.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ldif::Record;
+use ldif::records::Records;
+
+use crate::chunks::{Chunk, Chunks};
+use crate::encoded::{Encoded, Rejection};
+use crate::entry::{Encoder, Refused};
+use crate::shared::Shared;
+use crate::{Code, Error, Result};
+
+/// Positions have 32 bits in the sorter of index keys.
+const MOST_RECORDS: u64 = u32::MAX as u64;
+
+#[derive(Debug)]
+pub struct Worker<'a, 'c> {
+    chunks: &'a Chunks<'c>,
+    shared: &'a Shared<'a>,
+    encoder: Encoder<'a>,
+    path: Option<Arc<PathBuf>>,
+}
+
+impl<'a, 'c> Worker<'a, 'c> {
+    pub fn new(
+        chunks: &'a Chunks<'c>,
+        shared: &'a Shared<'a>,
+        postings: extsort::Writer,
+    ) -> Result<Self> {
+        let encoder = Encoder::new(shared, postings)
+            .map_err(|refusal| Error::new(Code::Schema, refusal.0))?;
+        Ok(Self { chunks, shared, encoder, path: None })
+    }
+
+    /// Takes the next chunk and encodes it into `out`; false when there is no more.
+    pub fn next(&mut self, buffer: &mut Vec<u8>, out: &mut Encoded) -> Result<bool> {
+        let Some(chunk) = self.chunks.next(std::mem::take(buffer))? else {
+            return Ok(false);
+        };
+        out.clear();
+        let done = self.chunk(&chunk, out).map_err(|error| error.in_file(chunk.path.as_deref()));
+        *buffer = chunk.bytes;
+        done.map(|()| true)
+    }
+
+    fn chunk(&mut self, chunk: &Chunk, out: &mut Encoded) -> Result<()> {
+        let records: Vec<Record<'_>> = Records::new(&chunk.block()).collect::<Result<_>>()?;
+        let first = self.first_position(chunk.number, records.len() as u64)?;
+        (out.number, out.path) = (chunk.number, self.path_of(chunk));
+        out.ends_input = chunk.last;
+        (out.records, out.bytes) = (records.len() as u64, chunk.bytes.len() as u64);
+        self.encoder.parents.clear();
+        for (position, record) in (first..).zip(&records) {
+            self.record(record, position, out)?;
+        }
+        self.encoder.postings.settle().map_err(crate::sorting)?;
+        self.shared.numbers.pass(chunk.number).map_err(|_| stopped())?;
+        self.shared.counters.add(out.records, out.bytes);
+        Ok(())
+    }
+
+    fn first_position(&self, chunk: u64, records: u64) -> Result<u32> {
+        let count = |before: &mut u64| {
+            *before += records;
+            *before
+        };
+        let after = self.shared.positions.with(chunk, count).map_err(|_| stopped())?;
+        self.shared.positions.pass(chunk).map_err(|_| stopped())?;
+        if after >= MOST_RECORDS {
+            return Err(Error::new(Code::TooMany, "more than 4,294,967,294 entries"));
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "just looked at")]
+        Ok((after - records) as u32)
+    }
+
+    fn path_of(&mut self, chunk: &Chunk) -> Option<Arc<PathBuf>> {
+        if self.path.as_deref() != chunk.path.as_ref() {
+            self.path = chunk.path.clone().map(Arc::new);
+        }
+        self.path.clone()
+    }
+
+    fn record(&mut self, record: &Record<'_>, position: u32, out: &mut Encoded) -> Result<()> {
+        let (blobs, rows) = (out.blobs.len(), out.rows.len());
+        match self.encoder.encode(record, position, out) {
+            Ok(()) => Ok(()),
+            Err(Refused::Broken(error)) => Err(error.at(record.line)),
+            Err(Refused::Entry(_)) if record.last && !record.closed && is_cut(record) => {
+                Err(Error::new(Code::Truncated, "the last record is broken off").at(record.line))
+            }
+            Err(Refused::Entry(reason)) => {
+                out.blobs.truncate(blobs);
+                out.rows.truncate(rows);
+                let path = out.path.clone();
+                out.rejections.push(rejection(record, position, path, reason));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The very last line does not read: the input was cut there.
+fn is_cut(record: &Record<'_>) -> bool {
+    record
+        .fields()
+        .last()
+        .is_some_and(|field| field.and_then(|field| field.value().map(|_| ())).is_err())
+}
+
+fn stopped() -> Error {
+    Error::new(Code::Cancelled, "another worker failed")
+}
+
+fn rejection(
+    record: &Record<'_>,
+    position: u32,
+    path: Option<Arc<PathBuf>>,
+    reason: String,
+) -> Rejection {
+    let dn = record.entry().map(|entry| String::from_utf8_lossy(&entry.dn).into_owned());
+    let text = record.bytes.to_vec();
+    Rejection {
+        position,
+        path,
+        line: record.line,
+        dn: dn.unwrap_or_default(),
+        reason,
+        orphan: false,
+        text,
+    }
+}

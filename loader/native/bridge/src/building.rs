@@ -1,0 +1,252 @@
+//! The native builder's calls: a schema is read once, then databases are built with it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use backmdb::{Method, Options, Settings, Source};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use schema::{Definition, Kind};
+use values::keys::Substrings;
+
+use crate::counters::Counters;
+use crate::error::raise;
+use crate::gate::{duplicate, enter};
+
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Schema(schema::Schema);
+
+#[pymethods]
+impl Schema {
+    fn unproven(&self, attributes: Vec<String>) -> HashMap<String, String> {
+        let rule = |name: String| {
+            let described = self.0.describe(name.as_bytes()).ok()?;
+            let rule = self.0.get(described.attribute).unproven()?.to_owned();
+            Some((name, rule))
+        };
+        attributes.into_iter().filter_map(rule).collect()
+    }
+}
+
+#[pyfunction]
+#[pyo3(name = "schema", signature = (definitions, options, *, dynamic_objects=false))]
+pub fn read_schema(
+    py: Python<'_>,
+    definitions: Vec<(String, String, bool)>,
+    options: Vec<String>,
+    dynamic_objects: bool,
+) -> PyResult<Schema> {
+    let definitions: Vec<Definition> =
+        definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
+    let settings = schema::Settings { attribute_options: options, dynamic_objects };
+    let read = schema::Schema::read(&definitions, settings);
+    let schema = |problem: schema::Problem| {
+        raise(py, ldif::Error::new(ldif::Code::Schema, problem.to_string()))
+    };
+    read.map(Schema).map_err(schema)
+}
+
+fn definition((kind, text, builtin): (String, String, bool)) -> PyResult<Definition> {
+    let kind = match kind.as_str() {
+        "macro" => Kind::Macro,
+        "syntax" => Kind::Syntax,
+        "attribute" => Kind::AttributeType,
+        "class" => Kind::ObjectClass,
+        "rule" => Kind::ContentRule,
+        _ => return Err(PyValueError::new_err(format!("{kind} is no kind of definition"))),
+    };
+    Ok(Definition { kind, text, builtin })
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Rejection {
+    path: Option<PathBuf>,
+    line: u64,
+    dn: String,
+    reason: String,
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Built {
+    entries: u64,
+    read: u64,
+    rejected: u64,
+    rejections: Vec<Py<Rejection>>,
+    bytes: u64,
+    pages: u64,
+    tables: BTreeMap<String, u64>,
+    phases: BTreeMap<&'static str, f64>,
+}
+
+/// So many rejections are told; all are in the reject file.
+const TOLD: usize = 100;
+
+impl Built {
+    fn new(py: Python<'_>, built: backmdb::Built) -> PyResult<Self> {
+        let rejected = built.rejections.len() as u64;
+        let told = built.rejections.into_iter().take(TOLD).map(|one| {
+            let path = one.path.map(|path| path.as_ref().clone());
+            Py::new(py, Rejection { path, line: one.line, dn: one.dn, reason: one.reason })
+        });
+        Ok(Self {
+            entries: built.entries,
+            read: built.records,
+            rejected,
+            rejections: told.collect::<PyResult<_>>()?,
+            bytes: built.bytes,
+            pages: built.pages,
+            tables: built.tables,
+            phases: built.phases.into_iter().collect(),
+        })
+    }
+}
+
+/// What slapd is configured to do with one database, and its schema.
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Database {
+    schema: Py<Schema>,
+    settings: Settings,
+}
+
+#[pymethods]
+impl Database {
+    #[new]
+    #[pyo3(signature = (
+        schema, *, suffixes, foreign, root_dn, indexes, hash64, intlen, substr, multival, sortvals, idlexp,
+        max_entry_size, map_size, tables, last_mod, server_id
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "each is a setting of slapd's")]
+    fn new(
+        schema: Py<Schema>,
+        suffixes: Vec<String>,
+        foreign: Vec<String>,
+        root_dn: Option<String>,
+        indexes: Vec<(String, Vec<String>)>,
+        hash64: bool,
+        intlen: usize,
+        substr: (usize, usize, usize),
+        multival: Vec<(String, u32)>,
+        sortvals: Vec<String>,
+        idlexp: u32,
+        max_entry_size: usize,
+        map_size: u64,
+        tables: Vec<String>,
+        last_mod: bool,
+        server_id: u16,
+    ) -> PyResult<Self> {
+        let settings = Settings {
+            suffixes,
+            foreign,
+            root_dn,
+            indexes: indexes.into_iter().map(index).collect::<PyResult<_>>()?,
+            wide_hash: hash64,
+            integer_length: intlen,
+            substrings: Substrings { min: substr.0, max: substr.1, any: substr.2 },
+            apart_above: multival,
+            sorted: sortvals,
+            list_exponent: idlexp,
+            max_entry_size,
+            map_size,
+            of_2_4: !tables.iter().any(|name| name == "id2v"),
+            has_id2v: tables.iter().any(|name| name == "id2v"),
+            has_ixck: tables.iter().any(|name| name == "ixck"),
+            last_mod,
+            server_id,
+        };
+        let lengths = (4..=backmdb::LONGEST_INTEGER).contains(&intlen);
+        if !lengths || !(1..32).contains(&idlexp) {
+            return Err(PyValueError::new_err("intlen is 4 to 8, idlexp 1 to 31"));
+        }
+        Ok(Self { schema, settings })
+    }
+}
+
+#[derive(FromPyObject)]
+pub enum PathOrDescriptor {
+    Descriptor(i32),
+    Path(PathBuf),
+}
+
+#[pyfunction]
+#[pyo3(signature = (
+    inputs, out_path, database, counters, *, now, write_context, claimed, check_values, file_urls, memory,
+    jobs, scratch, max_rejects, rejects_path
+))]
+#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+#[allow(
+    clippy::fn_params_excessive_bools,
+    reason = "each is an option of the user's, named at the call"
+)]
+pub fn build(
+    py: Python<'_>,
+    inputs: Vec<PathOrDescriptor>,
+    out_path: PathBuf,
+    database: &Database,
+    counters: &Counters,
+    now: String,
+    write_context: bool,
+    claimed: Option<Vec<String>>,
+    check_values: bool,
+    file_urls: bool,
+    memory: usize,
+    jobs: usize,
+    scratch: PathBuf,
+    max_rejects: u64,
+    rejects_path: PathBuf,
+) -> PyResult<Built> {
+    let options = Options {
+        now,
+        write_context,
+        claimed,
+        check_values,
+        file_urls,
+        memory,
+        jobs,
+        scratch,
+        max_rejects,
+        rejects: rejects_path,
+    };
+    let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
+    let (schema, settings) = (&database.schema.get().0, &database.settings);
+    let work = || backmdb::build(sources, &out_path, schema, settings, &options, &counters.0);
+    let built = enter(py, &counters.0, work)?;
+    Built::new(py, built)
+}
+
+#[pyfunction]
+#[pyo3(signature = (path, database, counters, *, full, memory, jobs, scratch))]
+#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+pub fn verify(
+    py: Python<'_>,
+    path: PathBuf,
+    database: &Database,
+    counters: &Counters,
+    full: bool,
+    memory: usize,
+    jobs: usize,
+    scratch: PathBuf,
+) -> PyResult<u64> {
+    let means = backmdb::VerifyMeans { memory, jobs, scratch };
+    let (schema, settings) = (&database.schema.get().0, &database.settings);
+    let means = full.then_some(&means);
+    enter(py, &counters.0, || backmdb::verify(&path, schema, settings, means, &counters.0))
+}
+
+fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {
+    let known = |method: String| {
+        Method::from_name(&method)
+            .ok_or_else(|| PyValueError::new_err(format!("{method} is no kind of index")))
+    };
+    Ok((name, methods.into_iter().map(known).collect::<PyResult<_>>()?))
+}
+
+fn source(input: PathOrDescriptor) -> PyResult<Source> {
+    Ok(match input {
+        PathOrDescriptor::Path(path) => Source::Path(path),
+        PathOrDescriptor::Descriptor(fd) => Source::Stream(duplicate(fd)?),
+    })
+}
