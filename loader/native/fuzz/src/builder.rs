@@ -1,0 +1,127 @@
+//! Whole builds of small LDIF.
+
+use std::path::{Path, PathBuf};
+
+use ::ldif::{Code, Counters};
+use backmdb::{Built, Options, Result, Settings, Source};
+
+use crate::configuration::{schema, settings};
+use crate::sound;
+
+/// Three bytes of switches, then LDIF. What a build makes is sound and holds every record that was not
+/// rejected; jobs and memory change nothing.
+///
+/// # Panics
+/// When that does not hold.
+pub fn run(data: &[u8]) {
+    let Some((switches, text)) = crate::switches::<3>(data) else { return };
+    let place = Place::new(text);
+    let (settings, options) = (set(switches), place.options(switches));
+    match place.build("data.mdb", &settings, &options) {
+        Ok(built) => {
+            sound::check(&place.path("data.mdb"), &built);
+            rejected(&built, &options.rejects);
+            if switches[0] & 0x80 != 0 {
+                again(&place, &settings, &options);
+            }
+        }
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            assert_ne!(error.code, Code::Damaged, "{error}");
+        }
+    }
+}
+
+/// A directory with an input.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new(text: &[u8]) -> Self {
+        let place = Self(tempfile::tempdir().expect("a directory"));
+        std::fs::write(place.path("in.ldif"), text).expect("a file");
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn options(&self, [first, second, _]: [u8; 3]) -> Options {
+        let on = |bits: u8, bit: u8| bits & 1 << bit != 0;
+        let csn = "20260101000000.000000Z#000000#001#000000";
+        Options {
+            now: "20260102030405Z".into(),
+            write_context: on(first, 5),
+            claimed: on(second, 7).then(|| vec![csn.to_owned()]),
+            check_values: on(first, 4),
+            file_urls: false,
+            memory: 1 << 20,
+            jobs: 1,
+            scratch: self.0.path().to_owned(),
+            max_rejects: if on(second, 5) { 0 } else { 1000 },
+            rejects: self.path("rejects.ldif"),
+        }
+    }
+
+    fn build(&self, name: &str, settings: &Settings, options: &Options) -> Result<Built> {
+        let sources = vec![Source::Path(self.path("in.ldif"))];
+        let counters = Counters::default();
+        backmdb::build(sources, &self.path(name), schema(), settings, options, &counters)
+    }
+}
+
+fn set([first, second, choice]: [u8; 3]) -> Settings {
+    let on = |bits: u8, bit: u8| bits & 1 << bit != 0;
+    let mut settings = settings(choice);
+    settings.wide_hash = on(first, 0);
+    if on(first, 1) {
+        settings.apart_above = vec![("default".into(), 2), ("cn".into(), 1)];
+    }
+    if on(first, 2) {
+        settings.sorted = ["member", "cn", "gInteger", "uid"].map(String::from).to_vec();
+    }
+    settings.last_mod = !on(first, 3);
+    match second & 3 {
+        1 => settings.suffixes.push("o=other".into()),
+        2 => settings.suffixes = vec![String::new()],
+        3 => settings.suffixes.insert(0, "ou=inner,dc=example,dc=com".into()),
+        _ => {}
+    }
+    settings.list_exponent = if on(second, 2) { 2 } else { 16 };
+    settings.max_entry_size = if on(second, 3) { 300 } else { 0 };
+    settings.integer_length = if on(second, 4) { 8 } else { 4 };
+    settings
+}
+
+/// Every rejected record stands in the reject file.
+fn rejected(built: &Built, path: &Path) {
+    let count = built.rejections.len();
+    assert_eq!(path.exists(), count > 0);
+    assert!(built.rejections.iter().all(|one| !one.reason.is_empty()));
+    if count == 0 {
+        return;
+    }
+    let text = std::fs::read(path).expect("the reject file");
+    for one in &built.rejections {
+        let record = one.text.trim_ascii_end();
+        assert!(text.windows(record.len().max(1)).any(|part| part == record), "{}", one.reason);
+    }
+}
+
+fn again(place: &Place, settings: &Settings, options: &Options) {
+    let options = Options { jobs: 2, memory: 64 << 10, ..options.clone() };
+    place.build("again.mdb", settings, &options).expect("it was built before");
+    let read = |name| std::fs::read(place.path(name)).expect("it reads");
+    assert!(read("data.mdb") == read("again.mdb"), "jobs and memory make another file");
+}
+
+/// A database of three entries.
+pub(crate) fn small_file() -> Vec<u8> {
+    let text = b"dn: dc=example,dc=com\nobjectClass: domain\n\n\
+        dn: ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\ndescription: some words\n\n\
+        dn: cn=b,ou=a,dc=example,dc=com\nobjectClass: device\ncn: b\ncn: c\ncn: d\n";
+    let (place, switches) = (Place::new(text), [2, 0, u8::MAX]);
+    let options = place.options(switches);
+    place.build("data.mdb", &set(switches), &options).expect("a database");
+    std::fs::read(place.path("data.mdb")).expect("it reads")
+}

@@ -1,0 +1,81 @@
+//! DNs as names of entries and as values.
+
+use ::schema::{Dn, Refusal, Schema, split_leaf};
+
+use crate::configuration::schema;
+
+/// Values in which DNs stand.
+const VALUES: [&str; 5] = ["member", "uniqueMember", "gDn", "gNameUid", "seeAlso"];
+
+/// A pretty DN is read as itself; cutting a DN and reading the halves is reading it whole; as a value
+/// it has one normal form.
+///
+/// # Panics
+/// When that does not hold.
+pub fn run(data: &[u8]) {
+    let schema = schema();
+    let whole = schema.dn(data);
+    if let Ok(dn) = &whole {
+        stays(schema, dn);
+    }
+    halves(schema, data, &whole);
+    let _ = schema.rdn(data);
+    for name in VALUES {
+        value(schema, name, data);
+    }
+}
+
+fn stays(schema: &Schema, dn: &Dn) {
+    let Ok(again) = within_length(schema.dn(&dn.pretty())) else { return };
+    assert_eq!(again.pretty(), dn.pretty(), "pretty");
+    assert_eq!(again.normal(), dn.normal(), "normal");
+    for rdn in &dn.rdns {
+        let _ = schema.check_naming(rdn);
+        for ava in &rdn.avas {
+            assert!(!ava.value.is_empty());
+        }
+    }
+}
+
+/// Escapes may make a DN longer than DNs may be; any other refusal is none.
+fn within_length(read: Result<Dn, Refusal>) -> Result<Dn, Refusal> {
+    if let Err(refusal) = &read {
+        let text = refusal.0.as_ref();
+        assert!(
+            text.contains("8192") || text.contains("too deep"),
+            "a pretty DN is refused: {text}"
+        );
+    }
+    read
+}
+
+fn halves(schema: &Schema, text: &[u8], whole: &Result<Dn, Refusal>) {
+    let Some((leaf, above)) = split_leaf(text) else {
+        assert!(text.is_empty());
+        return;
+    };
+    let parts = schema.rdn(leaf).and_then(|rdn| Ok((rdn, schema.dn(above)?)));
+    match (parts, whole) {
+        (Ok((rdn, above)), Ok(whole)) => {
+            assert_eq!(Some((&rdn, above.rdns.as_slice())), whole.rdns.split_first());
+        }
+        (Err(_), Err(_)) => {}
+        (parts, whole) => panic!("halves {parts:?}, whole {whole:?}"),
+    }
+}
+
+fn value(schema: &Schema, name: &str, data: &[u8]) {
+    let id = schema.attribute(name.as_bytes()).expect("in the schema");
+    let (mut once, mut twice) = (Vec::new(), Vec::new());
+    let _ = schema.check_value(id, data);
+    if let Ok(stored) = schema.normalise(id, data, &mut once) {
+        assert!(stored);
+        // Folding comes before decomposing, so that beyond ASCII a second pass may go further.
+        if data.is_ascii()
+            && !data.contains(&b'\\')
+            && schema.normalise(id, &once, &mut twice).is_ok()
+        {
+            assert_eq!(once, twice);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Fuzz targets: what each reader promises for any input at all, beyond not to panic.
+//!
+//! Each target is a function of bytes, so that libFuzzer and the replaying test run the same code.
+//! A broken promise is a panic.
+
+pub mod blob;
+pub mod builder;
+mod configuration;
+pub mod dn;
+pub mod ldif;
+pub mod lmdb_reader;
+pub mod schema;
+mod sound;
+pub mod values;
+
+/// A name, and what runs one input.
+pub type Target = (&'static str, fn(&[u8]));
+
+pub const TARGETS: [Target; 7] = [
+    ("ldif", ldif::run),
+    ("dn", dn::run),
+    ("schema", schema::run),
+    ("values", values::run),
+    ("lmdb_reader", lmdb_reader::run),
+    ("blob", blob::run),
+    ("builder", builder::run),
+];
+
+/// Takes the first `N` bytes for switches; too short an input has none.
+pub(crate) fn switches<const N: usize>(data: &[u8]) -> Option<([u8; N], &[u8])> {
+    let (head, rest) = data.split_first_chunk()?;
+    Some((*head, rest))
+}

@@ -1,0 +1,105 @@
+//! Whether a database that was built hangs together.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use backmdb::{Built, blob};
+use lmdbfile::{Order, Reader, TableReader};
+
+/// Tables that are no index.
+const OWN: [&[u8]; 5] = [b"ad2i", b"dn2i", b"id2e", b"id2v", b"ixck"];
+
+/// # Panics
+/// When something does not fit.
+pub fn check(path: &Path, built: &Built) {
+    assert_eq!(built.records, built.entries + built.rejections.len() as u64);
+    let mut reader = Reader::open(path).expect("the file opens");
+    // Its values are in an order that only the attribute's rule knows.
+    reader.set_orders(b"id2v", Order::Custom(rows), Order::Custom(|_, _| Ordering::Less));
+    let found = reader.walk(&mut |_| {}).expect("the file is sound");
+    assert!(found.unreachable.is_empty(), "{:?}", found.unreachable);
+    let told = built.tables.iter().map(|(name, values)| (name.as_bytes(), *values));
+    let held = reader.names().map(|name| (name, table(&reader, name).record().entries));
+    assert!(told.eq(held), "the tables hold what was told");
+    let attributes = built.tables["ad2i"];
+    entries(&table(&reader, b"id2e"), built.entries, attributes);
+    tree(&table(&reader, b"dn2i"), built.entries);
+    for name in reader.names().filter(|name| !OWN.contains(name)) {
+        index(&table(&reader, name), built.entries);
+    }
+}
+
+/// Keys of id2v: an ID and the number of an attribute. The reader begins with a key of no bytes.
+fn rows(left: &[u8], right: &[u8]) -> Ordering {
+    let parts = |key: &[u8]| (key.len() == 10).then(|| (number(key), key[9], key[8]));
+    parts(left).cmp(&parts(right))
+}
+
+fn table<'r>(reader: &'r Reader, name: &[u8]) -> TableReader<'r> {
+    reader.table(name).expect("a table")
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(bytes[..8].try_into().expect("8 bytes"))
+}
+
+fn each(table: &TableReader<'_>, mut visit: impl FnMut(&[u8], &[u8])) {
+    let mut cursor = table.cursor().expect("a cursor");
+    while let Some((key, value)) = cursor.next().expect("the next value") {
+        visit(key, value);
+    }
+}
+
+/// IDs without gaps, and each entry reads.
+fn entries(id2e: &TableReader<'_>, count: u64, attributes: u64) {
+    let mut last = 0;
+    each(id2e, |key, value| {
+        last += 1;
+        assert_eq!(number(key), last);
+        let parts = blob::read(value).expect("an entry");
+        assert_eq!(blob::write(&parts), value);
+        for one in &parts.attributes {
+            assert!(one.count > 0 && (1..=attributes).contains(&u64::from(one.number)));
+        }
+    });
+    assert_eq!(last, count);
+}
+
+/// Each entry once below its parent, whose ID is lower; subtrees have as many entries as they say.
+fn tree(dn2i: &TableReader<'_>, count: u64) {
+    let (mut parents, mut told, mut below) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    each(dn2i, |key, node| {
+        let (key, mark) = (number(key), node[0] & 0x80 != 0);
+        let tail = |from_end: usize| number(&node[node.len() - from_end..]);
+        if mark {
+            assert!(key < tail(16), "a child before its parent");
+            assert!(below.insert(tail(16), key).is_none());
+            told.insert(tail(16), tail(8));
+        } else if key > 0 {
+            assert!(parents.insert(key, tail(8)).is_none());
+        }
+    });
+    assert_eq!(parents, below);
+    assert_eq!(
+        (parents.len() as u64, parents.keys().next_back().copied().unwrap_or(0)),
+        (count, count)
+    );
+    let mut sizes: BTreeMap<u64, u64> = parents.keys().map(|id| (*id, 1)).collect();
+    for (id, parent) in parents.iter().rev() {
+        let size = sizes[id];
+        *sizes.entry(*parent).or_default() += size;
+    }
+    sizes.remove(&0);
+    assert_eq!(sizes, told);
+}
+
+/// IDs of entries that are there, or a range of them behind a zero.
+fn index(table: &TableReader<'_>, count: u64) {
+    let mut lists: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
+    each(table, |key, id| lists.entry(key.to_vec()).or_default().push(number(id)));
+    for ids in lists.values() {
+        let ids = if ids[0] == 0 { &ids[1..] } else { &ids[..] };
+        assert!(!ids.is_empty() && ids.iter().all(|id| (1..=count).contains(id)), "{ids:?}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Values of all syntaxes: normal forms, checks, orders, index keys.
+
+use ::values::keys::{self, Seed, Substrings, Width};
+use ::values::{Normaliser, Order, Syntax};
+
+const NORMALISERS: [Normaliser; 11] = [
+    Normaliser::CaseIgnore,
+    Normaliser::CaseExact,
+    Normaliser::CaseIgnoreIa5,
+    Normaliser::CaseExactIa5,
+    Normaliser::Telephone,
+    Normaliser::NumericString,
+    Normaliser::CaseIgnoreList,
+    Normaliser::CaseExactList,
+    Normaliser::GeneralizedTime,
+    Normaliser::Uuid,
+    Normaliser::Csn,
+];
+
+const SYNTAXES: [Syntax; 25] = [
+    Syntax::BitString,
+    Syntax::Boolean,
+    Syntax::BootParameter,
+    Syntax::CertificatePair,
+    Syntax::CountryString,
+    Syntax::Csn,
+    Syntax::CsnSid,
+    Syntax::DeliveryMethod,
+    Syntax::DirectoryString,
+    Syntax::FacsimileNumber,
+    Syntax::GeneralizedTime,
+    Syntax::Ia5String,
+    Syntax::Integer,
+    Syntax::NisNetgroupTriple,
+    Syntax::NumericString,
+    Syntax::OctetString,
+    Syntax::PostalAddress,
+    Syntax::PrintableString,
+    Syntax::PrivateKey,
+    Syntax::SubtreeSpecification,
+    Syntax::TelephoneNumber,
+    Syntax::TelexNumber,
+    Syntax::Uuid,
+    Syntax::Void,
+    Syntax::Unchecked,
+];
+
+const ORDERS: [Order; 4] = [Order::Octets, Order::Integer, Order::Boolean, Order::NameUid];
+
+/// # Panics
+/// When a normal form is not its own, an order is none, or kinds of keys disagree.
+pub fn run(data: &[u8]) {
+    let Some(([lengths, more], value)) = crate::switches(data) else { return };
+    for one in NORMALISERS {
+        normalise(one, value);
+    }
+    for syntax in SYNTAXES {
+        let _ = syntax.check(value);
+    }
+    order(value, usize::from(lengths));
+    index(value, lengths, more);
+}
+
+fn normalise(by: Normaliser, value: &[u8]) {
+    let head = b"what was there";
+    let mut once = head.to_vec();
+    let result = by.apply(value, &mut once);
+    assert!(once.starts_with(head));
+    if result.is_err() {
+        assert_eq!(once, head, "a refused value leaves nothing");
+        return;
+    }
+    let once = &once[head.len()..];
+    let _ = keys::time(once);
+    let _ = keys::phonetic(once, |key| assert!(!key.as_bytes().is_empty()));
+    if by == Normaliser::Uuid {
+        assert_eq!(once.len(), 16);
+        return;
+    }
+    let [twice, thrice] = repeat(by, once);
+    // Folding comes before decomposing, so that beyond ASCII the second pass may go further.
+    if value.is_ascii() {
+        assert_eq!(once, twice, "{by:?}");
+    }
+    assert_eq!(twice, thrice, "{by:?}");
+}
+
+fn repeat(by: Normaliser, value: &[u8]) -> [Vec<u8>; 2] {
+    let mut out = [Vec::new(), Vec::new()];
+    by.apply(value, &mut out[0]).expect("a normal form has one");
+    let (first, second) = out.split_at_mut(1);
+    by.apply(&first[0], &mut second[0]).expect("a normal form has one");
+    out
+}
+
+/// Any two values have one order, and three are no circle.
+fn order(value: &[u8], cut: usize) {
+    let (a, rest) = value.split_at(cut.min(value.len()));
+    let (b, c) = rest.split_at(cut.min(rest.len()));
+    for order in ORDERS {
+        assert!(order.compare(a, a).is_eq());
+        for (left, right) in [(a, b), (b, c), (a, c)] {
+            assert_eq!(order.compare(left, right), order.compare(right, left).reverse());
+        }
+        if order.compare(a, b).is_lt() && order.compare(b, c).is_lt() {
+            assert!(order.compare(a, c).is_lt(), "{order:?}");
+        }
+    }
+}
+
+fn index(value: &[u8], lengths: u8, more: u8) {
+    for length in 4..=8 {
+        if let Ok(key) = keys::integer(value, length) {
+            assert_eq!(key.len(), length);
+        }
+    }
+    assert!(value.starts_with(keys::name_uid_part(value)));
+    let number = |bits: u8| usize::from(bits & 15);
+    let pieces = Substrings { min: number(lengths), max: number(lengths >> 4), any: number(more) };
+    let seeds = |width| ["^", "*", "$"].map(|pre| Seed::new(width, "cn", pre, "1.2", "3.4"));
+    let (mut short, mut long) = (0, 0);
+    pieces.each(&seeds(Width::Four), value, |_| short += 1);
+    pieces.each64(&seeds(Width::Eight), value, |_| long += 1);
+    assert_eq!(short, long);
+    assert!(short <= 3 * value.len() + 2 * 16);
+}
