@@ -1,0 +1,200 @@
+"""A built database in use: slapd answers the same on it and changes it, and every tool is content."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures.golden import names, shapes, syntaxes
+from fixtures.golden.case import Case, settings, tree
+from fixtures.golden.cases import INDEXES
+from fixtures.golden.records import SUFFIX
+from fixtures.golden.tables import differences
+from fixtures.slapd import Slapd
+from tests.support.golden import build, fresh, slapadd
+
+pytestmark = pytest.mark.slapd
+
+CASE = Case(
+    "life",
+    "searched and changed",
+    settings(*INDEXES, database=("multival seeAlso,gDn 3,1",)),
+    lambda: tree(
+        names.escapes,
+        names.several,
+        syntaxes.each,
+        syntaxes.sounds,
+        shapes.options,
+        shapes.children_first,
+    ),
+)
+
+# One for each way into an index.
+FILTERS = (
+    "(objectClass=gEntry)",
+    "(objectClass=top)",
+    "(cn=two)",
+    "(cn~=smyth)",
+    "(sn~=nite)",
+    "(gIgnore=plain text)",
+    "(gIgnore=pla*)",
+    "(gIgnore=*ext)",
+    "(gIgnore=*lain*te*)",
+    "(gExact=PLAIN*)",
+    "(gIa5=*example*)",
+    "(gInteger=2147483648)",
+    "(gInteger>=1000000000000)",
+    "(gInteger<=-129)",
+    "(gBoolean=TRUE)",
+    "(gTime=20240229123456Z)",
+    "(gTime>=20240101000000Z)",
+    "(gUuid=a1b2c3d4-0000-4000-8000-abcdefabcdef)",
+    "(gCsn<=20240229123456.000001Z#000000#001#000000)",
+    "(gBits='0101'B)",
+    "(gOctets=text)",
+    "(gOid=2.5.4.3)",
+    "(gDn=CN = a,dc=x)",
+    "(gNameUid=cn=A,dc=x#'01'B)",
+    "(gPhone=+442079460000)",
+    "(gPhone=*7946*)",
+    "(gNumeric=123456)",
+    "(gPostal=*town*)",
+    "(gText=*)",
+    "(gTop=at*)",
+    "(gMiddle=*)",
+    "(description;lang-en=*)",
+    "(description=*)",
+    f"(seeAlso=cn=person 1,{SUFFIX})",
+    "(entryUUID=*)",
+    "(&(objectClass=gEntry)(!(gIgnore=*)))",
+)
+
+
+@pytest.fixture(scope="module")
+def ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return CASE.write(tmp_path_factory.mktemp("life"))
+
+
+@pytest.fixture(scope="module")
+def oracle(ldif: Path) -> Iterator[Slapd]:
+    with closing(fresh(CASE)) as made:
+        slapadd(made, ldif)
+        yield made
+
+
+@pytest.fixture
+def ours(ldif: Path) -> Iterator[Slapd]:
+    with closing(fresh(CASE)) as made:
+        build(made, ldif).ok()
+        yield made
+
+
+def _answers(server: Slapd) -> dict[str, list[str]]:
+    with server:
+        return {
+            wanted: sorted(dn for dn, _ in server.search(wanted, ("1.1",))) for wanted in FILTERS
+        }
+
+
+def _tool(*command: object) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_searches_find_the_same(ldif: Path, ours: Slapd) -> None:
+    with closing(fresh(CASE)) as reference:
+        slapadd(reference, ldif)
+        wanted = _answers(reference)
+    assert sum(map(bool, wanted.values())) > len(FILTERS) * 0.8
+    assert _answers(ours) == wanted
+
+
+def test_slapcat_prints_the_same(oracle: Slapd, ours: Slapd) -> None:
+    assert ours.slapcat() == oracle.slapcat()
+
+
+def test_slapindex_has_nothing_to_change(oracle: Slapd, ours: Slapd) -> None:
+    """Every index is made again from the entries."""
+    ours.tool("slapindex", "-q", *ours.config_arguments, "-b", SUFFIX)
+    assert not differences(oracle.database_dir, ours.database_dir)
+
+
+def test_the_tools_of_lmdb_are_content(oracle: Slapd, ours: Slapd, tmp_path: Path) -> None:
+    place = ours.database_dir
+    stat = _tool("mdb_stat", "-a", "-e", "-f", "-r", place)
+    assert "Status of gInteger" in stat
+    compact = tmp_path / "compact"
+    compact.mkdir()
+    _tool("mdb_copy", "-c", place, compact)
+    assert not differences(place, compact)
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    _tool("mdb_copy", place, plain)
+    assert not differences(oracle.database_dir, plain)
+    _tool("mdb_dump", "-a", place)
+
+
+def test_the_file_is_as_long_as_its_pages(ours: Slapd) -> None:
+    data = ours.database_dir / "data.mdb"
+    lines = _tool("mdb_stat", "-e", ours.database_dir).splitlines()
+    told = {
+        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
+    assert data.stat().st_size == int(told["Number of pages used"]) * int(told["Page size"])
+    assert int(told["Map size"]) == CASE.settings.maxsize
+
+
+def test_changes_of_every_kind(ours: Slapd) -> None:
+    """Then again every index is what slapindex makes of the entries."""
+    base = f"ou=each,{SUFFIX}"
+    ours.start()
+    ours.ldapadd(
+        f"dn: cn=new,{base}\nobjectClass: gEntry\ncn: new\ngInteger: 5\ngIgnore: Fresh Text\n"
+    )
+    ours.ldapmodify(
+        f"dn: cn=all gIgnore,{base}\nchangetype: modify\nadd: gIgnore\ngIgnore: another one\n-\n"
+        "delete: gIgnore\ngIgnore: plain text\n-\n"
+        f"\ndn: cn=all gDn,{base}\nchangetype: modify\nreplace: gDn\n"
+        + "".join(f"gDn: cn=n{n},dc=x\n" for n in range(9))
+        + f"\ndn: cn=gBoolean 0,{base}\nchangetype: delete\n"
+        f"\ndn: cn=gBoolean 1,{base}\nchangetype: modrdn\nnewrdn: cn=Renamed\ndeleteoldrdn: 1\n"
+        f"newsuperior: ou=sounds,{SUFFIX}\n"
+    )
+    assert ours.search("(gIgnore=*sh tex*)", ("1.1",)) == [(f"cn=new,{base}", {})]
+    assert ours.search("(cn=renamed)", ("1.1",)) == [(f"cn=Renamed,ou=sounds,{SUFFIX}", {})]
+    assert not ours.search("(cn=gBoolean 0)", ("1.1",), base=base)
+    ours.stop()
+    before = ours.home / "before"
+    shutil.copytree(ours.database_dir, before)
+    ours.tool("slapindex", "-q", *ours.config_arguments, "-b", SUFFIX)
+    assert not differences(before, ours.database_dir)
+
+
+def test_it_grows_and_shrinks(ours: Slapd) -> None:
+    """Many small adds: pages split and merge."""
+    base = f"ou=sounds,{SUFFIX}"
+    ours.start()
+    people = "".join(
+        f"dn: cn=grown {n},{base}\nobjectClass: gEntry\ncn: grown {n}\ndescription: {'text ' * 90}{n}\n\n"
+        for n in range(150)
+    )
+    ours.ldapadd(people)
+    assert len(ours.search("(cn=grown*)", ("1.1",))) == 150
+    gone = "".join(f"dn: cn=grown {n},{base}\nchangetype: delete\n\n" for n in range(0, 150, 2))
+    ours.ldapmodify(gone)
+    assert len(ours.search("(cn=grown*)", ("1.1",))) == 75
+    ours.stop()
+    _tool("mdb_stat", "-a", "-f", ours.database_dir)
+
+
+def test_py_lmdb_verifies_every_page(ours: Slapd) -> None:
+    """It knows the default comparisons only, so it is asked about a database without id2v rows."""
+    command = (sys.executable, "-m", "lmdb", "verify", "-e", ours.database_dir)
+    assert "verify: OK" in _tool(*command)

@@ -1,0 +1,248 @@
+"""Bad entries: each is refused with its reason, file and line; the others are loaded, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fixtures.golden.case import server, settings
+from fixtures.golden.mistakes import ALL, APART, BROKEN, Mistake
+from fixtures.golden.records import SUFFIX, golden, top, unit
+from fixtures.golden.tables import differences
+from fixtures.slapd import ServerError, Slapd
+from loader import errors
+from tests.support.golden import build, slapadd
+
+pytestmark = pytest.mark.slapd
+SETTINGS = settings("objectClass,cn,ou eq", "description sub")
+GOOD = top() + "".join(unit(one.base) for one in ALL)
+
+
+@pytest.fixture
+def target() -> Iterator[Slapd]:
+    with closing(server(SETTINGS)) as made:
+        yield made
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """One build of all mistakes at once."""
+
+    target: Slapd
+    ldif: Path
+    rejects: Path
+    status: int
+    facts: dict[str, object]
+    reasons: dict[int, tuple[str, str]]  # line -> DN, reason
+
+
+@pytest.fixture(scope="module")
+def rejected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rejected]:
+    home = tmp_path_factory.mktemp("rejects")
+    ldif, rejects = home / "all.ldif", home / "rejects.ldif"
+    ldif.write_text(top() + "".join(unit(one.base) + one.text for one in ALL))
+    with closing(server(SETTINGS)) as made:
+        done = build(made, ldif, "--max-rejects", 1000, "--rejects", rejects, "--json")
+        facts = json.loads(done.out)
+        reasons = {
+            line: (dn, reason)
+            for path, line, dn, reason in facts["rejections"]
+            if path == str(ldif)
+        }
+        yield Rejected(made, ldif, rejects, done.status, facts, reasons)
+
+
+def _line_of(mistake: Mistake, ldif: Path) -> int:
+    text = ldif.read_text()
+    return (
+        text[: text.index(unit(mistake.base) + mistake.text) + len(unit(mistake.base))].count("\n")
+        + 1
+    )
+
+
+@pytest.mark.parametrize("mistake", ALL, ids=[one.name for one in ALL])
+def test_refused_with_its_reason_and_line(rejected: Rejected, mistake: Mistake) -> None:
+    line = _line_of(mistake, rejected.ldif)
+    assert line in rejected.reasons, "it was taken"
+    _, reason = rejected.reasons[line]
+    assert reason
+    assert mistake.word in reason
+
+
+def test_nothing_else_is_refused_and_all_is_counted(rejected: Rejected) -> None:
+    assert rejected.status == 1, "done with rejects"
+    assert rejected.facts["rejected"] == len(rejected.reasons) == len(ALL)
+    assert rejected.facts["entries"] == GOOD.count("dn: ")
+    assert rejected.facts["read"] == GOOD.count("dn: ") + len(ALL)
+
+
+def test_the_others_are_as_slapadd_loads_them(rejected: Rejected, tmp_path: Path) -> None:
+    (tmp_path / "good.ldif").write_text(GOOD)
+    with closing(server(SETTINGS)) as oracle:
+        slapadd(oracle, tmp_path / "good.ldif")
+        assert not differences(oracle.database_dir, rejected.target.database_dir)
+
+
+def test_the_reject_file_holds_them_as_they_were(rejected: Rejected, target: Slapd) -> None:
+    """Below a comment each with the reason and the place; loaded again they are refused for the same reasons."""
+    text = rejected.rejects.read_text()
+    assert rejected.rejects.stat().st_mode & 0o077 == 0
+    for one in ALL:
+        assert one.text.rstrip("\n") + "\n\n" in text
+    for line, (_, reason) in rejected.reasons.items():
+        assert f"# {reason}\n# {rejected.ldif}, line {line}\n" in text
+    again = rejected.ldif.with_name("again.ldif")
+    again.write_text(GOOD + text)
+    done = build(target, again, "--max-rejects", 1000, "--json")
+    reasons = sorted(one[3] for one in json.loads(done.out)["rejections"])
+    assert reasons == sorted(reason for _, reason in rejected.reasons.values())
+
+
+@pytest.mark.parametrize("mistake", APART, ids=[one.name for one in APART])
+def test_a_mistake_in_lines_that_stand_apart(
+    target: Slapd, tmp_path: Path, mistake: Mistake
+) -> None:
+    ldif = tmp_path / "apart.ldif"
+    ldif.write_text(top() + unit(mistake.base) + mistake.text)
+    done = build(target, ldif)
+    assert done.status == errors.EntryRefused.exit_status, done
+    assert mistake.word in done.err
+
+
+@pytest.mark.parametrize("mistake", [*ALL, *APART], ids=[one.name for one in (*ALL, *APART)])
+def test_what_slapadd_says(mistake: Mistake, tmp_path: Path, target: Slapd) -> None:
+    """The list is right about slapadd, which looks at less."""
+    ldif = tmp_path / "one.ldif"
+    ldif.write_text(top() + unit(mistake.base) + mistake.text)
+    try:
+        slapadd(target, ldif)
+    except ServerError:
+        assert mistake.slapadd, "slapadd refuses it"
+    else:
+        assert not mistake.slapadd, "slapadd takes it"
+
+
+def test_the_first_one_stops_a_build(target: Slapd, tmp_path: Path) -> None:
+    """Without --max-rejects: nothing is published, and the place of the entry is told."""
+    ldif = tmp_path / "one.ldif"
+    ldif.write_text(top() + unit(ALL[0].base) + ALL[0].text)
+    done = build(target, ldif)
+    assert done.status == errors.EntryRefused.exit_status, done
+    assert f"{ldif}, line 17" in done.err
+    assert ALL[0].word in done.err
+    assert not (target.database_dir / "data.mdb").exists()
+
+
+def test_more_than_are_allowed(target: Slapd, tmp_path: Path) -> None:
+    ldif = tmp_path / "some.ldif"
+    ldif.write_text(top() + "".join(unit(one.base) + one.text for one in ALL[:3]))
+    assert build(target, ldif, "--max-rejects", 2).status == errors.EntryRefused.exit_status
+    assert not (target.database_dir / "data.mdb").exists()
+    assert build(target, ldif, "--max-rejects", 3).status == 1
+
+
+def test_a_mended_reject_file_completes_the_load(target: Slapd, tmp_path: Path) -> None:
+    lame = golden(f"cn=lame,{SUFFIX}").replace("cn: x\n", "")
+    child = golden(f"cn=child,cn=lost,{SUFFIX}", cn="child")
+    first, rejects = tmp_path / "first.ldif", tmp_path / "rejects.ldif"
+    first.write_text(
+        top() + lame + golden(f"description=bad,{SUFFIX}") + child + unit(f"ou=end,{SUFFIX}")
+    )
+    assert build(target, first, "--max-rejects", 9, "--rejects", rejects).status == 1
+    (tmp_path / "good.ldif").write_text(top() + unit(f"ou=end,{SUFFIX}"))
+    mended = tmp_path / "mended.ldif"
+    mended.write_text(rejects.read_text() + golden(f"cn=lost,{SUFFIX}", cn="lost"))
+    with closing(server(SETTINGS)) as oracle, closing(server(SETTINGS)) as ours:
+        both = tmp_path / "both.ldif"
+        both.write_text((tmp_path / "good.ldif").read_text() + mended.read_text())
+        slapadd(oracle, both)
+        build(ours, both).ok()
+        assert not differences(oracle.database_dir, ours.database_dir)
+
+
+@pytest.mark.parametrize("spelled", ["cn=twice", "CN = Twice ", "2.5.4.3=tw\\69ce", 'cn="twice"'])
+def test_a_dn_that_comes_twice(target: Slapd, tmp_path: Path, spelled: str) -> None:
+    """The first is kept, the second refused, as slapadd does; however it is spelled, however far apart."""
+    ldif = tmp_path / "twice.ldif"
+    between = "".join(unit(f"ou=n{n},{SUFFIX}") for n in range(2000))
+    once = top() + golden(f"cn=twice,{SUFFIX}") + between
+    ldif.write_text(once + golden(f"{spelled},{SUFFIX}", [("cn", "second")]))
+    with (
+        pytest.raises(ServerError, match=r"already exists|68|KEYEXIST"),
+        closing(server(SETTINGS)) as oracle,
+    ):
+        slapadd(oracle, ldif)
+    done = build(target, ldif, "--max-rejects", 1, "--json")
+    assert done.status == 1, done
+    ((_, line, _, reason),) = done.facts["rejections"]
+    assert line == once.count("\n") + 1
+    assert "line 9" in reason, "where the first is"
+    with closing(server(SETTINGS)) as oracle:
+        ldif.write_text(once)
+        slapadd(oracle, ldif)
+        assert not differences(oracle.database_dir, target.database_dir)
+
+
+def test_a_missing_parent(target: Slapd, tmp_path: Path) -> None:
+    """Told by name with its first child; with rejects allowed, all below it goes to the reject file."""
+    lost = [golden(f"cn={n},ou=a,ou=nobody,{SUFFIX}", cn=f"{n}") for n in range(3)]
+    ldif, rejects = tmp_path / "lost.ldif", tmp_path / "rejects.ldif"
+    first = golden(f"cn=first,{SUFFIX}", cn="first")  # so that no attribute is the lost ones' own
+    ldif.write_text(top() + first + lost[0] + unit(f"ou=good,{SUFFIX}") + lost[1] + lost[2])
+    done = build(target, ldif)
+    assert done.status == errors.MissingParents.exit_status, done
+    assert f"ou=a,ou=nobody,{SUFFIX}" in done.err
+    done = build(target, ldif, "--max-rejects", 3, "--rejects", rejects, "--json")
+    assert done.status == 1, done
+    assert [line for _, line, _, _ in done.facts["rejections"]] == [17, 33, 41]
+    assert all(line in rejects.read_text() for text in lost for line in text.splitlines())
+    ldif.write_text(top() + first + unit(f"ou=good,{SUFFIX}"))
+    with closing(server(SETTINGS)) as oracle:
+        slapadd(oracle, ldif)
+        assert not differences(oracle.database_dir, target.database_dir)
+
+
+def test_children_of_a_refused_entry_go_with_it(target: Slapd, tmp_path: Path) -> None:
+    """They have no parent any more; each is told of, and can be loaded once that is mended."""
+    bad = golden(f"cn=bad,{SUFFIX}", [("mail", "a"), ("noSuchThing", "x")])
+    below = [golden(f"cn=a,cn=bad,{SUFFIX}"), golden(f"cn=b,cn=a,CN=Bad,{SUFFIX}")]
+    ldif, rejects = tmp_path / "family.ldif", tmp_path / "rejects.ldif"
+    ldif.write_text(top() + below[1] + bad + below[0] + unit(f"ou=good,{SUFFIX}"))
+    done = build(target, ldif, "--max-rejects", 3, "--rejects", rejects, "--json")
+    assert done.status == 1, done
+    assert done.facts["rejected"] == 3
+    assert done.facts["entries"] == 2
+    assert bad in rejects.read_text()
+    kept = rejects.read_text().splitlines()  # what was read already is written anew
+    assert all(line in kept for text in below for line in text.splitlines())
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_record_that_is_none(target: Slapd, tmp_path: Path, name: str) -> None:
+    """It stops a build at its line; with rejects allowed it is one of them."""
+    ldif, rejects = tmp_path / "broken.ldif", tmp_path / "rejects.ldif"
+    broken = BROKEN[name].replace("{base}", SUFFIX)
+    ldif.write_text(top() + broken + unit(f"ou=good,{SUFFIX}"))
+    done = build(target, ldif)
+    assert done.status in (errors.LdifSyntax.exit_status, errors.EntryRefused.exit_status), done
+    assert str(ldif) in done.err
+    assert "line 9" in done.err or "line 10" in done.err or "line 11" in done.err
+    assert not (target.database_dir / "data.mdb").exists()
+    done = build(target, ldif, "--max-rejects", 1, "--rejects", rejects, "--json")
+    assert done.status == 1, done
+    assert (done.facts["entries"], done.facts["rejected"]) == (2, 1)
+    assert broken in rejects.read_text()
+
+
+def test_a_file_that_was_cut(target: Slapd, tmp_path: Path) -> None:
+    """No number of rejects makes up for what is not there."""
+    ldif = tmp_path / "cut.ldif"
+    ldif.write_text(top() + golden(f"cn=x,{SUFFIX}").rstrip("\n"))
+    done = build(target, ldif, "--max-rejects", 1000)
+    assert done.status == errors.LdifTruncated.exit_status, done
+    assert not (target.database_dir / "data.mdb").exists()

@@ -1,0 +1,46 @@
+"""One LDIF through slapadd and through ditseed, and what then differs."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+from fixtures.chroots import Chroot
+from fixtures.golden.case import Case, server
+from fixtures.golden.tables import differences
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Installation
+from tests.support.command import Done, ditseed
+
+# "slapadd" tries the suite itself: then both sides come from the same hands.
+ENGINE = os.environ.get("DITSEED_GOLDEN_ENGINE", "native")
+
+
+def slapadd(target: Slapd, ldif: Path, *options: str) -> None:
+    where = [*target.config_arguments, "-b", target.suffix]
+    target.tool("slapadd", "-q", *where, "-l", ldif, *options)
+
+
+def build(target: Slapd, ldif: Path, *options: object, chroot: Chroot | None = None) -> Done:
+    env = {"DITSEED_TOOLS": chroot.tools} if chroot else {}
+    where = ("--config", target.config_path, "-b", target.suffix, "--engine", ENGINE)
+    return ditseed("build", ldif, *where, *options, env=env)
+
+
+def fresh(case: Case, chroot: Chroot | None = None) -> Slapd:
+    """An empty server of the case's configuration; of another version in a chroot."""
+    if chroot is None:
+        return server(case.settings)
+    old = chroot.version.startswith("2.4.")
+    return server(case.settings, Installation(prefix=chroot.prefix), old)
+
+
+def compared(case: Case, directory: Path, chroot: Chroot | None = None) -> list[str]:
+    """Load the case with both; the differences. directory: for the LDIF."""
+    ldif = case.write(directory)
+    theirs = ldif if case.oracle is None else case.write_oracle(directory)
+    with closing(fresh(case, chroot)) as oracle, closing(fresh(case, chroot)) as ours:
+        slapadd(oracle, theirs, *case.options)
+        build(ours, ldif, *case.options, *case.ours, chroot=chroot).ok()
+        return differences(oracle.database_dir, ours.database_dir, case.unforeseen)
