@@ -127,11 +127,11 @@ def _server_id(entries: Sequence[Entry]) -> int | None:
     for name, attributes in entries:
         if name.lower() == "cn=config":
             values = _Values(attributes).all("olcServerID")
-            return _number(values[0]) if len(values) == 1 and " " not in values[0] else None
+            return number(values[0]) if len(values) == 1 and " " not in values[0] else None
     return None
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
     """As slapd reads numbers: 0x is hexadecimal, a leading zero octal (lutil_atoix with base 0)."""
     octal = len(text) > 1 and text.startswith("0") and text.isdigit()
     return int(text, 8) if octal else int(text, 0)
@@ -153,7 +153,7 @@ def _database(
         backend=backend,
         suffixes=tuple(values.all("olcSuffix")),
         directory=Path(directory) if directory else None,
-        maxsize=_number(values.one("olcDbMaxSize") or str(DEFAULT_MAXSIZE)),
+        maxsize=number(values.one("olcDbMaxSize") or str(DEFAULT_MAXSIZE)),
         mode=_mode(values.one("olcDbMode")),
         indexes=tuple(_unordered(text) for text in values.all("olcDbIndex")),
         env_flags=flags,
@@ -182,7 +182,7 @@ def _mode(text: str | None) -> int:
     if not text:
         return DEFAULT_MODE
     if text[0].isdigit():
-        return _number(text)
+        return number(text)
     return sum(1 << (8 - place) for place, letter in enumerate(text[-9:]) if letter != "-")
 
 

@@ -11,6 +11,7 @@ ENV_STATE_DIR = "DITSEED_STATE_DIR"  # runs, leases, what `tune` found before
 ENV_TOOLS = (
     "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
 )
+ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time of a build, seconds since 1970, in the place of now
 ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: die at this named point
 
 PAGE_SIZE = 1000  # entries a page asked of the server
@@ -22,6 +23,7 @@ SILENCE_FACTOR = (
 SILENCE_FLOOR = 60.0  # seconds; below it a pause says nothing
 WORTH_KEEPING = 60.0  # seconds of finished steps, above which other options need --restart
 COMPRESS = "zstd"
+ENGINES = ("native", "slapadd")  # what writes a database; the first is the default
 MAXSIZE_FACTOR = (
     3.0  # maxsize = this times the data: copy-on-write, growth and long readers need room
 )

@@ -288,14 +288,26 @@ class EmptyInput(LoaderError):
 
 class EntryRefused(LoaderError):
     code, exit_status = "build.entry_refused", 46
-    message = "slapadd refused {dn}: {reason}"
-    hint = "Mend that entry in the LDIF (record {record}) and build again; nothing was changed."
+    message = "{dn} was refused: {reason}"
+    hint = "Mend that entry in the LDIF ({where}) and build again; nothing was changed."
 
 
 class EntriesLost(LoaderError):
     code, exit_status = "build.entries_lost", 47
     message = "{read} entries read, but {written} are in the database"
     hint = "Nothing was published; look at {log} and report this."
+
+
+class NotProven(LoaderError):
+    code, exit_status = "build.not_proven", 48
+    message = "the native engine is not proven to do as slapd here: {reason}"
+    hint = "Give --engine slapadd: slower, and slapd's own work. Nothing was changed."
+
+
+class TooManyEntries(LoaderError):
+    code, exit_status = "build.too_many_entries", 49
+    message = "{path}: {reason}"
+    hint = "Divide the tree among several databases; nothing was changed."
 
 
 # --- LMDB -------------------------------------------------------------------------------------

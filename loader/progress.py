@@ -16,10 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
-
 from loader import units
 
 RECENT = 10.0  # seconds that the recent rate looks back
@@ -36,6 +32,14 @@ class Counting(Protocol):
     def cancel(self) -> None: ...
 
 
+class Staged(Protocol):
+    """A native call that goes on when its entries are read."""
+
+    @property
+    def stage(self) -> tuple[str, int, int]:
+        """Its name, and how many of how many parts are done; 0 where nobody knows."""
+
+
 @dataclass
 class Meter:
     """Work done so far in one step. `total` is in entries, None while unknown."""
@@ -47,6 +51,7 @@ class Meter:
     _base: int = 0
     _bytes: int = 0
     _watched: list[Counting] = field(default_factory=list)
+    _staged: Staged | None = None
     _cancels: list[Callable[[], None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -102,6 +107,30 @@ class Meter:
     def bytes(self) -> int:
         with self._lock:
             return self._bytes + sum(counters.bytes for counters in self._watched)
+
+    @contextmanager
+    def following(self, staged: Staged) -> Iterator[None]:
+        """Tell of the stages of a native call while it runs."""
+        self._staged = staged
+        try:
+            yield
+        finally:
+            self._staged = None
+
+    @property
+    def stage(self) -> tuple[str, int, int]:
+        return self._staged.stage if self._staged else ("", 0, 0)
+
+    @property
+    def noted(self) -> str:
+        """The note, or the stage and how far it is."""
+        name, done, total = self.stage
+        return self.note or (f"{name} {done / total:.0%}" if total else name)
+
+    @property
+    def moved(self) -> tuple[object, ...]:
+        """Other than before whenever something was done."""
+        return self.entries, self.bytes, *self.stage
 
     @property
     def seconds(self) -> float:
@@ -174,7 +203,7 @@ class Sampler:
         since, before = self._seen[0]
         return Sample(
             step=self._meter.name,
-            note=self._meter.note,
+            note=self._meter.noted,
             entries=entries,
             bytes=self._meter.bytes,
             seconds=seconds,
@@ -221,6 +250,11 @@ class Progress:
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
         sampler = Sampler(meter)
         if self._mode == "terminal":
+            # Here, because rich takes longer to import than a small build.
+            from rich.console import Console
+            from rich.live import Live
+            from rich.text import Text
+
             console = Console(file=self._stream)
             with Live(
                 Text(f"{meter.name} ..."), console=console, transient=True, auto_refresh=False

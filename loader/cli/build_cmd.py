@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from loader import units
 from loader.cli import options
 from loader.cli.report import for_people, show_facts, show_json
+from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import build as operation
 from loader.operations.build import BuildOptions
+
+log = logging.getLogger(__name__)
+_SHOWN = 10  # refused entries; the rest stands in the file
+_FOR_MACHINES = ("phases", "tables", "rejections", "rate")
 
 
 @click.command("build")
@@ -26,12 +34,14 @@ from loader.operations.build import BuildOptions
     "-b", "--suffix", "suffix", metavar="SUFFIX", help="Which database (default: the only one)."
 )
 @click.option(
-    "--engine",
-    type=click.Choice(operation.ENGINES),
-    default="slapadd",
-    help="What writes the database.",
+    "--target",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="DIR",
+    help="Build into DIR, for the database of the configuration, which stays as it is.",
 )
+@options.engine_option
 @options.placing_options
+@options.verify_option(operation.FULL)
 @click.option(
     "-w",
     "write_context",
@@ -44,6 +54,7 @@ from loader.operations.build import BuildOptions
     type=click.IntRange(0, 4095),
     help="Server ID of entryCSNs that are made (default: olcServerID).",
 )
+@options.native_options
 @options.dry_run_option
 @options.timeout_option
 @options.restart_option
@@ -58,17 +69,20 @@ def command(
     progress_mode: str,
     as_json: bool,
     **building: Any,
-) -> None:
-    """Load LDIF files (plain, .zst, .gz, or an export directory) into the database directory of a configuration.
+) -> int:
+    """Load LDIF (plain, .zst, .gz, an export directory, - for stdin) into the database directory of a configuration.
 
-    slapd must not run on that database. The database is built beside its place, without syncing, then synced, checked
-    and renamed: the target is the old one or the new one, never a half. Owner and mode are those of the directory and
-    of the configuration.
+    slapd must not run on that database. The database is built beside its place, then checked and renamed: the target
+    is the old one or the new one, never a half. Owner and mode are those of the directory and of the configuration.
+
+    An entry that slapd would not take goes to the file of rejects, with the reason; are there more than --max-rejects,
+    nothing is put in place. Exit status 1: done, with rejects.
 
     \b
     Examples:
       ditseed build people.ldif.zst --config /etc/ldap/slapd.d -b dc=example,dc=com
       ditseed build /srv/export --config /etc/ldap/slapd.d --replace --maxsize auto
+      ditseed generate people -n 1000000 -o - | ditseed build - --config /etc/ldap/slapd.d
     """
     asked = BuildOptions(inputs, config_path, **building)
     progress = options.progress_of(progress_mode)
@@ -80,5 +94,15 @@ def command(
         )
     if as_json:
         show_json(facts)
-        return
-    show_facts(for_people(facts))
+    else:
+        show_facts(_readable(facts))
+    return EXIT_DIFFERENT if facts.get("rejected") else EXIT_OK
+
+
+def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
+    for path, line, dn, reason in facts.get("rejections", ())[:_SHOWN]:
+        log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)
+    shown = for_people({name: value for name, value in facts.items() if name not in _FOR_MACHINES})
+    if "seconds" in facts:
+        shown["seconds"] = f"{facts['seconds']:.1f} ({units.number(facts['rate'])} entries/s)"
+    return shown

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from loader import units
+from loader.defaults import ENGINES
 from loader.errors import LoaderError, UsageProblem
 from loader.mdb.verify import LEVELS
 from loader.progress import Progress
@@ -81,12 +82,68 @@ placing_options = _stack(
         type=Size(auto=True),
         help="Set maxsize, or `auto` to compute it; the configuration is changed too.",
     ),
-    click.option(
+)
+
+
+def verify_option(*more: str) -> Callable[[Function], Function]:
+    """--verify with the levels that every database has, and `more`."""
+    return click.option(
         "--verify",
-        type=click.Choice(LEVELS),
+        type=click.Choice([*LEVELS, *more]),
         default="quick",
         show_default=True,
         help="How much of the new database to check.",
+    )
+
+
+engine_option = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default=ENGINES[0],
+    show_default=True,
+    help="What writes the database: ditseed itself, or slapadd.",
+)
+native_options = _stack(
+    click.option(
+        "--memory",
+        type=Size(),
+        help="How much memory to take (default: a quarter of what there is).",
+    ),
+    click.option(
+        "--tmp",
+        "scratch",
+        type=click.Path(path_type=Path, readable=False),
+        metavar="DIR",
+        help="Where to put what does not fit into it (default: beside the database).",
+    ),
+    click.option(
+        "--jobs", type=click.IntRange(1), help="Threads (default: as many as processors)."
+    ),
+    click.option(
+        "--max-rejects",
+        type=click.IntRange(0),
+        default=0,
+        show_default=True,
+        help="How many entries may be refused before all is.",
+    ),
+    click.option(
+        "--rejects",
+        type=click.Path(path_type=Path, readable=False),
+        metavar="FILE",
+        help="Where refused entries go, as LDIF (default: in the run directory).",
+    ),
+    click.option(
+        "--no-value-check",
+        "check_values",
+        flag_value=False,
+        default=True,
+        help="Take values that their syntax forbids, as slapadd -q does.",
+    ),
+    click.option(
+        "--allow-file-urls",
+        "file_urls",
+        is_flag=True,
+        help="Read `attribute:< file:///path` from this host.",
     ),
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")

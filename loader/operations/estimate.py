@@ -80,9 +80,11 @@ def _whole_records(text: bytes) -> bytes:
     return text[: text.rindex(b"\n\n") + 2]
 
 
-def choose_maxsize(place: Place, estimate: int, wanted: int | str | None) -> int:
+def choose_maxsize(
+    place: Place, estimate: int, wanted: int | str | None, changing: bool = True
+) -> int:
     """The map size to load with. Raises MaxsizeTooSmall when what is configured or asked for cannot hold the data, and
-    ServerRunning when the configuration must change under a running slapd: before the long part."""
+    ServerRunning when the configuration must change (it does not unless `changing`) under a running slapd."""
     database = place.database
     if wanted == "auto":
         chosen = max(database.maxsize, roomy(estimate))
@@ -94,6 +96,6 @@ def choose_maxsize(place: Place, estimate: int, wanted: int | str | None) -> int
             suffix=database.suffix,
             needed=units.size(estimate),
         )
-    if chosen != database.maxsize:
+    if changing and chosen != database.maxsize:
         require_stopped(place.config)
     return chosen

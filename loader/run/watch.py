@@ -24,7 +24,7 @@ class Watch:
     def __init__(self, meter: Meter, allowed: float | None) -> None:
         self._meter = meter
         self._fixed = allowed
-        self._seen = (0, 0)
+        self._seen: tuple[object, ...] = (0, 0, "", 0, 0)
         self._moved = time.monotonic()
         self._longest = 0.0
         self.error: StepTimeout | None = None
@@ -41,7 +41,7 @@ class Watch:
 
     def look(self) -> None:
         now = time.monotonic()
-        seen = (self._meter.entries, self._meter.bytes)
+        seen = self._meter.moved
         if seen != self._seen:
             self._longest = max(self._longest, now - self._moved)
             self._seen, self._moved = seen, now

@@ -103,7 +103,7 @@ def _judge(child: Child, target: Target) -> LoaderError:
             return EntryRefused(
                 dn=refused["dn"],
                 reason=why,
-                record=f"ending at line {refused['line']} of the stream",
+                where=f"the record ending at line {refused['line']} of what slapadd was fed",
             )
     return ToolFailed(
         tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it said nothing"

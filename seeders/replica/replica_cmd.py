@@ -55,7 +55,9 @@ def command() -> None:
     type=click.Path(path_type=Path, readable=False),
     help="ldif: LDIF files or an export directory; clone: a database directory.",
 )
+@options.engine_option
 @options.placing_options
+@options.verify_option()
 @click.option(
     "-w",
     "write_context",

@@ -51,6 +51,7 @@ class SeedOptions:
     replace: bool = False
     maxsize: int | str | None = None
     write_context: bool = False
+    engine: str = defaults.ENGINES[0]
     jobs: int = 2
     page: int = defaults.PAGE_SIZE
     verify: str = "quick"
@@ -64,6 +65,7 @@ class SeedOptions:
             "source": [str(path.absolute()) for path in self.source],
             "provider": self.connection.identity() if self.connection else None,
             "write_context": self.write_context,
+            "engine": self.engine,
             "maxsize": self.maxsize,
         }
 
@@ -193,6 +195,7 @@ def build_options(options: SeedOptions, *inputs: Path) -> BuildOptions:
         replace=options.replace,
         maxsize=options.maxsize,
         write_context=options.write_context,
+        engine=options.engine,
         verify=options.verify,
         seeding=True,
     )

@@ -222,7 +222,8 @@ def test_a_signal_ends_the_tools_it_started(tmp_path: Path) -> None:
     """A slapadd left behind would go on writing into the next run's files."""
     server = Slapd()
     command.ditseed("generate", "people", "-n", "40000", "-o", tmp_path / "tree").ok()
-    process = command.start("build", tmp_path / "tree", "--config", server.config_path)
+    given = ("--config", server.config_path, "--engine", "slapadd")
+    process = command.start("build", tmp_path / "tree", *given)
     tool = _child_named(process.pid, "slapadd")
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)

@@ -10,6 +10,7 @@ import pytest
 import zstandard
 
 from loader import errors
+from loader.defaults import ENGINES
 from tests.support.refusal import refused, text, where
 from tests.support.seeding import Pair, consumer_of, pair
 
@@ -51,26 +52,31 @@ def _cuts(plain: bytes) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "cut", ["in a line", "after a line", "in base64", "before the last line end"]
 )
-def test_an_ldif_cut_in_a_record(both: Pair, plain: bytes, tmp_path: Path, cut: str) -> None:
+def test_an_ldif_cut_in_a_record(
+    both: Pair, plain: bytes, tmp_path: Path, cut: str, engine: str
+) -> None:
     path = tmp_path / "cut.ldif"
     path.write_bytes(_cuts(plain)[cut])
-    done = refused(both, errors.LdifTruncated, "build", path, *where(both))
+    by = (*where(both), "--engine", engine)
+    done = refused(both, errors.LdifTruncated, "build", path, *by)
     assert str(path) in done.err
-    seed = ("replica", "seed", "--strategy", "ldif", "--from", path, *where(both))
+    seed = ("replica", "seed", "--strategy", "ldif", "--from", path, *by)
     refused(both, errors.LdifTruncated, *seed)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
 def test_a_compressed_ldif_that_was_cut(
-    both: Pair, plain: bytes, tmp_path: Path, kept: float
+    both: Pair, plain: bytes, tmp_path: Path, kept: float, engine: str
 ) -> None:
     packed = zstandard.compress(plain)
     path = tmp_path / "cut.ldif.zst"
     path.write_bytes(packed[: int(len(packed) * kept)])
-    refused(both, errors.LdifTruncated, "build", path, *where(both))
+    refused(both, errors.LdifTruncated, "build", path, *where(both), "--engine", engine)
 
 
 def test_an_export_that_was_cut_or_changed(both: Pair, tmp_path: Path) -> None:
@@ -88,36 +94,45 @@ def test_an_export_that_was_cut_or_changed(both: Pair, tmp_path: Path) -> None:
     refused(both, errors.ManifestBroken, *seed)
 
 
-def test_an_ldif_that_is_empty_or_none(both: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_ldif_that_is_empty_or_none(both: Pair, tmp_path: Path, engine: str) -> None:
     empty = tmp_path / "empty.ldif"
+    by = (*where(both), "--engine", engine)
     empty.touch()
-    refused(both, errors.EmptyInput, "build", empty, *where(both))
+    refused(both, errors.EmptyInput, "build", empty, *by)
     empty.write_text("# only a comment\n\n")
-    refused(both, errors.EmptyInput, "build", empty, *where(both))
+    refused(both, errors.EmptyInput, "build", empty, *by)
     empty.write_text("this is no LDIF\n\n")
-    refused(both, errors.LdifSyntax, "build", empty, *where(both))
-    refused(both, errors.NoSuchPath, "build", tmp_path / "none.ldif", *where(both))
+    refused(both, errors.LdifSyntax, "build", empty, *by)
+    refused(both, errors.NoSuchPath, "build", tmp_path / "none.ldif", *by)
     (tmp_path / "none").mkdir()
-    refused(both, errors.UsageProblem, "build", tmp_path / "none", *where(both))
+    refused(both, errors.UsageProblem, "build", tmp_path / "none", *by)
 
 
-def test_an_ldif_of_another_suffix_or_without_parents(both: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_ldif_of_another_suffix_or_without_parents(
+    both: Pair, tmp_path: Path, engine: str
+) -> None:
     path = tmp_path / "other.ldif"
     path.write_text(text("dc=other", objectClass="domain", dc="other"))
-    assert "dc=other" in refused(both, errors.NoSuchSuffix, "build", path, *where(both)).err
+    by = (*where(both), "--engine", engine)
+    error = {"slapadd": errors.NoSuchSuffix, "native": errors.EntryRefused}[engine]
+    assert "dc=other" in refused(both, error, "build", path, *by).err
     orphan = text(
         f"ou=a,ou=nowhere,{both.provider.suffix}", objectClass="organizationalUnit", ou="a"
     )
     path.write_text(text(both.provider.suffix, objectClass="domain", dc="example") + orphan)
-    refused(both, errors.MissingParents, "build", path, *where(both))
+    said = refused(both, errors.MissingParents, "build", path, *by).err
+    assert engine == "slapadd" or f"ou=nowhere,{both.provider.suffix}" in said
 
 
-def test_an_entry_that_slapadd_refuses(both: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_entry_that_slapadd_refuses(both: Pair, tmp_path: Path, engine: str) -> None:
     path = tmp_path / "refused.ldif"
     name = f"cn=no surname,{both.provider.suffix}"
     top = text(both.provider.suffix, objectClass="domain", dc="example")
     path.write_text(top + text(name, objectClass="person", cn="no surname"))
-    done = refused(both, errors.EntryRefused, "build", path, *where(both))
+    done = refused(both, errors.EntryRefused, "build", path, *where(both), "--engine", engine)
     assert name in done.err
     assert "sn" in done.err
 

@@ -10,6 +10,7 @@ import pytest
 from fixtures.chroots import Chroot, chroot, missing_chroot
 from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Installation, Settings
+from loader.defaults import ENGINES
 from loader.server import tools
 from tests.support.require import require
 from tests.support.trees import differences, tree
@@ -69,15 +70,16 @@ def test_ditseed_tools(other: Chroot, people_ldif: Path, monkeypatch: pytest.Mon
         assert found.count(b"\ndn: ") + found.startswith(b"dn: ") > 1000
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 def test_ditseed_builds_for_it(
-    other: Chroot, people_ldif: Path, monkeypatch: pytest.MonkeyPatch
+    other: Chroot, people_ldif: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     """The whole of `ditseed build` with that version's tools; then that version's slapd runs on the result."""
     with server_of(other) as server:
         server.stop()
         monkeypatch.setenv("DITSEED_TOOLS", other.tools)
         command = [DITSEED, "build", str(people_ldif), "--config", str(server.config_path)]
-        subprocess.run(command, check=True)
+        subprocess.run([*command, "--engine", engine], check=True)
         monkeypatch.delenv("DITSEED_TOOLS")
         server.start()
         assert len(server.search()) == len(tree(server.slapcat())) == _records(people_ldif)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from loader.defaults import ENGINES
 from tests.support import killing
 from tests.support.command import ditseed, start
 from tests.support.seeding import STRATEGIES, Pair, consumer_of, pair
@@ -21,6 +22,10 @@ pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
 
 PEOPLE = 300
 SMALL = ("--page", "50")  # several partitions
+# A clone is copied: no engine writes it.
+CASES = [
+    (strategy, engine) for strategy in STRATEGIES for engine in ENGINES[: 1 + (strategy != "clone")]
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +43,22 @@ def fresh(both: Pair) -> Iterator[Pair]:
         yield made
 
 
-def _command(both: Pair, strategy: str) -> list[str]:
-    return both.seed(strategy, *(SMALL if strategy == "search" else ()))
+def _command(both: Pair, strategy: str, engine: str = ENGINES[0]) -> list[str]:
+    small = SMALL if strategy == "search" else ()
+    return both.seed(strategy, *small, "--engine", engine)
 
 
-def _points(both: Pair, strategy: str) -> list[str]:
+def _points(both: Pair, strategy: str, engine: str) -> list[str]:
     """Learned from a run that is left alone, so that a new step is killed too."""
     with consumer_of(both) as whole:
-        ditseed(*_command(whole, strategy)).ok()
+        ditseed(*_command(whole, strategy, engine)).ok()
         return killing.points_of(killing.steps_of(whole))
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_killed_at_every_point_in_turn(both: Pair, fresh: Pair, strategy: str) -> None:
-    command = _command(fresh, strategy)
-    points = _points(both, strategy)
+@pytest.mark.parametrize(("strategy", "engine"), CASES)
+def test_killed_at_every_point_in_turn(both: Pair, fresh: Pair, strategy: str, engine: str) -> None:
+    command = _command(fresh, strategy, engine)
+    points = _points(both, strategy, engine)
     assert len(points) > 15, points
     for point in points:
         killing.kill_at(point, fresh, command)
@@ -61,11 +67,11 @@ def test_killed_at_every_point_in_turn(both: Pair, fresh: Pair, strategy: str) -
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_killed_at_one_point_and_finished(both: Pair, strategy: str) -> None:
-    for point in _points(both, strategy):
+@pytest.mark.parametrize(("strategy", "engine"), CASES)
+def test_killed_at_one_point_and_finished(both: Pair, strategy: str, engine: str) -> None:
+    for point in _points(both, strategy, engine):
         with consumer_of(both) as fresh:
-            command = _command(fresh, strategy)
+            command = _command(fresh, strategy, engine)
             killing.kill_at(point, fresh, command)
             ditseed(*command).ok()
             killing.assert_seeded(fresh)

@@ -10,6 +10,7 @@ import pty
 import re
 import threading
 import time
+from dataclasses import dataclass
 
 import pytest
 
@@ -122,6 +123,31 @@ def test_more_than_the_total_is_no_more_than_all(clock: list[float]) -> None:
     (over,) = samples(clock, [(1.0, 150_000)])
     assert over.left == 0
     assert "(100%)" in over.line()
+
+
+@dataclass
+class Stages:
+    """What a native call offers that goes on when all is read."""
+
+    stage: tuple[str, int, int]
+
+
+@pytest.mark.parametrize(
+    ("stage", "note"),
+    [
+        (("", 0, 0), ""),
+        (("read", 0, 0), "read"),
+        (("write", 0, 8), "write 0%"),
+        (("write", 6, 8), "write 75%"),
+    ],
+)
+def test_a_stage_is_told(stage: tuple[str, int, int], note: str) -> None:
+    meter = Meter("load")
+    with meter.following(Stages(stage)):
+        assert Sampler(meter).look().note == note
+        meter.note = "of the step's own"
+        assert Sampler(meter).look().note == "of the step's own"
+    assert meter.stage == ("", 0, 0)
 
 
 def test_a_line_says_all_of_it(clock: list[float]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 
 import pytest
 
@@ -37,6 +38,25 @@ def test_below_the_floor_silence_says_nothing(clock: list[float]) -> None:
     look_after(one, clock, watch.SILENCE_FLOOR - 1)
     assert one.error is None
     look_after(one, clock, 2)
+    assert one.error is not None
+
+
+@dataclass
+class Stages:
+    """What a native call offers that goes on when all is read."""
+
+    stage: tuple[str, int, int] = ("", 0, 0)
+
+
+def test_a_stage_that_moves_is_not_silent(clock: list[float]) -> None:
+    meter, stages = Meter("load", started=clock[0]), Stages()
+    one = Watch(meter, watch.SILENCE_FLOOR)
+    with meter.following(stages):
+        for stage in (("read", 0, 0), ("write", 0, 7), ("write", 1, 7), ("sync", 0, 7)):
+            stages.stage = stage
+            look_after(one, clock, watch.SILENCE_FLOOR)
+            assert one.error is None
+        look_after(one, clock, watch.SILENCE_FLOOR + 1)
     assert one.error is not None
 
 

@@ -1,0 +1,152 @@
+"""What of slapd's configuration decides what stands in a back-mdb database (slapd-mdb(5), slapd.conf(5)).
+
+Nothing of it is noted in the file: slapd trusts that keys were made as its configuration says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from loader import dn, indexes
+from loader.config import Config, Database, number
+from loader.errors import NotProven
+
+IDLEXP = 16  # back-mdb/idl.h; the least, too
+INTLEN, LONGEST_INTLEN = 4, 255  # slap.h, bconfig.c
+SUBSTR = (2, 4, 4)  # slap.h: if_minlen, if_maxlen, any_len
+OPTIONS = ("lang-",)  # ad.c
+NO_LIMIT = 2**32 - 1  # of multival
+
+FRONTEND = "olcDatabase={-1}frontend,cn=config"
+
+Kind = Literal["pres", "eq", "approx", "sub"]
+
+# slapd/index.c. Every kind of substring index makes all substring keys; the last three change searches alone.
+_KINDS = {
+    **{kind: kind for kind in ("pres", "eq", "approx")},
+    **dict.fromkeys(("sub", "substr", "subinitial", "subany", "subfinal"), "sub"),
+    **dict.fromkeys(("notags", "nolang", "nosubtypes"), ""),
+}
+_ORDER: tuple[Kind, ...] = ("pres", "eq", "approx", "sub")
+Index = tuple[str, tuple[Kind, ...]]  # attribute description, kinds in the order of _ORDER
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of one database, with slapd's defaults where the configuration says nothing."""
+
+    suffixes: tuple[str, ...]
+    foreign: tuple[str, ...]  # suffixes below these that other databases have
+    root_dn: str | None
+    indexes: tuple[Index, ...]
+    hash64: bool
+    intlen: int  # bytes
+    substr: tuple[int, int, int]  # bytes: if_minlen, if_maxlen, any_len
+    multival: tuple[tuple[str, int], ...]  # attribute description or "default", values
+    sortvals: tuple[str, ...]
+    idlexp: int
+    max_entry_size: int  # bytes; 0: no limit
+    last_mod: bool
+    subentry: bool  # contextCSN is kept in an entry of its own (sync_use_subentry)
+    attribute_options: tuple[str, ...]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """All attribute descriptions that are named, each once."""
+        named = [name for name, _ in (*self.indexes, *self.multival)] + list(self.sortvals)
+        return tuple(name for name in dict.fromkeys(named) if name != indexes.DEFAULT)
+
+
+def settings(config: Config, database: Database) -> Settings:
+    """Raises NotProven for words that no slapd up to 2.6 knows."""
+    own = _Reader(config, database.entry_dn)
+    everywhere = _Reader(config, "cn=config", FRONTEND)
+    return Settings(
+        suffixes=database.suffixes,
+        foreign=tuple(_foreign(config, database)),
+        root_dn=database.root_dn,
+        indexes=tuple(_indexes(database)),
+        hash64=everywhere.flag("olcIndexHash64", False),
+        intlen=min(max(everywhere.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
+        substr=_substr(everywhere),
+        multival=tuple(_multival(own)),
+        sortvals=tuple(everywhere.words("olcSortVals")),
+        idlexp=_idlexp(config),
+        max_entry_size=own.number("olcDbMaxEntrySize", 0),
+        last_mod=own.flag("olcLastMod", True),
+        subentry=own.flag("olcSyncUseSubentry", False),
+        attribute_options=tuple(everywhere.words("olcAttributeOptions")) or OPTIONS,
+    )
+
+
+def _foreign(config: Config, database: Database) -> Iterator[str]:
+    for other in config.databases:
+        if other.entry_dn != database.entry_dn:
+            inner = (suffix for suffix in other.suffixes if dn.key(suffix))
+            yield from (
+                one for one in inner if any(dn.within(one, own) for own in database.suffixes)
+            )
+
+
+def _indexes(database: Database) -> Iterator[Index]:
+    for index in indexes.parse(database.indexes).values():
+        if index.key != indexes.DEFAULT:
+            meant = {_kind(index.attribute, kind) for kind in index.kinds}
+            yield index.attribute, tuple(kind for kind in _ORDER if kind in meant)
+
+
+def _kind(attribute: str, word: str) -> str:
+    try:
+        return _KINDS[word.lower()]
+    except KeyError:
+        raise NotProven(reason=f"index {attribute} {word}: an unknown kind of index") from None
+
+
+def _substr(everywhere: _Reader) -> tuple[int, int, int]:
+    names = ("olcIndexSubstrIfMinLen", "olcIndexSubstrIfMaxLen", "olcIndexSubstrAnyLen")
+    least, most, window = map(everywhere.number, names, SUBSTR)
+    return least, most, window
+
+
+def _multival(own: _Reader) -> Iterator[tuple[str, int]]:
+    """Of "member,uniqueMember 100,50": from how many values on, exclusively, they are kept apart."""
+    for names, limits in own.pairs("olcDbMultival"):
+        high = int(limits.partition(",")[0]) & NO_LIMIT  # strtoul into an unsigned int
+        yield from ((name, high) for name in names.split(",") if name and high != NO_LIMIT)
+
+
+def _idlexp(config: Config) -> int:
+    for name, _ in config.entries:
+        if re.match(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", name, re.IGNORECASE):
+            return _Reader(config, name).number("olcBkMdbIdlExp", IDLEXP)
+    return IDLEXP
+
+
+class _Reader:
+    """Values of some entries of cn=config, without the {n} of ordered ones."""
+
+    def __init__(self, config: Config, *entry_dns: str) -> None:
+        self._config, self._entry_dns = config, entry_dns
+
+    def _all(self, name: str) -> Iterator[str]:
+        for entry_dn in self._entry_dns:
+            for value in self._config.values(entry_dn, name):
+                yield re.sub(r"^\{-?\d+\}", "", value)
+
+    def words(self, name: str) -> Iterator[str]:
+        return (word for value in self._all(name) for word in value.split())
+
+    def pairs(self, name: str) -> Iterator[tuple[str, str]]:
+        for value in self._all(name):
+            first, _, second = value.partition(" ")
+            yield first, second.strip()
+
+    def number(self, name: str, otherwise: int) -> int:
+        return next(map(number, self._all(name)), otherwise)
+
+    def flag(self, name: str, otherwise: bool) -> bool:
+        value = next(self._all(name), None)
+        return otherwise if value is None else value.lower() in ("true", "on", "yes")

@@ -1,0 +1,90 @@
+"""Build a database from LDIF, offline, beside its place; published only when it is whole and checked.
+
+Which steps that takes is the engine's: native.py or slapadd.py. `build_steps` serves `replica seed` too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+from loader.defaults import ENGINES
+from loader.errors import UsageProblem
+from loader.operations.build import native, slapadd
+from loader.operations.build.options import FULL, BuildOptions
+from loader.operations.publish import Place
+from loader.progress import Progress
+from loader.run.catalogue import Facts
+from loader.run.steps import Run, open_run
+from loader.server import configuration
+
+__all__ = ["FULL", "STEPS", "BuildOptions", "build", "build_steps", "find_place", "plan"]
+
+_BY_NAME = {"native": native, "slapadd": slapadd}
+STEPS = tuple(dict.fromkeys(native.STEPS + slapadd.STEPS))
+RUN_DIR = ".ditseed-build"  # in the database directory: the same file system, so that publishing is a rename
+
+
+def build(
+    options: BuildOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
+) -> Facts:
+    """Run or resume a build; the facts of its steps."""
+    options.require_fitting()
+    identity = options.identity()
+    place = find_place(options.config_path, options.suffix, options.replace, options.target)
+    run_dir = place.directory / RUN_DIR
+    # What came from a stream is gone, and nobody knows whether the next one brings the same.
+    anew = place.begins_anew(run_dir, "build", identity, restart or options.streamed)
+    with open_run(run_dir, "build", identity, progress, timeouts, anew) as run:
+        return build_steps(options, run, place)
+
+
+def find_place(
+    config_path: Path, suffix: str | None, replace: bool, target: Path | None = None
+) -> Place:
+    """The database directory that a configuration means, or `target` for a database like that one."""
+    config = configuration.read(config_path)
+    database = config.database(suffix)
+    if target is not None:
+        database = dataclasses.replace(database, directory=target.absolute())
+    if database.directory is None:
+        raise UsageProblem(
+            reason=f"{config_path}: the database of {database.suffix} has no directory"
+        )
+    return Place(config, database, database.directory, replace)
+
+
+def build_steps(options: BuildOptions, run: Run, place: Place) -> Facts:
+    """The named steps of a build, within a run that may have more."""
+    options.require_fitting()
+    if run.catalogue.found("publish") is None:
+        place.require_free(run.catalogue.found("check"))
+    engine = _engine(options)
+    facts: Facts = engine.steps(options, run, place)
+    seconds = sum(step.seconds for step in run.catalogue.steps() if step.name in engine.STEPS)
+    return {**facts, "seconds": round(seconds, 3), "rate": round(facts["entries"] / seconds)}
+
+
+def _engine(options: BuildOptions) -> ModuleType:
+    try:
+        return _BY_NAME[options.engine]
+    except KeyError:
+        known = ", ".join(ENGINES)
+        raise UsageProblem(reason=f"engine {options.engine}: this version has {known}") from None
+
+
+def plan(options: BuildOptions, progress: Progress) -> Facts:
+    """What a build would do: every check that needs no writing in the database directory, in a scratch place."""
+    options.require_fitting(dry=True)
+    place = find_place(options.config_path, options.suffix, options.replace, options.target)
+    place.require_free()
+    with (
+        tempfile.TemporaryDirectory(prefix="ditseed-plan-", dir=configuration.scratch()) as scratch,
+        open_run(Path(scratch), "plan", {}, progress) as run,
+    ):
+        if options.engine == "native":
+            native.plan(options, run, place)
+        facts = slapadd.plan(options, run, place)
+    return {**facts, "directory": str(place.directory)}

@@ -1,0 +1,33 @@
+"""What both engines have in common at the end of a build."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from loader.operations import estimate
+from loader.operations.build.options import BuildOptions
+from loader.operations.publish import Place, publish_environment
+from loader.run.catalogue import Facts
+from loader.storage import files
+
+
+def server_id(options: BuildOptions, place: Place) -> int:
+    """Of the entryCSNs that are made."""
+    wanted = options.server_id
+    return (place.config.server_id or 0) if wanted is None else wanted
+
+
+def choose_maxsize(options: BuildOptions, place: Place, needed: int) -> int:
+    """As `estimate.choose_maxsize`; a target of its own does not ask whether slapd runs on the configuration."""
+    return estimate.choose_maxsize(place, needed, options.maxsize, changing=options.target is None)
+
+
+def publish(options: BuildOptions, place: Place, made: Path, checked: Facts, maxsize: int) -> Facts:
+    """Put the environment into its place; into a target beside the configured one, with its configuration untouched."""
+    if options.target is not None:
+        database = dataclasses.replace(place.database, maxsize=maxsize)
+        place = dataclasses.replace(place, database=database)
+    published = publish_environment(made, place, checked, maxsize)
+    files.remove_tree(made)
+    return published

@@ -1,0 +1,85 @@
+"""The LDIF that a build reads: in which order, whether it is whole, what contextCSN it brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from loader import csn, ldif, manifest
+from loader.errors import EmptyInput, NoContextCSN
+from loader.ldif import Scan
+from loader.manifest import Manifest
+from loader.operations import schema
+from loader.operations.build.options import BuildOptions
+from loader.operations.publish import Place
+from loader.progress import Meter
+from loader.run.catalogue import Facts
+
+_NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `ditseed export` always brings them."
+
+
+def paths(options: BuildOptions) -> list[Path]:
+    """LDIF in loading order: that of the manifest where there is one."""
+    ordered: list[Path] = []
+    for given in options.inputs:
+        known = _manifest(given)
+        ordered += known.paths(given) if known else ldif.files_of([given])
+    return ordered
+
+
+def _manifest(given: Path) -> Manifest | None:
+    return manifest.read(given) if given.is_dir() else None
+
+
+def check(options: BuildOptions) -> None:
+    """Is every export as its manifest says? Raises ManifestBroken."""
+    for given, known in _exports(options):
+        manifest.check(known, given)
+
+
+def entries(options: BuildOptions) -> int | None:
+    """How many there are, where manifests tell."""
+    told = [known.entries for _, known in _exports(options)]
+    return sum(told) if len(told) == len(options.inputs) else None
+
+
+def _exports(options: BuildOptions) -> Iterator[tuple[Path, Manifest]]:
+    for given in options.inputs:
+        known = _manifest(given)
+        if known:
+            yield given, known
+
+
+def scan(options: BuildOptions, place: Place, meter: Meter) -> Facts:
+    """Read it all once: is every file whole, how many entries, which names do they use?"""
+    check(options)
+    found = ldif.scan(paths(options), meter)
+    if not found.entries:
+        raise EmptyInput(path=", ".join(map(str, options.inputs)))
+    return {
+        "entries": found.entries,
+        "bytes": found.bytes,
+        "attributes": found.attributes,
+        "object_classes": found.object_classes,
+        "first_dn": found.first_dn,
+        "claimed": _claimed(options, place, found),
+    }
+
+
+def require_schema(place: Place, scan: Facts, scratch: Path) -> None:
+    """Does the configuration know every attribute and object class? Raises NoSuchSuffix, SchemaMissing."""
+    schema.require_suffix(place, scan["first_dn"])
+    schema.require_known(place, scan["attributes"], scan["object_classes"], scratch)
+
+
+def _claimed(options: BuildOptions, place: Place, found: Scan) -> list[str] | None:
+    """The contextCSN to stamp and not to exceed; None: all is loaded as it stands."""
+    if not options.seeding:
+        return None
+    known = csn.by_server(found.context_csns)
+    if not known and options.write_context:
+        known = dict(found.max_csns)
+    if not known:
+        where, suffix = options.inputs[0], place.database.suffix
+        raise NoContextCSN(where=where, suffix=suffix, advice=_NO_CONTEXT)
+    return sorted(known.values())

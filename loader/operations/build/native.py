@@ -1,0 +1,228 @@
+"""The steps of a build by the native core: one call reads the input once, and writes the data file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from loader import resources, schema
+from loader.defaults import ENV_EPOCH
+from loader.errors import EntriesLost
+from loader.mdb import map_size, meta, verify
+from loader.operations.build import finish, inputs, proven
+from loader.operations.build.options import FULL, STDIN, BuildOptions
+from loader.operations.publish import DATA, Place
+from loader.progress import Meter
+from loader.run.catalogue import Facts
+from loader.run.killpoint import killpoint
+from loader.run.steps import Run
+from loader.server import compiled_schema
+from loader.sinks import mdb
+from loader.sinks.mdb import Built, Means, Rejection, Rules, Target
+from loader.storage import files
+
+STEPS = ("config", "scan", "schema", "load", "check", "publish")
+LARGEST = 1 << 46  # bytes, within what a process can map; while the size is chosen afterwards
+SHARE = 4  # of the memory there is, this part by default
+LEAST = 0.7  # of the LDIF's bytes: a database is not smaller even where base64 is decoded
+
+
+def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
+    """Each is done once; together they publish a database."""
+    work = _Work(options, run, place)
+    run.do("config", work.config)
+    scan = _looked_at(options, run, work)
+    total = scan.get("entries") or inputs.entries(options)
+    loaded = run.do("load", lambda meter: work.load(meter, scan), total=total)
+    checked = run.do("check", lambda meter: work.check(meter, loaded))
+    published = run.do("publish", lambda meter: work.publish(checked))
+    return {**loaded, **published}
+
+
+def _looked_at(options: BuildOptions, run: Run, work: _Work) -> Facts:
+    """A consumer's contextCSN must be known before its first entry is written; what else that look shows is used."""
+    if not options.seeding:
+        return {}
+    scan = run.do("scan", work.scan)
+    run.do("schema", lambda meter: work.schema(scan))
+    return scan
+
+
+def plan(options: BuildOptions, run: Run, place: Place) -> None:
+    """Is it proven that the core makes what slapd would?"""
+    run.do("config", _Work(options, run, place).config)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The steps' bodies. Each can be done again from its beginning."""
+
+    options: BuildOptions
+    run: Run
+    place: Place
+
+    @property
+    def made(self) -> Path:
+        """The environment being made."""
+        return self.run.directory / "environment"
+
+    @property
+    def rejects(self) -> Path:
+        return self.options.rejects or self.run.directory / "rejects.ldif"
+
+    @cached_property
+    def target(self) -> Target:
+        """What the configuration says now. Raises NotProven."""
+        place, options = self.place, self.options
+        settings = proven.settings(place.config, place.database, options)
+        definitions = schema.definitions(place.config, compiled_schema.read(place.config))
+        dynamic = "dds" in place.database.overlays
+        known = mdb.schema(definitions, settings.attribute_options, dynamic)
+        proven.require_rules(known.unproven(settings.attributes))
+        return Target(
+            settings=settings,
+            schema=known,
+            tables=proven.tables(),
+            map_size=self._map_size(),
+            server_id=finish.server_id(options, place),
+        )
+
+    def _map_size(self) -> int:
+        wanted = self.options.maxsize
+        if wanted is None:
+            return self.place.database.maxsize
+        return LARGEST if isinstance(wanted, str) else wanted
+
+    def config(self, meter: Meter) -> Facts:
+        """What is refused is refused here, before anything is read."""
+        with files.explained(self.rejects):
+            self.rejects.parent.stat()
+        files.require_writable(self.rejects.parent)
+        return {"tables": self.target.tables}
+
+    def scan(self, meter: Meter) -> Facts:
+        return inputs.scan(self.options, self.place, meter)
+
+    def schema(self, scan: Facts) -> Facts:
+        inputs.require_schema(self.place, scan, self.run.directory)
+        return {}
+
+    def load(self, meter: Meter, scan: Facts) -> Facts:
+        """One native call; what it could not take is told, or refused."""
+        if not scan:
+            inputs.check(self.options)
+        files.require_space(self.place.directory, self._least())
+        files.remove_tree(self.made)
+        self.made.mkdir(mode=0o700)
+        with files.explained(self.rejects):
+            self.rejects.unlink(missing_ok=True)
+        partial = self.made / (DATA + files.PARTIAL)
+        with self._scratch() as scratch:
+            built = mdb.build(
+                self.target, self._inputs(), partial, self._rules(scan), self._means(scratch), meter
+            )
+        killpoint("load.middle")
+        partial.rename(self.made / DATA)
+        return self._told(built)
+
+    def _least(self) -> int:
+        """Bytes that the database takes at least, as far as files tell; compressed ones tell less than they hold."""
+        found = [path for path in inputs.paths(self.options) if path.is_file()]
+        return round(LEAST * sum(path.stat().st_size for path in found))
+
+    def _inputs(self) -> list[mdb.Input]:
+        return [0 if str(path) == STDIN else path for path in inputs.paths(self.options)]
+
+    def _rules(self, scan: Facts) -> Rules:
+        options = self.options
+        return Rules(
+            now=_now(inputs.paths(options)),
+            check_values=options.check_values,
+            file_urls=options.file_urls,
+            max_rejects=options.max_rejects,
+            write_context=options.write_context and not options.seeding,
+            claimed=scan.get("claimed"),
+        )
+
+    def _means(self, scratch: Path) -> Means:
+        options = self.options
+        return Means(
+            memory=options.memory or resources.memory() // SHARE,
+            jobs=options.jobs or resources.processors(),
+            scratch=scratch,
+            rejects=self.rejects,
+        )
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        """A place for what does not fit into memory; of the same name each time, so that a kill leaves nothing long."""
+        name = "sort-" + hashlib.sha256(bytes(self.run.directory)).hexdigest()[:12]
+        place = (self.options.scratch or self.run.directory) / name
+        files.remove_tree(place)
+        with files.explained(place):
+            place.mkdir(mode=0o700)
+        try:
+            yield place
+        finally:
+            files.remove_tree(place)
+
+    def _told(self, built: Built) -> Facts:
+        kept = {"rejects": str(self.rejects)} if built.rejected else {}
+        return {
+            "read": built.read,
+            "entries": built.entries,
+            "rejected": built.rejected,
+            "rejections": [_rejection(one) for one in built.rejections],
+            "phases": built.phases,
+            "tables": built.tables,
+            **kept,
+        }
+
+    def check(self, meter: Meter, loaded: Facts) -> Facts:
+        """Every entry that was read is in the database or among the rejects, and the database is sound."""
+        facts = meta.facts(self.made)
+        maxsize = finish.choose_maxsize(self.options, self.place, facts.used)
+        if maxsize != facts.map_size:
+            map_size.write(self.made / DATA, maxsize)
+        written = self._verified(meter, loaded)
+        if loaded["read"] - loaded["rejected"] != written or loaded["entries"] != written:
+            raise EntriesLost(read=loaded["read"], written=written, log=self.run.directory)
+        return {"identity": files.identity(self.made / DATA), "maxsize": maxsize}
+
+    def _verified(self, meter: Meter, loaded: Facts) -> int:
+        """Entries as counted in the file; at level `none` as told. The walk over the pages is py-lmdb's."""
+        level = self.options.verify
+        if level == "pages":
+            verify.verify(self.made, level, meter)
+        if level == "none":
+            return int(loaded["entries"])
+        with self._scratch() as scratch:
+            means = self._means(scratch)
+            return mdb.verify(self.target, self.made / DATA, level == FULL, means, meter)
+
+    def publish(self, checked: Facts) -> Facts:
+        return finish.publish(self.options, self.place, self.made, checked, checked["maxsize"])
+
+
+def _rejection(one: Rejection) -> list[object]:
+    return [one.path and str(one.path), one.line, one.dn, one.reason]
+
+
+def _now(paths: Sequence[Path]) -> str:
+    """As in createTimestamp: the age of the newest input, so that the same input makes the same database.
+
+    A stream is as old as the present. SOURCE_DATE_EPOCH (reproducible-builds.org) goes before both.
+    """
+    seconds = os.environ.get(ENV_EPOCH)
+    if seconds and seconds.isdigit():
+        moment = float(seconds)
+    else:
+        ages = [path.stat().st_mtime for path in paths if path.is_file()]
+        moment = min([time.time(), max(ages)] if len(ages) == len(paths) else [time.time()])
+    return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))

@@ -1,0 +1,117 @@
+"""What a build is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import ldif
+from loader.defaults import ENGINES
+from loader.errors import UsageProblem
+from loader.storage import files
+
+STDIN = "-"
+FULL = "full"  # every entry read again, every index made again: a level of --verify
+_ONCE = (
+    "a build reads its input more than once with --engine slapadd, with --dry-run and for a replica, "
+    "so put the stream into a file first"
+)
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What to load (LDIF files, or directories of them), and into the database of which configuration.
+
+    `maxsize`: None takes the configured one, "auto" computes it, a number sets it; the last two change the
+    configuration as `tune maxsize --apply` does, unless there is a `target`: a directory in the place of the configured
+    one. `seeding`: the database is for a consumer. It must have a contextCSN (of the LDIF, or with `write_context` from
+    its entries), and nothing in it may be newer.
+    """
+
+    inputs: tuple[Path, ...]
+    config_path: Path
+    suffix: str | None = None
+    replace: bool = False
+    maxsize: int | str | None = None
+    write_context: bool = False
+    engine: str = ENGINES[0]
+    verify: str = "quick"
+    seeding: bool = False
+    server_id: int | None = None  # of entryCSNs that are made; None: the configuration's
+    target: Path | None = None
+    # The native engine's:
+    memory: int | None = None  # bytes; None: a quarter of what there is
+    jobs: int | None = None  # None: the processors there are
+    scratch: Path | None = None  # for what does not fit into memory; None: in the run directory
+    max_rejects: int = 0
+    rejects: Path | None = None  # LDIF of refused entries; None: in the run directory
+    check_values: bool = True
+    file_urls: bool = False  # `attribute:< file:...` is read
+
+    @property
+    def streamed(self) -> bool:
+        """Does an input go by but once?"""
+        return any(_is_stream(path) for path in self.inputs)
+
+    def identity(self) -> dict[str, object]:
+        """What must not change between a run and its resumption: options, and the inputs as they are now."""
+        return {
+            "inputs": [_fingerprint(path) for path in ldif.files_of(self.inputs)],
+            "config": str(self.config_path.absolute()),
+            "suffix": self.suffix,
+            "target": str(self.target.absolute()) if self.target else None,
+            "maxsize": self.maxsize,
+            "write_context": self.write_context,
+            "engine": self.engine,
+            "server_id": self.server_id,
+            "max_rejects": self.max_rejects,
+            "checks": [self.check_values, self.file_urls],
+        }
+
+    def require_fitting(self, dry: bool = False) -> None:
+        """Raise UsageProblem for options that do not go together."""
+        strange = list(self._only_native()) if self.engine == "slapadd" else []
+        if strange:
+            raise UsageProblem(reason=f"--engine slapadd does not know {', '.join(strange)}")
+        if self.streamed and (self.engine == "slapadd" or self.seeding or dry):
+            raise UsageProblem(reason=f"{self.inputs[0]} is no file: {_ONCE}")
+        if self.rejects and any(_same(self.rejects, path) for path in ldif.files_of(self.inputs)):
+            raise UsageProblem(reason=f"--rejects {self.rejects}: it is read, too")
+        if sum(str(path) == STDIN for path in self.inputs) > 1:
+            raise UsageProblem(reason=f"{STDIN} is given twice")
+
+    def _only_native(self) -> Iterator[str]:
+        default = BuildOptions((), Path())
+        if self.verify == FULL:
+            yield f"--verify {FULL}"
+        for name, option in _NATIVE.items():
+            if getattr(self, name) != getattr(default, name):
+                yield option
+
+
+_NATIVE = {
+    "memory": "--memory",
+    "jobs": "--jobs",
+    "scratch": "--tmp",
+    "max_rejects": "--max-rejects",
+    "rejects": "--rejects",
+    "check_values": "--no-value-check",
+    "file_urls": "--allow-file-urls",
+}
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+def _is_stream(path: Path) -> bool:
+    return str(path) == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def _fingerprint(path: Path) -> list[object]:
+    if _is_stream(path):
+        return [str(path)]
+    files.require_readable(path)
+    status = path.stat()
+    return [str(path.absolute()), status.st_size, status.st_mtime_ns]

@@ -1,0 +1,79 @@
+"""Where the native engine is not proven to write what slapd would: refused by name, before any work."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+
+from loader import backmdb, dn
+from loader.backmdb import Settings
+from loader.config import Config, Database
+from loader.errors import NotProven
+from loader.operations.build.options import BuildOptions
+from loader.server import version
+from loader.server.version import Release
+from loader.sinks.mdb import Table
+
+OLDEST, NEWEST = (2, 4, 57), (2, 7, 0)  # proven from the one on, and before the other
+LONGEST_INTLEN = 8  # bytes of a key; longer ones were never compared
+_SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
+_ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
+
+
+def settings(config: Config, database: Database, options: BuildOptions) -> Settings:
+    """What the configuration says of the database. Raises NotProven."""
+    found = backmdb.settings(config, database)
+    for reason in (
+        *_of_host(),
+        *_of_tree(config, database),
+        *_of_settings(database, found),
+        *_of_context(found, options),
+    ):
+        raise NotProven(reason=reason)
+    return found
+
+
+def _of_host() -> Iterator[str]:
+    if sys.byteorder != "little" or struct.calcsize("P") != 8:
+        yield "this host is not a 64-bit one with the low byte first"
+
+
+def _of_tree(config: Config, database: Database) -> Iterator[str]:
+    for other in config.databases:
+        below = any(dn.within(one, own) for one in other.suffixes for own in database.suffixes)
+        if below and config.values(other.entry_dn, "olcSubordinate"):
+            yield f"the database of {other.suffix} is glued to this one (subordinate)"
+
+
+def _of_settings(database: Database, found: Settings) -> Iterator[str]:
+    if found.intlen > LONGEST_INTLEN:
+        yield f"index_intlen is {found.intlen}, more than {LONGEST_INTLEN}"
+    for flag in database.env_flags:
+        if flag.lower() not in _ENV_FLAGS:
+            yield f"envflags {flag}"
+
+
+def _of_context(found: Settings, options: BuildOptions) -> Iterator[str]:
+    if found.subentry and (options.write_context or options.seeding):
+        yield "sync_use_subentry puts contextCSN into an entry of its own"
+
+
+def require_rules(unproven: Mapping[str, str]) -> None:
+    """`unproven`: attributes that the settings name, with their rules that the core does not know."""
+    for name, rule in unproven.items():
+        raise NotProven(reason=f"{name} is compared by {rule}")
+
+
+def tables() -> tuple[Table, ...]:
+    """Which of the tables that not every slapd has are there with the installed one."""
+    release = version.release()
+    if release is None:
+        raise NotProven(reason="slapd -VV does not say which OpenLDAP this is")
+    if not OLDEST <= release < NEWEST:
+        raise NotProven(reason=f"OpenLDAP {_text(release)}; it is from {_text(OLDEST)} up to 2.6")
+    return tuple(name for name, since in _SINCE.items() if release >= since)
+
+
+def _text(release: Release) -> str:
+    return ".".join(map(str, release))

@@ -1,0 +1,106 @@
+"""The steps of a build by slapadd: its input is read three times, for slapadd tells what is wrong late and briefly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader.errors import EntriesLost
+from loader.mdb import environment, verify
+from loader.operations import estimate
+from loader.operations.build import finish, inputs
+from loader.operations.build.options import BuildOptions
+from loader.operations.publish import DATA, Place
+from loader.progress import Meter
+from loader.run.catalogue import Facts
+from loader.run.killpoint import killpoint
+from loader.run.steps import Run
+from loader.server import configuration
+from loader.sinks import slapadd
+from loader.storage import files
+
+STEPS = ("scan", "schema", "size", "load", "check", "publish")
+
+
+def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
+    """Each is done once; together they publish a database."""
+    work = _Work(options, run, place)
+    scan = run.do("scan", work.scan)
+    run.do("schema", lambda meter: work.schema(scan))
+    size = run.do("size", lambda meter: work.size(meter, scan))
+    loaded = run.do("load", lambda meter: work.load(meter, scan, size), total=scan["entries"])
+    checked = run.do("check", lambda meter: work.check(meter, scan, loaded))
+    published = run.do("publish", lambda meter: work.publish(size, checked))
+    entries = scan["entries"]
+    return {"read": entries, "entries": entries, "rejected": 0, **size, **published}
+
+
+def plan(options: BuildOptions, run: Run, place: Place) -> Facts:
+    """The steps before the load."""
+    work = _Work(options, run, place)
+    scan = run.do("scan", work.scan)
+    run.do("schema", lambda meter: work.schema(scan))
+    size = run.do("size", lambda meter: work.size(meter, scan))
+    return {"entries": scan["entries"], **size}
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The steps' bodies. Each can be done again from its beginning."""
+
+    options: BuildOptions
+    run: Run
+    place: Place
+
+    @property
+    def made(self) -> Path:
+        """The environment being made."""
+        return self.run.directory / "environment"
+
+    def scan(self, meter: Meter) -> Facts:
+        return inputs.scan(self.options, self.place, meter)
+
+    def schema(self, scan: Facts) -> Facts:
+        """Asked before the long part: all unknown names at once."""
+        inputs.require_schema(self.place, scan, self.run.directory)
+        return {}
+
+    def size(self, meter: Meter, scan: Facts) -> Facts:
+        """How large the database will be, from a pilot load; is there room, in maxsize and on the disk?"""
+        paths = inputs.paths(self.options)
+        needed = estimate.needed(self.place, paths, scan["entries"], self.run.directory, meter)
+        maxsize = finish.choose_maxsize(self.options, self.place, needed)
+        files.require_space(self.place.directory, needed)
+        return {"estimate": needed, "maxsize": maxsize}
+
+    def load(self, meter: Meter, scan: Facts, size: Facts) -> Facts:
+        files.remove_tree(self.made)
+        self.made.mkdir(mode=0o700)
+        settings = {
+            "olcDbDirectory": [str(self.made).encode()],
+            "olcDbMaxSize": [str(size["maxsize"]).encode()],
+        }
+        place = self.place
+        with configuration.private_copy(
+            place.config, place.database, settings, self.run.directory
+        ) as copy:
+            server_id = finish.server_id(self.options, place)
+            target = slapadd.Target(
+                copy, place.database.suffix, self.made, size["maxsize"], server_id
+            )
+            own = self.options.write_context and not self.options.seeding
+            paths = inputs.paths(self.options)
+            written = slapadd.load(target, paths, meter, scan["claimed"], own)
+        killpoint("load.middle")
+        return {"entries": written}
+
+    def check(self, meter: Meter, scan: Facts, loaded: Facts) -> Facts:
+        """Every entry that was read is in the database, and the database is sound."""
+        inside = environment.entry_count(self.made)
+        if not scan["entries"] == loaded["entries"] == inside:
+            raise EntriesLost(read=scan["entries"], written=inside, log=self.run.directory)
+        verify.verify(self.made, self.options.verify, meter)
+        return {"identity": files.identity(self.made / DATA)}
+
+    def publish(self, size: Facts, checked: Facts) -> Facts:
+        return finish.publish(self.options, self.place, self.made, checked, size["maxsize"])

@@ -1,0 +1,45 @@
+"""The schema of a configuration as the definitions it is made of, in an order in which each can be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from loader.config import Config, Entry
+
+ROOT = "cn=schema,cn=config"  # holds what is compiled into slapd and its modules; what is loaded stands below it
+
+Kind = Literal["macro", "syntax", "attribute", "class", "rule"]
+Definition = tuple[Kind, str, bool]  # text as in cn=config, whether it is compiled in
+
+_KINDS: tuple[tuple[str, Kind], ...] = (
+    ("olcObjectIdentifier", "macro"),
+    ("olcLdapSyntaxes", "syntax"),
+    ("olcAttributeTypes", "attribute"),
+    ("olcObjectClasses", "class"),
+    ("olcDitContentRules", "rule"),
+)
+
+
+def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:
+    """`compiled_in`: what cn=schema,cn=config holds in the slapd at hand.
+
+    The entry of that name in a slapd.d is not asked: slapd does not read it either (bconfig.c, cfAddSchema), and it may
+    be empty or of an earlier slapd. What a slapd.conf defines itself stands in cn=config, before the files it included.
+    """
+    own = list(_of((one for one in config.entries if one[0].lower() == "cn=config"), False))
+    loaded = _of((one for one in config.entries if one[0].lower().endswith("," + ROOT)), False)
+    macros = [one for one in own if one[0] == "macro"]
+    rest = [one for one in own if one[0] != "macro"]
+    following = [*rest, *loaded] if config.is_directory else [*loaded, *rest]
+    return [*_of(compiled_in, True), *macros, *following]
+
+
+def _of(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:
+    for _, attributes in entries:
+        found = {name.lower(): values for name, values in attributes.items()}
+        for attribute, kind in _KINDS:
+            for value in found.get(attribute.lower(), ()):
+                # Only a DESC can hold what is no UTF-8.
+                yield kind, re.sub(r"^\{\d+\}", "", value.decode(errors="replace")), compiled_in

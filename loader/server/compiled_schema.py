@@ -1,0 +1,38 @@
+"""The schema that is compiled into the slapd at hand, and into the modules that a configuration loads."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from loader.config import Config, Entry
+from loader.errors import ConfigUnreadable, ToolFailed
+from loader.schema import ROOT
+from loader.server import tools
+from loader.server.configuration import entries_of, scratch
+
+
+def read(source: Config) -> list[Entry]:
+    """Asked of slapcat, which converts a slapd.conf with nothing but the modules. Raises ConfigUnreadable."""
+    if not source.is_directory:  # it was converted just so when it was read
+        return [entry for entry in source.entries if entry[0].lower() == ROOT]
+    with tempfile.TemporaryDirectory(prefix="ditseed-schema-", dir=scratch()) as place:
+        text, converted = Path(place, "slapd.conf"), Path(place, "slapd.d")
+        text.write_text("".join(f"{line}\n" for line in _lines(source)))
+        converted.mkdir(mode=0o700)
+        try:
+            found = tools.run("slapcat", "-n0", "-f", str(text), "-F", str(converted))
+        except ToolFailed as error:
+            raise ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
+    return [entry for entry in entries_of(found) if entry[0].lower() == ROOT]
+
+
+def _lines(source: Config) -> Iterator[str]:
+    """The modules in the order in which slapd loads them; each entry may have a path of its own."""
+    for name, _ in source.entries:
+        for path in source.values(name, "olcModulePath"):
+            yield f'modulepath "{path}"'
+        for module in source.values(name, "olcModuleLoad"):
+            yield "moduleload " + re.sub(r"^\{\d+\}", "", module)

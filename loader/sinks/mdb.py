@@ -1,0 +1,184 @@
+"""Sink: a data file written by the native core, which encodes, sorts and lays out what slapadd would have put there.
+
+The door to the part of loader._native that knows databases, as loader/ldif.py is to the part that knows LDIF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from loader import _native, units
+from loader._native import Built, Rejection, Schema
+from loader.backmdb import Settings
+from loader.errors import (
+    EmptyInput,
+    EntryRefused,
+    LdifSyntax,
+    LoaderError,
+    MapFull,
+    MdbDamaged,
+    MissingParents,
+    NoSpace,
+    NotProven,
+    TooManyEntries,
+)
+from loader.ldif import counting
+from loader.progress import Meter
+from loader.schema import Definition
+
+__all__ = ["Built", "Rejection", "Schema"]
+
+Table = Literal["id2v", "ixck"]  # those that not every slapd has
+Input = Path | int  # an int is the descriptor of a stream
+
+
+@dataclass(frozen=True)
+class Target:
+    """The database to be made: what slapd is told about it, and which of its tables the slapd at hand has."""
+
+    settings: Settings
+    schema: Schema
+    tables: tuple[Table, ...]
+    map_size: int  # bytes
+    server_id: int  # of entryCSNs that are made
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is looked at, and what is done with an entry that fails. `claimed` as in `loader.ldif.join`.
+
+    `now`: the time that made attributes bear, as in createTimestamp.
+    """
+
+    now: str
+    check_values: bool = True
+    file_urls: bool = False
+    max_rejects: int = 0
+    write_context: bool = False
+    claimed: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Means:
+    """What the work may take. `rejects` is made only when there is one."""
+
+    memory: int  # bytes
+    jobs: int
+    scratch: Path
+    rejects: Path
+
+
+def schema(
+    definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool
+) -> Schema:
+    """`dynamic_objects`: the database has the overlay dds. Raises NotProven, naming what cannot be read."""
+    try:
+        return _native.schema(definitions, options, dynamic_objects=dynamic_objects)
+    except _native.NativeError as error:
+        raise NotProven(reason=f"schema: {error}") from error
+
+
+def build(
+    target: Target, inputs: Sequence[Input], out: Path, rules: Rules, means: Means, meter: Meter
+) -> Built:
+    """Make the file `out`, mode 0600, from all records of `inputs`; synced when this returns."""
+    with counting(meter) as counters, meter.following(counters):
+        try:
+            return _native.build(
+                [one if isinstance(one, int) else str(one) for one in inputs],
+                str(out),
+                _database(target),
+                counters,
+                now=rules.now,
+                check_values=rules.check_values,
+                file_urls=rules.file_urls,
+                max_rejects=rules.max_rejects,
+                write_context=rules.write_context,
+                claimed=rules.claimed,
+                memory=means.memory,
+                jobs=means.jobs,
+                scratch=str(means.scratch),
+                rejects_path=str(means.rejects),
+            )
+        except _native.NativeError as error:
+            ours = _ours(error, target, inputs, out, means)
+            if ours is None:
+                raise  # of reading LDIF: counting() knows it
+            raise ours from error
+
+
+def verify(target: Target, path: Path, full: bool, means: Means, meter: Meter) -> int:
+    """The entries of a data file that nobody writes to, after a look at a sample of them or at all.
+
+    Raises MdbDamaged, saying what is wrong.
+    """
+    with counting(meter) as counters, meter.following(counters):
+        try:
+            return _native.verify(
+                str(path),
+                _database(target),
+                counters,
+                full=full,
+                memory=means.memory,
+                jobs=means.jobs,
+                scratch=str(means.scratch),
+            )
+        except _native.NativeError as error:
+            if error.code == "cancelled":
+                raise  # counting() knows it
+            raise MdbDamaged(path=path, reason=error.message) from error
+
+
+def _database(target: Target) -> _native.Database:
+    settings = target.settings
+    return _native.Database(
+        target.schema,
+        suffixes=settings.suffixes,
+        foreign=settings.foreign,
+        root_dn=settings.root_dn,
+        indexes=settings.indexes,
+        hash64=settings.hash64,
+        intlen=settings.intlen,
+        substr=settings.substr,
+        multival=settings.multival,
+        sortvals=settings.sortvals,
+        idlexp=settings.idlexp,
+        max_entry_size=settings.max_entry_size,
+        map_size=target.map_size,
+        tables=target.tables,
+        last_mod=settings.last_mod,
+        server_id=target.server_id,
+    )
+
+
+def _ours(
+    error: _native.NativeError, target: Target, inputs: Sequence[Input], out: Path, means: Means
+) -> LoaderError | None:
+    where = ", ".join("-" if isinstance(one, int) else str(one) for one in inputs)
+    if error.code == "build.rejected":
+        return _refused(error, means.rejects)
+    if error.code == "build.missing_parents":
+        return MissingParents(count="some", first=f"{error.dn}: {error.message}")
+    if error.code in ("build.unproven", "schema.definition"):
+        return NotProven(reason=error)
+    if error.code == "build.map_full":
+        return MapFull(path=out.parent, map_size=units.size(target.map_size))
+    if error.code == "build.empty":
+        return EmptyInput(path=where)
+    if error.code == "build.too_many":
+        return TooManyEntries(path=where, reason=error)
+    if error.code == "build.damaged":
+        return MdbDamaged(path=out, reason=error.message)
+    if error.code == "ldif.no_space":
+        return NoSpace(path=error.path or out.parent, needed="more", free="nothing")
+    return None
+
+
+def _refused(error: _native.NativeError, rejects: Path) -> LoaderError:
+    if not error.dn:  # nothing could be read of it
+        return LdifSyntax(path=error.path or "-", line=error.line, reason=error.message)
+    place = f"{error.path or 'standard input'}, line {error.line}"
+    return EntryRefused(dn=error.dn, reason=error.message, where=f"{place}; also in {rejects}")

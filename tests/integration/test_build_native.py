@@ -1,0 +1,267 @@
+"""What `ditseed build` by the native engine has that slapadd has not: streams, rejects, another target, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Form, Slapd
+from fixtures.slapd_config import Settings
+from fixtures.trees import record
+from loader import errors
+from tests.support.command import Done, arguments_of, ditseed, environment
+from tests.support.killing import Stamp
+from tests.support.trees import tree
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = "dc=example,dc=com"
+TOP = record(SUFFIX, [("objectClass", "domain"), ("dc", "example")])
+NO_SURNAME = record(f"cn=one,{SUFFIX}", [("objectClass", "person"), ("cn", "one")])
+PERSON = record(f"cn=two,{SUFFIX}", [("objectClass", "person"), ("cn", "two"), ("sn", "Two")])
+NUMBERED = record(
+    f"uid=three,{SUFFIX}",
+    [
+        *(("objectClass", "account"), ("objectClass", "posixAccount"), ("uid", "three")),
+        *(("cn", "three"), ("uidNumber", "many"), ("gidNumber", "3"), ("homeDirectory", "/")),
+    ],
+)
+
+
+@pytest.fixture
+def target(form: Form) -> Iterator[Slapd]:
+    with closing(Slapd(form=form)) as server:
+        yield server
+
+
+@pytest.fixture
+def ldif(tmp_path: Path) -> Path:
+    """One good entry below the top, and one that the schema forbids."""
+    path = tmp_path / "some.ldif"
+    path.write_text(TOP + NO_SURNAME + PERSON)
+    return path
+
+
+def _build(target: Slapd, *more: object) -> Done:
+    return ditseed("build", *more, "--config", target.config_path, "-b", target.suffix)
+
+
+def _piped(target: Slapd, text: bytes, *more: object) -> Done:
+    """The same with `text` on standard input, through a pipe."""
+    words = ("build", *more, "--config", target.config_path, "-b", target.suffix)
+    done = subprocess.run(
+        arguments_of(*words), input=text, capture_output=True, check=False, env=environment()
+    )
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+# --- where it reads from and writes to ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_standard_input(target: Slapd, people_ldif: Path, name: str) -> None:
+    facts = _piped(target, people_ldif.read_bytes(), name, "--json").ok().facts
+    found = tree(target.slapcat())
+    assert len(found) == facts["entries"] == facts["read"] == people_ldif.read_text().count("\n\n")
+
+
+def test_a_stream_is_read_anew_each_time(target: Slapd, people_ldif: Path) -> None:
+    """What it brings now may be something else."""
+    _piped(target, TOP.encode(), "-").ok()
+    assert _piped(target, TOP.encode(), "-").status == errors.TargetNotEmpty.exit_status
+    _piped(target, people_ldif.read_bytes(), "-", "--replace").ok()
+    assert len(tree(target.slapcat())) > 1000
+
+
+def test_standard_input_only_once(target: Slapd) -> None:
+    done = _piped(target, TOP.encode(), "-", "-")
+    assert done.status == errors.UsageProblem.exit_status
+    assert "twice" in done.err
+
+
+def test_another_target(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
+    """The configuration's own directory and the configuration stay as they are; owner and mode are right."""
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    os.chown(place, 12345, 12346)
+    before = _files(target)
+    options = ("--target", place, "--maxsize", "auto", "--json")
+    facts = _build(target, people_ldif, *options).ok().facts
+    assert _files(target) == before
+    status = (place / "data.mdb").stat()
+    assert (status.st_uid, status.st_gid) == (12345, 12346)
+    assert stat.S_IMODE(status.st_mode) == 0o600
+    assert facts["directory"] == str(place)
+    assert {path.name for path in place.iterdir()} == {"data.mdb", ".ditseed-build"}
+
+
+def _files(server: Slapd) -> dict[Path, Stamp]:
+    return {path: Stamp.of(path) for path in server.home.rglob("*") if path.is_file()}
+
+
+def test_the_map_size_in_the_file_is_the_one_chosen(
+    target: Slapd, people_ldif: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "elsewhere"
+    _build(target, people_ldif, "--target", place, "--maxsize", "auto").ok()
+    shown = subprocess.run(["mdb_stat", "-e", place], capture_output=True, text=True, check=True)
+    assert f"Map size: {1 << 30}" in shown.stdout
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_nothing_is_left_in_the_scratch_directory(
+    target: Slapd, people_ldif: Path, tmp_path: Path, given: bool
+) -> None:
+    place = tmp_path / "scratch"
+    place.mkdir()
+    _build(target, people_ldif, *(("--tmp", place) if given else ()), "--memory", "64M").ok()
+    assert not list(place.iterdir())
+    inside = {path.name for path in (target.database_dir / ".ditseed-build").iterdir()}
+    assert inside == {"lock", "run.sqlite"}
+
+
+def test_memory_and_jobs_change_nothing(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
+    """Nor does anything else, once the time is given."""
+    where = ("--config", target.config_path, "-b", SUFFIX)
+    for name, options in (("a", ("--jobs", 1)), ("b", ("--jobs", 3, "--memory", "64M"))):
+        words = ("build", people_ldif, *where, "--target", tmp_path / name, *options)
+        ditseed(*words, env={"SOURCE_DATE_EPOCH": "1700000000"}).ok()
+    one, other = (tmp_path / name / "data.mdb" for name in "ab")
+    assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("level", ["none", "quick", "pages", "full"])
+def test_every_level_of_verification(target: Slapd, people_ldif: Path, level: str) -> None:
+    _build(target, people_ldif, "--verify", level).ok()
+    assert len(tree(target.slapcat())) == people_ldif.read_text().count("\n\n")
+
+
+# --- entries that are refused -------------------------------------------------------------------
+
+
+def test_one_reject_stops_it_before_publishing(target: Slapd, ldif: Path) -> None:
+    done = _build(target, ldif)
+    assert done.status == errors.EntryRefused.exit_status
+    assert f"cn=one,{SUFFIX} was refused" in done.err
+    assert f"{ldif}, line 5" in done.err
+    assert not (target.database_dir / "data.mdb").exists()
+    kept = target.database_dir / ".ditseed-build" / "rejects.ldif"
+    assert str(kept) in done.err
+    assert f"dn: cn=one,{SUFFIX}" in kept.read_text()
+
+
+def test_done_with_rejects(target: Slapd, ldif: Path, tmp_path: Path) -> None:
+    """Exit status 1; the file of rejects can be mended and built from."""
+    kept = tmp_path / "rejects.ldif"
+    done = _build(target, ldif, "--max-rejects", 1, "--rejects", kept, "--json")
+    assert done.status == errors.EXIT_DIFFERENT, done
+    facts = json.loads(done.out)
+    assert (facts["read"], facts["entries"], facts["rejected"]) == (3, 2, 1)
+    assert facts["rejects"] == str(kept)
+    assert set(tree(target.slapcat())) == {f"dn: {SUFFIX}", f"dn: cn=two,{SUFFIX}"}
+    mended = kept.read_text().replace("cn: one\n", "cn: one\nsn: One\n", 1)
+    kept.write_text(TOP + mended)
+    _build(target, kept, "--replace").ok()
+    assert f"dn: cn=one,{SUFFIX}" in tree(target.slapcat())
+
+
+def test_people_are_told_of_rejects(target: Slapd, ldif: Path) -> None:
+    done = _build(target, ldif, "--max-rejects", 1)
+    assert done.status == errors.EXIT_DIFFERENT
+    assert f"{ldif}, line 5: cn=one,{SUFFIX}: " in done.err
+    assert "rejected   1" in done.out
+
+
+def test_values_are_checked_unless_told_not_to(target: Slapd, tmp_path: Path) -> None:
+    path = tmp_path / "numbered.ldif"
+    path.write_text(TOP + NUMBERED)
+    done = _build(target, path)
+    assert done.status == errors.EntryRefused.exit_status
+    assert "uidNumber" in done.err
+    _build(target, path, "--no-value-check").ok()
+
+
+def test_file_urls_only_when_allowed(target: Slapd, tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("read from a file")
+    path = tmp_path / "url.ldif"
+    path.write_text(f"{TOP.rstrip()}\ndescription:< file://{tmp_path}/words\n\n")
+    assert _build(target, path).status not in (0, 1)
+    _build(target, path, "--allow-file-urls").ok()
+    assert "description: read from a file" in target.slapcat()
+
+
+def test_rejects_must_not_be_an_input(target: Slapd, ldif: Path) -> None:
+    before = ldif.read_bytes()
+    done = _build(target, ldif, "--rejects", ldif)
+    assert done.status == errors.UsageProblem.exit_status
+    assert ldif.read_bytes() == before
+
+
+# --- where it is not proven ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (Settings(global_lines=("index_intlen 12",)), "index_intlen is 12"),
+        (
+            Settings(database_lines=("sync_use_subentry on",)),
+            "sync_use_subentry",
+        ),
+        (
+            Settings(database_lines=("multival authzTo 10,5",)),
+            "authzTo is compared by authzMatch",
+        ),
+    ],
+    ids=["intlen", "subentry", "rule"],
+)
+def test_what_is_not_proven_is_refused_by_name(
+    settings: Settings, words: str, people_ldif: Path
+) -> None:
+    with closing(Slapd(settings)) as target:
+        done = _build(target, people_ldif, "-w")
+        assert done.status == errors.NotProven.exit_status, done
+        assert words in done.err
+        assert "--engine slapadd" in done.err.partition("hint:")[2]
+        assert not (target.database_dir / "data.mdb").exists()
+
+
+def test_another_database_below_the_suffix(people_ldif: Path, short_tmp: Path) -> None:
+    inner = short_tmp / "inner"
+    inner.mkdir(mode=0o700)
+    lines = ("database mdb", f'suffix "ou=people,{SUFFIX}"', f"directory {inner}", "subordinate")
+    with closing(Slapd(directory=short_tmp / "server", form="conf")) as target:
+        conf = target.home / "slapd.conf"
+        head, main, rest = conf.read_text().partition("database mdb\n")
+        other = short_tmp / "slapd.conf"
+        other.write_text("\n".join([head, *lines, main + rest]))
+        done = ditseed("build", people_ldif, "--config", other, "-b", SUFFIX)
+        assert done.status == errors.NotProven.exit_status, done
+        assert f"ou=people,{SUFFIX}" in done.err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--memory", "1G"),
+        ("--tmp", "/tmp"),
+        ("--jobs", "2"),
+        ("--max-rejects", "3"),
+        ("--rejects", "/tmp/never-made.ldif"),
+        ("--no-value-check",),
+        ("--allow-file-urls",),
+    ],
+    ids=lambda option: option[0],
+)
+def test_slapadd_does_not_know_it(target: Slapd, ldif: Path, option: tuple[str, ...]) -> None:
+    done = _build(target, ldif, "--engine", "slapadd", *option)
+    assert done.status == errors.UsageProblem.exit_status
+    assert f"--engine slapadd does not know {option[0]}" in done.err
+    assert not list(target.database_dir.iterdir())

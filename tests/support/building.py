@@ -1,0 +1,49 @@
+"""Ending `ditseed build` at named or random moments, and what must be true afterwards."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from fixtures.slapd import Slapd
+from tests.support.trees import tree
+
+RUN_DIR = ".ditseed-build"
+
+
+@dataclass(frozen=True)
+class Building:
+    """A stopped server whose database `old` is to be replaced by what stands in `new`."""
+
+    target: Slapd
+    old: str  # as slapcat prints it
+    new: Path  # LDIF with all operational attributes
+    engine: str
+
+    @property
+    def command(self) -> list[str]:
+        place = ("--config", self.target.config_path, "-b", self.target.suffix)
+        words = ("build", self.new, *place, "--engine", self.engine, "--replace")
+        return [str(word) for word in words]
+
+    @property
+    def steps(self) -> list[str]:
+        """Names of the finished steps, in order."""
+        path = self.target.database_dir / RUN_DIR / "run.sqlite"
+        with closing(sqlite3.connect(path)) as catalogue:
+            rows = catalogue.execute("SELECT name FROM step ORDER BY finished").fetchall()
+        return [name for (name,) in rows]
+
+    def assert_old_or_new(self) -> None:
+        """Never a half; and beside it nothing but the run's own directory."""
+        inside = {path.name for path in self.target.database_dir.iterdir()}
+        assert inside - {"lock.mdb"} <= {"data.mdb", RUN_DIR}
+        found = tree(self.target.slapcat())
+        assert found in (tree(self.old), tree(self.new.read_text()))
+
+    def assert_done(self) -> None:
+        assert tree(self.target.slapcat()) == tree(self.new.read_text())
+        run_dir = {path.name for path in (self.target.database_dir / RUN_DIR).iterdir()}
+        assert run_dir == {"lock", "run.sqlite"}

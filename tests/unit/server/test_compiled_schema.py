@@ -1,0 +1,80 @@
+"""The compiled-in schema, asked of the slapd that is installed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd_config import Installation
+from loader.errors import ConfigUnreadable
+from loader.server import compiled_schema, configuration
+
+pytestmark = pytest.mark.slapd
+
+SMALLEST = """dn: cn=config
+objectClass: olcGlobal
+cn: config
+
+dn: cn=module{{0}},cn=config
+objectClass: olcModuleList
+cn: module{{0}}
+olcModulePath: {modules}
+olcModuleLoad: back_mdb
+olcModuleLoad: {more}
+
+dn: cn=schema,cn=config
+objectClass: olcSchemaConfig
+cn: schema
+
+"""
+
+
+def made(home: Path, more: str = "syncprov") -> Path:
+    """A slapd.d as packages make it from LDIF: without a word of what slapd knows itself."""
+    path = home / "slapd.d"
+    path.mkdir()
+    text = SMALLEST.format(modules=Installation().modules, more=more)
+    command = Installation().command("slapadd", "-n0", "-F", path)
+    environment = Installation().environment()
+    subprocess.run(command, input=text.encode(), check=True, env=environment)
+    return path
+
+
+def names(path: Path) -> str:
+    (entry,) = compiled_schema.read(configuration.read(path))
+    return " ".join(value.decode() for values in entry[1].values() for value in values)
+
+
+def test_a_slapd_d_without_it(tmp_path: Path) -> None:
+    found = names(made(tmp_path))
+    assert "NAME ( 'cn' 'commonName' )" in found
+    assert "NAME 'olcMdbConfig'" in found
+    assert "pwdAttribute" not in found
+
+
+def test_what_modules_bring(tmp_path: Path) -> None:
+    assert "NAME 'pwdAttribute'" in names(made(tmp_path, "ppolicy"))
+
+
+def test_that_of_a_slapd_conf(tmp_path: Path) -> None:
+    path = tmp_path / "slapd.conf"
+    path.write_text(f"modulepath {Installation().modules}\nmoduleload back_mdb\n")
+    assert "NAME ( 'cn' 'commonName' )" in names(path)
+
+
+def test_a_module_that_is_gone(tmp_path: Path) -> None:
+    source = configuration.read(made(tmp_path))
+    broken = [
+        (
+            dn,
+            {
+                key: [value.replace(b"syncprov", b"gone") for value in values]
+                for key, values in one.items()
+            },
+        )
+        for dn, one in source.entries
+    ]
+    with pytest.raises(ConfigUnreadable):
+        compiled_schema.read(type(source)(source.path, (), tuple(broken)))

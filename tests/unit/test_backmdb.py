@@ -1,0 +1,137 @@
+"""What decides the contents of a database, read out of cn=config with slapd's defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loader import backmdb, config
+from loader.backmdb import Settings
+from loader.config import Entry
+from loader.errors import NotProven
+
+SUFFIX = "dc=example,dc=com"
+
+
+def entry(dn: str, **values: str | list[str]) -> Entry:
+    return dn, {
+        name: [value.encode() for value in ([found] if isinstance(found, str) else found)]
+        for name, found in values.items()
+    }
+
+
+def settings(*others: Entry, **own: str | list[str]) -> Settings:
+    database = entry("olcDatabase={1}mdb,cn=config", olcDatabase="{1}mdb", olcSuffix=SUFFIX, **own)
+    found = config.parse(Path("/etc/ldap/slapd.d"), (*others, database))
+    return backmdb.settings(found, found.database(None))
+
+
+def of_global(**values: str | list[str]) -> Settings:
+    return settings(entry("cn=config", **values))
+
+
+def test_slapds_defaults() -> None:
+    assert settings() == Settings(
+        suffixes=(SUFFIX,),
+        foreign=(),
+        root_dn=None,
+        indexes=(),
+        hash64=False,
+        intlen=4,
+        substr=(2, 4, 4),
+        multival=(),
+        sortvals=(),
+        idlexp=16,
+        max_entry_size=0,
+        last_mod=True,
+        subentry=False,
+        attribute_options=("lang-",),
+    )
+
+
+def test_every_setting() -> None:
+    found = settings(
+        entry(
+            "cn=config",
+            olcIndexSubstrIfMinLen="3",
+            olcIndexSubstrIfMaxLen="6",
+            olcIndexSubstrAnyLen="5",
+            olcIndexIntLen="8",
+            olcIndexHash64="TRUE",
+            olcAttributeOptions=["lang-", "x-foo- x-bar"],
+        ),
+        entry("olcBackend={0}mdb,cn=config", olcBackend="{0}mdb", olcBkMdbIdlExp="18"),
+        entry("olcDatabase={-1}frontend,cn=config", olcSortVals="member uniqueMember"),
+        olcRootDN="cn=admin",
+        olcDbMaxEntrySize="1000000",
+        olcLastMod="FALSE",
+        olcSyncUseSubentry="TRUE",
+    )
+    assert (found.substr, found.intlen, found.hash64) == ((3, 6, 5), 8, True)
+    assert found.attribute_options == ("lang-", "x-foo-", "x-bar")
+    assert (found.idlexp, found.sortvals) == (18, ("member", "uniqueMember"))
+    assert (found.root_dn, found.max_entry_size) == ("cn=admin", 1_000_000)
+    assert (found.last_mod, found.subentry) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["objectClass eq"], [("objectClass", ("eq",))]),
+        (["{0}cn,sn eq,sub"], [("cn", ("eq", "sub")), ("sn", ("eq", "sub"))]),
+        (["cn sub,pres,approx,EQ"], [("cn", ("pres", "eq", "approx", "sub"))]),
+        (["default pres,eq", "cn", "uid sub"], [("cn", ("pres", "eq")), ("uid", ("sub",))]),
+        (["default pres", "default eq", "cn"], [("cn", ("pres", "eq"))]),
+        (["cn subinitial"], [("cn", ("sub",))]),
+        (["cn subany,subfinal,substr"], [("cn", ("sub",))]),
+        (["cn eq,nolang,notags,nosubtypes"], [("cn", ("eq",))]),
+        (["cn notags"], [("cn", ())]),
+        (["description;lang-de eq"], [("description;lang-de", ("eq",))]),
+        (["uid eq", "cn eq"], [("uid", ("eq",)), ("cn", ("eq",))]),
+    ],
+)
+def test_forms_of_index(lines: list[str], expected: list[backmdb.Index]) -> None:
+    assert list(settings(olcDbIndex=lines).indexes) == expected
+
+
+def test_an_unknown_kind_of_index_is_refused() -> None:
+    with pytest.raises(NotProven, match="index cn fuzzy"):
+        settings(olcDbIndex="cn eq,fuzzy")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["member 100,50"], [("member", 100)]),
+        (["{0}member,uniqueMember  100,50"], [("member", 100), ("uniqueMember", 100)]),
+        (["default 1000,500", "cn;lang-de 5,3"], [("default", 1000), ("cn;lang-de", 5)]),
+        (["default 4294967295,0"], []),  # how slapd says: never
+        (["member 4294967296,0"], [("member", 0)]),  # an unsigned int of C
+    ],
+)
+def test_forms_of_multival(lines: list[str], expected: list[tuple[str, int]]) -> None:
+    assert list(settings(olcDbMultival=lines).multival) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"), [("1", 4), ("4", 4), ("8", 8), ("0x10", 16), ("300", 255)]
+)
+def test_intlen_has_slapds_bounds(text: str, bytes_: int) -> None:
+    assert of_global(olcIndexIntLen=text).intlen == bytes_
+
+
+@pytest.mark.parametrize(
+    ("text", "on"), [("TRUE", True), ("on", True), ("FALSE", False), ("off", False)]
+)
+def test_switches(text: str, on: bool) -> None:
+    assert of_global(olcIndexHash64=text).hash64 == on
+
+
+def test_all_attributes_that_are_named() -> None:
+    found = settings(
+        entry("olcDatabase={-1}frontend,cn=config", olcSortVals="member"),
+        olcDbIndex=["default eq", "cn", "member eq"],
+        olcDbMultival=["default 10,5", "uniqueMember 10,5"],
+    )
+    assert found.attributes == ("cn", "member", "uniqueMember")

@@ -1,0 +1,90 @@
+"""How much of the host a process may use, on hosts and in containers of both kinds of control groups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from loader import resources
+
+HOST = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+PROCESSORS = len(os.sched_getaffinity(0))
+SMALL = 1 << 20
+NO_LIMIT = str((1 << 63) - 4096)  # as version 1 writes it
+
+
+def groups(monkeypatch: pytest.MonkeyPatch, home: Path, own: str, files: Mapping[str, str]) -> None:
+    """The process in the control groups `own` (as in /proc/self/cgroup), and what their files say."""
+    (home / "own").write_text(own)
+    for name, text in files.items():
+        path = home / "fs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    monkeypatch.setattr(resources, "CGROUPS", home / "fs")
+    monkeypatch.setattr(resources, "_OWN", home / "own")
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "memory"),
+    [
+        ("0::/\n", {}, HOST),
+        ("0::/\n", {"memory.max": "max"}, HOST),
+        ("0::/\n", {"memory.max": str(SMALL)}, SMALL),
+        ("0::/a/b\n", {"a/memory.max": str(SMALL), "a/b/memory.max": "max"}, SMALL),
+        ("0::/a\n", {"memory.max": str(2 * SMALL), "a/memory.max": str(SMALL)}, SMALL),
+        ("4:memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": str(SMALL)}, SMALL),
+        ("4:memory:/a\n", {"memory/memory.limit_in_bytes": str(SMALL)}, SMALL),
+        ("4:memory:/a\n", {"memory/a/memory.limit_in_bytes": NO_LIMIT}, HOST),
+        ("4:cpu:/a\n", {"memory/a/memory.limit_in_bytes": str(SMALL)}, HOST),
+        ("nonsense", {"memory.max": str(SMALL)}, HOST),
+    ],
+)
+def test_memory(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    own: str,
+    files: Mapping[str, str],
+    memory: int,
+) -> None:
+    groups(monkeypatch, tmp_path, own, files)
+    assert resources.memory() == memory
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "processors"),
+    [
+        ("0::/\n", {}, PROCESSORS),
+        ("0::/\n", {"cpu.max": "max 100000"}, PROCESSORS),
+        ("0::/\n", {"cpu.max": "100000 100000"}, 1),
+        ("0::/\n", {"cpu.max": "50000 100000"}, 1),
+        ("0::/a\n", {"cpu.max": "100000 100000", "a/cpu.max": "max 100000"}, 1),
+        (
+            "1:cpu,cpuacct:/a\n",
+            {"cpu/a/cpu.cfs_quota_us": "100000", "cpu/a/cpu.cfs_period_us": "100000"},
+            1,
+        ),
+        (
+            "1:cpu:/a\n",
+            {"cpu/a/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_period_us": "100000"},
+            PROCESSORS,
+        ),
+    ],
+)
+def test_processors(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    own: str,
+    files: Mapping[str, str],
+    processors: int,
+) -> None:
+    groups(monkeypatch, tmp_path, own, files)
+    assert resources.processors() == processors
+
+
+def test_where_nothing_can_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(resources, "_OWN", tmp_path / "none")
+    assert resources.memory() == HOST
+    assert resources.processors() == PROCESSORS

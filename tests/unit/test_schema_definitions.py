@@ -1,0 +1,46 @@
+"""The order in which schema definitions are handed on, and which of them count as compiled in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loader import config, schema
+from loader.config import Entry
+
+COMPILED: Entry = (
+    schema.ROOT,
+    {
+        "olcObjectClasses": [b"( 2.5.6.0 NAME 'top' )"],
+        "olcObjectIdentifier": [b"OLcfg 1.3.6.1.4.1.4203.1.12.2"],
+        "olcAttributeTypes": [b"( 2.5.4.41 NAME 'name' )", b"( 2.5.4.3 NAME 'cn' SUP name )"],
+    },
+)
+STALE: Entry = (schema.ROOT, {"olcAttributeTypes": [b"( 2.5.4.41 NAME 'of an earlier slapd' )"]})
+LOADED: Entry = (
+    "CN={0}core,cn=schema,cn=config",
+    {"olcattributetypes": [b"{1}( 1.2.3 NAME 'loaded' )"], "olcObjectIdentifier": [b"{0}my 1.2"]},
+)
+OWN: Entry = (
+    "cn=config",
+    {"olcObjectIdentifier": [b"{0}own 1.3"], "olcAttributeTypes": [b"{0}( own:1 DESC '\xff' )"]},
+)
+OF_SLAPD = [
+    ("macro", "OLcfg 1.3.6.1.4.1.4203.1.12.2", True),
+    ("attribute", "( 2.5.4.41 NAME 'name' )", True),
+    ("attribute", "( 2.5.4.3 NAME 'cn' SUP name )", True),
+    ("class", "( 2.5.6.0 NAME 'top' )", True),
+]
+OF_FILES = [("macro", "my 1.2", False), ("attribute", "( 1.2.3 NAME 'loaded' )", False)]
+OF_ITSELF = [("attribute", "( own:1 DESC '\ufffd' )", False)]
+MACRO = [("macro", "own 1.3", False)]
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_order(tmp_path: Path, directory: bool) -> None:
+    """slapd.d is read from its root down; a slapd.conf usually includes files first."""
+    path = tmp_path if directory else tmp_path / "slapd.conf"
+    found = schema.definitions(config.parse(path, [OWN, STALE, LOADED]), [COMPILED])
+    rest = [*OF_ITSELF, *OF_FILES] if directory else [*OF_FILES, *OF_ITSELF]
+    assert found == [*OF_SLAPD, *MACRO, *rest]
