@@ -138,9 +138,7 @@ impl Under {
     }
 
     fn write(&mut self, parent: u32, tree: &mut TreeWriter, file: &mut FileWriter) -> Result<()> {
-        while let Some((of, record)) = &self.waiting
-            && *of == parent
-        {
+        while let Some((_, record)) = self.waiting.as_ref().filter(|(of, _)| *of == parent) {
             tree.dup(file, record).map_err(writing)?;
             self.next()?;
         }

@@ -157,9 +157,7 @@ impl Gathered {
     }
 
     fn path_index(&mut self, path: Option<&Arc<PathBuf>>) -> u32 {
-        if let Some(path) = path
-            && self.paths.last() != Some(path)
-        {
+        if let Some(path) = path.filter(|path| self.paths.last() != Some(path)) {
             self.paths.push(Arc::clone(path));
         }
         u32::try_from(self.paths.len()).unwrap_or(u32::MAX)

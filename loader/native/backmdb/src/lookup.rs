@@ -39,11 +39,10 @@ impl<'a> Lookup<'a> {
     /// The column of the next line's description.
     #[inline]
     pub fn next(&mut self, spelling: &[u8]) -> Result<usize, Refusal> {
-        if let Some((known, column)) = self.sequence.get(self.at)
-            && **known == *spelling
-        {
+        let expected = self.sequence.get(self.at).filter(|(known, _)| **known == *spelling);
+        if let Some(&(_, column)) = expected {
             self.at += 1;
-            return Ok(*column);
+            return Ok(column);
         }
         let column = self.column(spelling)?;
         self.sequence.truncate(self.at);

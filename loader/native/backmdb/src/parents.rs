@@ -19,9 +19,7 @@ impl Parents {
 
     /// The index of a parent in `all`, where it is added when it is new.
     pub fn index(&mut self, hash: Hash, text: &[u8], child: u32, all: &mut Vec<Parent>) -> u32 {
-        if let Some((last, index)) = self.last
-            && last == hash
-        {
+        if let Some((_, index)) = self.last.filter(|(last, _)| *last == hash) {
             return index;
         }
         let index = *self.known.entry(hash).or_insert_with(|| {
