@@ -10,6 +10,7 @@ use extsort::{KeySize, Postings, Sorted};
 use ldif::Counters;
 use lmdbfile::{FileWriter, Flags, Format, Table, TreeWriter};
 use schema::Schema;
+use tree::claim::Claim;
 
 use crate::chunks::{Chunks, Source};
 use crate::columns::Columns;
@@ -20,7 +21,7 @@ use crate::indexes::Indexes;
 use crate::join::{Joined, join};
 use crate::naming::Suffixes;
 use crate::numbering::Numbering;
-use crate::shared::{Claim, Shared};
+use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::{Code, Error, Options, Result, Settings, context, postings, reject, reorder, writing};
 

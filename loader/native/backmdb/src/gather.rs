@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use extsort::{Spool, TupleSorter};
+use ldif::tail;
 use lmdbfile::{FileWriter, Held, TreeWriter};
 
 use crate::encoded::{Encoded, Hash, Kept, Last, Marks, ROOT, Rejection};
@@ -64,15 +65,10 @@ impl Means {
 
 impl Marks {
     fn judge(&self, last: &Last) -> Result<()> {
-        let names = ["entryCSN", "modifyTimestamp"].iter().zip(self.stamped).zip(last.stamped);
-        let mut missing =
-            names.filter(|((_, count), has)| self.records > 0 && *count == self.records && !has);
-        let message = match missing.next() {
-            _ if last.empty => "the last record has a DN and nothing else".to_owned(),
-            Some(((name, _), _)) => format!("the last record alone has no {name}"),
-            None => return Ok(()),
-        };
-        Err(Error::new(Code::Truncated, message).at(last.line).of_entry(Some(&last.dn)))
+        let always = self.stamped.map(|count| self.records > 0 && count == self.records);
+        let missing = [0, 1].map(|at| always[at] && !last.stamped[at]);
+        tail::judge(last.empty, missing)
+            .map_err(|error| error.at(last.line).of_entry(Some(&last.dn)))
     }
 }
 

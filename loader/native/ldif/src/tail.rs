@@ -12,7 +12,7 @@ pub struct Tail {
 }
 
 /// Every entry that a server wrote out whole has these, near its end.
-const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
+pub const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
 
 #[derive(Debug, Default)]
 struct Facts {
@@ -51,13 +51,19 @@ impl Tail {
         if this.records == 0 {
             return Ok(());
         }
-        let missing =
-            STAMPS.iter().enumerate().find(|(at, _)| this.always[*at] && !last.stamps[*at]);
-        let message = match missing {
-            _ if last.fields == 0 => "the last record has a DN and nothing else".to_owned(),
-            Some((_, stamp)) if !last.closed => format!("the last record alone has no {stamp}"),
-            _ => return Ok(()),
-        };
-        Err(Error::new(Code::Truncated, message).at(last.line).of_entry(Some(&last.dn)))
+        let missing = [0, 1].map(|at| !last.closed && this.always[at] && !last.stamps[at]);
+        judge(last.fields == 0, missing)
+            .map_err(|error| error.at(last.line).of_entry(Some(&last.dn)))
     }
+}
+
+/// Was a file cut whose last record is `empty`, or which alone lacks one of [`STAMPS`]?
+pub fn judge(empty: bool, missing: [bool; 2]) -> Result<()> {
+    let stamp = STAMPS.iter().zip(missing).find(|(_, missing)| *missing);
+    let message = match stamp {
+        _ if empty => "the last record has a DN and nothing else".to_owned(),
+        Some((stamp, _)) => format!("the last record alone has no {stamp}"),
+        None => return Ok(()),
+    };
+    Err(Error::new(Code::Truncated, message))
 }

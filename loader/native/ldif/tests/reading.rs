@@ -148,3 +148,22 @@ fn cancelled_before_it_began() {
     let error = each_record(input, &counters, |_| Ok(())).unwrap_err();
     assert_eq!(error.code, Code::Cancelled);
 }
+
+#[test]
+fn a_url_is_read_only_when_asked_for_and_only_from_a_file() {
+    let read = |url: &str| {
+        let text = format!("dn: cn=a\ncn:< {url}\n");
+        let block = ldif::blocks::Block { bytes: text.as_bytes(), line: 1, last: true };
+        let record = ldif::records::Records::new(&block).next().unwrap().unwrap();
+        let fields = record.entry().unwrap().fields;
+        assert_eq!(fields.clone().next().unwrap().unwrap_err().code, ldif::Code::Url);
+        let field = fields.with_urls().next().unwrap().unwrap();
+        field.value().map(std::borrow::Cow::into_owned).map_err(|error| error.code)
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), b"a\0b").unwrap();
+    assert_eq!(read(&format!("file://{}", file.path().display())), Ok(b"a\0b".to_vec()));
+    for url in ["file:///dev/zero", "file:///", "http://localhost/", "file:///nowhere"] {
+        assert_eq!(read(url), Err(ldif::Code::Url), "{url}");
+    }
+}

@@ -14,8 +14,8 @@ use crate::csn;
 
 #[derive(Debug, Default)]
 pub struct Claim {
-    /// Server ID: its CSN as a number, and as an `entryCSN` line.
-    by_server: HashMap<String, (u128, Vec<u8>)>,
+    /// Server ID: its CSN as a number, as it stands, and as an `entryCSN` line.
+    by_server: HashMap<String, (u128, Vec<u8>, Vec<u8>)>,
 }
 
 impl Claim {
@@ -25,7 +25,7 @@ impl Claim {
             if let Some(sid) = csn::sid(text) {
                 let mut line = Vec::new();
                 write::line(&mut line, b"entryCSN", text);
-                by_server.insert(sid, (csn::pack(text), line));
+                by_server.insert(sid, (csn::pack(text), text.to_vec(), line));
             }
         }
         Self { by_server }
@@ -43,8 +43,17 @@ impl Claim {
     }
 
     fn older_line(&self, entry_csn: &[u8]) -> Option<&[u8]> {
-        let (claimed, line) = self.by_server.get(&csn::sid(entry_csn)?)?;
-        (csn::pack(entry_csn) > *claimed).then_some(line.as_slice())
+        self.older(entry_csn).map(|(_, line)| line)
+    }
+
+    /// The CSN that an entry must have instead of `entry_csn`, when that is newer.
+    pub fn older_csn(&self, entry_csn: &[u8]) -> Option<&[u8]> {
+        self.older(entry_csn).map(|(csn, _)| csn)
+    }
+
+    fn older(&self, entry_csn: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (claimed, text, line) = self.by_server.get(&csn::sid(entry_csn)?)?;
+        (csn::pack(entry_csn) > *claimed).then_some((text.as_slice(), line.as_slice()))
     }
 }
 

@@ -95,9 +95,9 @@ impl<'a> Encoder<'a> {
         for field in entry.fields {
             self.line(&field?)?;
         }
-        if let (true, Some(claim)) = (place.suffix.is_some(), &self.shared.claim) {
-            for text in &claim.texts {
-                self.value(self.context_csn, text)?;
+        if place.suffix.is_some() {
+            for text in self.shared.options.claimed.iter().flatten() {
+                self.value(self.context_csn, text.as_bytes())?;
             }
         }
         self.note_marks(record, &entry.dn, out);
@@ -125,7 +125,7 @@ impl<'a> Encoder<'a> {
         }
         let value = field.value()?;
         let older = self.shared.claim.as_ref().filter(|_| column == self.operational.csn());
-        let older = older.and_then(|claim| claim.held_back(&value));
+        let older = older.and_then(|claim| claim.older_csn(&value));
         let is_class = column == self.checks.object_class() || column == self.checks.structural();
         self.value(column, older.unwrap_or(&value)).map_err(|refusal| match refusal {
             // Any other value may be a secret.
