@@ -12,28 +12,34 @@ escaping (RFC 4514), or in the order of a multi-valued RDN. No schema is known h
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Literal, TypeAlias, final
+from typing import final, Literal, type_check_only, TypeAlias, TypedDict
 
 __all__ = [
     "Arrangement",
     "Built",
+    "Channel",
     "Counters",
     "Database",
     "Difference",
+    "Link",
+    "Loaded",
     "NativeError",
+    "Part",
+    "Probe",
     "Rejection",
     "Scan",
     "Schema",
+    "Search",
     "Shard",
     "Survey",
     "Tree",
+    "add",
     "arrange",
     "build",
     "join",
     "scan",
     "schema",
     "shard",
-    "survey",
     "tree",
     "verify",
     "version",
@@ -69,6 +75,13 @@ class NativeError(Exception):
                            first; all stand in the reject file
       build.missing_parents  as that, and all for want of a parent
       build.damaged        what was written does not read back
+      ldap.connect      no connection: nobody there, or TLS failed before a word was said
+      ldap.tls          StartTLS was refused, or its handshake failed
+      ldap.bind         the bind was refused; `result` says how
+      ldap.request      a search ended with the result code `result`; `dn`: as much of the base as is there
+      ldap.lost         the connection broke, or the server closed it
+      ldap.silent       the server owed an answer for too long
+      ldap.protocol     what came is not LDAP
       cancelled         `Counters.cancel()` was called
     """
 
@@ -76,6 +89,8 @@ class NativeError(Exception):
     path: str | None
     line: int | None
     dn: str | None
+    result: int | None
+    """Of ldap.*: the LDAP result code (RFC 4511, A.1), below 0 libldap's own (ldap.h); else None."""
     message: str
 
 @final
@@ -90,6 +105,8 @@ class Counters:
     @property
     def stage(self) -> tuple[str, int, int]:
         """Of a build: its stage ("read", "join", "write", "sync"), and how many parts of how many are done."""
+    def limit(self, rate: int) -> None:
+        """Searches of a Channel take no more entries a second from now on; 0 is without limit."""
     def cancel(self) -> None:
         """Ends all calls that share it, now and later."""
 
@@ -160,6 +177,9 @@ class Arrangement:
     def checksum(self) -> str:
         """That of a tree of all written files with nothing ignored."""
     @property
+    def taken(self) -> list[tuple[str, str]]:
+        """Files that hold a file of the input as it is: its name, and that of the one in the input."""
+    @property
     def orphans(self) -> list[tuple[str, str, str]]:
         """(parent, child, entryUUID of the child or ""): parents that the input lacks, each once as its
         first child spells it, with that child. Empty with `drop_orphans`."""
@@ -202,9 +222,6 @@ def shard(fd: int, out_path: _Path, drop: Sequence[str], counters: Counters) -> 
     between records, `version:` and `changetype: add` are left out.
     """
 
-def survey(fd: int, attribute: str, counters: Counters, sample_size: int = 1_000_000) -> Survey:
-    """Samples the first value of `attribute` in each record; same input, same sample."""
-
 def arrange(
     paths: Sequence[_Path],
     again: Sequence[_Path],
@@ -238,6 +255,98 @@ def join(
     server's contextCSN claims is held back to that; without, both stay as they are. Also regroups
     values and leaves out the same as `shard`.
     """
+
+@final
+class Link:
+    """How to reach a server, and as whom; None leaves it to ldap.conf. start_tls: 1 try, 2 demand. connect_timeout
+    and silence in seconds: so long may a server that owes an answer send not a byte, 0 is without limit.
+    """
+
+    def __new__(
+        cls,
+        *,
+        uri: str | None,
+        bind_dn: str | None,
+        secret: bytes | None,
+        mechanism: str | None,
+        authcid: str | None,
+        authzid: str | None,
+        start_tls: int,
+        connect_timeout: float,
+        silence: float,
+    ) -> Link: ...
+
+@final
+class Search:
+    """filter: RFC 4515. scope: as ldapsearch -s. page: entries a page, 0 without pages. limit: entries in all,
+    after which the server ends the search with result code 4; 0 is without."""
+
+    def __new__(
+        cls,
+        base: str,
+        filter: str,
+        scope: str,
+        attributes: Sequence[str],
+        *,
+        page: int = 0,
+        limit: int = 0,
+    ) -> Search: ...
+
+@final
+class Part:
+    @property
+    def entries(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Of LDIF, before compression."""
+    @property
+    def files(self) -> list[str]:
+        """In their order."""
+    @property
+    def sums(self) -> list[str]:
+        """XXH3 of 128 bits of each, in hexadecimal digits."""
+
+@final
+class Probe:
+    @property
+    def values(self) -> list[bytes]:
+        """The first value of the attribute in each entry that has one."""
+    @property
+    def entries(self) -> int: ...
+    @property
+    def limit(self) -> tuple[int, str] | None:
+        """Result code and diagnostic message of a limit that was met (3, 4, 11)."""
+    @property
+    def first(self) -> float:
+        """Seconds from the request to the first entry, or to the end where there is none."""
+    @property
+    def last(self) -> float:
+        """Seconds from the request to the end."""
+
+@final
+class Channel:
+    """A bound connection, for one search at a time; a search that failed closes it. Everything over it is counted
+    in `counters`. Referral objects are entries; aliases are not followed."""
+
+    def __new__(cls, link: Link, counters: Counters) -> Channel: ...
+    def close(self) -> None: ...
+    def part(
+        self, search: Search, directory: _Path, name: str, drop: Sequence[str], *, compress: bool
+    ) -> Part:
+        """Everything that is found, in files `NAME-000.ldif[.zst]` and on of about 64 MiB of LDIF each.
+
+        Attributes `drop` (any case, with any options) are left out, values of one attribute stand side by
+        side, lines are not folded. Beside each file lies FILE.rows with what `arrange` would find out from
+        its records. What an earlier try left under these names is gone.
+        """
+    def file(self, search: Search, path: _Path, drop: Sequence[str]) -> Part:
+        """The same into one file, without rows."""
+    def survey(self, search: Search, attribute: str, sample_size: int = 1_000_000) -> Survey:
+        """Samples the first value of `attribute` in each entry; same input, same sample."""
+    def digest(self, search: Search, tree: Tree) -> None:
+        """Adds every entry to `tree`; after an error that is of no use."""
+    def probe(self, search: Search, attribute: str) -> Probe:
+        """To meet a limit is no error here. Keeps a value of every entry: give the search a limit."""
 
 def tree(ignore: Sequence[str], counters: Counters) -> Tree:
     """An empty tree that will overlook the attributes `ignore` (any case, with any options)."""
@@ -370,4 +479,81 @@ def verify(
 
     A look at its counts and a sample of entries, each looked for in every index; `full` at every page, at
     every entry, and every index is made again and compared. NativeError build.damaged says what is wrong.
+    """
+
+@type_check_only
+class Wishes(TypedDict):
+    """What `add` is asked to do.
+
+    batch: entries a transaction; 0 finds out, 1 makes none. window: requests that may wait for their answers on a
+    connection, on a quick way to the server and at most. exists: of an entry whose DN is there already. leave_out:
+    attributes (any case, with any options). contexts: the server's suffixes. aliases: (other name, name that the
+    server shows) in lower case. rejects: LDIF of rejected entries with their reasons, made when there is one.
+    max_rate: entries a second, 0 is without limit. journal: made, or gone on with. all_uncertain: any entry may have
+    been added by an earlier load. memory: bytes for entries that wait for their parents; what is more goes to nameless
+    files in `scratch`. patience: seconds that a server which is gone is tried again.
+    """
+
+    jobs: int
+    batch: int
+    transactions: bool
+    window: tuple[int, int]
+    exists: str
+    leave_out: Sequence[str]
+    relax: bool
+    contexts: Sequence[str]
+    aliases: Sequence[tuple[str, str]]
+    max_rejects: int
+    rejects: str
+    max_rate: int
+    journal: str
+    all_uncertain: bool
+    memory: int
+    scratch: str
+    patience: float
+
+@final
+class Loaded:
+    """Counts, of earlier runs with the same journal too: read = added + present + replaced + rejected."""
+
+    @property
+    def read(self) -> int: ...
+    @property
+    def added(self) -> int: ...
+    @property
+    def present(self) -> int:
+        """There already, and left as they were."""
+    @property
+    def replaced(self) -> int: ...
+    @property
+    def rejected(self) -> int: ...
+    @property
+    def rejections(self) -> list[Rejection]:
+        """The first hundred, in the order of the input."""
+    @property
+    def orphans(self) -> bool:
+        """All were rejected for want of a parent."""
+    @property
+    def stopped(self) -> bool:
+        """More were rejected than may be, so not all was read."""
+    @property
+    def before(self) -> int:
+        """Entries that earlier runs were done with."""
+    @property
+    def left_out(self) -> int:
+        """Values that were not sent."""
+    @property
+    def deferred(self) -> int:
+        """Entries that came before their parents."""
+    @property
+    def reconnects(self) -> int: ...
+    @property
+    def transactions(self) -> int: ...
+    @property
+    def largest(self) -> int:
+        """Entries in the largest transaction."""
+
+def add(inputs: Sequence[_Path | int], link: Link, counters: Counters, wishes: Wishes) -> Loaded:
+    """Adds all entries to a running server. Ends when it has an answer to each, or with an error ldap.*, when the
+    server is gone for good: what is done stands in the journal.
     """

@@ -5,6 +5,7 @@ As text they order by time; there is one line of them for each server ID (draft-
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterable, Mapping
 
@@ -30,3 +31,8 @@ def by_server(csns: Iterable[str]) -> dict[str, str]:
 def covered(csns: Mapping[str, str], by: Mapping[str, str]) -> bool:
     """Has a server at `by` seen everything that a server at `csns` has?"""
     return all(by.get(sid, "") >= csn for sid, csn in csns.items())
+
+
+def time(csn: str) -> datetime.datetime:
+    """When it was given, in UTC, without a zone. ValueError for what is no CSN of the modern form."""
+    return datetime.datetime.strptime(csn.partition("#")[0], "%Y%m%d%H%M%S.%fZ")

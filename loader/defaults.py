@@ -14,13 +14,13 @@ ENV_TOOLS = (
 ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time of a build, seconds since 1970, in the place of now
 ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: die at this named point
 
-PAGE_SIZE = 1000  # entries a page asked of the server
-PARTITION_ENTRIES = 20_000  # an export partition; a cut connection costs at most the ones in flight
 RETRIES = 8  # of one partition, without any progress between them
+SERVER_PATIENCE = 120.0  # seconds that a load tries a server that is gone
 SILENCE_FACTOR = (
     20.0  # a step may be silent this many times longer than the longest pause seen so far
 )
 SILENCE_FLOOR = 60.0  # seconds; below it a pause says nothing
+WORTH_READ = 20_000  # entries of finished partitions, and
 WORTH_KEEPING = 60.0  # seconds of finished steps, above which other options need --restart
 COMPRESS = "zstd"
 ENGINES = ("native", "slapadd")  # what writes a database; the first is the default

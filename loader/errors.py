@@ -204,7 +204,9 @@ class LimitTooLow(LoaderError):
     message = "{uri}: {limit} of {who} is too low for this export ({reason})"
     hint = (
         "On the server, lift it for this DN: {setting}. The first limits that fit an account count; a changed order "
-        "counts once slapd was restarted."
+        "counts once slapd was restarted. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
+        "ds-rlim-lookthrough-limit and ds-rlim-time-limit 0, ds-privilege-name unindexed-search; on 389 Directory "
+        "Server: nsSizeLimit, nsLookThroughLimit and nsTimeLimit -1."
     )
 
 
@@ -384,6 +386,30 @@ class NoSuchTemplate(LoaderError):
     code, exit_status = "template.no_such", 62
     message = "there is no template {name}"
     hint = "Shipped templates: {known}. Or give the path of a template file of your own."
+
+
+# --- online load ------------------------------------------------------------------------------
+
+
+class AddRefused(LoaderError):
+    code, exit_status = "add.entry_refused", 64
+    message = "{dn} was refused: {reason} ({rejected} refused, {added} added)"
+    hint = (
+        "Mend the cause ({where}) and give the same command again: what is added is not added twice. "
+        "Or let some go with --max-rejects."
+    )
+
+
+class AddLost(LoaderError):
+    code, exit_status = "add.entries_lost", 65
+    message = "{read} entries read, but only of {settled} is known what became of them"
+    hint = "Compare the server with the LDIF (ditseed compare), and report this with {where}."
+
+
+class LeaseStands(LoaderError):
+    code, exit_status = "add.lease_stands", 66
+    message = "nosync of {suffix} could not be switched off again: {reason}"
+    hint = "When the server is there again: {undo}. Any `ditseed add` to it does so, too."
 
 
 class Cancelled(LoaderError):

@@ -65,12 +65,6 @@ def shard(descriptor: int, target: Path, drop: Sequence[str], meter: Meter, orig
         return _native.shard(descriptor, str(target), list(drop), counters)
 
 
-def survey(descriptor: int, attribute: str, meter: Meter, origin: str) -> Survey:
-    """Sample one attribute's values in a stream of records."""
-    with counting(meter, origin) as counters:
-        return _native.survey(descriptor, attribute, counters)
-
-
 @dataclass(frozen=True)
 class Arranging:
     """Shards to make loadable: `paths` were read side by side, `again` after them, one by one (later is newer).

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import xxhash
+
 from loader.errors import ManifestBroken
 
-FORMAT = 1
+FORMAT = 2
 FILE = "manifest.json"
 
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One LDIF file of the export. `checksum` is of the file as it lies on the disk (sha256)."""
+    """One LDIF file of the export. `checksum` is of the file as it lies on the disk (XXH3 of 128 bits, `xxhsum -H2`):
+    it tells a damaged file, not a forged one."""
 
     name: str
     bytes: int
@@ -38,6 +40,8 @@ class Manifest:
     finished: str
     partitions: str  # how it was cut, for people
     duplicates: int = 0
+    dropped: int = 0  # their parent was gone when the reading ended
+    notes: tuple[str, ...] = ()  # for people: what may be missing
     format: int = FORMAT
 
     def paths(self, directory: Path) -> list[Path]:
@@ -47,24 +51,17 @@ class Manifest:
         return (json.dumps(dataclasses.asdict(self), indent=2) + "\n").encode()
 
 
-def describe(path: Path) -> ShardFile:
-    """A finished shard."""
-    with path.open("rb") as file:
-        digest = (
-            hashlib.file_digest(file, "sha256")
-            if hasattr(hashlib, "file_digest")
-            else _digest(path)
-        )
-    return ShardFile(path.name, path.stat().st_size, digest.hexdigest())
+def describe(path: Path, checksum: str | None = None) -> ShardFile:
+    """A finished shard; `checksum` when it is known already."""
+    return ShardFile(path.name, path.stat().st_size, checksum or _digest(path))
 
 
-def _digest(path: Path) -> hashlib._Hash:
-    """hashlib.file_digest for Python 3.10."""
-    digest = hashlib.sha256()
+def _digest(path: Path) -> str:
+    digest = xxhash.xxh3_128()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
-    return digest
+    return digest.hexdigest()
 
 
 def read(directory: Path) -> Manifest | None:
@@ -79,8 +76,8 @@ def read(directory: Path) -> Manifest | None:
                 path=path, reason=f"format {facts['format']}, this ditseed reads {FORMAT}"
             )
         shards = tuple(ShardFile(**shard) for shard in facts.pop("shards"))
-        csns = tuple(facts.pop("context_csns"))
-        return Manifest(**facts, shards=shards, context_csns=csns)
+        csns, notes = tuple(facts.pop("context_csns")), tuple(facts.pop("notes", ()))
+        return Manifest(**facts, shards=shards, context_csns=csns, notes=notes)
     except (ValueError, KeyError, TypeError) as error:
         raise ManifestBroken(path=path, reason=f"not a manifest: {error}") from error
 

@@ -39,7 +39,12 @@ GUARDED = {
     "ldif": ("loader.server",),
     "lmdb": ("loader.mdb",),
     "sqlite3": ("loader.run",),
-    "loader._native": ("loader.ldif", "loader.sinks.mdb"),
+    "loader._native": (
+        "loader.ldif",
+        "loader.server.wire",
+        "loader.sinks.ldap",
+        "loader.sinks.mdb",
+    ),
 }
 
 
@@ -136,9 +141,17 @@ def test_it_looked_at_the_whole_tree() -> None:
         ("loader.sources.ldap", "import ldap.filter", "only loader.server"),
         ("loader.operations.build", "from ldif import LDIFWriter", "only loader.server"),
         ("loader.operations.build", "import lmdb", "only loader.mdb"),
-        ("loader.sinks.slapadd", "from loader._native import Scan", "only loader.ldif and"),
+        (
+            "loader.sinks.slapadd",
+            "from loader._native import Scan",
+            "only loader.ldif and loader.server.wire and",
+        ),
         ("loader.sinks.mdb", "from loader import _native", None),
-        ("loader.mdb.copy", "from loader import _native", "only loader.ldif and loader.sinks.mdb"),
+        (
+            "loader.mdb.copy",
+            "from loader import _native",
+            "only loader.ldif and loader.server.wire and loader.sinks.ldap and loader.sinks.mdb",
+        ),
         ("loader.operations.tune", "import sqlite3", "only loader.run"),
         ("loader.sinks.slapadd", "from loader.errors import *", "from nowhere"),
         ("loader.sinks.slapadd", "def f():\n    import lmdb", "only loader.mdb"),

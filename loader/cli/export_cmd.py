@@ -26,7 +26,29 @@ from loader.operations.export import STEPS, ExportOptions, export
 @click.option(
     "--jobs", type=click.IntRange(1), default=os.cpu_count() or 2, help="Connections side by side."
 )
-@click.option("--page", type=click.IntRange(1), default=defaults.PAGE_SIZE, help="Entries a page.")
+@click.option(
+    "--pieces",
+    type=click.IntRange(0),
+    default=0,
+    help="Searches that the tree is cut into; 0: as many as jobs. A cut connection costs one piece.",
+)
+@click.option(
+    "--max-rate",
+    type=click.IntRange(0),
+    default=0,
+    help="Entries a second, of all connections together; 0: as fast as can be.",
+)
+@click.option(
+    "--max-latency",
+    type=click.FloatRange(0, min_open=True),
+    help="Read slower while the server takes more milliseconds than this for a small question.",
+)
+@click.option(
+    "--page",
+    type=click.IntRange(0),
+    default=0,
+    help="Entries a page; 0 asks for no pages unless a limit demands them.",
+)
 @click.option(
     "--compress",
     type=click.Choice(["zstd", "none"]),
@@ -40,6 +62,9 @@ from loader.operations.export import STEPS, ExportOptions, export
 def command(
     output: Path,
     jobs: int,
+    pieces: int,
+    max_rate: int,
+    max_latency: float | None,
     page: int,
     compress: str,
     timeouts: tuple[str, ...],
@@ -48,7 +73,7 @@ def command(
     as_json: bool,
     **connecting: Any,
 ) -> None:
-    """Read a running server with several paged searches side by side: all user and operational attributes.
+    """Read a running server with several searches side by side: all user and operational attributes.
 
     The LDIF loads in the order of the manifest (parents first), and its suffix entry carries the contextCSN that the
     server had when the export began, so that syncrepl goes on from there. Stopped at any moment, the same command goes
@@ -61,7 +86,10 @@ def command(
       ditseed export -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o /srv/export --compress none
     """
     connection = options.connection_of(connecting)
-    asked = ExportOptions(connection, output.absolute(), jobs, page, compress)
+    latency = None if max_latency is None else max_latency / 1000
+    asked = ExportOptions(
+        connection, output.absolute(), jobs, pieces, max_rate, latency, page, compress
+    )
     made = export(
         asked, options.progress_of(progress_mode), options.timeouts_of(timeouts, STEPS), restart
     )
@@ -79,5 +107,6 @@ def command(
             "cut into": made.partitions,
             "contextCSN": " ".join(made.context_csns) or "none (the server has no syncprov)",
             "output": output,
+            **{f"note {number}": note for number, note in enumerate(made.notes, 1)},
         }
     )

@@ -14,6 +14,7 @@ from loader import units
 from loader.cli import options
 from loader.cli.report import show_json, show_table
 from loader.errors import UsageProblem
+from loader.operations.add import nosync
 from loader.operations.tune import history, indexing, maxsize, syncing
 from loader.operations.tune.indexing import IndexWish
 from loader.operations.tune.plan import Outcome, State
@@ -76,7 +77,7 @@ def maxsize_command(size: int | str | None, **given: Any) -> None:
       ditseed tune maxsize -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com --size 250G --apply
     """
     apply, as_json, suffix, wished = _taken(given)
-    with _target(given) as target:
+    with _target(given, apply) as target:
         found = maxsize.standings(target, suffix)
         outcome = (
             maxsize.change_maxsize(target, suffix, size, apply)
@@ -155,7 +156,7 @@ def indexes_command(
     wish = IndexWish(wanted or None, add, remove)
     if wished and wish == IndexWish():
         raise UsageProblem(reason="say what to change: --set, --add or --remove")
-    with _target(given) as target:
+    with _target(given, apply) as target:
         found = indexing.indexing(target, suffix)
         progress = options.progress_of(progress_mode)
         outcome = (
@@ -202,7 +203,7 @@ def sync_command(nosync: str | None, **given: Any) -> None:
     apply, as_json, suffix, wished = _taken(given)
     if wished and nosync is None:
         raise UsageProblem(reason="say what to change: --nosync on, or --nosync off")
-    with _target(given) as target:
+    with _target(given, apply) as target:
         found = syncing.syncing(target, suffix)
         outcome = (
             None if nosync is None else syncing.change_nosync(target, suffix, nosync == "on", apply)
@@ -250,7 +251,8 @@ def _taken(given: dict[str, Any]) -> tuple[bool, bool, str | None, bool]:
 
 
 @contextmanager
-def _target(given: dict[str, Any]) -> Iterator[Target]:
+def _target(given: dict[str, Any], apply: bool) -> Iterator[Target]:
+    """What a killed `ditseed add` left loosened there is tightened before anything else is changed."""
     path: Path | None = given.pop("config_path")
     named = any(given[name] for name in ("uri", "bind_dn", "mechanism"))
     if (path is not None) == named:
@@ -258,6 +260,8 @@ def _target(given: dict[str, Any]) -> Iterator[Target]:
             reason="say which server: either --config slapd.d or slapd.conf, or -H ldapi:/// -Y EXTERNAL"
         )
     where: Path | Connection = options.connection_of(given) if path is None else path
+    if apply and isinstance(where, Connection):
+        nosync.give_back_standing(where)
     with opened(where) as target:
         yield target
 

@@ -1,6 +1,6 @@
 """Export a live server: partitions read side by side, arranged into shards that load in order, with a manifest.
 
-Steps: start, survey, containers, read, late, arrange, shards. `export_steps` serves `replica seed` too.
+Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica seed` too.
 """
 
 from __future__ import annotations
@@ -26,28 +26,34 @@ from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import session
 from loader.sources import ldap as source
-from loader.sources.ldap import Partition, Plan
+from loader.sources import planner
+from loader.sources.pace import Pace, considerate
+from loader.sources.planner import Partition, Plan
 from loader.storage import files
 
-STEPS = ("start", "survey", "containers", "read", "late", "arrange", "shards")
+STEPS = ("start", "plan", "read", "late", "arrange", "shards")
 # In the run directory:
-PARTS, ARRANGED, NOTED = "parts", "arranged", "containers.ldif.zst"
+PARTS, ARRANGED = "parts", "arranged"
 RUN_DIR = ".ditseed"  # inside the output directory
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What to read, and where to. `page` in entries, `jobs` in connections."""
+    """What to read, and where to. `jobs` in connections; `pieces` 0: as many as jobs, one of a small tree. `page` in
+    entries, 0: only where a limit demands pages."""
 
     connection: Connection
     output: Path
     jobs: int = 2
-    page: int = defaults.PAGE_SIZE
+    pieces: int = 0
+    max_rate: int = 0  # entries a second; 0 is as fast as can be
+    max_latency: float | None = None  # seconds that the server may take for a small question
+    page: int = 0
     compress: str = defaults.COMPRESS
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
-        return {**self.connection.identity(), "page": self.page, "compress": self.compress}
+        return {**self.connection.identity(), "pieces": self.pieces, "compress": self.compress}
 
 
 def export(
@@ -77,14 +83,15 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
         return known
     work = _Work(options, run)
     start = run.do("start", work.start)
-    base = str(start["base"])
-    survey = run.do("survey", lambda meter: work.survey(meter, base))
-    run.do("containers", lambda meter: work.containers(meter, base))
-    run.do("read", lambda meter: work.read(meter, _plan_of(survey)), total=survey["entries"])
+    cut = run.do("plan", lambda meter: work.plan(meter, start))
+    run.progress.say(f"export: {cut['how']}")
+    run.do(
+        "read", lambda meter: work.read(meter, _plan_of(cut, options.page)), total=cut["expected"]
+    )
     late = run.do("late", lambda meter: work.late(meter, start))
     since = late["context_csns"]
     arranged = run.do("arrange", lambda meter: work.arrange(meter, start, since))
-    run.do("shards", lambda meter: work.publish(start, survey, arranged))
+    run.do("shards", lambda meter: work.publish(start, cut, arranged))
     found = manifest.read(options.output)
     assert found is not None
     return found
@@ -105,11 +112,6 @@ class _Work:
     def arranged(self) -> Path:
         return self.run.directory / ARRANGED
 
-    @property
-    def noted(self) -> Path:
-        """Where the containers were."""
-        return self.run.directory / NOTED
-
     def start(self, meter: Meter) -> Facts:
         """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is. What an
         earlier run left is of another time."""
@@ -124,21 +126,27 @@ class _Work:
                 "uri": server.uri,
             }
 
-    def survey(self, meter: Meter, base: str) -> Facts:
-        connection, options = self.options.connection, self.options
-        found = source.survey(connection, base, meter)
-        if not found.entries:
-            raise EmptyInput(path=f"{connection.uri} {base}")
-        if found.without == found.entries:
-            with session(connection) as server:
-                plan = source.plan_by_subtree(server, base, options.page)
-        else:
-            plan = source.plan_by_csn(base, found, options.jobs, options.page)
-        return {
-            "entries": found.entries,
-            "how": plan.how,
-            "partitions": [_facts_of(one) for one in plan.partitions],
-        }
+    def plan(self, meter: Meter, start: Facts) -> Facts:
+        """Look at the first entries, and cut; once more when the connection breaks."""
+        return source.patiently(lambda: self._plan(meter, start), meter)
+
+    def _plan(self, meter: Meter, start: Facts) -> Facts:
+        connection, base = self.options.connection, str(start["base"])
+        with session(connection) as server:
+            looked = planner.sample(server, base)
+            if not looked.entries:
+                raise EmptyInput(path=f"{connection.uri} {base}")
+            pieces = self.options.pieces or (1 if looked.whole else self.options.jobs)
+            cut = planner.plan(
+                *(server, base, looked, pieces, start["context_csns"]),
+                lambda: source.survey(connection, base, meter),
+            )
+            return {
+                "expected": planner.expected(server, base),
+                "how": cut.how,
+                "hidden_passwords": looked.lack_passwords(),
+                "partitions": [_facts_of(one) for one in cut.partitions],
+            }
 
     def read(self, meter: Meter, plan: Plan) -> Facts:
         """Partitions side by side; a finished one is never read again."""
@@ -146,8 +154,12 @@ class _Work:
         done = self.run.catalogue.partitions("read")
         meter.add(sum(facts["entries"] for facts in done.values()))
         todo = [one for one in plan.partitions if one.name not in done]
-        with ThreadPoolExecutor(self.options.jobs) as pool:
-            futures = [pool.submit(self._read_one, partition, meter) for partition in todo]
+        connection, pace = self.options.connection, Pace(self.options.max_rate)
+        with (
+            considerate(pace, connection, self.options.max_latency),
+            ThreadPoolExecutor(self.options.jobs) as pool,
+        ):
+            futures = [pool.submit(self._read_one, partition, meter, pace) for partition in todo]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -157,17 +169,22 @@ class _Work:
                 raise
         return {"entries": meter.entries}
 
-    def _read_one(self, partition: Partition, meter: Meter) -> None:
-        target = self.parts / f"part-{partition.name}.ldif.zst"
-        found = source.fetch(self.options.connection, partition.search, target, meter)
-        facts = {"entries": found.entries, "bytes": found.bytes}
+    def _read_one(self, partition: Partition, meter: Meter, pace: Pace) -> None:
+        name, compress = f"part-{partition.name}", self.options.compress != "none"
+        connection = self.options.connection
+        found = source.fetch_part(
+            connection,
+            partition.search,
+            self.parts,
+            name,
+            compress=compress,
+            meter=meter,
+            pace=pace,
+        )
+        sums = {Path(file).name: sum for file, sum in zip(found.files, found.sums, strict=True)}
+        facts = {"entries": found.entries, "bytes": found.bytes, "sums": sums}
         self.run.catalogue.finish_partition("read", partition.name, facts)
         killpoint("read.partition")
-
-    def containers(self, meter: Meter, base: str) -> Facts:
-        """Where every container is, before the first entry is read."""
-        moved.note_containers(self.options.connection, base, self.noted, meter)
-        return {"entries": meter.entries}
 
     def late(self, meter: Meter, start: Facts) -> Facts:
         """Read again what moved meanwhile."""
@@ -175,16 +192,17 @@ class _Work:
             path.unlink()  # of an interrupted try: what is read later must also be named later
         since = start["context_csns"]
         if since:
-            since = self._containers(meter, start["base"]).settle(since)
+            since = self._containers(meter, start).settle(since)
         return {"entries": meter.entries, "context_csns": since}
 
-    def _containers(self, meter: Meter, base: str) -> Containers:
+    def _containers(self, meter: Meter, start: Facts) -> Containers:
         options = self.options
-        return Containers(options.connection, base, options.page, self.noted, self.parts, meter)
+        where = (options.connection, start["base"], options.page, options.compress != "none")
+        return Containers(*where, self.parts, start["context_csns"], meter)
 
     def arrange(self, meter: Meter, start: Facts, since: Sequence[str]) -> Facts:
         """Each entry once, parents first. Nothing that was read may go missing on the way."""
-        containers = self._containers(meter, start["base"])
+        containers = self._containers(meter, start)
         found = self._arrange(meter, start, drop_orphans=False)
         for _ in range(moved.LOOKS):
             if not found.orphans:
@@ -193,6 +211,7 @@ class _Work:
                     "duplicates": found.duplicates,
                     "dropped": found.dropped,
                     "checksum": found.checksum,
+                    "taken": dict(found.taken),
                     "shards": sorted(path.name for path in self.arranged.iterdir()),
                 }
             again = containers.missed(found.orphans, start["context_csns"])
@@ -207,8 +226,8 @@ class _Work:
         files.remove_tree(self.arranged)
         self.arranged.mkdir()
         task = Arranging(
-            paths=sorted(self.parts.glob("part-*.ldif.zst")),
-            again=sorted(self.parts.glob("late-*.ldif.zst")),
+            paths=self._files("part"),
+            again=self._files("late"),
             root=start["base"],
             context_csns=start["context_csns"],
             compress=self.options.compress != "none",
@@ -216,9 +235,37 @@ class _Work:
         )
         return ldif.arrange(task, self.arranged, meter)
 
-    def publish(self, start: Facts, survey: Facts, arranged: Facts) -> Facts:
+    def _files(self, kind: str) -> list[Path]:
+        found = (self.parts.glob(f"{kind}-*{suffix}") for suffix in (".ldif", ".ldif.zst"))
+        return sorted(path for paths in found for path in paths)
+
+    def _known_sums(self, taken: dict[str, str]) -> dict[str, str]:
+        """Of shards that are files as they were read."""
+        read = self.run.catalogue.partitions("read").values()
+        sums = {name: sum for facts in read for name, sum in facts["sums"].items()}
+        return {name: sums[part] for name, part in taken.items() if part in sums}
+
+    def notes(self, start: Facts, cut: Facts, arranged: Facts) -> list[str]:
+        """What the operator should know of what was not exported."""
+        who, notes = self.options.connection.who, []
+        if cut["hidden_passwords"]:
+            notes.append(f"no entry shows {who} a userPassword: access control may hide it")
+        with session(self.options.connection) as server:
+            counted = planner.expected(server, start["base"])
+            calm = moved.context_csns(server, start["base"]) == start["context_csns"]
+        if counted is None or counted == arranged["entries"]:
+            return notes
+        why = (
+            f"access control hides the others from {who}, or they are subentries"
+            if calm and counted > arranged["entries"]
+            else "the tree changed meanwhile; syncrepl brings the rest"
+        )
+        return [*notes, f"the server counts {counted:,} entries: {why}"]
+
+    def publish(self, start: Facts, cut: Facts, arranged: Facts) -> Facts:
         """Move the shards to their place, the manifest last: where it stands, the export is whole."""
         output, names = self.options.output, arranged["shards"]
+        sums = self._known_sums(arranged["taken"])
         (output / manifest.FILE).unlink(missing_ok=True)
         for path in output.glob("[0-9]*.ldif*"):
             if path.name not in names:
@@ -227,7 +274,7 @@ class _Work:
             if (self.arranged / name).exists():  # else it was moved before a kill
                 files.publish(self.arranged / name, output / name)
         killpoint("shards.middle")
-        shards = tuple(manifest.describe(output / name) for name in names)
+        shards = tuple(manifest.describe(output / name, sums.get(name)) for name in names)
         made = Manifest(
             base=start["base"],
             entries=arranged["entries"],
@@ -237,8 +284,10 @@ class _Work:
             source=start["uri"],
             started=start["started"],
             finished=_now(),
-            partitions=survey["how"],
+            partitions=cut["how"],
             duplicates=arranged["duplicates"],
+            dropped=arranged["dropped"],
+            notes=tuple(self.notes(start, cut, arranged)),
         )
         files.write_durably(self.options.output / manifest.FILE, made.text())
         clear(self.run.directory)
@@ -249,28 +298,20 @@ def clear(run_dir: Path) -> None:
     """Remove what the steps of an export put into its run directory on their way."""
     for name in (PARTS, ARRANGED):
         files.remove_tree(run_dir / name)
-    for name in (NOTED, moved.LOOK):
-        (run_dir / name).unlink(missing_ok=True)
 
 
 def _facts_of(partition: Partition) -> Facts:
     search = partition.search
-    return {
-        "name": partition.name,
-        "base": search.base,
-        "where": search.where,
-        "scope": search.scope,
-        "page": search.page,
-    }
+    facts = {"base": search.base, "where": search.where, "scope": search.scope}
+    return {"name": partition.name, **facts}
 
 
-def _plan_of(survey: Facts) -> Plan:
+def _plan_of(cut: Facts, page: int) -> Plan:
     def partition(facts: dict[str, Any]) -> Partition:
-        return Partition(
-            facts["name"], Search(facts["base"], facts["where"], facts["scope"], page=facts["page"])
-        )
+        search = Search(facts["base"], facts["where"], facts["scope"], page=page)
+        return Partition(facts["name"], search)
 
-    return Plan(tuple(partition(facts) for facts in survey["partitions"]), survey["how"])
+    return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])
 
 
 def _now() -> str:

@@ -1,13 +1,16 @@
 """What moved while a live server was read.
 
-Whoever renames a container moves all its children, and those keep their entryCSN: syncrepl does not send them. So after
-the reading, what lies below a container that moved meanwhile is read again, until a look finds nothing new. A container
-that merely changed is read again alone, so that a busy suffix entry costs nothing.
+Whoever renames a container moves all its children, and those keep their entryCSN: syncrepl does not send them. The
+reading notes where it met each container (`NAME.inner` beside a part); one whose entryCSN is not newer than the
+contextCSN of before stood there all the time. After the reading, what lies below a container that has moved since, or
+that nobody knows the place of, is read again, until a look finds nothing new. A container that merely changed is read
+again alone, so that a busy one costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -23,37 +26,34 @@ from loader.server.session import Session, session
 from loader.sources import ldap as source
 from loader.sources import records
 
-LOOK = "look.ldif"  # beside what is noted: the containers that changed
+LOOK = "look.ldif"  # among the parts: the containers that changed
+INNER_NOTES = ".inner"
 INNER = "(hasSubordinates=TRUE)"
 LOOKS = 20  # a tree whose containers still move after so many looks is being rebuilt, not used
+_LATELY = datetime.timedelta(hours=1)
 _NAMES_ONLY = ("entryUUID", "entryCSN")
 
 Answer = TypeVar("Answer")
 Orphan = tuple[str, str, str]  # the parent that is nowhere, the entry below it, its entryUUID
 
 
-def note_containers(connection: Connection, base: str, target: Path, meter: Meter) -> None:
-    """Write down where every container is before the first entry is read."""
-    asked = Search(base, INNER, attributes=_NAMES_ONLY, page=source.SURVEY_PAGE)
-    source.fetch(connection, asked, target, meter)
-
-
 @dataclass
 class Containers:
-    """Reads again what moved into `late-NNNNN` files in `parts`; a later file is newer. `noted`: `note_containers`."""
+    """Reads again what moved into `late-NNNNN` files in `parts`, where the notes are; a later file is newer."""
 
     connection: Connection
     base: str
     page: int
-    noted: Path
+    compress: bool
     parts: Path
+    began: Sequence[str]  # contextCSN of before the reading
     meter: Meter
     _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> where it was read again
 
     def settle(self, since: Sequence[str]) -> list[str]:
         """Until no container is elsewhere than where its children were read; the contextCSN of the last look.
 
-        `since`: a contextCSN of before the reading. Raises TreeRestless.
+        `since`: a contextCSN of before the last look. Raises TreeRestless.
         """
         for _ in range(LOOKS):
             now = self._asking(lambda server: context_csns(server, self.base))
@@ -79,10 +79,10 @@ class Containers:
     def _changed(self, since: Sequence[str]) -> dict[str, str]:
         """DN -> entryUUID of containers that changed. They are read again before the look: one that was missed while
         it changed is there then, and a move after that shows in the look."""
-        where = f"(&(entryCSN>={min(since)}){INNER})"
+        where = f"(&{_newer(since)}{INNER})"
         self.read_again(Search(self.base, where, page=self.page))
-        names = Search(self.base, where, attributes=_NAMES_ONLY, page=source.SURVEY_PAGE)
-        look = self.noted.with_name(LOOK)
+        names = Search(self.base, where, attributes=_NAMES_ONLY)
+        look = self.parts / LOOK
         source.fetch(self.connection, names, look, self.meter)
         seen = csn.by_server(since)
         return {
@@ -93,25 +93,37 @@ class Containers:
 
     def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
         """Those that are not where they were when the reading began, or when they were read again."""
-        if not changed:
-            return {}
-        with records.opened(self.noted) as noted:
-            before = records.find(noted, list(changed))
-        stood = {
-            uuid.decode(): name for name, entry in before.items() for uuid in entry["entryuuid"]
+        known = {**self._stood(list(changed)), **self._placed}
+        root = dn.key(self.base)
+        return {
+            name: uuid
+            for name, uuid in changed.items()
+            if known.get(uuid) != dn.key(name) and dn.key(name) != root
         }
-        known = {**stood, **self._placed}
-        return {name: uuid for name, uuid in changed.items() if known.get(uuid) != dn.key(name)}
+
+    def _stood(self, names: Sequence[str]) -> dict[str, str]:
+        """entryUUID -> where it stood all the time until it was met, of containers at these places. Of one that had
+        changed already when it was met nobody knows."""
+        stood, seen = {}, csn.by_server(self.began)
+        for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if names else ():
+            with records.opened(path) as noted:
+                found = records.find(noted, names)
+            for name, entry in found.items():
+                if csn.covered(csn.by_server([_text(entry, "entrycsn")]), seen):
+                    stood[_text(entry, "entryuuid")] = name
+        return stood
 
     def _place(self, read: Mapping[str, str]) -> None:
         self._placed.update({uuid: dn.key(name) for name, uuid in read.items()})
 
     def read_again(self, asked: Search) -> bool:
         """False when there is no such entry any more: then it moved on, which the next look shows, or was deleted."""
-        number = len(list(self.parts.glob("late-*")))
-        target = self.parts / f"late-{number:05}.ldif.zst"
+        number = len(list(self.parts.glob(f"late-*{INNER_NOTES}")))
+        name = f"late-{number:05}"
         try:
-            source.fetch(self.connection, asked, target, self.meter)
+            source.fetch_part(
+                self.connection, asked, self.parts, name, compress=self.compress, meter=self.meter
+            )
         except NoSuchBase:
             return False
         return True
@@ -157,6 +169,15 @@ def context_csns(server: Session, base: str) -> list[str]:
     return []
 
 
+def _newer(since: Sequence[str]) -> str:
+    """The filter for what may have changed after a contextCSN. slapd is quick to find the latest entryCSNs in its
+    index, and slow to gather those of months; behind a NOT it looks at every entry instead (sources/planner.py)."""
+    oldest = min(since)
+    if csn.time(max(since)) - csn.time(oldest) < _LATELY:
+        return f"(entryCSN>={oldest})"
+    return f"(!(!(entryCSN>={oldest})))"
+
+
 def _topmost(names: Sequence[str]) -> list[str]:
     """Without those that lie below another: their subtree is read with it."""
     return [
@@ -166,5 +187,6 @@ def _topmost(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _text(entry: Mapping[str, Sequence[bytes]], name: str) -> str:
-    return b"".join(entry.get(name, [])[:1]).decode()
+def _text(entry: Mapping[str, Collection[bytes]], name: str) -> str:
+    """Its only value, or its first; "" without any."""
+    return next(iter(entry.get(name, ())), b"").decode()

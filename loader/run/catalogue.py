@@ -108,7 +108,7 @@ class Catalogue:
     def has_work(self) -> bool:
         """Is there enough that a run with other options should not throw it away unasked?"""
         parts = [json.loads(facts) for (facts,) in self._rows("SELECT facts FROM partition")]
-        if sum(facts.get("entries", 0) for facts in parts) > defaults.PARTITION_ENTRIES:
+        if sum(facts.get("entries", 0) for facts in parts) > defaults.WORTH_READ:
             return True
         return sum(step.seconds for step in self.steps()) > defaults.WORTH_KEEPING
 

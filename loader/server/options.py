@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from loader.errors import NoSuchPath, NotPermitted
@@ -56,26 +53,3 @@ class Connection:
             raise NoSuchPath(path=self.password_file) from None
         except PermissionError:
             raise NotPermitted(action="read", path=self.password_file, owner="its owner") from None
-
-    @contextmanager
-    def client_arguments(self) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-        """ldapsearch's arguments for this connection, and the descriptors it must inherit.
-
-        The password goes through a memory file, so that neither argv nor a disk ever holds it.
-        """
-        arguments = [] if self.uri is None else ["-H", self.uri]
-        arguments += ["-" + "Z" * self.start_tls] if self.start_tls else []
-        arguments += ["-Y", self.mechanism, "-Q"] if self.mechanism else ["-x"]
-        arguments += ["-D", self.bind_dn] if self.bind_dn else []
-        secret = self.secret()
-        if secret is None:
-            yield arguments, ()
-            return
-        descriptor = os.memfd_create("ditseed-password")
-        try:
-            os.fchmod(descriptor, 0o600)
-            os.write(descriptor, secret)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            yield [*arguments, "-y", f"/proc/self/fd/{descriptor}"], (descriptor,)
-        finally:
-            os.close(descriptor)

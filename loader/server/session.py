@@ -13,6 +13,7 @@ import ldap
 import ldap.filter
 import ldap.ldapobject
 import ldap.sasl
+from ldap.controls.simple import ManageDSAITControl
 
 from loader import csn
 from loader.errors import (
@@ -51,6 +52,8 @@ class Session:
         if self.connection.start_tls:
             try:
                 self._ldap.start_tls_s()
+            except (ldap.CONNECT_ERROR, ldap.SERVER_DOWN):
+                raise  # a failed handshake leaves an open connection, and the bind would go over it in clear
             except ldap.LDAPError:
                 if self.connection.start_tls > 1:
                     raise
@@ -77,7 +80,7 @@ class Session:
         reason = "; ".join(str(facts[key]) for key in ("desc", "info") if facts.get(key)) or str(
             error
         )
-        if _is_tls(reason):
+        if is_tls(reason):
             return TlsFailed(uri=self.uri, reason=reason)
         if isinstance(error, _MAYBE_TLS):
             why = tls.failure(self.uri, self.connection.start_tls)
@@ -98,10 +101,12 @@ class Session:
     def read(
         self, dn: str, attributes: Sequence[str] = ("*", "+"), where: str = "(objectClass=*)"
     ) -> Attributes:
-        """One entry. Raises NoSuchBase."""
+        """One entry, a referral object too. Raises NoSuchBase."""
         found = self._asking(
             f"read {dn}",
-            lambda: self._ldap.search_s(dn, ldap.SCOPE_BASE, where, list(attributes)),
+            lambda: self._ldap.search_ext_s(
+                dn, ldap.SCOPE_BASE, where, list(attributes), serverctrls=[ManageDSAITControl()]
+            ),
             dn,
         )
         return {name.lower(): values for name, values in found[0][1].items()} if found else {}
@@ -119,11 +124,50 @@ class Session:
             lambda: self._ldap.search_s(base, scope, where, list(attributes)),
             base,
         )
-        return [
-            (dn, {name.lower(): values for name, values in entry.items()})
-            for dn, entry in found
-            if dn
-        ]
+        return [_lowered(dn, entry) for dn, entry in found if dn]
+
+    def first(
+        self, base: str, limit: int, attributes: Sequence[str]
+    ) -> tuple[list[tuple[str, Attributes]], bool]:
+        """The first `limit` entries of a subtree, and whether these are all. Raises NoSuchBase, LimitTooLow (when
+        not even one is shown)."""
+        found: list[tuple[str, Attributes]] = []
+
+        def collect() -> bool:
+            asked = (base, ldap.SCOPE_SUBTREE, "(objectClass=*)", list(attributes))
+            message = self._ldap.search_ext(*asked, sizelimit=limit)
+            try:
+                while True:
+                    kind, entries = self._ldap.result(message, all=0)[:2]
+                    if kind == ldap.RES_SEARCH_RESULT:
+                        return True
+                    found.extend(_lowered(dn, entry) for dn, entry in entries if dn)
+            except _LIMITS_MET:
+                if not found:
+                    raise
+                return False
+
+        return found, self._asking(f"search {base}", collect, base)
+
+    def matches(self, dn: str, where: str) -> bool:
+        """Is the filter true of this entry?"""
+        found = self._asking(
+            f"read {dn}", lambda: self._ldap.search_s(dn, ldap.SCOPE_BASE, where, ["1.1"]), dn
+        )
+        return any(name is not None for name, _ in found)
+
+    def counted(self, base: str) -> int | None:
+        """Entries in the database whose suffix is `base`, as slapd's monitor counts them (olmMDBEntries, 2.5 and
+        later); None when it does not tell us."""
+        where = ldap.filter.filter_format(
+            "(&(objectClass=olmMDBDatabase)(namingContexts=%s))", [base]
+        )
+        try:
+            found = self.find("cn=Databases,cn=Monitor", where, ["olmMDBEntries"])
+        except (NoSuchBase, ServerRefused, LimitTooLow):
+            return None
+        values = [value for _, entry in found for value in entry.get("olmmdbentries", [])]
+        return int(values[0]) if values else None
 
     def replace(self, dn: str, changes: Mapping[str, Sequence[bytes]]) -> None:
         """Set attributes; an empty sequence removes one."""
@@ -135,6 +179,13 @@ class Session:
     def modify(self, dn: str, modlist: list[Any]) -> None:
         """python-ldap's list: (ldap.MOD_*, name, values or None)."""
         self._asking(f"modify {dn}", lambda: self._ldap.modify_s(dn, modlist), dn)
+
+    def add(self, dn: str, attributes: Mapping[str, Sequence[bytes]]) -> None:
+        modlist = [(name, list(values)) for name, values in attributes.items()]
+        self._asking(f"add {dn}", lambda: self._ldap.add_s(dn, modlist), dn)
+
+    def delete(self, dn: str) -> None:
+        self._asking(f"delete {dn}", lambda: self._ldap.delete_s(dn), dn)
 
     def children_with_children(self, base: str) -> list[str]:
         """DNs one level below `base` that have entries below them."""
@@ -184,13 +235,19 @@ class Session:
             pass  # the server may have gone already; nothing is lost with an unbind
 
 
+def _lowered(dn: str, entry: dict[str, list[bytes]]) -> tuple[str, Attributes]:
+    return dn, {name.lower(): values for name, values in entry.items()}
+
+
 # libldap's answers to a failed handshake, and a server's to a StartTLS that it does not know.
 _MAYBE_TLS = (ldap.SERVER_DOWN, ldap.CONNECT_ERROR, ldap.PROTOCOL_ERROR)
+_CUT = ("non-properly terminated", "unexpected eof")  # GnuTLS, OpenSSL
 
 
-def _is_tls(reason: str) -> bool:
+def is_tls(reason: str) -> bool:
+    """Does it speak of TLS? A line that was cut is no TLS that was refused, whatever ran over it."""
     words = ("certificate", "TLS", "SSL", "handshake")
-    return any(word in reason for word in words)
+    return any(word in reason for word in words) and not any(word in reason for word in _CUT)
 
 
 @contextmanager
@@ -204,7 +261,7 @@ def session(connection: Connection) -> Iterator[Session]:
 
 
 # Result codes of a search that ended before its time, and the limit behind each (slapd.conf(5), limits).
-_LIMITS = {
+LIMITS = {
     3: "the time limit",
     4: "the size limit",
     11: "a limit on paged or unindexed searches",
@@ -221,4 +278,4 @@ def limit_error(uri: str, who: str, reason: str, status: int) -> LimitTooLow:
     setting = (
         f"olcLimits: {{0}}{subject} {_LIFTED} (in slapd.conf, first: limits {subject} {_LIFTED})"
     )
-    return LimitTooLow(uri=uri, limit=_LIMITS[status], who=who, reason=reason, setting=setting)
+    return LimitTooLow(uri=uri, limit=LIMITS[status], who=who, reason=reason, setting=setting)

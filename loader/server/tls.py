@@ -33,6 +33,8 @@ def failure(uri: str, start_tls: int) -> str | None:
                 return None
     except ssl.SSLCertVerificationError as error:
         return f"certificate refused: {error.verify_message}"
+    except ssl.SSLEOFError:
+        return None  # the line was cut: that says nothing of TLS
     except ssl.SSLError as error:
         return f"handshake failed: {error.reason or error}"
     except OSError:

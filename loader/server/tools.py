@@ -1,4 +1,4 @@
-"""slapd's own tools: slapadd, slapcat, slaptest, slapmodify, slapindex, and the client ldapsearch.
+"""slapd's own tools: slapadd, slapcat, slaptest, slapmodify, slapindex.
 
 DITSEED_TOOLS names a command to run them through, where slapd lives elsewhere ("chroot /srv/ldap").
 """

@@ -6,9 +6,8 @@ Each can be read whole into a digest, and be asked again for a few of its entrie
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -24,10 +23,10 @@ from loader.errors import (
 )
 from loader.ldif import Tree
 from loader.progress import Meter
-from loader.server import search
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import session
+from loader.server.wire import reading
 from loader.sources import ldap, mdb, records
 from loader.sources.mdb import Mdb
 from loader.sources.records import Entries
@@ -70,19 +69,19 @@ class Server:
         return ldap.patiently(lambda: self._digest(Search(base), ignore, meter), meter)
 
     def _digest(self, asked: Search, ignore: Sequence[str], meter: Meter) -> Tree:
-        with search.running(self.connection, asked) as child:
-            finish = partial(search.finish, child, self.connection, asked)
-            return _digest_of(child, finish, ignore, meter)
+        with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter) as reader:
+            reader.digest(asked, tree)
+            return tree
 
     def find(self, names: Sequence[str]) -> Entries:
         found: Entries = {}
-        for name in names:
-            asked = Search(name, scope="base", page=0)
-            with search.running(self.connection, asked) as child:
-                assert child.process.stdout is not None
-                found.update(records.find(child.process.stdout, [name]))
-                if dn.key(name) not in found:
-                    _finish_unless_gone(child, self.connection, asked)
+        with session(self.connection) as server:
+            for name in names:
+                try:
+                    entry = server.read(name)
+                except NoSuchBase:
+                    continue  # deleted since it was seen
+                found[dn.key(name)] = {key: frozenset(values) for key, values in entry.items()}
         return found
 
 
@@ -98,7 +97,7 @@ class Database:
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
         with mdb.running(self.mdb) as child:
-            return _digest_of(child, child.check, ignore, meter)
+            return _digest_of(child, ignore, meter)
 
     def find(self, names: Sequence[str]) -> Entries:
         with mdb.running(self.mdb) as child:
@@ -131,28 +130,18 @@ class Files:
         return found
 
 
-def _finish_unless_gone(child: Child, connection: Connection, asked: Search) -> None:
-    """An entry may have been deleted since it was seen."""
-    try:
-        search.finish(child, connection, asked)
-    except NoSuchBase:
-        return
-
-
-def _digest_of(
-    child: Child, finish: Callable[[], None], ignore: Sequence[str], meter: Meter
-) -> Tree:
-    """All that a child writes. `finish` waits for its end and raises when not everything came."""
+def _digest_of(child: Child, ignore: Sequence[str], meter: Meter) -> Tree:
+    """All that a child writes, once it has said that this was everything."""
     assert child.process.stdout is not None
     with meter.cancelling(child.kill):
         try:
             with ldif.digesting(ignore, meter, child.tool) as tree:
                 tree.add_fd(child.process.stdout.fileno())
         except LdifTruncated:
-            finish()  # it broke off inside a record: why is for the child to say
+            child.check()  # it broke off inside a record: why is for the child to say
             raise
         try:
-            finish()
+            child.check()
         except LoaderError:
             meter.add(-tree.entries)
             raise

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from loader import defaults, errors, units
+from loader import errors, units
 from loader.cli import options
 from loader.cli.report import for_people, show_facts, show_json, show_table
 from loader.operations import build
@@ -71,7 +71,10 @@ def command() -> None:
     help="search: connections side by side.",
 )
 @click.option(
-    "--page", type=click.IntRange(1), default=defaults.PAGE_SIZE, help="search: entries a page."
+    "--page",
+    type=click.IntRange(0),
+    default=0,
+    help="search: entries a page; 0 asks for no pages unless a limit demands them.",
 )
 @options.run_dir_option
 @options.dry_run_option

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, indexes, units
+from loader import defaults, indexes
 from loader.config import Database
 from loader.errors import NoSuchPath, UsageProblem
 from loader.operations.build import STEPS as BUILD_STEPS
@@ -27,7 +27,7 @@ from loader.run.catalogue import Catalogue, DoneStep, Facts
 from loader.run.steps import Run, open_run
 from loader.server.options import Connection
 from loader.server.session import session
-from loader.sources import ldap
+from loader.sources import planner
 from loader.storage import files
 
 VERB = "replica seed"
@@ -53,7 +53,7 @@ class SeedOptions:
     write_context: bool = False
     engine: str = defaults.ENGINES[0]
     jobs: int = 2
-    page: int = defaults.PAGE_SIZE
+    page: int = 0
     verify: str = "quick"
 
     def identity(self) -> dict[str, object]:
@@ -157,16 +157,15 @@ def needs_source(options: SeedOptions) -> tuple[Path, ...]:
 
 
 def plan(options: SeedOptions, progress: Progress) -> Facts:
-    """What a seeding would do: every question that changes nothing, a count of the entries among them."""
+    """What a seeding would do: every question that changes nothing, the number of entries among them."""
     place = place_of(options)
     place.require_free()
     facts = preflight(options, place)
     if options.strategy == "search":
         connection = dataclasses.replace(needs_provider(options), base=place.database.suffix)
-        with progress.step("survey") as meter:
-            found = ldap.survey(connection, place.database.suffix, meter)
-            facts["entries"] = found.entries
-            facts["survey_rate"] = units.rate(meter.entries, meter.seconds)
+        with session(connection) as server:
+            counted = planner.expected(server, place.database.suffix)
+        facts["entries"] = counted if counted is not None else "the provider does not tell"
     elif options.strategy == "ldif":
         facts |= build_plan(build_options(options, *needs_source(options)), progress)
     else:

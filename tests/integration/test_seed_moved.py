@@ -126,7 +126,7 @@ ONLY_WHILE_READING = {
 
 
 @pytest.mark.parametrize(
-    "point", ["start.recorded", "containers.recorded", "read.recorded", "late.recorded"]
+    "point", ["start.recorded", "plan.recorded", "read.recorded", "late.recorded"]
 )
 @pytest.mark.parametrize("case", CASES)
 def test_renamed_while_it_is_read(both: Pair, case: Callable[[Pair], int], point: str) -> None:

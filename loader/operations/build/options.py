@@ -52,12 +52,12 @@ class BuildOptions:
     @property
     def streamed(self) -> bool:
         """Does an input go by but once?"""
-        return any(_is_stream(path) for path in self.inputs)
+        return any(is_stream(path) for path in self.inputs)
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption: options, and the inputs as they are now."""
         return {
-            "inputs": [_fingerprint(path) for path in ldif.files_of(self.inputs)],
+            "inputs": [fingerprint(path) for path in ldif.files_of(self.inputs)],
             "config": str(self.config_path.absolute()),
             "suffix": self.suffix,
             "target": str(self.target.absolute()) if self.target else None,
@@ -76,7 +76,9 @@ class BuildOptions:
             raise UsageProblem(reason=f"--engine slapadd does not know {', '.join(strange)}")
         if self.streamed and (self.engine == "slapadd" or self.seeding or dry):
             raise UsageProblem(reason=f"{self.inputs[0]} is no file: {_ONCE}")
-        if self.rejects and any(_same(self.rejects, path) for path in ldif.files_of(self.inputs)):
+        if self.rejects and any(
+            same_file(self.rejects, path) for path in ldif.files_of(self.inputs)
+        ):
             raise UsageProblem(reason=f"--rejects {self.rejects}: it is read, too")
         if sum(str(path) == STDIN for path in self.inputs) > 1:
             raise UsageProblem(reason=f"{STDIN} is given twice")
@@ -101,16 +103,19 @@ _NATIVE = {
 }
 
 
-def _same(one: Path, other: Path) -> bool:
+def same_file(one: Path, other: Path) -> bool:
+    """Are both there, and the same?"""
     return one.exists() and other.exists() and one.samefile(other)
 
 
-def _is_stream(path: Path) -> bool:
+def is_stream(path: Path) -> bool:
+    """Standard input, a pipe, a socket: what goes by but once."""
     return str(path) == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def _fingerprint(path: Path) -> list[object]:
-    if _is_stream(path):
+def fingerprint(path: Path) -> list[object]:
+    """Other than before when the file was changed."""
+    if is_stream(path):
         return [str(path)]
     files.require_readable(path)
     status = path.stat()

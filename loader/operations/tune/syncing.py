@@ -9,6 +9,7 @@ from loader.config import Config, Database
 from loader.operations.tune.change import carry_out
 from loader.operations.tune.plan import Outcome, Plan, changed
 from loader.operations.tune.target import Target
+from loader.run import lease
 
 NOSYNC = "nosync"
 
@@ -27,9 +28,21 @@ def syncing(target: Target, suffix: str | None) -> list[Syncing]:
     config = target.config
     chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
     return [
-        Syncing(one.suffix, one.nosync, one.env_flags, one.checkpoint, tuple(_notes(one)))
+        Syncing(
+            *(one.suffix, one.nosync, one.env_flags, one.checkpoint),
+            (*_notes(one), *_lent(config.uri, one)),
+        )
         for one in chosen
     ]
+
+
+def _lent(uri: str | None, database: Database) -> Iterable[str]:
+    for one in lease.standing(uri or ""):
+        if one.database == database.suffix:
+            yield (
+                f"nosync was switched on by a `ditseed add` of {one.taken} that was killed; "
+                "the next one, or --apply, switches it off"
+            )
 
 
 def _notes(database: Database) -> Iterable[str]:

@@ -75,7 +75,7 @@ def test_ctrl_c_ends_a_call():
         "reader, writer = os.pipe()\n"
         "print('waiting', flush=True)\n"
         "try:\n"
-        "    _native.survey(reader, 'cn', _native.Counters())\n"
+        "    _native.tree([], _native.Counters()).add_fd(reader)\n"
         "except KeyboardInterrupt:\n"
         "    sys.exit(42)\n"
     )

@@ -1,4 +1,4 @@
-"""shard and survey: what becomes of a stream of records from ldapsearch."""
+"""shard: what becomes of a stream of records."""
 
 from __future__ import annotations
 
@@ -93,31 +93,3 @@ def test_the_callers_descriptor_stays_open(put, shard, tmp_path):
     with put("in", "dn: dc=x\ndc: x").open("rb") as stream:
         _native.shard(stream.fileno(), tmp_path / "out.ldif", [], _native.Counters())
         assert os.fstat(stream.fileno())
-
-
-def survey(path, attribute, counters, **options) -> _native.Survey:
-    with path.open("rb") as stream:
-        return _native.survey(stream.fileno(), attribute, counters, **options)
-
-
-def test_cuts_part_the_values_evenly(put, counters):
-    records = [f"dn: cn={n},dc=x\nentryCSN: {n:04}" for n in reversed(range(1000))]
-    found = survey(put("in", *records, "dn: dc=x"), "EntryCSN", counters)
-    assert (found.entries, found.without) == (1001, 1)
-    assert found.cuts(4) == ["0250", "0500", "0750"]
-    assert found.cuts(1) == found.cuts(0) == []
-    assert len(found.cuts(5000)) == 999
-
-
-def test_a_sample_smaller_than_the_whole_still_finds_the_middle(put, counters):
-    path = put("in", *(f"dn: cn={n},dc=x\nuid: {n:05}" for n in range(20000)))
-    found = survey(path, "uid", counters, sample_size=2000)
-    assert abs(int(found.cuts(2)[0]) - 10000) < 1000
-    assert found.cuts(7) == survey(path, "uid", counters, sample_size=2000).cuts(7)
-
-
-def test_repeated_values_make_fewer_cuts(put, counters):
-    same = [f"dn: cn={n},dc=x\nl: same" for n in range(50)]
-    assert survey(put("a", *same), "l", counters).cuts(8) == []
-    assert survey(put("b", *same, "dn: cn=z,dc=x\nl: zzz"), "l", counters).cuts(2) == []
-    assert survey(put("c", "dn: dc=x"), "l", counters).cuts(8) == []

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from loader.errors import NoSuchPath, NotPermitted
-from loader.server import search
+from loader.errors import Cancelled, NoSuchPath, NotPermitted
+from loader.progress import Meter
 from loader.server.options import Connection
 from loader.server.search import Search
+from loader.server.wire import reading
 
 SECRET = "S3CRET of the night"
 
@@ -68,47 +70,25 @@ def test_a_password_file_of_somebody_else_is_named(password_file: Path) -> None:
         os.seteuid(0)
 
 
-@pytest.mark.parametrize(
-    ("connection", "arguments"),
-    [
-        (Connection(), ["-x"]),
-        (Connection("ldap://x"), ["-H", "ldap://x", "-x"]),
-        (Connection("ldap://x", start_tls=2), ["-H", "ldap://x", "-ZZ", "-x"]),
-        (
-            Connection("ldapi:///", mechanism="EXTERNAL"),
-            ["-H", "ldapi:///", "-Y", "EXTERNAL", "-Q"],
-        ),
-        (Connection(bind_dn="cn=a"), ["-x", "-D", "cn=a"]),
-    ],
-)
-def test_options_are_those_of_ldapsearch(connection: Connection, arguments: list[str]) -> None:
-    with connection.client_arguments() as (given, descriptors):
-        assert given == arguments
-        assert descriptors == ()
-
-
-def test_the_password_goes_through_memory_and_is_gone_afterwards() -> None:
-    with Connection(password=SECRET).client_arguments() as (given, (descriptor,)):
-        assert SECRET not in " ".join(given)
-        assert Path(given[-1]).read_bytes() == SECRET.encode()
-        assert os.fstat(descriptor).st_mode & 0o777 == 0o600
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(descriptor)
-
-
-def test_while_ldapsearch_runs_its_password_is_nowhere_to_be_seen(password_file: Path) -> None:
-    """Not in the arguments and environment of any process of this host, though it has read it and sent it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+def test_while_a_search_runs_its_password_is_nowhere_to_be_seen(password_file: Path) -> None:
+    """Not in the arguments and environment of any process of this host, though it has been read and sent."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         uri = f"ldap://127.0.0.1:{listener.getsockname()[1]}"
         connection = Connection(uri, "cn=admin", password_file=str(password_file))
-        with search.running(connection, Search("o=x")) as child:
-            # ldapsearch blanks a -w that it has read, so the list it was started with is looked at too.
-            assert SECRET not in f"{child.process.args!r}"
-            asked, _ = listener.accept()
-            with asked:
-                assert SECRET.encode() in asked.recv(1000), "this is no bind request"
-                assert b"ldapsearch" in _content(Path(f"/proc/{child.process.pid}/cmdline"))
-                assert _seen_in_proc(SECRET.encode()) == []
+        meter = Meter("search")
+        running = pool.submit(_read, connection, meter)
+        asked, _ = listener.accept()
+        with asked:
+            assert SECRET.encode() in asked.recv(1000), "this is no bind request"
+            assert _seen_in_proc(SECRET.encode()) == []
+            meter.cancel()
+            with pytest.raises(Cancelled):
+                running.result(10)
+
+
+def _read(connection: Connection, meter: Meter) -> None:
+    with reading(connection, meter) as reader:
+        reader.survey(Search("o=x"), "entryCSN")
 
 
 def _seen_in_proc(secret: bytes) -> list[Path]:

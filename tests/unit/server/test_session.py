@@ -1,4 +1,4 @@
-"""What goes wrong with a server leaves the door as an error of ours, whether python-ldap met it or ldapsearch."""
+"""What goes wrong with a server leaves the door as an error of ours, whoever met it: python-ldap or the native core."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from loader.errors import (
     ServerRefused,
     TlsFailed,
 )
-from loader.server import search
+from loader.progress import Meter
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import session
+from loader.server.wire import reading
 from tests.support.command import environment
 from tests.support.require import require
 
@@ -92,11 +93,8 @@ def by_session(connection: Connection, base: str = SUFFIX) -> None:
 
 
 def by_search(connection: Connection, base: str = SUFFIX) -> None:
-    wanted = Search(base)
-    with search.running(connection, wanted) as child:
-        assert child.process.stdout is not None
-        child.process.stdout.read()
-        search.finish(child, connection, wanted)
+    with reading(connection, Meter("search")) as reader:
+        reader.survey(Search(base), "entryCSN")
 
 
 Way = Callable[..., None]

@@ -62,10 +62,10 @@ fn definition((kind, text, builtin): (String, String, bool)) -> PyResult<Definit
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
 pub struct Rejection {
-    path: Option<PathBuf>,
-    line: u64,
-    dn: String,
-    reason: String,
+    pub path: Option<PathBuf>,
+    pub line: u64,
+    pub dn: String,
+    pub reason: String,
 }
 
 #[pyclass(frozen, get_all, module = "loader._native")]
@@ -82,7 +82,7 @@ pub struct Built {
 }
 
 /// So many rejections are told; all are in the reject file.
-const TOLD: usize = 100;
+pub const TOLD: usize = 100;
 
 impl Built {
     fn new(py: Python<'_>, built: backmdb::Built) -> PyResult<Self> {

@@ -11,7 +11,7 @@ use tree::join::Stamping;
 
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
-use crate::results::{Arrangement, Scan, Shard, Survey, Tree};
+use crate::results::{Arrangement, Scan, Shard, Tree};
 
 #[pyfunction]
 pub fn version() -> &'static str {
@@ -38,23 +38,6 @@ pub fn shard(
         tree::shard(input, &out_path, &drop, &counters.0)
     };
     enter(py, &counters.0, work).map(Shard::from)
-}
-
-#[pyfunction]
-#[pyo3(signature = (fd, attribute, counters, sample_size=1_000_000))]
-pub fn survey(
-    py: Python<'_>,
-    fd: i32,
-    attribute: String,
-    counters: &Counters,
-    sample_size: usize,
-) -> PyResult<Survey> {
-    let fd = duplicate(fd)?;
-    let work = || {
-        let input = Input::from_fd(fd, &counters.0)?;
-        tree::survey(input, &attribute, sample_size, &counters.0)
-    };
-    enter(py, &counters.0, work).map(Survey)
 }
 
 #[pyfunction]

@@ -30,6 +30,10 @@ impl Counters {
         self.0.stage()
     }
 
+    fn limit(&self, rate: u64) {
+        self.0.limit(rate);
+    }
+
     fn cancel(&self) {
         self.0.cancel();
     }

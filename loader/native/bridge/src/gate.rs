@@ -10,7 +10,7 @@ use ldif::Counters;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::error::raise;
+use crate::error::{Raise, raise};
 
 /// How long a signal may wait for its Python handler.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -18,10 +18,10 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// Runs `work` on a thread of its own while this one waits for signals; Python runs their handlers on
 /// its main thread only, so calls from other threads just wait. A handler that raises (Ctrl-C does)
 /// cancels the work, and its exception comes out once the work has stopped.
-pub fn enter<T: Send>(
+pub fn enter<T: Send, E: Raise + Send>(
     py: Python<'_>,
     counters: &Counters,
-    work: impl FnOnce() -> ldif::Result<T> + Send,
+    work: impl FnOnce() -> Result<T, E> + Send,
 ) -> PyResult<T> {
     let (result, interrupt) = py.detach(|| {
         thread::scope(|scope| {

@@ -9,7 +9,9 @@ mod calls;
 mod counters;
 mod error;
 mod gate;
+mod loading;
 mod results;
+mod wire;
 
 use pyo3::prelude::*;
 
@@ -18,13 +20,17 @@ mod _native {
     #[pymodule_export]
     use super::building::{Built, Database, Rejection, Schema, build, read_schema, verify};
     #[pymodule_export]
-    use super::calls::{arrange, join, new_tree, scan, shard, survey, version};
+    use super::calls::{arrange, join, new_tree, scan, shard, version};
     #[pymodule_export]
     use super::counters::Counters;
     #[pymodule_export]
     use super::error::NativeError;
     #[pymodule_export]
+    use super::loading::{Loaded, add};
+    #[pymodule_export]
     use super::results::{Arrangement, Difference, Scan, Shard, Survey, Tree};
+    #[pymodule_export]
+    use super::wire::{Channel, Link, Part, Probe, Search};
 
     use super::{Bound, PyModule, PyResult};
 

@@ -92,6 +92,7 @@ pub struct Arrangement {
     dropped: u64,
     interior: u64,
     checksum: String,
+    taken: Vec<(String, String)>,
     orphans: Vec<(String, String, String)>,
 }
 
@@ -103,6 +104,7 @@ impl From<tree::Arrangement> for Arrangement {
             dropped: done.dropped,
             interior: done.interior,
             checksum: done.checksum,
+            taken: done.taken,
             orphans: done.orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect(),
         }
     }
@@ -132,7 +134,7 @@ impl From<tree::Difference> for Difference {
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Tree {
-    digest: Mutex<Digest>,
+    pub digest: Mutex<Digest>,
     counters: Arc<ldif::Counters>,
 }
 
@@ -182,7 +184,7 @@ impl Tree {
             // Always in the same order, so that a.diff(b) and b.diff(a) cannot wait for each other.
             let (left, right) = lock_both(&self.digest, &other.digest);
             let (mut left, mut right) = (left, right);
-            Ok(tree::Difference::between(&mut left, &mut right, limit))
+            ldif::Result::Ok(tree::Difference::between(&mut left, &mut right, limit))
         })?;
         Ok(found.into())
     }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::{Code, Error, Result};
 
@@ -14,7 +16,14 @@ pub struct Counters {
     stage: Mutex<&'static str>,
     done: AtomicU64,
     total: AtomicU64,
+    /// Entries a second; 0 is as fast as can be.
+    rate: AtomicU64,
+    /// Since when the rate holds, and how many entries had passed.
+    paced: Mutex<Option<(Instant, u64)>>,
 }
+
+/// The longest wait in one piece, so that cancelling and another rate are soon felt.
+const NAP: Duration = Duration::from_millis(50);
 
 impl Counters {
     pub fn entries(&self) -> u64 {
@@ -59,6 +68,31 @@ impl Counters {
     pub fn stage(&self) -> (&'static str, u64, u64) {
         let stage = *self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         (stage, self.done.load(Relaxed), self.total.load(Relaxed))
+    }
+
+    /// From now on no more than `rate` entries a second; 0 is as fast as can be.
+    pub fn limit(&self, rate: u64) {
+        let mut paced = self.paced.lock().unwrap_or_else(PoisonError::into_inner);
+        *paced = Some((Instant::now(), self.entries()));
+        self.rate.store(rate, Relaxed);
+    }
+
+    /// Waits as long as more entries have passed than the rate allows.
+    pub fn pace(&self) {
+        while self.is_ahead() && !self.is_cancelled() {
+            thread::sleep(NAP);
+        }
+    }
+
+    fn is_ahead(&self) -> bool {
+        let rate = self.rate.load(Relaxed);
+        if rate == 0 {
+            return false;
+        }
+        let paced = *self.paced.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((since, before)) = paced else { return false };
+        let due = since.elapsed().as_millis() * u128::from(rate) / 1000;
+        u128::from(self.entries().saturating_sub(before)) > due
     }
 
     /// An error once [`Self::cancel`] was called; long calls ask once a block.

@@ -12,6 +12,7 @@ pub mod input;
 pub mod output;
 pub mod polled;
 pub mod records;
+pub mod rejects;
 pub mod tail;
 pub mod walk;
 pub mod write;

@@ -1,15 +1,20 @@
-//! A file being written: plain, or zstd when its name ends so; durable once finished.
+//! A file being written: plain and past the page cache, or zstd when its name ends so; durable once finished.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use disk::Stream;
+use xxhash_rust::xxh3::Xxh3;
+
 use crate::input::extension;
 use crate::{Code, Error, Result};
 
 const LEVEL: i32 = 3;
 const BUFFER: usize = 256 * 1024;
+/// Bytes of each of the three buffers of a plain file.
+const DIRECT: usize = 1 << 20;
 
 /// Readable by its owner only: entries carry password hashes.
 const MODE: u32 = 0o600;
@@ -20,14 +25,29 @@ pub struct Output {
 }
 
 enum Sink {
-    Plain(BufWriter<File>),
-    Zstd(Box<zstd::Encoder<'static, BufWriter<File>>>),
+    Plain(Summed<Stream>),
+    Zstd(Box<zstd::Encoder<'static, Summed<BufWriter<File>>>>),
+}
+
+/// Takes the sum of what is written through it, when one is wanted.
+struct Summed<W> {
+    inner: W,
+    sum: Option<Box<Xxh3>>,
 }
 
 impl Output {
     /// Creates or empties `path`. With `threads` above 0, that many compress beside the caller.
     pub fn create(path: &Path, threads: u32) -> Result<Self> {
-        let sink = Sink::create(path, threads).map_err(|error| locate(error, path))?;
+        Self::with_sum(path, threads, None)
+    }
+
+    /// The same, and [`Self::finish`] tells the sum of the file.
+    pub fn create_summed(path: &Path, threads: u32) -> Result<Self> {
+        Self::with_sum(path, threads, Some(Box::default()))
+    }
+
+    fn with_sum(path: &Path, threads: u32, sum: Option<Box<Xxh3>>) -> Result<Self> {
+        let sink = Sink::create(path, threads, sum).map_err(|error| locate(error, path))?;
         Ok(Self { path: path.to_path_buf(), sink })
     }
 
@@ -35,21 +55,23 @@ impl Output {
         self.sink.write_all(bytes).map_err(|error| locate(error, &self.path))
     }
 
-    /// Ends the file and waits until it is on the disk.
-    pub fn finish(self) -> Result<()> {
+    /// Ends the file and waits until it is on the disk. Its XXH3 of 128 bits in hexadecimal digits if it is summed,
+    /// else "".
+    pub fn finish(self) -> Result<String> {
         self.sink.finish().map_err(|error| locate(error, &self.path))
     }
 }
 
 impl Sink {
-    fn create(path: &Path, threads: u32) -> io::Result<Self> {
+    fn create(path: &Path, threads: u32, sum: Option<Box<Xxh3>>) -> io::Result<Self> {
+        if extension(path) != "zst" {
+            let inner = Stream::create(path, MODE, DIRECT)?;
+            return Ok(Self::Plain(Summed { inner, sum }));
+        }
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(MODE).open(path)?;
-        let file = BufWriter::with_capacity(BUFFER, file);
-        if extension(path) != "zst" {
-            return Ok(Self::Plain(file));
-        }
-        let mut encoder = zstd::Encoder::new(file, LEVEL)?;
+        let inner = BufWriter::with_capacity(BUFFER, file);
+        let mut encoder = zstd::Encoder::new(Summed { inner, sum }, LEVEL)?;
         encoder.include_checksum(true)?;
         encoder.multithread(threads)?;
         Ok(Self::Zstd(Box::new(encoder)))
@@ -57,18 +79,51 @@ impl Sink {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Self::Plain(file) => file.write_all(bytes),
+            Self::Plain(stream) => {
+                stream.count(bytes);
+                stream.inner.write(bytes)
+            }
             Self::Zstd(encoder) => encoder.write_all(bytes),
         }
     }
 
-    fn finish(self) -> io::Result<()> {
-        let file = match self {
-            Self::Plain(file) => file,
-            Self::Zstd(encoder) => encoder.finish()?,
-        };
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    fn finish(self) -> io::Result<String> {
+        match self {
+            Self::Plain(Summed { inner, sum }) => {
+                inner.finish()?.sync()?;
+                Ok(text(sum))
+            }
+            Self::Zstd(encoder) => {
+                let Summed { inner, sum } = encoder.finish()?;
+                inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+                Ok(text(sum))
+            }
+        }
     }
+}
+
+impl<W> Summed<W> {
+    fn count(&mut self, bytes: &[u8]) {
+        if let Some(sum) = &mut self.sum {
+            sum.update(bytes);
+        }
+    }
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.count(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+fn text(sum: Option<Box<Xxh3>>) -> String {
+    sum.map(|sum| format!("{:032x}", sum.digest128())).unwrap_or_default()
 }
 
 impl std::fmt::Debug for Output {

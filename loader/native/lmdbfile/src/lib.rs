@@ -21,7 +21,6 @@
 
 mod bulk;
 mod checks;
-mod direct;
 mod error;
 mod file;
 mod flags;

@@ -60,10 +60,19 @@ impl Digest {
                 tail.field(field);
             }
         })?;
-        self.checksum.add(&print);
-        let text = self.texts.push(&record.entry()?.dn);
-        self.rows.push(Row::new(&print, text));
+        self.add_entry(&print, &record.entry()?.dn);
         Ok(())
+    }
+
+    /// `print` overlooks what this one does.
+    pub fn add_entry(&mut self, print: &Fingerprint, dn: &[u8]) {
+        self.checksum.add(print.combined());
+        let text = self.texts.push(dn);
+        self.rows.push(Row::new(print, text));
+    }
+
+    pub fn ignored(&self) -> &Names {
+        self.printer.ignored()
     }
 
     pub(crate) fn dn(&self, row: &Row) -> &[u8] {

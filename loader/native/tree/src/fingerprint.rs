@@ -13,7 +13,7 @@ use crate::names::Names;
 pub struct Fingerprint {
     /// Hash of the DN's key.
     pub dn: u128,
-    /// Hash of the set of (attribute description, value), in whatever order they stand.
+    /// Sum of the hashes of all different (attribute description, value), so that their order does not count.
     pub body: u128,
 }
 
@@ -29,8 +29,14 @@ impl Fingerprint {
 pub struct Checksum(u128);
 
 impl Checksum {
-    pub fn add(&mut self, print: &Fingerprint) {
-        self.0 = self.0.wrapping_add(print.combined());
+    /// Adds what a part of the tree has.
+    pub fn join(&mut self, part: Self) {
+        self.add(part.0);
+    }
+
+    /// `print`: [`Fingerprint::combined`].
+    pub fn add(&mut self, print: u128) {
+        self.0 = self.0.wrapping_add(print);
     }
 
     pub fn hex(self) -> String {
@@ -39,18 +45,41 @@ impl Checksum {
 }
 
 /// Takes fingerprints; keeps its buffers from record to record.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Printer {
     ignore: Names,
     name: Name,
     lower: Vec<u8>,
     values: Vec<u128>,
-    bytes: Vec<u8>,
+    sum: u128,
+    /// Low bits of the values so far: a bit that is met again may be a value that is there already.
+    met: [u64; WORDS],
+    again: bool,
+}
+
+const WORDS: usize = 64;
+
+impl Default for Printer {
+    fn default() -> Self {
+        Self::new(Names::default())
+    }
 }
 
 impl Printer {
     pub fn new(ignore: Names) -> Self {
-        Self { ignore, ..Self::default() }
+        Self {
+            ignore,
+            name: Name::default(),
+            lower: Vec::new(),
+            values: Vec::new(),
+            sum: 0,
+            met: [0; WORDS],
+            again: false,
+        }
+    }
+
+    pub fn ignored(&self) -> &Names {
+        &self.ignore
     }
 
     pub fn print(&mut self, record: &Record<'_>) -> Result<Fingerprint> {
@@ -64,37 +93,61 @@ impl Printer {
         mut see: impl FnMut(&Field<'_>, u64),
     ) -> Result<Fingerprint> {
         let entry = record.entry()?;
-        self.values.clear();
+        self.begin();
         for field in entry.fields {
             let field = field?;
             let description = hash_description(&field, &mut self.lower);
             see(&field, description);
             if !self.ignore.hold(&field) {
-                self.values.push(xxh3_128_with_seed(&field.value()?, description));
+                self.add(description, &field.value()?);
             }
         }
-        self.values.sort_unstable();
-        self.values.dedup();
-        self.name.set(&entry.dn);
-        Ok(Fingerprint { dn: hash(self.name.key()), body: self.hash_values() })
+        Ok(self.end(&entry.dn))
+    }
+
+    /// For entries that are no records: `begin`, `add` every value that counts, `end`.
+    pub fn begin(&mut self) {
+        self.values.clear();
+        self.met = [0; WORDS];
+        (self.sum, self.again) = (0, false);
+    }
+
+    /// `description`: as [`hash_text`] has it.
+    pub fn add(&mut self, description: u64, value: &[u8]) {
+        let value = xxh3_128_with_seed(value, description);
+        let low = value.to_le_bytes();
+        let (word, bit) = (usize::from(low[0]) % WORDS, 1 << (low[1] % 64));
+        self.again |= self.met[word] & bit != 0;
+        self.met[word] |= bit;
+        self.sum = self.sum.wrapping_add(value);
+        self.values.push(value);
+    }
+
+    pub fn end(&mut self, dn: &[u8]) -> Fingerprint {
+        if self.again {
+            self.values.sort_unstable();
+            self.values.dedup();
+            self.sum = self.values.iter().fold(0, |sum, value| sum.wrapping_add(*value));
+        }
+        self.name.set(dn);
+        Fingerprint { dn: hash(self.name.key()), body: self.sum }
     }
 
     /// Of the record printed last.
     pub fn name(&self) -> &Name {
         &self.name
     }
-
-    fn hash_values(&mut self) -> u128 {
-        self.bytes.clear();
-        self.bytes.extend(self.values.iter().flat_map(|value| value.to_le_bytes()));
-        hash(&self.bytes)
-    }
 }
 
 /// Hash of the attribute description, options included, in lower case. `lower` is scratch.
 pub fn hash_description(field: &Field<'_>, lower: &mut Vec<u8>) -> u64 {
+    hash_text(field.description(), lower)
+}
+
+/// The same of a description that stands in no record.
+pub fn hash_text(description: &[u8], lower: &mut Vec<u8>) -> u64 {
     lower.clear();
-    lower.extend_from_slice(field.description());
+    lower.extend_from_slice(description);
     lower.make_ascii_lowercase();
     xxh3_64(lower)
 }

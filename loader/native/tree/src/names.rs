@@ -12,7 +12,10 @@ impl Names {
     }
 
     pub fn hold(&self, field: &Field<'_>) -> bool {
-        let base = field.base();
+        self.contain(field.base())
+    }
+
+    pub fn contain(&self, base: &[u8]) -> bool {
         self.0.iter().any(|name| name.eq_ignore_ascii_case(base))
     }
 }

@@ -28,7 +28,7 @@ pub fn shard(input: Input<'_>, path: &Path, drop: &Names, counters: &Counters) -
     let mut text = Vec::new();
     each_record(input, counters, |record| {
         editor.begin();
-        checksum.add(&printer.print_with(record, |field, name| editor.see(field, name))?);
+        checksum.add(printer.print_with(record, |field, name| editor.see(field, name))?.combined());
         text.clear();
         editor.end(record, b"", &mut text)?;
         entries += 1;

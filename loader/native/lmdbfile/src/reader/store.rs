@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::view::View;
-use crate::direct::{self, Buffer};
 use crate::layout::{Layout, META_PAGES, page};
 use crate::{Error, Result};
+use disk::Buffer;
 
 /// Bytes of a block.
 const BLOCK: usize = 64 << 10;
@@ -39,7 +39,7 @@ pub(crate) struct Store {
 impl Store {
     /// `pages` are in the file.
     pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
-        let direct = direct::open(OpenOptions::new().read(true), path)?;
+        let direct = disk::open(OpenOptions::new().read(true), path)?;
         let slots = RefCell::new((0..SLOTS).map(|_| None).collect());
         Ok(Self { file, direct, refused: Cell::new(false), layout, pages, slots })
     }
@@ -118,7 +118,7 @@ impl Store {
         let mut read = |file| retry(|| rustix::io::preadv(file, &mut rooms, offset));
         let direct = self.direct.as_ref().filter(|_| !self.refused.get());
         let mut count = match direct.map(&mut read) {
-            Some(Err(error)) if direct::refused(&error) => {
+            Some(Err(error)) if disk::refused(&error) => {
                 self.refused.set(true);
                 read(&self.file)?
             }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::direct::Buffer;
 use crate::layout::{Layout, even, node, page, read_u16, read_u64};
+use disk::Buffer;
 
 /// What a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

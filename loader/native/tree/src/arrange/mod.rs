@@ -1,8 +1,10 @@
 //! Shards of an export made into files that slapadd can load one after the other.
 //!
 //! Two passes: [`plan`] decides about every entry from hashes alone, [`pieces`] writes. Parents come
-//! first, sorted by depth, in `0000-interior.ldif`; the rest of shard n goes to `000n.ldif`.
+//! first, sorted by depth, in `0000-interior.ldif`; the rest of shard n goes to `000n.ldif`. Most files of
+//! a large export hold nothing but leaves that stay, and are not even read.
 
+mod list;
 mod pieces;
 mod plan;
 
@@ -19,6 +21,7 @@ use crate::fingerprint::{Checksum, Printer};
 use crate::join::{RootStamp, context_csn};
 use crate::name::parent_text;
 use crate::names::Names;
+use crate::row;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Arrangement {
@@ -32,6 +35,8 @@ pub struct Arrangement {
     pub interior: u64,
     /// That of a tree digest of all files written with nothing ignored.
     pub checksum: String,
+    /// Files that hold a file of the input as it is: its name, and that of the one in the input.
+    pub taken: Vec<(String, String)>,
     /// Parents that the input lacks, each once, with the first child that names it.
     pub orphans: Vec<Orphan>,
 }
@@ -78,15 +83,25 @@ pub struct Task<'a> {
 
 /// Arranges shards in `out_dir`, which must be empty. On the disk when it returns; same input, same
 /// bytes.
+///
+/// A file with rows beside it, all of whose records stay where they are, is taken as it is: linked, so
+/// that `paths` stay whole too.
 pub fn arrange(task: &Task<'_>, out_dir: &Path, counters: &Counters) -> Result<Arrangement> {
     expect_empty(out_dir)?;
     let stamp = RootStamp::new(task.root, task.context_csns);
     let plan = Plan::make(task, stamp.root(), counters)?;
-    let mut writer = Writer::new(Pieces::new(out_dir, task.compress), plan, stamp);
+    let mut verdicts = plan.into_verdicts();
+    let mut writer = Writer::new(Pieces::new(out_dir, task.compress), stamp);
     for (shard, path) in task.paths.iter().chain(task.again).enumerate() {
-        let input = Input::from_path(path)?;
-        each_record(input, counters, |record| writer.record(record, shard + 1))?;
-        writer.pieces.end_shard()?;
+        let (verdicts, checksum) = verdicts.next_file();
+        if verdicts.is_empty() {
+            continue; // a piece of no entries: an empty file is no shard, and no zstd either
+        }
+        if writer.may_take(path, verdicts) {
+            writer.take(path, shard + 1, verdicts.len(), checksum)?;
+        } else {
+            writer.file(path, shard + 1, verdicts, counters)?;
+        }
     }
     writer.finish()
 }
@@ -105,7 +120,6 @@ fn expect_empty(directory: &Path) -> Result<()> {
 /// The second pass.
 struct Writer {
     pieces: Pieces,
-    verdicts: std::vec::IntoIter<Verdict>,
     stamp: RootStamp,
     editor: Editor,
     printer: Printer,
@@ -115,10 +129,9 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(pieces: Pieces, plan: Plan, stamp: RootStamp) -> Self {
+    fn new(pieces: Pieces, stamp: RootStamp) -> Self {
         Self {
             pieces,
-            verdicts: plan.into_verdicts(),
             stamp,
             editor: Editor::new(context_csn()),
             printer: Printer::new(context_csn()),
@@ -128,9 +141,39 @@ impl Writer {
         }
     }
 
-    fn record(&mut self, record: &Record<'_>, shard: usize) -> Result<()> {
+    fn file(
+        &mut self,
+        path: &Path,
+        shard: usize,
+        verdicts: &[Verdict],
+        counters: &Counters,
+    ) -> Result<()> {
         let changed = || Error::new(Code::Io, "the file changed while it was read");
-        let verdict = self.verdicts.next().ok_or_else(changed)?;
+        let mut verdicts = verdicts.iter();
+        each_record(Input::from_path(path)?, counters, |record| {
+            self.record(record, *verdicts.next().ok_or_else(changed)?, shard)
+        })?;
+        self.pieces.end_shard()
+    }
+
+    /// Whether the file, which the reader made as it must be, has only leaves that stay.
+    fn may_take(&self, path: &Path, verdicts: &[Verdict]) -> bool {
+        row::beside(path).exists()
+            && self.pieces.fits(path)
+            && verdicts.iter().all(|verdict| verdict.is_plain())
+    }
+
+    /// The whole file as it is.
+    fn take(&mut self, path: &Path, shard: usize, rows: usize, checksum: Checksum) -> Result<()> {
+        self.checksum.join(checksum);
+        self.done.entries += rows as u64;
+        let name = self.pieces.take(path, shard)?;
+        let from = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.done.taken.push((name, from));
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Record<'_>, verdict: Verdict, shard: usize) -> Result<()> {
         match verdict.fate {
             Fate::Overtaken => self.done.duplicates += 1,
             Fate::Dropped => self.done.dropped += 1,
@@ -165,7 +208,7 @@ impl Writer {
             let written = Record { bytes: &self.text[..self.text.len() - 1], ..*record };
             print = Printer::new(Names::default()).print(&written)?;
         }
-        self.checksum.add(&print);
+        self.checksum.add(print.combined());
         Ok(())
     }
 

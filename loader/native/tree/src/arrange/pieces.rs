@@ -25,17 +25,37 @@ impl Pieces {
         Self { directory: directory.to_path_buf(), suffix, leaf: None, depths: BTreeMap::new() }
     }
 
+    /// Whether a file may stand as it is among the others.
+    pub(super) fn fits(&self, path: &Path) -> bool {
+        path.as_os_str().as_encoded_bytes().ends_with(self.suffix.as_bytes())
+    }
+
+    /// Makes a finished file the shard, without copying it where the file system allows. Returns its new name.
+    pub(super) fn take(&self, path: &Path, shard: usize) -> Result<String> {
+        let target = self.shard(shard);
+        let taken = fs::hard_link(path, &target).or_else(|_| copy(path, &target));
+        taken.map_err(|error| Error::from(error).in_file(Some(&target)))?;
+        Ok(self.name(shard))
+    }
+
+    fn shard(&self, number: usize) -> PathBuf {
+        self.directory.join(self.name(number))
+    }
+
+    fn name(&self, number: usize) -> String {
+        format!("{number:04}.{}", self.suffix)
+    }
+
     /// Adds to the file of the current shard, which begins with its first leaf.
     pub(super) fn leaf(&mut self, shard: usize, text: &[u8]) -> Result<()> {
         if self.leaf.is_none() {
-            let path = self.directory.join(format!("{shard:04}.{}", self.suffix));
-            self.leaf = Some(Output::create(&path, LEAF_THREADS)?);
+            self.leaf = Some(Output::create(&self.shard(shard), LEAF_THREADS)?);
         }
         self.leaf.as_mut().map_or(Ok(()), |leaf| leaf.write(text))
     }
 
     pub(super) fn end_shard(&mut self) -> Result<()> {
-        self.leaf.take().map_or(Ok(()), Output::finish)
+        self.leaf.take().map_or(Ok(()), |leaf| leaf.finish().map(drop))
     }
 
     pub(super) fn interior(&mut self, depth: usize, text: &[u8]) -> Result<()> {
@@ -67,6 +87,11 @@ impl Pieces {
         };
         join().map_err(|error| Error::from(error).in_file(Some(&whole)))
     }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::copy(from, to)?;
+    File::open(to)?.sync_all()
 }
 
 fn append(paths: &[PathBuf], whole: &Path) -> io::Result<()> {

@@ -3,16 +3,18 @@
 //! Memory: 64 bytes an entry (four 128-bit hashes and numbers, no text), 16 more while duplicates are
 //! looked for, and 2 after that. 30 million entries: 1.9 GB, 2.4 GB at the peak.
 
-use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ldif::walk::each_record;
-use ldif::{Code, Counters, Error, Input, Record, Result};
+use ldif::{Code, Counters, Error, Input, Result};
+use rustc_hash::FxHashSet;
 
 use super::Task;
-use crate::csn;
-use crate::fingerprint::hash;
+use super::list::List;
+use crate::fingerprint::{Checksum, Printer, hash};
+use crate::join::context_csn;
 use crate::name::Name;
+use crate::row::Row;
 
 /// What becomes of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,34 +39,70 @@ impl Verdict {
     fn is_kept(self) -> bool {
         matches!(self.fate, Fate::Leaf | Fate::Interior)
     }
+
+    /// Stays where it is, and there is nothing to say about it.
+    pub(super) fn is_plain(self) -> bool {
+        self.fate == Fate::Leaf && !self.orphan
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Plan {
-    rows: Vec<Row>,
+    rows: Vec<Key>,
     verdicts: Vec<Verdict>,
     /// Rows from here on were read later than all before, in their order.
     again: u32,
+    lots: Vec<Lot>,
 }
 
+/// The rows of one file.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lot {
+    rows: usize,
+    /// What they add to the checksum of the tree.
+    checksum: Checksum,
+}
+
+/// What of a row decides about it.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct Key {
     dn: u128,
     parent: u128,
-    /// 0 for an entry without entryUUID, which is nobody's duplicate by it.
     uuid: u128,
-    /// 0 for an entry without entryCSN, which is older than all.
     csn: u128,
+}
+
+impl From<&Row> for Key {
+    fn from(row: &Row) -> Self {
+        Self { dn: row.dn, parent: row.parent, uuid: row.uuid, csn: row.csn }
+    }
+}
+
+/// The decisions, file by file.
+#[derive(Debug)]
+pub(super) struct Verdicts {
+    all: Vec<Verdict>,
+    lots: std::vec::IntoIter<Lot>,
+    at: usize,
+}
+
+impl Verdicts {
+    /// Those of the next file, and what its records add to the checksum.
+    pub(super) fn next_file(&mut self) -> (&[Verdict], Checksum) {
+        let (from, lot) = (self.at, self.lots.next().unwrap_or_default());
+        self.at += lot.rows;
+        (&self.all[from..self.at], lot.checksum)
+    }
 }
 
 impl Plan {
     pub(super) fn make(task: &Task<'_>, root: &Name, counters: &Counters) -> Result<Self> {
-        let mut rows = Vec::new();
-        read_rows(task.paths, &mut rows, counters)?;
+        let (mut rows, mut lots) = (Vec::new(), Vec::new());
+        read_rows(task.paths, &mut rows, &mut lots, counters)?;
         let again = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        read_rows(task.again, &mut rows, counters)?;
+        read_rows(task.again, &mut rows, &mut lots, counters)?;
         let leaf = Verdict { fate: Fate::Leaf, orphan: false };
-        let mut plan = Self { verdicts: vec![leaf; rows.len()], rows, again };
+        let mut plan = Self { verdicts: vec![leaf; rows.len()], rows, again, lots };
         plan.drop_older(|row| row.uuid);
         plan.drop_older(|row| row.dn);
         while task.drop_orphans && plan.drop_orphans(root) > 0 {}
@@ -72,13 +110,13 @@ impl Plan {
         Ok(plan)
     }
 
-    pub(super) fn into_verdicts(self) -> std::vec::IntoIter<Verdict> {
-        self.verdicts.into_iter()
+    pub(super) fn into_verdicts(self) -> Verdicts {
+        Verdicts { all: self.verdicts, lots: self.lots.into_iter(), at: 0 }
     }
 
     /// Of rows with the same key only the newest stays. An entry must win both by entryUUID and by
     /// DN: one that was overtaken at its DN is gone from there, even when its successor moved on.
-    fn drop_older(&mut self, key: impl Fn(&Row) -> u128) {
+    fn drop_older(&mut self, key: impl Fn(&Key) -> u128) {
         // Sorting the upper halves of the keys in place of the rows keeps memory small and near.
         let mut order: Vec<(u64, u32)> = Vec::with_capacity(self.rows.len());
         for (at, row) in (0..).zip(&self.rows) {
@@ -92,7 +130,7 @@ impl Plan {
         }
     }
 
-    fn drop_older_of(&mut self, alike: &mut [(u64, u32)], key: impl Fn(&Row) -> u128) {
+    fn drop_older_of(&mut self, alike: &mut [(u64, u32)], key: impl Fn(&Key) -> u128) {
         let row = |at: u32| &self.rows[at as usize];
         // What was read again is the truth, whatever its CSN: an entry that moved with its parent keeps its own.
         let age = |at: u32| if at < self.again { (row(at).csn, at) } else { (u128::MAX, at) };
@@ -130,53 +168,67 @@ impl Plan {
         orphans.map(|(verdict, _)| verdict.fate = Fate::Dropped).count()
     }
 
-    fn parents(&self) -> HashSet<u128> {
-        self.kept().map(|row| row.parent).collect()
+    fn parents(&self) -> FxHashSet<u128> {
+        let (mut parents, mut last) = (FxHashSet::default(), None);
+        for row in self.kept() {
+            // Children of one parent often stand together.
+            if last.replace(row.parent) != Some(row.parent) {
+                parents.insert(row.parent);
+            }
+        }
+        parents
     }
 
-    fn kept(&self) -> impl Iterator<Item = &Row> {
+    fn kept(&self) -> impl Iterator<Item = &Key> {
         let all = self.verdicts.iter().zip(&self.rows);
         all.filter(|(verdict, _)| verdict.is_kept()).map(|(_, row)| row)
     }
 
-    fn kept_mut(&mut self) -> impl Iterator<Item = (&mut Verdict, &Row)> {
+    fn kept_mut(&mut self) -> impl Iterator<Item = (&mut Verdict, &Key)> {
         self.verdicts.iter_mut().zip(&self.rows).filter(|(verdict, _)| verdict.is_kept())
     }
 }
 
 /// What stands above the root is nobody's business here, nor is the parent of a DN of one RDN.
-fn forget_above(root: &Name, missing: &mut HashSet<u128>) {
+fn forget_above(root: &Name, missing: &mut FxHashSet<u128>) {
     missing.remove(&hash(root.parent()));
     missing.remove(&hash(b""));
 }
 
-fn read_rows(paths: &[PathBuf], rows: &mut Vec<Row>, counters: &Counters) -> Result<()> {
-    let mut name = Name::default();
+fn read_rows(
+    paths: &[PathBuf],
+    rows: &mut Vec<Key>,
+    lots: &mut Vec<Lot>,
+    counters: &Counters,
+) -> Result<()> {
     for path in paths {
-        each_record(Input::from_path(path)?, counters, |record| {
+        let mut lot = Lot::default();
+        each_row(path, counters, |row| {
             if rows.len() == u32::MAX as usize {
                 return Err(Error::new(Code::TooLarge, "more than 4,294,967,295 entries"));
             }
-            rows.push(read_row(record, &mut name)?);
+            rows.push(Key::from(row));
+            lot.rows += 1;
+            lot.checksum.add(row.print);
             Ok(())
         })?;
+        lots.push(lot);
     }
     Ok(())
 }
 
-fn read_row(record: &Record<'_>, name: &mut Name) -> Result<Row> {
-    let entry = record.entry()?;
-    name.set(&entry.dn);
-    let mut row = Row { dn: hash(name.key()), parent: hash(name.parent()), uuid: 0, csn: 0 };
-    for field in entry.fields {
-        let field = field?;
-        if field.is("entryUUID") {
-            row.uuid = hash(&field.value()?.to_ascii_lowercase());
-        } else if field.is("entryCSN") {
-            row.csn = csn::pack(&field.value()?);
-        }
+/// From the list that lies beside the file, else from its records.
+fn each_row(
+    path: &Path,
+    counters: &Counters,
+    mut see: impl FnMut(&Row) -> Result<()>,
+) -> Result<()> {
+    if let Some(list) = List::beside(path)? {
+        return list.each(counters, see);
     }
-    Ok(row)
+    let mut printer = Printer::new(context_csn());
+    each_record(Input::from_path(path)?, counters, |record| see(&Row::of(record, &mut printer)?))
+        .map(drop)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the upper half fits")]

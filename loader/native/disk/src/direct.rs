@@ -1,8 +1,4 @@
-//! Files read and written past the page cache.
-//!
-//! The cache costs a copy, memory (which counts in memory cgroups) and on the way out ends at the
-//! speed of write-back. Direct transfers of some megabytes go at the speed of the device and take
-//! hardly any processor time; but not every file system has them.
+//! Memory and descriptors for direct transfers.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,11 +9,11 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 /// Direct transfers want memory, offset and size in multiples of the device's block.
-const ALIGNMENT: usize = 4096;
+pub(crate) const ALIGNMENT: usize = 4096;
 
 /// Aligned memory, which is filled from its start.
 #[derive(Debug)]
-pub(crate) struct Buffer {
+pub struct Buffer {
     memory: Vec<u8>,
     start: usize,
     used: usize,
@@ -55,7 +51,7 @@ impl Deref for Buffer {
 }
 
 /// Opens a file for direct transfers, `None` where there are none.
-pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<Option<File>> {
+pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<Option<File>> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     match options.custom_flags(direct).open(path) {
         Ok(file) => Ok(Some(file)),
@@ -66,6 +62,6 @@ pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<Option<
 
 /// Whether direct transfers, and not the file, are what the system refuses. Some file systems say
 /// so only at the first transfer, or want larger blocks than ours.
-pub(crate) fn refused(error: &io::Error) -> bool {
+pub fn refused(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error())
 }

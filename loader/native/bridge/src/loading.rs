@@ -1,0 +1,149 @@
+//! The call that adds LDIF to a running server.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use load::{OnExists, Options, Source};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::building::{PathOrDescriptor, Rejection, TOLD};
+use crate::counters::Counters;
+use crate::gate::{duplicate, enter};
+use crate::wire::Link;
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Loaded {
+    read: u64,
+    added: u64,
+    present: u64,
+    replaced: u64,
+    rejected: u64,
+    rejections: Vec<Py<Rejection>>,
+    orphans: bool,
+    stopped: bool,
+    before: u64,
+    left_out: u64,
+    deferred: u64,
+    reconnects: u64,
+    transactions: u64,
+    largest: usize,
+}
+
+impl Loaded {
+    fn new(py: Python<'_>, done: load::Loaded) -> PyResult<Self> {
+        let rejected = done.rejections.len() as u64;
+        let orphans = done.rejections.iter().all(|one| one.orphan);
+        let told = done.rejections.into_iter().take(TOLD).map(|one| {
+            let path = one.path.map(|path| path.as_ref().clone());
+            Py::new(py, Rejection { path, line: one.line, dn: one.dn, reason: one.reason })
+        });
+        Ok(Self {
+            read: done.read,
+            added: done.added,
+            present: done.present,
+            replaced: done.replaced,
+            rejected,
+            rejections: told.collect::<PyResult<_>>()?,
+            orphans,
+            stopped: done.stopped,
+            before: done.before,
+            left_out: done.left_out,
+            deferred: done.deferred,
+            reconnects: done.reconnects,
+            transactions: done.transactions,
+            largest: done.largest,
+        })
+    }
+}
+
+/// What a load does, as Python gives it.
+#[derive(FromPyObject)]
+pub struct Wishes {
+    #[pyo3(item)]
+    jobs: usize,
+    #[pyo3(item)]
+    batch: usize,
+    #[pyo3(item)]
+    transactions: bool,
+    #[pyo3(item)]
+    window: (usize, usize),
+    #[pyo3(item)]
+    exists: String,
+    #[pyo3(item)]
+    leave_out: Vec<String>,
+    #[pyo3(item)]
+    relax: bool,
+    #[pyo3(item)]
+    contexts: Vec<String>,
+    #[pyo3(item)]
+    aliases: Vec<(String, String)>,
+    #[pyo3(item)]
+    max_rejects: u64,
+    #[pyo3(item)]
+    rejects: PathBuf,
+    #[pyo3(item)]
+    max_rate: u64,
+    #[pyo3(item)]
+    journal: PathBuf,
+    #[pyo3(item)]
+    all_uncertain: bool,
+    #[pyo3(item)]
+    memory: usize,
+    #[pyo3(item)]
+    scratch: PathBuf,
+    #[pyo3(item)]
+    patience: f64,
+}
+
+impl Wishes {
+    fn options(self) -> PyResult<Options> {
+        let exists = OnExists::from_name(&self.exists);
+        let patience = Duration::try_from_secs_f64(self.patience);
+        Ok(Options {
+            jobs: self.jobs.max(1),
+            batch: self.batch,
+            transactions: self.transactions,
+            window: (self.window.0.max(1), self.window.1.max(self.window.0).max(1)),
+            exists: exists.ok_or_else(|| wrong("exists"))?,
+            leave_out: self.leave_out,
+            relax: self.relax,
+            contexts: self.contexts,
+            aliases: self.aliases,
+            max_rejects: self.max_rejects,
+            rejects: self.rejects,
+            max_rate: self.max_rate,
+            journal: self.journal,
+            all_uncertain: self.all_uncertain,
+            memory: self.memory,
+            scratch: self.scratch,
+            patience: patience.map_err(|_| wrong("patience"))?,
+        })
+    }
+}
+
+fn wrong(name: &str) -> PyErr {
+    PyValueError::new_err(format!("{name} is out of range"))
+}
+
+#[pyfunction]
+pub fn add(
+    py: Python<'_>,
+    inputs: Vec<PathOrDescriptor>,
+    link: &Link,
+    counters: &Counters,
+    wishes: Wishes,
+) -> PyResult<Loaded> {
+    let options = wishes.options()?;
+    let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
+    let done = enter(py, &counters.0, || load::load(sources, &link.0, &options, &counters.0))?;
+    Loaded::new(py, done)
+}
+
+fn source(input: PathOrDescriptor) -> PyResult<Source> {
+    Ok(match input {
+        PathOrDescriptor::Path(path) => Source::Path(path),
+        PathOrDescriptor::Descriptor(fd) => Source::Stream(duplicate(fd)?),
+    })
+}

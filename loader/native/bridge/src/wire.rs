@@ -1,0 +1,218 @@
+//! A running server, read: connections, and the searches over them.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tree::Names;
+use wire::{Place, Scope, Secret};
+
+use crate::counters::Counters;
+use crate::gate::enter;
+use crate::results::{Survey, Tree};
+
+/// How to reach a server, and as whom.
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Link(pub wire::Link);
+
+#[pymethods]
+impl Link {
+    #[new]
+    #[pyo3(signature = (
+        *, uri, bind_dn, secret, mechanism, authcid, authzid, start_tls, connect_timeout, silence
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "each is an option of ldapsearch's")]
+    #[allow(clippy::similar_names, reason = "SASL named them")]
+    fn new(
+        uri: Option<String>,
+        bind_dn: Option<String>,
+        secret: Option<Vec<u8>>,
+        mechanism: Option<String>,
+        authcid: Option<String>,
+        authzid: Option<String>,
+        start_tls: u8,
+        connect_timeout: f64,
+        silence: f64,
+    ) -> PyResult<Self> {
+        let secret = secret.map(Secret::new);
+        let (connect_timeout, silence) = (seconds(connect_timeout)?, seconds(silence)?);
+        Ok(Self(wire::Link {
+            uri,
+            bind_dn,
+            secret,
+            mechanism,
+            authcid,
+            authzid,
+            start_tls,
+            connect_timeout,
+            silence,
+        }))
+    }
+}
+
+fn seconds(value: f64) -> PyResult<Duration> {
+    let refused = |_| PyValueError::new_err(format!("{value} is no number of seconds"));
+    Duration::try_from_secs_f64(value).map_err(refused)
+}
+
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Search(wire::Search);
+
+#[pymethods]
+impl Search {
+    #[new]
+    #[pyo3(signature = (base, filter, scope, attributes, *, page=0, limit=0))]
+    fn new(
+        base: String,
+        filter: String,
+        scope: &str,
+        attributes: Vec<String>,
+        page: u32,
+        limit: u32,
+    ) -> PyResult<Self> {
+        let unknown = || PyValueError::new_err(format!("{scope} is no scope"));
+        let scope = Scope::from_name(scope).ok_or_else(unknown)?;
+        Ok(Self(wire::Search { base, scope, filter, attributes, page, size_limit: limit }))
+    }
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Part {
+    entries: u64,
+    bytes: u64,
+    files: Vec<PathBuf>,
+    sums: Vec<String>,
+}
+
+impl From<wire::Part> for Part {
+    fn from(part: wire::Part) -> Self {
+        let wire::Part { entries, bytes, files, sums } = part;
+        Self { entries, bytes, files, sums }
+    }
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Probe {
+    values: Vec<Vec<u8>>,
+    entries: u64,
+    limit: Option<(i32, String)>,
+    first: f64,
+    last: f64,
+}
+
+impl From<wire::Probe> for Probe {
+    fn from(probe: wire::Probe) -> Self {
+        Self {
+            values: probe.values,
+            entries: probe.entries,
+            limit: probe.limit.map(|limit| (limit.result, limit.text)),
+            first: probe.first.as_secs_f64(),
+            last: probe.last.as_secs_f64(),
+        }
+    }
+}
+
+/// A bound connection, for one search at a time. One that failed is closed.
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Channel {
+    channel: Mutex<Option<wire::Channel>>,
+    counters: Arc<ldif::Counters>,
+}
+
+impl Channel {
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut wire::Channel, &ldif::Counters) -> wire::Result<T> + Send,
+    ) -> PyResult<T> {
+        let mut work = Some(work);
+        enter(py, &self.counters, || {
+            let mut place = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+            let (Some(channel), Some(work)) = (place.as_mut(), work.take()) else {
+                return Err(wire::Error::closed());
+            };
+            let done = work(channel, &self.counters);
+            if done.is_err() {
+                *place = None;
+            }
+            done
+        })
+    }
+}
+
+#[pymethods]
+impl Channel {
+    #[new]
+    fn new(py: Python<'_>, link: &Link, counters: &Counters) -> PyResult<Self> {
+        let counters = Arc::clone(&counters.0);
+        let opened = enter(py, &counters, || wire::Channel::open(&link.0, &counters))?;
+        Ok(Self { channel: Mutex::new(Some(opened)), counters })
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = None);
+    }
+
+    #[pyo3(signature = (search, directory, name, drop, *, compress))]
+    fn part(
+        &self,
+        py: Python<'_>,
+        search: &Search,
+        directory: PathBuf,
+        name: String,
+        drop: Vec<String>,
+        compress: bool,
+    ) -> PyResult<Part> {
+        let (place, drop) = (Place { directory, name, compress }, Names::new(drop));
+        let part = self
+            .with(py, |channel, counters| wire::part(channel, &search.0, &place, drop, counters))?;
+        Ok(part.into())
+    }
+
+    fn file(
+        &self,
+        py: Python<'_>,
+        search: &Search,
+        path: PathBuf,
+        drop: Vec<String>,
+    ) -> PyResult<Part> {
+        let drop = Names::new(drop);
+        let part = self
+            .with(py, |channel, counters| wire::file(channel, &search.0, &path, drop, counters))?;
+        Ok(part.into())
+    }
+
+    #[pyo3(signature = (search, attribute, sample_size=1_000_000))]
+    fn survey(
+        &self,
+        py: Python<'_>,
+        search: &Search,
+        attribute: &str,
+        sample_size: usize,
+    ) -> PyResult<Survey> {
+        let found = self.with(py, |channel, counters| {
+            wire::survey(channel, &search.0, attribute, sample_size, counters)
+        })?;
+        Ok(Survey(found))
+    }
+
+    fn digest(&self, py: Python<'_>, search: &Search, tree: &Tree) -> PyResult<()> {
+        self.with(py, |channel, counters| {
+            let mut digest = tree.digest.lock().unwrap_or_else(PoisonError::into_inner);
+            wire::digest(channel, &search.0, &mut digest, counters)
+        })
+    }
+
+    fn probe(&self, py: Python<'_>, search: &Search, attribute: &str) -> PyResult<Probe> {
+        let found = self
+            .with(py, |channel, counters| wire::probe(channel, &search.0, attribute, counters))?;
+        Ok(found.into())
+    }
+}

@@ -1,0 +1,11 @@
+//! Files read and written past the page cache.
+//!
+//! The cache costs a copy, memory (which counts in memory cgroups) and on the way out ends at the
+//! speed of write-back. Direct transfers of some megabytes go at the speed of the device and take
+//! hardly any processor time; but not every file system has them.
+
+mod direct;
+mod stream;
+
+pub use direct::{Buffer, open, refused};
+pub use stream::{Disk, Stream};

@@ -1,0 +1,205 @@
+//! A file written from its beginning to its end, by a thread of its own.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use crate::direct::{self, ALIGNMENT, Buffer};
+
+/// Buffers under way: one is filled, one written, one waits for whichever is slower.
+const BUFFERS: usize = 3;
+
+/// The end that is filled. After an error it is of no use.
+#[derive(Debug)]
+pub struct Stream {
+    buffer: Buffer,
+    full: Option<SyncSender<Buffer>>,
+    empty: Receiver<Buffer>,
+    writer: Option<JoinHandle<io::Result<Disk>>>,
+}
+
+impl Stream {
+    /// Creates or empties `path`. `mode`: of a new file. `size`: bytes of one of the three buffers, a multiple of
+    /// 4096.
+    pub fn create(path: &Path, mode: u32, size: usize) -> io::Result<Self> {
+        let mut disk = Disk::create(path, mode)?;
+        let (full, filled) = sync_channel::<Buffer>(BUFFERS);
+        let (emptied, empty) = channel();
+        for _ in 1..BUFFERS {
+            let _ = emptied.send(Buffer::new(size));
+        }
+        let work = move || {
+            for mut buffer in filled {
+                disk.append(&buffer)?;
+                buffer.clear();
+                // Nobody takes the last ones back.
+                let _ = emptied.send(buffer);
+            }
+            Ok(disk)
+        };
+        let writer = std::thread::Builder::new().name("disk".into()).spawn(work)?;
+        Ok(Self { buffer: Buffer::new(size), full: Some(full), empty, writer: Some(writer) })
+    }
+
+    /// Takes `bytes` in; may wait for the disk.
+    pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let room = self.room()?;
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            self.buffer.fill(count);
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    pub fn zeros(&mut self, mut count: usize) -> io::Result<()> {
+        while count > 0 {
+            let room = self.room()?;
+            let some = room.len().min(count);
+            room[..some].fill(0);
+            self.buffer.fill(some);
+            count -= some;
+        }
+        Ok(())
+    }
+
+    /// Room of at least one byte.
+    #[inline]
+    fn room(&mut self) -> io::Result<&mut [u8]> {
+        if self.buffer.room().is_empty() {
+            let Ok(next) = self.empty.recv() else { return Err(self.failed()) };
+            let full = std::mem::replace(&mut self.buffer, next);
+            self.hand_over(full)?;
+        }
+        Ok(self.buffer.room())
+    }
+
+    fn hand_over(&mut self, full: Buffer) -> io::Result<()> {
+        let sent = self.full.as_ref().map(|channel| channel.send(full));
+        if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err(self.failed()) }
+    }
+
+    /// Why the writer is gone.
+    fn failed(&mut self) -> io::Error {
+        self.full = None;
+        let gone = || io::Error::other("the file was given up");
+        self.writer.take().and_then(|writer| joined(writer).err()).unwrap_or_else(gone)
+    }
+
+    /// Hands out the file once all is written. It is not synced.
+    pub fn finish(mut self) -> io::Result<Disk> {
+        if !self.buffer.is_empty() {
+            let last = std::mem::replace(&mut self.buffer, Buffer::new(0));
+            self.hand_over(last)?;
+        }
+        self.full = None;
+        match self.writer.take() {
+            Some(writer) => joined(writer),
+            None => Err(self.failed()),
+        }
+    }
+}
+
+impl Drop for Stream {
+    /// Nothing is written to the file after its owner let go of it.
+    fn drop(&mut self) {
+        self.full = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = joined(writer);
+        }
+    }
+}
+
+fn joined(writer: JoinHandle<io::Result<Disk>>) -> io::Result<Disk> {
+    let panicked = |_| Err(io::Error::other("the thread that writes the file panicked"));
+    writer.join().unwrap_or_else(panicked)
+}
+
+/// A file that is written past the page cache as far as the file system allows.
+#[derive(Debug)]
+pub struct Disk {
+    file: File,
+    end: u64,
+    direct: bool,
+}
+
+impl Disk {
+    fn create(path: &Path, mode: u32) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(mode);
+        let direct = direct::open(&mut options, path)?;
+        let (direct, file) = match direct {
+            Some(file) => (true, file),
+            None => (false, options.custom_flags(0).open(path)?),
+        };
+        Ok(Self { file, end: 0, direct })
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // What is left over at the very end is no whole block.
+        let (blocks, rest) = bytes.split_at(bytes.len() / ALIGNMENT * ALIGNMENT);
+        for part in [blocks, rest].into_iter().filter(|part| !part.is_empty()) {
+            self.write_at(part, self.end)?;
+            self.end += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// `bytes` in a [`Buffer`] go past the cache.
+    pub fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        match self.file.write_all_at(bytes, offset) {
+            Err(error) if self.direct && direct::refused(&error) => {
+                let flags = fcntl_getfl(&self.file)? - OFlags::DIRECT;
+                fcntl_setfl(&self.file, flags)?;
+                self.direct = false;
+                self.file.write_all_at(bytes, offset)
+            }
+            result => result,
+        }
+    }
+
+    /// Waits until the disk has all.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(length: usize, step: usize) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let bytes: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(length).collect();
+        let mut stream = Stream::create(&path, 0o600, 8192).unwrap();
+        for piece in bytes.chunks(step) {
+            stream.write(piece).unwrap();
+        }
+        stream.finish().unwrap().sync().unwrap();
+        assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes in steps of {step}");
+    }
+
+    #[test]
+    fn any_length_in_any_steps() {
+        for length in [0, 1, 4095, 4096, 4097, 8192, 24_577, 100_000] {
+            for step in [1, 1000, 4096, 50_000] {
+                written(length, step);
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told() {
+        let mut stream = Stream::create(Path::new("/dev/full"), 0o600, 4096).unwrap();
+        let filled = (0..100).try_for_each(|_| stream.write(&[1; 4096]));
+        let error = filled.and_then(|()| stream.finish().map(drop)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+}

@@ -1,0 +1,70 @@
+//! Result codes (RFC 4511, 4.1.9 and A.2) as a load takes them.
+
+pub const OTHER_DATABASE: i32 = 71; // affectsMultipleDSAs
+pub const NO_SUCH_OBJECT: i32 = 32;
+pub const EXISTS: i32 = 68;
+
+const NAMES: [(i32, &str); 32] = [
+    (1, "operationsError"),
+    (2, "protocolError"),
+    (3, "timeLimitExceeded"),
+    (4, "sizeLimitExceeded"),
+    (7, "authMethodNotSupported"),
+    (8, "strongerAuthRequired"),
+    (10, "referral"),
+    (11, "adminLimitExceeded"),
+    (12, "unavailableCriticalExtension"),
+    (13, "confidentialityRequired"),
+    (16, "noSuchAttribute"),
+    (17, "undefinedAttributeType"),
+    (18, "inappropriateMatching"),
+    (19, "constraintViolation"),
+    (20, "attributeOrValueExists"),
+    (21, "invalidAttributeSyntax"),
+    (NO_SUCH_OBJECT, "noSuchObject"),
+    (33, "aliasProblem"),
+    (34, "invalidDNSyntax"),
+    (48, "inappropriateAuthentication"),
+    (50, "insufficientAccessRights"),
+    (51, "busy"),
+    (52, "unavailable"),
+    (53, "unwillingToPerform"),
+    (64, "namingViolation"),
+    (65, "objectClassViolation"),
+    (66, "notAllowedOnNonLeaf"),
+    (67, "notAllowedOnRDN"),
+    (EXISTS, "entryAlreadyExists"),
+    (69, "objectClassModsProhibited"),
+    (OTHER_DATABASE, "affectsMultipleDSAs"),
+    (80, "other"),
+];
+
+/// The server cannot now, and may soon.
+pub const fn is_passing(code: i32) -> bool {
+    matches!(code, 51 | 52)
+}
+
+/// The server, or this database of it, has no transactions after all.
+pub const fn is_no_transaction(code: i32) -> bool {
+    matches!(code, 2 | 12 | 53)
+}
+
+/// As it stands in the reject file.
+pub fn reason(code: i32, text: &str) -> String {
+    let name = NAMES.iter().find(|(known, _)| *known == code);
+    let name =
+        name.map_or_else(|| format!("result {code}"), |(_, name)| format!("{name} ({code})"));
+    if text.is_empty() { name } else { format!("{name}: {text}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons() {
+        assert_eq!(reason(68, ""), "entryAlreadyExists (68)");
+        assert_eq!(reason(65, "no sn"), "objectClassViolation (65): no sn");
+        assert_eq!(reason(4711, ""), "result 4711");
+    }
+}

@@ -1,0 +1,136 @@
+//! One entry of the input, and the add that it becomes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ldif::records::Record;
+use ldif::{Field, Result};
+use tree::Names;
+use tree::fingerprint::{hash, hash_description};
+use tree::name::Name;
+use wire::ber::Writer;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::requests;
+
+/// A record as it stands in the input, and its place in the tree.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Number of the record in the input, from 0, over all files.
+    pub position: u64,
+    /// `None` for a stream.
+    pub path: Option<Arc<PathBuf>>,
+    /// Of its first line, from 1.
+    pub line: u64,
+    pub text: Vec<u8>,
+    pub dn: Vec<u8>,
+    /// Hash of the DN's key, and of its parent's.
+    pub name: u128,
+    pub parent: u128,
+    /// Number of RDNs.
+    pub depth: usize,
+}
+
+impl Entry {
+    pub fn new(position: u64, path: Option<Arc<PathBuf>>, line: u64, text: &[u8]) -> Result<Self> {
+        let dn = record(text, line).entry()?.dn.into_owned();
+        let name = Name::new(&dn);
+        Ok(Self {
+            position,
+            path,
+            line,
+            text: text.to_vec(),
+            name: hash(name.key()),
+            parent: hash(name.parent()),
+            depth: name.depth(),
+            dn,
+        })
+    }
+
+    pub fn dn_text(&self) -> String {
+        String::from_utf8_lossy(&self.dn).into_owned()
+    }
+
+    /// Its attribute lines.
+    pub fn fields(&self) -> Result<Vec<Field<'_>>> {
+        let entry = record(&self.text, self.line).entry()?;
+        entry.fields.collect()
+    }
+}
+
+fn record(text: &[u8], line: u64) -> Record<'_> {
+    Record { bytes: text, line, closed: true, last: false }
+}
+
+/// What is sent for an entry.
+#[derive(Debug)]
+pub struct Prepared {
+    /// An `AddRequest`.
+    pub operation: Vec<u8>,
+    /// Hashes of its attribute descriptions, those of the RDN included, together with the suffix.
+    pub descriptions: Vec<u64>,
+    /// Values that are left out.
+    pub left_out: u64,
+}
+
+impl Prepared {
+    /// `context`: the hash of its suffix.
+    pub fn new(entry: &Entry, leave_out: &Names, context: u64) -> Result<Self> {
+        let all = entry.fields()?;
+        let count = all.len();
+        let fields: Vec<Field<'_>> =
+            all.into_iter().filter(|field| !leave_out.hold(field)).collect();
+        let groups = Groups::new(&fields)?;
+        let mut writer = Writer::default();
+        let attributes = groups.members.iter().map(|members| {
+            let values = members.iter().map(|&at| groups.values[at].as_ref()).collect();
+            (fields[members[0]].description(), values)
+        });
+        requests::add_operation(&mut writer, &entry.dn, attributes);
+        let naming = naming_types(&entry.dn);
+        let all = groups.descriptions.iter().copied().chain(naming.iter().map(|one| xxh3_64(one)));
+        Ok(Self {
+            operation: writer.bytes().to_vec(),
+            descriptions: all.map(|one| one ^ context).collect(),
+            left_out: (count - fields.len()) as u64,
+        })
+    }
+}
+
+/// Attribute types of an RDN, in lower case.
+pub fn naming_types(dn: &[u8]) -> Vec<Vec<u8>> {
+    let name = Name::new(dn);
+    let rdn = &name.key()[..name.key().len() - name.parent().len()];
+    let parts = rdn.split(|&byte| byte == b'+');
+    let types = parts.filter_map(|part| part.split(|&byte| byte == b'=').next());
+    types.map(<[u8]>::to_vec).collect()
+}
+
+/// Values side by side that belong to one description, wherever they stand in the record.
+#[derive(Debug)]
+pub struct Groups<'a> {
+    pub values: Vec<std::borrow::Cow<'a, [u8]>>,
+    /// Hash of each description in lower case, in the order of their first values.
+    pub descriptions: Vec<u64>,
+    /// Of each description: which fields.
+    pub members: Vec<Vec<usize>>,
+}
+
+impl<'a> Groups<'a> {
+    pub fn new(fields: &'a [Field<'_>]) -> Result<Self> {
+        let mut groups = Self { values: Vec::new(), descriptions: Vec::new(), members: Vec::new() };
+        let mut lower = Vec::new();
+        for (at, field) in fields.iter().enumerate() {
+            groups.values.push(field.value()?);
+            let description = hash_description(field, &mut lower);
+            let group = groups.descriptions.iter().rposition(|known| *known == description);
+            if let Some(group) = group {
+                groups.members[group].push(at);
+            } else {
+                groups.descriptions.push(description);
+                groups.members.push(vec![at]);
+            }
+        }
+        Ok(groups)
+    }
+}

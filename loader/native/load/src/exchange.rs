@@ -1,0 +1,226 @@
+//! One connection: requests go out many at a time, and each gets its answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ldif::Counters;
+use wire::ber::Writer;
+use wire::message::{Message, tag};
+use wire::{Channel, Link, Result};
+
+use crate::asks::Looks;
+use crate::requests::{self, Controls};
+
+/// May a request go out now?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    Yes,
+    /// An answer that is under way decides.
+    Wait,
+    Never,
+}
+
+/// The result of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub code: i32,
+    pub text: String,
+}
+
+/// How a transaction ended.
+#[derive(Debug)]
+pub struct Settled {
+    pub answer: Answer,
+    /// Message ID of the add that failed, when the server tells it (RFC 5805, 3.2).
+    pub guilty: Option<i32>,
+}
+
+#[derive(Debug)]
+pub struct Exchange {
+    channel: Channel,
+    window: usize,
+    writer: Writer,
+}
+
+/// Somebody who has many requests and takes their answers.
+pub trait Asker {
+    fn count(&self) -> usize;
+    fn ready(&self, request: usize) -> Ready;
+    fn encode(&mut self, request: usize, id: i32, out: &mut Writer);
+    /// An answer, or a part of it.
+    fn take(&mut self, request: usize, message: &Message<'_>) -> Result<()>;
+}
+
+/// Requests a second that make it worth to have more of them under way; and so often the way is measured.
+const RATE: f64 = 5_000.0;
+const TIMES: usize = 3;
+
+impl Exchange {
+    /// Connects and binds, and sees how far away the server is: the longer the way, the more may be on it.
+    pub fn open(link: &Link, stop: &Arc<Counters>, window: (usize, usize)) -> Result<Self> {
+        let channel = Channel::open(link, stop)?;
+        let mut exchange = Self { channel, window: window.0, writer: Writer::default() };
+        let mut way = Duration::MAX;
+        for _ in 0..TIMES {
+            way = way.min(exchange.round_trip()?);
+        }
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a small number"
+        )]
+        let under_way = (way.as_secs_f64() * RATE) as usize;
+        exchange.window = under_way.clamp(window.0, window.1);
+        Ok(exchange)
+    }
+
+    fn round_trip(&mut self) -> Result<Duration> {
+        let begun = Instant::now();
+        self.pipeline(&mut Looks::new(vec![b""], false))?;
+        Ok(begun.elapsed())
+    }
+
+    /// Sends all requests that may go, never more than the window unanswered.
+    pub fn pipeline(&mut self, asker: &mut impl Asker) -> Result<()> {
+        let mut open: Vec<(i32, usize)> = Vec::with_capacity(self.window);
+        let (mut next, count) = (0, asker.count());
+        loop {
+            while next < count && open.len() < self.window {
+                match asker.ready(next) {
+                    Ready::Wait if !open.is_empty() => break,
+                    Ready::Never | Ready::Wait => {}
+                    Ready::Yes => open.push((self.send(asker, next)?, next)),
+                }
+                next += 1;
+            }
+            if open.is_empty() {
+                return Ok(());
+            }
+            self.collect(asker, &mut open)?;
+        }
+    }
+
+    fn send(&mut self, asker: &mut impl Asker, request: usize) -> Result<i32> {
+        let id = self.channel.next_id();
+        self.writer.clear();
+        asker.encode(request, id, &mut self.writer);
+        self.channel.send(self.writer.bytes())?;
+        Ok(id)
+    }
+
+    /// Waits for one message, and takes all that are there with it.
+    fn collect(&mut self, asker: &mut impl Asker, open: &mut Vec<(i32, usize)>) -> Result<()> {
+        let message = self.channel.receive()?;
+        deliver(&message, asker, open)?;
+        while !open.is_empty() {
+            let Some(message) = self.channel.try_receive()? else { break };
+            deliver(&message, asker, open)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, encode: impl FnOnce(&mut Writer, i32)) -> Result<Message<'_>> {
+        let id = self.channel.next_id();
+        self.writer.clear();
+        encode(&mut self.writer, id);
+        self.channel.send(self.writer.bytes())?;
+        let message = self.channel.receive()?;
+        if message.id == id { Ok(message) } else { Err(unexpected(&message)) }
+    }
+
+    /// Begins a transaction: its identifier, or why not.
+    pub fn start(&mut self) -> Result<std::result::Result<Vec<u8>, Answer>> {
+        let message = self.ask(requests::start)?;
+        let told = message.extended()?;
+        if told.result.code != 0 {
+            return Ok(Err(answer(&message)?));
+        }
+        Ok(Ok(told.value.unwrap_or_default().to_vec()))
+    }
+
+    pub fn end(&mut self, commit: bool, transaction: &[u8]) -> Result<Settled> {
+        let message = self.ask(|out, id| requests::end(out, id, commit, transaction))?;
+        let told = message.extended()?;
+        let guilty = told.value.and_then(|value| {
+            let mut list = wire::ber::Reader::new(value).sequence().ok()?;
+            list.integer().ok()
+        });
+        Ok(Settled { answer: answer(&message)?, guilty })
+    }
+}
+
+fn deliver(
+    message: &Message<'_>,
+    asker: &mut impl Asker,
+    open: &mut Vec<(i32, usize)>,
+) -> Result<()> {
+    let at = open.iter().position(|(id, _)| *id == message.id);
+    let at = at.ok_or_else(|| unexpected(message))?;
+    asker.take(open[at].1, message)?;
+    if !matches!(message.tag, tag::ENTRY | tag::REFERENCE | tag::INTERMEDIATE) {
+        open.remove(at);
+    }
+    Ok(())
+}
+
+pub fn answer(message: &Message<'_>) -> Result<Answer> {
+    let result = message.result()?;
+    Ok(Answer { code: result.code, text: String::from_utf8_lossy(result.text).into_owned() })
+}
+
+fn unexpected(message: &Message<'_>) -> wire::Error {
+    let text = format!("an answer to a request that was not made ({})", message.id);
+    wire::Failure::new(wire::Phase::Protocol, 2, text).into()
+}
+
+/// Adds, in the order of a list.
+#[derive(Debug)]
+pub struct Adds<'a> {
+    /// Requests, each with the place in the list of its parent if that stands there.
+    pub list: Vec<(&'a [u8], Option<usize>)>,
+    pub controls: Controls,
+    /// Message IDs, 0 for one that was not sent.
+    pub ids: Vec<i32>,
+    pub answers: Vec<Option<Answer>>,
+    sent: Vec<Option<Instant>>,
+    /// The longest time that an answer took.
+    pub slowest: Duration,
+}
+
+impl<'a> Adds<'a> {
+    pub fn new(list: Vec<(&'a [u8], Option<usize>)>, controls: Controls) -> Self {
+        let (ids, answers, sent) =
+            (vec![0; list.len()], vec![None; list.len()], vec![None; list.len()]);
+        Self { list, controls, ids, answers, sent, slowest: Duration::ZERO }
+    }
+}
+
+impl Asker for Adds<'_> {
+    fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// A server works on the requests of a connection side by side, so a child waits for its parent's answer; and a
+    /// child whose parent was refused is kept back.
+    fn ready(&self, request: usize) -> Ready {
+        let Some(parent) = self.list[request].1 else { return Ready::Yes };
+        match &self.answers[parent] {
+            Some(answer) if answer.code == 0 => Ready::Yes,
+            None if self.ids[parent] != 0 => Ready::Wait,
+            _ => Ready::Never,
+        }
+    }
+
+    fn encode(&mut self, request: usize, id: i32, out: &mut Writer) {
+        self.ids[request] = id;
+        self.sent[request] = Some(Instant::now());
+        requests::add(out, id, self.list[request].0, &self.controls);
+    }
+
+    fn take(&mut self, request: usize, message: &Message<'_>) -> Result<()> {
+        self.answers[request] = Some(answer(message)?);
+        let took = self.sent[request].map_or(Duration::ZERO, |sent| sent.elapsed());
+        self.slowest = self.slowest.max(took);
+        Ok(())
+    }
+}

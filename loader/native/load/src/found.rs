@@ -1,0 +1,244 @@
+//! An entry as the server shows it, beside what the LDIF says.
+
+use ldif::Field;
+use rustc_hash::FxHashMap;
+use tree::csn;
+use tree::name::Name;
+use wire::Result;
+use wire::message::Message;
+
+use crate::entry::{Entry, Groups, naming_types};
+use crate::options::Aliases;
+
+const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
+/// What is asked for when the content counts.
+pub const CONTENT: &[&str] = &["*", STAMPS[0], STAMPS[1]];
+
+/// Attributes by description in lower case, the server's name for it.
+type Attributes = FxHashMap<Vec<u8>, (Vec<u8>, Vec<Vec<u8>>)>;
+
+/// An entry as the server shows it.
+#[derive(Debug, Default)]
+pub struct Found {
+    attributes: Attributes,
+}
+
+/// One attribute after a Modify: its description, and its values.
+pub type Change = (Vec<u8>, Vec<Vec<u8>>);
+
+impl Found {
+    pub fn read(message: &Message<'_>) -> Result<Self> {
+        let mut found = Self::default();
+        for attribute in message.entry()?.attributes {
+            let (description, values) = attribute?;
+            let values =
+                values.map(|value| value.map(<[u8]>::to_vec)).collect::<Result<Vec<_>>>()?;
+            let key = description.to_ascii_lowercase();
+            let place =
+                found.attributes.entry(key).or_insert_with(|| (description.to_vec(), Vec::new()));
+            place.1.extend(values);
+        }
+        Ok(found)
+    }
+
+    /// Is the LDIF's entry newer by its entryCSN, or else by its modifyTimestamp? Without both it is not.
+    pub fn is_older_than(&self, entry: &Entry) -> ldif::Result<bool> {
+        let fields = entry.fields()?;
+        let first =
+            |name: &str| fields.iter().find(|field| field.is(name)).map(Field::value).transpose();
+        for (name, is_csn) in [(STAMPS[0], true), (STAMPS[1], false)] {
+            let ours = first(name)?;
+            let theirs = self
+                .attributes
+                .get(name.to_ascii_lowercase().as_bytes())
+                .and_then(|one| one.1.first());
+            if let (Some(ours), Some(theirs)) = (ours, theirs) {
+                let newer = if is_csn {
+                    csn::pack(&ours) > csn::pack(theirs)
+                } else {
+                    ours.as_ref() > theirs.as_slice()
+                };
+                return Ok(newer);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What a Modify must replace to make the user attributes equal to the LDIF's; nothing when they are.
+    ///
+    /// With `loosely`, values are equal that differ in case and spaces only, or as DNs: a server may store another
+    /// spelling than it was given. The values of the RDN stay, for a server adds them.
+    pub fn changes(
+        &self,
+        entry: &Entry,
+        leave_out: &tree::Names,
+        aliases: &Aliases,
+        loosely: bool,
+    ) -> ldif::Result<Vec<Change>> {
+        let fields: Vec<_> =
+            entry.fields()?.into_iter().filter(|field| !leave_out.hold(field)).collect();
+        let groups = Groups::new(&fields)?;
+        let naming: Vec<Vec<u8>> =
+            naming_types(&entry.dn).iter().map(|kind| server_name(kind, aliases)).collect();
+        let (mut changes, mut kept) = (Vec::new(), Vec::new());
+        for members in &groups.members {
+            let description = fields[members[0]].description();
+            let key = server_name(description, aliases);
+            let ours: Vec<Vec<u8>> = members.iter().map(|&at| groups.values[at].to_vec()).collect();
+            let theirs = self.attributes.get(&key).map_or(&[][..], |(_, values)| values.as_slice());
+            let fold = if loosely { folded } else { <[u8]>::to_vec };
+            if !same(&ours, theirs, fold, naming.contains(&key)) {
+                changes.push((description.to_vec(), ours));
+            }
+            kept.push(key);
+        }
+        for (key, (description, _)) in &self.attributes {
+            let stamp = STAMPS.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(key));
+            if !stamp && !kept.contains(key) && !naming.contains(key) {
+                changes.push((description.clone(), Vec::new()));
+            }
+        }
+        changes.sort_unstable();
+        Ok(changes)
+    }
+
+    /// Is it what an earlier try of ours must have made of the entry? A password that is hashed or hidden counts.
+    pub fn is_ours(&self, changes: &[Change]) -> bool {
+        changes.iter().all(|(description, values)| self.is_password(description, values))
+    }
+
+    fn is_password(&self, description: &[u8], values: &[Vec<u8>]) -> bool {
+        let key = description.to_ascii_lowercase();
+        if key != b"userpassword" || values.is_empty() {
+            return false;
+        }
+        let theirs = self.attributes.get(&key).map_or(&[][..], |(_, values)| values.as_slice());
+        theirs.is_empty()
+            || (theirs.len() == values.len() && theirs.iter().all(|value| value.starts_with(b"{")))
+    }
+}
+
+fn server_name(description: &[u8], aliases: &Aliases) -> Vec<u8> {
+    let lower = description.to_ascii_lowercase();
+    let end = lower.iter().position(|&byte| byte == b';').unwrap_or(lower.len());
+    let known = aliases.iter().find(|(alias, _)| alias.as_bytes() == &lower[..end]);
+    known.map_or_else(|| lower.clone(), |(_, name)| [name.as_bytes(), &lower[end..]].concat())
+}
+
+/// The same values in whatever order; with `more`, theirs may have others beside.
+fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: bool) -> bool {
+    let sorted = |values: &[Vec<u8>]| {
+        let mut values: Vec<Vec<u8>> = values.iter().map(|value| fold(value)).collect();
+        values.sort_unstable();
+        values
+    };
+    let (ours, theirs) = (sorted(ours), sorted(theirs));
+    if more { ours.iter().all(|value| theirs.binary_search(value).is_ok()) } else { ours == theirs }
+}
+
+/// One spelling for values that differ in case and spaces, or as DNs do.
+fn folded(value: &[u8]) -> Vec<u8> {
+    let text = if value.contains(&b'=') {
+        Name::new(value).key().to_vec()
+    } else {
+        value.to_ascii_lowercase()
+    };
+    let words = text.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(&b' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::ber::{SET, Writer};
+
+    use super::*;
+
+    const ENTRY: u8 = 0x64;
+
+    /// As a server shows it.
+    fn found(attributes: &[(&str, &[&str])]) -> Found {
+        let mut out = Writer::default();
+        out.sequence(|message| {
+            message.integer(7);
+            message.nest(ENTRY, |entry| {
+                entry.octets(b"cn=one,dc=x");
+                entry.sequence(|list| {
+                    for (name, values) in attributes {
+                        list.sequence(|attribute| {
+                            attribute.octets(name.as_bytes());
+                            attribute.nest(SET, |set| {
+                                for value in *values {
+                                    set.octets(value.as_bytes());
+                                }
+                            });
+                        });
+                    }
+                });
+            });
+        });
+        Found::read(&Message::read(out.bytes()).unwrap()).unwrap()
+    }
+
+    fn entry(lines: &str) -> Entry {
+        Entry::new(0, None, 1, format!("dn: cn=one,dc=x\n{lines}").as_bytes()).unwrap()
+    }
+
+    fn changes(found: &Found, lines: &str, loosely: bool) -> Vec<String> {
+        let aliases = vec![("commonname".to_owned(), "cn".to_owned())];
+        let made = found.changes(&entry(lines), &tree::Names::default(), &aliases, loosely);
+        let named = |(name, values): &Change| {
+            let values: Vec<_> =
+                values.iter().map(|value| String::from_utf8_lossy(value)).collect();
+            format!("{}: {}", String::from_utf8_lossy(name), values.join("|"))
+        };
+        made.unwrap().iter().map(named).collect()
+    }
+
+    #[test]
+    fn equal_entries_need_no_change() {
+        let found = found(&[("cn", &["one", "two"]), ("sn", &["a"]), ("entryCSN", &["x"])]);
+        let none: [String; 0] = [];
+        assert_eq!(changes(&found, "sn: a\ncommonName: two\nCN: one\n", false), none);
+        // The server added the value of the RDN by itself.
+        assert_eq!(changes(&found, "sn: a\ncn: two\n", false), none);
+    }
+
+    #[test]
+    fn what_differs_is_replaced_and_what_is_not_in_the_ldif_removed() {
+        let found =
+            found(&[("cn", &["one"]), ("sn", &["a"]), ("title", &["t"]), ("l", &["m", "n"])]);
+        assert_eq!(
+            changes(&found, "cn: one\nsn: b\nl: m\ndescription: d\n", false),
+            ["description: d", "l: m", "sn: b", "title: "]
+        );
+    }
+
+    #[test]
+    fn spellings_count_only_when_they_should() {
+        let found = found(&[("cn", &["one"]), ("seeAlso", &["cn=A,dc=x"]), ("sn", &["Jo Doe"])]);
+        let lines = "cn: one\nseeAlso: CN=a, dc=X\nsn: jo  doe\n";
+        assert!(changes(&found, lines, true).is_empty());
+        assert_eq!(changes(&found, lines, false).len(), 2);
+    }
+
+    #[test]
+    fn a_password_that_is_hashed_or_hidden_is_ours_and_another_value_is_not() {
+        let password = vec![(b"userPassword".to_vec(), vec![b"secret".to_vec()])];
+        assert!(found(&[("userPassword", &["{SSHA}x"])]).is_ours(&password));
+        assert!(found(&[]).is_ours(&password));
+        assert!(!found(&[("userPassword", &["other"])]).is_ours(&password));
+        assert!(!found(&[]).is_ours(&[(b"sn".to_vec(), vec![b"a".to_vec()])]));
+    }
+
+    #[test]
+    fn which_is_newer() {
+        let csn = |seconds: u32| format!("202601010000{seconds:02}.000000Z#000000#000#000000");
+        let found = found(&[("entryCSN", &[&csn(5)]), ("modifyTimestamp", &["20260101000005Z"])]);
+        let newer = |lines: &str| found.is_older_than(&entry(lines)).unwrap();
+        assert!(newer(&format!("entryCSN: {}\n", csn(6))));
+        assert!(!newer(&format!("entryCSN: {}\n", csn(5))));
+        assert!(newer("modifyTimestamp: 20260101000006Z\n"));
+        assert!(!newer("modifyTimestamp: 20260101000004Z\n"));
+        assert!(!newer("sn: a\n"));
+    }
+}

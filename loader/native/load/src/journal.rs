@@ -1,0 +1,219 @@
+//! What is done already, so that a load that was killed goes on: appended, one record for a run of entries.
+//!
+//! An entry stands for its position in the input. Before one is sent, all up to some position beyond it are
+//! reserved, and that is on the disk: what is neither reserved nor done was never sent. What is reserved and not
+//! done may be on the server or not. Records of what is done need no waiting for the disk: after a crash of the
+//! host such entries are uncertain again, and found to be there.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use ldif::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Positions reserved at a time: a wait for the disk each.
+const AHEAD: u64 = 1 << 16;
+const RECORD: usize = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Added,
+    Present,
+    Replaced,
+}
+
+const RESERVED: u64 = 1;
+const KINDS: [(Kind, u64); 3] = [(Kind::Added, 2), (Kind::Present, 3), (Kind::Replaced, 4)];
+
+/// How many entries ended how, earlier runs' included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub added: u64,
+    pub present: u64,
+    pub replaced: u64,
+}
+
+impl Counts {
+    pub const fn sum(&self) -> u64 {
+        self.added + self.present + self.replaced
+    }
+
+    fn count(&mut self, kind: Kind, entries: u64) {
+        match kind {
+            Kind::Added => self.added += entries,
+            Kind::Present => self.present += entries,
+            Kind::Replaced => self.replaced += entries,
+        }
+    }
+}
+
+/// What an earlier run left.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Ascending, apart from each other; each from its first position to the one after its last.
+    pub done: Vec<(u64, u64)>,
+    /// Positions below it may have been sent.
+    pub reserved: u64,
+}
+
+#[derive(Debug)]
+pub struct Journal {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: File,
+    reserved: u64,
+    counts: Counts,
+}
+
+impl Journal {
+    /// Opens or makes the file (mode 0600); a record that a crash cut short is taken off.
+    pub fn open(path: &Path) -> Result<(Self, Before)> {
+        let named = |error: std::io::Error| Error::from(error).in_file(Some(path));
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).append(true).create(true).mode(0o600).open(path);
+        let mut file = opened.map_err(named)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(named)?;
+        let records: Vec<[u64; 3]> = bytes.chunks_exact(RECORD).map_while(decode).collect();
+        file.set_len((records.len() * RECORD) as u64).map_err(named)?;
+        let (before, counts) = summed(&records);
+        let state = State { file, reserved: before.reserved, counts };
+        Ok((Self { state: Mutex::new(state) }, before))
+    }
+
+    /// Positions below `position` may be sent once this returns.
+    pub fn reserve(&self, position: u64) -> Result<()> {
+        let mut state = self.lock();
+        if position <= state.reserved {
+            return Ok(());
+        }
+        let reserved = position + AHEAD;
+        state.file.write_all(&encode(RESERVED, 0, reserved))?;
+        state.file.sync_data()?;
+        state.reserved = reserved;
+        Ok(())
+    }
+
+    /// These positions, ascending, are done.
+    pub fn settle(&self, kind: Kind, positions: &[u64]) -> Result<()> {
+        let number =
+            KINDS.iter().find(|(known, _)| *known == kind).map_or(0, |(_, number)| *number);
+        let mut records = Vec::new();
+        for (first, end) in runs(positions) {
+            records.extend_from_slice(&encode(number, first, end));
+        }
+        let mut state = self.lock();
+        state.file.write_all(&records)?;
+        state.counts.count(kind, positions.len() as u64);
+        Ok(())
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn encode(kind: u64, first: u64, end: u64) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    for (place, value) in record.chunks_exact_mut(8).zip([kind, first, end]) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+    let check = xxh3_64(&record[..24]).to_le_bytes();
+    record[24..].copy_from_slice(&check);
+    record
+}
+
+fn decode(record: &[u8]) -> Option<[u64; 3]> {
+    let mut values = [0; 4];
+    for (value, bytes) in values.iter_mut().zip(record.chunks_exact(8)) {
+        *value = u64::from_le_bytes(bytes.try_into().ok()?);
+    }
+    (xxh3_64(&record[..24]) == values[3]).then_some([values[0], values[1], values[2]])
+}
+
+fn runs(positions: &[u64]) -> impl Iterator<Item = (u64, u64)> {
+    positions.chunk_by(|one, next| *next == one + 1).map(|run| (run[0], run[run.len() - 1] + 1))
+}
+
+fn summed(records: &[[u64; 3]]) -> (Before, Counts) {
+    let (mut before, mut counts) = (Before::default(), Counts::default());
+    for &[number, first, end] in records {
+        if number == RESERVED {
+            before.reserved = before.reserved.max(end);
+        } else if let Some((kind, _)) = KINDS.iter().find(|(_, known)| *known == number) {
+            counts.count(*kind, end.saturating_sub(first));
+            before.done.push((first, end));
+        }
+    }
+    before.done.sort_unstable();
+    before.done = joined(&before.done);
+    (before, counts)
+}
+
+fn joined(runs: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for &(first, end) in runs {
+        match joined.last_mut() {
+            Some(last) if last.1 >= first => last.1 = last.1.max(end),
+            _ => joined.push((first, end)),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_is_found_again() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("journal");
+        let (journal, before) = Journal::open(&path).unwrap();
+        assert_eq!(before, Before::default());
+        journal.reserve(3).unwrap();
+        journal.settle(Kind::Added, &[3, 4, 5, 9]).unwrap();
+        journal.settle(Kind::Present, &[6]).unwrap();
+        let (journal, before) = Journal::open(&path).unwrap();
+        assert_eq!(before, Before { done: vec![(3, 7), (9, 10)], reserved: 3 + AHEAD });
+        assert_eq!(journal.counts(), Counts { added: 4, present: 1, replaced: 0 });
+        assert_eq!(journal.counts().sum(), 5);
+    }
+
+    #[test]
+    fn a_record_cut_short_is_forgotten_and_the_next_is_not() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("journal");
+        let (journal, _) = Journal::open(&path).unwrap();
+        journal.settle(Kind::Added, &[0]).unwrap();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(&encode(2, 1, 2)[..20]).unwrap();
+        let (journal, before) = Journal::open(&path).unwrap();
+        assert_eq!(before.done, [(0, 1)]);
+        journal.settle(Kind::Added, &[7]).unwrap();
+        assert_eq!(Journal::open(&path).unwrap().1.done, [(0, 1), (7, 8)]);
+    }
+
+    #[test]
+    fn a_damaged_record_ends_what_is_believed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("journal");
+        let (journal, _) = Journal::open(&path).unwrap();
+        journal.settle(Kind::Added, &[0]).unwrap();
+        journal.settle(Kind::Added, &[2]).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[RECORD + 9] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(Journal::open(&path).unwrap().1.done, [(0, 1)]);
+    }
+}

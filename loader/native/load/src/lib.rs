@@ -1,0 +1,173 @@
+//! LDIF into a running server.
+//!
+//! One thread reads and cuts the input into batches ([`reader`], [`board`]); each connection takes batches
+//! ([`worker`]) and adds their entries in an LDAP transaction (RFC 5805) where the server has these, or else by
+//! themselves, many under way at a time ([`exchange`]). What is done stands in a [`journal`], so that a load that
+//! was killed goes on with what is missing. Entries that came before their parents are tried again after all
+//! others. An entry that the server does not take is a [`Rejection`], and no other entry suffers for it.
+
+mod asks;
+mod board;
+mod calm;
+mod codes;
+mod entry;
+mod exchange;
+mod found;
+mod journal;
+mod killpoint;
+mod options;
+mod reader;
+mod requests;
+mod shared;
+mod tuner;
+mod work;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, ScopedJoinHandle};
+
+use ldif::rejects::{self, Reject};
+use ldif::{Code, Counters};
+use wire::{Link, Result};
+
+use calm::{Calm, pass_on};
+use journal::{Before, Counts, Journal};
+pub use options::{Aliases, OnExists, Options, Source};
+use reader::Reader;
+pub use shared::Rejection;
+use shared::Shared;
+use worker::Worker;
+
+/// How a load ended; its counts hold what earlier runs did, too.
+#[derive(Debug)]
+pub struct Loaded {
+    pub read: u64,
+    pub added: u64,
+    /// There already, and left as they were.
+    pub present: u64,
+    pub replaced: u64,
+    /// In the order of the input; all are in the reject file.
+    pub rejections: Vec<Rejection>,
+    /// There were more rejections than may be, so not all was read.
+    pub stopped: bool,
+    /// Entries that earlier runs were done with.
+    pub before: u64,
+    /// Values left out.
+    pub left_out: u64,
+    /// Entries that waited for their parents.
+    pub deferred: u64,
+    pub reconnects: u64,
+    pub transactions: u64,
+    /// Entries in the largest transaction.
+    pub largest: usize,
+}
+
+/// Adds all entries of the sources to a server.
+pub fn load(
+    sources: Vec<Source>,
+    link: &Link,
+    options: &Options,
+    counters: &Arc<Counters>,
+) -> Result<Loaded> {
+    let (journal, before) = Journal::open(&options.journal)?;
+    let earlier = journal.counts();
+    let shared = Shared::new(options, link, counters, journal, before.reserved);
+    counters.begin("add", 0);
+    let records = passes(&shared, sources, before)?;
+    let rejections = shared.rejections();
+    if !rejections.is_empty() {
+        rejects::write(&options.rejects, rejections.iter().map(reject))?;
+    }
+    Ok(loaded(&shared, records, earlier, rejections))
+}
+
+/// All of the input, then what was put aside.
+fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: Before) -> Result<u64> {
+    let mut reader = Reader::new(shared, before);
+    pass(shared, || reader.read(sources))?;
+    let records = reader.records;
+    if shared.tally.deferred.load(Relaxed) > 0 && !shared.board.is_stopped() {
+        shared.counters.begin("late parents", shared.tally.deferred.load(Relaxed));
+        shared.last_pass.store(true, Relaxed);
+        shared.board.begin();
+        pass(shared, || reader.read_deferred())?;
+    }
+    Ok(records)
+}
+
+/// Reads on this thread while others add.
+fn pass(shared: &Shared<'_>, read: impl FnOnce() -> ldif::Result<()>) -> Result<()> {
+    let calms: Vec<Calm> = (0..shared.options.jobs).map(|_| Calm::default()).collect();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let work = |calm| {
+            let done = Worker::new(shared, calm).run();
+            if done.is_err() {
+                shared.board.stop();
+            }
+            done
+        };
+        scope.spawn(|| pass_on(shared.counters, &calms, &over));
+        let workers: Vec<_> = calms.iter().map(|calm| scope.spawn(move || work(calm))).collect();
+        let read = read();
+        shared.board.end();
+        if read.is_err() {
+            shared.board.stop();
+        }
+        let joined: Vec<_> = workers.into_iter().map(ScopedJoinHandle::join).collect();
+        over.store(true, Relaxed);
+        let mut worked = Ok(());
+        for done in joined {
+            worked = worked.and(done.unwrap_or_else(|payload| std::panic::resume_unwind(payload)));
+        }
+        ended(worked, read, shared)
+    })
+}
+
+/// The error that came first in meaning: a reader that was told to stop says no more than that.
+fn ended(worked: Result<()>, read: ldif::Result<()>, shared: &Shared<'_>) -> Result<()> {
+    worked?;
+    match read {
+        Err(error) if error.code == Code::Cancelled && !shared.counters.is_cancelled() => Ok(()),
+        read => Ok(read?),
+    }
+}
+
+fn reject(one: &Rejection) -> Reject<'_> {
+    let path = one.path.as_deref().map(PathBuf::as_path);
+    Reject { path, line: one.line, reason: &one.reason, text: &one.text }
+}
+
+fn loaded(shared: &Shared<'_>, read: u64, earlier: Counts, rejections: Vec<Rejection>) -> Loaded {
+    let (counts, tally) = (shared.journal.counts(), &shared.tally);
+    Loaded {
+        read,
+        added: counts.added,
+        present: counts.present,
+        replaced: counts.replaced,
+        stopped: shared.board.is_stopped(),
+        rejections,
+        before: earlier.sum(),
+        left_out: tally.left_out.load(Relaxed),
+        deferred: tally.deferred.load(Relaxed),
+        reconnects: tally.reconnects.load(Relaxed),
+        transactions: tally.transactions.load(Relaxed),
+        largest: shared.tuner.largest(),
+    }
+}
+
+/// A sorter's error as ours.
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn sorting(error: extsort::Error) -> ldif::Error {
+    match error {
+        extsort::Error::Disk { dir: ref scratch, io: ref failure } => {
+            let code = ldif::Error::from(std::io::Error::from(failure.kind())).code;
+            let code = if code == Code::NoSpace { code } else { Code::Io };
+            ldif::Error::new(code, error.to_string()).in_file(Some(scratch))
+        }
+        extsort::Error::Cancelled => ldif::Error::new(Code::Cancelled, "cancelled"),
+        extsort::Error::Misuse(what) => ldif::Error::new(Code::Damaged, what),
+    }
+}

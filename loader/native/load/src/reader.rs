@@ -1,0 +1,164 @@
+//! The input, cut into batches.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ldif::tail::Tail;
+use ldif::walk::each_record;
+use ldif::{Code, Error, Input, Record, Result};
+
+use crate::entry::Entry;
+use crate::journal::Before;
+use crate::options::Source;
+use crate::shared::Shared;
+
+/// A batch of entries is no larger, whatever their number.
+const MOST_BYTES: usize = 8 << 20;
+const NAP: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub struct Reader<'a> {
+    shared: &'a Shared<'a>,
+    batch: Vec<Entry>,
+    bytes: usize,
+    /// Records read.
+    pub records: u64,
+    done: std::vec::IntoIter<(u64, u64)>,
+    passed: (u64, u64),
+    begun: Instant,
+    /// Entries handed over.
+    given: u64,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(shared: &'a Shared<'a>, before: Before) -> Self {
+        Self {
+            shared,
+            batch: Vec::new(),
+            bytes: 0,
+            records: 0,
+            done: before.done.into_iter(),
+            passed: (0, 0),
+            begun: Instant::now(),
+            given: 0,
+        }
+    }
+
+    /// Reads all inputs in their order.
+    pub fn read(&mut self, sources: Vec<Source>) -> Result<()> {
+        for source in sources {
+            let input = match source {
+                Source::Path(path) => Input::from_path(&path)?,
+                Source::Stream(stream) => Input::from_fd(stream, self.shared.counters)?,
+            };
+            self.input(input)?;
+        }
+        self.hand_over()
+    }
+
+    /// A file that was cut is refused before its last entries are sent.
+    fn input(&mut self, input: Input<'_>) -> Result<()> {
+        let path = input.path.clone().map(Arc::new);
+        let mut tail = Tail::default();
+        each_record(input, self.shared.counters, |record| {
+            self.record(record, path.as_ref(), &mut tail)
+        })?;
+        tail.end().map_err(|error| error.in_file(path.as_ref().map(|path| path.as_path())))
+    }
+
+    fn record(
+        &mut self,
+        record: &Record<'_>,
+        path: Option<&Arc<PathBuf>>,
+        tail: &mut Tail,
+    ) -> Result<()> {
+        if self.is_full() {
+            self.hand_over()?;
+        }
+        let position = self.records;
+        self.records += 1;
+        let head = record.entry()?;
+        tail.record(record, &head.dn);
+        for field in head.fields {
+            let field = field?;
+            field.value()?;
+            tail.field(&field);
+        }
+        if self.is_done(position) {
+            return Ok(());
+        }
+        self.push(Entry::new(position, path.cloned(), record.line, record.bytes)?);
+        Ok(())
+    }
+
+    /// Positions come in ascending order.
+    fn is_done(&mut self, position: u64) -> bool {
+        while self.passed.1 <= position {
+            let Some(next) = self.done.next() else { return false };
+            self.passed = next;
+        }
+        self.passed.0 <= position
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.bytes += entry.text.len();
+        self.batch.push(entry);
+    }
+
+    fn is_full(&self) -> bool {
+        self.batch.len() >= self.size() || self.bytes >= MOST_BYTES
+    }
+
+    /// With a limit of the rate, no batch is of more than a second.
+    fn size(&self) -> usize {
+        let size = self.shared.tuner.size();
+        match self.shared.options.max_rate {
+            0 => size,
+            rate => size.min(usize::try_from(rate).unwrap_or(size)).max(1),
+        }
+    }
+
+    /// Hands over what has come together.
+    pub fn hand_over(&mut self) -> Result<()> {
+        let Some(last) = self.batch.last().map(|entry| entry.position) else { return Ok(()) };
+        let entries = std::mem::take(&mut self.batch);
+        self.bytes = 0;
+        self.shared.journal.reserve(last + 1)?;
+        self.keep_rate(entries.len() as u64)?;
+        let counters = self.shared.counters;
+        if self.shared.board.put(entries, || counters.is_cancelled()) {
+            return Ok(());
+        }
+        Err(Error::new(Code::Cancelled, "the load was stopped"))
+    }
+
+    /// Waits until so many more may go.
+    fn keep_rate(&mut self, entries: u64) -> Result<()> {
+        let rate = self.shared.options.max_rate;
+        if rate > 0 {
+            #[allow(clippy::cast_precision_loss, reason = "a wait needs no more precision")]
+            let due = Duration::from_secs_f64(self.given as f64 / rate as f64);
+            while self.begun.elapsed() < due && !self.shared.board.is_stopped() {
+                self.shared.counters.check()?;
+                thread::sleep(NAP.min(due.saturating_sub(self.begun.elapsed())));
+            }
+        }
+        self.given += entries;
+        Ok(())
+    }
+
+    /// Hands over once more what was put aside, parents before children.
+    pub fn read_deferred(&mut self) -> Result<()> {
+        let shared = self.shared;
+        shared.each_deferred(|entry| {
+            if self.is_full() {
+                self.hand_over()?;
+            }
+            self.push(entry);
+            Ok(true)
+        })?;
+        self.hand_over()
+    }
+}

@@ -1,0 +1,118 @@
+//! One connection at work: takes batches, and brings each entry to its end.
+
+mod parents;
+mod present;
+mod recover;
+mod single;
+mod together;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use wire::{Error, Failure, Phase, Result};
+
+use crate::board::Batch;
+use crate::calm::Calm;
+use crate::codes;
+use crate::exchange::{Answer, Exchange};
+use crate::shared::Shared;
+use crate::work::Work;
+
+/// So often an entry is looked for that is not to be seen, and yet in the way. The server may still have been at
+/// work on a request whose answer was lost.
+const LOOKS: u8 = 3;
+
+/// Between the last answer on a connection and the end of a transaction. slapd (2.5 and 2.6) sends the answer to an
+/// add before its thread is done with it, and the end of the transaction frees it: come too soon, it crashes slapd.
+const REST: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    calm: &'a Calm,
+    exchange: Option<Exchange>,
+}
+
+impl<'a> Worker<'a> {
+    pub const fn new(shared: &'a Shared<'a>, calm: &'a Calm) -> Self {
+        Self { shared, calm, exchange: None }
+    }
+
+    /// Works until there are no more batches.
+    pub fn run(&mut self) -> Result<()> {
+        let done = self.all();
+        if done.is_err() {
+            // The server's threads may not be done yet with what is queued on this connection.
+            thread::sleep(REST);
+        }
+        done
+    }
+
+    fn all(&mut self) -> Result<()> {
+        let counters = self.shared.counters;
+        while let Some(batch) = self.shared.board.take(|| counters.is_cancelled()) {
+            self.batch(batch)?;
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: Batch) -> Result<()> {
+        let mut work = Work::new(self.shared, batch)?;
+        while !work.todo.is_empty() {
+            self.shared.counters.check()?;
+            if self.shared.board.is_stopped() {
+                break;
+            }
+            let done = self.round(&mut work);
+            work.record()?;
+            if let Err(error) = done {
+                self.recover(&mut work, error)?;
+            }
+        }
+        self.shared.look_first.store(2 * work.there > work.batch.entries.len(), Relaxed);
+        self.shared.board.settle(&work.batch, work.troubled);
+        Ok(())
+    }
+
+    /// Brings some entries of the batch a step further.
+    fn round(&mut self, work: &mut Work<'_>) -> Result<()> {
+        work.sending = 0;
+        let first = work.first(work.size);
+        let looks: Vec<usize> = first.iter().copied().filter(|&at| work.marks[at].look).collect();
+        if !looks.is_empty() {
+            return self.look(work, &looks);
+        }
+        if !self.shared.in_transactions() {
+            return self.single(work, &first);
+        }
+        let fit = work.fit(work.size);
+        if fit.is_empty() { self.single(work, &first[..1]) } else { self.together(work, &fit) }
+    }
+
+    fn exchange(&mut self) -> Result<&mut Exchange> {
+        if self.exchange.is_none() {
+            self.exchange = Some(self.open()?);
+        }
+        self.exchange.as_mut().ok_or_else(unreachable_connection)
+    }
+
+    fn open(&self) -> Result<Exchange> {
+        Exchange::open(self.shared.link, self.calm.stop(), self.shared.options.window)
+    }
+
+    /// Waits for the batches that this one depends on; `None` when the load was stopped meanwhile.
+    fn wait(&self, work: &Work<'_>) -> Option<bool> {
+        let counters = self.shared.counters;
+        self.shared.board.wait_for(&work.batch.after, || counters.is_cancelled())
+    }
+}
+
+fn busy(answer: &Answer) -> Error {
+    let text = codes::reason(answer.code, &answer.text);
+    Failure::new(Phase::Request, answer.code, text).into()
+}
+
+fn unreachable_connection() -> Error {
+    Failure::new(Phase::Connect, -1, "no connection").into()
+}

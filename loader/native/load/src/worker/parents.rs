@@ -1,0 +1,75 @@
+//! Is the parent there? Asked before, for one entry without would undo a whole transaction.
+
+use rustc_hash::FxHashSet;
+use wire::Result;
+
+use super::Worker;
+use crate::asks::Looks;
+use crate::work::Work;
+
+impl Worker<'_> {
+    /// Entries whose parent is not there would undo the whole transaction. True when some were put aside.
+    pub(super) fn put_orphans_aside(
+        &mut self,
+        work: &mut Work<'_>,
+        list: &[usize],
+    ) -> Result<bool> {
+        let open = work.without_parent(list);
+        if open.is_empty() {
+            return Ok(false);
+        }
+        if self.wait(work).is_none() {
+            return Ok(true);
+        }
+        self.find_orphans(work, &open)
+    }
+
+    /// The same again for all, when an earlier batch did not load all of its entries.
+    pub(super) fn has_orphans(&mut self, work: &mut Work<'_>, list: &[usize]) -> Result<bool> {
+        for &at in list {
+            self.shared.forget_parent(work.entry(at).parent);
+        }
+        let open = work.without_parent(list);
+        self.find_orphans(work, &open)
+    }
+
+    fn find_orphans(&mut self, work: &mut Work<'_>, open: &[usize]) -> Result<bool> {
+        let mut seen = FxHashSet::default();
+        let first: Vec<usize> =
+            open.iter().copied().filter(|&at| seen.insert(work.entry(at).parent)).collect();
+        let names = first.iter().map(|&at| tree::name::parent_text(&work.entry(at).dn)).collect();
+        let mut looks = Looks::new(names, false);
+        self.exchange()?.pipeline(&mut looks)?;
+        let found = looks.found;
+        let mut missing = FxHashSet::default();
+        for (&at, found) in first.iter().zip(found) {
+            let parent = work.entry(at).parent;
+            if found.is_some() {
+                self.shared.remember_parent(parent);
+            } else {
+                missing.insert(parent);
+            }
+        }
+        self.put_aside(work, open, &missing)
+    }
+
+    /// Those whose parent is missing, and what is below them.
+    fn put_aside(
+        &self,
+        work: &mut Work<'_>,
+        open: &[usize],
+        missing: &FxHashSet<u128>,
+    ) -> Result<bool> {
+        let orphans: Vec<usize> =
+            open.iter().copied().filter(|&at| missing.contains(&work.entry(at).parent)).collect();
+        for &at in &orphans {
+            if self.shared.is_last_pass() {
+                // The server has the last word.
+                work.marks[at].alone = true;
+            } else {
+                work.orphan(at, String::new)?;
+            }
+        }
+        Ok(!orphans.is_empty())
+    }
+}

@@ -1,0 +1,95 @@
+//! Entries that may be there already.
+
+use wire::Result;
+
+use super::{Worker, busy};
+use crate::asks::{Looks, Replaces};
+use crate::codes;
+use crate::found::{Change, Found};
+use crate::journal::Kind;
+use crate::options::OnExists;
+use crate::work::Work;
+
+impl Worker<'_> {
+    /// Looks for entries that may be there already, and settles those that are.
+    pub(super) fn look(&mut self, work: &mut Work<'_>, list: &[usize]) -> Result<()> {
+        if self.wait(work).is_none() {
+            return Ok(());
+        }
+        let content = self.shared.options.exists.compares()
+            || list.iter().any(|&at| work.marks[at].uncertain);
+        let mut looks =
+            Looks::new(list.iter().map(|&at| work.entry(at).dn.as_slice()).collect(), content);
+        self.exchange()?.pipeline(&mut looks)?;
+        let found = looks.found;
+        let mut changes = Vec::new();
+        for (&at, found) in list.iter().zip(found) {
+            match found {
+                None => {
+                    let mark = &mut work.marks[at];
+                    (mark.look, mark.looks) = (false, mark.looks + 1);
+                }
+                Some(found) => {
+                    changes.extend(self.settle_found(work, at, &found)?.map(|all| (at, all)));
+                }
+            }
+        }
+        self.replace(work, changes)
+    }
+
+    /// What becomes of an entry that is there; the changes to be made, if any.
+    fn settle_found(
+        &self,
+        work: &mut Work<'_>,
+        at: usize,
+        found: &Found,
+    ) -> Result<Option<Vec<Change>>> {
+        work.there += 1;
+        let (shared, exists) = (self.shared, self.shared.options.exists);
+        let entry = work.entry(at);
+        let changes =
+            |loosely| found.changes(entry, &shared.leave_out, &shared.options.aliases, loosely);
+        if work.marks[at].uncertain && found.is_ours(&changes(true)?) {
+            work.settle(at, Kind::Added);
+            return Ok(None);
+        }
+        let wanted = match exists {
+            OnExists::Error => {
+                work.reject(at, codes::reason(codes::EXISTS, ""), false);
+                return Ok(None);
+            }
+            OnExists::Skip => false,
+            OnExists::Replace => true,
+            OnExists::Newer => found.is_older_than(entry)?,
+        };
+        let changes = if wanted { changes(false)? } else { Vec::new() };
+        if changes.is_empty() {
+            work.settle(at, Kind::Present);
+            return Ok(None);
+        }
+        Ok(Some(changes))
+    }
+
+    fn replace(&mut self, work: &mut Work<'_>, changes: Vec<(usize, Vec<Change>)>) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let list: Vec<usize> = changes.iter().map(|(at, _)| *at).collect();
+        let requests =
+            changes.into_iter().map(|(at, all)| (work.entry(at).dn.as_slice(), all)).collect();
+        let mut replaces = Replaces::new(requests);
+        let sent = self.exchange()?.pipeline(&mut replaces);
+        let answers = replaces.answers;
+        let mut passing = None;
+        for (&at, answer) in list.iter().zip(answers) {
+            match answer {
+                Some(answer) if answer.code == 0 => work.settle(at, Kind::Replaced),
+                Some(answer) if codes::is_passing(answer.code) => passing = Some(answer),
+                Some(answer) => work.reject(at, codes::reason(answer.code, &answer.text), false),
+                None => {}
+            }
+        }
+        sent?;
+        passing.map_or(Ok(()), |answer| Err(busy(&answer)))
+    }
+}

@@ -1,0 +1,97 @@
+//! Connections that break, and servers that are busy.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wire::{Error, Failure, Phase, Result};
+
+use super::Worker;
+use crate::codes;
+use crate::work::Work;
+
+/// The first pause before a server that is gone is tried again, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+const NAP: Duration = Duration::from_millis(50);
+
+/// So often a server may close the connection at a single entry before that is the entry's fault.
+const BREAKS: usize = 5;
+
+impl Worker<'_> {
+    /// Connects again after the connection broke, or the server was busy; any other error ends the load.
+    pub(super) fn recover(&mut self, work: &mut Work<'_>, error: Error) -> Result<()> {
+        let reason = retryable(error)?;
+        let was_up = self.exchange.take().is_some();
+        self.shared.tally.reconnects.fetch_add(1, Relaxed);
+        if reason.phase != Phase::Lost {
+            self.rest(PAUSES[0])?;
+        }
+        let at_once = self.connect()?;
+        if was_up && at_once && work.sending > 0 && reason.phase == Phase::Lost {
+            suspect(work, &reason);
+        }
+        Ok(())
+    }
+
+    /// Tries until there is a connection, with longer and longer pauses. True when the first try did it.
+    fn connect(&mut self) -> Result<bool> {
+        let (begun, mut pause) = (Instant::now(), PAUSES[0]);
+        loop {
+            match self.open() {
+                Ok(exchange) => {
+                    self.exchange = Some(exchange);
+                    return Ok(pause == PAUSES[0]);
+                }
+                Err(error) => {
+                    let reason = retryable(error)?;
+                    if begun.elapsed() > self.shared.options.patience {
+                        return Err(reason.into());
+                    }
+                }
+            }
+            self.rest(pause)?;
+            pause = (pause * 2).min(PAUSES[1]);
+        }
+    }
+
+    fn rest(&self, pause: Duration) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < pause && !self.shared.board.is_stopped() {
+            self.shared.counters.check()?;
+            thread::sleep(NAP);
+        }
+        Ok(())
+    }
+}
+
+/// The server is there and closes the connection again and again: some entry may be what it does not take.
+fn suspect(work: &mut Work<'_>, reason: &Failure) {
+    work.breaks += 1;
+    if work.sending > 1 {
+        if work.breaks > 1 {
+            (work.size, work.breaks) = (work.sending / 2, 0);
+        }
+    } else if work.breaks > BREAKS {
+        let at = work.todo[0];
+        let bytes = work.prepared[at].operation.len();
+        let words = "the server closes the connection when this entry is sent";
+        work.reject(at, format!("{words} ({bytes} bytes): {}", reason.text), false);
+    }
+}
+
+/// The failure, when it may be gone at the next try.
+fn retryable(error: Error) -> Result<Failure> {
+    match error {
+        Error::Ldap(failure) if is_passing(&failure) => Ok(failure),
+        error => Err(error),
+    }
+}
+
+fn is_passing(failure: &Failure) -> bool {
+    match failure.phase {
+        Phase::Connect | Phase::Lost | Phase::Silent => true,
+        Phase::Bind => failure.result < 0 || codes::is_passing(failure.result),
+        Phase::Request => codes::is_passing(failure.result),
+        Phase::Tls | Phase::Protocol => false,
+    }
+}

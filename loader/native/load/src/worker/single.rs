@@ -1,0 +1,64 @@
+//! Adds by themselves, many under way at a time.
+
+use wire::Result;
+
+use super::{LOOKS, Worker, busy};
+use crate::codes;
+use crate::exchange::{Adds, Answer};
+use crate::journal::Kind;
+use crate::killpoint::killpoint;
+use crate::requests::Controls;
+use crate::work::Work;
+
+impl Worker<'_> {
+    /// Adds outside of transactions.
+    pub(super) fn single(&mut self, work: &mut Work<'_>, list: &[usize]) -> Result<()> {
+        if self.wait(work).is_none() {
+            return Ok(());
+        }
+        let controls = Controls { relax: self.shared.options.relax, transaction: None };
+        work.sending = list.len();
+        let exchange = self.exchange()?;
+        let mut adds = Adds::new(work.adds(list), controls);
+        let sent = exchange.pipeline(&mut adds);
+        let (ids, answers) = (adds.ids, adds.answers);
+        let mut passing = None;
+        let mut there = false;
+        for ((&at, id), answer) in list.iter().zip(ids).zip(answers) {
+            match answer {
+                Some(answer) if codes::is_passing(answer.code) => passing = Some(answer),
+                Some(answer) => {
+                    there |= answer.code == codes::EXISTS;
+                    self.judge(work, at, &answer)?;
+                }
+                // Sent, and the answer is lost.
+                None if id != 0 => (work.marks[at].uncertain, work.marks[at].look) = (true, true),
+                None => {}
+            }
+        }
+        if there {
+            work.look_for_all();
+        }
+        sent?;
+        killpoint("load.single");
+        passing.map_or(Ok(()), |answer| Err(busy(&answer)))
+    }
+
+    /// What an add's own answer means.
+    fn judge(&self, work: &mut Work<'_>, at: usize, answer: &Answer) -> Result<()> {
+        let mark = &mut work.marks[at];
+        mark.alone = false;
+        match answer.code {
+            0 => {
+                self.shared.learn(&work.prepared[at].descriptions);
+                work.settle(at, Kind::Added);
+            }
+            codes::EXISTS if mark.looks < LOOKS => mark.look = true,
+            codes::NO_SUCH_OBJECT => {
+                work.orphan(at, || codes::reason(answer.code, &answer.text))?;
+            }
+            code => work.reject(at, codes::reason(code, &answer.text), false),
+        }
+        Ok(())
+    }
+}

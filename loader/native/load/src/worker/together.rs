@@ -1,0 +1,144 @@
+//! Adds in one transaction: all of them are done, or none.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wire::Result;
+
+use super::{REST, Worker, busy};
+use crate::codes;
+use crate::exchange::{Adds, Answer};
+use crate::journal::Kind;
+use crate::killpoint::killpoint;
+use crate::requests::Controls;
+use crate::work::Work;
+
+/// How much longer than [`REST`], at most: how far the server's threads lag shows in how long its answers took.
+const MOST_REST: Duration = Duration::from_secs(1);
+const FACTOR: u32 = 4;
+
+/// After an entry was found guilty, no fewer go together.
+const LEAST: usize = 8;
+
+impl Worker<'_> {
+    /// Adds in one transaction.
+    pub(super) fn together(&mut self, work: &mut Work<'_>, list: &[usize]) -> Result<()> {
+        if self.put_orphans_aside(work, list)? {
+            return Ok(());
+        }
+        work.sending = list.len();
+        let relax = self.shared.options.relax;
+        let transaction = match self.exchange()?.start()? {
+            Ok(transaction) => transaction,
+            Err(answer) if codes::is_passing(answer.code) => return Err(busy(&answer)),
+            Err(_) => {
+                self.shared.transactions.store(false, Relaxed);
+                return Ok(());
+            }
+        };
+        let controls = Controls { relax, transaction: Some(transaction.clone()) };
+        let mut adds = Adds::new(work.adds(list), controls);
+        self.exchange()?.pipeline(&mut adds)?;
+        let (ids, answers, slowest) = (adds.ids, adds.answers, adds.slowest);
+        let rested = Instant::now() + (slowest * FACTOR).clamp(REST, MOST_REST);
+        let queued = self.sort_out(work, list, answers);
+        let waited = self.wait(work);
+        let sure =
+            waited.is_some() && !(waited == Some(true) && self.has_orphans(work, &queued)?);
+        thread::sleep(rested.saturating_duration_since(Instant::now()));
+        if queued.is_empty() || !sure {
+            // Nothing was done yet, so nothing is undone.
+            self.exchange()?.end(false, &transaction)?;
+            return Ok(());
+        }
+        self.commit(work, list, &queued, &ids, &transaction)
+    }
+
+    /// What the server refused at once; the others, which it keeps for the end of the transaction.
+    fn sort_out(
+        &self,
+        work: &mut Work<'_>,
+        list: &[usize],
+        answers: Vec<Option<Answer>>,
+    ) -> Vec<usize> {
+        let (mut queued, mut unfit) = (Vec::new(), 0);
+        for (&at, answer) in list.iter().zip(answers) {
+            match answer {
+                Some(answer) if answer.code == 0 => queued.push(at),
+                Some(answer) if codes::is_no_transaction(answer.code) => {
+                    work.marks[at].alone = true;
+                    unfit += 1;
+                }
+                // Another database: with the next transaction. What else is refused is asked for once more, by
+                // itself: its answer then is not of a transaction.
+                Some(answer) => {
+                    work.marks[at].alone |=
+                        answer.code != codes::OTHER_DATABASE || queued.is_empty();
+                }
+                None => {}
+            }
+        }
+        if unfit == list.len() && unfit > 1 {
+            self.shared.transactions.store(false, Relaxed);
+        }
+        queued
+    }
+
+    fn commit(
+        &mut self,
+        work: &mut Work<'_>,
+        list: &[usize],
+        queued: &[usize],
+        ids: &[i32],
+        transaction: &[u8],
+    ) -> Result<()> {
+        killpoint("load.sent");
+        let begun = Instant::now();
+        let calm = self.calm;
+        let exchange = self.exchange()?;
+        let ended = calm.undisturbed(|| exchange.end(true, transaction));
+        if ended.is_err() {
+            for &at in queued {
+                (work.marks[at].uncertain, work.marks[at].look) = (true, true);
+            }
+        }
+        let settled = ended?;
+        killpoint("load.committed");
+        if settled.answer.code == 0 {
+            self.shared.tuner.learn(queued.len(), begun.elapsed());
+            self.shared.tally.transactions.fetch_add(1, Relaxed);
+            for &at in queued {
+                work.settle(at, Kind::Added);
+            }
+            work.size = (work.size * 2).min(self.shared.tuner.size().max(LEAST));
+            return Ok(());
+        }
+        if codes::is_passing(settled.answer.code) {
+            return Err(busy(&settled.answer));
+        }
+        let guilty = settled.guilty.and_then(|id| ids.iter().position(|one| *one == id));
+        self.blame(work, queued, guilty.map(|place| list[place]), settled.answer.code);
+        Ok(())
+    }
+
+    /// Nothing of a transaction was done, for one entry is guilty.
+    fn blame(&self, work: &mut Work<'_>, queued: &[usize], guilty: Option<usize>, code: i32) {
+        let Some(at) = guilty else {
+            match queued {
+                [only] => work.marks[*only].alone = true,
+                _ => work.size = queued.len() / 2,
+            }
+            return;
+        };
+        // What is before it is known to be good; by itself it gets an answer of its own, with the reason.
+        work.marks[at].alone = true;
+        let before = queued.iter().position(|one| *one == at).unwrap_or(0);
+        work.size = before.max(LEAST);
+        match code {
+            codes::EXISTS => work.look_for_all(),
+            codes::NO_SUCH_OBJECT => self.shared.forget_parent(work.entry(at).parent),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What arranging an export must know of each record, in a fixed size: it lies in a list beside the
+//! file, so that finding duplicates and parents does not mean reading all records again.
+
+use std::path::{Path, PathBuf};
+
+use ldif::{Record, Result};
+
+use crate::csn;
+use crate::fingerprint::{Printer, hash};
+
+/// Bytes of a row in a list: five numbers of 16, then the length and 4 spare bytes, little-endian.
+pub const SIZE: usize = 88;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Hash of the DN's key.
+    pub dn: u128,
+    pub parent: u128,
+    /// 0 for an entry without entryUUID, which is nobody's duplicate by it.
+    pub uuid: u128,
+    /// 0 for an entry without entryCSN, which is older than all.
+    pub csn: u128,
+    /// What it adds to the checksum of the tree, contextCSN left aside.
+    pub print: u128,
+    /// Bytes of the record in LDIF.
+    pub length: u32,
+}
+
+/// Where the list for a file lies.
+pub fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".rows");
+    PathBuf::from(name)
+}
+
+impl Row {
+    /// `printer` must overlook contextCSN.
+    pub fn of(record: &Record<'_>, printer: &mut Printer) -> Result<Self> {
+        let (mut uuid, mut csn) = (0, 0);
+        let mut failed = None;
+        let print = printer.print_with(record, |field, _| {
+            if field.is("entryUUID") {
+                match field.value() {
+                    Ok(value) => uuid = hash_uuid(&value),
+                    Err(error) => failed = Some(error),
+                }
+            } else if field.is("entryCSN") {
+                match field.value() {
+                    Ok(value) => csn = csn::pack(&value),
+                    Err(error) => failed = Some(error),
+                }
+            }
+        })?;
+        failed.map_or(Ok(()), Err)?;
+        let parent = hash(printer.name().parent());
+        let length = u32::try_from(record.bytes.len()).unwrap_or(u32::MAX);
+        Ok(Self { dn: print.dn, parent, uuid, csn, print: print.combined(), length })
+    }
+
+    pub fn to_bytes(&self) -> [u8; SIZE] {
+        let mut bytes = [0; SIZE];
+        let numbers = [self.dn, self.parent, self.uuid, self.csn, self.print];
+        for (place, number) in bytes.chunks_exact_mut(16).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[80..84].copy_from_slice(&self.length.to_le_bytes());
+        bytes
+    }
+
+    /// From `SIZE` bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let number = |at: usize| {
+            bytes[at..at + 16].iter().rev().fold(0, |sum, &byte| (sum << 8) | u128::from(byte))
+        };
+        let length = bytes[80..84].iter().rev().fold(0, |sum, &byte| (sum << 8) | u32::from(byte));
+        Self {
+            dn: number(0),
+            parent: number(16),
+            uuid: number(32),
+            csn: number(48),
+            print: number(64),
+            length,
+        }
+    }
+}
+
+/// Spelled in either case.
+pub fn hash_uuid(value: &[u8]) -> u128 {
+    hash(&value.to_ascii_lowercase())
+}

@@ -1,0 +1,131 @@
+//! Taking encoded values apart. Everything is checked: a server may be broken, or hostile.
+
+use super::{BOOLEAN, ENUMERATED, INTEGER, OCTETS, SEQUENCE};
+use crate::{Error, Result};
+
+/// One encoded value: its tag, and what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Element<'a> {
+    pub tag: u8,
+    pub body: &'a [u8],
+}
+
+/// Reads the elements of a constructed value one after another.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub const fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What was not read yet.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
+    pub fn peek(&self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
+    #[inline]
+    pub fn element(&mut self) -> Result<Element<'a>> {
+        let (header, length) = head(self.0)?.ok_or_else(cut)?;
+        let tag = self.0[0];
+        let body = self.0.get(header..).and_then(|rest| rest.get(..length)).ok_or_else(cut)?;
+        self.0 = &self.0[header + length..];
+        Ok(Element { tag, body })
+    }
+
+    /// The next element, which must have this tag.
+    #[inline]
+    pub fn expect(&mut self, tag: u8) -> Result<&'a [u8]> {
+        let element = self.element()?;
+        if element.tag == tag {
+            return Ok(element.body);
+        }
+        let text = format!("tag {:#04x} stands where {tag:#04x} should", element.tag);
+        Err(Error::protocol(text))
+    }
+
+    /// The next element if it has this tag.
+    pub fn optional(&mut self, tag: u8) -> Result<Option<&'a [u8]>> {
+        if self.peek() == Some(tag) { self.expect(tag).map(Some) } else { Ok(None) }
+    }
+
+    pub fn octets(&mut self) -> Result<&'a [u8]> {
+        self.expect(OCTETS)
+    }
+
+    pub fn sequence(&mut self) -> Result<Self> {
+        self.expect(SEQUENCE).map(Self)
+    }
+
+    pub fn integer(&mut self) -> Result<i32> {
+        number(self.expect(INTEGER)?)
+    }
+
+    pub fn enumerated(&mut self) -> Result<i32> {
+        number(self.expect(ENUMERATED)?)
+    }
+
+    /// False where it is left out.
+    pub fn boolean(&mut self) -> Result<bool> {
+        Ok(self.optional(BOOLEAN)?.is_some_and(|body| body.iter().any(|&byte| byte != 0)))
+    }
+}
+
+/// Length of the element at the head of `bytes`, tag and length included; `None` while too little is
+/// there to tell. Its tag must be `tag`, and it must not be longer than `most`.
+pub fn frame(bytes: &[u8], tag: u8, most: usize) -> Result<Option<usize>> {
+    match bytes.first() {
+        None => return Ok(None),
+        Some(&found) if found != tag => {
+            return Err(Error::protocol(format!("a message begins with {found:#04x}")));
+        }
+        Some(_) => {}
+    }
+    let Some((header, length)) = head(bytes)? else { return Ok(None) };
+    match header.checked_add(length) {
+        Some(whole) if whole <= most => Ok(Some(whole)),
+        _ => Err(Error::protocol(format!("a message of {length} bytes"))),
+    }
+}
+
+/// Bytes of tag and length, and the length; `None` when they are not all there.
+#[inline]
+fn head(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
+    let [tag, first, ..] = *bytes else { return Ok(None) };
+    if tag & 0x1f == 0x1f {
+        return Err(Error::protocol("a tag of more than one byte"));
+    }
+    if first < 0x80 {
+        return Ok(Some((2, usize::from(first))));
+    }
+    let count = usize::from(first & 0x7f);
+    if count == 0 || count > 8 {
+        return Err(Error::protocol(format!("a length in {count} bytes")));
+    }
+    let Some(digits) = bytes.get(2..2 + count) else { return Ok(None) };
+    let length = digits.iter().fold(0_u64, |sum, &byte| (sum << 8) | u64::from(byte));
+    let length = usize::try_from(length).map_err(|_| Error::protocol("an endless length"))?;
+    Ok(Some((2 + count, length)))
+}
+
+fn number(body: &[u8]) -> Result<i32> {
+    let negative = body.first().is_some_and(|&first| first & 0x80 != 0);
+    if body.is_empty() || body.len() > 8 {
+        return Err(Error::protocol(format!("a number of {} bytes", body.len())));
+    }
+    let start = if negative { -1_i64 } else { 0 };
+    let value = body.iter().fold(start, |sum, &byte| (sum << 8) | i64::from(byte));
+    i32::try_from(value).map_err(|_| Error::protocol(format!("{value} is out of range")))
+}
+
+fn cut() -> Error {
+    Error::protocol("an element reaches beyond its end")
+}

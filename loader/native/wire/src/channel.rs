@@ -1,0 +1,219 @@
+//! A bound connection as a stream of messages, out and in.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ldif::Counters;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::socket_domain;
+
+use crate::buffer::{Input, Output};
+use crate::session::{Moved, Session, expect_life};
+use crate::{Error, Link, Message, Result};
+
+/// How long a wait may overlook that we are cancelled.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// What [`Channel::send`] keeps back at most before it writes.
+const SEND: usize = 64 * 1024;
+
+/// A server that pours out entries writes them one by one. Looking again after so long finds a
+/// hundred and more, and spares us as many wake-ups.
+const NAP: Duration = Duration::from_micros(1500);
+
+/// A Unix socket holds some hundred entries at most, and slapd is slow to go on once it was full.
+const NAP_LOCAL: Duration = Duration::from_micros(50);
+
+/// Requests go out with numbers of the caller's asking; answers come in as they come.
+///
+/// Every wait ends soon after `Counters::cancel`, and with an error when the server sends not a byte
+/// for as long as the link's `silence` says.
+pub struct Channel {
+    session: Session,
+    stop: Arc<Counters>,
+    silence: Duration,
+    input: Input,
+    output: Output,
+    next_id: i32,
+    gathering: bool,
+    nap: Duration,
+}
+
+impl Channel {
+    /// Connects and binds.
+    pub fn open(link: &Link, stop: &Arc<Counters>) -> Result<Self> {
+        let session = Session::open(link, stop)?;
+        let local = socket_domain(session.socket()) == Ok(AddressFamily::UNIX);
+        Ok(Self {
+            session,
+            stop: Arc::clone(stop),
+            silence: link.silence,
+            input: Input::new(),
+            output: Output::default(),
+            // libldap's own requests, of which none is left, had the first few.
+            next_id: 100,
+            gathering: false,
+            nap: if local { NAP_LOCAL } else { NAP },
+        })
+    }
+
+    /// The number of a request to be made; each is given once.
+    pub fn next_id(&mut self) -> i32 {
+        let id = self.next_id;
+        self.next_id = if id == i32::MAX { 1 } else { id + 1 };
+        id
+    }
+
+    /// Takes whole messages to be sent. They go when much has come together, with `flush`, or before
+    /// the next wait for an answer.
+    pub fn send(&mut self, messages: &[u8]) -> Result<()> {
+        self.output.push(messages);
+        if self.output.len() < SEND {
+            return Ok(());
+        }
+        self.push_out().map(drop)
+    }
+
+    /// Returns when all is sent. Answers that come meanwhile are kept.
+    pub fn flush(&mut self) -> Result<()> {
+        let mut begun = Instant::now();
+        let mut left = self.unsent();
+        while let Some(needed) = self.push_out()? {
+            self.check(begun)?;
+            // A server that cannot send its answers may stop to take requests.
+            let answered = self.read_some()?.is_none();
+            if !answered {
+                self.wait(needed | PollFlags::IN)?;
+            }
+            if answered || self.unsent() < left {
+                (begun, left) = (Instant::now(), self.unsent());
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that `send` took and that are not sent yet.
+    pub fn unsent(&self) -> usize {
+        self.output.len()
+    }
+
+    /// For a stream of answers where none is urgent: fewer and larger reads.
+    pub fn gather(&mut self, on: bool) {
+        self.gathering = on;
+    }
+
+    /// The next message, after a wait where that is needed.
+    pub fn receive(&mut self) -> Result<Message<'_>> {
+        let place = loop {
+            if let Some(place) = self.input.next()? {
+                break place;
+            }
+            self.read()?;
+        };
+        open(self.input.bytes(place))
+    }
+
+    /// The next message if it is there, without a wait.
+    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>> {
+        let place = loop {
+            if let Some(place) = self.input.next()? {
+                break place;
+            }
+            self.push_out()?;
+            if self.read_some()?.is_some() {
+                return Ok(None);
+            }
+        };
+        open(self.input.bytes(place)).map(Some)
+    }
+
+    /// Reads at least a byte.
+    fn read(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        let mut nap = self.gathering;
+        loop {
+            self.check(begun)?;
+            let output = self.push_out()?;
+            let Some(needed) = self.read_some()? else { return Ok(()) };
+            if nap && output.is_none() {
+                thread::sleep(self.nap);
+            } else {
+                self.wait(needed | output.unwrap_or(PollFlags::empty()))?;
+            }
+            nap = false;
+        }
+    }
+
+    /// Writes what goes without a wait; what the rest is waiting for, `None` when nothing is left.
+    fn push_out(&mut self) -> Result<Option<PollFlags>> {
+        while !self.output.is_empty() {
+            match self.session.write(self.output.next()) {
+                Ok(Moved::Bytes(count)) => self.output.went(count),
+                Ok(Moved::NeedsWrite) => return Ok(Some(PollFlags::OUT)),
+                Ok(Moved::NeedsRead) => return Ok(Some(PollFlags::IN)),
+                Ok(Moved::End) => return Err(closed()),
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::INTR) => {}
+                    Some(Errno::AGAIN) => return Ok(Some(PollFlags::OUT)),
+                    _ => return Err(Error::lost(error.to_string())),
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads what is there. Where nothing is, what it is waiting for.
+    fn read_some(&mut self) -> Result<Option<PollFlags>> {
+        loop {
+            match self.session.read(self.input.room()) {
+                Ok(Moved::Bytes(count)) => {
+                    self.input.fill(count);
+                    return Ok(None);
+                }
+                Ok(Moved::NeedsRead) => return Ok(Some(PollFlags::IN)),
+                Ok(Moved::NeedsWrite) => return Ok(Some(PollFlags::OUT)),
+                Ok(Moved::End) => return Err(closed()),
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::INTR) => {}
+                    Some(Errno::AGAIN) => return Ok(Some(PollFlags::IN)),
+                    _ => return Err(Error::lost(error.to_string())),
+                },
+            }
+        }
+    }
+
+    fn check(&self, begun: Instant) -> Result<()> {
+        self.stop.check()?;
+        expect_life(begun, self.silence)
+    }
+
+    /// Waits until the socket is ready or a little while is over.
+    fn wait(&self, event: PollFlags) -> Result<()> {
+        let socket = self.session.socket();
+        let mut polled = [PollFd::new(&socket, event)];
+        match poll(&mut polled, Some(&PATIENCE)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(Error::lost(error.to_string())),
+        }
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Channel").field("next_id", &self.next_id).finish_non_exhaustive()
+    }
+}
+
+/// A message for us; one for nobody is the server's farewell.
+fn open(bytes: &[u8]) -> Result<Message<'_>> {
+    let message = Message::read(bytes)?;
+    if message.id == 0 { Err(message.farewell()) } else { Ok(message) }
+}
+
+fn closed() -> Error {
+    Error::lost("the server closed the connection")
+}

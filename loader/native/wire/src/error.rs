@@ -1,0 +1,123 @@
+//! What can go wrong between us and a server.
+
+use std::fmt;
+
+/// What was going on when it went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// No connection was made.
+    Connect,
+    /// The server does not start TLS, or the handshake failed.
+    Tls,
+    /// The server did not take who we are.
+    Bind,
+    /// The server answered a request with a result code that is no success.
+    Request,
+    /// The connection broke, or the server closed it.
+    Lost,
+    /// The server owed us an answer and nothing came.
+    Silent,
+    /// What came is not LDAP.
+    Protocol,
+}
+
+impl Phase {
+    /// What Python sees; it never changes.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Connect => "ldap.connect",
+            Self::Tls => "ldap.tls",
+            Self::Bind => "ldap.bind",
+            Self::Request => "ldap.request",
+            Self::Lost => "ldap.lost",
+            Self::Silent => "ldap.silent",
+            Self::Protocol => "ldap.protocol",
+        }
+    }
+}
+
+/// A request, or a whole connection, that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub phase: Phase,
+    /// LDAP result code (RFC 4511, 4.1.9), below 0 libldap's own (ldap.h, `LDAP_SERVER_DOWN` and on).
+    pub result: i32,
+    /// Diagnostic message, or what libldap says about the code.
+    pub text: String,
+    /// The part of the DN that is there, when the code says that some of it is not.
+    pub matched: String,
+}
+
+/// A server's failure, or one of our own: a file, or that the work was cancelled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    Ldap(Failure),
+    Local(ldif::Error),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// libldap's codes for what no server answers (ldap.h).
+pub(crate) const SERVER_DOWN: i32 = -1;
+pub(crate) const DECODING_ERROR: i32 = -4;
+pub(crate) const TIMEOUT: i32 = -5;
+pub(crate) const CONNECT_ERROR: i32 = -11;
+
+impl Failure {
+    pub fn new(phase: Phase, result: i32, text: impl Into<String>) -> Self {
+        Self { phase, result, text: text.into(), matched: String::new() }
+    }
+}
+
+impl Error {
+    pub(crate) fn lost(text: impl Into<String>) -> Self {
+        Failure::new(Phase::Lost, SERVER_DOWN, text).into()
+    }
+
+    /// The channel failed before.
+    pub fn closed() -> Self {
+        Self::lost("the connection is closed")
+    }
+
+    pub(crate) fn silent(seconds: f64) -> Self {
+        let text = format!("the server was silent for {seconds:.0} s");
+        Failure::new(Phase::Silent, TIMEOUT, text).into()
+    }
+
+    pub(crate) fn protocol(text: impl Into<String>) -> Self {
+        Failure::new(Phase::Protocol, DECODING_ERROR, text).into()
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Ldap(failure)
+    }
+}
+
+impl From<ldif::Error> for Error {
+    fn from(error: ldif::Error) -> Self {
+        Self::Local(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)?;
+        if self.result > 0 {
+            write!(out, " (result code {})", self.result)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ldap(failure) => failure.fmt(out),
+            Self::Local(error) => error.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,28 @@
+//! LDAP (RFC 4511) for millions of entries.
+//!
+//! libldap opens a connection, encrypts it and binds ([`Link`] says how), for it has every way to do
+//! that and reads ldap.conf. From then on a [`Channel`] owns the wire: large reads and writes of whole
+//! messages through the security layers that libldap set up, and no object of libldap's an entry.
+
+pub mod ber;
+mod buffer;
+pub mod channel;
+mod descriptions;
+pub mod error;
+pub mod filter;
+pub mod link;
+pub mod looks;
+pub mod message;
+pub mod parts;
+pub mod record;
+pub mod search;
+mod session;
+
+pub use channel::Channel;
+pub use error::{Error, Failure, Phase, Result};
+pub use link::{Link, Secret};
+pub use looks::{Probe, digest, probe, survey};
+pub use message::Message;
+pub use parts::{Part, Place, file, part};
+pub use record::Recorder;
+pub use search::{Scope, Search, search};

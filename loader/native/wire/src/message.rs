@@ -1,0 +1,180 @@
+//! Messages of a server (RFC 4511, 4): taken apart as they lie in the buffer.
+
+use crate::ber::{OCTETS, Reader, SEQUENCE, SET};
+use crate::{Error, Failure, Phase, Result};
+
+/// Tags of what servers send.
+pub mod tag {
+    pub const BIND: u8 = 0x61;
+    pub const ENTRY: u8 = 0x64;
+    pub const DONE: u8 = 0x65;
+    pub const MODIFY: u8 = 0x67;
+    pub const ADD: u8 = 0x69;
+    pub const DELETE: u8 = 0x6b;
+    pub const RENAME: u8 = 0x6d;
+    pub const COMPARE: u8 = 0x6f;
+    pub const REFERENCE: u8 = 0x73;
+    pub const EXTENDED: u8 = 0x78;
+    pub const INTERMEDIATE: u8 = 0x79;
+}
+
+/// Sent by a server that is about to close the connection (RFC 4511, 4.4.1).
+const DISCONNECTION: &[u8] = b"1.3.6.1.4.1.1466.20036";
+
+const CONTROLS: u8 = 0xa0;
+const REFERRAL: u8 = 0xa3;
+const RESPONSE_NAME: u8 = 0x8a;
+const RESPONSE_VALUE: u8 = 0x8b;
+
+/// One whole message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// Of the request that it answers; 0 is unsolicited.
+    pub id: i32,
+    /// One of [`tag`].
+    pub tag: u8,
+    pub body: &'a [u8],
+    controls: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    pub fn read(bytes: &'a [u8]) -> Result<Self> {
+        let mut reader = Reader::new(bytes).sequence()?;
+        let id = reader.integer()?;
+        let operation = reader.element()?;
+        let controls = reader.optional(CONTROLS)?.unwrap_or_default();
+        Ok(Self { id, tag: operation.tag, body: operation.body, controls })
+    }
+
+    /// The value of a control, empty where it has none; `None` when the control is not there.
+    pub fn control(&self, wanted: &[u8]) -> Result<Option<&'a [u8]>> {
+        let mut controls = Reader::new(self.controls);
+        while !controls.is_at_end() {
+            let mut control = controls.sequence()?;
+            let name = control.octets()?;
+            control.boolean()?;
+            if name == wanted {
+                return Ok(Some(control.optional(OCTETS)?.unwrap_or_default()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What ends a request, whichever it was.
+    pub fn result(&self) -> Result<Outcome<'a>> {
+        Outcome::read(&mut Reader::new(self.body))
+    }
+
+    pub fn extended(&self) -> Result<Extended<'a>> {
+        let mut reader = Reader::new(self.body);
+        let result = Outcome::read(&mut reader)?;
+        let name = reader.optional(RESPONSE_NAME)?;
+        Ok(Extended { result, name, value: reader.optional(RESPONSE_VALUE)? })
+    }
+
+    pub fn entry(&self) -> Result<Entry<'a>> {
+        let mut reader = Reader::new(self.body);
+        let dn = reader.octets()?;
+        Ok(Entry { dn, attributes: Attributes(reader.sequence()?), length: self.body.len() })
+    }
+
+    /// The error that an unsolicited message tells of.
+    pub(crate) fn farewell(&self) -> Error {
+        let told = (self.tag == tag::EXTENDED).then(|| self.extended());
+        match told {
+            Some(Ok(notice)) if notice.name == Some(DISCONNECTION) => {
+                Failure { phase: Phase::Lost, ..notice.result.failure() }.into()
+            }
+            _ => Error::protocol("an unsolicited message that is no notice of disconnection"),
+        }
+    }
+}
+
+/// `LDAPResult`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome<'a> {
+    pub code: i32,
+    pub matched: &'a [u8],
+    pub text: &'a [u8],
+}
+
+impl<'a> Outcome<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self> {
+        let code = reader.enumerated()?;
+        let (matched, text) = (reader.octets()?, reader.octets()?);
+        reader.optional(REFERRAL)?;
+        Ok(Self { code, matched, text })
+    }
+
+    pub fn failure(&self) -> Failure {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Failure {
+            phase: Phase::Request,
+            result: self.code,
+            text: if self.text.is_empty() { meaning(self.code) } else { text(self.text) },
+            matched: text(self.matched),
+        }
+    }
+
+    /// An error unless the request succeeded.
+    pub fn check(&self) -> Result<()> {
+        if self.code == 0 { Ok(()) } else { Err(self.failure().into()) }
+    }
+}
+
+/// What libldap says about a code.
+fn meaning(code: i32) -> String {
+    crate::session::meaning(code)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extended<'a> {
+    pub result: Outcome<'a>,
+    pub name: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+}
+
+/// `SearchResultEntry`: its DN, and its attributes still to be read.
+#[derive(Debug, Clone)]
+pub struct Entry<'a> {
+    pub dn: &'a [u8],
+    pub attributes: Attributes<'a>,
+    length: usize,
+}
+
+impl Entry<'_> {
+    /// Bytes on the wire.
+    pub fn length(&self) -> u64 {
+        self.length as u64
+    }
+}
+
+/// Attribute descriptions, each with its values; values of one may come in several pieces.
+#[derive(Debug, Clone)]
+pub struct Attributes<'a>(Reader<'a>);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Result<(&'a [u8], Values<'a>)>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        (!self.0.is_at_end()).then(|| {
+            let attribute = self.0.expect(SEQUENCE);
+            let mut attribute =
+                attribute.inspect_err(|_| self.0 = Reader::default()).map(Reader::new)?;
+            Ok((attribute.octets()?, Values(Reader::new(attribute.expect(SET)?))))
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Values<'a>(Reader<'a>);
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Result<&'a [u8]>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        (!self.0.is_at_end()).then(|| self.0.octets().inspect_err(|_| self.0 = Reader::default()))
+    }
+}

@@ -1,0 +1,184 @@
+//! A search into files of some tens of megabytes each, with the rows of its records beside them.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use ldif::{Counters, Output};
+use tree::{Names, row};
+
+use crate::message::Entry;
+use crate::record::Recorder;
+use crate::{Channel, Result, Search, search};
+
+/// LDIF of one file, before compression: large enough to be one of few. The first ones are smaller, each twice the one
+/// before, for there stand the containers, and a file with a container is written anew when all is arranged.
+const PIECE: u64 = 64 << 20;
+const FIRST: u64 = 2 << 20;
+
+/// Threads that compress, where files are compressed.
+const COMPRESSING: u32 = 1;
+
+/// Where the files go: `directory/name-000.ldif`, `name-001.ldif`, and so on.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub directory: PathBuf,
+    pub name: String,
+    /// `.zst` is added to the names.
+    pub compress: bool,
+}
+
+impl Place {
+    fn inner(&self) -> PathBuf {
+        self.directory.join(format!("{}.inner", self.name))
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Part {
+    pub entries: u64,
+    /// Of LDIF, before compression.
+    pub bytes: u64,
+    /// In their order; none where there are no entries.
+    pub files: Vec<PathBuf>,
+    /// XXH3 of 128 bits of each file, in hexadecimal digits.
+    pub sums: Vec<String>,
+}
+
+/// Everything that `asked` finds, without the attributes `drop`. On the disk when it returns; what an earlier
+/// try left under these names is gone. `directory/name.inner` gets the [notes](Recorder::note) of containers.
+pub fn part(
+    channel: &mut Channel,
+    asked: &Search,
+    place: &Place,
+    drop: Names,
+    counters: &Counters,
+) -> Result<Part> {
+    let mut writer = Writer::new(place, drop)?;
+    search(channel, asked, |entry| writer.entry(entry, counters))?;
+    Ok(writer.finish()?)
+}
+
+/// The same into one file, without rows.
+pub fn file(
+    channel: &mut Channel,
+    asked: &Search,
+    path: &Path,
+    drop: Names,
+    counters: &Counters,
+) -> Result<Part> {
+    let mut output = Output::create(path, COMPRESSING)?;
+    let (mut recorder, mut text) = (Recorder::new(drop), Vec::new());
+    let mut done = Part { files: vec![path.to_path_buf()], ..Part::default() };
+    search(channel, asked, |entry| {
+        text.clear();
+        recorder.record(entry, &mut text)?;
+        let bytes = text.len() as u64;
+        done.entries += 1;
+        done.bytes += bytes;
+        counters.add(1, bytes);
+        Ok(output.write(&text)?)
+    })?;
+    output.finish()?;
+    Ok(done)
+}
+
+struct Writer<'a> {
+    place: &'a Place,
+    recorder: Recorder,
+    piece: Option<Piece>,
+    inner: Output,
+    text: Vec<u8>,
+    done: Part,
+}
+
+/// One file, and its rows.
+struct Piece {
+    ldif: Output,
+    rows: Output,
+    bytes: u64,
+}
+
+impl<'a> Writer<'a> {
+    fn new(place: &'a Place, drop: Names) -> ldif::Result<Self> {
+        remove_old(place)?;
+        let (recorder, done) = (Recorder::new(drop), Part::default());
+        let inner = Output::create(&place.inner(), 0)?;
+        Ok(Self { place, recorder, piece: None, inner, text: Vec::new(), done })
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>, counters: &Counters) -> Result<()> {
+        self.text.clear();
+        let row = self.recorder.record_with_row(entry, &mut self.text)?;
+        if let Some(note) = self.recorder.note() {
+            self.inner.write(note)?;
+            self.inner.write(b"\n")?;
+        }
+        let bytes = self.text.len() as u64;
+        let mut piece = match self.piece.take() {
+            Some(piece) => piece,
+            None => self.begin()?,
+        };
+        piece.ldif.write(&self.text)?;
+        piece.rows.write(&row.to_bytes())?;
+        piece.bytes += bytes;
+        self.done.entries += 1;
+        self.done.bytes += bytes;
+        counters.add(1, bytes);
+        counters.pace();
+        if piece.bytes < (FIRST << self.done.sums.len().min(5)).min(PIECE) {
+            self.piece = Some(piece);
+            return Ok(());
+        }
+        self.done.sums.push(piece.finish()?);
+        Ok(())
+    }
+
+    fn begin(&mut self) -> ldif::Result<Piece> {
+        let suffix = if self.place.compress { "ldif.zst" } else { "ldif" };
+        let name = format!("{}-{:03}.{suffix}", self.place.name, self.done.files.len());
+        let path = self.place.directory.join(name);
+        let ldif = Output::create_summed(&path, COMPRESSING)?;
+        let rows = Output::create(&row::beside(&path), 0)?;
+        self.done.files.push(path);
+        Ok(Piece { ldif, rows, bytes: 0 })
+    }
+
+    fn finish(mut self) -> ldif::Result<Part> {
+        if let Some(last) = self.piece.take() {
+            self.done.sums.push(last.finish()?);
+        }
+        self.inner.finish()?;
+        let directory = &self.place.directory;
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        synced.map_err(|error| ldif::Error::from(error).in_file(Some(directory)))?;
+        Ok(self.done)
+    }
+}
+
+impl Piece {
+    fn finish(self) -> ldif::Result<String> {
+        self.rows.finish()?;
+        self.ldif.finish()
+    }
+}
+
+/// An earlier try may have made more files than this one will.
+fn remove_old(place: &Place) -> ldif::Result<()> {
+    let remove = || {
+        for file in fs::read_dir(&place.directory)? {
+            let path = file?.path();
+            if is_ours(&path, &place.name) {
+                fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
+    };
+    remove()
+        .map_err(|error: std::io::Error| ldif::Error::from(error).in_file(Some(&place.directory)))
+}
+
+fn is_ours(path: &Path, name: &str) -> bool {
+    let file = path.file_name().and_then(|file| file.to_str());
+    let number = file.and_then(|file| file.strip_prefix(name)?.strip_prefix('-')?.split_once('.'));
+    number.is_some_and(|(number, _)| number.bytes().all(|digit| digit.is_ascii_digit()))
+}

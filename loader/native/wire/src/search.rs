@@ -1,0 +1,137 @@
+//! Searches: one request and all its entries, or as many requests as there are pages.
+
+use crate::ber::{Reader, Writer};
+use crate::message::{Entry, tag};
+use crate::{Channel, Error, Message, Result, filter};
+
+const REQUEST: u8 = 0x63;
+const CONTROLS: u8 = 0xa0;
+
+/// Referral objects are entries here, not signposts (RFC 3296).
+const MANAGE_DSA_IT: &[u8] = b"2.16.840.1.113730.3.4.2";
+/// RFC 2696.
+const PAGED: &[u8] = b"1.2.840.113556.1.4.319";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Base = 0,
+    One = 1,
+    Subtree = 2,
+    Children = 3,
+}
+
+impl Scope {
+    /// As ldapsearch's `-s` has them.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "base" => Some(Self::Base),
+            "one" => Some(Self::One),
+            "sub" => Some(Self::Subtree),
+            "children" => Some(Self::Children),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Search {
+    pub base: String,
+    pub scope: Scope,
+    /// RFC 4515.
+    pub filter: String,
+    /// Descriptions, `*`, `+`, or `1.1` for none.
+    pub attributes: Vec<String>,
+    /// Entries a page; 0 asks for no pages.
+    pub page: u32,
+    /// Entries in all, which the server ends with result code 4; 0 is without limit.
+    pub size_limit: u32,
+}
+
+/// Shows every entry to `see`. An error unless the server says that these were all.
+///
+/// After an error, of `see` too, the channel is of no use: answers to this may still come.
+pub fn search(
+    channel: &mut Channel,
+    asked: &Search,
+    mut see: impl FnMut(&Entry<'_>) -> Result<()>,
+) -> Result<()> {
+    let filter = filter::encode(&asked.filter)?;
+    let (mut request, mut cookie) = (Writer::default(), Vec::new());
+    channel.gather(true);
+    loop {
+        let id = channel.next_id();
+        request.clear();
+        write(&mut request, id, asked, &filter, &cookie);
+        channel.send(request.bytes())?;
+        cookie.clear();
+        cookie.extend_from_slice(&page(channel, id, &mut see)?);
+        if cookie.is_empty() {
+            channel.gather(false);
+            return Ok(());
+        }
+    }
+}
+
+/// The entries of one request, and the cookie that asks for the next ones.
+fn page(
+    channel: &mut Channel,
+    id: i32,
+    see: &mut impl FnMut(&Entry<'_>) -> Result<()>,
+) -> Result<Vec<u8>> {
+    loop {
+        let message = channel.receive()?;
+        match message.tag {
+            _ if message.id != id => {}
+            tag::ENTRY => see(&message.entry()?)?,
+            tag::REFERENCE | tag::INTERMEDIATE => {}
+            tag::DONE => {
+                message.result()?.check()?;
+                return cookie(&message);
+            }
+            other => return Err(Error::protocol(format!("{other:#04x} answers a search"))),
+        }
+    }
+}
+
+/// Empty after the last page, and of a server that does not know pages.
+fn cookie(message: &Message<'_>) -> Result<Vec<u8>> {
+    let Some(value) = message.control(PAGED)? else { return Ok(Vec::new()) };
+    let mut value = Reader::new(value).sequence()?;
+    value.integer()?;
+    Ok(value.octets()?.to_vec())
+}
+
+fn write(out: &mut Writer, id: i32, asked: &Search, filter: &[u8], cookie: &[u8]) {
+    out.sequence(|out| {
+        out.integer(id);
+        out.nest(REQUEST, |out| {
+            out.octets(asked.base.as_bytes());
+            out.enumerated(asked.scope as i32);
+            out.enumerated(0); // aliases are entries too
+            out.integer(i32::try_from(asked.size_limit).unwrap_or(i32::MAX));
+            out.integer(0); // no time limit
+            out.boolean(false); // values, not types only
+            out.raw(filter);
+            out.sequence(|out| {
+                asked.attributes.iter().for_each(|name| out.octets(name.as_bytes()));
+            });
+        });
+        out.nest(CONTROLS, |out| {
+            out.sequence(|out| out.octets(MANAGE_DSA_IT));
+            if asked.page > 0 {
+                out.sequence(|out| paged(out, asked.page, cookie));
+            }
+        });
+    });
+}
+
+/// Not critical: a server without pages sends all at once.
+fn paged(out: &mut Writer, page: u32, cookie: &[u8]) {
+    let mut value = Writer::default();
+    value.sequence(|value| {
+        value.integer(i32::try_from(page).unwrap_or(i32::MAX));
+        value.octets(cookie);
+    });
+    out.octets(PAGED);
+    out.octets(value.bytes());
+}

@@ -1,0 +1,183 @@
+//! What is used of libldap and liblber. From their public headers ldap.h and lber.h, which are the same
+//! in this respect from OpenLDAP 2.4 to 2.6, and from sasl.h.
+
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
+
+/// An LDAP session; only libldap knows what is inside.
+#[repr(C)]
+pub struct Ldap {
+    _inside: [u8; 0],
+}
+
+#[repr(C)]
+pub struct Answer {
+    _inside: [u8; 0],
+}
+
+#[repr(C)]
+pub struct Sockbuf {
+    _inside: [u8; 0],
+}
+
+#[repr(C)]
+pub struct Berval {
+    pub length: c_ulong,
+    pub bytes: *mut c_char,
+}
+
+/// `Sockbuf_IO_Desc`: one layer of a connection.
+#[repr(C)]
+pub struct Layer {
+    pub level: c_int,
+    pub sockbuf: *mut Sockbuf,
+    pub io: *mut LayerIo,
+    pub private: *mut c_void,
+    pub next: *mut Layer,
+}
+
+/// `Sockbuf_IO`: what a layer does.
+#[repr(C)]
+pub struct LayerIo {
+    pub setup: Option<unsafe extern "C" fn(*mut Layer, *mut c_void) -> c_int>,
+    pub remove: Option<unsafe extern "C" fn(*mut Layer) -> c_int>,
+    pub control: Option<unsafe extern "C" fn(*mut Layer, c_int, *mut c_void) -> c_int>,
+    pub read: Option<unsafe extern "C" fn(*mut Layer, *mut c_void, c_ulong) -> c_long>,
+    pub write: Option<unsafe extern "C" fn(*mut Layer, *mut c_void, c_ulong) -> c_long>,
+    pub close: Option<unsafe extern "C" fn(*mut Layer) -> c_int>,
+}
+
+/// `sasl_interact_t`: something that a mechanism wants to know.
+#[repr(C)]
+pub struct Question {
+    pub id: c_ulong,
+    pub challenge: *const c_char,
+    pub prompt: *const c_char,
+    pub default: *const c_char,
+    pub result: *const c_void,
+    pub length: c_uint,
+}
+
+/// `ldap_conncb`: who wants to know of connections made and closed.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ConnectCallbacks {
+    pub add: Option<
+        unsafe extern "C" fn(
+            *mut Ldap,
+            *mut Sockbuf,
+            *mut c_void,
+            *mut c_void,
+            *mut ConnectCallbacks,
+        ) -> c_int,
+    >,
+    pub delete: Option<unsafe extern "C" fn(*mut Ldap, *mut Sockbuf, *mut ConnectCallbacks)>,
+    pub argument: *mut c_void,
+}
+
+#[repr(C)]
+pub struct Timeval {
+    pub seconds: c_long,
+    pub micros: c_long,
+}
+
+pub type Interact = unsafe extern "C" fn(*mut Ldap, c_uint, *mut c_void, *mut c_void) -> c_int;
+
+pub const OPT_REFERRALS: c_int = 0x0008;
+pub const OPT_RESTART: c_int = 0x0009;
+pub const OPT_PROTOCOL_VERSION: c_int = 0x0011;
+pub const OPT_RESULT_CODE: c_int = 0x0031;
+pub const OPT_DIAGNOSTIC_MESSAGE: c_int = 0x0032;
+pub const OPT_NETWORK_TIMEOUT: c_int = 0x5005;
+pub const OPT_SOCKBUF: c_int = 0x5008;
+pub const OPT_CONNECT_CB: c_int = 0x5011;
+pub const OPT_SASL_REALM: c_int = 0x6101;
+pub const OPT_SASL_AUTHCID: c_int = 0x6102;
+pub const OPT_SASL_AUTHZID: c_int = 0x6103;
+
+pub const SASL_QUIET: c_uint = 2;
+pub const SASL_BIND_IN_PROGRESS: c_int = 14;
+pub const SUCCESS: c_int = 0;
+
+pub const SB_GET_FD: c_int = 1;
+pub const SB_SET_NONBLOCK: c_int = 4;
+pub const SB_NEEDS_READ: c_int = 11;
+pub const SB_NEEDS_WRITE: c_int = 12;
+/// Where SASL's security layer lies; what comes later at the same level lies above it.
+pub const LEVEL_APPLICATION: c_int = 30;
+
+unsafe extern "C" {
+    /// `errno` of the C library.
+    pub safe fn __errno_location() -> *mut c_int;
+}
+
+#[link(name = "ldap")]
+unsafe extern "C" {
+    pub fn ldap_initialize(session: *mut *mut Ldap, uri: *const c_char) -> c_int;
+    pub fn ldap_set_option(session: *mut Ldap, option: c_int, value: *const c_void) -> c_int;
+    pub fn ldap_get_option(session: *mut Ldap, option: c_int, value: *mut c_void) -> c_int;
+    pub fn ldap_start_tls(
+        session: *mut Ldap,
+        server_controls: *mut *mut c_void,
+        client_controls: *mut *mut c_void,
+        id: *mut c_int,
+    ) -> c_int;
+    pub fn ldap_install_tls(session: *mut Ldap) -> c_int;
+    pub fn ldap_sasl_bind(
+        session: *mut Ldap,
+        dn: *const c_char,
+        mechanism: *const c_char,
+        credentials: *const Berval,
+        server_controls: *mut *mut c_void,
+        client_controls: *mut *mut c_void,
+        id: *mut c_int,
+    ) -> c_int;
+    pub fn ldap_sasl_interactive_bind(
+        session: *mut Ldap,
+        dn: *const c_char,
+        mechanisms: *const c_char,
+        server_controls: *mut *mut c_void,
+        client_controls: *mut *mut c_void,
+        flags: c_uint,
+        interact: Interact,
+        defaults: *mut c_void,
+        answer: *mut Answer,
+        mechanism: *mut *const c_char,
+        id: *mut c_int,
+    ) -> c_int;
+    pub fn ldap_result(
+        session: *mut Ldap,
+        id: c_int,
+        all: c_int,
+        timeout: *mut Timeval,
+        answer: *mut *mut Answer,
+    ) -> c_int;
+    pub fn ldap_parse_result(
+        session: *mut Ldap,
+        answer: *mut Answer,
+        code: *mut c_int,
+        matched: *mut *mut c_char,
+        text: *mut *mut c_char,
+        referrals: *mut *mut *mut c_char,
+        controls: *mut *mut *mut c_void,
+        free: c_int,
+    ) -> c_int;
+    pub fn ldap_msgfree(answer: *mut Answer) -> c_int;
+    pub fn ldap_memfree(memory: *mut c_void);
+    pub fn ldap_err2string(code: c_int) -> *const c_char;
+    pub fn ldap_unbind_ext(
+        session: *mut Ldap,
+        server_controls: *mut *mut c_void,
+        client_controls: *mut *mut c_void,
+    ) -> c_int;
+}
+
+#[link(name = "lber")]
+unsafe extern "C" {
+    pub fn ber_sockbuf_ctrl(sockbuf: *mut Sockbuf, option: c_int, value: *mut c_void) -> c_int;
+    pub fn ber_sockbuf_add_io(
+        sockbuf: *mut Sockbuf,
+        io: *mut LayerIo,
+        level: c_int,
+        argument: *mut c_void,
+    ) -> c_int;
+}

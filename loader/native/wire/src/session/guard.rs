@@ -1,0 +1,146 @@
+//! An eye on a session while libldap connects: TLS handshakes heed neither a timeout nor us.
+//!
+//! libldap 2.5 tries a handshake that stands still again and again, for ever. Whoever waits for it is
+//! freed by closing the socket for both directions.
+
+#![allow(unsafe_code, reason = "libldap is C")]
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ldif::Counters;
+use rustix::net::{Shutdown, shutdown};
+
+use super::ffi::{self, ConnectCallbacks, Ldap, Sockbuf};
+
+/// Between two looks.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Knows the socket of one session; lives as long as that.
+#[derive(Debug)]
+pub(super) struct Guard {
+    state: Box<Mutex<State>>,
+    callbacks: Box<ConnectCallbacks>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    socket: Option<RawFd>,
+    /// A handshake may be going on since then.
+    since: Option<Instant>,
+    /// It took too long.
+    given_up: bool,
+}
+
+// SAFETY: the pointer in `callbacks` is to `state`, which minds threads.
+unsafe impl Send for Guard {}
+// SAFETY: likewise.
+unsafe impl Sync for Guard {}
+
+impl Guard {
+    pub(super) fn new() -> Self {
+        let state = Box::new(Mutex::new(State::default()));
+        let argument = ptr::from_ref(&*state).cast_mut().cast();
+        let callbacks =
+            Box::new(ConnectCallbacks { add: Some(connected), delete: Some(closing), argument });
+        Self { state, callbacks }
+    }
+
+    /// What libldap keeps as its option `CONNECT_CB`.
+    pub(super) fn option(&self) -> *const c_void {
+        ptr::from_ref(&*self.callbacks).cast()
+    }
+
+    /// Runs `work`, and ends its handshakes when they take longer than `limit` or we are cancelled.
+    pub(super) fn watching<T>(
+        &self,
+        stop: &Counters,
+        limit: Duration,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let (working, over) = channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(|| self.watch(over, stop, limit));
+            let done = work();
+            drop(working);
+            done
+        })
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "its end tells that the watch is over")]
+    fn watch(&self, over: Receiver<()>, stop: &Counters, limit: Duration) {
+        while over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let mut state = lock(&self.state);
+            let late = state.since.is_some_and(|since| since.elapsed() > limit);
+            if late || stop.is_cancelled() {
+                state.given_up |= late;
+                state.close();
+            }
+        }
+    }
+
+    /// A handshake begins.
+    pub(super) fn begin(&self) {
+        lock(&self.state).since = Some(Instant::now());
+    }
+
+    /// It is over; true when that was our doing, because it took too long.
+    pub(super) fn end(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.since = None;
+        state.given_up
+    }
+}
+
+impl State {
+    fn close(&self) {
+        if let Some(socket) = self.socket {
+            // SAFETY: libldap tells us before it closes the socket, and waits for our lock then.
+            let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+            // It may be closed from the other side already.
+            let _ = shutdown(socket, Shutdown::Both);
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// libldap has connected a socket; a handshake may follow.
+unsafe extern "C" fn connected(
+    _session: *mut Ldap,
+    sockbuf: *mut Sockbuf,
+    _server: *mut c_void,
+    _address: *mut c_void,
+    callbacks: *mut ConnectCallbacks,
+) -> c_int {
+    let mut socket: RawFd = -1;
+    // SAFETY: libldap calls with its own connection and our callbacks, whose argument is a `State`.
+    let state = unsafe {
+        ffi::ber_sockbuf_ctrl(sockbuf, ffi::SB_GET_FD, (&raw mut socket).cast());
+        &*(*callbacks).argument.cast::<Mutex<State>>()
+    };
+    let mut state = lock(state);
+    state.socket = (socket >= 0).then_some(socket);
+    state.since = Some(Instant::now());
+    ffi::SUCCESS
+}
+
+/// libldap is about to close it.
+unsafe extern "C" fn closing(
+    _session: *mut Ldap,
+    _sockbuf: *mut Sockbuf,
+    callbacks: *mut ConnectCallbacks,
+) {
+    // SAFETY: as in `connected`.
+    let state = unsafe { &*(*callbacks).argument.cast::<Mutex<State>>() };
+    let mut state = lock(state);
+    state.socket = None;
+    state.since = None;
+}

@@ -1,0 +1,168 @@
+//! A layer of our own on top of a connection's: through it we reach those below (TLS, SASL, the socket)
+//! without libldap's reading of messages.
+
+#![allow(unsafe_code, reason = "liblber is C")]
+
+use std::ffi::{c_int, c_long, c_ulong, c_void};
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr;
+
+use super::ffi::{self, Layer, LayerIo, Sockbuf};
+
+/// Belongs to a session, and is gone with it.
+#[derive(Debug)]
+pub(super) struct Wire {
+    sockbuf: *mut Sockbuf,
+    layer: *mut Layer,
+    socket: RawFd,
+}
+
+/// What one attempt to read or write came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moved {
+    Bytes(usize),
+    /// Nothing goes before the socket is readable.
+    NeedsRead,
+    /// Nothing goes before the socket is writable.
+    NeedsWrite,
+    /// The other side is done.
+    End,
+}
+
+/// liblber never writes to it, though it takes it as mutable.
+static IO: LayerIo = LayerIo {
+    setup: Some(remember),
+    remove: None,
+    control: Some(pass_control),
+    read: Some(pass_read),
+    write: Some(pass_write),
+    close: None,
+};
+
+impl Wire {
+    /// Puts the layer on a bound connection, and makes its socket non-blocking.
+    ///
+    /// # Safety
+    ///
+    /// `sockbuf` is that of a connected session and lives as long as this.
+    pub(super) unsafe fn take_over(sockbuf: *mut Sockbuf) -> io::Result<Self> {
+        let mut layer: *mut Layer = ptr::null_mut();
+        let mut socket: RawFd = -1;
+        let io = ptr::from_ref(&IO).cast_mut();
+        // SAFETY: the caller vouches for `sockbuf`. `remember` gets the address of `layer` and writes to
+        // it during the call only. The options want an int to write to, and any pointer that is not null.
+        let taken = unsafe {
+            let place = (&raw mut layer).cast();
+            ffi::ber_sockbuf_add_io(sockbuf, io, ffi::LEVEL_APPLICATION, place) == 0
+                && ffi::ber_sockbuf_ctrl(sockbuf, ffi::SB_GET_FD, (&raw mut socket).cast()) == 1
+                && ffi::ber_sockbuf_ctrl(sockbuf, ffi::SB_SET_NONBLOCK, place) == 1
+        };
+        if taken && !layer.is_null() && socket >= 0 {
+            return Ok(Self { sockbuf, layer, socket });
+        }
+        Err(io::Error::other("libldap does not give its connection away"))
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        // SAFETY: the session that this belongs to keeps the socket open.
+        unsafe { BorrowedFd::borrow_raw(self.socket) }
+    }
+
+    pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<Moved> {
+        forget_error();
+        // SAFETY: the layers below read at most `room.len()` bytes into `room`.
+        let count = unsafe { read_below(self.layer, room.as_mut_ptr().cast(), length(room)) };
+        self.judge(count)
+    }
+
+    /// After anything but `Bytes` the same bytes must be given again, at the same place: layers that
+    /// encrypt may have taken them in.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<Moved> {
+        forget_error();
+        // SAFETY: the layers below read at most `bytes.len()` bytes, and write to none of them.
+        let count =
+            unsafe { write_below(self.layer, bytes.as_ptr().cast_mut().cast(), length(bytes)) };
+        self.judge(count)
+    }
+
+    /// One TLS layer answers 0 where it has to wait, the other and the socket -1; both tell what for.
+    fn judge(&self, count: c_long) -> io::Result<Moved> {
+        let error = io::Error::last_os_error();
+        if count > 0 {
+            return Ok(Moved::Bytes(usize::try_from(count).unwrap_or(0)));
+        }
+        if self.wants(ffi::SB_NEEDS_WRITE) {
+            return Ok(Moved::NeedsWrite);
+        }
+        if self.wants(ffi::SB_NEEDS_READ) {
+            return Ok(Moved::NeedsRead);
+        }
+        match error.raw_os_error() {
+            _ if count == 0 => Ok(Moved::End),
+            Some(0) => Err(io::Error::other(format!("the security layer failed ({count})"))),
+            _ => Err(error),
+        }
+    }
+
+    fn wants(&self, option: c_int) -> bool {
+        // SAFETY: these options take no argument.
+        unsafe { ffi::ber_sockbuf_ctrl(self.sockbuf, option, ptr::null_mut()) == 1 }
+    }
+}
+
+/// A security layer may fail without an error of the system's, and then an old one would be seen.
+fn forget_error() {
+    // SAFETY: this thread's own `errno`.
+    unsafe { *ffi::__errno_location() = 0 };
+}
+
+fn length(bytes: &[u8]) -> c_ulong {
+    bytes.len() as c_ulong
+}
+
+unsafe extern "C" fn remember(layer: *mut Layer, place: *mut c_void) -> c_int {
+    // SAFETY: `take_over` gives the address of a pointer that outlives the call.
+    unsafe { *place.cast() = layer };
+    0
+}
+
+unsafe extern "C" fn pass_control(layer: *mut Layer, option: c_int, value: *mut c_void) -> c_int {
+    // SAFETY: liblber calls with our layer, and what lies below it is whole.
+    unsafe {
+        let next = (*layer).next;
+        (*(*next).io).control.map_or(0, |control| control(next, option, value))
+    }
+}
+
+unsafe extern "C" fn pass_read(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c_long {
+    // SAFETY: as liblber called us.
+    unsafe { read_below(layer, room, length) }
+}
+
+unsafe extern "C" fn pass_write(layer: *mut Layer, bytes: *mut c_void, length: c_ulong) -> c_long {
+    // SAFETY: as liblber called us.
+    unsafe { write_below(layer, bytes, length) }
+}
+
+/// # Safety
+///
+/// `layer` is ours and on a connection, so that there is one below it; `room` has `length` bytes.
+unsafe fn read_below(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c_long {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let next = (*layer).next;
+        (*(*next).io).read.map_or(-1, |read| read(next, room, length))
+    }
+}
+
+/// # Safety
+///
+/// As `read_below`.
+unsafe fn write_below(layer: *mut Layer, bytes: *mut c_void, length: c_ulong) -> c_long {
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        let next = (*layer).next;
+        (*(*next).io).write.map_or(-1, |write| write(next, bytes, length))
+    }
+}

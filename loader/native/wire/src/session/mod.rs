@@ -1,0 +1,143 @@
+//! A session of libldap: connected, encrypted and bound, then given away as a wire.
+
+#![allow(unsafe_code, reason = "libldap is C")]
+
+mod answers;
+mod ffi;
+mod guard;
+mod layer;
+mod opening;
+mod sasl;
+
+use std::ffi::{c_int, c_long, c_void};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(crate) use answers::meaning;
+use answers::{pointer, text};
+use ffi::Ldap;
+use guard::Guard;
+pub(crate) use layer::Moved;
+use layer::Wire;
+use ldif::Counters;
+use opening::Opening;
+
+use crate::{Error, Failure, Link, Phase, Result};
+
+/// libldap sets itself up at the first session, and not every version of it minds threads there.
+static SETTING_UP: Mutex<()> = Mutex::new(());
+
+/// Its end is the session's; the guard's comes after that.
+#[derive(Debug)]
+struct Handle {
+    session: *mut Ldap,
+    guard: Guard,
+}
+
+// SAFETY: libldap binds no session to a thread; one at a time uses it, for `Session` is not `Sync`.
+unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the session is ours, and nobody uses it after this. Errors tell nothing any more.
+        unsafe { ffi::ldap_unbind_ext(self.session, ptr::null_mut(), ptr::null_mut()) };
+    }
+}
+
+/// Bound. What is read and written here passes libldap's security layers, but not its messages.
+#[derive(Debug)]
+pub(crate) struct Session {
+    wire: Wire,
+    _handle: Handle,
+}
+
+// SAFETY: as `Handle`; the wire lies inside its session.
+unsafe impl Send for Session {}
+
+impl Session {
+    /// Connects, starts TLS, binds.
+    pub(crate) fn open(link: &Link, stop: &Counters) -> Result<Self> {
+        stop.check()?;
+        let opening = Opening { handle: initialize(link)?, link, stop };
+        let guard = &opening.handle.guard;
+        if let Err(error) = guard.watching(stop, link.connect_timeout, || opening.run()) {
+            // That may be why.
+            stop.check()?;
+            return Err(error);
+        }
+        let handle = opening.handle;
+        let wire = take_over(&handle).map_err(|error| Error::lost(error.to_string()))?;
+        Ok(Self { wire, _handle: handle })
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.wire.socket()
+    }
+
+    pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<Moved> {
+        self.wire.read(room)
+    }
+
+    /// As `Wire::write`: what was refused must be given again.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<Moved> {
+        self.wire.write(bytes)
+    }
+}
+
+fn take_over(handle: &Handle) -> io::Result<Wire> {
+    let mut sockbuf: *mut ffi::Sockbuf = ptr::null_mut();
+    // SAFETY: the option writes one pointer. The wire stays with its session in `Session`.
+    unsafe {
+        ffi::ldap_get_option(handle.session, ffi::OPT_SOCKBUF, (&raw mut sockbuf).cast());
+        if sockbuf.is_null() {
+            return Err(io::Error::other("libldap has no connection"));
+        }
+        Wire::take_over(sockbuf)
+    }
+}
+
+fn initialize(link: &Link) -> Result<Handle> {
+    let uri = link.uri.as_deref().map(|uri| text(uri, "the URI")).transpose()?;
+    let mut session: *mut Ldap = ptr::null_mut();
+    let code = {
+        let _alone = SETTING_UP.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: writes one pointer; a null URI stands for that of ldap.conf.
+        unsafe { ffi::ldap_initialize(&raw mut session, pointer(uri.as_ref())) }
+    };
+    if code != ffi::SUCCESS || session.is_null() {
+        return Err(Failure::new(Phase::Connect, code, meaning(code)).into());
+    }
+    let handle = Handle { session, guard: Guard::new() };
+    set_options(&handle, link);
+    Ok(handle)
+}
+
+fn set_options(handle: &Handle, link: &Link) {
+    let version: c_int = 3;
+    let timeout = ffi::Timeval {
+        seconds: c_long::try_from(link.connect_timeout.as_secs()).unwrap_or(c_long::MAX),
+        micros: c_long::from(link.connect_timeout.subsec_micros()),
+    };
+    let set = |option, value: *const c_void| {
+        // SAFETY: each option below is given what it wants, and libldap copies it or it lives long enough.
+        unsafe { ffi::ldap_set_option(handle.session, option, value) };
+    };
+    set(ffi::OPT_PROTOCOL_VERSION, ptr::from_ref(&version).cast());
+    set(ffi::OPT_REFERRALS, ptr::null());
+    // Any pointer but null is "on".
+    set(ffi::OPT_RESTART, ptr::from_ref(&version).cast());
+    set(ffi::OPT_NETWORK_TIMEOUT, ptr::from_ref(&timeout).cast());
+    // Not copied: it lives in the handle.
+    set(ffi::OPT_CONNECT_CB, handle.guard.option());
+}
+
+/// An error when it is over a while since `begun`; zero is without limit.
+pub(crate) fn expect_life(begun: Instant, silence: Duration) -> Result<()> {
+    if silence.is_zero() || begun.elapsed() < silence {
+        return Ok(());
+    }
+    Err(Error::silent(silence.as_secs_f64()))
+}

@@ -1,0 +1,211 @@
+//! From a session to a bound one: TLS, then simple or SASL bind, with every wait in steps that can be given up.
+
+#![allow(unsafe_code, reason = "libldap is C")]
+
+use std::ffi::{CString, c_char, c_int, c_long};
+use std::ptr;
+use std::time::Instant;
+
+use ldif::Counters;
+
+use super::answers::{Message, meaning, pointer, text, text_option};
+use super::{Handle, expect_life, ffi, sasl};
+use crate::error::{CONNECT_ERROR, SERVER_DOWN, TIMEOUT};
+use crate::{Error, Failure, Link, Phase, Result};
+
+/// How long libldap may overlook that we are cancelled while a server keeps it waiting.
+const PATIENCE: c_long = 100_000;
+
+/// A session on its way.
+pub(super) struct Opening<'a> {
+    pub(super) handle: Handle,
+    pub(super) link: &'a Link,
+    pub(super) stop: &'a Counters,
+}
+
+impl Opening<'_> {
+    /// Starts TLS and binds; libldap connects at the first request.
+    pub(super) fn run(&self) -> Result<()> {
+        if self.link.start_tls > 0 && self.offers_tls()? {
+            self.install_tls()?;
+        }
+        self.bind()
+    }
+
+    /// False when the server refuses and TLS was not demanded.
+    fn offers_tls(&self) -> Result<bool> {
+        let mut id: c_int = 0;
+        let none = ptr::null_mut();
+        // SAFETY: writes the number of the request.
+        let code = unsafe { ffi::ldap_start_tls(self.handle.session, none, none, &raw mut id) };
+        self.expect_sent(code)?;
+        let answer = self.answer(id)?;
+        match self.judge(&answer, Phase::Tls) {
+            Err(Error::Ldap(refusal)) if refusal.result > 0 && self.link.start_tls == 1 => {
+                Ok(false)
+            }
+            judged => judged.map(|()| true),
+        }
+    }
+
+    /// A handshake that fails is never forgiven: what follows would go over the open connection in clear.
+    fn install_tls(&self) -> Result<()> {
+        self.handle.guard.begin();
+        // SAFETY: the session is connected, and has nothing under way.
+        let code = unsafe { ffi::ldap_install_tls(self.handle.session) };
+        self.expect_handshake()?;
+        if code == ffi::SUCCESS { Ok(()) } else { Err(self.failure(Phase::Tls, code).into()) }
+    }
+
+    fn bind(&self) -> Result<()> {
+        let dn = self.link.bind_dn.as_deref().map(|dn| text(dn, "the bind DN")).transpose()?;
+        match &self.link.mechanism {
+            None => self.bind_simply(dn.as_ref()),
+            Some(mechanism) => self.bind_by_sasl(dn.as_ref(), &text(mechanism, "the mechanism")?),
+        }
+    }
+
+    fn bind_simply(&self, dn: Option<&CString>) -> Result<()> {
+        let secret = self.link.secret.as_ref().map_or(&b""[..], |secret| secret.bytes());
+        let secret = ffi::Berval {
+            length: secret.len().try_into().unwrap_or(0),
+            bytes: secret.as_ptr().cast_mut().cast(),
+        };
+        let (mut id, none) = (0, ptr::null_mut());
+        // SAFETY: libldap copies what it is given; no mechanism is a simple bind.
+        let code = unsafe {
+            let (dn, secret) = (pointer(dn), &raw const secret);
+            ffi::ldap_sasl_bind(
+                self.handle.session,
+                dn,
+                ptr::null(),
+                secret,
+                none,
+                none,
+                &raw mut id,
+            )
+        };
+        self.expect_sent(code)?;
+        self.judge(&self.answer(id)?, Phase::Bind)
+    }
+
+    fn bind_by_sasl(&self, dn: Option<&CString>, mechanism: &CString) -> Result<()> {
+        let mut answers = sasl::Answers::new(self.link, &self.handle);
+        let (defaults, none) = (answers.as_defaults(), ptr::null_mut());
+        let mut answer = Message(ptr::null_mut());
+        let mut chosen: *const c_char = ptr::null();
+        let mut id: c_int = 0;
+        loop {
+            // SAFETY: `answers` lives longer than the loop and only `interact` looks at it; `answer` is
+            // null or the last answer; `chosen` and `id` are written to.
+            let code = unsafe {
+                ffi::ldap_sasl_interactive_bind(
+                    self.handle.session,
+                    pointer(dn),
+                    mechanism.as_ptr(),
+                    none,
+                    none,
+                    ffi::SASL_QUIET,
+                    sasl::interact,
+                    defaults,
+                    answer.0,
+                    &raw mut chosen,
+                    &raw mut id,
+                )
+            };
+            match code {
+                ffi::SUCCESS => return Ok(()),
+                ffi::SASL_BIND_IN_PROGRESS => {
+                    self.expect_handshake()?;
+                    answer = self.answer(id)?;
+                }
+                code if code < 0 && answer.0.is_null() => return self.expect_sent(code),
+                code => return Err(self.failure(Phase::Bind, code).into()),
+            }
+        }
+    }
+
+    /// Waits for an answer, in steps, so that it can be broken off.
+    fn answer(&self, id: c_int) -> Result<Message> {
+        let begun = Instant::now();
+        loop {
+            self.stop.check()?;
+            let mut answer = Message(ptr::null_mut());
+            let mut timeout = ffi::Timeval { seconds: 0, micros: PATIENCE };
+            // SAFETY: writes one pointer, to an answer that is ours then.
+            let kind = unsafe {
+                ffi::ldap_result(self.handle.session, id, 1, &raw mut timeout, &raw mut answer.0)
+            };
+            if kind > 0 {
+                return Ok(answer);
+            }
+            if kind < 0 {
+                let mut code: c_int = 0;
+                // SAFETY: writes an int.
+                unsafe {
+                    ffi::ldap_get_option(
+                        self.handle.session,
+                        ffi::OPT_RESULT_CODE,
+                        (&raw mut code).cast(),
+                    )
+                };
+                return Err(self.failure(Phase::Lost, code).into());
+            }
+            expect_life(begun, self.link.silence)?;
+        }
+    }
+
+    fn judge(&self, answer: &Message, phase: Phase) -> Result<()> {
+        let mut code: c_int = 0;
+        let none = ptr::null_mut();
+        // SAFETY: writes the result code; what else could be had is not asked for. The answer stays ours.
+        let parsed = unsafe {
+            let (none_text, handle) = (ptr::null_mut(), self.handle.session);
+            ffi::ldap_parse_result(
+                handle,
+                answer.0,
+                &raw mut code,
+                none_text,
+                none_text,
+                none,
+                ptr::null_mut(),
+                0,
+            )
+        };
+        match if parsed == ffi::SUCCESS { code } else { parsed } {
+            ffi::SUCCESS => Ok(()),
+            code => Err(self.failure(phase, code).into()),
+        }
+    }
+
+    /// An error where a request could not be sent: then there is no connection, TLS on it failed, or libldap
+    /// cannot bind that way.
+    fn expect_sent(&self, code: c_int) -> Result<()> {
+        self.expect_handshake()?;
+        match code {
+            ffi::SUCCESS => Ok(()),
+            SERVER_DOWN | TIMEOUT | CONNECT_ERROR => Err(self.failure(Phase::Connect, code).into()),
+            _ => Err(self.failure(Phase::Bind, code).into()),
+        }
+    }
+
+    /// An error where we ended a handshake that took too long. Afterwards none is going on.
+    fn expect_handshake(&self) -> Result<()> {
+        if !self.handle.guard.end() {
+            return Ok(());
+        }
+        let seconds = self.link.connect_timeout.as_secs_f64();
+        let text = format!("the handshake took more than {seconds:.0} s");
+        Err(Failure::new(Phase::Tls, TIMEOUT, text).into())
+    }
+
+    /// With the words that libldap keeps for the last error.
+    fn failure(&self, phase: Phase, code: c_int) -> Failure {
+        let told = text_option(&self.handle, ffi::OPT_DIAGNOSTIC_MESSAGE);
+        let told = told.map(|text| text.to_string_lossy().into_owned());
+        match told.filter(|told| !told.is_empty()) {
+            Some(told) => Failure::new(phase, code, format!("{}: {told}", meaning(code))),
+            None => Failure::new(phase, code, meaning(code)),
+        }
+    }
+}

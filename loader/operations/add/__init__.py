@@ -1,0 +1,207 @@
+"""Add LDIF to a running server: in transactions, over several connections, going on where a run was stopped.
+
+Steps: start, scan, load. Once done, the same command does nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import defaults, ldif
+from loader.errors import AddLost, AddRefused, EmptyInput
+from loader.operations.add import nosync
+from loader.operations.add.options import ON_EXISTS, AddOptions
+from loader.operations.build.options import STDIN
+from loader.progress import Meter, Progress
+from loader.run.catalogue import FILE as CATALOGUE
+from loader.run.catalogue import Catalogue, Facts
+from loader.run.killpoint import killpoint
+from loader.run.steps import Run, open_run
+from loader.server import subschema
+from loader.server.session import session
+from loader.server.subschema import Offer
+from loader.sinks import ldap as sink
+from loader.sinks.ldap import Loaded, Notes, Rejection, Rules
+from loader.storage import files
+
+__all__ = ["ON_EXISTS", "STEPS", "AddOptions", "add", "plan"]
+
+STEPS = ("start", "scan", "load")
+JOURNAL = "journal"
+# Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
+# and overlays/ppolicy.c of OpenLDAP 2.5, "manageable").
+KEPT = (
+    "entryuuid",
+    "creatorsname",
+    "createtimestamp",
+    "modifiersname",
+    "modifytimestamp",
+    "entryttl",
+)
+KEPT_PREFIX = "pwd"
+# Where a server shows no schema.
+PROTECTED = (
+    *("creatorsname", "createtimestamp", "modifiersname", "modifytimestamp"),
+    *("structuralobjectclass", "entryuuid", "entrycsn", "contextcsn"),
+)
+
+
+def add(
+    options: AddOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
+) -> Facts:
+    """Run or resume a load; its facts. AddRefused when more entries are refused than may be."""
+    options.require_fitting()
+    directory, identity = options.directory, options.identity()
+    with session(options.connection) as server:
+        offer = subschema.offer(server)
+    nosync.give_back_standing(options.connection)
+    anew = restart or options.streamed or _begins_anew(directory, identity)
+    with open_run(directory, "add", identity, progress, timeouts, anew) as run:
+        work = _Work(options, run, offer)
+        start = run.do("start", work.start)
+        scan = {} if options.streamed else run.do("scan", work.scan)
+        with work.lease():
+            facts = run.do("load", lambda meter: work.load(meter, start, scan), scan.get("entries"))
+        work.journal.unlink(missing_ok=True)
+        return facts
+
+
+def plan(options: AddOptions, progress: Progress) -> Facts:
+    """What a load would do, as far as can be told without a change."""
+    options.require_fitting(dry=True)
+    with session(options.connection) as server:
+        offer = subschema.offer(server)
+    with progress.step("scan") as meter:
+        found = ldif.scan(options.files, meter)
+    return {
+        "entries": found.entries,
+        "transactions": offer.transactions,
+        "left_out": sorted(set(found.attributes) & set(left_out(options, offer))),
+        "first_dn": found.first_dn,
+    }
+
+
+def _begins_anew(directory: Path, identity: Facts) -> bool:
+    """Whether the run there is none to go on with: it has ended with other options, or its files are others now."""
+    if not (directory / CATALOGUE).exists():
+        return False
+    with closing(Catalogue(directory)) as catalogue:
+        differ = catalogue.differences("add", identity)
+        return bool(differ) and (differ == ["files"] or catalogue.found("load") is not None)
+
+
+def left_out(options: AddOptions, offer: Offer) -> list[str]:
+    """Attributes that are not sent, for a server takes them from no client. Some of them it takes with relax."""
+    protected = {*(offer.protected or PROTECTED), *map(str.lower, defaults.DYNAMIC_ATTRIBUTES)}
+    if options.keep_operational:
+        protected = {
+            one for one in protected if one not in KEPT and not one.startswith(KEPT_PREFIX)
+        }
+    return sorted(protected)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The steps' bodies. Each can be done again from its beginning."""
+
+    options: AddOptions
+    run: Run
+    offer: Offer
+
+    @property
+    def journal(self) -> Path:
+        return self.run.directory / JOURNAL
+
+    def lease(self) -> AbstractContextManager[None]:
+        """nosync where it is asked for, and there is something left to do."""
+        if not self.options.nosync or self.run.catalogue.found("load") is not None:
+            return nullcontext()
+        return nosync.lent(self.options.connection)
+
+    def start(self, meter: Meter) -> Facts:
+        """A journal that is there is of other files, or of a stream that is gone: what is equal may be ours."""
+        uncertain = self.journal.exists()
+        self.journal.unlink(missing_ok=True)
+        return {"uncertain": uncertain}
+
+    def scan(self, meter: Meter) -> Facts:
+        """Is every file whole, and how many entries are there? Nothing is sent before."""
+        found = ldif.scan(self.options.files, meter)
+        if not found.entries:
+            raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
+        return {"entries": found.entries, "attributes": sorted(found.attributes)}
+
+    def load(self, meter: Meter, start: Facts, scan: Facts) -> Facts:
+        options = self.options
+        with files.explained(options.reject_file):
+            options.reject_file.unlink(missing_ok=True)
+        loaded = sink.add(
+            options.connection,
+            self._inputs(),
+            self.offer,
+            self._rules(scan),
+            self._notes(start),
+            meter,
+        )
+        killpoint("load.middle")
+        return {**self._told(loaded), "seconds": round(meter.seconds, 3)}
+
+    def _inputs(self) -> list[sink.Input]:
+        return [0 if str(path) == STDIN else path for path in self.options.files]
+
+    def _rules(self, scan: Facts) -> Rules:
+        options = self.options
+        without = left_out(options, self.offer)
+        there = set(scan.get("attributes", without))
+        return Rules(
+            exists=options.on_exists,
+            leave_out=[one for one in without if one in there],
+            relax=options.keep_operational,
+            jobs=options.jobs,
+            batch=options.batch,
+            max_rejects=options.max_rejects,
+            max_rate=options.max_rate,
+        )
+
+    def _notes(self, start: Facts) -> Notes:
+        rejects, patience = self.options.reject_file, defaults.SERVER_PATIENCE
+        return Notes(self.journal, rejects, start["uncertain"], patience)
+
+    def _told(self, loaded: Loaded) -> Facts:
+        """The facts, when every entry is accounted for."""
+        if loaded.stopped:
+            raise self._refused(loaded)
+        settled = loaded.added + loaded.present + loaded.replaced + loaded.rejected
+        if loaded.read != settled:
+            raise AddLost(read=loaded.read, settled=settled, where=self.run.directory)
+        return {
+            "read": loaded.read,
+            "added": loaded.added,
+            "present": loaded.present,
+            "replaced": loaded.replaced,
+            "rejected": loaded.rejected,
+            "rejects": str(self.options.reject_file) if loaded.rejected else None,
+            "rejections": [_rejection(one) for one in loaded.rejections],
+            "before": loaded.before,
+            "values_left_out": loaded.left_out,
+            "waited_for_parents": loaded.deferred,
+            "transactions": loaded.transactions,
+            "largest_transaction": loaded.largest,
+            "reconnects": loaded.reconnects,
+        }
+
+    def _refused(self, loaded: Loaded) -> AddRefused:
+        first = loaded.rejections[0]
+        return AddRefused(
+            dn=first.dn,
+            reason=first.reason,
+            where=f"{first.path or 'standard input'}, line {first.line}; also in {self.options.reject_file}",
+            rejected=loaded.rejected,
+            added=loaded.added,
+        )
+
+
+def _rejection(one: Rejection) -> list[object]:
+    return [one.path and str(one.path), one.line, one.dn, one.reason]

@@ -1,0 +1,101 @@
+"""nosync for the time of a load: switched on through cn=config, and off again whatever happens.
+
+A lease is written down first (loader/run/lease.py). What a killed run left on is switched off by the next start of
+`ditseed add`, or of `ditseed tune sync`, against that server.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from loader.errors import ConfigNotEditable, ConfigRefused, LeaseStands, LoaderError
+from loader.operations.tune import syncing
+from loader.operations.tune.target import opened
+from loader.run import lease
+from loader.run.killpoint import killpoint
+from loader.run.lease import Lease
+from loader.server.options import Connection
+from loader.server.session import Session, session
+
+KIND = "nosync"
+log = logging.getLogger(__name__)
+
+# What makes a commit: it comes and goes.
+_MARKER = "ditseed-sync"
+
+
+@contextmanager
+def lent(connection: Connection) -> Iterator[None]:
+    """The body runs with nosync on; afterwards all that was committed is on the server's disk.
+
+    A server that has nosync on already keeps it. Raises ConfigHidden, LeaseStands.
+    """
+    with opened(connection) as target:
+        database = target.config.database(connection.base)
+        place = target.place
+        uri = target.config.uri or ""
+    if database.nosync:
+        log.warning("%s has nosync on already, and keeps it", database.suffix)
+        yield
+        return
+    undo = ["ditseed", "tune", "sync", *place, "-b", database.suffix, "--nosync", "off", "--apply"]
+    with lease.holding(Lease(KIND, uri, database.suffix, shlex.join(undo))) as given_back:
+        killpoint("nosync.written-down")
+        refused = False
+        try:
+            try:
+                _switch_on(connection, database.suffix)
+            except (ConfigNotEditable, ConfigRefused):
+                refused = True  # nothing was changed
+                raise
+            killpoint("nosync.taken")
+            yield
+        finally:
+            if not refused:
+                _give_back(connection, database.suffix, undo)
+            killpoint("nosync.given-back")
+            given_back()
+
+
+def give_back_standing(connection: Connection) -> None:
+    """Switch off what a killed run left on. Where no lease stands, no server is asked anything."""
+    if not lease.any_standing():
+        return
+    with session(connection) as server:
+        uri = server.uri
+    for one in lease.standing(uri):
+        log.warning("%s: nosync of %s was left on by a run of %s", uri, one.database, one.taken)
+        with lease.holding(one) as given_back:
+            _give_back(connection, one.database, shlex.split(one.undo))
+            given_back()
+
+
+def _switch_on(connection: Connection, suffix: str) -> None:
+    with opened(connection) as target:
+        syncing.change_nosync(target, suffix, True, apply=True)
+
+
+def _give_back(connection: Connection, suffix: str, undo: list[str]) -> None:
+    try:
+        with opened(connection) as target:
+            syncing.change_nosync(target, suffix, False, apply=True)
+        with session(connection) as server:
+            sync(server, suffix)
+    except LoaderError as error:
+        raise LeaseStands(suffix=suffix, reason=error, undo=shlex.join(undo)) from error
+
+
+def sync(server: Session, suffix: str) -> None:
+    """Make the server flush everything to its disk. Any commit does, for LMDB syncs the whole file; so one is made.
+
+    A suffix without an entry has nothing to be flushed.
+    """
+    if not server.exists(suffix):
+        return
+    dn = f"cn={_MARKER},{suffix}"
+    if not server.exists(dn):  # of a run that was killed here
+        server.add(dn, {"objectClass": [b"organizationalRole"], "cn": [_MARKER.encode()]})
+    server.delete(dn)

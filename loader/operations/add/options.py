@@ -1,0 +1,78 @@
+"""What an online load is asked to do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import ldif
+from loader.defaults import state_dir
+from loader.errors import UsageProblem
+from loader.operations.build.options import STDIN, fingerprint, is_stream, same_file
+from loader.server.options import Connection
+
+ON_EXISTS = ("error", "skip", "replace", "newer")
+
+
+@dataclass(frozen=True)
+class AddOptions:
+    """LDIF files (or directories of them) into a running server.
+
+    `batch`: entries a transaction, 0 finds out, 1 makes none. `max_rate`: entries/s, 0 is without limit.
+    """
+
+    connection: Connection
+    inputs: tuple[Path, ...]
+    jobs: int = 3
+    batch: int = 0
+    on_exists: str = ON_EXISTS[0]
+    max_rejects: int = 0
+    rejects: Path | None = None  # LDIF of refused entries; None: in the run directory
+    max_rate: int = 0
+    nosync: bool = False
+    keep_operational: bool = False
+    run_dir: Path | None = None
+
+    @property
+    def streamed(self) -> bool:
+        """Does an input go by but once?"""
+        return any(is_stream(path) for path in self.inputs)
+
+    @property
+    def files(self) -> list[Path]:
+        return ldif.files_of(self.inputs)
+
+    @property
+    def directory(self) -> Path:
+        """Where the run keeps its state: for the same files and server the same."""
+        if self.run_dir is not None:
+            return self.run_dir.absolute()
+        text = json.dumps([self.connection.uri, self._names()])
+        return state_dir() / "add" / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def reject_file(self) -> Path:
+        return self.rejects.absolute() if self.rejects else self.directory / "rejects.ldif"
+
+    def identity(self) -> dict[str, object]:
+        """What must not change between a run and its resumption. Files may: then it begins anew."""
+        return {
+            "uri": self.connection.uri,
+            "inputs": self._names(),
+            "files": [fingerprint(path) for path in self.files],
+            "keep_operational": self.keep_operational,
+        }
+
+    def _names(self) -> list[str]:
+        return [str(path if is_stream(path) else path.absolute()) for path in self.files]
+
+    def require_fitting(self, dry: bool = False) -> None:
+        """Raise UsageProblem for options that do not go together."""
+        if self.streamed and dry:
+            raise UsageProblem(reason="a stream goes by but once, so it cannot be tried")
+        if sum(str(path) == STDIN for path in self.inputs) > 1:
+            raise UsageProblem(reason=f"{STDIN} is given twice")
+        if self.rejects and any(same_file(self.rejects, path) for path in self.files):
+            raise UsageProblem(reason=f"--rejects {self.rejects}: it is read, too")

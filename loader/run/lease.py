@@ -1,0 +1,121 @@
+"""What was loosened on a server for the time of a run: written down before, forgotten once it is tightened again.
+
+One JSON file a lease in state_dir()/leases, mode 0600, without secrets. Its holder keeps the file beside it locked, and
+the kernel lets go of the lock with the process: a lease that stands and is not locked is of a run that was killed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from loader.defaults import state_dir
+from loader.errors import Locked, NotPermitted
+from loader.run.lock import exclusive
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Lease:
+    """One setting of one database. `undo`: the command that tightens it by hand. `taken`: UTC, ISO 8601."""
+
+    kind: str  # "nosync"
+    target: str  # URI
+    database: str  # its suffix
+    undo: str
+    taken: str = ""
+
+
+@contextmanager
+def holding(lease: Lease) -> Iterator[Callable[[], None]]:
+    """Write the lease down, durably; then the body may take it. It calls what it gets once it has given it back.
+
+    Raises Locked while another ditseed holds the same, NotPermitted.
+    """
+    path = _made(_path(lease))
+    with exclusive(_lock(path)):
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        _write(path, {"format": FORMAT, **asdict(lease), "taken": now})
+        yield lambda: _forget(path)
+
+
+def any_standing() -> bool:
+    """Is there a lease at all, of whichever server?"""
+    return any(_place().glob("*.json"))
+
+
+def standing(target: str) -> list[Lease]:
+    """Leases on a server that nobody holds any more, oldest first: their runs were killed, or could not give back."""
+    paths = sorted(_place().glob("*.json"))
+    found = [_read(path) for path in paths if not _is_held(path)]
+    return sorted(
+        (one for one in found if one is not None and one.target == target),
+        key=lambda one: one.taken,
+    )
+
+
+def _place() -> Path:
+    return state_dir() / "leases"
+
+
+def _path(lease: Lease) -> Path:
+    text = json.dumps([lease.kind, lease.target, lease.database])
+    return _place() / f"{lease.kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def _lock(path: Path) -> Path:
+    return path.with_suffix(".lock")
+
+
+def _made(path: Path) -> Path:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except PermissionError as error:
+        raise NotPermitted(action="make", path=path.parent, owner="root") from error
+    return path
+
+
+def _write(path: Path, facts: dict[str, object]) -> None:
+    """A cut file is none that counts: nothing is loosened before this returns."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(f"{json.dumps(facts)}\n")
+        file.flush()
+        os.fsync(descriptor)
+    _sync(path.parent)
+
+
+def _read(path: Path) -> Lease | None:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return Lease(**{name: facts[name] for name in Lease.__dataclass_fields__})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with exclusive(_lock(path)):
+            return False
+    except Locked:
+        return True
+
+
+def _forget(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

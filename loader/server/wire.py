@@ -1,0 +1,154 @@
+"""The native reader of a server: a third door to `loader._native`, for entries by the million.
+
+libldap connects and binds with what ldapsearch has; after that no object is made an entry. Every failure leaves
+this file as one of our errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import ldap
+
+from loader import _native
+from loader._native import Counters, Part, Probe, Survey, Tree
+from loader.errors import (
+    BadCredentials,
+    ConnectionLost,
+    LoaderError,
+    NoSuchBase,
+    ServerDown,
+    ServerRefused,
+    TlsFailed,
+)
+from loader.ldif import counting
+from loader.progress import Meter
+from loader.server import tls
+from loader.server.options import Connection
+from loader.server.search import Search
+from loader.server.session import CONNECT_TIMEOUT, LIMITS, is_tls, limit_error
+
+__all__ = ["Part", "Probe", "Reader", "Survey", "reading"]
+
+SILENCE = 300.0  # seconds without a byte of what a server owes us: looking through an unindexed tree takes its time
+Result = TypeVar("Result")
+
+# RFC 4511, A.1.
+_INVALID = (48, 49)  # inappropriateAuthentication, invalidCredentials
+_NO_SUCH_OBJECT = 32
+_PASSING = (51, 52, 80)  # busy, unavailable, other
+
+
+class Reader:
+    """A bound connection for one search after another. A search that failed ends it. Use `reading(...)`."""
+
+    def __init__(self, connection: Connection, counters: Counters) -> None:
+        self.connection = connection
+        self.counters = counters
+        self._channel = self._asking("", lambda: _native.Channel(link(connection), counters))
+
+    def part(
+        self, asked: Search, directory: Path, name: str, drop: Sequence[str], *, compress: bool
+    ) -> Part:
+        """Files `NAME-000.ldif[.zst]` and on, each of about 64 MiB of LDIF, with `.rows` beside them; on the disk
+        when it returns. What an earlier try left there is gone. `drop`: attributes left out."""
+        return self._asking(
+            asked.base,
+            lambda: self._channel.part(
+                _of(asked), str(directory), name, list(drop), compress=compress
+            ),
+        )
+
+    def file(self, asked: Search, path: Path, drop: Sequence[str]) -> Part:
+        """The same into one file, without rows; compressed when its name ends in .zst."""
+        return self._asking(
+            asked.base, lambda: self._channel.file(_of(asked), str(path), list(drop))
+        )
+
+    def survey(self, asked: Search, attribute: str) -> Survey:
+        """Sample the first value of an attribute."""
+        return self._asking(asked.base, lambda: self._channel.survey(_of(asked), attribute))
+
+    def digest(self, asked: Search, tree: Tree) -> None:
+        """Add every entry to a digest; after an error that is of no use."""
+        self._asking(asked.base, lambda: self._channel.digest(_of(asked), tree))
+
+    def probe(self, asked: Search, attribute: str, limit: int = 0) -> Probe:
+        """A small search: the first values of an attribute, and how fast they came. A limit met, `limit` entries or
+        one of the server's, is told and no error."""
+        return self._asking(asked.base, lambda: self._channel.probe(_of(asked, limit), attribute))
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _asking(self, base: str, ask: Callable[[], Result]) -> Result:
+        try:
+            return ask()
+        except _native.NativeError as error:
+            if not error.code.startswith("ldap."):
+                raise  # a file of ours, or the step was given up: counting() knows these
+            raise ours(error, self.connection, base) from error
+
+
+@contextmanager
+def reading(connection: Connection, meter: Meter) -> Iterator[Reader]:
+    """Connect, bind, hand over, unbind. Entries are counted in `meter`; what a failed search counted is taken back."""
+    with counting(meter) as counters:
+        reader = Reader(connection, counters)
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+
+def link(connection: Connection) -> _native.Link:
+    """How the core reaches that server. Raises NoSuchPath, NotPermitted for the password file."""
+    return _native.Link(
+        uri=connection.uri,
+        bind_dn=None if connection.mechanism else connection.bind_dn,
+        secret=connection.secret(),
+        mechanism=connection.mechanism,
+        authcid=connection.bind_dn if connection.mechanism else None,
+        authzid=None,
+        start_tls=connection.start_tls,
+        connect_timeout=CONNECT_TIMEOUT,
+        silence=SILENCE,
+    )
+
+
+def _of(asked: Search, limit: int = 0) -> _native.Search:
+    return _native.Search(
+        asked.base, asked.where, asked.scope, list(asked.attributes), page=asked.page, limit=limit
+    )
+
+
+def ours(error: _native.NativeError, connection: Connection, base: str) -> LoaderError:
+    """The LoaderError for a failure with code ldap.*; `base`: of the search that it met, "" before any."""
+    uri = connection.uri or ldap.get_option(ldap.OPT_URI) or "ldap://localhost"
+    who, reason, result = connection.who, str(error), error.result or 0
+    if error.code in ("ldap.connect", "ldap.tls", "ldap.lost"):
+        return _broken(error, uri, connection.start_tls)
+    if error.code == "ldap.bind" and result in _INVALID:
+        return BadCredentials(uri=uri, who=who, reason=reason)
+    if error.code == "ldap.request" and result in LIMITS:
+        return limit_error(uri, who, reason, result)
+    if error.code == "ldap.request" and result == _NO_SUCH_OBJECT:
+        return NoSuchBase(uri=uri, base=base, who=who, known="see the root DSE")
+    if error.code == "ldap.silent" or result in _PASSING:
+        return ConnectionLost(uri=uri, reason=reason)
+    operation = f"search {base}" if base else "bind"
+    return ServerRefused(uri=uri, operation=operation, reason=reason)
+
+
+def _broken(error: _native.NativeError, uri: str, start_tls: int) -> LoaderError:
+    """libldap says little about a handshake that failed."""
+    reason = str(error)
+    why = None if error.code == "ldap.lost" else tls.failure(uri, start_tls)
+    if why or error.code == "ldap.tls" or is_tls(reason):
+        return TlsFailed(uri=uri, reason=why or reason)
+    if error.code == "ldap.connect":
+        return ServerDown(uri=uri, reason=reason)
+    return ConnectionLost(uri=uri, reason=reason)

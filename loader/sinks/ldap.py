@@ -1,0 +1,96 @@
+"""Sink: a running server, which gets adds over several connections, in LDAP transactions where it has these.
+
+The door to the part of loader._native that adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import _native
+from loader._native import Loaded, Rejection
+from loader.ldif import counting
+from loader.progress import Meter
+from loader.server import wire
+from loader.server.options import Connection
+from loader.server.subschema import Offer
+
+__all__ = ["Loaded", "Rejection"]
+
+Input = Path | int  # an int is the descriptor of a stream
+
+# Requests under way on a connection. slapd writes a line to its log for each that it cannot begin at once (8 of 16
+# threads for a connection), and hangs up when 100 wait (conn_max_pending; slapd.conf(5)).
+_WINDOW_SLAPD = (6, 64)
+_WINDOW = (48, 64)
+_MEMORY = 64 << 20  # bytes for entries that wait for their parents
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is sent, and what is done with an entry that is there or that the server does not take.
+
+    `batch`: entries a transaction; 0 finds out, 1 makes none. `leave_out`: attributes, whatever their options.
+    `relax`: adds carry the relax control. `max_rate`: entries/s, 0 is without limit.
+    """
+
+    exists: str
+    leave_out: Sequence[str]
+    relax: bool = False
+    jobs: int = 2
+    batch: int = 0
+    max_rejects: int = 0
+    max_rate: int = 0
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What outlives a load, so that it can go on. `uncertain`: any entry may have been added before `journal` began.
+
+    `patience`: seconds that a server which is gone is tried again.
+    """
+
+    journal: Path
+    rejects: Path
+    uncertain: bool
+    patience: float
+
+
+def add(
+    connection: Connection,
+    inputs: Sequence[Input],
+    offer: Offer,
+    rules: Rules,
+    notes: Notes,
+    meter: Meter,
+) -> Loaded:
+    """Add every entry of `inputs`; what the journal knows as done is not sent again."""
+    wishes: _native.Wishes = {
+        "exists": rules.exists,
+        "leave_out": rules.leave_out,
+        "relax": rules.relax,
+        "jobs": rules.jobs,
+        "batch": rules.batch,
+        "max_rejects": rules.max_rejects,
+        "max_rate": rules.max_rate,
+        "transactions": offer.transactions,
+        "contexts": offer.contexts,
+        "aliases": offer.aliases,
+        "window": _WINDOW_SLAPD if offer.openldap else _WINDOW,
+        "journal": str(notes.journal),
+        "rejects": str(notes.rejects),
+        "scratch": str(notes.journal.parent),
+        "memory": _MEMORY,
+        "all_uncertain": notes.uncertain,
+        "patience": notes.patience,
+    }
+    given = [one if isinstance(one, int) else str(one) for one in inputs]
+    with counting(meter) as counters, meter.following(counters):
+        try:
+            return _native.add(given, wire.link(connection), counters, wishes)
+        except _native.NativeError as error:
+            if not error.code.startswith("ldap."):
+                raise  # of reading LDIF: counting() knows it
+            raise wire.ours(error, connection, "") from error

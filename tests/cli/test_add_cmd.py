@@ -1,0 +1,108 @@
+"""The command line of `ditseed add`: what it prints, and what it refuses before it asks a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Slapd
+from loader import errors
+from tests.support.adding import SUFFIX, TOP, add, command, people, person, write
+from tests.support.command import ditseed
+
+pytestmark = pytest.mark.slapd
+
+REPORT = {
+    *("read", "added", "present", "replaced", "rejected", "rejects", "rejections", "before"),
+    *("values_left_out", "waited_for_parents", "transactions", "largest_transaction"),
+    *("reconnects", "seconds"),
+}
+
+
+def test_the_report_for_machines(slapd_instance: Slapd, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.ldif", TOP, people(10), person("bad", sn=None))
+    done = add(slapd_instance, path, "--max-rejects", 1, "--json")
+    assert done.status == errors.EXIT_DIFFERENT
+    assert set(done.facts) == REPORT
+    ((where, line, dn, reason),) = done.facts["rejections"]
+    assert (where, dn) == (str(path), f"cn=bad,{SUFFIX}")
+    assert line == path.read_text().count("\n", 0, path.read_text().index("dn: cn=bad")) + 1
+    assert reason.startswith("objectClassViolation (65): ")
+
+
+def test_the_report_for_people(slapd_instance: Slapd, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.ldif", TOP, people(10), person("bad", sn=None))
+    done = add(slapd_instance, path, "--max-rejects", 1)
+    assert done.status == errors.EXIT_DIFFERENT
+    assert f": cn=bad,{SUFFIX}: objectClassViolation (65)" in done.err
+    assert "added                11" in done.out
+    assert "entries/s)" in done.out
+
+
+def test_progress_for_machines(slapd_instance: Slapd, tmp_path: Path) -> None:
+    done = add(slapd_instance, write(tmp_path / "x.ldif", TOP), "--progress", "json").ok()
+    assert '"event": "step", "step": "load", "entries": 1' in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-", "-"),
+        ("-", "--dry-run"),
+        ("{ldif}", "--rejects", "{ldif}"),
+        ("{ldif}", "--batch", "0"),
+        ("{ldif}", "--batch", "many"),
+        ("{ldif}", "--jobs", "0"),
+        ("{ldif}", "--max-rate", "0"),
+        ("{ldif}", "--on-exists", "overwrite"),
+        ("{ldif}", "--timeout", "nothing=3"),
+        (),
+    ],
+    ids=lambda arguments: " ".join(arguments) or "nothing",
+)
+def test_refused(slapd_instance: Slapd, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    path = write(tmp_path / "x.ldif", TOP)
+    words = [word.format(ldif=path) for word in arguments]
+    done = ditseed(*command(slapd_instance, *words))
+    assert done.status == errors.UsageProblem.exit_status, done
+    assert "Traceback" not in done.err
+    assert not slapd_instance.log_lines(" ADD dn=")
+    assert path.read_text() == TOP
+
+
+def test_another_load_in_the_same_place(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """A run directory that was named holds one load at a time."""
+    one, other = (
+        write(tmp_path / "1.ldif", TOP, person("bad", sn=None)),
+        write(tmp_path / "2.ldif", TOP),
+    )
+    place = ("--run-dir", tmp_path / "run")
+    assert add(slapd_instance, one, *place).status == errors.AddRefused.exit_status
+    done = add(slapd_instance, other, *place)
+    assert done.status == errors.RunMismatch.exit_status, done
+    assert "inputs" in done.err
+
+
+def test_a_file_that_is_no_ldif(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """Found before the first entry is sent."""
+    path = write(tmp_path / "x.ldif", TOP, people(10), "dn: cn=x\nthis is no line\n\n")
+    done = add(slapd_instance, path)
+    assert done.status == errors.LdifSyntax.exit_status, done
+    assert not slapd_instance.log_lines(" ADD dn=")
+
+
+def test_a_change_record(slapd_instance: Slapd, tmp_path: Path) -> None:
+    text = f"dn: {SUFFIX}\nchangetype: modify\nreplace: dc\ndc: example\n\n"
+    done = add(slapd_instance, write(tmp_path / "x.ldif", text))
+    assert done.status == errors.LdifUnreadable.exit_status, done
+    assert "changetype modify is not an entry" in done.err
+
+
+def test_changetype_add_is_an_entry(slapd_instance: Slapd, tmp_path: Path) -> None:
+    text = f"version: 1\n\ndn: {SUFFIX}\nchangetype: add\nobjectClass: domain\ndc: example\n\n"
+    add(slapd_instance, write(tmp_path / "x.ldif", text)).ok()
+
+
+def test_nothing_to_add(slapd_instance: Slapd, tmp_path: Path) -> None:
+    assert add(slapd_instance, write(tmp_path / "x.ldif")).status == errors.EmptyInput.exit_status

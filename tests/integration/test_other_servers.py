@@ -1,0 +1,236 @@
+"""Servers that are not OpenLDAP: what ditseed exports from them is what they hold, and can be added to an empty one.
+
+No entryCSN there, no contextCSN, no transactions, other limits, attributes that the server computes. 100,000 entries
+are `pytest -m heavy`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import ldap
+import ldif
+import pytest
+
+from fixtures.ds389 import DS389, missing_ds389
+from fixtures.opendj import OpenDJ, missing_opendj
+from fixtures.passwords import write_private
+from fixtures.slapd_config import Settings
+from fixtures.trees import record, write_people
+from loader.errors import LimitTooLow
+from tests.support.command import Done, ditseed
+from tests.support.ldif import text_of
+from tests.support.require import require
+
+pytestmark = pytest.mark.timeout(900)
+
+Other = OpenDJ | DS389
+Tree = dict[str, dict[str, frozenset[bytes]]]  # DN and attributes in lower case
+PEOPLE = 2000
+SUFFIX = Settings().suffix
+READER = f"uid=reader,{SUFFIX}"
+# What these servers make themselves, beside what `compare --user-attributes` leaves out anyway.
+COMPUTED = (
+    "etag",
+    "isMemberOf",
+    "pwdPolicySubentry",
+    "pwdChangedTime",
+    "nsUniqueId",
+    "parentid",
+    "entryid",
+    "dsEntryDN",
+)
+LIFTED = {
+    "opendj": {
+        "ds-rlim-size-limit": "0",
+        "ds-rlim-lookthrough-limit": "0",
+        "ds-rlim-time-limit": "0",
+        "ds-privilege-name": "unindexed-search",
+    },
+    "389": {"nsSizeLimit": "-1", "nsLookThroughLimit": "-1", "nsTimeLimit": "-1"},
+}
+SERVERS: dict[str, tuple[Callable[[], Other], Callable[[], str | None]]] = {
+    "opendj": (OpenDJ, missing_opendj),
+    "389": (DS389, missing_ds389),
+}
+# 389 shows nobody anything of itself.
+ACI = b'(targetattr="*")(version 3.0; acl "all"; allow(read,search,compare) userdn="ldap:///all";)'
+
+
+@dataclass(frozen=True)
+class Both:
+    """A server with people and an account with the limits that the server gives everybody; an empty server."""
+
+    kind: str
+    source: Other
+    target: Other
+    home: Path
+    entries: int
+
+    def export(self, out: Path, *more: object, **env: str) -> Done:
+        return ditseed("export", *root(self.source), *_to(out), *more, env=env)
+
+    def as_reader(self, out: Path) -> Done:
+        bind = ("-H", self.source.uri, "-D", READER, "-y", self.home / "readerpw")
+        return ditseed("export", *bind, *_to(out))
+
+
+def root(server: Other) -> tuple[object, ...]:
+    return ("-H", server.uri, "-D", server.root_dn, "-y", server.password_file)
+
+
+def _to(out: Path) -> tuple[object, ...]:
+    return ("-b", SUFFIX, "-o", out, "--json")
+
+
+@contextmanager
+def _both(kind: str, home: Path, people: int) -> Iterator[Both]:
+    make, missing = SERVERS[kind]
+    require(missing())
+    entries = write_people(home / "people.ldif", SUFFIX, people) + 1
+    write_private(home / "readerpw", "the reader's own")
+    with closing(make()) as source, make() as target:
+        source.load(home / "people.ldif")
+        source.start()
+        _let_in(source, "the reader's own")
+        yield Both(kind, source, target, home, entries)
+
+
+def _let_in(server: Other, password: str) -> None:
+    person = [("objectClass", [b"inetOrgPerson"]), ("cn", [b"reader"]), ("sn", [b"reader"])]
+    with server.connection() as handle:
+        handle.add_s(READER, [*person, ("userPassword", [password.encode()])])
+        if isinstance(server, DS389):
+            handle.modify_s(SUFFIX, [(ldap.MOD_ADD, "aci", [ACI])])
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def both(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Both]:
+    with _both(request.param, tmp_path_factory.mktemp("other"), PEOPLE) as made:
+        yield made
+
+
+def _held(server: Other) -> Tree:
+    """The user attributes of all entries, asked by python-ldap."""
+    return _tree(server.search(attributes=("*",)))
+
+
+def _exported(out: Path) -> Tree:
+    """All attributes of the LDIF, read by python-ldap."""
+    shards = json.loads((out / "manifest.json").read_text())["shards"]
+    text = "".join(text_of(out / shard["name"]) for shard in shards)
+    records = ldif.LDIFRecordList(io.BytesIO(text.encode()))
+    records.parse()
+    return _tree(records.all_records)
+
+
+def _tree(entries: list[tuple[str, dict[str, list[bytes]]]]) -> Tree:
+    return {
+        dn.lower(): {name.lower(): frozenset(values) for name, values in attributes.items()}
+        for dn, attributes in entries
+    }
+
+
+def _holds_the_tree(both: Both, out: Path) -> None:
+    held, exported = _held(both.source), _exported(out)
+    assert len(held) == both.entries
+    assert exported.keys() == held.keys()
+    for dn, attributes in held.items():
+        assert attributes.items() <= exported[dn].items(), dn
+
+
+def _added_back(both: Both, out: Path) -> None:
+    done = ditseed("add", out, *root(both.target), "--json").ok()
+    assert done.facts["added"] == both.entries
+    assert _held(both.target) == _held(both.source)
+    ignored = [word for name in COMPUTED for word in ("--ignore", name)]
+    bind = (*root(both.source)[2:], "--password-file-b", both.target.password_file)
+    where = ("-b", SUFFIX, "--user-attributes", *ignored)
+    compared = ditseed("compare", both.source.uri, both.target.uri, *bind, *where)
+    assert compared.status == 0, compared
+
+
+def test_an_export_and_the_way_back(both: Both, tmp_path: Path) -> None:
+    """Passwords as they are stored, too."""
+    facts = both.export(tmp_path / "out").ok().facts
+    assert facts["entries"] == both.entries
+    assert facts["context_csns"] == []
+    _holds_the_tree(both, tmp_path / "out")
+    _added_back(both, tmp_path / "out")
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_hundred_thousand_there_and_back(tmp_path: Path, kind: str) -> None:
+    with _both(kind, tmp_path, 100_000) as many:
+        many.export(tmp_path / "out").ok()
+        _holds_the_tree(many, tmp_path / "out")
+        _added_back(many, tmp_path / "out")
+
+
+def test_a_killed_export_goes_on(both: Both, tmp_path: Path) -> None:
+    killed = both.export(tmp_path / "out", DITSEED_KILL_AT="read.partition")
+    assert killed.status == -signal.SIGKILL
+    both.export(tmp_path / "out").ok()
+    _holds_the_tree(both, tmp_path / "out")
+
+
+def test_the_usual_limits_of_an_account(both: Both, tmp_path: Path) -> None:
+    """They count the entries of a page, and pages can be made smaller."""
+    assert both.as_reader(tmp_path / "out").ok().facts["entries"] == both.entries
+
+
+def test_a_limit_that_is_too_low(both: Both, tmp_path: Path) -> None:
+    """Refused with what lifts it on this kind of server; lifted so, the same command brings all."""
+    lifted = LIFTED[both.kind]
+    limits_size = next(iter(lifted))
+    _set(both.source, {limits_size: "100"})
+    done = both.as_reader(tmp_path / "out")
+    assert done.status == LimitTooLow.exit_status, done
+    assert not [name for name in lifted if name not in done.err]
+    _set(both.source, lifted)
+    assert both.as_reader(tmp_path / "out").ok().facts["entries"] == both.entries
+
+
+def _set(server: Other, values: dict[str, str]) -> None:
+    with server.connection() as handle:
+        for name, value in values.items():
+            handle.modify_s(READER, [(ldap.MOD_REPLACE, name, [value.encode()])])
+
+
+def test_an_entry_that_the_server_refuses(both: Both, tmp_path: Path) -> None:
+    """Only that one, with the server's reason."""
+    good = [("objectClass", "organizationalUnit")]
+    names = ("refused 1", "refused 2", "refused 3")
+    bad = {"refused 2": [("member", "cn=nobody")]}
+    (tmp_path / "some.ldif").write_text(
+        "".join(
+            record(f"ou={name},{SUFFIX}", [*good, ("ou", name), *bad.get(name, [])])
+            for name in names
+        )
+    )
+    if not _there(both.target, SUFFIX):
+        with both.target.connection() as handle:
+            handle.add_s(SUFFIX, [("objectClass", [b"domain"]), ("dc", [b"example"])])
+    options = ("--max-rejects", 1, "--rejects", tmp_path / "rejects.ldif", "--json")
+    done = ditseed("add", tmp_path / "some.ldif", *root(both.target), *options)
+    assert done.status == 1, done
+    assert [_there(both.target, f"ou={name},{SUFFIX}") for name in names] == [True, False, True]
+    rejects = (tmp_path / "rejects.ldif").read_text()
+    assert "ou=refused 2" in rejects
+    assert "ou=refused 1" not in rejects
+
+
+def _there(server: Other, dn: str) -> bool:
+    try:
+        return bool(server.search(base=dn, scope=ldap.SCOPE_BASE, attributes=("1.1",)))
+    except ldap.NO_SUCH_OBJECT:
+        return False

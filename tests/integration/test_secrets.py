@@ -1,0 +1,260 @@
+"""A password stays where it was given: in no argument list, environment, log, manifest, run directory or report."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.network import Proxy
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from fixtures.trees import record, write_people
+from tests.support import leaks
+from tests.support.command import Done, arguments_of, environment
+from tests.support.leaks import Watch
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = Settings().suffix
+PEOPLE = 400
+SMALL = ("--pieces", "4", "--page", "50", "--jobs", "2")
+LOOKS = 20  # that must have met the command, or nothing was looked at
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Slapd, Proxy]]:
+    """A provider behind a slow line, so that there is time to look."""
+    server = replication.provider()
+    ldif = tmp_path_factory.mktemp("secrets") / "people.ldif"
+    write_people(ldif, server.suffix, PEOPLE)
+    server.slapadd(ldif)
+    with server, Proxy(server.uri, delay=0.05) as proxy:
+        yield server, proxy
+
+
+@dataclass(frozen=True)
+class Place:
+    """One command with a home, scratch and state directory of its own: whatever it writes is below `top`.
+
+    who, password_file: the account, and the password that is given for it.
+    """
+
+    server: Slapd
+    proxy: Proxy
+    top: Path
+    verb: str
+    who: str
+    password_file: Path
+
+    @property
+    def secret(self) -> bytes:
+        return self.password_file.read_bytes()
+
+    def environment(self, **more: str) -> dict[str, str]:
+        names = ("HOME", "TMPDIR", "DITSEED_STATE_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        homes = {name: str(self.top / name) for name in names}
+        for path in homes.values():
+            Path(path).mkdir(exist_ok=True)
+        return environment({**homes, **more})
+
+    def command(self, *options: object) -> list[str]:
+        bind = ("-H", self.proxy.uri, "-D", self.who, *options)
+        return arguments_of("-vv", self.verb, *bind, *self._what(), "--json")
+
+    def _what(self) -> tuple[object, ...]:
+        if self.verb == "export":
+            return ("-b", self.server.suffix, "-o", self.top / "out", *SMALL, "--timeout", "read=5")
+        path = self.top / "more.ldif"
+        path.write_text("".join(_unit(self.top.name, number) for number in range(PEOPLE)))
+        return (path, "--run-dir", self.top / "run", "--max-rate", 2 * PEOPLE // 3)
+
+    def by_file(self, **more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command("-y", self.password_file),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment(**more),
+            cwd=self.top,
+        )
+
+    def typed(self) -> subprocess.Popen[str]:
+        """At the prompt of -W, on a terminal that is the command's own."""
+        ours, theirs = os.openpty()
+        try:
+            process = subprocess.Popen(
+                ["setsid", "--ctty", "--wait", *self.command("-W")],
+                stdin=theirs,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=self.environment(),
+                cwd=self.top,
+            )
+        finally:
+            os.close(theirs)
+        asked = b""
+        while b"assword" not in asked:
+            asked += os.read(ours, 1000)
+        os.write(ours, self.secret + b"\n")
+        return process
+
+    def watched(self, process: subprocess.Popen[str]) -> Done:
+        """To its end, under watch; nothing of what it said and showed is the password."""
+        with Watch(self.secret, str(self.top)) as watch:
+            out, err = process.communicate(timeout=120)
+        assert not watch.leaks
+        assert max(watch.seen.values(), default=0) >= LOOKS
+        done = Done(process.returncode, out, err)
+        self.nothing_written(done)
+        return done
+
+    def nothing_written(self, done: Done) -> None:
+        assert leaks.in_files(self.top, self.secret) == []
+        assert not leaks.in_text(done.out + done.err, self.secret)
+
+
+def _unit(first: str, number: int) -> str:
+    name = f"{first} {number}"
+    values = [("objectClass", "organizationalUnit"), ("ou", name)]
+    return record(f"ou={name},{SUFFIX}", values)
+
+
+@pytest.fixture
+def place(far: tuple[Slapd, Proxy], tmp_path: Path) -> Place:
+    """For an export."""
+    return Place(*far, tmp_path, "export", "cn=replicator", far[0].replicator_password_file)
+
+
+@pytest.fixture
+def adding(far: tuple[Slapd, Proxy], tmp_path: Path) -> Place:
+    return Place(*far, tmp_path, "add", far[0].root_dn, far[0].password_file)
+
+
+@pytest.mark.parametrize("given", ["by_file", "typed"])
+def test_an_export_shows_the_password_nowhere(place: Place, given: str) -> None:
+    process: subprocess.Popen[str] = getattr(place, given)()
+    done = place.watched(process).ok()
+    assert done.facts["entries"] > PEOPLE
+    assert (place.top / "out" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("given", ["by_file", "typed"])
+def test_a_load_shows_the_password_nowhere(adding: Place, given: str) -> None:
+    process: subprocess.Popen[str] = getattr(adding, given)()
+    assert adding.watched(process).ok().facts["added"] == PEOPLE
+    assert (adding.top / "run").is_dir()
+
+
+def test_a_killed_load_leaves_none_behind(adding: Place) -> None:
+    process = adding.by_file()
+    while not (adding.top / "run").exists():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    process.kill()
+    out, err = process.communicate()
+    assert process.returncode == -signal.SIGKILL, err
+    adding.nothing_written(Done(process.returncode, out, err))
+
+
+@pytest.mark.parametrize("point", ["read.start", "read.partition", "late.middle", "shards.middle"])
+def test_a_killed_export_leaves_none_behind(place: Place, point: str) -> None:
+    """Its run directory is there with all that a resumption needs, and the password is not among it."""
+    process = place.by_file(DITSEED_KILL_AT=point)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL, err
+    assert (place.top / "out" / ".ditseed" / "run.sqlite").exists()
+    place.nothing_written(Done(process.returncode, out, err))
+
+
+def test_a_stopped_export_leaves_none_behind(place: Place) -> None:
+    process = place.by_file()
+    while not (place.top / "out" / ".ditseed" / "run.sqlite").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM, err
+    place.nothing_written(Done(process.returncode, out, err))
+
+
+def test_a_broken_connection_is_told_without_it(place: Place) -> None:
+    """What the native core and libldap say of a line that stays dead."""
+    process = place.by_file()
+    while not (place.top / "out" / ".ditseed" / "parts").exists():
+        time.sleep(0.01)
+    place.proxy.refuse()
+    try:
+        out, err = process.communicate(timeout=250)
+    finally:
+        place.proxy.accept()
+    assert process.returncode in (12, 30, 36), err
+    place.nothing_written(Done(process.returncode, out, err))
+
+
+@pytest.mark.parametrize("verb", ["export", "add"])
+@pytest.mark.parametrize("given", ["by_file", "typed"])
+def test_a_refused_password_is_not_repeated(
+    far: tuple[Slapd, Proxy], tmp_path: Path, given: str, verb: str
+) -> None:
+    """The root DN's, given for the replicator."""
+    place = Place(*far, tmp_path, verb, "cn=replicator", far[0].password_file)
+    process: subprocess.Popen[str] = getattr(place, given)()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 31, err
+    place.nothing_written(Done(31, out, err))
+
+
+def test_a_fault_of_our_own_is_written_down_without_it(place: Place) -> None:
+    """The file for the bug report, made where an error that nobody foresaw comes up beside an open connection."""
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            _FAULT,
+            *place.command("-y", place.password_file)[1:],
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=place.environment(),
+        cwd=Path(__file__).parents[2],
+    )
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 70, err
+    assert list((place.top / "DITSEED_STATE_DIR" / "faults").iterdir())
+    place.nothing_written(Done(70, out, err))
+
+
+_FAULT = """
+import sys
+from loader.cli import main
+from loader.server.session import Session
+def broken(self):
+    raise ValueError(f"{self.connection} {self.connection!r} {vars(self)}")
+Session.base = broken
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("where", ["argv", "environ", "file"])
+def test_the_watch_would_see_it(tmp_path: Path, where: str) -> None:
+    """These tests can fail."""
+    secret = b"Xq-7_watch-this-word"
+    told = {"argv": ["sh", "-c", "sleep 1", secret.decode()]}.get(where, ["sleep", "1"])
+    more = {"PW": secret.decode()} if where == "environ" else {}
+    with Watch(secret, str(tmp_path)) as watch:
+        subprocess.run(told, env={**os.environ, **more}, check=True)
+    assert bool(watch.leaks) == (where != "file")
+    if where == "file":
+        (tmp_path / "x").write_bytes(b"\x00" + leaks.base64.b64encode(b"ab" + secret + b"c"))
+        assert leaks.in_files(tmp_path, secret) == [str(tmp_path / "x")]

@@ -1,0 +1,305 @@
+"""The native reader against real servers: everything that slapcat has, over every kind of connection."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import ldap
+import pytest
+
+from fixtures import replication
+from fixtures.slapd import Slapd, missing_slapd
+from fixtures.slapd_config import Settings
+from fixtures.tls import Authority
+from fixtures.trees import write_people
+from loader import defaults, ldif
+from loader.errors import (
+    BadCredentials,
+    ConnectionLost,
+    LimitTooLow,
+    LoaderError,
+    ServerDown,
+    ServerRefused,
+)
+from loader.ldif import Tree
+from loader.progress import Meter
+from loader.server import wire
+from loader.server.options import Connection
+from loader.server.search import Search
+from loader.server.wire import Part, reading
+from tests.support.require import require
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = "dc=example,dc=com"
+PEOPLE = 3000
+DROPPED = (*defaults.DYNAMIC_ATTRIBUTES, "contextCSN")
+SECRET = 'a word: of\u00a0many, "kinds"'
+USER = f"uid=sasl,{SUFFIX}"
+# Hashed passwords serve no challenge, so this one is kept as it is.
+ACCOUNT = f"""
+dn: {USER}
+objectClass: account
+objectClass: simpleSecurityObject
+uid: sasl
+userPassword:: {base64.b64encode(SECRET.encode()).decode()}
+"""
+REFERRAL = f"""
+dn: ou=elsewhere,{SUFFIX}
+objectClass: referral
+objectClass: extensibleObject
+ou: elsewhere
+ref: ldap://ldap.example.org/dc=example,dc=org
+"""
+UNLIMITED = "limits * size=unlimited time=unlimited"
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-1", "DIGEST-MD5")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A provider, and what slapcat says of it."""
+
+    server: Slapd
+    text: Path
+
+    @property
+    def admin(self) -> Connection:
+        return Connection(self.server.uri, self.server.root_dn, str(self.server.password_file))
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
+    """Trusted by libldap in this process meanwhile."""
+    made = Authority(tmp_path_factory.mktemp("ca"))
+    before = ldap.get_option(ldap.OPT_X_TLS_CACERTFILE)
+    trust(str(made.ca))
+    yield made
+    trust(before or "")
+
+
+def trust(ca: str) -> None:
+    ldap.set_option(ldap.OPT_X_TLS_CACERTFILE, ca)
+    ldap.set_option(ldap.OPT_X_TLS_NEWCTX, 0)
+
+
+@pytest.fixture(scope="module")
+def place(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    require(missing_slapd())
+    home = tmp_path_factory.mktemp("wire")
+    people = home / "people.ldif"
+    write_people(people, SUFFIX, PEOPLE)
+    lines = (
+        "sasl-secprops none",
+        f'authz-regexp "uid=([^,]*),(cn=[^,]*,)*cn=auth" "uid=$1,{SUFFIX}"',
+        "sasl-host localhost",
+    )
+    made = replication.provider(
+        Settings(tls=authority.valid(), global_lines=lines, limits=(UNLIMITED,))
+    )
+    made.slapadd(people)
+    with made:
+        made.ldapadd(REFERRAL.lstrip(), "-M")
+        made.ldapadd(ACCOUNT.lstrip())
+        text = home / "slapcat.ldif"
+        text.write_text(made.slapcat())
+        yield Place(made, text)
+
+
+def tree_of(*paths: Path) -> Tree:
+    with ldif.digesting(DROPPED, Meter("read")) as tree:
+        for path in paths:
+            tree.add_path(str(path))
+    return tree
+
+
+def part(connection: Connection, out: Path, asked: Search, compress: bool = False) -> Part:
+    with reading(connection, Meter("read")) as reader:
+        return reader.part(asked, out, "p", DROPPED, compress=compress)
+
+
+def require_all(place: Place, connection: Connection, out: Path, page: int = 0) -> None:
+    found = part(connection, out, Search(SUFFIX, page=page))
+    ours, theirs = tree_of(*map(Path, found.files)), tree_of(place.text)
+    assert found.entries == ours.entries == theirs.entries > PEOPLE
+    difference = ours.diff(theirs, 5)
+    assert ours.checksum == theirs.checksum, difference.samples
+
+
+@pytest.mark.parametrize("page", [0, 7, 1000])
+def test_everything_that_slapcat_has(place: Place, tmp_path: Path, page: int) -> None:
+    require_all(place, place.admin, tmp_path, page)
+
+
+def test_a_referral_object_is_an_entry(place: Place, tmp_path: Path) -> None:
+    found = part(place.admin, tmp_path, Search(f"ou=elsewhere,{SUFFIX}", scope="base"))
+    assert found.entries == 1
+    assert "ref: ldap://" in Path(found.files[0]).read_text()
+
+
+@pytest.mark.parametrize("over", ["ldapi", "ldaps", "StartTLS", "StartTLS tried"])
+def test_over_every_kind_of_connection(place: Place, tmp_path: Path, over: str) -> None:
+    server = place.server
+    uri = {"ldapi": server.ldapi_uri, "ldaps": server.ldaps_uri}.get(over, server.uri)
+    start_tls = {"StartTLS": 2, "StartTLS tried": 1}.get(over, 0)
+    require_all(place, replace(place.admin, uri=uri, start_tls=start_tls), tmp_path)
+
+
+def test_who_we_are_by_the_socket(place: Place, tmp_path: Path) -> None:
+    require_all(place, Connection(place.server.ldapi_uri, mechanism="EXTERNAL"), tmp_path)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_who_we_are_by_sasl(place: Place, tmp_path: Path, mechanism: str) -> None:
+    """DIGEST-MD5 brings a security layer of its own: all that we read and write passes it."""
+    connection = Connection(
+        place.server.uri.replace("127.0.0.1", "localhost"),
+        "sasl",
+        password=SECRET,
+        mechanism=mechanism,
+    )
+    found = part(connection, tmp_path, Search(SUFFIX))
+    assert found.entries > PEOPLE
+    with pytest.raises(BadCredentials):
+        part(replace(connection, password="wrong"), tmp_path, Search(SUFFIX))
+
+
+def test_a_mechanism_that_nobody_knows(place: Place, tmp_path: Path) -> None:
+    connection = Connection(place.server.uri, "sasl", password=SECRET, mechanism="NONSENSE")
+    with pytest.raises(LoaderError) as caught:
+        part(connection, tmp_path, Search(SUFFIX))
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_pieces_and_their_rows(place: Place, tmp_path: Path, compress: bool) -> None:
+    """What an earlier try left under the same name is gone, other files stay."""
+    suffix = "ldif.zst" if compress else "ldif"
+    for old in (
+        "p-000.ldif",
+        "p-007.ldif.zst",
+        "p-007.ldif.zst.rows",
+        "p-other-000.ldif",
+        "q-000.ldif",
+    ):
+        (tmp_path / old).write_text("old")
+    found = part(place.admin, tmp_path, Search(SUFFIX), compress)
+    written = [f"p-{number:03}.{suffix}" for number in range(len(found.files))]
+    assert [Path(file).name for file in found.files] == written
+    names = {path.name for path in tmp_path.iterdir()}
+    ours = {*written, *(f"{name}.rows" for name in written), "p.inner"}
+    assert names == {*ours, "p-other-000.ldif", "q-000.ldif"}
+    lengths = [length for name in written for length in lengths_in(tmp_path / f"{name}.rows")]
+    assert len(lengths) == found.entries
+    assert sum(lengths) + found.entries == found.bytes  # a blank line ends each record
+    assert all((tmp_path / name).stat().st_mode & 0o077 == 0 for name in ours)
+
+
+def lengths_in(rows: Path) -> list[int]:
+    """Of the records that the rows speak of."""
+    content = rows.read_bytes()
+    return [
+        int.from_bytes(content[at + 80 : at + 84], "little") for at in range(0, len(content), 88)
+    ]
+
+
+def test_nothing_found_makes_no_file(place: Place, tmp_path: Path) -> None:
+    found = part(place.admin, tmp_path, Search(SUFFIX, "(uid=nobody)"))
+    assert (found.entries, found.files) == (0, [])
+    assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("p.inner", 0)]
+
+
+def test_looking_without_keeping(place: Place, tmp_path: Path) -> None:
+    everything, meter = Search(SUFFIX), Meter("look")
+    expected = tree_of(place.text)
+    with reading(place.admin, meter) as reader:
+        found = reader.survey(Search(SUFFIX, attributes=("entryUUID",)), "entryUUID")
+        assert (found.entries, found.without) == (expected.entries, 0)
+        with ldif.digesting(DROPPED, meter) as tree:
+            reader.digest(everything, tree)
+        assert tree.checksum == expected.checksum
+        file = tmp_path / "all.ldif.zst"
+        assert reader.file(everything, file, DROPPED).entries == expected.entries
+        assert tree_of(file).checksum == expected.checksum
+        few = reader.probe(Search(SUFFIX, attributes=("uid",), page=0), "uid", limit=10)
+    assert (few.entries, few.limit and few.limit[0]) == (10, 4)
+    assert len(few.values) <= 10
+    assert 0 < few.first <= few.last
+
+
+def test_a_limit_of_the_server_is_an_error_elsewhere(place: Place) -> None:
+    with Slapd(Settings(limits=("limits anonymous size=2",))) as small:
+        small.ldapadd(
+            "".join(f"dn: {dn}\nobjectClass: {kind}\n{more}\n\n" for dn, kind, more in _few())
+        )
+        with pytest.raises(LimitTooLow), reading(Connection(small.uri), Meter("read")) as reader:
+            reader.survey(Search(SUFFIX, page=0), "cn")
+        with reading(Connection(small.uri), Meter("read")) as reader:
+            found = reader.probe(Search(SUFFIX, page=0), "ou")
+        assert found.limit is not None
+        assert (found.entries, found.limit[0]) == (2, 4)
+
+
+def _few() -> Iterator[tuple[str, str, str]]:
+    yield SUFFIX, "domain", "dc: example"
+    for number in range(5):
+        yield f"ou=n{number},{SUFFIX}", "organizationalUnit", f"ou: n{number}"
+
+
+def test_a_base_that_is_no_dn(place: Place) -> None:
+    with pytest.raises(ServerRefused), reading(place.admin, Meter("read")) as reader:
+        reader.survey(Search("nonsense"), "cn")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Slapd]:
+    """A server to be treated badly."""
+    people = tmp_path / "people.ldif"
+    write_people(people, SUFFIX, 20_000)
+    made = Slapd(Settings(limits=(UNLIMITED,)))
+    made.slapadd(people)
+    with made:
+        yield made
+
+
+def test_a_server_that_dies_meanwhile(own: Slapd, tmp_path: Path) -> None:
+    connection, meter = Connection(own.ldapi_uri, mechanism="EXTERNAL"), Meter("read")
+    killer = threading.Timer(0.05, own.kill9)
+    killer.start()
+
+    def read_until_it_hits() -> None:
+        while True:
+            with reading(connection, meter) as reader:
+                reader.part(Search(SUFFIX), tmp_path, "p", DROPPED, compress=False)
+
+    with pytest.raises((ConnectionLost, ServerDown)) as caught:
+        read_until_it_hits()
+    killer.join()
+    assert caught.value.retryable
+
+
+def test_a_server_that_stands_still(
+    own: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "SILENCE", 1.0)
+    connection = Connection(own.ldapi_uri, mechanism="EXTERNAL")
+    with reading(connection, Meter("read")) as reader:
+        os.kill(own.pid, signal.SIGSTOP)
+        try:
+            begun = time.monotonic()
+            with pytest.raises(ConnectionLost, match="silent"):
+                reader.survey(Search(SUFFIX), "cn")
+            assert time.monotonic() - begun < 10
+        finally:
+            os.kill(own.pid, signal.SIGCONT)
+
+
+def test_a_disk_that_is_full(place: Place) -> None:
+    with pytest.raises(LoaderError), reading(place.admin, Meter("read")) as reader:
+        reader.file(Search(SUFFIX), Path("/dev/full"), DROPPED)

@@ -1,0 +1,179 @@
+"""kill -9 of `ditseed add` at every point, and of either side at random moments; then the same command finishes it."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import ldap
+import pytest
+
+from fixtures.network import Proxy
+from fixtures.slapd import Slapd
+from tests.support import killing
+from tests.support.adding import (
+    SUFFIX,
+    TOP,
+    accounted,
+    add,
+    command,
+    facts,
+    names,
+    names_in,
+    people,
+    person,
+    unit,
+    write,
+)
+from tests.support.command import ditseed, start
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+
+SMALL = ("--batch", "40", "--jobs", "2")
+POINTS = (
+    *("start.start", "start.unrecorded", "start.recorded", "scan.start", "scan.unrecorded"),
+    *("scan.recorded", "load.start", "load.single", "load.sent", "load.committed"),
+    *("load.middle", "load.unrecorded", "load.recorded"),
+)
+
+
+@pytest.fixture
+def ldif(tmp_path: Path) -> Path:
+    """Containers among people, and a child before its parent."""
+    texts = [TOP, person("early", f"ou=u9,{SUFFIX}")]
+    for number in range(10):
+        texts += [unit(f"u{number}"), people(60, f"ou=u{number},{SUFFIX}", f"u{number}-")]
+    return write(tmp_path / "x.ldif", *texts)
+
+
+@pytest.fixture
+def server() -> Iterator[Slapd]:
+    with Slapd() as made:
+        yield made
+
+
+def _finished(server: Slapd, ldif: Path, *options: object) -> None:
+    """The rerun ends with exactly the entries of the LDIF, and each of them is ours."""
+    told = facts(server, ldif, *options)
+    assert accounted(told)
+    assert (told["added"], told["rejected"]) == (told["read"], 0), told
+    assert names(server) == names_in(ldif.read_text())
+
+
+def _revive(server: Slapd) -> None:
+    """slapd 2.5 and 2.6 may crash when a client goes in the middle of a transaction (docs/add.md)."""
+    time.sleep(0.1)
+    if not server.running:
+        server.start()
+
+
+def test_killed_at_every_point_in_turn(server: Slapd, ldif: Path) -> None:
+    for point in POINTS:
+        done = ditseed(*command(server, ldif, *SMALL), env={killing.KILL_AT: point})
+        assert done.status == -signal.SIGKILL, f"{point}: {done}"
+        _revive(server)
+    _finished(server, ldif, *SMALL)
+    assert "load: done before" in add(server, ldif, *SMALL).ok().err
+
+
+@pytest.mark.parametrize("point", ["load.single", "load.sent", "load.committed", "load.middle"])
+def test_killed_once_and_finished(server: Slapd, ldif: Path, point: str) -> None:
+    ditseed(*command(server, ldif, *SMALL), env={killing.KILL_AT: point})
+    _revive(server)
+    _finished(server, ldif, *SMALL)
+
+
+@pytest.mark.parametrize("batch", ["40", "1"])
+def test_killed_at_random_moments(server: Slapd, ldif: Path, batch: str) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    options = ("--batch", batch, "--max-rate", "400")
+    for _ in range(4):
+        process = start(*command(server, ldif, *options))
+        time.sleep(chance.uniform(0.4, 1.6))
+        process.kill()
+        process.communicate()
+        _revive(server)
+    _finished(server, ldif, *options)
+
+
+@pytest.mark.parametrize("batch", ["40", "1"])
+def test_slapd_killed_and_restarted(server: Slapd, ldif: Path, batch: str) -> None:
+    """One run goes through it: the load waits until the server is there again."""
+    options = ("--batch", batch, "--max-rate", "300")
+    process = start(*command(server, ldif, *options))
+    for count in (20, 300):
+        _wait_for_entries(server, count)
+        server.kill9()
+        time.sleep(0.3)
+        server.start()
+    _, words = process.communicate()
+    assert process.returncode == 0, words
+    _finished(server, ldif, *options)
+
+
+def test_both_killed(server: Slapd, ldif: Path) -> None:
+    options = ("--batch", "40", "--max-rate", "300")
+    process = start(*command(server, ldif, *options))
+    _wait_for_entries(server, 50)
+    server.kill9()
+    process.kill()
+    process.communicate()
+    server.start()
+    _finished(server, ldif, *options)
+
+
+def _wait_for_entries(server: Slapd, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while _count(server) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _count(server: Slapd) -> int:
+    try:
+        return len(names(server))
+    except ldap.NO_SUCH_OBJECT:
+        return 0
+
+
+def test_connections_cut_at_random(server: Slapd, ldif: Path) -> None:
+    """Before, in the middle of, and after what is sent and answered. The load goes on by itself."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    with Proxy(server.uri) as proxy:
+        who = ("-D", server.root_dn, "-y", server.password_file)
+        process = start("add", ldif, "-H", proxy.uri, *who, "--batch", "40", "--max-rate", "300")
+        _wait_for_entries(server, 20)
+        while process.poll() is None:
+            time.sleep(chance.uniform(0.02, 0.3))
+            proxy.cut_some(chance)
+            _revive(server)
+        _, words = process.communicate()
+        assert process.returncode == 0, words
+    assert names(server) == names_in(ldif.read_text())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_by_a_signal(server: Slapd, tmp_path: Path, number: signal.Signals) -> None:
+    """At whatever moment: no commit is broken off, slapd lives on, and the same command finishes it."""
+    path = write(tmp_path / "x.ldif", TOP, people(6000))
+    chance = random.Random(number)
+    for _ in range(4):
+        process = start(
+            *command(server, path, "--batch", "500", "--jobs", "3", "--max-rate", "3000")
+        )
+        time.sleep(chance.uniform(0.7, 2.5))
+        process.send_signal(number)
+        _, words = process.communicate()
+        # The interpreter itself ends by the signal while it begins.
+        assert process.returncode in (0, 128 + number, -number), words
+        assert "Traceback" not in words
+        time.sleep(0.2)
+        assert server.running, server.log_tail()
+    _finished(server, path)

@@ -1,0 +1,70 @@
+"""`ditseed add` against a private slapd, and what must be true afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fixtures.client import Entries
+from fixtures.slapd import Slapd
+from fixtures.trees import record
+from tests.support.command import Done, ditseed
+
+SUFFIX = "dc=example,dc=com"
+TOP = record(SUFFIX, [("objectClass", "domain"), ("dc", "example")])
+
+
+def unit(name: str, above: str = SUFFIX) -> str:
+    return record(f"ou={name},{above}", [("objectClass", "organizationalUnit"), ("ou", name)])
+
+
+def person(name: str, above: str = SUFFIX, *more: tuple[str, str], sn: str | None = "Test") -> str:
+    """Without `sn` the schema forbids it."""
+    surname = [] if sn is None else [("sn", sn)]
+    return record(f"cn={name},{above}", [("objectClass", "person"), ("cn", name), *surname, *more])
+
+
+def people(count: int, above: str = SUFFIX, prefix: str = "p") -> str:
+    return "".join(person(f"{prefix}{number}", above) for number in range(count))
+
+
+def command(server: Slapd, *arguments: object) -> list[object]:
+    who = ("-H", server.uri, "-D", server.root_dn, "-y", server.password_file)
+    return ["add", *arguments, *who]
+
+
+def add(server: Slapd, *arguments: object) -> Done:
+    return ditseed(*command(server, *arguments))
+
+
+def facts(server: Slapd, *arguments: object) -> Any:
+    """Of a load that took everything."""
+    return add(server, *arguments, "--json").ok().facts
+
+
+def names(server: Slapd) -> list[str]:
+    """DNs in lower case, sorted."""
+    return sorted(dn.lower() for dn, _ in server.search(attributes=("1.1",)))
+
+
+def names_in(text: str) -> list[str]:
+    """The same of LDIF."""
+    lines = text.replace("\n ", "").splitlines()
+    return sorted(line[4:].lower() for line in lines if line.startswith("dn: "))
+
+
+def entry(server: Slapd, dn: str) -> dict[str, list[bytes]]:
+    found: Entries = server.search(base=dn, scope=0)
+    return found[0][1]
+
+
+def accounted(told: Any) -> bool:
+    """Is every entry that was read told of, once?"""
+    return bool(
+        told["read"] == told["added"] + told["present"] + told["replaced"] + told["rejected"]
+    )
+
+
+def write(path: Path, *texts: str) -> Path:
+    path.write_text("".join(texts))
+    return path

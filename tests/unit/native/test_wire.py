@@ -1,0 +1,285 @@
+"""The native reader against servers that are broken or hostile: errors, soon, and never anything worse.
+
+A real slapd does none of this, so a few bytes on a socket play it; tests/integration/test_wire.py has the real one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from loader import _native
+from tests.support.require import require
+
+BOUND = bytes.fromhex("300c02010161070a010004000400")  # BindResponse to message 1, success
+DISCONNECTION = bytes.fromhex("302402010078 1f0a0134040004008a16") + b"1.3.6.1.4.1.1466.20036"
+SOON = 5.0  # seconds in which everything here has to end
+
+FILTERS = (
+    "(objectClass=*)",
+    "(cn=a)",
+    "cn=a",
+    "(entryCSN>=20260101000000.000000Z#000000#001#000000)",
+    "(&(entryCSN>=1)(entryCSN<=2))",
+    "(&(a=1)(|(b=2)(!(c=3))(d~=4)))",
+    "(!(entryCSN=*))",
+    "(cn=a*b*c)",
+    "(cn=*b)",
+    "(cn=b*)",
+    "(cn=*b*)",
+    r"(cn=\2a\28\29\5c\00é)",
+    r"(cn=a\2a*\29)",
+    "(cn;lang-de=x)",
+    "(cn:caseExactMatch:=x)",
+    "(:dn:2.5.13.5:=x)",
+    "(cn:dn:=x)",
+    "(2.5.4.3=x)",
+    "(cn=)",
+    f"(cn={'long' * 100})",
+)
+
+
+@contextmanager
+def server(*answers: bytes, stay: bool = True) -> Iterator[tuple[str, list[bytes]]]:
+    """Says the next answer to whatever it hears, one after the other, and keeps what it heard; then, unless it shall
+    `stay`, it goes."""
+    heard: list[bytes] = []
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                asked, _ = listener.accept()
+                with asked:
+                    for answer in answers:
+                        heard.append(asked.recv(65536))
+                        asked.sendall(answer)
+                    over.wait(60 if stay else 0)
+
+        running = threading.Thread(target=serve)
+        running.start()
+        try:
+            yield f"ldap://127.0.0.1:{listener.getsockname()[1]}", heard
+        finally:
+            over.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            running.join()
+
+
+def link(uri: str, silence: float = 30.0, **more: object) -> _native.Link:
+    facts: dict[str, object] = {
+        "bind_dn": None,
+        "secret": None,
+        "mechanism": None,
+        "authcid": None,
+        "authzid": None,
+        "start_tls": 0,
+    }
+    return _native.Link(uri=uri, connect_timeout=5.0, silence=silence, **{**facts, **more})  # type: ignore[arg-type]
+
+
+def search(where: str = "(objectClass=*)") -> _native.Search:
+    return _native.Search("dc=x", where, "sub", ["*"])
+
+
+def probe(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> _native.Probe:
+    channel = _native.Channel(link(uri, silence), _native.Counters())
+    return channel.probe(search(where), "cn")
+
+
+def message(number: int, operation: bytes) -> bytes:
+    """LDAPMessage with a number below 32768."""
+    inside = b"\x02\x02" + number.to_bytes(2, "big") + operation
+    return b"\x30" + _length(len(inside)) + inside
+
+
+def _length(length: int) -> bytes:
+    if length < 128:
+        return bytes([length])
+    digits = length.to_bytes(4, "big")
+    return b"\x84" + digits
+
+
+FIRST = 100  # number of the first request over a channel
+DONE = message(FIRST, bytes.fromhex("65070a010004000400"))
+
+
+def entry(dn: bytes, name: bytes, value: bytes) -> bytes:
+    """SearchResultEntry with one value."""
+
+    def put(tag: int, body: bytes) -> bytes:
+        return bytes([tag]) + _length(len(body)) + body
+
+    attribute = put(0x30, put(4, name) + put(0x31, put(4, value)))
+    return message(FIRST, put(0x64, put(4, dn) + put(0x30, attribute)))
+
+
+def _elements(body: bytes) -> list[tuple[int, bytes, bytes]]:
+    """(tag, content, the whole) of each element."""
+    found = []
+    while body:
+        length, head = body[1], 2
+        if length >= 128:
+            head += length - 128
+            length = int.from_bytes(body[2:head], "big")
+        found.append((body[0], body[head : head + length], body[: head + length]))
+        body = body[head + length :]
+    return found
+
+
+def _filter_in(request: bytes) -> bytes:
+    """Of a SearchRequest: base, scope, deref, size limit, time limit, types only, filter, attributes."""
+    operation = _elements(_elements(request)[0][1])[1]
+    assert operation[0] == 0x63
+    return _elements(operation[1])[6][2]
+
+
+@pytest.mark.parametrize("where", FILTERS)
+def test_filters_are_sent_as_ldapsearch_sends_them(where: str) -> None:
+    require(None if shutil.which("ldapsearch") else "ldapsearch is not installed")
+    with server(BOUND, b"", stay=False) as (uri, theirs):
+        command = ["ldapsearch", "-x", "-H", uri, "-b", "dc=x", where]
+        subprocess.run(command, capture_output=True, timeout=SOON, check=False)
+    with server(BOUND, DONE) as (uri, ours):
+        probe(uri, where)
+    assert _filter_in(ours[1]) == _filter_in(theirs[1])
+
+
+@pytest.mark.parametrize("where", ["(", "(cn=a", "(cn)", r"(cn=\zz)", "(cn=a)(cn=b)"])
+def test_a_filter_that_is_none(where: str) -> None:
+    with server(BOUND, DONE) as (uri, _), pytest.raises(_native.NativeError) as caught:
+        probe(uri, where)
+    assert (caught.value.code, caught.value.result) == ("ldap.request", -7)
+
+
+def test_entries_come_through() -> None:
+    answer = entry(b"cn=a,dc=x", b"cn", b"a") + entry(b"cn=b,dc=x", b"sn", b"b") + DONE
+    with server(BOUND, answer) as (uri, _):
+        found = probe(uri)
+    assert (found.entries, found.values, found.limit) == (2, [b"a"], None)
+
+
+def test_an_entry_larger_than_any_buffer(tmp_path: Path) -> None:
+    large = entry(b"cn=a,dc=x", b"cn", b"a" * 3_000_000)
+    with server(BOUND, large * 2 + DONE) as (uri, _):
+        channel = _native.Channel(link(uri), _native.Counters())
+        part = channel.part(search(), str(tmp_path), "p", [], compress=False)
+    assert part.entries == 2
+    assert sum(Path(file).stat().st_size for file in part.files) == part.bytes > 6_000_000
+
+
+HOSTILE = {
+    "another protocol": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "an endless message": bytes.fromhex("3084ffffffff"),
+    "an indefinite length": bytes.fromhex("3080"),
+    "an empty message": bytes.fromhex("3000"),
+    "a message cut inside": message(FIRST, bytes.fromhex("64200401")),
+    "an answer to something else": message(FIRST, bytes.fromhex("69070a010004000400")),
+    "a name with a line end": entry(b"cn=a", b"cn: a\nuserPassword", b"x"),
+    "no name at all": entry(b"cn=a", b"", b"x"),
+    "unsolicited nonsense": bytes.fromhex("300c02010065070a010004000400"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_is_not_ldap(kind: str, tmp_path: Path) -> None:
+    with server(BOUND, HOSTILE[kind] + DONE) as (uri, _):
+        channel = _native.Channel(link(uri), _native.Counters())
+        with pytest.raises(_native.NativeError) as caught:
+            channel.part(search(), str(tmp_path), "p", [], compress=False)
+        assert caught.value.code == "ldap.protocol"
+        with pytest.raises(_native.NativeError) as again:
+            channel.probe(search(), "cn")
+        assert again.value.code == "ldap.lost", "a channel that failed is closed"
+
+
+def test_a_message_of_the_largest_size_takes_no_memory_before_it_comes() -> None:
+    """256 MiB are promised, nothing of it comes."""
+    promise = bytes.fromhex("30840fffff00") + b"\x02\x01\x01"
+    with (
+        server(BOUND, promise, stay=False) as (uri, _),
+        pytest.raises(_native.NativeError) as caught,
+    ):
+        probe(uri)
+    assert caught.value.code == "ldap.lost"
+
+
+def test_a_server_that_hangs_up() -> None:
+    answer = entry(b"cn=a", b"cn", b"a")
+    with (
+        server(BOUND, answer, stay=False) as (uri, _),
+        pytest.raises(_native.NativeError) as caught,
+    ):
+        probe(uri)
+    assert caught.value.code == "ldap.lost"
+
+
+def test_a_server_that_says_goodbye() -> None:
+    with server(BOUND, DISCONNECTION) as (uri, _), pytest.raises(_native.NativeError) as caught:
+        probe(uri)
+    assert (caught.value.code, caught.value.result) == ("ldap.lost", 52)
+
+
+@pytest.mark.parametrize("answers", [(), (BOUND,), (BOUND, entry(b"cn=a", b"cn", b"a"))])
+def test_silence_is_noticed(answers: tuple[bytes, ...]) -> None:
+    """Before the bind is answered, before the first entry, and in the middle."""
+    begun = time.monotonic()
+    with server(*answers) as (uri, _), pytest.raises(_native.NativeError) as caught:
+        probe(uri, silence=0.5)
+    assert caught.value.code == "ldap.silent"
+    assert 0.4 < time.monotonic() - begun < SOON
+
+
+@pytest.mark.parametrize("answers", [(), (BOUND,)])
+def test_waiting_can_be_given_up(answers: tuple[bytes, ...]) -> None:
+    counters = _native.Counters()
+    with server(*answers) as (uri, _), ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(lambda: _native.Channel(link(uri), counters).probe(search(), "cn"))
+        time.sleep(0.3)
+        assert not asked.done()
+        counters.cancel()
+        with pytest.raises(_native.NativeError) as caught:
+            asked.result(SOON)
+    assert caught.value.code == "cancelled"
+
+
+@pytest.mark.parametrize("start_tls", [False, True])
+def test_a_handshake_that_never_ends_can_be_given_up(start_tls: bool) -> None:
+    """In ldaps, and after a StartTLS that was granted."""
+    granted = (bytes.fromhex("300c02010178070a010004000400"),) if start_tls else ()
+    counters = _native.Counters()
+    with server(*granted) as (uri, _), ThreadPoolExecutor(1) as pool:
+        uri = uri if start_tls else uri.replace("ldap://", "ldaps://")
+        wanted = link(uri, start_tls=2 if start_tls else 0)
+        asked = pool.submit(lambda: _native.Channel(wanted, counters))
+        time.sleep(0.5)
+        assert not asked.done()
+        counters.cancel()
+        with pytest.raises(_native.NativeError):
+            asked.result(SOON)
+
+
+Ask = Callable[[], object]
+
+
+def test_what_no_server_is_asked(tmp_path: Path) -> None:
+    wrong: list[Ask] = [
+        lambda: _native.Search("dc=x", "(cn=*)", "nowhere", ["*"]),
+        lambda: link("ldap://127.0.0.1", silence=-1.0),
+    ]
+    for ask in wrong:
+        with pytest.raises(ValueError, match=r"scope|seconds"):
+            ask()
+    for uri in ("nonsense://x", "ldap://a\0b"):
+        with pytest.raises(_native.NativeError) as caught:
+            probe(uri)
+        assert caught.value.code == "ldap.connect"
