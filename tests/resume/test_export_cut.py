@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from fixtures import replication
 from fixtures.churn import Churn
 from fixtures.network import Proxy
 from fixtures.replication import wait_in_sync
-from fixtures.slapd import Slapd
+from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Settings
 from fixtures.storm import Storm
 from fixtures.tls import Authority
@@ -66,7 +66,7 @@ class Field:
     chance: random.Random
     trust: Mapping[str, str]
     tries: int = 0
-    process: subprocess.Popen[str] = field(init=False)
+    process: subprocess.Popen[str] | None = None
 
     @property
     def provider(self) -> Slapd:
@@ -87,6 +87,7 @@ class Field:
 
     def done(self) -> bool:
         """Is it done? It is begun again as often as it says that the same command goes on."""
+        assert self.process is not None
         if self.process.poll() is None:
             return False
         out, err = self.process.communicate()
@@ -104,11 +105,21 @@ class Field:
             assert time.monotonic() < deadline, "it does not come to an end"
             time.sleep(0.02)
 
+    def end(self) -> None:
+        """Whatever became of the test."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
     def equals_the_provider(self) -> None:
         """A consumer seeded from the export catches up by itself."""
         ditseed(*self.pair.seed("ldif")).ok()
-        self.pair.consumer.start()
-        wait_in_sync(self.provider, self.pair.consumer, timeout=120)
+        consumer = self.pair.consumer.start()
+        try:
+            wait_in_sync(self.provider, consumer, timeout=120)
+        except ServerError:
+            print("\n".join(consumer.log_lines("syncrepl|be_")[-30:]))
+            raise
         assert_same(self.provider, self.pair.consumer)
 
 
@@ -126,7 +137,11 @@ def _field(scratch: Path, chance: random.Random, tls: bool = False) -> Iterator[
         closing(replication.consumer(source)) as target,
         Proxy(source.ldaps_uri if tls else source.uri, rate=LINE) as proxy,
     ):
-        yield Field(Pair(source, target, scratch, uri=proxy.uri), proxy, chance, trust)
+        fire = Field(Pair(source, target, scratch, uri=proxy.uri), proxy, chance, trust)
+        try:
+            yield fire
+        finally:
+            fire.end()
 
 
 def _under_fire(scratch: Path, tls: bool = False) -> None:
@@ -134,17 +149,14 @@ def _under_fire(scratch: Path, tls: bool = False) -> None:
     print(f"\nDITSEED_FIRE_SEED={seed}{' over ldaps' if tls else ''}")
     chance = random.Random(seed)
     with _field(scratch, chance, tls) as fire:
-        with fire.writer() as before, Storm(fire.proxy, chance, pause=2.0) as storm:
-            before.wait_for(20)
+        with fire.writer() as writer, Storm(fire.proxy, chance, pause=2.0) as storm:
+            writer.wait_for(20)
             fire.begin()
             _wait_until_read(fire, chance.uniform(0.1, 0.8))
-            before.stop()
             fire.provider.restart()
-            with fire.writer() as after:
-                fire.finish()
-                after.wait_for(20)
-        print(f"{fire.proxy.cuts} cuts, {storm.blows} blows, {fire.tries} tries")
-        print(before.counts, after.counts)
+            fire.finish()
+            writer.wait_for(writer.changes() + 20)
+        print(f"{fire.proxy.cuts} cuts, {storm.blows} blows, {fire.tries} tries, {writer.counts}")
         assert fire.proxy.cuts > 0
         fire.equals_the_provider()
 

@@ -40,7 +40,7 @@ impl Raise for wire::Error {
             Self::Ldap(failure) => failure,
         };
         let raised = NativeError::new_err(failure.to_string());
-        match describe_failure(raised.value(py), failure) {
+        match describe_failure(raised.value(py), *failure) {
             Ok(()) => raised,
             Err(failure) => failure,
         }

@@ -20,6 +20,9 @@ pub struct Stream {
     buffer: Buffer,
     full: Option<SyncSender<Buffer>>,
     empty: Receiver<Buffer>,
+    /// Buffers that may still be made; a small file needs no more than one.
+    unmade: usize,
+    size: usize,
     writer: Option<JoinHandle<io::Result<Disk>>>,
 }
 
@@ -30,9 +33,6 @@ impl Stream {
         let mut disk = Disk::create(path, mode)?;
         let (full, filled) = sync_channel::<Buffer>(BUFFERS);
         let (emptied, empty) = channel();
-        for _ in 1..BUFFERS {
-            let _ = emptied.send(Buffer::new(size));
-        }
         let work = move || {
             for mut buffer in filled {
                 disk.append(&buffer)?;
@@ -43,7 +43,8 @@ impl Stream {
             Ok(disk)
         };
         let writer = std::thread::Builder::new().name("disk".into()).spawn(work)?;
-        Ok(Self { buffer: Buffer::new(size), full: Some(full), empty, writer: Some(writer) })
+        let (buffer, unmade) = (Buffer::new(size), BUFFERS - 1);
+        Ok(Self { buffer, full: Some(full), empty, unmade, size, writer: Some(writer) })
     }
 
     /// Takes `bytes` in; may wait for the disk.
@@ -73,11 +74,23 @@ impl Stream {
     #[inline]
     fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.room().is_empty() {
-            let Ok(next) = self.empty.recv() else { return Err(self.failed()) };
+            let Some(next) = self.next() else { return Err(self.failed()) };
             let full = std::mem::replace(&mut self.buffer, next);
             self.hand_over(full)?;
         }
         Ok(self.buffer.room())
+    }
+
+    /// An empty buffer; `None` when the writer is gone.
+    fn next(&mut self) -> Option<Buffer> {
+        if let Ok(buffer) = self.empty.try_recv() {
+            return Some(buffer);
+        }
+        if self.unmade == 0 {
+            return self.empty.recv().ok();
+        }
+        self.unmade -= 1;
+        Some(Buffer::new(self.size))
     }
 
     fn hand_over(&mut self, full: Buffer) -> io::Result<()> {

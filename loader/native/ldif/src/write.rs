@@ -19,7 +19,11 @@ pub fn line(out: &mut Vec<u8>, description: &[u8], value: &[u8]) {
 pub fn line_in_base64(out: &mut Vec<u8>, description: &[u8], value: &[u8]) {
     out.extend_from_slice(description);
     out.extend_from_slice(b":: ");
-    out.extend_from_slice(STANDARD.encode(value).as_bytes());
+    let start = out.len();
+    out.resize(start + value.len().div_ceil(3) * 4, 0);
+    // The room is exactly what it takes.
+    let written = STANDARD.encode_slice(value, &mut out[start..]).unwrap_or_default();
+    out.truncate(start + written);
     out.push(b'\n');
 }
 

@@ -12,6 +12,15 @@ pub struct Name {
     parent_at: usize,
     depth: usize,
     parts: Vec<Vec<u8>>,
+    above: Above,
+}
+
+/// The parent of the last DN: the next one often has the same.
+#[derive(Debug, Default)]
+struct Above {
+    text: Vec<u8>,
+    key: Vec<u8>,
+    depth: usize,
 }
 
 impl Name {
@@ -28,16 +37,35 @@ impl Name {
         if trim_spaces(dn).is_empty() {
             return;
         }
-        for rdn in split(dn, b',') {
-            if self.depth > 0 {
+        let comma = unescaped(dn, b',');
+        self.push_rdn(&dn[..comma.unwrap_or(dn.len())]);
+        self.parent_at = self.key.len();
+        self.depth = 1;
+        if let Some(comma) = comma {
+            self.look_above(&dn[comma + 1..]);
+            self.key.push(b',');
+            self.key.extend_from_slice(&self.above.key);
+            self.depth += self.above.depth;
+        }
+    }
+
+    fn look_above(&mut self, text: &[u8]) {
+        if self.above.text == text && self.above.depth > 0 {
+            return;
+        }
+        let own = mem::replace(&mut self.key, mem::take(&mut self.above.key));
+        self.key.clear();
+        self.above.depth = 0;
+        for rdn in split(text, b',') {
+            if self.above.depth > 0 {
                 self.key.push(b',');
             }
             self.push_rdn(rdn);
-            self.depth += 1;
-            if self.depth == 1 {
-                self.parent_at = self.key.len();
-            }
+            self.above.depth += 1;
         }
+        self.above.key = mem::replace(&mut self.key, own);
+        self.above.text.clear();
+        self.above.text.extend_from_slice(text);
     }
 
     pub fn key(&self) -> &[u8] {

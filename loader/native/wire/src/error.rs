@@ -48,11 +48,12 @@ pub struct Failure {
     pub matched: String,
 }
 
-/// A server's failure, or one of our own: a file, or that the work was cancelled.
+/// A server's failure, or one of our own: a file, or that the work was cancelled. Small, for it stands in the result
+/// of every element that is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    Ldap(Failure),
-    Local(ldif::Error),
+    Ldap(Box<Failure>),
+    Local(Box<ldif::Error>),
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -91,13 +92,13 @@ impl Error {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        Self::Ldap(failure)
+        Self::Ldap(Box::new(failure))
     }
 }
 
 impl From<ldif::Error> for Error {
     fn from(error: ldif::Error) -> Self {
-        Self::Local(error)
+        Self::Local(Box::new(error))
     }
 }
 

@@ -90,7 +90,7 @@ pub fn probe(
     });
     let limit = match ended {
         Ok(()) => None,
-        Err(Error::Ldap(failure)) if LIMITS.contains(&failure.result) => Some(failure),
+        Err(Error::Ldap(failure)) if LIMITS.contains(&failure.result) => Some(*failure),
         Err(error) => return Err(error),
     };
     let last = begun.elapsed();

@@ -88,6 +88,7 @@ struct Writer<'a> {
     piece: Option<Piece>,
     inner: Output,
     text: Vec<u8>,
+    note: Vec<u8>,
     done: Part,
 }
 
@@ -103,16 +104,15 @@ impl<'a> Writer<'a> {
         remove_old(place)?;
         let (recorder, done) = (Recorder::new(drop), Part::default());
         let inner = Output::create(&place.inner(), 0)?;
-        Ok(Self { place, recorder, piece: None, inner, text: Vec::new(), done })
+        Ok(Self { place, recorder, piece: None, inner, text: Vec::new(), note: Vec::new(), done })
     }
 
     fn entry(&mut self, entry: &Entry<'_>, counters: &Counters) -> Result<()> {
         self.text.clear();
         let row = self.recorder.record_with_row(entry, &mut self.text)?;
-        if let Some(note) = self.recorder.note() {
-            self.inner.write(note)?;
-            self.inner.write(b"\n")?;
-        }
+        self.note.clear();
+        self.recorder.note(entry, &mut self.note)?;
+        self.inner.write(&self.note)?;
         let bytes = self.text.len() as u64;
         let mut piece = match self.piece.take() {
             Some(piece) => piece,

@@ -18,7 +18,6 @@ pub struct Recorder {
     descriptions: Descriptions,
     seen: Vec<u64>,
     printer: Printer,
-    note: Vec<u8>,
     interior: bool,
 }
 
@@ -27,14 +26,27 @@ impl Recorder {
     pub fn new(drop: Names) -> Self {
         let ignore = tree::join::context_csn();
         let descriptions = Descriptions::new(drop, ignore);
-        let (seen, note) = (Vec::new(), Vec::new());
-        Self { descriptions, seen, printer: Printer::default(), note, interior: false }
+        Self { descriptions, seen: Vec::new(), printer: Printer::default(), interior: false }
     }
 
-    /// The last entry's name, entryUUID and entryCSN, as a record; `None` unless the server said that it has
+    /// Appends the name, entryUUID and entryCSN of the entry that was recorded last, if the server said that it has
     /// entries below it.
-    pub fn note(&self) -> Option<&[u8]> {
-        self.interior.then_some(&self.note)
+    pub fn note(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
+        if !self.interior {
+            return Ok(());
+        }
+        line(out, b"dn", entry.dn);
+        for attribute in entry.attributes.clone() {
+            let (name, values) = attribute?;
+            if matches!(self.descriptions.of(name)?.stamp, Some(Stamp::EntryUuid | Stamp::EntryCsn))
+            {
+                for value in values {
+                    line(out, name, value?);
+                }
+            }
+        }
+        out.push(b'\n');
+        Ok(())
     }
 
     /// Appends the record to `out`.
@@ -70,7 +82,7 @@ impl Recorder {
         mut see: impl FnMut(&mut Printer, Option<u64>, Option<Stamp>, &[u8]),
     ) -> Result<()> {
         line(out, b"dn", entry.dn);
-        self.begin_note(entry.dn);
+        self.interior = false;
         self.seen.clear();
         let start = out.len();
         let mut apart = false;
@@ -89,9 +101,6 @@ impl Recorder {
             for value in values {
                 let value = value?;
                 known.line(value, out);
-                if known.stamp.is_some() {
-                    line(&mut self.note, name, value);
-                }
                 see(&mut self.printer, counts, known.stamp, value);
             }
         }
@@ -101,12 +110,6 @@ impl Recorder {
         }
         out.push(b'\n');
         Ok(())
-    }
-
-    fn begin_note(&mut self, dn: &[u8]) {
-        self.interior = false;
-        self.note.clear();
-        line(&mut self.note, b"dn", dn);
     }
 
     /// Values of an attribute that came in several pieces stand side by side: slapd 2.6.11 to 2.6.14 damage

@@ -82,7 +82,7 @@ fn suspect(work: &mut Work<'_>, reason: &Failure) {
 /// The failure, when it may be gone at the next try.
 fn retryable(error: Error) -> Result<Failure> {
     match error {
-        Error::Ldap(failure) if is_passing(&failure) => Ok(failure),
+        Error::Ldap(failure) if is_passing(&failure) => Ok(*failure),
         error => Err(error),
     }
 }

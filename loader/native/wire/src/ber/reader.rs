@@ -32,6 +32,18 @@ impl<'a> Reader<'a> {
         self.0.first().copied()
     }
 
+    /// The next element if it has this tag and a length of one byte, as nearly all have.
+    #[inline]
+    fn short(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let &[found, length, ref rest @ ..] = self.0 else { return None };
+        if found != tag || length >= 0x80 {
+            return None;
+        }
+        let (body, rest) = rest.split_at_checked(usize::from(length))?;
+        self.0 = rest;
+        Some(body)
+    }
+
     #[inline]
     pub fn element(&mut self) -> Result<Element<'a>> {
         let (header, length) = head(self.0)?.ok_or_else(cut)?;
@@ -44,6 +56,13 @@ impl<'a> Reader<'a> {
     /// The next element, which must have this tag.
     #[inline]
     pub fn expect(&mut self, tag: u8) -> Result<&'a [u8]> {
+        match self.short(tag) {
+            Some(body) => Ok(body),
+            None => self.expect_any(tag),
+        }
+    }
+
+    fn expect_any(&mut self, tag: u8) -> Result<&'a [u8]> {
         let element = self.element()?;
         if element.tag == tag {
             return Ok(element.body);
@@ -57,6 +76,7 @@ impl<'a> Reader<'a> {
         if self.peek() == Some(tag) { self.expect(tag).map(Some) } else { Ok(None) }
     }
 
+    #[inline]
     pub fn octets(&mut self) -> Result<&'a [u8]> {
         self.expect(OCTETS)
     }
