@@ -12,7 +12,7 @@ escaping (RFC 4514), or in the order of a multi-valued RDN. No schema is known h
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import final, Literal, type_check_only, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 
 __all__ = [
     "Arrangement",

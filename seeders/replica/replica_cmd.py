@@ -71,6 +71,12 @@ def command() -> None:
     help="search: connections side by side.",
 )
 @click.option(
+    "--pieces",
+    type=click.IntRange(0),
+    default=0,
+    help="search: searches that the tree is cut into; 0: as many as jobs.",
+)
+@click.option(
     "--page",
     type=click.IntRange(0),
     default=0,

@@ -53,6 +53,7 @@ class SeedOptions:
     write_context: bool = False
     engine: str = defaults.ENGINES[0]
     jobs: int = 2
+    pieces: int = 0
     page: int = 0
     verify: str = "quick"
 

@@ -170,7 +170,7 @@ def test_slapd_is_not_asked_for_more_than_it_takes_at_once(
 ) -> None:
     """It would note each request that has to wait, and hang up when there are many."""
     facts(slapd_instance, write(tmp_path / "x.ldif", TOP, people(2000)))
-    assert len(slapd_instance.log_lines("deferring operation")) < 200
+    assert len(slapd_instance.log_lines("deferring operation")) < 500
 
 
 @pytest.mark.parametrize("batch", ["auto", "1"])

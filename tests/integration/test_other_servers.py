@@ -168,6 +168,7 @@ def test_an_export_and_the_way_back(both: Both, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", SERVERS)
 def test_a_hundred_thousand_there_and_back(tmp_path: Path, kind: str) -> None:
     with _both(kind, tmp_path, 100_000) as many:

@@ -19,7 +19,10 @@ def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     exported = run.directory / "export"
     if run.catalogue.found("publish") is None:
         exported.mkdir(exist_ok=True)
-        export_steps(ExportOptions(connection, exported, options.jobs, page=options.page), run)
+        export_steps(
+            ExportOptions(connection, exported, options.jobs, options.pieces, page=options.page),
+            run,
+        )
     built = build_steps(build_options(options, exported), run, place)
     files.remove_tree(exported)
     return built
