@@ -14,7 +14,7 @@ ENV_TOOLS = (
 ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time of a build, seconds since 1970, in the place of now
 ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: die at this named point
 
-RETRIES = 8  # of one partition, without any progress between them
+RETRIES = 20  # of one piece, without any progress between them
 SERVER_PATIENCE = 120.0  # seconds that a load tries a server that is gone
 SILENCE_FACTOR = (
     20.0  # a step may be silent this many times longer than the longest pause seen so far

@@ -137,12 +137,13 @@ class _Work:
             if not looked.entries:
                 raise EmptyInput(path=f"{connection.uri} {base}")
             pieces = self.options.pieces or (1 if looked.whole else self.options.jobs)
+            entries = planner.expected(server, base)
             cut = planner.plan(
-                *(server, base, looked, pieces, start["context_csns"]),
+                *(server, base, looked, pieces, start["context_csns"], entries),
                 lambda: source.survey(connection, base, meter),
             )
             return {
-                "expected": planner.expected(server, base),
+                "expected": entries,
                 "how": cut.how,
                 "hidden_passwords": looked.lack_passwords(),
                 "partitions": [_facts_of(one) for one in cut.partitions],

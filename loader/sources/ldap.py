@@ -23,6 +23,7 @@ from loader.storage import files
 
 # Entries a page, tried in turn when a limit is met; 0 is without pages. Some servers limit the page (389-DS).
 PAGES = (0, 1000, 200)
+LONGEST_PAUSE = 5.0  # seconds between two tries
 Result = TypeVar("Result")
 DROPPED = (
     *defaults.DYNAMIC_ATTRIBUTES,
@@ -102,5 +103,5 @@ def patiently(attempt: Callable[[], Result], meter: Meter) -> Result:
             if not error.retryable or meter.cancelled.is_set():
                 raise
             meter.note = f"{error}; trying again"
-            meter.cancelled.wait(min(30.0, 0.5 * 2**failures))
+            meter.cancelled.wait(min(LONGEST_PAUSE, 0.5 * 2**failures))
     return attempt()

@@ -84,16 +84,17 @@ def plan(
     looked: Sample,
     pieces: int,
     now: Sequence[str],
+    entries: int | None,
     survey: Callable[[], Survey],
 ) -> Plan:
-    """The pieces. `now`: the contextCSN. `survey` reads every entry's entryUUID, and is asked only when nothing else
-    tells where to cut."""
+    """The pieces. `now`: the contextCSN; `entries`: in the whole tree, if that is known. `survey` reads every entry's
+    entryUUID, and is asked only when nothing else tells where to cut."""
     if pieces == 1:
         return Plan((Partition("all", Search(base)),), "one piece")
     uuids = looked.values("entryuuid")
     if len(uuids) < len(looked.entries):
         return _by_subtree(server, base)
-    chosen = _cut(looked, uuids, pieces, now, survey)
+    chosen = _cut(looked, uuids, pieces, now, entries, survey)
     partitions = tuple(
         Partition(f"range-{number:05}", Search(base, where))
         for number, where in enumerate(ranges(chosen.attribute, chosen.cuts))
@@ -115,14 +116,14 @@ def _cut(
     uuids: Sequence[str],
     pieces: int,
     now: Sequence[str],
+    entries: int | None,
     survey: Callable[[], Survey],
 ) -> _Cuts:
     if _even([uuid.UUID(value) for value in uuids]):
         return _Cuts("entryUUID", _even_cuts(pieces), "spread evenly")
-    stamps = [*looked.values("entrycsn"), *now]
-    times = sorted(csn.time(value) for value in stamps if csn.server_id(value))
-    if times and now and times[-1] - times[0] < _BULK:
-        return _Cuts("entryCSN", _time_cuts(times[0], times[-1], pieces), "loaded in bulk")
+    seen, end = _times(looked.values("entrycsn")), _times(now)
+    if end and entries and _at_an_even_pace(seen, end[-1], entries):
+        return _Cuts("entryCSN", _time_cuts(seen[0], end[-1], pieces), "loaded in bulk")
     return _Cuts("entryUUID", survey().cuts(pieces), "every entry counted")
 
 
@@ -133,6 +134,20 @@ def _even(uuids: Sequence[uuid.UUID]) -> bool:
     if timed and datetime.timedelta(microseconds=(max(timed) - min(timed)) / 10) < _ROUND:
         return False
     return others <= _EVEN_VERSIONS
+
+
+def _times(csns: Sequence[str]) -> list[datetime.datetime]:
+    return sorted(csn.time(value) for value in csns if csn.server_id(value))
+
+
+def _at_an_even_pace(
+    seen: Sequence[datetime.datetime], end: datetime.datetime, entries: int
+) -> bool:
+    """Whether the whole tree was made as fast as its first entries, and nothing happened after that."""
+    if not seen or end - seen[0] > _BULK:
+        return False
+    needed = (seen[-1] - seen[0]) / len(seen) * entries
+    return needed / 2 < end - seen[0] < needed * 2
 
 
 def _even_cuts(pieces: int) -> list[str]:
