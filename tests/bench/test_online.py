@@ -60,7 +60,9 @@ def test_all_read_the_same_server_to_its_end(short_tmp: Path) -> None:
     for one in runs.values():
         assert one["entries"] == ENTRIES + CONTAINERS
         assert one["usage"]["seconds"] > 0 < one["usage"]["cpu"]
-        assert one["memory"] > 0  # sampled, and so short a run may be seen at its very beginning only
+        assert (
+            one["memory"] > 0
+        )  # sampled, and so short a run may be seen at its very beginning only
     assert sum(one["server_cpu"] for one in runs.values()) > 0  # counted in hundredths
     peer, ours = runs["ldapsearch, bulk"]["usage"], runs["ditseed, bulk"]["usage"]
     seconds = peer["seconds"] / ours["seconds"]
