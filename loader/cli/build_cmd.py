@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,11 @@ import click
 
 from loader import units
 from loader.cli import options
-from loader.cli.report import for_people, show_facts, show_json
+from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import build as operation
 from loader.operations.build import BuildOptions
 
-log = logging.getLogger(__name__)
-_SHOWN = 10  # refused entries; the rest stands in the file
 _FOR_MACHINES = ("phases", "tables", "rejections", "rate")
 
 
@@ -100,8 +97,7 @@ def command(
 
 
 def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
-    for path, line, dn, reason in facts.get("rejections", ())[:_SHOWN]:
-        log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)
+    warn_of_rejects(facts)
     shown = for_people({name: value for name, value in facts.items() if name not in _FOR_MACHINES})
     if "seconds" in facts:
         shown["seconds"] = f"{facts['seconds']:.1f} ({units.number(facts['rate'])} entries/s)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,6 +44,7 @@ def show_table(
 
 _SIZES = {"bytes", "estimate", "maxsize"}
 _NOT_FOR_PEOPLE = {"identity"}
+_REJECTS_SHOWN = 10  # the rest stands in the file
 
 
 def for_people(facts: Mapping[str, Any]) -> dict[str, object]:
@@ -65,3 +67,11 @@ def show_facts(facts: Mapping[str, object]) -> None:
     width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
         print(f"{name:<{width}}  {value}")
+
+
+def warn_of_rejects(facts: Mapping[str, Any]) -> None:
+    """The first entries that were refused, and why."""
+    for path, line, dn, reason in facts.get("rejections", ())[:_REJECTS_SHOWN]:
+        logging.getLogger(__name__).warning(
+            "%s, line %s: %s: %s", path or "standard input", line, dn, reason
+        )
