@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ldif::Counters;
-use tree::fingerprint::Printer;
+use tree::fingerprint::{Printer, hash_value};
 use tree::survey::Sampler;
 use tree::{Digest, Names, Survey};
 
@@ -48,7 +48,7 @@ pub fn digest(
             for value in values {
                 let value = value?;
                 if !known.ignored {
-                    printer.add(known.hash, value);
+                    printer.add(hash_value(known.hash, value));
                 }
             }
         }
