@@ -102,16 +102,19 @@ pub struct Parts<'a> {
 
 /// Reads what [`Writer`] or slapd wrote; every count and length is checked against what is there.
 pub fn read(blob: &[u8]) -> Result<Parts<'_>> {
+    let attributes = attributes(blob)?;
+    let flags = attributes.flags;
+    let found = attributes.map(|one| one.map(|one| one.attribute())).collect::<Result<_>>()?;
+    Ok(Parts { flags, attributes: found })
+}
+
+/// The same one attribute after the other, in no memory of its own.
+pub fn attributes(blob: &[u8]) -> Result<Attributes<'_>> {
     let [attributes, _, flags, words] = [0, 1, 2, 3].map(|at| word(blob, at));
-    let words = words? as usize;
-    let data_at = words.checked_mul(4).and_then(|bytes| bytes.checked_add(16));
-    let data = data_at.and_then(|at| blob.get(at..)).ok_or_else(damaged)?;
-    let mut reader = Reader { blob, at: 4, end: 4 + words, data };
-    let mut found = Vec::new();
-    for _ in 0..attributes? {
-        found.push(reader.attribute()?);
-    }
-    Ok(Parts { flags: flags?, attributes: found })
+    let size = (words? as usize).checked_mul(4).ok_or_else(damaged)?;
+    let rest = blob.get(16..).ok_or_else(damaged)?;
+    let (words, data) = rest.split_at_checked(size).ok_or_else(damaged)?;
+    Ok(Attributes { flags: flags?, left: attributes?, words, data })
 }
 
 /// The value again, from its parts.
@@ -138,60 +141,117 @@ fn damaged() -> Error {
     Error::new(Code::Damaged, "an entry in id2e is damaged")
 }
 
-struct Reader<'a> {
-    blob: &'a [u8],
-    at: usize,
-    end: usize,
+/// What is still to come of an entry.
+#[derive(Debug, Clone)]
+pub struct Attributes<'a> {
+    /// Of the object classes.
+    pub flags: u32,
+    left: u32,
+    words: &'a [u8],
     data: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
-    fn word(&mut self) -> Result<u32> {
-        if self.at >= self.end {
+/// One attribute where it lies.
+#[derive(Debug, Clone, Copy)]
+pub struct Stored<'a> {
+    /// As in [`Attribute`].
+    pub number: u32,
+    pub sorted: bool,
+    pub apart: bool,
+    pub has_normals: bool,
+    pub count: u32,
+    values: Values<'a>,
+    normals: Values<'a>,
+}
+
+/// Values one after the other; that they fit was checked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Values<'a> {
+    lengths: &'a [u8],
+    data: &'a [u8],
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Result<Stored<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let found = self.attribute();
+        if found.is_err() {
+            self.left = 0;
+        }
+        Some(found)
+    }
+}
+
+impl<'a> Attributes<'a> {
+    #[inline]
+    fn attribute(&mut self) -> Result<Stored<'a>> {
+        let head = self.words(2)?;
+        let (number, counted) = (word(head, 0)?, word(head, 1)?);
+        let (apart, has_normals) = (number & APART != 0, counted & NORMAL != 0);
+        let count = counted & !NORMAL;
+        if count > MOST_VALUES {
             return Err(damaged());
         }
-        self.at += 1;
-        word(self.blob, self.at - 1)
-    }
-
-    fn attribute(&mut self) -> Result<Attribute<'a>> {
-        let (number, count) = (self.word()?, self.word()?);
-        let mut found = Attribute {
+        let here = if apart { 0 } else { count as usize };
+        let lengths = (self.words(here)?, self.words(if has_normals { here } else { 0 })?);
+        Ok(Stored {
             number: number & NUMBER,
             sorted: number & SORTED != 0,
-            apart: number & APART != 0,
-            has_normals: count & NORMAL != 0,
-            count: count & !NORMAL,
-            ..Attribute::default()
-        };
-        if found.count > MOST_VALUES {
-            return Err(damaged());
-        }
-        if !found.apart {
-            let values = self.lengths(found.count)?;
-            let normals = if found.has_normals { self.lengths(found.count)? } else { Vec::new() };
-            found.values = self.take(&values)?;
-            found.normals = self.take(&normals)?;
-        }
-        Ok(found)
+            apart,
+            has_normals,
+            count,
+            values: self.values(lengths.0)?,
+            normals: self.values(lengths.1)?,
+        })
     }
 
-    fn lengths(&mut self, count: u32) -> Result<Vec<u32>> {
-        if count as usize > self.end - self.at {
-            return Err(damaged());
-        }
-        (0..count).map(|_| self.word()).collect()
+    #[inline]
+    fn words(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (words, rest) = self.words.split_at_checked(4 * count).ok_or_else(damaged)?;
+        self.words = rest;
+        Ok(words)
     }
 
-    fn take(&mut self, lengths: &[u32]) -> Result<Vec<&'a [u8]>> {
-        let mut one = |length: &u32| {
-            let length = *length as usize;
-            let value = self.data.get(..length).ok_or_else(damaged)?;
-            self.data = self.data.get(length + 1..).ok_or_else(damaged)?;
-            Ok(value)
-        };
-        lengths.iter().map(&mut one).collect()
+    #[inline]
+    fn values(&mut self, lengths: &'a [u8]) -> Result<Values<'a>> {
+        let each = lengths.chunks_exact(4).map(|length| length_of(length) + 1);
+        let (data, rest) = self.data.split_at_checked(each.sum()).ok_or_else(damaged)?;
+        self.data = rest;
+        Ok(Values { lengths, data })
     }
+}
+
+impl<'a> Stored<'a> {
+    /// None where they are in id2v.
+    pub const fn values(&self) -> Values<'a> {
+        self.values
+    }
+
+    fn attribute(&self) -> Attribute<'a> {
+        let Self { number, sorted, apart, has_normals, count, .. } = *self;
+        let (values, normals) = (self.values.collect(), self.normals.collect());
+        Attribute { number, sorted, apart, has_normals, count, values, normals }
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (length, lengths) = self.lengths.split_at_checked(4)?;
+        let (value, data) = self.data.split_at_checked(length_of(length) + 1)?;
+        (self.lengths, self.data) = (lengths, data);
+        value.split_last().map(|(_, value)| value)
+    }
+}
+
+#[inline]
+fn length_of(word: &[u8]) -> usize {
+    u32::from_le_bytes(word.try_into().unwrap_or_default()) as usize
 }
 
 #[cfg(test)]

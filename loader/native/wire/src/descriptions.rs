@@ -1,58 +1,11 @@
 //! What is known of each attribute description, so that it is found out once and not once an entry.
 
-use ldif::write::{is_safe, line, line_in_base64};
-use tree::Names;
-use tree::fingerprint::hash_text;
+use tree::{Description, Names};
 
 use crate::{Error, Result};
 
 /// More than any schema has; a server that sends more of them gets no more of our memory.
 const MOST: usize = 10_000;
-
-#[derive(Debug)]
-pub(crate) struct Description {
-    /// The text, `: `.
-    prefix: Vec<u8>,
-    length: usize,
-    /// The same for all spellings.
-    pub(crate) hash: u64,
-    /// Not wanted at all.
-    pub(crate) dropped: bool,
-    /// Does not count in fingerprints.
-    pub(crate) ignored: bool,
-    /// Stands in base64, so that nobody reads it in passing; so does slapcat's.
-    veiled: bool,
-    pub(crate) stamp: Option<Stamp>,
-}
-
-impl Description {
-    pub(crate) fn text(&self) -> &[u8] {
-        &self.prefix[..self.length]
-    }
-
-    /// Appends a line of LDIF.
-    #[inline]
-    pub(crate) fn line(&self, value: &[u8], out: &mut Vec<u8>) {
-        if self.veiled || !is_safe(value) {
-            return line_in_base64(out, self.text(), value);
-        }
-        if value.is_empty() {
-            return line(out, self.text(), value);
-        }
-        out.reserve(self.prefix.len() + value.len() + 1);
-        out.extend_from_slice(&self.prefix);
-        out.extend_from_slice(value);
-        out.push(b'\n');
-    }
-}
-
-/// Attributes that tell what an entry is, and where it belongs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stamp {
-    EntryUuid,
-    EntryCsn,
-    HasSubordinates,
-}
 
 /// Entries that are alike send the same descriptions in the same order.
 #[derive(Debug)]
@@ -61,12 +14,11 @@ pub(crate) struct Descriptions {
     ignore: Names,
     known: Vec<Description>,
     expected: usize,
-    lower: Vec<u8>,
 }
 
 impl Descriptions {
     pub(crate) fn new(drop: Names, ignore: Names) -> Self {
-        Self { drop, ignore, known: Vec::new(), expected: 0, lower: Vec::new() }
+        Self { drop, ignore, known: Vec::new(), expected: 0 }
     }
 
     /// Options included. An error where `text` is no description.
@@ -92,27 +44,10 @@ impl Descriptions {
         Ok(self.known.len() - 1)
     }
 
-    fn learn(&mut self, text: &[u8]) -> Result<Description> {
-        let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"-;._".contains(byte);
-        if text.is_empty() || !text.iter().all(letter) {
+    fn learn(&self, text: &[u8]) -> Result<Description> {
+        Description::learn(text, &self.drop, &self.ignore).ok_or_else(|| {
             let name = text.escape_ascii().to_string();
-            return Err(Error::protocol(format!("\"{name}\" is no attribute description")));
-        }
-        let base = text.split(|&byte| byte == b';').next().unwrap_or_default();
-        let is = |name: &[u8]| base.eq_ignore_ascii_case(name);
-        Ok(Description {
-            prefix: [text, b": "].concat(),
-            length: text.len(),
-            hash: hash_text(text, &mut self.lower),
-            dropped: self.drop.contain(base),
-            ignored: self.ignore.contain(base),
-            veiled: is(b"userPassword"),
-            stamp: match () {
-                () if is(b"entryUUID") => Some(Stamp::EntryUuid),
-                () if is(b"entryCSN") => Some(Stamp::EntryCsn),
-                () if is(b"hasSubordinates") => Some(Stamp::HasSubordinates),
-                () => None,
-            },
+            Error::protocol(format!("\"{name}\" is no attribute description"))
         })
     }
 }

@@ -3,10 +3,11 @@
 use ldif::write::line;
 use tree::fingerprint::{Printer, hash};
 use tree::row::hash_uuid;
+use tree::description::Stamp;
 use tree::{Names, Row, csn};
 
 use crate::Result;
-use crate::descriptions::{Descriptions, Stamp};
+use crate::descriptions::Descriptions;
 use crate::message::{Attributes, Entry};
 
 /// Writes records; keeps its memory from entry to entry.

@@ -16,17 +16,24 @@ use crate::{Error, ErrorKind, Layout, Order, Result};
 impl Reader {
     /// Takes the newer of the two meta pages; both must be whole, or LMDB would refuse the file.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_file(path).map_err(|error| error.of_file(path))
+        Self::open_file(path, None).map_err(|error| error.of_file(path))
     }
 
-    fn open_file(path: &Path) -> Result<Self> {
+    /// The snapshot that transaction `txn` left. Whoever holds a reader's slot of that transaction keeps its pages from
+    /// being used again, but not its meta page: two commits later that one is gone, and
+    /// [`ErrorKind::Overtaken`] says so.
+    pub fn open_at(path: &Path, txn: u64) -> Result<Self> {
+        Self::open_file(path, Some(txn)).map_err(|error| error.of_file(path))
+    }
+
+    fn open_file(path: &Path, txn: Option<u64>) -> Result<Self> {
         let file = File::open(path)?;
         let (layout, first) = read_meta(&file, 0, 0)?;
         let (other, second) = read_meta(&file, layout.page_size as u64, 1)?;
         if other != layout {
             return Err(Error::corrupt(1, "the meta pages differ in page size"));
         }
-        let meta = if second.txn > first.txn { second } else { first };
+        let meta = choose(first, second, txn)?;
         let in_file = file.metadata()?.len() / layout.page_size as u64;
         // A file may end before its last page when that one is free.
         let pages = in_file.min(meta.last_page.saturating_add(1));
@@ -37,6 +44,21 @@ impl Reader {
         let tables = named_tables(&store, &meta).map_err(|error| error.of_table("main"))?;
         Ok(Self { store, meta, tables })
     }
+}
+
+/// The newer one, or that of a certain transaction.
+fn choose(first: Meta, second: Meta, txn: Option<u64>) -> Result<Meta> {
+    let Some(txn) = txn else {
+        return Ok(if second.txn > first.txn { second } else { first });
+    };
+    let found = [first, second].into_iter().find(|meta| meta.txn == txn);
+    found.ok_or_else(|| {
+        let message = format!(
+            "the snapshot of transaction {txn} is gone, the newest is {}",
+            first.txn.max(second.txn)
+        );
+        Error::new(ErrorKind::Overtaken, message)
+    })
 }
 
 fn read_meta(file: &File, offset: u64, number: u64) -> Result<(Layout, Meta)> {
