@@ -78,7 +78,6 @@ class NativeError(Exception):
       build.missing_parents  as that, and all for want of a parent
       build.damaged        what was written does not read back; or a database that is read is damaged: page or
                            entry, and table, stand in the message
-      mdb.overtaken        the snapshot of a database is gone: others have written
       mdb.no_such_base     the database has no entry of that name
       ldap.connect      no connection: nobody there, or TLS failed before a word was said
       ldap.tls          StartTLS was refused, or its handshake failed
@@ -519,8 +518,9 @@ class Dump:
     """A snapshot of a database of back-mdb, read from the pages of its data file by `jobs` workers; no schema and no
     configuration is needed.
 
-    txn: the transaction whose snapshot it is, and whose reader's slot somebody holds; None is the newest, of a file to
-    which nobody writes. base: DN of the entry that with all below it is wanted. Damage is build.damaged.
+    txn: the transaction of which somebody holds a reader's slot; the newest snapshot is read, and stays whole as long
+    as it is held. None: nobody writes to the file. base: DN of the entry that with all below it is wanted. Damage is
+    build.damaged.
     """
 
     def __new__(cls, path: _Path, *, txn: int | None, base: str | None, jobs: int) -> Dump: ...

@@ -11,10 +11,18 @@ import click
 from loader import defaults
 from loader.cli import options
 from loader.cli.report import show_facts, show_json
+from loader.errors import UsageProblem
+from loader.operations import export_mdb
 from loader.operations.export import STEPS, ExportOptions, export
+from loader.operations.export_mdb import DumpOptions, export_database
+from loader.sources.location import database_directory
+from loader.sources.mdb import DATA, Part
+
+_WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 
 
 @click.command("export")
+@click.argument("source", metavar="[DIR]", required=False)
 @options.connection_options
 @click.option(
     "-o",
@@ -24,7 +32,10 @@ from loader.operations.export import STEPS, ExportOptions, export
     help="Directory for shards and manifest.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(1), default=os.cpu_count() or 2, help="Connections side by side."
+    "--jobs",
+    type=click.IntRange(1),
+    default=os.cpu_count() or 2,
+    help="Connections side by side, or workers.",
 )
 @click.option(
     "--pieces",
@@ -60,6 +71,7 @@ from loader.operations.export import STEPS, ExportOptions, export
 @options.progress_option
 @options.json_option
 def command(
+    source: str | None,
     output: Path,
     jobs: int,
     pieces: int,
@@ -73,26 +85,38 @@ def command(
     as_json: bool,
     **connecting: Any,
 ) -> None:
-    """Read a running server with several searches side by side: all user and operational attributes.
+    """Read a running server with several searches side by side, or the database in DIR: all user and operational
+    attributes, as LDIF that loads in the order of the manifest (parents first).
 
-    The LDIF loads in the order of the manifest (parents first), and its suffix entry carries the contextCSN that the
-    server had when the export began, so that syncrepl goes on from there. Stopped at any moment, the same command goes
-    on with what is missing.
+    Of a server: the suffix entry carries the contextCSN that the server had when the export began, so that
+    syncrepl goes on from there. Stopped at any moment, the same command goes on with what is missing.
+
+    DIR is a directory with a data.mdb (or mdb:DIR), a copy or that of a slapd, running or not. It needs no
+    configuration and asks no server: --jobs workers read the pages of one snapshot. The suffix entry carries
+    the contextCSN that is stored.
 
     \b
     Examples:
       ditseed export -H ldap://provider -D cn=replicator,dc=example,dc=com -y /root/replicator.pw \\
           -b dc=example,dc=com -o /srv/export
       ditseed export -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o /srv/export --compress none
+      ditseed export /var/lib/ldap -o /srv/export
     """
-    connection = options.connection_of(connecting)
-    latency = None if max_latency is None else max_latency / 1000
-    asked = ExportOptions(
-        connection, output.absolute(), jobs, pieces, max_rate, latency, page, compress
-    )
-    made = export(
-        asked, options.progress_of(progress_mode), options.timeouts_of(timeouts, STEPS), restart
-    )
+    progress = options.progress_of(progress_mode)
+    if source is None:
+        connection = options.connection_of(connecting)
+        latency = None if max_latency is None else max_latency / 1000
+        asked = ExportOptions(
+            connection, output.absolute(), jobs, pieces, max_rate, latency, page, compress
+        )
+        made = export(asked, progress, options.timeouts_of(timeouts, STEPS), restart)
+    else:
+        base = connecting.pop("base")
+        _refuse({**connecting, "pieces": pieces, "max_rate": max_rate, "page": page})
+        part = Part(_directory(source), base)
+        dump = DumpOptions(part, output.absolute(), jobs, compress)
+        limits = options.timeouts_of(timeouts, export_mdb.STEPS)
+        made = export_database(dump, progress, limits, restart)
     if as_json:
         show_json(
             {"output": output, **made.__dict__, "shards": [shard.__dict__ for shard in made.shards]}
@@ -105,8 +129,21 @@ def command(
             "met twice": f"{made.duplicates:,}",
             "shards": len(made.shards),
             "cut into": made.partitions,
-            "contextCSN": " ".join(made.context_csns) or "none (the server has no syncprov)",
+            "contextCSN": " ".join(made.context_csns) or f"none ({_WITHOUT[source is None]})",
             "output": output,
             **{f"note {number}": note for number, note in enumerate(made.notes, 1)},
         }
     )
+
+
+def _directory(source: str) -> Path:
+    found = database_directory(source)
+    if found is None:
+        raise UsageProblem(reason=f"{source} is no database directory: it holds no {DATA}")
+    return found
+
+
+def _refuse(given: dict[str, Any]) -> None:
+    """Options that mean nothing where a database is read."""
+    for name in [name for name, value in given.items() if value]:
+        raise UsageProblem(reason=f"{name.replace('_', '-')} is for a server, not for a database")

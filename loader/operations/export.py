@@ -6,8 +6,9 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,26 +61,38 @@ def export(
     options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
 ) -> Manifest:
     """Run or resume an export into a directory; its manifest."""
-    files.require_writable(options.output)
-    run_dir = options.output / RUN_DIR
-    if not run_dir.exists() and options.output.is_dir() and any(options.output.iterdir()):
-        raise TargetNotEmpty(path=options.output, size="not an export of ditseed")
-    made = not options.output.exists()
+    with into(options.output, options.identity(), progress, timeouts, restart) as run:
+        return export_steps(options, run)
+
+
+@contextmanager
+def into(
+    output: Path,
+    identity: dict[str, object],
+    progress: Progress,
+    timeouts: dict[str, float],
+    restart: bool,
+) -> Iterator[Run]:
+    """The run of an export into a directory, which is one or is to become one. Raises TargetNotEmpty, NotPermitted."""
+    files.require_writable(output)
+    run_dir = output / RUN_DIR
+    if not run_dir.exists() and output.is_dir() and any(output.iterdir()):
+        raise TargetNotEmpty(path=output, size="not an export of ditseed")
+    made = not output.exists()
     try:
-        with open_run(run_dir, "export", options.identity(), progress, timeouts, restart) as run:
-            return export_steps(options, run)
+        with open_run(run_dir, "export", identity, progress, timeouts, restart) as run:
+            yield run
     except LoaderError:
         # Refused before anything was read: nothing is worth keeping, and nothing shall have changed.
-        if made and not (run_dir / PARTS).exists():
-            files.remove_tree(options.output)
+        if made and not any((run_dir / name).exists() for name in (PARTS, ARRANGED)):
+            files.remove_tree(output)
         raise
 
 
 def export_steps(options: ExportOptions, run: Run) -> Manifest:
     """The named steps of an export, within a run that may have more."""
-    known = manifest.read(options.output)
-    if known is not None and run.catalogue.found("shards") is not None:
-        run.progress.say("export: done before")
+    known = done_before(options.output, run)
+    if known is not None:
         return known
     work = _Work(options, run)
     start = run.do("start", work.start)
@@ -95,6 +108,27 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
     found = manifest.read(options.output)
     assert found is not None
     return found
+
+
+def done_before(output: Path, run: Run) -> Manifest | None:
+    """The manifest of a run that is through."""
+    known = manifest.read(output)
+    if known is None or run.catalogue.found("shards") is None:
+        return None
+    run.progress.say("export: done before")
+    return known
+
+
+def move_shards(arranged: Path, output: Path, names: Sequence[str]) -> None:
+    """Put finished files into their place. The manifest is not there meanwhile, nor what an earlier export left."""
+    (output / manifest.FILE).unlink(missing_ok=True)
+    for path in output.glob("[0-9]*.ldif*"):
+        if path.name not in names:
+            path.unlink()
+    for name in names:
+        if (arranged / name).exists():  # else it was moved before a kill
+            files.publish(arranged / name, output / name)
+    killpoint("shards.middle")
 
 
 @dataclass(frozen=True)
@@ -122,7 +156,7 @@ class _Work:
             return {
                 "base": base,
                 "context_csns": moved.context_csns(server, base),
-                "started": _now(),
+                "started": now(),
                 "uri": server.uri,
             }
 
@@ -267,14 +301,7 @@ class _Work:
         """Move the shards to their place, the manifest last: where it stands, the export is whole."""
         output, names = self.options.output, arranged["shards"]
         sums = self._known_sums(arranged["taken"])
-        (output / manifest.FILE).unlink(missing_ok=True)
-        for path in output.glob("[0-9]*.ldif*"):
-            if path.name not in names:
-                path.unlink()  # of an export that was here before
-        for name in names:
-            if (self.arranged / name).exists():  # else it was moved before a kill
-                files.publish(self.arranged / name, output / name)
-        killpoint("shards.middle")
+        move_shards(self.arranged, output, names)
         shards = tuple(manifest.describe(output / name, sums.get(name)) for name in names)
         made = Manifest(
             base=start["base"],
@@ -284,7 +311,7 @@ class _Work:
             shards=shards,
             source=start["uri"],
             started=start["started"],
-            finished=_now(),
+            finished=now(),
             partitions=cut["how"],
             duplicates=arranged["duplicates"],
             dropped=arranged["dropped"],
@@ -315,5 +342,6 @@ def _plan_of(cut: Facts, page: int) -> Plan:
     return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])
 
 
-def _now() -> str:
+def now() -> str:
+    """As manifests have it."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

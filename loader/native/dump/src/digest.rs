@@ -25,7 +25,7 @@ pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> 
     let ranges = ranges::cut(&tables, ranges::parts(&tables, PIECE, 4 * source.jobs, MOST))?;
     let ignore = digest.ignored().clone();
     let plan = Plan {
-        source,
+        jobs: source.jobs,
         base: base.map_or(0, |base| base.id),
         ignore: &ignore,
         ranges: &ranges,
@@ -33,8 +33,9 @@ pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> 
         counters,
     };
     let all = Mutex::new(digest);
-    plan.carry_out(|| Taker { all: &all, printer: Printer::default(), batch: Vec::new(), names: Vec::new() })
-        .map(drop)
+    let taker =
+        || Taker { all: &all, printer: Printer::default(), batch: Vec::new(), names: Vec::new() };
+    plan.carry_out(&snapshot, taker).map(drop)
 }
 
 /// One worker's part.

@@ -54,7 +54,7 @@ pub fn export(source: &Source<'_>, place: &Place, counters: &Counters) -> Result
     let parts = ranges::parts(&tables, PIECE, 4 * source.jobs, MOST);
     let ranges = ranges::cut(&tables, parts)?;
     let plan = Plan {
-        source,
+        jobs: source.jobs,
         base: root.id,
         ignore: &Names::default(),
         ranges: &ranges,
@@ -62,7 +62,7 @@ pub fn export(source: &Source<'_>, place: &Place, counters: &Counters) -> Result
         counters,
     };
     let all = Gathered::new(Late::new(&place.directory, counters));
-    let met = plan.carry_out(|| Writer::new(place, &all))?;
+    let met = plan.carry_out(&snapshot, || Writer::new(place, &all))?;
     let mut done = all.finish(place, ranges.len() + 1, met)?;
     sync(place)?;
     (done.base, done.context_csns, done.ranges) = (root.dn, root.context_csns, ranges.len());

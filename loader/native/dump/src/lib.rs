@@ -34,7 +34,8 @@ pub use pick::pick;
 pub struct Source<'a> {
     /// The data file.
     pub path: &'a Path,
-    /// Its snapshot; `None` is the newest, of a file to which nobody writes.
+    /// The transaction of which somebody holds a reader's slot: the newest snapshot is read, whatever is written
+    /// meanwhile. `None`: nobody writes.
     pub txn: Option<u64>,
     /// The entry that with all below it is wanted; `None` is everything.
     pub base: Option<&'a str>,
@@ -47,7 +48,6 @@ pub struct Source<'a> {
 fn reading(error: lmdbfile::Error) -> Error {
     let code = match error.kind {
         lmdbfile::ErrorKind::Io => Code::Io,
-        lmdbfile::ErrorKind::Overtaken => Code::Overtaken,
         _ => Code::Damaged,
     };
     Error::new(code, error.to_string())

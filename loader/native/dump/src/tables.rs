@@ -23,6 +23,11 @@ impl Snapshot {
         Ok(Self(reader))
     }
 
+    /// The same for another worker.
+    pub(crate) fn fork(&self) -> Result<Self> {
+        self.0.fork().map(Self).map_err(reading)
+    }
+
     pub(crate) fn tables(&self) -> Result<Tables<'_>> {
         let table = |name: &str| {
             let found = self.0.table(name.as_bytes());

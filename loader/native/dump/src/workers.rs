@@ -11,7 +11,7 @@ use crate::entry::Entry;
 use crate::ranges::Range;
 use crate::tables::Snapshot;
 use crate::walk::{Met, Walker};
-use crate::{Code, Error, Result, Source, damaged};
+use crate::{Code, Error, Result, damaged};
 
 /// What a worker does with its entries.
 pub(crate) trait Work {
@@ -32,7 +32,8 @@ pub(crate) trait Work {
 /// What all workers have in common.
 #[derive(Debug)]
 pub(crate) struct Plan<'p> {
-    pub(crate) source: &'p Source<'p>,
+    /// Workers.
+    pub(crate) jobs: usize,
     /// The ID of the wanted base, 0 for all.
     pub(crate) base: u64,
     /// Attributes that do not count in fingerprints.
@@ -52,18 +53,25 @@ struct Shared {
 
 impl Plan<'_> {
     /// Goes through all ranges with as many workers as wanted. Every record of id2e must have been met.
-    pub(crate) fn carry_out<W: Work>(&self, make: impl Fn() -> W + Sync) -> Result<Met> {
+    pub(crate) fn carry_out<W: Work>(
+        &self,
+        snapshot: &Snapshot,
+        make: impl Fn() -> W + Sync,
+    ) -> Result<Met> {
         let shared = Shared::default();
-        let workers = self.source.jobs.clamp(1, self.ranges.len());
-        let results: Vec<Result<()>> = thread::scope(|scope| {
-            let work = || {
-                let done = self.work(&shared, make());
-                if done.is_err() {
-                    shared.failed.store(true, Relaxed);
-                }
-                done
-            };
-            let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let workers = self.jobs.clamp(1, self.ranges.len());
+        let snapshots: Vec<_> = (0..workers).map(|_| snapshot.fork()).collect::<Result<_>>()?;
+        let work = |snapshot: Snapshot| {
+            let done = self.work(&snapshot, &shared, make());
+            if done.is_err() {
+                shared.failed.store(true, Relaxed);
+            }
+            done
+        };
+        let work = &work;
+        let results: Vec<_> = thread::scope(|scope| {
+            let running = snapshots.into_iter().map(|one| scope.spawn(move || work(one)));
+            let running: Vec<_> = running.collect();
             running.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(panicked()))).collect()
         });
         first_error(results)?;
@@ -75,8 +83,7 @@ impl Plan<'_> {
         Err(damaged(format!("{met} entries were met, {said} should be there (table id2e)")))
     }
 
-    fn work<W: Work>(&self, shared: &Shared, mut work: W) -> Result<()> {
-        let snapshot = Snapshot::open(self.source)?;
+    fn work<W: Work>(&self, snapshot: &Snapshot, shared: &Shared, mut work: W) -> Result<()> {
         let tables = snapshot.tables()?;
         let descriptions = tables.descriptions(self.ignore)?;
         let mut walker = Walker::new(tables, &descriptions, self.base)?;

@@ -46,8 +46,6 @@ pub enum Code {
     MissingParents,
     /// What we wrote does not read back: a bug, or a bad disk.
     Damaged,
-    /// The snapshot of a database that was to be read is gone: others have written.
-    Overtaken,
     /// The database has no entry of the name that was to be the base.
     NoSuchBase,
     /// Someone called [`Counters::cancel`](crate::Counters::cancel).
@@ -77,7 +75,6 @@ impl Code {
             Self::Rejected => "build.rejected",
             Self::MissingParents => "build.missing_parents",
             Self::Damaged => "build.damaged",
-            Self::Overtaken => "mdb.overtaken",
             Self::NoSuchBase => "mdb.no_such_base",
             Self::Cancelled => "cancelled",
         }

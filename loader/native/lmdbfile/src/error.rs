@@ -23,8 +23,6 @@ pub enum ErrorKind {
     Misuse,
     /// No LMDB file of a known format, or a damaged one.
     Corrupt,
-    /// The snapshot that was asked for is no longer to be found.
-    Overtaken,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

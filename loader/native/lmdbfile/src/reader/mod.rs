@@ -28,7 +28,7 @@ pub struct Reader {
 }
 
 /// A table of the file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Named {
     /// For messages.
     name: String,

@@ -12,6 +12,7 @@ use super::view::View;
 use crate::layout::{Layout, META_PAGES, page};
 use crate::{Error, Result};
 use disk::Buffer;
+use rustix::io::ReadWriteFlags;
 
 /// Bytes of a block.
 const BLOCK: usize = 64 << 10;
@@ -30,6 +31,8 @@ pub(crate) struct Store {
     direct: Option<File>,
     /// Direct reads turned out not to work.
     refused: Cell<bool>,
+    /// What the page cache may have.
+    cache: Cache,
     pub layout: Layout,
     /// Pages that are in use at most: those up to the last one that are in the file.
     pub pages: u64,
@@ -41,7 +44,21 @@ impl Store {
     pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
         let direct = disk::open(OpenOptions::new().read(true), path)?;
         let slots = RefCell::new((0..SLOTS).map(|_| None).collect());
-        Ok(Self { file, direct, refused: Cell::new(false), layout, pages, slots })
+        let (refused, cache) = (Cell::new(false), Cache::default());
+        Ok(Self { file, direct, refused, cache, layout, pages, slots })
+    }
+
+    /// The same pages for another thread.
+    pub fn fork(&self) -> Result<Self> {
+        let direct = self.direct.as_ref().map(File::try_clone).transpose()?;
+        Ok(Self {
+            file: self.file.try_clone()?,
+            direct,
+            refused: Cell::new(self.refused.get()),
+            cache: Cache::default(),
+            slots: RefCell::new((0..SLOTS).map(|_| None).collect()),
+            ..*self
+        })
     }
 
     /// A page of a tree.
@@ -115,15 +132,9 @@ impl Store {
     fn read(&self, blocks: &mut [Buffer], offset: u64) -> Result<()> {
         let mut rooms: Vec<_> =
             blocks.iter_mut().map(|block| IoSliceMut::new(block.room())).collect();
-        let mut read = |file| retry(|| rustix::io::preadv(file, &mut rooms, offset));
-        let direct = self.direct.as_ref().filter(|_| !self.refused.get());
-        let mut count = match direct.map(&mut read) {
-            Some(Err(error)) if disk::refused(&error) => {
-                self.refused.set(true);
-                read(&self.file)?
-            }
-            Some(count) => count?,
-            None => read(&self.file)?,
+        let mut count = match self.cache.read(&self.file, &mut rooms, offset) {
+            Some(count) => count,
+            None => self.from_disk(&mut rooms, offset)?,
         };
         for block in blocks {
             let here = count.min(BLOCK);
@@ -131,6 +142,49 @@ impl Store {
             count -= here;
         }
         Ok(())
+    }
+
+    /// Past the page cache where that is possible.
+    fn from_disk(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        let mut read = |file| retry(|| rustix::io::preadv(file, rooms, offset));
+        let direct = self.direct.as_ref().filter(|_| !self.refused.get());
+        match direct.map(&mut read) {
+            Some(Err(error)) if disk::refused(&error) => self.refused.set(true),
+            Some(count) => return Ok(count?),
+            None => {}
+        }
+        Ok(read(&self.file)?)
+    }
+}
+
+/// Reads of what the page cache has already: a running server's database is mostly there.
+///
+/// A miss makes the system read the place into the cache besides, so after one nobody asks again for a while.
+#[derive(Debug, Default)]
+struct Cache {
+    /// Reads until it is asked again, and how many they will be after the next miss.
+    wait: Cell<u32>,
+    next: Cell<u32>,
+}
+
+impl Cache {
+    const LONGEST: u32 = 256;
+
+    /// `None` where not everything is there.
+    fn read(&self, file: &File, rooms: &mut [IoSliceMut<'_>], offset: u64) -> Option<usize> {
+        if self.wait.get() > 0 {
+            self.wait.set(self.wait.get() - 1);
+            return None;
+        }
+        let wanted: usize = rooms.iter().map(|room| room.len()).sum();
+        let read = rustix::io::preadv2(file, rooms, offset, ReadWriteFlags::NOWAIT);
+        if read == Ok(wanted) {
+            self.next.set(0);
+            return Some(wanted);
+        }
+        self.next.set((2 * self.next.get() + 1).min(Self::LONGEST));
+        self.wait.set(self.next.get());
+        None
     }
 }
 
