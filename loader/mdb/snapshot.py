@@ -15,13 +15,13 @@ from loader.errors import NotLmdb
 from loader.mdb import meta
 from loader.mdb.environment import Environment, explained, opened
 
-# Commits that leave the meta pages of a snapshot alone: there are two, written in turn.
-METAS = 2
-
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What transaction `txn` left in the data file `path`."""
+    """Of the data file `path`. Pages of the snapshot that transaction `txn` left, and of later ones, stay as they are.
+
+    LMDB uses a page again only when all readers began after the transaction that freed it.
+    """
 
     path: Path
     txn: int
@@ -42,15 +42,12 @@ _lock = threading.Lock()
 
 @contextmanager
 def held(place: Path) -> Iterator[Snapshot]:
-    """The newest snapshot of an environment directory, in use or not, or of a data file that nobody writes to.
+    """The present snapshot of an environment directory, in use or not, or of a data file that nobody writes to.
 
     Raises NotLmdb, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath.
     """
-    facts = meta.facts(place)
+    facts = require_format(place)
     path = meta.data_file(place)
-    if facts.format != 1:
-        reason = f"data format {facts.format} (LMDB 1.0, OpenLDAP 2.7) cannot be read yet"
-        raise NotLmdb(path=path, reason=reason)
     status = path.stat()
     identity = (status.st_dev, status.st_ino)
     environment = _open(place, identity)
@@ -59,6 +56,15 @@ def held(place: Path) -> Iterator[Snapshot]:
             yield Snapshot(path, int(transaction.id()))
     finally:
         _close(identity)
+
+
+def require_format(place: Path) -> meta.Facts:
+    """One that the native core reads: LMDB 0.9's. Raises NotLmdb, MdbDamaged, NoSuchPath, NotPermitted."""
+    facts = meta.facts(place)
+    if facts.format != 1:
+        reason = f"data format {facts.format} (LMDB 1.0, OpenLDAP 2.7) cannot be read yet"
+        raise NotLmdb(path=meta.data_file(place), reason=reason)
+    return facts
 
 
 def _open(place: Path, identity: tuple[int, int]) -> Environment:

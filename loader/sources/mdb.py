@@ -144,8 +144,9 @@ def _directory(database: Database) -> Path:
 
 
 def require_database(directory: Path) -> None:
-    """Raises NoSuchPath, NotPermitted, NotLmdb."""
+    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbDamaged."""
     require_readable(directory)
     if not is_database(directory):
         raise NotLmdb(path=directory, reason=f"it holds no {DATA}")
     require_readable(directory / DATA)
+    snapshot.require_format(directory)
