@@ -45,8 +45,7 @@ impl Dump {
         compress: bool,
     ) -> PyResult<Exported> {
         let place = Place { directory, compress };
-        let done =
-            enter(py, &counters.0, || dump::export(&self.source(), &place, &counters.0))?;
+        let done = enter(py, &counters.0, || dump::export(&self.source(), &place, &counters.0))?;
         Ok(done.into())
     }
 

@@ -57,11 +57,7 @@ fn is_above(key: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// Shows the children of a node until `go_on` is false.
-fn children(
-    tables: &Tables<'_>,
-    of: &Found,
-    mut go_on: impl FnMut(Found) -> bool,
-) -> Result<()> {
+fn children(tables: &Tables<'_>, of: &Found, mut go_on: impl FnMut(Found) -> bool) -> Result<()> {
     let key = of.id.to_ne_bytes();
     let mut cursor = tables.dn2i.cursor().map_err(reading)?;
     cursor.seek(&key).map_err(reading)?;

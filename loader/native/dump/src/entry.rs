@@ -111,7 +111,8 @@ impl<'d> Decoder<'d> {
 /// Attributes that stand in several places: slapd 2.6.11 to 2.6.14 damage entries that are loaded so.
 fn bring_together(parts: &mut [Part<'_>]) {
     let mut firsts = FxHashMap::default();
-    let mut first = |(at, part): (usize, &Part<'_>)| *firsts.entry(part.stored.number).or_insert(at);
+    let mut first =
+        |(at, part): (usize, &Part<'_>)| *firsts.entry(part.stored.number).or_insert(at);
     let firsts: Vec<_> = parts.iter().enumerate().map(&mut first).collect();
     let mut order: Vec<_> = firsts.into_iter().zip(parts.iter().copied()).collect();
     order.sort_by_key(|(first, _)| *first);

@@ -95,7 +95,8 @@ impl Root {
         Ok(Self {
             id: base.as_ref().map_or(0, |base| base.id),
             dn: named.map(|found| text(&found.dn)).unwrap_or_default(),
-            context_csns: suffix.map_or(Ok(Vec::new()), |suffix| context_csns(tables, suffix.id))?,
+            context_csns: suffix
+                .map_or(Ok(Vec::new()), |suffix| context_csns(tables, suffix.id))?,
         })
     }
 }

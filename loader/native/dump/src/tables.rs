@@ -57,11 +57,7 @@ pub(crate) struct Tables<'r> {
 
 impl Tables<'_> {
     /// Shows the entry `id` alone, unless it was never added.
-    pub(crate) fn show(
-        &self,
-        id: u64,
-        see: impl FnOnce(&Entry<'_>) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn show(&self, id: u64, see: impl FnOnce(&Entry<'_>) -> Result<()>) -> Result<()> {
         let value = self.id2e.get(&id.to_ne_bytes()).map_err(reading)?.unwrap_or_default();
         if value.is_empty() {
             return Ok(());

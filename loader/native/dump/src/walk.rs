@@ -37,7 +37,11 @@ pub(crate) struct Walker<'w> {
 
 impl<'w> Walker<'w> {
     /// `base`: the ID of the wanted base, 0 for all.
-    pub(crate) fn new(tables: Tables<'w>, descriptions: &'w Descriptions, base: u64) -> Result<Self> {
+    pub(crate) fn new(
+        tables: Tables<'w>,
+        descriptions: &'w Descriptions,
+        base: u64,
+    ) -> Result<Self> {
         Ok(Self {
             tables,
             decoder: Decoder::new(descriptions),

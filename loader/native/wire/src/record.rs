@@ -1,9 +1,9 @@
 //! Entries as LDIF records, and what their rows say of them.
 
 use ldif::write::line;
+use tree::description::Stamp;
 use tree::fingerprint::{Printer, hash};
 use tree::row::hash_uuid;
-use tree::description::Stamp;
 use tree::{Names, Row, csn};
 
 use crate::Result;
