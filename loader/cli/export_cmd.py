@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from loader import defaults
 from loader.cli import options
 from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
+from loader.manifest import Manifest
 from loader.operations import export_mdb
-from loader.operations.export import STEPS, ExportOptions, export
 from loader.operations.export_mdb import DumpOptions, export_database
-from loader.sources.location import database_directory
-from loader.sources.mdb import DATA, Part
+from loader.progress import Progress
+from loader.server.options import Connection
+from loader.sources.mdb import DATA, Part, database_directory
 
 _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 
@@ -104,19 +106,21 @@ def command(
     """
     progress = options.progress_of(progress_mode)
     if source is None:
-        connection = options.connection_of(connecting)
         latency = None if max_latency is None else max_latency / 1000
-        asked = ExportOptions(
-            connection, output.absolute(), jobs, pieces, max_rate, latency, page, compress
-        )
-        made = export(asked, progress, options.timeouts_of(timeouts, STEPS), restart)
+        limits = {
+            "jobs": jobs,
+            "pieces": pieces,
+            "max_rate": max_rate,
+            "max_latency": latency,
+            "page": page,
+        }
+        asked = _Asked(output.absolute(), compress, progress, timeouts, restart)
+        made = _of_server(options.connection_of(connecting), limits, asked)
     else:
         base = connecting.pop("base")
         _refuse({**connecting, "pieces": pieces, "max_rate": max_rate, "page": page})
-        part = Part(_directory(source), base)
-        dump = DumpOptions(part, output.absolute(), jobs, compress)
-        limits = options.timeouts_of(timeouts, export_mdb.STEPS)
-        made = export_database(dump, progress, limits, restart)
+        asked = _Asked(output.absolute(), compress, progress, timeouts, restart)
+        made = _of_database(source, base, jobs, asked)
     if as_json:
         show_json(
             {"output": output, **made.__dict__, "shards": [shard.__dict__ for shard in made.shards]}
@@ -136,11 +140,33 @@ def command(
     )
 
 
-def _directory(source: str) -> Path:
-    found = database_directory(source)
-    if found is None:
+@dataclass(frozen=True)
+class _Asked:
+    """What is the same whatever is exported."""
+
+    output: Path
+    compress: str
+    progress: Progress
+    timeouts: tuple[str, ...]
+    restart: bool
+
+
+def _of_server(connection: Connection, limits: dict[str, Any], asked: _Asked) -> Manifest:
+    # Here, since python-ldap takes longer to load than a small database to be read.
+    from loader.operations.export import STEPS, ExportOptions, export
+
+    timeouts = options.timeouts_of(asked.timeouts, STEPS)
+    wanted = ExportOptions(connection, asked.output, compress=asked.compress, **limits)
+    return export(wanted, asked.progress, timeouts, asked.restart)
+
+
+def _of_database(source: str, base: str | None, jobs: int, asked: _Asked) -> Manifest:
+    directory = database_directory(source)
+    if directory is None:
         raise UsageProblem(reason=f"{source} is no database directory: it holds no {DATA}")
-    return found
+    timeouts = options.timeouts_of(asked.timeouts, export_mdb.STEPS)
+    wanted = DumpOptions(Part(directory, base), asked.output, jobs, asked.compress)
+    return export_database(wanted, asked.progress, timeouts, asked.restart)
 
 
 def _refuse(given: dict[str, Any]) -> None:

@@ -5,24 +5,31 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from loader import defaults, ldif, manifest
-from loader.errors import EmptyInput, LoaderError, TargetNotEmpty, TreeRestless
+from loader.errors import EmptyInput, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
 from loader.operations import moved
 from loader.operations.moved import Containers
+from loader.operations.shards import (
+    ARRANGED,
+    PARTS,
+    clear,
+    done_before,
+    into,
+    move_shards,
+    now,
+)
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
-from loader.run.steps import Run, open_run
+from loader.run.steps import Run
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import session
@@ -33,9 +40,6 @@ from loader.sources.planner import Partition, Plan
 from loader.storage import files
 
 STEPS = ("start", "plan", "read", "late", "arrange", "shards")
-# In the run directory:
-PARTS, ARRANGED = "parts", "arranged"
-RUN_DIR = ".ditseed"  # inside the output directory
 
 
 @dataclass(frozen=True)
@@ -65,30 +69,6 @@ def export(
         return export_steps(options, run)
 
 
-@contextmanager
-def into(
-    output: Path,
-    identity: dict[str, object],
-    progress: Progress,
-    timeouts: dict[str, float],
-    restart: bool,
-) -> Iterator[Run]:
-    """The run of an export into a directory, which is one or is to become one. Raises TargetNotEmpty, NotPermitted."""
-    files.require_writable(output)
-    run_dir = output / RUN_DIR
-    if not run_dir.exists() and output.is_dir() and any(output.iterdir()):
-        raise TargetNotEmpty(path=output, size="not an export of ditseed")
-    made = not output.exists()
-    try:
-        with open_run(run_dir, "export", identity, progress, timeouts, restart) as run:
-            yield run
-    except LoaderError:
-        # Refused before anything was read: nothing is worth keeping, and nothing shall have changed.
-        if made and not any((run_dir / name).exists() for name in (PARTS, ARRANGED)):
-            files.remove_tree(output)
-        raise
-
-
 def export_steps(options: ExportOptions, run: Run) -> Manifest:
     """The named steps of an export, within a run that may have more."""
     known = done_before(options.output, run)
@@ -108,27 +88,6 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
     found = manifest.read(options.output)
     assert found is not None
     return found
-
-
-def done_before(output: Path, run: Run) -> Manifest | None:
-    """The manifest of a run that is through."""
-    known = manifest.read(output)
-    if known is None or run.catalogue.found("shards") is None:
-        return None
-    run.progress.say("export: done before")
-    return known
-
-
-def move_shards(arranged: Path, output: Path, names: Sequence[str]) -> None:
-    """Put finished files into their place. The manifest is not there meanwhile, nor what an earlier export left."""
-    (output / manifest.FILE).unlink(missing_ok=True)
-    for path in output.glob("[0-9]*.ldif*"):
-        if path.name not in names:
-            path.unlink()
-    for name in names:
-        if (arranged / name).exists():  # else it was moved before a kill
-            files.publish(arranged / name, output / name)
-    killpoint("shards.middle")
 
 
 @dataclass(frozen=True)
@@ -322,12 +281,6 @@ class _Work:
         return {"entries": made.entries}
 
 
-def clear(run_dir: Path) -> None:
-    """Remove what the steps of an export put into its run directory on their way."""
-    for name in (PARTS, ARRANGED):
-        files.remove_tree(run_dir / name)
-
-
 def _facts_of(partition: Partition) -> Facts:
     search = partition.search
     facts = {"base": search.base, "where": search.where, "scope": search.scope}
@@ -340,8 +293,3 @@ def _plan_of(cut: Facts, page: int) -> Plan:
         return Partition(facts["name"], search)
 
     return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])
-
-
-def now() -> str:
-    """As manifests have it."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loader import defaults, manifest, units
 from loader.manifest import Manifest, ShardFile
-from loader.operations.export import ARRANGED, clear, done_before, into, move_shards, now
+from loader.operations.shards import ARRANGED, clear, done_before, into, move_shards, now
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import Run

@@ -6,6 +6,7 @@ Each can be read whole into a digest, and be asked again for a few of its entrie
 from __future__ import annotations
 
 import glob
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,8 @@ from loader.server.search import Search
 from loader.server.session import session
 from loader.server.wire import reading
 from loader.sources import ldap, mdb, records
-from loader.sources.mdb import Mdb
+from loader.sources.configured import Mdb
+from loader.sources.mdb import database_directory
 from loader.sources.records import Entries
 from loader.storage.files import require_readable
 
@@ -89,11 +91,15 @@ class Database:
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
         with ldif.digesting(ignore, meter) as tree:
-            mdb.digest(self.mdb, tree, meter)
+            for part in self.mdb.parts():
+                mdb.digest(part, tree, meter)
             return tree
 
     def find(self, names: Sequence[str]) -> Entries:
-        return mdb.find(self.mdb, names)
+        found: Entries = {}
+        for part in self.mdb.parts():
+            found.update(records.find(io.BytesIO(mdb.find(part, names)), names))
+        return found
 
 
 @dataclass(frozen=True)
@@ -137,17 +143,6 @@ def locate(text: str, connection: Connection) -> Location:
     if (path / "cn=config.ldif").exists() or path.suffix == ".conf":
         return Database(Mdb(path, connection.base))
     return _files(path)
-
-
-def database_directory(text: str) -> Path | None:
-    """The database directory that is meant: one with a data.mdb, or whatever stands behind `mdb:`."""
-    if text.startswith(mdb.PREFIX):
-        return Path(text.removeprefix(mdb.PREFIX))
-    path = Path(text)
-    if not path.is_dir():
-        return None
-    require_readable(path)
-    return path if mdb.is_database(path) else None
 
 
 def _pattern(text: str) -> Files:

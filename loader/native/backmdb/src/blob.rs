@@ -152,7 +152,7 @@ pub struct Attributes<'a> {
 }
 
 /// One attribute where it lies.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Stored<'a> {
     /// As in [`Attribute`].
     pub number: u32,
@@ -165,7 +165,7 @@ pub struct Stored<'a> {
 }
 
 /// Values one after the other; that they fit was checked.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Values<'a> {
     lengths: &'a [u8],
     data: &'a [u8],
@@ -226,13 +226,13 @@ impl<'a> Attributes<'a> {
 
 impl<'a> Stored<'a> {
     /// None where they are in id2v.
-    pub const fn values(&self) -> Values<'a> {
-        self.values
+    pub fn values(&self) -> Values<'a> {
+        self.values.clone()
     }
 
     fn attribute(&self) -> Attribute<'a> {
         let Self { number, sorted, apart, has_normals, count, .. } = *self;
-        let (values, normals) = (self.values.collect(), self.normals.collect());
+        let (values, normals) = (self.values().collect(), self.normals.clone().collect());
         Attribute { number, sorted, apart, has_normals, count, values, normals }
     }
 }

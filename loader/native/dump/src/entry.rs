@@ -19,7 +19,7 @@ pub(crate) struct Entry<'a> {
 }
 
 /// One attribute of it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Part<'a> {
     pub(crate) description: &'a Description,
     stored: blob::Stored<'a>,
@@ -114,7 +114,7 @@ fn bring_together(parts: &mut [Part<'_>]) {
     let mut first =
         |(at, part): (usize, &Part<'_>)| *firsts.entry(part.stored.number).or_insert(at);
     let firsts: Vec<_> = parts.iter().enumerate().map(&mut first).collect();
-    let mut order: Vec<_> = firsts.into_iter().zip(parts.iter().copied()).collect();
+    let mut order: Vec<_> = firsts.into_iter().zip(parts.iter().cloned()).collect();
     order.sort_by_key(|(first, _)| *first);
     for (place, (_, part)) in parts.iter_mut().zip(order) {
         *place = part;

@@ -20,7 +20,7 @@ use crate::{Error, Result, Source, ranges};
 pub use crate::shard::Place;
 
 /// Bytes of pages for one file.
-const PIECE: u64 = 128 << 20;
+const PIECE: u64 = 64 << 20;
 /// Files of entries that come in the order of their IDs.
 const MOST: usize = 2000;
 

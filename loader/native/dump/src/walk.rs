@@ -38,12 +38,12 @@ pub(crate) struct Walker<'w> {
 impl<'w> Walker<'w> {
     /// `base`: the ID of the wanted base, 0 for all.
     pub(crate) fn new(
-        tables: Tables<'w>,
+        tables: &Tables<'w>,
         descriptions: &'w Descriptions,
         base: u64,
     ) -> Result<Self> {
         Ok(Self {
-            tables,
+            tables: *tables,
             decoder: Decoder::new(descriptions),
             nodes: Nodes::new(&tables.dn2i)?,
             parents: Parents::new(&tables.dn2i, base)?,

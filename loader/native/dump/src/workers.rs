@@ -86,7 +86,7 @@ impl Plan<'_> {
     fn work<W: Work>(&self, snapshot: &Snapshot, shared: &Shared, mut work: W) -> Result<()> {
         let tables = snapshot.tables()?;
         let descriptions = tables.descriptions(self.ignore)?;
-        let mut walker = Walker::new(tables, &descriptions, self.base)?;
+        let mut walker = Walker::new(&tables, &descriptions, self.base)?;
         let go_on = || {
             if shared.failed.load(Relaxed) {
                 return Err(given_up());

@@ -16,10 +16,11 @@ use rustix::io::ReadWriteFlags;
 
 /// Bytes of a block.
 const BLOCK: usize = 64 << 10;
-/// Blocks kept, each in the slot of its number.
-const SLOTS: u64 = 256;
-/// Blocks read at a time by whoever goes through the file in order.
+/// Blocks kept, each in the slot of its number. So few that they stay near the processor.
+const SLOTS: u64 = 48;
+/// Blocks read at a time by whoever goes through the file in order: from the disk, and from the page cache.
 const AHEAD: u64 = 16;
+const AHEAD_IN_CACHE: u64 = 4;
 
 /// A block and its number.
 type Slot = Option<(u64, Arc<Buffer>)>;
@@ -116,7 +117,7 @@ impl Store {
             return Ok(block);
         }
         let in_order = number > 0 && kept(&slots, number - 1).is_some();
-        let count = if in_order { AHEAD } else { 1 };
+        let count = if in_order { self.cache.ahead() } else { 1 };
         let mut blocks: Vec<_> =
             (number..number + count).map(|at| reused(&mut slots, at)).collect();
         self.read(&mut blocks, number * BLOCK as u64)?;
@@ -134,7 +135,7 @@ impl Store {
             blocks.iter_mut().map(|block| IoSliceMut::new(block.room())).collect();
         let mut count = match self.cache.read(&self.file, &mut rooms, offset) {
             Some(count) => count,
-            None => self.from_disk(&mut rooms, offset)?,
+            None => self.disk(&mut rooms, offset)?,
         };
         for block in blocks {
             let here = count.min(BLOCK);
@@ -145,7 +146,7 @@ impl Store {
     }
 
     /// Past the page cache where that is possible.
-    fn from_disk(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+    fn disk(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         let mut read = |file| retry(|| rustix::io::preadv(file, rooms, offset));
         let direct = self.direct.as_ref().filter(|_| !self.refused.get());
         match direct.map(&mut read) {
@@ -169,6 +170,11 @@ struct Cache {
 
 impl Cache {
     const LONGEST: u32 = 256;
+
+    /// Blocks to be read at a time.
+    fn ahead(&self) -> u64 {
+        if self.next.get() == 0 { AHEAD_IN_CACHE } else { AHEAD }
+    }
 
     /// `None` where not everything is there.
     fn read(&self, file: &File, rooms: &mut [IoSliceMut<'_>], offset: u64) -> Option<usize> {
