@@ -61,7 +61,8 @@ def move_shards(arranged: Path, output: Path, names: Sequence[str]) -> None:
             path.unlink()
     for name in names:
         if (arranged / name).exists():  # else it was moved before a kill
-            files.publish(arranged / name, output / name)
+            (arranged / name).replace(output / name)  # the native core has it on the disk
+    files.make_durable(output)
     killpoint("shards.middle")
 
 

@@ -141,6 +141,18 @@ fn damaged() -> Error {
     Error::new(Code::Damaged, "an entry in id2e is damaged")
 }
 
+/// The numbers of the attributes alone, as far as there is sense in them.
+pub fn numbers(blob: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    let (mut at, mut left) = (4, word(blob, 0).unwrap_or(0));
+    std::iter::from_fn(move || {
+        left = left.checked_sub(1)?;
+        let (number, counted) = (word(blob, at).ok()?, word(blob, at + 1).ok()?);
+        let count = (counted & !NORMAL) as usize;
+        at += words(count, number & APART != 0, counted & NORMAL != 0);
+        Some(number & NUMBER)
+    })
+}
+
 /// What is still to come of an entry.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {

@@ -9,7 +9,12 @@ use crate::{Result, damaged, reading};
 const MOST: usize = 65_536;
 
 #[derive(Debug)]
-pub(crate) struct Descriptions(Vec<Option<Description>>);
+pub(crate) struct Descriptions {
+    /// By number.
+    known: Vec<Option<Description>>,
+    /// No two numbers stand for the same description, as slapd never makes it.
+    pub(crate) distinct: bool,
+}
 
 impl Descriptions {
     pub(crate) fn read(ad2i: &TableReader<'_>, ignore: &Names) -> Result<Self> {
@@ -27,16 +32,20 @@ impl Descriptions {
             found.resize_with(found.len().max(number + 1), || None);
             found[number] = Some(description);
         }
-        Ok(Self(found))
+        let mut hashes: Vec<u64> =
+            found.iter().flatten().map(|one: &Description| one.hash).collect();
+        hashes.sort_unstable();
+        let distinct = hashes.windows(2).all(|pair| pair[0] != pair[1]);
+        Ok(Self { known: found, distinct })
     }
 
     /// One more than the highest number.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.known.len()
     }
 
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&Description> {
-        self.0.get(number as usize)?.as_ref()
+        self.known.get(number as usize)?.as_ref()
     }
 }

@@ -63,10 +63,10 @@ impl Work for Taker<'_, '_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
         let (printer, mut bytes) = (&mut self.printer, 0);
         printer.begin();
-        entry.each(|description, value| {
-            bytes += value.len() as u64;
-            if !description.ignored {
-                printer.add(description.hash, value);
+        entry.each(|value| {
+            bytes += value.bytes.len() as u64;
+            if !value.description.ignored {
+                value.print(printer);
             }
         })?;
         let print = printer.end(&entry.place.dn);

@@ -1,9 +1,11 @@
 //! One entry: its name and its attributes.
 
-use backmdb::{blob, rows};
+use backmdb::blob::{self, Stored};
+use backmdb::rows;
 use lmdbfile::TableReader;
 use rustc_hash::FxHashMap;
 use tree::Description;
+use tree::fingerprint::Printer;
 
 use crate::descriptions::Descriptions;
 use crate::parents::Place;
@@ -14,109 +16,130 @@ use crate::{Result, damaged, reading};
 pub(crate) struct Entry<'a> {
     pub(crate) id: u64,
     pub(crate) place: &'a Place,
-    pub(crate) parts: &'a [Part<'a>],
-    pub(crate) id2v: Option<TableReader<'a>>,
+    descriptions: &'a Descriptions,
+    value: &'a [u8],
+    id2v: Option<TableReader<'a>>,
+    /// An attribute stands in several places.
+    scattered: bool,
 }
 
-/// One attribute of it.
-#[derive(Debug, Clone)]
-pub(crate) struct Part<'a> {
+/// A value of an entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Value<'a> {
     pub(crate) description: &'a Description,
-    stored: blob::Stored<'a>,
+    pub(crate) bytes: &'a [u8],
+    /// The attribute has no other.
+    single: bool,
+}
+
+impl Value<'_> {
+    #[inline]
+    pub(crate) fn print(&self, printer: &mut Printer) {
+        if self.single {
+            printer.add_single(self.description.hash, self.bytes);
+        } else {
+            printer.add(self.description.hash, self.bytes);
+        }
+    }
 }
 
 impl Entry<'_> {
-    /// Shows every value, those of one attribute side by side.
+    /// Shows every value, those of one attribute side by side: slapd 2.6.11 to 2.6.14 damage entries that are loaded
+    /// otherwise.
     #[inline]
-    pub(crate) fn each(&self, mut see: impl FnMut(&Description, &[u8])) -> Result<()> {
-        for part in self.parts {
-            if part.stored.apart {
-                self.apart(part, &mut see)?;
-            } else {
-                part.stored.values().for_each(|value| see(part.description, value));
-            }
+    pub(crate) fn each(&self, mut see: impl FnMut(&Value<'_>)) -> Result<()> {
+        let broken = || damaged(format!("entry {} is damaged (table id2e)", self.id));
+        let mut attributes = blob::attributes(self.value).map_err(|_| broken())?;
+        if self.scattered {
+            let mut all: Vec<_> = attributes.collect::<Result<_>>().map_err(|_| broken())?;
+            bring_together(&mut all);
+            return all.iter().try_for_each(|stored| self.attribute(stored, &mut see));
         }
+        attributes.try_for_each(|stored| self.attribute(&stored.map_err(|_| broken())?, &mut see))
+    }
+
+    #[inline]
+    fn attribute(&self, stored: &Stored<'_>, see: &mut impl FnMut(&Value<'_>)) -> Result<()> {
+        let number = stored.number;
+        let description = self.descriptions.get(number).ok_or_else(|| {
+            let id = self.id;
+            damaged(format!("entry {id}: no attribute has the number {number} (table id2e)"))
+        })?;
+        if stored.apart {
+            return self.apart(stored, description, see);
+        }
+        let single = stored.count == 1 && !self.scattered && self.descriptions.distinct;
+        stored.values().for_each(|bytes| see(&Value { description, bytes, single }));
         Ok(())
     }
 
     /// Values that live in id2v. slapd too takes it for damage when they are fewer than it wrote down.
-    fn apart(&self, part: &Part<'_>, see: &mut impl FnMut(&Description, &[u8])) -> Result<()> {
+    fn apart(
+        &self,
+        stored: &Stored<'_>,
+        description: &Description,
+        see: &mut impl FnMut(&Value<'_>),
+    ) -> Result<()> {
         let wrong = |what: &str| {
-            let name = String::from_utf8_lossy(part.description.text());
+            let name = String::from_utf8_lossy(description.text());
             damaged(format!("entry {}: {what} of {name} (table id2v)", self.id))
         };
         let table = self.id2v.ok_or_else(|| wrong("the table is missing that has the values"))?;
         #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
-        let number = part.stored.number as u16;
+        let number = stored.number as u16;
         let key = [&self.id.to_ne_bytes()[..], &number.to_ne_bytes()].concat();
         let (mut cursor, mut count) = (table.cursor().map_err(reading)?, 0);
         cursor.seek(&key).map_err(reading)?;
         while let Some((_, row)) = cursor.next().map_err(reading)?.filter(|(at, _)| *at == key) {
-            let (_, value) = rows::read(row).ok_or_else(|| wrong("a damaged value"))?;
-            see(part.description, value);
+            let (_, bytes) = rows::read(row).ok_or_else(|| wrong("a damaged value"))?;
+            see(&Value { description, bytes, single: false });
             count += 1;
         }
-        if count == part.stored.count {
+        if count == stored.count {
             return Ok(());
         }
-        Err(wrong(&format!("{count} values instead of {}", part.stored.count)))
+        Err(wrong(&format!("{count} values instead of {}", stored.count)))
     }
 }
 
-/// Takes entries apart.
+/// Gives entries what they are read with.
 #[derive(Debug)]
 pub(crate) struct Decoder<'d> {
     descriptions: &'d Descriptions,
+    id2v: Option<TableReader<'d>>,
     /// By number: the entry in which it was met last, counted from 1.
     met: Vec<u64>,
     entries: u64,
 }
 
 impl<'d> Decoder<'d> {
-    pub(crate) fn new(descriptions: &'d Descriptions) -> Self {
-        Self { descriptions, met: vec![0; descriptions.len()], entries: 0 }
+    pub(crate) fn new(descriptions: &'d Descriptions, id2v: Option<TableReader<'d>>) -> Self {
+        Self { descriptions, id2v, met: vec![0; descriptions.len()], entries: 0 }
     }
 
-    /// Leaves in `parts` the attributes of the entry `id`.
+    /// `value`: what id2e has under `id`.
     #[inline]
-    pub(crate) fn decode<'a>(
-        &mut self,
-        id: u64,
-        value: &'a [u8],
-        parts: &mut Vec<Part<'a>>,
-    ) -> Result<()>
+    pub(crate) fn entry<'a>(&mut self, id: u64, value: &'a [u8], place: &'a Place) -> Entry<'a>
     where
         'd: 'a,
     {
         self.entries += 1;
-        let broken = || damaged(format!("entry {id} is damaged (table id2e)"));
-        let mut again = false;
-        for stored in blob::attributes(value).map_err(|_| broken())? {
-            let stored = stored.map_err(|_| broken())?;
-            let number = stored.number;
-            let description = self.descriptions.get(number).ok_or_else(|| {
-                damaged(format!("entry {id}: no attribute has the number {number} (table id2e)"))
-            })?;
-            let met = &mut self.met[number as usize];
-            again |= std::mem::replace(met, self.entries) == self.entries;
-            parts.push(Part { description, stored });
+        let mut scattered = false;
+        for number in blob::numbers(value) {
+            if let Some(met) = self.met.get_mut(number as usize) {
+                scattered |= std::mem::replace(met, self.entries) == self.entries;
+            }
         }
-        if again {
-            bring_together(parts);
-        }
-        Ok(())
+        let Self { descriptions, id2v, .. } = *self;
+        Entry { id, place, descriptions, value, id2v, scattered }
     }
 }
 
-/// Attributes that stand in several places: slapd 2.6.11 to 2.6.14 damage entries that are loaded so.
-fn bring_together(parts: &mut [Part<'_>]) {
+/// Puts attributes behind the first of the same number.
+fn bring_together(all: &mut [Stored<'_>]) {
     let mut firsts = FxHashMap::default();
-    let mut first =
-        |(at, part): (usize, &Part<'_>)| *firsts.entry(part.stored.number).or_insert(at);
-    let firsts: Vec<_> = parts.iter().enumerate().map(&mut first).collect();
-    let mut order: Vec<_> = firsts.into_iter().zip(parts.iter().cloned()).collect();
-    order.sort_by_key(|(first, _)| *first);
-    for (place, (_, part)) in parts.iter_mut().zip(order) {
-        *place = part;
+    for (at, one) in all.iter().enumerate() {
+        firsts.entry(one.number).or_insert(at);
     }
+    all.sort_by_key(|one| firsts.get(&one.number).copied());
 }

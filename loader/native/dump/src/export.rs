@@ -104,9 +104,9 @@ impl Root {
 fn context_csns(tables: &Tables<'_>, suffix: u64) -> Result<Vec<String>> {
     let mut found = Vec::new();
     tables.show(suffix, |entry| {
-        entry.each(|description, value| {
-            if description.text().eq_ignore_ascii_case(b"contextCSN") {
-                found.push(text(value));
+        entry.each(|value| {
+            if value.description.text().eq_ignore_ascii_case(b"contextCSN") {
+                found.push(text(value.bytes));
             }
         })
     })?;
@@ -175,9 +175,9 @@ impl Work for Writer<'_> {
         let (text, printer) = (&mut shard.text, &mut self.printer);
         line(text, b"dn", &entry.place.dn);
         printer.begin();
-        entry.each(|description, value| {
-            description.line(value, text);
-            printer.add(description.hash, value);
+        entry.each(|value| {
+            value.description.line(value.bytes, text);
+            value.print(printer);
         })?;
         text.push(b'\n');
         self.checksum.add(printer.end(&entry.place.dn).combined());

@@ -19,7 +19,7 @@ pub fn pick(source: &Source<'_>, names: &[String], counters: &Counters) -> Resul
         };
         tables.show(found.id, |entry| {
             line(&mut text, b"dn", &found.dn);
-            entry.each(|description, value| description.line(value, &mut text))?;
+            entry.each(|value| value.description.line(value.bytes, &mut text))?;
             text.push(b'\n');
             Ok(())
         })?;

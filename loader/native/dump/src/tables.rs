@@ -63,9 +63,7 @@ impl Tables<'_> {
             return Ok(());
         }
         let descriptions = self.descriptions(&Names::default())?;
-        let mut parts = Vec::new();
-        Decoder::new(&descriptions).decode(id, &value, &mut parts)?;
-        see(&Entry { id, place: &Place::default(), parts: &parts, id2v: self.id2v })
+        see(&Decoder::new(&descriptions, self.id2v).entry(id, &value, &Place::default()))
     }
 
     /// `ignore`: attributes that do not count in fingerprints.

@@ -44,7 +44,7 @@ impl<'w> Walker<'w> {
     ) -> Result<Self> {
         Ok(Self {
             tables: *tables,
-            decoder: Decoder::new(descriptions),
+            decoder: Decoder::new(descriptions, tables.id2v),
             nodes: Nodes::new(&tables.dn2i)?,
             parents: Parents::new(&tables.dn2i, base)?,
             place: Place::default(),
@@ -101,8 +101,6 @@ impl<'w> Walker<'w> {
             return Ok(0);
         }
         self.met.entries += 1;
-        let mut parts = Vec::with_capacity(32);
-        self.decoder.decode(id, value, &mut parts)?;
-        see(&Entry { id, place: &self.place, parts: &parts, id2v: self.tables.id2v })
+        see(&self.decoder.entry(id, value, &self.place))
     }
 }
