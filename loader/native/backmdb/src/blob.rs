@@ -141,6 +141,19 @@ fn damaged() -> Error {
     Error::new(Code::Damaged, "an entry in id2e is damaged")
 }
 
+/// Shows one attribute after the other. For those who read very many entries.
+#[inline]
+pub fn each<'a>(blob: &'a [u8], mut see: impl FnMut(&Stored<'a>) -> Result<()>) -> Result<()> {
+    let mut attributes = attributes(blob)?;
+    // One place for all: moving it costs more than the rest.
+    let mut stored = Stored::default();
+    for _ in 0..attributes.left {
+        attributes.attribute(&mut stored)?;
+        see(&stored)?;
+    }
+    Ok(())
+}
+
 /// The numbers of the attributes alone, as far as there is sense in them.
 pub fn numbers(blob: &[u8]) -> impl Iterator<Item = u32> + '_ {
     let (mut at, mut left) = (4, word(blob, 0).unwrap_or(0));
@@ -164,7 +177,7 @@ pub struct Attributes<'a> {
 }
 
 /// One attribute where it lies.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Stored<'a> {
     /// As in [`Attribute`].
     pub number: u32,
@@ -189,35 +202,34 @@ impl<'a> Iterator for Attributes<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        let found = self.attribute();
+        let mut stored = Stored::default();
+        let found = self.attribute(&mut stored);
         if found.is_err() {
             self.left = 0;
         }
-        Some(found)
+        Some(found.map(|()| stored))
     }
 }
 
 impl<'a> Attributes<'a> {
+    /// Puts the next one into `stored`.
     #[inline]
-    fn attribute(&mut self) -> Result<Stored<'a>> {
+    fn attribute(&mut self, stored: &mut Stored<'a>) -> Result<()> {
         let head = self.words(2)?;
         let (number, counted) = (word(head, 0)?, word(head, 1)?);
-        let (apart, has_normals) = (number & APART != 0, counted & NORMAL != 0);
-        let count = counted & !NORMAL;
-        if count > MOST_VALUES {
+        stored.number = number & NUMBER;
+        stored.sorted = number & SORTED != 0;
+        stored.apart = number & APART != 0;
+        stored.has_normals = counted & NORMAL != 0;
+        stored.count = counted & !NORMAL;
+        if stored.count > MOST_VALUES {
             return Err(damaged());
         }
-        let here = if apart { 0 } else { count as usize };
-        let lengths = (self.words(here)?, self.words(if has_normals { here } else { 0 })?);
-        Ok(Stored {
-            number: number & NUMBER,
-            sorted: number & SORTED != 0,
-            apart,
-            has_normals,
-            count,
-            values: self.values(lengths.0)?,
-            normals: self.values(lengths.1)?,
-        })
+        let here = if stored.apart { 0 } else { stored.count as usize };
+        stored.values.lengths = self.words(here)?;
+        stored.normals.lengths = self.words(if stored.has_normals { here } else { 0 })?;
+        self.data(&mut stored.values)?;
+        self.data(&mut stored.normals)
     }
 
     #[inline]
@@ -227,12 +239,16 @@ impl<'a> Attributes<'a> {
         Ok(words)
     }
 
+    /// What the lengths of `values` say that there is.
     #[inline]
-    fn values(&mut self, lengths: &'a [u8]) -> Result<Values<'a>> {
-        let each = lengths.chunks_exact(4).map(|length| length_of(length) + 1);
-        let (data, rest) = self.data.split_at_checked(each.sum()).ok_or_else(damaged)?;
-        self.data = rest;
-        Ok(Values { lengths, data })
+    fn data(&mut self, values: &mut Values<'a>) -> Result<()> {
+        let mut size = 0;
+        for length in values.lengths.chunks_exact(4) {
+            size += length_of(length) + 1;
+        }
+        let (data, rest) = self.data.split_at_checked(size).ok_or_else(damaged)?;
+        (values.data, self.data) = (data, rest);
+        Ok(())
     }
 }
 
@@ -240,6 +256,17 @@ impl<'a> Stored<'a> {
     /// None where they are in id2v.
     pub fn values(&self) -> Values<'a> {
         self.values.clone()
+    }
+
+    /// Shows every value; none where they are in id2v.
+    #[inline]
+    pub fn each_value(&self, mut see: impl FnMut(&'a [u8])) {
+        let (mut lengths, mut data) = (self.values.lengths, self.values.data);
+        while let Some((length, shorter)) = lengths.split_at_checked(4) {
+            let Some((value, rest)) = data.split_at_checked(length_of(length) + 1) else { break };
+            see(&value[..value.len() - 1]);
+            (lengths, data) = (shorter, rest);
+        }
     }
 
     fn attribute(&self) -> Attribute<'a> {

@@ -9,7 +9,7 @@ use tree::fingerprint::Printer;
 
 use crate::descriptions::Descriptions;
 use crate::parents::Place;
-use crate::{Result, damaged, reading};
+use crate::{Error, Result, damaged, reading};
 
 /// An entry where it lies in the pages.
 #[derive(Debug)]
@@ -48,28 +48,35 @@ impl Entry<'_> {
     /// otherwise.
     #[inline]
     pub(crate) fn each(&self, mut see: impl FnMut(&Value<'_>)) -> Result<()> {
-        let broken = || damaged(format!("entry {} is damaged (table id2e)", self.id));
-        let mut attributes = blob::attributes(self.value).map_err(|_| broken())?;
-        if self.scattered {
-            let mut all: Vec<_> = attributes.collect::<Result<_>>().map_err(|_| broken())?;
-            bring_together(&mut all);
-            return all.iter().try_for_each(|stored| self.attribute(stored, &mut see));
-        }
-        attributes.try_for_each(|stored| self.attribute(&stored.map_err(|_| broken())?, &mut see))
+        let read = if self.scattered {
+            self.together(&mut see)
+        } else {
+            blob::each(self.value, |stored| self.attribute(stored, &mut see))
+        };
+        read.map_err(|error| {
+            let message = format!("entry {}: {}", self.id, error.message);
+            Error { message, ..error }
+        })
+    }
+
+    fn together(&self, see: &mut impl FnMut(&Value<'_>)) -> Result<()> {
+        let mut all: Vec<_> = blob::attributes(self.value)?.collect::<Result<_>>()?;
+        bring_together(&mut all);
+        all.iter().try_for_each(|stored| self.attribute(stored, see))
     }
 
     #[inline]
     fn attribute(&self, stored: &Stored<'_>, see: &mut impl FnMut(&Value<'_>)) -> Result<()> {
         let number = stored.number;
-        let description = self.descriptions.get(number).ok_or_else(|| {
-            let id = self.id;
-            damaged(format!("entry {id}: no attribute has the number {number} (table id2e)"))
-        })?;
+        let description = self
+            .descriptions
+            .get(number)
+            .ok_or_else(|| damaged(format!("no attribute has the number {number} (table id2e)")))?;
         if stored.apart {
             return self.apart(stored, description, see);
         }
         let single = stored.count == 1 && !self.scattered && self.descriptions.distinct;
-        stored.values().for_each(|bytes| see(&Value { description, bytes, single }));
+        stored.each_value(|bytes| see(&Value { description, bytes, single }));
         Ok(())
     }
 
@@ -82,7 +89,7 @@ impl Entry<'_> {
     ) -> Result<()> {
         let wrong = |what: &str| {
             let name = String::from_utf8_lossy(description.text());
-            damaged(format!("entry {}: {what} of {name} (table id2v)", self.id))
+            damaged(format!("{what} of {name} (table id2v)"))
         };
         let table = self.id2v.ok_or_else(|| wrong("the table is missing that has the values"))?;
         #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
