@@ -21,6 +21,8 @@ __all__ = [
     "Counters",
     "Database",
     "Difference",
+    "Dump",
+    "Exported",
     "Link",
     "Loaded",
     "NativeError",
@@ -73,7 +75,9 @@ class NativeError(Exception):
       build.rejected       more entries were rejected than may be: path, line, dn and message are of the
                            first; all stand in the reject file
       build.missing_parents  as that, and all for want of a parent
-      build.damaged        what was written does not read back
+      build.damaged        what was written does not read back; or a database that is read is damaged: page or
+                           entry, and table, stand in the message
+      mdb.no_such_base     the database has no entry of that name
       ldap.connect      no connection: nobody there, or TLS failed before a word was said
       ldap.tls          StartTLS was refused, or its handshake failed
       ldap.bind         the bind was refused; `result` says how
@@ -458,6 +462,53 @@ def verify(
     A look at its counts and a sample of entries, each looked for in every index; `full` at every page, at
     every entry, and every index is made again and compared. NativeError build.damaged says what is wrong.
     """
+
+@final
+class Exported:
+    @property
+    def entries(self) -> int: ...
+    @property
+    def holes(self) -> int:
+        """Parents that were never added; they stand nowhere."""
+    @property
+    def late(self) -> int:
+        """Entries below one that comes after them in the order of IDs; they stand in the last files."""
+    @property
+    def bytes(self) -> int:
+        """Of LDIF, before compression."""
+    @property
+    def checksum(self) -> str:
+        """That of a tree of all files with nothing ignored."""
+    @property
+    def files(self) -> list[tuple[str, str]]:
+        """Name and XXH3 of 128 bits in hexadecimal digits, in the order in which they load."""
+    @property
+    def base(self) -> str:
+        """DN of the base, or of the suffix, as the database spells it; "" where it has several."""
+    @property
+    def context_csns(self) -> list[str]:
+        """Of the suffix, as stored."""
+    @property
+    def ranges(self) -> int: ...
+
+@final
+class Dump:
+    """A snapshot of a database of back-mdb, read from the pages of its data file by `jobs` workers; no schema and no
+    configuration is needed.
+
+    txn: the transaction of which somebody holds a reader's slot; the newest snapshot is read, and stays whole as long
+    as it is held. None: nobody writes to the file. base: DN of the entry that with all below it is wanted. Damage is
+    build.damaged.
+    """
+
+    def __new__(cls, path: _Path, *, txn: int | None, base: str | None, jobs: int) -> Dump: ...
+    def export(self, directory: _Path, counters: Counters, *, compress: bool) -> Exported:
+        """Files `0001.ldif[.zst]` and on in the empty `directory`: parents first, lines not folded, values of one
+        attribute side by side. Same database, same bytes."""
+    def digest(self, tree: Tree, counters: Counters) -> None:
+        """Adds every entry to `tree`; after an error that is of no use."""
+    def pick(self, names: Sequence[str], counters: Counters) -> bytes:
+        """The entries of these DNs as LDIF, as far as they are there."""
 
 @type_check_only
 class Wishes(TypedDict):

@@ -344,6 +344,12 @@ class MdbDamaged(LoaderError):
     hint = "Do not use this file; take another copy or backup."
 
 
+class NoEntry(LoaderError):
+    code, exit_status = "mdb.no_entry", 59
+    message = "{path}: there is no entry {dn}"
+    hint = "Without -b everything is read; `ditseed export` says which suffix that is."
+
+
 class NotStampable(LoaderError):
     code, exit_status = "mdb.not_stampable", 55
     message = "{path}: cannot set contextCSN of {suffix}: {reason}"

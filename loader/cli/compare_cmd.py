@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -31,15 +30,12 @@ from loader.operations.compare import (
 from loader.server.options import Connection
 from loader.sources.location import locate
 
-_config = click.Path(path_type=Path)
 _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 
 
 @click.command("compare")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@click.option("--config-a", type=_config, help="slapd.d or slapd.conf whose schema A is read with.")
-@click.option("--config-b", type=_config, help="The same for B (default: that of A).")
 @bind_options
 @click.option("--bind-dn-b", metavar="DN", help="Bind as this DN at B (default: -D).")
 @click.option("--password-file-b", metavar="FILE", help="Its password (default: -y).")
@@ -62,8 +58,8 @@ def command(a: str, b: str, as_json: bool, progress_mode: str, **options: Any) -
     """Compare two places that hold entries; change nothing.
 
     A and B are each a server (ldap://, ldaps://, ldapi://), LDIF (a file, a quoted pattern, or a
-    directory: an export), a database directory (with data.mdb; needs --config-a or --config-b), or
-    the slapd.d or slapd.conf of a server (its database is read, slapd running or not).
+    directory: an export), a database directory (with data.mdb), or the slapd.d or slapd.conf of a
+    server (its database is read). slapd may be running or not.
 
     The order of entries and values and the spelling of DNs make no difference. Left out unless asked
     for: contextCSN, and the attributes a server computes for each answer (entryDN,
@@ -73,7 +69,8 @@ def command(a: str, b: str, as_json: bool, progress_mode: str, **options: Any) -
     Examples:
       ditseed compare ldap://provider ldap://consumer -D cn=admin,dc=example,dc=com -y /root/pw
       ditseed compare /srv/export /etc/ldap/slapd.d --show-attributes
-      ditseed compare /srv/restored ldapi:/// -Y EXTERNAL --config-a /etc/ldap/slapd.d
+      ditseed compare /srv/restored ldapi:/// -Y EXTERNAL
+      ditseed compare /var/lib/ldap /srv/spare/ldap
     """
     report = compare(_options(a, b, **options), progress_of(progress_mode))
     show_json(_facts(report)) if as_json else _show(report)
@@ -84,8 +81,6 @@ def _options(
     a: str,
     b: str,
     *,
-    config_a: Path | None,
-    config_b: Path | None,
     ignored: tuple[str, ...],
     user_attributes: bool,
     with_context_csn: bool,
@@ -100,8 +95,8 @@ def _options(
     standing = [name for name in IGNORED if not (with_context_csn and name == CONTEXT_CSN)]
     servers_own = SERVER_ATTRIBUTES if user_attributes else ()
     return CompareOptions(
-        a=locate(a, connection, config_a),
-        b=locate(b, _other(connection, at_b), config_b or config_a),
+        a=locate(a, connection),
+        b=locate(b, _other(connection, at_b)),
         ignore=(*standing, *servers_own, *ignored),
         limit=limit,
         show_attributes=show_attributes,

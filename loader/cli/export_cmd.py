@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,19 @@ import click
 from loader import defaults
 from loader.cli import options
 from loader.cli.report import show_facts, show_json
-from loader.operations.export import STEPS, ExportOptions, export
+from loader.errors import UsageProblem
+from loader.manifest import Manifest
+from loader.operations import export_mdb
+from loader.operations.export_mdb import DumpOptions, export_database
+from loader.progress import Progress
+from loader.server.options import Connection
+from loader.sources.mdb import DATA, Part, database_directory
+
+_WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 
 
 @click.command("export")
+@click.argument("source", metavar="[DIR]", required=False)
 @options.connection_options
 @click.option(
     "-o",
@@ -24,7 +34,10 @@ from loader.operations.export import STEPS, ExportOptions, export
     help="Directory for shards and manifest.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(1), default=os.cpu_count() or 2, help="Connections side by side."
+    "--jobs",
+    type=click.IntRange(1),
+    default=os.cpu_count() or 2,
+    help="Connections side by side, or workers.",
 )
 @click.option(
     "--pieces",
@@ -60,6 +73,7 @@ from loader.operations.export import STEPS, ExportOptions, export
 @options.progress_option
 @options.json_option
 def command(
+    source: str | None,
     output: Path,
     jobs: int,
     pieces: int,
@@ -73,26 +87,40 @@ def command(
     as_json: bool,
     **connecting: Any,
 ) -> None:
-    """Read a running server with several searches side by side: all user and operational attributes.
+    """Read a running server with several searches side by side, or the database in DIR: all user and operational
+    attributes, as LDIF that loads in the order of the manifest (parents first).
 
-    The LDIF loads in the order of the manifest (parents first), and its suffix entry carries the contextCSN that the
-    server had when the export began, so that syncrepl goes on from there. Stopped at any moment, the same command goes
-    on with what is missing.
+    Of a server: the suffix entry carries the contextCSN that the server had when the export began, so that
+    syncrepl goes on from there. Stopped at any moment, the same command goes on with what is missing.
+
+    DIR is a directory with a data.mdb (or mdb:DIR), a copy or that of a slapd, running or not. It needs no
+    configuration and asks no server: --jobs workers read the pages of one snapshot. The suffix entry carries
+    the contextCSN that is stored.
 
     \b
     Examples:
       ditseed export -H ldap://provider -D cn=replicator,dc=example,dc=com -y /root/replicator.pw \\
           -b dc=example,dc=com -o /srv/export
       ditseed export -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o /srv/export --compress none
+      ditseed export /var/lib/ldap -o /srv/export
     """
-    connection = options.connection_of(connecting)
-    latency = None if max_latency is None else max_latency / 1000
-    asked = ExportOptions(
-        connection, output.absolute(), jobs, pieces, max_rate, latency, page, compress
-    )
-    made = export(
-        asked, options.progress_of(progress_mode), options.timeouts_of(timeouts, STEPS), restart
-    )
+    progress = options.progress_of(progress_mode)
+    if source is None:
+        latency = None if max_latency is None else max_latency / 1000
+        limits = {
+            "jobs": jobs,
+            "pieces": pieces,
+            "max_rate": max_rate,
+            "max_latency": latency,
+            "page": page,
+        }
+        asked = _Asked(output.absolute(), compress, progress, timeouts, restart)
+        made = _of_server(options.connection_of(connecting), limits, asked)
+    else:
+        base = connecting.pop("base")
+        _refuse({**connecting, "pieces": pieces, "max_rate": max_rate, "page": page})
+        asked = _Asked(output.absolute(), compress, progress, timeouts, restart)
+        made = _of_database(source, base, jobs, asked)
     if as_json:
         show_json(
             {"output": output, **made.__dict__, "shards": [shard.__dict__ for shard in made.shards]}
@@ -105,8 +133,43 @@ def command(
             "met twice": f"{made.duplicates:,}",
             "shards": len(made.shards),
             "cut into": made.partitions,
-            "contextCSN": " ".join(made.context_csns) or "none (the server has no syncprov)",
+            "contextCSN": " ".join(made.context_csns) or f"none ({_WITHOUT[source is None]})",
             "output": output,
             **{f"note {number}": note for number, note in enumerate(made.notes, 1)},
         }
     )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is the same whatever is exported."""
+
+    output: Path
+    compress: str
+    progress: Progress
+    timeouts: tuple[str, ...]
+    restart: bool
+
+
+def _of_server(connection: Connection, limits: dict[str, Any], asked: _Asked) -> Manifest:
+    # Here, since python-ldap takes longer to load than a small database to be read.
+    from loader.operations.export import STEPS, ExportOptions, export
+
+    timeouts = options.timeouts_of(asked.timeouts, STEPS)
+    wanted = ExportOptions(connection, asked.output, compress=asked.compress, **limits)
+    return export(wanted, asked.progress, timeouts, asked.restart)
+
+
+def _of_database(source: str, base: str | None, jobs: int, asked: _Asked) -> Manifest:
+    directory = database_directory(source)
+    if directory is None:
+        raise UsageProblem(reason=f"{source} is no database directory: it holds no {DATA}")
+    timeouts = options.timeouts_of(asked.timeouts, export_mdb.STEPS)
+    wanted = DumpOptions(Part(directory, base), asked.output, jobs, asked.compress)
+    return export_database(wanted, asked.progress, timeouts, asked.restart)
+
+
+def _refuse(given: dict[str, Any]) -> None:
+    """Options that mean nothing where a database is read."""
+    for name in [name for name, value in given.items() if value]:
+        raise UsageProblem(reason=f"{name.replace('_', '-')} is for a server, not for a database")

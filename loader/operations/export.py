@@ -5,22 +5,30 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
-import datetime
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from loader import defaults, ldif, manifest
-from loader.errors import EmptyInput, LoaderError, TargetNotEmpty, TreeRestless
+from loader.errors import EmptyInput, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
 from loader.operations import moved
 from loader.operations.moved import Containers
+from loader.operations.shards import (
+    ARRANGED,
+    PARTS,
+    clear,
+    done_before,
+    into,
+    move_shards,
+    now,
+)
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
-from loader.run.steps import Run, open_run
+from loader.run.steps import Run
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import session
@@ -31,9 +39,6 @@ from loader.sources.planner import Partition, Plan
 from loader.storage import files
 
 STEPS = ("start", "plan", "read", "late", "arrange", "shards")
-# In the run directory:
-PARTS, ARRANGED = "parts", "arranged"
-RUN_DIR = ".ditseed"  # inside the output directory
 
 
 @dataclass(frozen=True)
@@ -59,26 +64,14 @@ def export(
     options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
 ) -> Manifest:
     """Run or resume an export into a directory; its manifest."""
-    files.require_writable(options.output)
-    run_dir = options.output / RUN_DIR
-    if not run_dir.exists() and options.output.is_dir() and any(options.output.iterdir()):
-        raise TargetNotEmpty(path=options.output, size="not an export of ditseed")
-    made = not options.output.exists()
-    try:
-        with open_run(run_dir, "export", options.identity(), progress, timeouts, restart) as run:
-            return export_steps(options, run)
-    except LoaderError:
-        # Refused before anything was read: nothing is worth keeping, and nothing shall have changed.
-        if made and not (run_dir / PARTS).exists():
-            files.remove_tree(options.output)
-        raise
+    with into(options.output, options.identity(), progress, timeouts, restart) as run:
+        return export_steps(options, run)
 
 
 def export_steps(options: ExportOptions, run: Run) -> Manifest:
     """The named steps of an export, within a run that may have more."""
-    known = manifest.read(options.output)
-    if known is not None and run.catalogue.found("shards") is not None:
-        run.progress.say("export: done before")
+    known = done_before(options.output, run)
+    if known is not None:
         return known
     work = _Work(options, run)
     start = run.do("start", work.start)
@@ -120,7 +113,7 @@ class _Work:
             return {
                 "base": base,
                 "context_csns": moved.context_csns(server, base),
-                "started": _now(),
+                "started": now(),
                 "uri": server.uri,
             }
 
@@ -273,14 +266,7 @@ class _Work:
         """Move the shards to their place, the manifest last: where it stands, the export is whole."""
         output, names = self.options.output, arranged["shards"]
         sums = self._known_sums(arranged["taken"])
-        (output / manifest.FILE).unlink(missing_ok=True)
-        for path in output.glob("[0-9]*.ldif*"):
-            if path.name not in names:
-                path.unlink()  # of an export that was here before
-        for name in names:
-            if (self.arranged / name).exists():  # else it was moved before a kill
-                files.publish(self.arranged / name, output / name)
-        killpoint("shards.middle")
+        move_shards(self.arranged, output, names)
         shards = tuple(manifest.describe(output / name, sums.get(name)) for name in names)
         made = Manifest(
             base=start["base"],
@@ -290,7 +276,7 @@ class _Work:
             shards=shards,
             source=start["uri"],
             started=start["started"],
-            finished=_now(),
+            finished=now(),
             partitions=cut["how"],
             duplicates=arranged["duplicates"],
             dropped=arranged["dropped"],
@@ -299,12 +285,6 @@ class _Work:
         files.write_durably(self.options.output / manifest.FILE, made.text())
         clear(self.run.directory)
         return {"entries": made.entries}
-
-
-def clear(run_dir: Path) -> None:
-    """Remove what the steps of an export put into its run directory on their way."""
-    for name in (PARTS, ARRANGED):
-        files.remove_tree(run_dir / name)
 
 
 def _facts_of(partition: Partition) -> Facts:
@@ -319,7 +299,3 @@ def _plan_of(cut: Facts, page: int) -> Plan:
         return Partition(facts["name"], search)
 
     return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -6,21 +6,14 @@ Each can be read whole into a digest, and be asked again for a few of its entrie
 from __future__ import annotations
 
 import glob
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from loader import dn, ldif, manifest
-from loader.child import Child
-from loader.errors import (
-    LdifTruncated,
-    LoaderError,
-    ManifestBroken,
-    NoSuchBase,
-    NoSuchPath,
-    UsageProblem,
-)
+from loader.errors import ManifestBroken, NoSuchBase, NoSuchPath
 from loader.ldif import Tree
 from loader.progress import Meter
 from loader.server.options import Connection
@@ -28,7 +21,8 @@ from loader.server.search import Search
 from loader.server.session import session
 from loader.server.wire import reading
 from loader.sources import ldap, mdb, records
-from loader.sources.mdb import Mdb
+from loader.sources.configured import Mdb
+from loader.sources.mdb import database_directory
 from loader.sources.records import Entries
 from loader.storage.files import require_readable
 
@@ -96,13 +90,16 @@ class Database:
         return self.mdb.label
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
-        with mdb.running(self.mdb) as child:
-            return _digest_of(child, ignore, meter)
+        with ldif.digesting(ignore, meter) as tree:
+            for part in self.mdb.parts():
+                mdb.digest(part, tree, meter)
+            return tree
 
     def find(self, names: Sequence[str]) -> Entries:
-        with mdb.running(self.mdb) as child:
-            assert child.process.stdout is not None
-            return records.find(child.process.stdout, names)
+        found: Entries = {}
+        for part in self.mdb.parts():
+            found.update(records.find(io.BytesIO(mdb.find(part, names)), names))
+        return found
 
 
 @dataclass(frozen=True)
@@ -130,41 +127,19 @@ class Files:
         return found
 
 
-def _digest_of(child: Child, ignore: Sequence[str], meter: Meter) -> Tree:
-    """All that a child writes, once it has said that this was everything."""
-    assert child.process.stdout is not None
-    with meter.cancelling(child.kill):
-        try:
-            with ldif.digesting(ignore, meter, child.tool) as tree:
-                tree.add_fd(child.process.stdout.fileno())
-        except LdifTruncated:
-            child.check()  # it broke off inside a record: why is for the child to say
-            raise
-        try:
-            child.check()
-        except LoaderError:
-            meter.add(-tree.entries)
-            raise
-        return tree
-
-
-def locate(text: str, connection: Connection, config: Path | None = None) -> Location:
-    """What `text` names. `connection` says how to bind and gives base or suffix; `config` whose schema a bare
-    database directory is read with. Raises NoSuchPath, UsageProblem, ManifestBroken.
+def locate(text: str, connection: Connection) -> Location:
+    """What `text` names. `connection` says how to bind and gives base or suffix. Raises NoSuchPath, UsageProblem,
+    ManifestBroken.
     """
     if text.lower().startswith(SCHEMES):
         return Server(replace(connection, uri=text))
+    named = database_directory(text)
+    if named is not None:
+        return Database(Mdb(named, connection.base))
     path = Path(text)
     if not path.exists():
         return _pattern(text)
     require_readable(path)
-    if (path / mdb.DATA).exists():
-        if config is None:
-            reason = (
-                f"{path} is a database: name its server's slapd.d or slapd.conf too, for the schema"
-            )
-            raise UsageProblem(reason=reason)
-        return Database(Mdb(config, connection.base, path))
     if (path / "cn=config.ldif").exists() or path.suffix == ".conf":
         return Database(Mdb(path, connection.base))
     return _files(path)

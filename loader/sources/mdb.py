@@ -1,119 +1,99 @@
-"""Source: a back-mdb database as LDIF, read by slapcat, which works beside a running slapd too."""
+"""Source: a back-mdb database, read from its pages by the native core, beside a running slapd too.
+
+No configuration and no schema is needed. The door to the part of loader._native that reads databases.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
-from loader import dn
-from loader.child import Child
-from loader.config import Config, Database
-from loader.errors import NoSuchPath, NotLmdb
-from loader.server import configuration, tools
-from loader.storage.files import Owner, require_readable
+from loader import _native, ldif
+from loader._native import Counters, Dump, Exported, Tree
+from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb
+from loader.mdb import snapshot
+from loader.mdb.environment import entry_count
+from loader.progress import Meter
+from loader.storage.files import require_readable
 
-DATA, LOCK = "data.mdb", "lock.mdb"
+__all__ = ["Exported"]
+
+DATA = "data.mdb"
+PREFIX = "mdb:"  # before a directory, where anything else could be meant
 
 
 @dataclass(frozen=True)
-class Mdb:
-    """The entries below `base` in the mdb database of a configuration (None: all of the only one).
+class Part:
+    """A database directory, and the entry below which it is read (None: all of it)."""
 
-    `directory`: a database that lies elsewhere (a clone, a backup) and is read with that configuration's schema.
-    """
-
-    config_path: Path
+    directory: Path
     base: str | None = None
-    directory: Path | None = None
 
-    @property
-    def label(self) -> str:
-        return str(self.directory or self.config_path)
+
+def is_database(path: Path) -> bool:
+    return (path / DATA).exists()
+
+
+def database_directory(text: str) -> Path | None:
+    """The database directory that is meant: one with a data.mdb, or whatever stands behind `mdb:`."""
+    if text.startswith(PREFIX):
+        return Path(text.removeprefix(PREFIX))
+    path = Path(text)
+    if not path.is_dir():
+        return None
+    require_readable(path)
+    return path if is_database(path) else None
+
+
+def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) -> Exported:
+    """Shards in the empty directory `output`, in the order of their names: parents first."""
+    meter.total = None if part.base else entry_count(part.directory)
+    with _reading(part, meter, jobs) as (dump, counters):
+        return dump.export(output, counters, compress=compress)
+
+
+def digest(part: Part, tree: Tree, meter: Meter) -> None:
+    """Add all of it to `tree`."""
+    with _reading(part, meter) as (dump, counters):
+        dump.digest(tree, counters)
+
+
+def find(part: Part, names: Sequence[str]) -> bytes:
+    """The entries of these DNs as LDIF, as far as they are there."""
+    with _reading(part, Meter("find")) as (dump, counters):
+        return dump.pick(names, counters)
 
 
 @contextmanager
-def running(asked: Mdb) -> Iterator[Child]:
-    """slapcat at work; read its stdout, then call `check`."""
-    found = configuration.read(asked.config_path)
-    database = _database(found, asked)
-    directory = asked.directory or database.directory
-    _require_data(directory)
-    assert directory is not None
-    with _config(found, database, directory) as arguments, _lock_kept(directory):
-        where = [
-            *arguments,
-            "-b",
-            database.suffix,
-            *_below(asked.base, database),
-            "-o",
-            "ldif-wrap=no",
-        ]
-        with Child(tools.server_tool("slapcat", *where), stdout=subprocess.PIPE) as child:
-            yield child
+def _reading(part: Part, meter: Meter, jobs: int | None = None) -> Iterator[tuple[Dump, Counters]]:
+    """A snapshot of it, held as long as the body runs; the core's errors made ours."""
+    require_database(part.directory)
+    path = part.directory / DATA
+    with snapshot.held(part.directory) as held:
+        counters = Counters()
+        dump = Dump(held.path, txn=held.txn, base=part.base, jobs=jobs or os.cpu_count() or 2)
+        with meter.counting(counters):
+            try:
+                yield dump, counters
+            except _native.NativeError as error:
+                raise _ours(error, path, part.base) from error
 
 
-def _database(found: Config, asked: Mdb) -> Database:
-    """The one that holds the base; without one, that of the directory, or the only one."""
-    for database in found.databases:
-        if asked.base is None and _is_at(database, asked.directory):
-            return database
-        for suffix in database.suffixes:
-            if asked.base is not None and dn.within(asked.base, suffix):
-                return found.database(suffix)
-    return found.database(asked.base)
+def _ours(error: _native.NativeError, path: Path, base: str | None) -> LoaderError:
+    if error.code == "build.damaged":
+        return MdbDamaged(path=path, reason=str(error).removeprefix(f"{path}: "))
+    if error.code == "mdb.no_such_base":
+        return NoEntry(path=path, dn=base)
+    return ldif.ours(error, str(path))
 
 
-def _below(base: str | None, database: Database) -> list[str]:
-    """By URI: slapcat 2.5.13 crashes on -s, whatever the base."""
-    if base is None or dn.key(base) in map(dn.key, database.suffixes):
-        return []
-    return ["-H", f"ldap:///{quote(base, safe='=,')}??sub"]
-
-
-def _is_at(database: Database, directory: Path | None) -> bool:
-    if directory is None or database.directory is None:
-        return False
-    return database.directory.absolute() == directory.absolute()
-
-
-def _require_data(directory: Path | None) -> None:
-    """slapcat would make an empty database where there is none."""
-    if directory is None:
-        raise NoSuchPath(path="the database's directory")
+def require_database(directory: Path) -> None:
+    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbDamaged."""
     require_readable(directory)
-    if not (directory / DATA).exists():
+    if not is_database(directory):
         raise NotLmdb(path=directory, reason=f"it holds no {DATA}")
     require_readable(directory / DATA)
-
-
-@contextmanager
-def _config(found: Config, database: Database, directory: Path) -> Iterator[list[str]]:
-    """slapcat's arguments for the configuration, or for a private copy that points to `directory`."""
-    if _is_at(database, directory):
-        yield ["-F" if found.is_directory else "-f", str(found.path)]
-        return
-    place = {"olcDbDirectory": [str(directory.absolute()).encode()]}
-    with (
-        tempfile.TemporaryDirectory(
-            prefix="ditseed-config-", dir=configuration.scratch()
-        ) as scratch,
-        configuration.private_copy(found, database, place, Path(scratch)) as copy,
-    ):
-        yield ["-F", str(copy)]
-
-
-@contextmanager
-def _lock_kept(directory: Path) -> Iterator[None]:
-    """A lock.mdb that slapcat makes belongs to us, and slapd's own user could not open it: give it away."""
-    lock = directory / LOCK
-    before = lock.exists()
-    try:
-        yield
-    finally:
-        if not before and lock.exists():
-            Owner.of(directory / DATA).give(lock)
+    snapshot.require_format(directory)

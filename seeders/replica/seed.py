@@ -19,8 +19,8 @@ from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
 from loader.operations.export import STEPS as EXPORT_STEPS
-from loader.operations.export import clear as clear_export
 from loader.operations.publish import DATA, Place
+from loader.operations.shards import clear as clear_export
 from loader.progress import Progress
 from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, DoneStep, Facts

@@ -75,6 +75,17 @@ def test_all_read_the_same_server_to_its_end(short_tmp: Path) -> None:
 
 
 @pytest.mark.slapd
+def test_all_read_the_same_database_to_its_end(short_tmp: Path) -> None:
+    found = facts(short_tmp, "slapcat", "-n", ENTRIES)
+    runs = {one["name"]: one for one in found["runs"]}
+    assert list(runs) == ["slapcat", "ditseed", "ditseed-zstd"]
+    assert all(one["entries"] == ENTRIES + CONTAINERS for one in runs.values())
+    seconds = runs["slapcat"]["usage"]["seconds"] / runs["ditseed"]["usage"]["seconds"]
+    assert ratio(found, "seconds of slapcat / ditseed") == pytest.approx(seconds)
+    assert list(short_tmp.glob("run-*")) == []
+
+
+@pytest.mark.slapd
 def test_all_add_to_a_server_of_their_own(short_tmp: Path) -> None:
     found = facts(short_tmp, "add", "-n", ENTRIES, "--ldapadd-entries", 50)
     runs = {one["name"]: one for one in found["runs"]}

@@ -123,8 +123,8 @@ def test_external_against_the_files(server: Slapd, whole: Path) -> None:
 
 
 @pytest.mark.slapd
-def test_a_database_directory_takes_the_configuration_of_the_other(server: Slapd) -> None:
-    done = ditseed(server.database_dir, server.database_dir, "--config-a", server.config_path)
+def test_a_database_directory_needs_nothing_else(server: Slapd) -> None:
+    done = ditseed(server.database_dir, f"mdb:{server.database_dir}")
     assert done.returncode == 0, done.stderr
 
 

@@ -102,16 +102,19 @@ pub struct Parts<'a> {
 
 /// Reads what [`Writer`] or slapd wrote; every count and length is checked against what is there.
 pub fn read(blob: &[u8]) -> Result<Parts<'_>> {
+    let attributes = attributes(blob)?;
+    let flags = attributes.flags;
+    let found = attributes.map(|one| one.map(|one| one.attribute())).collect::<Result<_>>()?;
+    Ok(Parts { flags, attributes: found })
+}
+
+/// The same one attribute after the other, in no memory of its own.
+pub fn attributes(blob: &[u8]) -> Result<Attributes<'_>> {
     let [attributes, _, flags, words] = [0, 1, 2, 3].map(|at| word(blob, at));
-    let words = words? as usize;
-    let data_at = words.checked_mul(4).and_then(|bytes| bytes.checked_add(16));
-    let data = data_at.and_then(|at| blob.get(at..)).ok_or_else(damaged)?;
-    let mut reader = Reader { blob, at: 4, end: 4 + words, data };
-    let mut found = Vec::new();
-    for _ in 0..attributes? {
-        found.push(reader.attribute()?);
-    }
-    Ok(Parts { flags: flags?, attributes: found })
+    let size = (words? as usize).checked_mul(4).ok_or_else(damaged)?;
+    let rest = blob.get(16..).ok_or_else(damaged)?;
+    let (words, data) = rest.split_at_checked(size).ok_or_else(damaged)?;
+    Ok(Attributes { flags: flags?, left: attributes?, words, data })
 }
 
 /// The value again, from its parts.
@@ -138,60 +141,156 @@ fn damaged() -> Error {
     Error::new(Code::Damaged, "an entry in id2e is damaged")
 }
 
-struct Reader<'a> {
-    blob: &'a [u8],
-    at: usize,
-    end: usize,
+/// Shows one attribute after the other. For those who read very many entries.
+#[inline]
+pub fn each<'a>(blob: &'a [u8], mut see: impl FnMut(&Stored<'a>) -> Result<()>) -> Result<()> {
+    let mut attributes = attributes(blob)?;
+    // One place for all: moving it costs more than the rest.
+    let mut stored = Stored::default();
+    for _ in 0..attributes.left {
+        attributes.attribute(&mut stored)?;
+        see(&stored)?;
+    }
+    Ok(())
+}
+
+/// The numbers of the attributes alone, as far as there is sense in them.
+pub fn numbers(blob: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    let (mut at, mut left) = (4, word(blob, 0).unwrap_or(0));
+    std::iter::from_fn(move || {
+        left = left.checked_sub(1)?;
+        let (number, counted) = (word(blob, at).ok()?, word(blob, at + 1).ok()?);
+        let count = (counted & !NORMAL) as usize;
+        at += words(count, number & APART != 0, counted & NORMAL != 0);
+        Some(number & NUMBER)
+    })
+}
+
+/// What is still to come of an entry.
+#[derive(Debug, Clone)]
+pub struct Attributes<'a> {
+    /// Of the object classes.
+    pub flags: u32,
+    left: u32,
+    words: &'a [u8],
     data: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
-    fn word(&mut self) -> Result<u32> {
-        if self.at >= self.end {
+/// One attribute where it lies.
+#[derive(Debug, Clone, Default)]
+pub struct Stored<'a> {
+    /// As in [`Attribute`].
+    pub number: u32,
+    pub sorted: bool,
+    pub apart: bool,
+    pub has_normals: bool,
+    pub count: u32,
+    values: Values<'a>,
+    normals: Values<'a>,
+}
+
+/// Values one after the other; that they fit was checked.
+#[derive(Debug, Clone, Default)]
+pub struct Values<'a> {
+    lengths: &'a [u8],
+    data: &'a [u8],
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Result<Stored<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let mut stored = Stored::default();
+        let found = self.attribute(&mut stored);
+        if found.is_err() {
+            self.left = 0;
+        }
+        Some(found.map(|()| stored))
+    }
+}
+
+impl<'a> Attributes<'a> {
+    /// Puts the next one into `stored`.
+    #[inline]
+    fn attribute(&mut self, stored: &mut Stored<'a>) -> Result<()> {
+        let head = self.words(2)?;
+        let (number, counted) = (word(head, 0)?, word(head, 1)?);
+        stored.number = number & NUMBER;
+        stored.sorted = number & SORTED != 0;
+        stored.apart = number & APART != 0;
+        stored.has_normals = counted & NORMAL != 0;
+        stored.count = counted & !NORMAL;
+        if stored.count > MOST_VALUES {
             return Err(damaged());
         }
-        self.at += 1;
-        word(self.blob, self.at - 1)
+        let here = if stored.apart { 0 } else { stored.count as usize };
+        stored.values.lengths = self.words(here)?;
+        stored.normals.lengths = self.words(if stored.has_normals { here } else { 0 })?;
+        self.data(&mut stored.values)?;
+        self.data(&mut stored.normals)
     }
 
-    fn attribute(&mut self) -> Result<Attribute<'a>> {
-        let (number, count) = (self.word()?, self.word()?);
-        let mut found = Attribute {
-            number: number & NUMBER,
-            sorted: number & SORTED != 0,
-            apart: number & APART != 0,
-            has_normals: count & NORMAL != 0,
-            count: count & !NORMAL,
-            ..Attribute::default()
-        };
-        if found.count > MOST_VALUES {
-            return Err(damaged());
-        }
-        if !found.apart {
-            let values = self.lengths(found.count)?;
-            let normals = if found.has_normals { self.lengths(found.count)? } else { Vec::new() };
-            found.values = self.take(&values)?;
-            found.normals = self.take(&normals)?;
-        }
-        Ok(found)
+    #[inline]
+    fn words(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (words, rest) = self.words.split_at_checked(4 * count).ok_or_else(damaged)?;
+        self.words = rest;
+        Ok(words)
     }
 
-    fn lengths(&mut self, count: u32) -> Result<Vec<u32>> {
-        if count as usize > self.end - self.at {
-            return Err(damaged());
+    /// What the lengths of `values` say that there is.
+    #[inline]
+    fn data(&mut self, values: &mut Values<'a>) -> Result<()> {
+        let mut size = 0;
+        for length in values.lengths.chunks_exact(4) {
+            size += length_of(length) + 1;
         }
-        (0..count).map(|_| self.word()).collect()
+        let (data, rest) = self.data.split_at_checked(size).ok_or_else(damaged)?;
+        (values.data, self.data) = (data, rest);
+        Ok(())
+    }
+}
+
+impl<'a> Stored<'a> {
+    /// None where they are in id2v.
+    pub fn values(&self) -> Values<'a> {
+        self.values.clone()
     }
 
-    fn take(&mut self, lengths: &[u32]) -> Result<Vec<&'a [u8]>> {
-        let mut one = |length: &u32| {
-            let length = *length as usize;
-            let value = self.data.get(..length).ok_or_else(damaged)?;
-            self.data = self.data.get(length + 1..).ok_or_else(damaged)?;
-            Ok(value)
-        };
-        lengths.iter().map(&mut one).collect()
+    /// Shows every value; none where they are in id2v.
+    #[inline]
+    pub fn each_value(&self, mut see: impl FnMut(&'a [u8])) {
+        let (mut lengths, mut data) = (self.values.lengths, self.values.data);
+        while let Some((length, shorter)) = lengths.split_at_checked(4) {
+            let Some((value, rest)) = data.split_at_checked(length_of(length) + 1) else { break };
+            see(&value[..value.len() - 1]);
+            (lengths, data) = (shorter, rest);
+        }
     }
+
+    fn attribute(&self) -> Attribute<'a> {
+        let Self { number, sorted, apart, has_normals, count, .. } = *self;
+        let (values, normals) = (self.values().collect(), self.normals.clone().collect());
+        Attribute { number, sorted, apart, has_normals, count, values, normals }
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (length, lengths) = self.lengths.split_at_checked(4)?;
+        let (value, data) = self.data.split_at_checked(length_of(length) + 1)?;
+        (self.lengths, self.data) = (lengths, data);
+        value.split_last().map(|(_, value)| value)
+    }
+}
+
+#[inline]
+fn length_of(word: &[u8]) -> usize {
+    u32::from_le_bytes(word.try_into().unwrap_or_default()) as usize
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ mod join;
 mod lookup;
 mod names;
 mod naming;
-mod node;
+pub mod node;
 mod numbering;
 mod operational;
 mod outcasts;
@@ -35,7 +35,7 @@ mod postings;
 mod reading;
 mod reject;
 mod reorder;
-mod rows;
+pub mod rows;
 mod settings;
 mod shared;
 mod stored;
@@ -53,6 +53,11 @@ pub use indexes::LONGEST_INTEGER;
 pub use ldif::{Code, Error, Result};
 pub use settings::{Method, Options, Settings};
 pub use verify::{Means as VerifyMeans, verify};
+
+/// Tells a reader the orders that back-mdb gave its tables.
+pub fn set_orders(reader: &mut lmdbfile::Reader) {
+    stored::Stored::set_orders(reader);
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

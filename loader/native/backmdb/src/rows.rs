@@ -17,8 +17,21 @@ pub fn compare_keys(left: &[u8], right: &[u8]) -> Ordering {
     parts(left).cmp(&parts(right))
 }
 
+/// The normal form and the value of a row; they are one where its attribute has no normal forms. `None` when it is
+/// something else.
+pub fn read(row: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (rest, length) = row.split_last_chunk::<2>()?;
+    let length = usize::from(u16::from_le_bytes(*length));
+    let rest = rest.strip_suffix(b"\0")?;
+    if length == 0 {
+        return Some((rest, rest));
+    }
+    let (normal, value) = rest.split_at_checked(rest.len().checked_sub(length)?)?;
+    Some((normal.strip_suffix(b"\0")?, value))
+}
+
 /// Writes the table from rows of position, column and record, in the order of IDs.
-pub fn write(file: &mut FileWriter, rows: &Spool, numbering: &Numbering) -> Result<Table> {
+pub(crate) fn write(file: &mut FileWriter, rows: &Spool, numbering: &Numbering) -> Result<Table> {
     let mut tree = TreeWriter::new(Flags::DUPSORT, file.layout()).in_own_order();
     let (mut reader, mut open) = (rows.reader(), None);
     while let Some(row) = reader.next().map_err(sorting)? {

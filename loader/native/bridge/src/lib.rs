@@ -7,6 +7,7 @@
 mod building;
 mod calls;
 mod counters;
+mod dump;
 mod error;
 mod gate;
 mod loading;
@@ -23,6 +24,8 @@ mod _native {
     use super::calls::{arrange, join, new_tree, scan, shard, version};
     #[pymodule_export]
     use super::counters::Counters;
+    #[pymodule_export]
+    use super::dump::{Dump, Exported};
     #[pymodule_export]
     use super::error::NativeError;
     #[pymodule_export]

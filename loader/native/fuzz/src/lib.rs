@@ -7,6 +7,7 @@ pub mod blob;
 pub mod builder;
 mod configuration;
 pub mod dn;
+pub mod dump;
 pub mod ldif;
 pub mod lmdb_reader;
 pub mod schema;
@@ -16,7 +17,7 @@ pub mod values;
 /// A name, and what runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("ldif", ldif::run),
     ("dn", dn::run),
     ("schema", schema::run),
@@ -24,6 +25,7 @@ pub const TARGETS: [Target; 7] = [
     ("lmdb_reader", lmdb_reader::run),
     ("blob", blob::run),
     ("builder", builder::run),
+    ("dump", dump::run),
 ];
 
 /// Takes the first `N` bytes for switches; too short an input has none.

@@ -7,7 +7,7 @@ use lmdbfile::{FileWriter, Flags, Format, Options, Reader, Result, TreeWriter};
 
 const PAGE: usize = 4096;
 /// Bytes of one piece of damage: kind, page, place in the page (2), value (2).
-const PIECE: usize = 6;
+pub(crate) const PIECE: usize = 6;
 
 /// The first byte chooses a sound file, the rest damages it. It is read to its end or refused.
 ///
@@ -28,7 +28,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn damage(bytes: &mut Vec<u8>, piece: &[u8]) {
+/// `piece`: of [`PIECE`] bytes.
+pub(crate) fn damage(bytes: &mut Vec<u8>, piece: &[u8]) {
     let half = |at: usize| u16::from_le_bytes([piece[at], piece[at + 1]]);
     let (value, pages) = (half(4), bytes.len() / PAGE);
     if pages < 3 {

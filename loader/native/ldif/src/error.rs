@@ -46,6 +46,8 @@ pub enum Code {
     MissingParents,
     /// What we wrote does not read back: a bug, or a bad disk.
     Damaged,
+    /// The database has no entry of the name that was to be the base.
+    NoSuchBase,
     /// Someone called [`Counters::cancel`](crate::Counters::cancel).
     Cancelled,
 }
@@ -73,6 +75,7 @@ impl Code {
             Self::Rejected => "build.rejected",
             Self::MissingParents => "build.missing_parents",
             Self::Damaged => "build.damaged",
+            Self::NoSuchBase => "mdb.no_such_base",
             Self::Cancelled => "cancelled",
         }
     }

@@ -79,6 +79,11 @@ impl Layout {
         Ok(Self { page_size, page_header, node_header: 8, max_node, version })
     }
 
+    /// In bytes.
+    pub const fn page_size(&self) -> usize {
+        self.page_size
+    }
+
     /// Overflow pages for a value of `size` bytes.
     pub(crate) const fn overflow_pages(&self, size: usize) -> u64 {
         ((self.page_header + size - 1) / self.page_size + 1) as u64

@@ -23,6 +23,10 @@ impl Layout {
     pub(crate) fn read_meta(
         page: &[u8; META_SIZE],
     ) -> std::result::Result<(Self, Meta), &'static str> {
+        // Behind the longer page header of LMDB 1.0.
+        if read_u32(page, 24) == MAGIC {
+            return Err("LMDB file format 3 (LMDB 1.0, OpenLDAP 2.7), which is not read");
+        }
         if Self::header(page).flags & page::META == 0 || read_u32(page, 16) != MAGIC {
             return Err("no LMDB database, or one from a machine of the other byte order");
         }

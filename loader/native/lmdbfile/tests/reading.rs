@@ -240,3 +240,65 @@ fn in_memory_file_systems() {
         assert!(rows(&reader, name.as_bytes()).unwrap() == content.rows);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    /// Cuts are in order and none is lost between them; the same of a fork, on another thread.
+    #[test]
+    fn cuts_part_a_table(seed: u64, wanted in 0usize..60) {
+        let rng = &mut Rng::with_seed(seed);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data.mdb");
+        let tables = tables(rng, 4096);
+        write_file(&path, 4096, &tables);
+        let reader = Reader::open_at(&path, 0).unwrap();
+        for (name, content) in &tables {
+            let table = reader.table(name.as_bytes()).unwrap();
+            let cuts = table.cuts(wanted).unwrap();
+            let order = content.flags.key_order();
+            prop_assert!(cuts.windows(2).all(|pair| order.compare(&pair[0], &pair[1]).is_lt()));
+            if table.record().depth < 2 || wanted == 0 {
+                prop_assert!(cuts.is_empty());
+            }
+            let fork = reader.fork().unwrap();
+            let keys = content.rows.len();
+            let met = std::thread::spawn({
+                let name = name.clone();
+                move || part_by_part(&fork, name.as_bytes(), &cuts)
+            });
+            prop_assert_eq!(met.join().unwrap(), keys);
+        }
+    }
+}
+
+/// Keys that are met when each part is read on its own; other values of a key are skipped.
+fn part_by_part(reader: &Reader, name: &[u8], cuts: &[Vec<u8>]) -> usize {
+    let table = reader.table(name).unwrap();
+    let order = table.record().flags.key_order();
+    let mut met = 0;
+    for part in 0..=cuts.len() {
+        let mut cursor = table.cursor().unwrap();
+        if part > 0 {
+            cursor.seek(&cuts[part - 1]).unwrap();
+        }
+        while let Some((key, _)) = cursor.next().unwrap() {
+            if cuts.get(part).is_some_and(|cut| order.compare(key, cut).is_ge()) {
+                break;
+            }
+            met += 1;
+            cursor.skip();
+        }
+    }
+    met
+}
+
+#[test]
+fn a_snapshot_older_than_the_held_one_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    write_file(&path, 4096, &tables(&mut Rng::with_seed(1), 4096));
+    let txn = Reader::open(&path).unwrap().txn();
+    assert_eq!(Reader::open_at(&path, txn).unwrap().txn(), txn);
+    assert_eq!(Reader::open_at(&path, txn + 1).unwrap_err().kind, ErrorKind::Corrupt);
+}

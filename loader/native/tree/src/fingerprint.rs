@@ -52,6 +52,8 @@ pub struct Printer {
     lower: Vec<u8>,
     values: Vec<u128>,
     sum: u128,
+    /// Of values that need not be held against others.
+    singles: u128,
     /// Low bits of the values so far: a bit that is met again may be a value that is there already.
     met: [u64; WORDS],
     again: bool,
@@ -73,6 +75,7 @@ impl Printer {
             lower: Vec::new(),
             values: Vec::new(),
             sum: 0,
+            singles: 0,
             met: [0; WORDS],
             again: false,
         }
@@ -109,7 +112,7 @@ impl Printer {
     pub fn begin(&mut self) {
         self.values.clear();
         self.met = [0; WORDS];
-        (self.sum, self.again) = (0, false);
+        (self.sum, self.singles, self.again) = (0, 0, false);
     }
 
     /// `value`: as [`hash_value`] has it.
@@ -123,6 +126,12 @@ impl Printer {
         self.values.push(value);
     }
 
+    /// The same of a value that is known to be the only one of its description.
+    #[inline]
+    pub fn add_single(&mut self, value: u128) {
+        self.singles = self.singles.wrapping_add(value);
+    }
+
     pub fn end(&mut self, dn: &[u8]) -> Fingerprint {
         if self.again {
             self.values.sort_unstable();
@@ -130,7 +139,7 @@ impl Printer {
             self.sum = self.values.iter().fold(0, |sum, value| sum.wrapping_add(*value));
         }
         self.name.set(dn);
-        Fingerprint { dn: hash(self.name.key()), body: self.sum }
+        Fingerprint { dn: hash(self.name.key()), body: self.sum.wrapping_add(self.singles) }
     }
 
     /// Of the record printed last.

@@ -4,6 +4,7 @@
 pub mod arrange;
 pub mod claim;
 pub mod csn;
+pub mod description;
 pub mod diff;
 pub mod digest;
 pub mod editor;
@@ -17,6 +18,7 @@ pub mod shard;
 pub mod survey;
 
 pub use arrange::{Arrangement, Task, arrange};
+pub use description::Description;
 pub use diff::{Change, Difference};
 pub use digest::Digest;
 pub use join::join;

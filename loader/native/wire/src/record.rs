@@ -1,12 +1,13 @@
 //! Entries as LDIF records, and what their rows say of them.
 
 use ldif::write::line;
+use tree::description::Stamp;
 use tree::fingerprint::{Printer, hash};
 use tree::row::hash_uuid;
 use tree::{Names, Row, csn};
 
 use crate::Result;
-use crate::descriptions::{Descriptions, Stamp};
+use crate::descriptions::Descriptions;
 use crate::message::{Attributes, Entry};
 
 /// Writes records; keeps its memory from entry to entry.

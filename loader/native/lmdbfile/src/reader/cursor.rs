@@ -72,6 +72,15 @@ impl<'r> Cursor<'r> {
         Ok(Some((node.key, value)))
     }
 
+    /// Leaves out what other values the key has: `next` gives the first of the next key.
+    pub fn skip(&mut self) {
+        if self.state == State::Given {
+            if let Some(values) = self.values.take() {
+                self.keys.budget = values.budget;
+            }
+        }
+    }
+
     fn store(&self) -> &'r Store {
         self.table.store
     }

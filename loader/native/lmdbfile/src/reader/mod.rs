@@ -1,6 +1,7 @@
 //! A file read with nothing taken on trust: damage gives errors, never a panic or an endless loop.
 
 mod cursor;
+mod cuts;
 mod open;
 mod path;
 mod runs;
@@ -18,7 +19,7 @@ pub use walk::{Accounting, PageKind, PageUse};
 use crate::meta::Meta;
 use crate::{Layout, Order, Result, Table};
 
-/// The newest snapshot of a file. Nobody may write to the file meanwhile.
+/// A snapshot of a file. Its pages must stay as they are meanwhile: nobody writes, or a reader's slot is held.
 #[derive(Debug)]
 pub struct Reader {
     store: Store,
@@ -27,7 +28,7 @@ pub struct Reader {
 }
 
 /// A table of the file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Named {
     /// For messages.
     name: String,
@@ -54,6 +55,11 @@ impl Reader {
     /// The size in bytes that LMDB may let the file grow to.
     pub fn map_size(&self) -> u64 {
         self.meta.map_size
+    }
+
+    /// The transaction whose snapshot this is.
+    pub fn txn(&self) -> u64 {
+        self.meta.txn
     }
 
     /// Pages up to the last in use, the meta pages among them.

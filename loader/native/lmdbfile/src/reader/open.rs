@@ -13,20 +13,37 @@ use crate::layout::{META_PAGES, node};
 use crate::meta::{META_SIZE, Meta};
 use crate::{Error, ErrorKind, Layout, Order, Result};
 
+/// Readings of the meta pages until two are alike.
+const TRIES: u32 = 1000;
+
 impl Reader {
     /// Takes the newer of the two meta pages; both must be whole, or LMDB would refuse the file.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_file(path).map_err(|error| error.of_file(path))
+        Self::open_file(path, None).map_err(|error| error.of_file(path))
     }
 
-    fn open_file(path: &Path) -> Result<Self> {
+    /// For whoever holds a reader's slot of transaction `txn`: the newest snapshot, which is that one or one after it.
+    ///
+    /// A slot keeps the pages of later snapshots too: LMDB uses a page again only when all readers began after the
+    /// transaction that freed it (`mdb_page_alloc`). So nobody has to be quicker than the writers, whose second commit
+    /// writes over the meta page of `txn`.
+    pub fn open_at(path: &Path, txn: u64) -> Result<Self> {
+        Self::open_file(path, Some(txn)).map_err(|error| error.of_file(path))
+    }
+
+    /// The same snapshot once more, for another thread.
+    pub fn fork(&self) -> Result<Self> {
+        let Self { store, meta, tables } = self;
+        Ok(Self { store: store.fork()?, meta: *meta, tables: tables.clone() })
+    }
+
+    fn open_file(path: &Path, txn: Option<u64>) -> Result<Self> {
         let file = File::open(path)?;
-        let (layout, first) = read_meta(&file, 0, 0)?;
-        let (other, second) = read_meta(&file, layout.page_size as u64, 1)?;
-        if other != layout {
-            return Err(Error::corrupt(1, "the meta pages differ in page size"));
+        let (layout, meta) = settled(&file)?;
+        if txn.is_some_and(|txn| meta.txn < txn) {
+            let message = format!("a snapshot older than the one that is held, of {}", meta.txn);
+            return Err(Error::corrupt(meta.txn % 2, message));
         }
-        let meta = if second.txn > first.txn { second } else { first };
         let in_file = file.metadata()?.len() / layout.page_size as u64;
         // A file may end before its last page when that one is free.
         let pages = in_file.min(meta.last_page.saturating_add(1));
@@ -37,6 +54,28 @@ impl Reader {
         let tables = named_tables(&store, &meta).map_err(|error| error.of_table("main"))?;
         Ok(Self { store, meta, tables })
     }
+}
+
+/// The newer meta page. A writer may be at it: it is read until it is the same twice.
+fn settled(file: &File) -> Result<(Layout, Meta)> {
+    let mut last = newer(file)?;
+    for _ in 0..TRIES {
+        let again = newer(file)?;
+        if again == last {
+            return Ok(last);
+        }
+        last = again;
+    }
+    Err(Error::new(ErrorKind::Io, "the meta pages change too fast to be read"))
+}
+
+fn newer(file: &File) -> Result<(Layout, Meta)> {
+    let (layout, first) = read_meta(file, 0, 0)?;
+    let (other, second) = read_meta(file, layout.page_size as u64, 1)?;
+    if other != layout {
+        return Err(Error::corrupt(1, "the meta pages differ in page size"));
+    }
+    Ok((layout, if second.txn > first.txn { second } else { first }))
 }
 
 fn read_meta(file: &File, offset: u64, number: u64) -> Result<(Layout, Meta)> {

@@ -12,13 +12,15 @@ use super::view::View;
 use crate::layout::{Layout, META_PAGES, page};
 use crate::{Error, Result};
 use disk::Buffer;
+use rustix::io::ReadWriteFlags;
 
 /// Bytes of a block.
 const BLOCK: usize = 64 << 10;
-/// Blocks kept, each in the slot of its number.
-const SLOTS: u64 = 256;
-/// Blocks read at a time by whoever goes through the file in order.
+/// Blocks kept, each in the slot of its number. So few that they stay near the processor.
+const SLOTS: u64 = 48;
+/// Blocks read at a time by whoever goes through the file in order: from the disk, and from the page cache.
 const AHEAD: u64 = 16;
+const AHEAD_IN_CACHE: u64 = 4;
 
 /// A block and its number.
 type Slot = Option<(u64, Arc<Buffer>)>;
@@ -30,6 +32,8 @@ pub(crate) struct Store {
     direct: Option<File>,
     /// Direct reads turned out not to work.
     refused: Cell<bool>,
+    /// What the page cache may have.
+    cache: Cache,
     pub layout: Layout,
     /// Pages that are in use at most: those up to the last one that are in the file.
     pub pages: u64,
@@ -41,7 +45,21 @@ impl Store {
     pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
         let direct = disk::open(OpenOptions::new().read(true), path)?;
         let slots = RefCell::new((0..SLOTS).map(|_| None).collect());
-        Ok(Self { file, direct, refused: Cell::new(false), layout, pages, slots })
+        let (refused, cache) = (Cell::new(false), Cache::default());
+        Ok(Self { file, direct, refused, cache, layout, pages, slots })
+    }
+
+    /// The same pages for another thread.
+    pub fn fork(&self) -> Result<Self> {
+        let direct = self.direct.as_ref().map(File::try_clone).transpose()?;
+        Ok(Self {
+            file: self.file.try_clone()?,
+            direct,
+            refused: Cell::new(self.refused.get()),
+            cache: Cache::default(),
+            slots: RefCell::new((0..SLOTS).map(|_| None).collect()),
+            ..*self
+        })
     }
 
     /// A page of a tree.
@@ -99,7 +117,7 @@ impl Store {
             return Ok(block);
         }
         let in_order = number > 0 && kept(&slots, number - 1).is_some();
-        let count = if in_order { AHEAD } else { 1 };
+        let count = if in_order { self.cache.ahead() } else { 1 };
         let mut blocks: Vec<_> =
             (number..number + count).map(|at| reused(&mut slots, at)).collect();
         self.read(&mut blocks, number * BLOCK as u64)?;
@@ -115,15 +133,9 @@ impl Store {
     fn read(&self, blocks: &mut [Buffer], offset: u64) -> Result<()> {
         let mut rooms: Vec<_> =
             blocks.iter_mut().map(|block| IoSliceMut::new(block.room())).collect();
-        let mut read = |file| retry(|| rustix::io::preadv(file, &mut rooms, offset));
-        let direct = self.direct.as_ref().filter(|_| !self.refused.get());
-        let mut count = match direct.map(&mut read) {
-            Some(Err(error)) if disk::refused(&error) => {
-                self.refused.set(true);
-                read(&self.file)?
-            }
-            Some(count) => count?,
-            None => read(&self.file)?,
+        let mut count = match self.cache.read(&self.file, &mut rooms, offset) {
+            Some(count) => count,
+            None => self.disk(&mut rooms, offset)?,
         };
         for block in blocks {
             let here = count.min(BLOCK);
@@ -131,6 +143,54 @@ impl Store {
             count -= here;
         }
         Ok(())
+    }
+
+    /// Past the page cache where that is possible.
+    fn disk(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        let mut read = |file| retry(|| rustix::io::preadv(file, rooms, offset));
+        let direct = self.direct.as_ref().filter(|_| !self.refused.get());
+        match direct.map(&mut read) {
+            Some(Err(error)) if disk::refused(&error) => self.refused.set(true),
+            Some(count) => return Ok(count?),
+            None => {}
+        }
+        Ok(read(&self.file)?)
+    }
+}
+
+/// Reads of what the page cache has already: a running server's database is mostly there.
+///
+/// A miss makes the system read the place into the cache besides, so after one nobody asks again for a while.
+#[derive(Debug, Default)]
+struct Cache {
+    /// Reads until it is asked again, and how many they will be after the next miss.
+    wait: Cell<u32>,
+    next: Cell<u32>,
+}
+
+impl Cache {
+    const LONGEST: u32 = 256;
+
+    /// Blocks to be read at a time.
+    fn ahead(&self) -> u64 {
+        if self.next.get() == 0 { AHEAD_IN_CACHE } else { AHEAD }
+    }
+
+    /// `None` where not everything is there.
+    fn read(&self, file: &File, rooms: &mut [IoSliceMut<'_>], offset: u64) -> Option<usize> {
+        if self.wait.get() > 0 {
+            self.wait.set(self.wait.get() - 1);
+            return None;
+        }
+        let wanted: usize = rooms.iter().map(|room| room.len()).sum();
+        let read = rustix::io::preadv2(file, rooms, offset, ReadWriteFlags::NOWAIT);
+        if read == Ok(wanted) {
+            self.next.set(0);
+            return Some(wanted);
+        }
+        self.next.set((2 * self.next.get() + 1).min(Self::LONGEST));
+        self.wait.set(self.next.get());
+        None
     }
 }
 

@@ -1,0 +1,98 @@
+//! The calls that read a database of back-mdb from its pages.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use dump::{Place, Source};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::counters::Counters;
+use crate::gate::enter;
+use crate::results::Tree;
+
+/// A snapshot of a data file, and which part of it.
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Dump {
+    path: PathBuf,
+    txn: Option<u64>,
+    base: Option<String>,
+    jobs: usize,
+}
+
+impl Dump {
+    fn source(&self) -> Source<'_> {
+        let path: &Path = &self.path;
+        Source { path, txn: self.txn, base: self.base.as_deref(), jobs: self.jobs }
+    }
+}
+
+#[pymethods]
+impl Dump {
+    #[new]
+    #[pyo3(signature = (path, *, txn, base, jobs))]
+    fn new(path: PathBuf, txn: Option<u64>, base: Option<String>, jobs: usize) -> Self {
+        Self { path, txn, base, jobs }
+    }
+
+    #[pyo3(signature = (directory, counters, *, compress))]
+    fn export(
+        &self,
+        py: Python<'_>,
+        directory: PathBuf,
+        counters: &Counters,
+        compress: bool,
+    ) -> PyResult<Exported> {
+        let place = Place { directory, compress };
+        let done = enter(py, &counters.0, || dump::export(&self.source(), &place, &counters.0))?;
+        Ok(done.into())
+    }
+
+    fn digest(&self, py: Python<'_>, tree: &Tree, counters: &Counters) -> PyResult<()> {
+        enter(py, &counters.0, || {
+            let mut digest = tree.digest.lock().unwrap_or_else(PoisonError::into_inner);
+            dump::digest(&self.source(), &mut digest, &counters.0)
+        })
+    }
+
+    fn pick<'py>(
+        &self,
+        py: Python<'py>,
+        names: Vec<String>,
+        counters: &Counters,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let text = enter(py, &counters.0, || dump::pick(&self.source(), &names, &counters.0))?;
+        Ok(PyBytes::new(py, &text))
+    }
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Exported {
+    entries: u64,
+    holes: u64,
+    late: u64,
+    bytes: u64,
+    checksum: String,
+    files: Vec<(String, String)>,
+    base: String,
+    context_csns: Vec<String>,
+    ranges: usize,
+}
+
+impl From<dump::Exported> for Exported {
+    fn from(done: dump::Exported) -> Self {
+        Self {
+            entries: done.entries,
+            holes: done.holes,
+            late: done.late,
+            bytes: done.bytes,
+            checksum: done.checksum,
+            files: done.files,
+            base: done.base,
+            context_csns: done.context_csns,
+            ranges: done.ranges,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The table ad2i: attribute descriptions by their numbers.
+
+use lmdbfile::TableReader;
+use tree::{Description, Names};
+
+use crate::{Result, damaged, reading};
+
+/// slapd has room for so many numbers (`servers/slapd/back-mdb/attr.c`).
+const MOST: usize = 65_536;
+
+#[derive(Debug)]
+pub(crate) struct Descriptions {
+    /// By number.
+    known: Vec<Option<Description>>,
+    /// No two numbers stand for the same description, as slapd never makes it.
+    pub(crate) distinct: bool,
+}
+
+impl Descriptions {
+    pub(crate) fn read(ad2i: &TableReader<'_>, ignore: &Names) -> Result<Self> {
+        let (mut found, drop) = (Vec::new(), Names::default());
+        let mut cursor = ad2i.cursor().map_err(reading)?;
+        while let Some((key, text)) = cursor.next().map_err(reading)? {
+            let number = key.try_into().map_or(MOST, |key| u32::from_ne_bytes(key) as usize);
+            if number >= MOST {
+                return Err(damaged("a number that no attribute can have (table ad2i)"));
+            }
+            let description = Description::learn(text, &drop, ignore).ok_or_else(|| {
+                let text = text[..text.len().min(80)].escape_ascii();
+                damaged(format!("\"{text}\" is no attribute description (table ad2i)"))
+            })?;
+            found.resize_with(found.len().max(number + 1), || None);
+            found[number] = Some(description);
+        }
+        let mut hashes: Vec<u64> =
+            found.iter().flatten().map(|one: &Description| one.hash).collect();
+        hashes.sort_unstable();
+        let distinct = hashes.windows(2).all(|pair| pair[0] != pair[1]);
+        Ok(Self { known: found, distinct })
+    }
+
+    /// One more than the highest number.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&Description> {
+        self.known.get(number as usize)?.as_ref()
+    }
+}

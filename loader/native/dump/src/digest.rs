@@ -1,0 +1,85 @@
+//! A database as fingerprints.
+
+use std::sync::{Mutex, PoisonError};
+
+use ldif::Counters;
+use tree::Digest;
+use tree::fingerprint::{Fingerprint, Printer};
+
+use crate::entry::Entry;
+use crate::tables::Snapshot;
+use crate::workers::{Plan, Work};
+use crate::{Result, Source, base, ranges};
+
+/// Bytes of pages of one range.
+const PIECE: u64 = 16 << 20;
+const MOST: usize = 10_000;
+/// Entries after which a worker hands over what it has.
+const BATCH: usize = 1024;
+
+/// Adds every entry of `source` to `digest`.
+pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> Result<()> {
+    let snapshot = Snapshot::open(source)?;
+    let tables = snapshot.tables()?;
+    let base = source.base.map(|base| base::find(&tables, base)).transpose()?;
+    let ranges = ranges::cut(&tables, ranges::parts(&tables, PIECE, 4 * source.jobs, MOST))?;
+    let ignore = digest.ignored().clone();
+    let plan = Plan {
+        jobs: source.jobs,
+        base: base.map_or(0, |base| base.id),
+        ignore: &ignore,
+        ranges: &ranges,
+        records: tables.id2e.record().entries,
+        counters,
+    };
+    let all = Mutex::new(digest);
+    let taker =
+        || Taker { all: &all, printer: Printer::default(), batch: Vec::new(), names: Vec::new() };
+    plan.carry_out(&snapshot, taker).map(drop)
+}
+
+/// One worker's part.
+struct Taker<'a, 'd> {
+    all: &'a Mutex<&'d mut Digest>,
+    printer: Printer,
+    /// Fingerprints, and where the names end.
+    batch: Vec<(Fingerprint, usize)>,
+    names: Vec<u8>,
+}
+
+impl Taker<'_, '_> {
+    fn hand_over(&mut self) {
+        let mut digest = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut start = 0;
+        for (print, end) in self.batch.drain(..) {
+            digest.add_entry(&print, &self.names[start..end]);
+            start = end;
+        }
+        self.names.clear();
+    }
+}
+
+impl Work for Taker<'_, '_> {
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
+        let (printer, mut bytes) = (&mut self.printer, 0);
+        printer.begin();
+        entry.each(|value| {
+            bytes += value.bytes.len() as u64;
+            if !value.description.ignored {
+                value.print(printer);
+            }
+        })?;
+        let print = printer.end(&entry.place.dn);
+        self.names.extend_from_slice(&entry.place.dn);
+        self.batch.push((print, self.names.len()));
+        if self.batch.len() == BATCH {
+            self.hand_over();
+        }
+        Ok(bytes)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.hand_over();
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! One entry: its name and its attributes.
+
+use backmdb::blob::{self, Stored};
+use backmdb::rows;
+use lmdbfile::TableReader;
+use rustc_hash::FxHashMap;
+use tree::Description;
+use tree::fingerprint::{Printer, hash_value};
+
+use crate::descriptions::Descriptions;
+use crate::parents::Place;
+use crate::{Error, Result, damaged, reading};
+
+/// An entry where it lies in the pages.
+#[derive(Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) id: u64,
+    pub(crate) place: &'a Place,
+    descriptions: &'a Descriptions,
+    value: &'a [u8],
+    id2v: Option<TableReader<'a>>,
+    /// An attribute stands in several places.
+    scattered: bool,
+}
+
+/// A value of an entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Value<'a> {
+    pub(crate) description: &'a Description,
+    pub(crate) bytes: &'a [u8],
+    /// The attribute has no other.
+    single: bool,
+}
+
+impl Value<'_> {
+    #[inline]
+    pub(crate) fn print(&self, printer: &mut Printer) {
+        let hash = hash_value(self.description.hash, self.bytes);
+        if self.single { printer.add_single(hash) } else { printer.add(hash) }
+    }
+}
+
+impl Entry<'_> {
+    /// Shows every value, those of one attribute side by side: slapd 2.6.11 to 2.6.14 damage entries that are loaded
+    /// otherwise.
+    #[inline]
+    pub(crate) fn each(&self, mut see: impl FnMut(&Value<'_>)) -> Result<()> {
+        let read = if self.scattered {
+            self.together(&mut see)
+        } else {
+            blob::each(self.value, |stored| self.attribute(stored, &mut see))
+        };
+        read.map_err(|error| {
+            let message = format!("entry {}: {}", self.id, error.message);
+            Error { message, ..error }
+        })
+    }
+
+    fn together(&self, see: &mut impl FnMut(&Value<'_>)) -> Result<()> {
+        let mut all: Vec<_> = blob::attributes(self.value)?.collect::<Result<_>>()?;
+        bring_together(&mut all);
+        all.iter().try_for_each(|stored| self.attribute(stored, see))
+    }
+
+    #[inline]
+    fn attribute(&self, stored: &Stored<'_>, see: &mut impl FnMut(&Value<'_>)) -> Result<()> {
+        let number = stored.number;
+        let description = self
+            .descriptions
+            .get(number)
+            .ok_or_else(|| damaged(format!("no attribute has the number {number} (table id2e)")))?;
+        if stored.apart {
+            return self.apart(stored, description, see);
+        }
+        let single = stored.count == 1 && !self.scattered && self.descriptions.distinct;
+        stored.each_value(|bytes| see(&Value { description, bytes, single }));
+        Ok(())
+    }
+
+    /// Values that live in id2v. slapd too takes it for damage when they are fewer than it wrote down.
+    fn apart(
+        &self,
+        stored: &Stored<'_>,
+        description: &Description,
+        see: &mut impl FnMut(&Value<'_>),
+    ) -> Result<()> {
+        let wrong = |what: &str| {
+            let name = String::from_utf8_lossy(description.text());
+            damaged(format!("{what} of {name} (table id2v)"))
+        };
+        let table = self.id2v.ok_or_else(|| wrong("the table is missing that has the values"))?;
+        #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
+        let number = stored.number as u16;
+        let key = [&self.id.to_ne_bytes()[..], &number.to_ne_bytes()].concat();
+        let (mut cursor, mut count) = (table.cursor().map_err(reading)?, 0);
+        cursor.seek(&key).map_err(reading)?;
+        while let Some((_, row)) = cursor.next().map_err(reading)?.filter(|(at, _)| *at == key) {
+            let (_, bytes) = rows::read(row).ok_or_else(|| wrong("a damaged value"))?;
+            see(&Value { description, bytes, single: false });
+            count += 1;
+        }
+        if count == stored.count {
+            return Ok(());
+        }
+        Err(wrong(&format!("{count} values instead of {}", stored.count)))
+    }
+}
+
+/// Gives entries what they are read with.
+#[derive(Debug)]
+pub(crate) struct Decoder<'d> {
+    descriptions: &'d Descriptions,
+    id2v: Option<TableReader<'d>>,
+    /// By number: the entry in which it was met last, counted from 1.
+    met: Vec<u64>,
+    entries: u64,
+}
+
+impl<'d> Decoder<'d> {
+    pub(crate) fn new(descriptions: &'d Descriptions, id2v: Option<TableReader<'d>>) -> Self {
+        Self { descriptions, id2v, met: vec![0; descriptions.len()], entries: 0 }
+    }
+
+    /// `value`: what id2e has under `id`.
+    #[inline]
+    pub(crate) fn entry<'a>(&mut self, id: u64, value: &'a [u8], place: &'a Place) -> Entry<'a>
+    where
+        'd: 'a,
+    {
+        self.entries += 1;
+        let mut scattered = false;
+        for number in blob::numbers(value) {
+            if let Some(met) = self.met.get_mut(number as usize) {
+                scattered |= std::mem::replace(met, self.entries) == self.entries;
+            }
+        }
+        let Self { descriptions, id2v, .. } = *self;
+        Entry { id, place, descriptions, value, id2v, scattered }
+    }
+}
+
+/// Puts attributes behind the first of the same number.
+fn bring_together(all: &mut [Stored<'_>]) {
+    let mut firsts = FxHashMap::default();
+    for (at, one) in all.iter().enumerate() {
+        firsts.entry(one.number).or_insert(at);
+    }
+    all.sort_by_key(|one| firsts.get(&one.number).copied());
+}

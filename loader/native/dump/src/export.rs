@@ -1,0 +1,200 @@
+//! A database as files of LDIF.
+
+use std::fs::File;
+use std::sync::{Mutex, PoisonError};
+
+use ldif::Counters;
+use ldif::write::line;
+use tree::Names;
+use tree::fingerprint::{Checksum, Printer};
+
+use crate::base::{self, Found};
+use crate::entry::Entry;
+use crate::late::Late;
+use crate::shard::{Finished, Shard};
+use crate::tables::{Snapshot, Tables};
+use crate::walk::Met;
+use crate::workers::{Plan, Work};
+use crate::{Error, Result, Source, ranges};
+
+pub use crate::shard::Place;
+
+/// Bytes of pages for one file.
+const PIECE: u64 = 64 << 20;
+/// Files of entries that come in the order of their IDs.
+const MOST: usize = 2000;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exported {
+    pub entries: u64,
+    /// Parents that were never added: they are in no file.
+    pub holes: u64,
+    /// Entries that come after one below them in the order of IDs or are below such; they stand in the last files.
+    pub late: u64,
+    /// Of LDIF, before compression.
+    pub bytes: u64,
+    /// That of a tree digest of all files with nothing ignored.
+    pub checksum: String,
+    /// Names and XXH3 of 128 bits in hexadecimal digits, in the order in which they load.
+    pub files: Vec<(String, String)>,
+    /// The base as the database spells it, or the suffix; empty where there are several.
+    pub base: String,
+    /// Of the suffix, as stored.
+    pub context_csns: Vec<String>,
+    /// Ranges of IDs into which it was cut.
+    pub ranges: usize,
+}
+
+/// Writes all entries of `source` into the empty directory of `place`, parents first. On the disk when it returns; same
+/// database, same bytes.
+pub fn export(source: &Source<'_>, place: &Place, counters: &Counters) -> Result<Exported> {
+    let snapshot = Snapshot::open(source)?;
+    let tables = snapshot.tables()?;
+    let root = Root::find(&tables, source)?;
+    let parts = ranges::parts(&tables, PIECE, 4 * source.jobs, MOST);
+    let ranges = ranges::cut(&tables, parts)?;
+    let plan = Plan {
+        jobs: source.jobs,
+        base: root.id,
+        ignore: &Names::default(),
+        ranges: &ranges,
+        records: tables.id2e.record().entries,
+        counters,
+    };
+    let all = Gathered::new(Late::new(&place.directory, counters));
+    let met = plan.carry_out(&snapshot, || Writer::new(place, &all))?;
+    let mut done = all.finish(place, ranges.len() + 1, met)?;
+    sync(place)?;
+    (done.base, done.context_csns, done.ranges) = (root.dn, root.context_csns, ranges.len());
+    Ok(done)
+}
+
+fn sync(place: &Place) -> Result<()> {
+    let synced = File::open(&place.directory).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| Error::from(error).in_file(Some(&place.directory)))
+}
+
+/// What is said of the whole.
+#[derive(Debug)]
+struct Root {
+    /// Of the wanted base, 0 for all.
+    id: u64,
+    dn: String,
+    context_csns: Vec<String>,
+}
+
+impl Root {
+    fn find(tables: &Tables<'_>, source: &Source<'_>) -> Result<Self> {
+        let base = source.base.map(|base| base::find(tables, base)).transpose()?;
+        let suffixes = base::suffixes(tables)?;
+        let suffix = match &base {
+            Some(base) => suffixes.iter().find(|suffix| base.dn.ends_with(&suffix.dn)),
+            None => suffixes.first().filter(|_| suffixes.len() == 1),
+        };
+        let named: Option<&Found> = base.as_ref().or(suffix);
+        Ok(Self {
+            id: base.as_ref().map_or(0, |base| base.id),
+            dn: named.map(|found| text(&found.dn)).unwrap_or_default(),
+            context_csns: suffix
+                .map_or(Ok(Vec::new()), |suffix| context_csns(tables, suffix.id))?,
+        })
+    }
+}
+
+fn context_csns(tables: &Tables<'_>, suffix: u64) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    tables.show(suffix, |entry| {
+        entry.each(|value| {
+            if value.description.text().eq_ignore_ascii_case(b"contextCSN") {
+                found.push(text(value.bytes));
+            }
+        })
+    })?;
+    Ok(found)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What all workers have done.
+#[derive(Debug)]
+struct Gathered {
+    late: Late,
+    done: Mutex<(Checksum, Vec<Finished>)>,
+}
+
+impl Gathered {
+    fn new(late: Late) -> Self {
+        Self { late, done: Mutex::default() }
+    }
+
+    fn finish(self, place: &Place, next: usize, met: Met) -> Result<Exported> {
+        let (checksum, mut files) = self.done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        files.sort_unstable();
+        let (late, last) = self.late.write(place, next)?;
+        files.extend(last);
+        Ok(Exported {
+            entries: met.entries,
+            holes: met.holes,
+            late,
+            bytes: files.iter().map(|file| file.bytes).sum(),
+            checksum: checksum.hex(),
+            files: files.into_iter().map(|file| (file.name, file.sum)).collect(),
+            ..Exported::default()
+        })
+    }
+}
+
+/// One worker's part.
+#[derive(Debug)]
+struct Writer<'g> {
+    place: &'g Place,
+    all: &'g Gathered,
+    printer: Printer,
+    checksum: Checksum,
+    shard: Option<Shard>,
+}
+
+impl<'g> Writer<'g> {
+    fn new(place: &'g Place, all: &'g Gathered) -> Self {
+        let (printer, checksum) = (Printer::default(), Checksum::default());
+        Self { place, all, printer, checksum, shard: None }
+    }
+}
+
+impl Work for Writer<'_> {
+    fn begin(&mut self, range: usize) -> Result<()> {
+        self.shard = Some(Shard::new(&self.place.directory, self.place.name(range + 1)));
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
+        let Some(shard) = &mut self.shard else { return Ok(0) };
+        let start = shard.text.len();
+        let (text, printer) = (&mut shard.text, &mut self.printer);
+        line(text, b"dn", &entry.place.dn);
+        printer.begin();
+        entry.each(|value| {
+            value.description.line(value.bytes, text);
+            value.print(printer);
+        })?;
+        text.push(b'\n');
+        self.checksum.add(printer.end(&entry.place.dn).combined());
+        let length = (text.len() - start) as u64;
+        if entry.place.late {
+            self.all.late.push(entry.id, entry.place, &shard.text[start..])?;
+            shard.text.truncate(start);
+        }
+        shard.written()?;
+        Ok(length)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let finished = self.shard.take().map_or(Ok(None), Shard::finish)?;
+        let mut done = self.all.done.lock().unwrap_or_else(PoisonError::into_inner);
+        done.0.join(std::mem::take(&mut self.checksum));
+        done.1.extend(finished);
+        Ok(())
+    }
+}

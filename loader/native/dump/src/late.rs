@@ -1,0 +1,74 @@
+//! Entries that come before one above them in the order of IDs, as after a rename to below a newer one.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use extsort::RecordSorter;
+use ldif::Counters;
+
+use crate::parents::Place as Standing;
+use crate::shard::{Finished, Place, Shard};
+use crate::{Code, Error, Result};
+
+/// Bytes of memory that they take, the rest goes to a nameless file.
+const MEMORY: usize = 32 << 20;
+/// LDIF of one file, before compression.
+const PIECE: u64 = 64 << 20;
+
+/// Held back until all others are written; then they come in the order of their depth, so that parents are first.
+#[derive(Debug)]
+pub(crate) struct Late(Mutex<Held>);
+
+#[derive(Debug)]
+struct Held {
+    sorter: RecordSorter,
+    count: u64,
+}
+
+impl Late {
+    /// `scratch`: the directory of the nameless file.
+    pub(crate) fn new(scratch: &Path, counters: &Counters) -> Self {
+        let sorter = RecordSorter::new(MEMORY, 1, scratch, counters.flag());
+        Self(Mutex::new(Held { sorter, count: 0 }))
+    }
+
+    /// `text`: of the entry in LDIF.
+    pub(crate) fn push(&self, id: u64, place: &Standing, text: &[u8]) -> Result<()> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.count += 1;
+        let prefix = u128::from(place.depth) << 64 | u128::from(id);
+        held.sorter.push(prefix, text).map_err(sorting)
+    }
+
+    /// Writes them to files whose numbers begin at `number`: how many they were, and the files.
+    pub(crate) fn write(self, place: &Place, mut number: usize) -> Result<(u64, Vec<Finished>)> {
+        let held = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut records = held.sorter.finish().map_err(sorting)?;
+        let mut shard = Shard::new(&place.directory, place.name(number));
+        let mut files = Vec::new();
+        while let Some((_, text)) = records.next().map_err(sorting)? {
+            shard.text.extend_from_slice(text);
+            shard.written()?;
+            if shard.bytes >= PIECE {
+                number += 1;
+                let next = Shard::new(&place.directory, place.name(number));
+                files.extend(std::mem::replace(&mut shard, next).finish()?);
+            }
+        }
+        files.extend(shard.finish()?);
+        Ok((held.count, files))
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn sorting(error: extsort::Error) -> Error {
+    match error {
+        extsort::Error::Disk { ref dir, ref io } => {
+            let code = Error::from(std::io::Error::from(io.kind())).code;
+            let code = if code == Code::NoSpace { code } else { Code::Io };
+            Error::new(code, error.to_string()).in_file(Some(dir))
+        }
+        extsort::Error::Cancelled => Error::new(Code::Cancelled, "cancelled"),
+        extsort::Error::Misuse(what) => Error::new(Code::TooLarge, what),
+    }
+}

@@ -1,0 +1,49 @@
+//! The table dn2i, gone through in the order of IDs.
+
+use backmdb::node::{self, Node};
+use lmdbfile::{Cursor, TableReader};
+
+use crate::{Error, Result, damaged, reading};
+
+/// The own records of nodes, one after the other; the lists of their children are left out.
+#[derive(Debug)]
+pub(crate) struct Nodes<'r> {
+    cursor: Cursor<'r>,
+    id: Option<u64>,
+    record: Vec<u8>,
+}
+
+impl<'r> Nodes<'r> {
+    pub(crate) fn new(dn2i: &TableReader<'r>) -> Result<Self> {
+        let cursor = dn2i.cursor().map_err(reading)?;
+        Ok(Self { cursor, id: None, record: Vec::new() })
+    }
+
+    /// The node `id`; cheap when it comes next.
+    pub(crate) fn find(&mut self, id: u64) -> Result<Node<'_>> {
+        if self.id.is_some_and(|here| here < id) {
+            self.cursor.skip();
+            self.take()?;
+        }
+        if self.id != Some(id) {
+            self.cursor.seek(&id.to_ne_bytes()).map_err(reading)?;
+            self.take()?;
+        }
+        let own = (self.id == Some(id)).then(|| node::read(&self.record)).flatten();
+        own.filter(|own| own.child.is_none()).ok_or_else(|| missing(id))
+    }
+
+    fn take(&mut self) -> Result<()> {
+        self.id = None;
+        self.record.clear();
+        if let Some((key, record)) = self.cursor.next().map_err(reading)? {
+            self.id = key.try_into().ok().map(u64::from_ne_bytes);
+            self.record.extend_from_slice(record);
+        }
+        Ok(())
+    }
+}
+
+fn missing(id: u64) -> Error {
+    damaged(format!("entry {id} has no record of its own (table dn2i)"))
+}

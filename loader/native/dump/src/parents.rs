@@ -1,0 +1,122 @@
+//! Names of entries that have others below them.
+
+use std::sync::Arc;
+
+use lmdbfile::TableReader;
+use rustc_hash::FxHashMap;
+
+use crate::nodes::Nodes;
+use crate::{Error, Result, damaged};
+
+/// Bytes of names that are kept.
+const KEPT: usize = 16 << 20;
+/// What a name costs besides its text.
+const EACH: usize = 100;
+/// slapd takes no DN of more than 8,192 bytes (`SLAP_LDAPDN_MAXLEN`), but what is above it may be renamed.
+const LONGEST: usize = 1 << 16;
+
+/// Where an entry stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Pretty, as slapcat has it.
+    pub(crate) dn: Vec<u8>,
+    /// Number of nodes on the way from the root.
+    pub(crate) depth: u32,
+    /// An entry on the way comes after one below it, in the order of IDs.
+    pub(crate) late: bool,
+    /// It is the wanted base, or below it.
+    pub(crate) inside: bool,
+}
+
+impl Place {
+    /// Makes it that of the child `id`, whose parent has the ID `parent` and stands at `above`.
+    pub(crate) fn set(&mut self, id: u64, name: &[u8], parent: u64, above: &Self, base: u64) {
+        self.dn.clear();
+        self.dn.extend_from_slice(name);
+        if !name.is_empty() && !above.dn.is_empty() {
+            self.dn.push(b',');
+        }
+        self.dn.extend_from_slice(&above.dn);
+        self.depth = above.depth + 1;
+        self.late = above.late || parent > id;
+        self.inside = above.inside || id == base;
+    }
+}
+
+/// Finds places of parents by ID; forgets all when they become too many.
+#[derive(Debug)]
+pub(crate) struct Parents<'r> {
+    nodes: Nodes<'r>,
+    base: u64,
+    root: Arc<Place>,
+    known: FxHashMap<u64, Arc<Place>>,
+    bytes: usize,
+    last: (u64, Arc<Place>),
+}
+
+impl<'r> Parents<'r> {
+    /// `base`: the ID of the wanted base, 0 for the root above all.
+    pub(crate) fn new(dn2i: &TableReader<'r>, base: u64) -> Result<Self> {
+        let root = Arc::new(Place { inside: base == 0, ..Place::default() });
+        let last = (0, Arc::clone(&root));
+        let (nodes, known) = (Nodes::new(dn2i)?, FxHashMap::default());
+        Ok(Self { nodes, base, root, known, bytes: 0, last })
+    }
+
+    pub(crate) const fn base(&self) -> u64 {
+        self.base
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, id: u64) -> Result<&Arc<Place>> {
+        if self.last.0 != id {
+            self.last = (id, self.find(id)?);
+        }
+        Ok(&self.last.1)
+    }
+
+    fn find(&mut self, id: u64) -> Result<Arc<Place>> {
+        let mut chain = Vec::new();
+        let (mut at, mut length) = (id, 0);
+        let mut above = loop {
+            if let Some(place) = self.known(at) {
+                break place;
+            }
+            let node = self.nodes.find(at)?;
+            length += node.pretty.len() + 1;
+            if length > LONGEST {
+                return Err(endless(id));
+            }
+            chain.push((at, node.pretty.to_vec(), node.id));
+            at = node.id;
+        };
+        for (id, name, parent) in chain.into_iter().rev() {
+            let mut place = Place::default();
+            place.set(id, &name, parent, &above, self.base);
+            if place.dn.len() > LONGEST {
+                return Err(endless(id));
+            }
+            above = Arc::new(place);
+            self.keep(id, &above);
+        }
+        Ok(above)
+    }
+
+    fn known(&self, id: u64) -> Option<Arc<Place>> {
+        if id == 0 { Some(Arc::clone(&self.root)) } else { self.known.get(&id).cloned() }
+    }
+
+    fn keep(&mut self, id: u64, place: &Arc<Place>) {
+        let size = place.dn.len() + EACH;
+        if self.bytes + size > KEPT {
+            self.known.clear();
+            self.bytes = 0;
+        }
+        self.bytes += size;
+        self.known.insert(id, Arc::clone(place));
+    }
+}
+
+fn endless(id: u64) -> Error {
+    damaged(format!("entry {id}: the way from it to the root is endless (table dn2i)"))
+}

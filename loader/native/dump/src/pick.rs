@@ -1,0 +1,28 @@
+//! A few entries by their names.
+
+use ldif::Counters;
+use ldif::write::line;
+
+use crate::tables::Snapshot;
+use crate::{Code, Result, Source, base};
+
+/// The entries of these DNs as LDIF, as far as they are there.
+pub fn pick(source: &Source<'_>, names: &[String], counters: &Counters) -> Result<Vec<u8>> {
+    let snapshot = Snapshot::open(source)?;
+    let tables = snapshot.tables()?;
+    let mut text = Vec::new();
+    for name in names {
+        counters.check()?;
+        let found = match base::find(&tables, name) {
+            Err(error) if error.code == Code::NoSuchBase => continue,
+            found => found?,
+        };
+        tables.show(found.id, |entry| {
+            line(&mut text, b"dn", &found.dn);
+            entry.each(|value| value.description.line(value.bytes, &mut text))?;
+            text.push(b'\n');
+            Ok(())
+        })?;
+    }
+    Ok(text)
+}

@@ -1,0 +1,35 @@
+//! Ranges of IDs of about as many pages.
+
+use crate::tables::Tables;
+use crate::{Result, damaged, reading};
+
+/// IDs from the first on, up to but without the second; `None` is without end.
+pub(crate) type Range = (Option<u64>, Option<u64>);
+
+/// Cuts id2e into `parts` ranges, or fewer where it is small.
+pub(crate) fn cut(tables: &Tables<'_>, parts: usize) -> Result<Vec<Range>> {
+    let keys = tables.id2e.cuts(parts).map_err(reading)?;
+    let wanted = parts.min(keys.len() + 1);
+    let (mut ranges, mut from) = (Vec::new(), None);
+    for at in 1..wanted {
+        let cut = Some(id(&keys[at * keys.len() / wanted])?);
+        ranges.push((from, cut));
+        from = cut;
+    }
+    ranges.push((from, None));
+    Ok(ranges)
+}
+
+/// Parts of about `size` bytes of pages, at least `least` and at most `most` of them.
+pub(crate) fn parts(tables: &Tables<'_>, size: u64, least: usize, most: usize) -> usize {
+    let record = tables.id2e.record();
+    let pages = record.leaf_pages.saturating_add(record.overflow_pages);
+    let parts = pages.saturating_mul(tables.page_size) / size;
+    usize::try_from(parts).unwrap_or(most).clamp(least, most.max(least))
+}
+
+/// An ID as a key.
+pub(crate) fn id(key: &[u8]) -> Result<u64> {
+    let bytes = key.try_into();
+    bytes.map(u64::from_ne_bytes).map_err(|_| damaged("a key that is no ID (table id2e)"))
+}

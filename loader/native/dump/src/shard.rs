@@ -1,0 +1,81 @@
+//! Files of LDIF that are loaded one after the other.
+
+use std::path::{Path, PathBuf};
+
+use ldif::{Output, Result};
+
+/// Written at once.
+const CHUNK: usize = 256 << 10;
+
+/// Where files go, and what is done to them.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub directory: PathBuf,
+    /// With zstd; `.zst` is added to the names.
+    pub compress: bool,
+}
+
+impl Place {
+    /// Names sort as the numbers do.
+    pub(crate) fn name(&self, number: usize) -> String {
+        let suffix = if self.compress { "ldif.zst" } else { "ldif" };
+        format!("{number:04}.{suffix}")
+    }
+}
+
+/// One file, made with its first entry.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    name: String,
+    path: PathBuf,
+    output: Option<Output>,
+    pub(crate) text: Vec<u8>,
+    /// Before compression.
+    pub(crate) bytes: u64,
+}
+
+/// A finished one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finished {
+    pub(crate) name: String,
+    /// XXH3 of 128 bits, in hexadecimal digits.
+    pub(crate) sum: String,
+    pub(crate) bytes: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(directory: &Path, name: String) -> Self {
+        let path = directory.join(&name);
+        let text = Vec::with_capacity(CHUNK + (CHUNK >> 2));
+        Self { name, path, output: None, text, bytes: 0 }
+    }
+
+    /// What was added to `text` is whole entries.
+    #[inline]
+    pub(crate) fn written(&mut self) -> Result<()> {
+        if self.text.len() < CHUNK { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        let mut output = match self.output.take() {
+            Some(output) => output,
+            None => Output::create_summed(&self.path, 0)?,
+        };
+        self.bytes += self.text.len() as u64;
+        let written = output.write(&self.text);
+        self.text.clear();
+        self.output = Some(output);
+        written
+    }
+
+    /// On the disk; `None` where there was no entry.
+    pub(crate) fn finish(mut self) -> Result<Option<Finished>> {
+        self.flush()?;
+        let Some(output) = self.output else { return Ok(None) };
+        let sum = output.finish()?;
+        Ok(Some(Finished { name: self.name, sum, bytes: self.bytes }))
+    }
+}

@@ -1,0 +1,73 @@
+//! The tables that entries are made of.
+
+use lmdbfile::{Reader, TableReader};
+use tree::Names;
+
+use crate::descriptions::Descriptions;
+use crate::entry::{Decoder, Entry};
+use crate::parents::Place;
+use crate::{Result, Source, damaged, reading};
+
+/// A snapshot, for one worker.
+#[derive(Debug)]
+pub(crate) struct Snapshot(Reader);
+
+impl Snapshot {
+    pub(crate) fn open(source: &Source<'_>) -> Result<Self> {
+        let opened = match source.txn {
+            Some(txn) => Reader::open_at(source.path, txn),
+            None => Reader::open(source.path),
+        };
+        let mut reader = opened.map_err(reading)?;
+        backmdb::set_orders(&mut reader);
+        Ok(Self(reader))
+    }
+
+    /// The same for another worker.
+    pub(crate) fn fork(&self) -> Result<Self> {
+        self.0.fork().map(Self).map_err(reading)
+    }
+
+    pub(crate) fn tables(&self) -> Result<Tables<'_>> {
+        let table = |name: &str| {
+            let found = self.0.table(name.as_bytes());
+            found.ok_or_else(|| {
+                damaged(format!("the table {name} is missing: no database of back-mdb"))
+            })
+        };
+        Ok(Tables {
+            id2e: table("id2e")?,
+            dn2i: table("dn2i")?,
+            ad2i: table("ad2i")?,
+            id2v: self.0.table(b"id2v"),
+            page_size: self.0.layout().page_size() as u64,
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tables<'r> {
+    pub(crate) id2e: TableReader<'r>,
+    pub(crate) dn2i: TableReader<'r>,
+    ad2i: TableReader<'r>,
+    /// There from slapd 2.5 on.
+    pub(crate) id2v: Option<TableReader<'r>>,
+    pub(crate) page_size: u64,
+}
+
+impl Tables<'_> {
+    /// Shows the entry `id` alone, unless it was never added.
+    pub(crate) fn show(&self, id: u64, see: impl FnOnce(&Entry<'_>) -> Result<()>) -> Result<()> {
+        let value = self.id2e.get(&id.to_ne_bytes()).map_err(reading)?.unwrap_or_default();
+        if value.is_empty() {
+            return Ok(());
+        }
+        let descriptions = self.descriptions(&Names::default())?;
+        see(&Decoder::new(&descriptions, self.id2v).entry(id, &value, &Place::default()))
+    }
+
+    /// `ignore`: attributes that do not count in fingerprints.
+    pub(crate) fn descriptions(&self, ignore: &Names) -> Result<Descriptions> {
+        Descriptions::read(&self.ad2i, ignore)
+    }
+}

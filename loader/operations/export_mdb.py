@@ -1,0 +1,111 @@
+"""Export a database directory: its pages read by several workers, slapd running or not.
+
+Steps: read, shards. What is read is one snapshot, so a step that was broken off begins anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import defaults, manifest, units
+from loader.manifest import Manifest, ShardFile
+from loader.operations.shards import ARRANGED, clear, done_before, into, move_shards, now
+from loader.progress import Meter, Progress
+from loader.run.catalogue import Facts
+from loader.run.steps import Run
+from loader.sources import mdb
+from loader.sources.mdb import Exported, Part
+from loader.storage import files
+
+STEPS = ("read", "shards")
+
+
+@dataclass(frozen=True)
+class DumpOptions:
+    """What to read, and where to. `jobs`: workers."""
+
+    part: Part
+    output: Path
+    jobs: int = 2
+    compress: str = defaults.COMPRESS
+
+    def identity(self) -> dict[str, object]:
+        """What must not change between a run and its resumption."""
+        part = self.part
+        return {
+            "database": str(part.directory.absolute()),
+            "base": part.base,
+            "compress": self.compress,
+        }
+
+
+def export_database(
+    options: DumpOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
+) -> Manifest:
+    """Run or resume an export into a directory; its manifest."""
+    mdb.require_database(options.part.directory)
+    with into(options.output, options.identity(), progress, timeouts, restart) as run:
+        known = done_before(options.output, run)
+        if known is not None:
+            return known
+        read = run.do("read", lambda meter: _read(options, run, meter))
+        run.do("shards", lambda meter: _publish(options, run, read))
+    found = manifest.read(options.output)
+    assert found is not None
+    return found
+
+
+def _read(options: DumpOptions, run: Run, meter: Meter) -> Facts:
+    arranged = run.directory / ARRANGED
+    files.remove_tree(arranged)
+    arranged.mkdir()
+    started = now()
+    found = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
+    shards = [[name, (arranged / name).stat().st_size, sum] for name, sum in found.files]
+    return {
+        "started": started,
+        "base": found.base,
+        "entries": found.entries,
+        "checksum": found.checksum,
+        "context_csns": found.context_csns,
+        "ranges": found.ranges,
+        "notes": _notes(found),
+        "shards": shards,
+    }
+
+
+def _notes(found: Exported) -> list[str]:
+    """What the operator should know of what is in the files, and what not."""
+    notes = []
+    if found.holes:
+        notes.append(
+            f"{units.number(found.holes)} entries are missing though others are below them: slapadd was given those "
+            "without their parents"
+        )
+    if found.late:
+        notes.append(
+            f"{units.number(found.late)} entries stand in the last shards, for a newer entry is above them"
+        )
+    return notes
+
+
+def _publish(options: DumpOptions, run: Run, read: Facts) -> Facts:
+    """Move the shards to their place, the manifest last: where it stands, the export is whole."""
+    shards = tuple(ShardFile(*shard) for shard in read["shards"])
+    move_shards(run.directory / ARRANGED, options.output, [shard.name for shard in shards])
+    made = Manifest(
+        base=read["base"],
+        entries=read["entries"],
+        content_checksum=read["checksum"],
+        context_csns=tuple(read["context_csns"]),
+        shards=shards,
+        source=str(options.part.directory),
+        started=read["started"],
+        finished=now(),
+        partitions=f"{read['ranges']} ranges of entry IDs",
+        notes=tuple(read["notes"]),
+    )
+    files.write_durably(options.output / manifest.FILE, made.text())
+    clear(run.directory)
+    return {"entries": made.entries}

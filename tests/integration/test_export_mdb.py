@@ -1,0 +1,309 @@
+"""`ditseed export DIR`: the database is exported as slapcat has it, whatever it holds, parents first."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from fixtures import replication
+from fixtures.churn import Churn
+from fixtures.golden.case import Case
+from fixtures.golden.tables import differences
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from fixtures.trees import write_hard_tree, write_people
+from loader.errors import MdbDamaged, NoEntry, NotLmdb, UsageProblem
+from loader.mdb import meta
+from tests.golden.everything import CASES
+from tests.support.command import Done, ditseed
+from tests.support.dumped import Record, exported, orphans, records, together
+from tests.support.golden import build, fresh, slapadd
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = "dc=example,dc=com"
+
+
+def export(source: Path, out: Path, *more: object) -> Done:
+    return ditseed("export", source, "-o", out, "--progress", "none", *more)
+
+
+def assert_as_slapcat(server: Slapd, out: Path, *, in_order: bool = True) -> list[Record]:
+    """Each record as slapcat has it; in_order: in that of its IDs too."""
+    theirs = [together(record) for record in records(server.slapcat())]
+    ours = exported(out)
+    if in_order:
+        assert ours == theirs
+    assert sorted(ours) == sorted(theirs)
+    return ours
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+    """A stopped server with people and everything that is hard."""
+    home = tmp_path_factory.mktemp("stopped")
+    write_people(home / "people.ldif", SUFFIX, 1000)
+    write_hard_tree(home / "hard.ldif", SUFFIX)
+    with closing(Slapd(Settings(), form="conf")) as made:
+        made.slapadd(home / "people.ldif", "-w")
+        made.slapadd((home / "hard.ldif").read_text().split("\n\n", 1)[1])
+        yield made
+
+
+# --- the same as slapcat ----------------------------------------------------------------------
+
+
+def _parameter(case: Case) -> ParameterSet:
+    return pytest.param(case, id=case.name, marks=[pytest.mark.heavy] if case.heavy else [])
+
+
+@pytest.mark.parametrize("case", [_parameter(case) for case in CASES])
+def test_every_golden_database(case: Case, tmp_path: Path) -> None:
+    """Deep trees, odd DNs, large values, multival, sorted values, holes filled late, the empty suffix."""
+    with closing(fresh(case)) as server:
+        slapadd(server, case.write_oracle(tmp_path), *case.options)
+        done = export(server.database_dir, tmp_path / "out", "--compress", "none").ok()
+        assert "met twice   0" in done.out
+        assert_as_slapcat(server, tmp_path / "out", in_order=False)
+
+
+@pytest.mark.parametrize("compress", ["zstd", "none"])
+def test_a_stopped_server(stopped: Slapd, tmp_path: Path, compress: str) -> None:
+    done = export(stopped.database_dir, tmp_path / "out", "--compress", compress, "--json").ok()
+    made = assert_as_slapcat(stopped, tmp_path / "out")
+    assert not list(orphans(made, "dc=com"))
+    stored = [line.partition(": ")[2] for line in made[0] if line.startswith("contextCSN")]
+    assert stored
+    assert done.facts["context_csns"] == stored
+    assert (done.facts["base"], done.facts["entries"]) == (SUFFIX, len(made))
+    for path in (tmp_path / "out").glob("[0-9]*"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    lock = stopped.database_dir / "lock.mdb"
+    assert lock.stat().st_uid == (stopped.database_dir / "data.mdb").stat().st_uid
+
+
+def test_jobs_make_no_difference(stopped: Slapd, tmp_path: Path) -> None:
+    texts = []
+    for jobs in (1, 2, 5):
+        out = tmp_path / str(jobs)
+        export(f"mdb:{stopped.database_dir}", out, "--jobs", jobs).ok()
+        texts.append(exported(out))
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_the_export_makes_the_same_database(stopped: Slapd, tmp_path: Path) -> None:
+    """Key by key what slapadd makes of slapcat's output."""
+    export(stopped.database_dir, tmp_path / "out").ok()
+    dumped = tmp_path / "slapcat.ldif"
+    dumped.write_text(stopped.slapcat())
+    with (
+        closing(Slapd(Settings(), form="conf")) as theirs,
+        closing(Slapd(Settings(), form="conf")) as ours,
+    ):
+        slapadd(theirs, dumped)
+        build(ours, tmp_path / "out").ok()
+        assert not differences(theirs.database_dir, ours.database_dir, frozenset())
+
+
+def test_a_branch(stopped: Slapd, tmp_path: Path) -> None:
+    base = f"ou=people,{SUFFIX}"
+    done = export(
+        stopped.database_dir, tmp_path / "out", "-b", f"OU = People, {SUFFIX}", "--json"
+    ).ok()
+    ours = exported(tmp_path / "out")
+    theirs = [
+        together(record)
+        for record in records(stopped.slapcat())
+        if record[0].lower().endswith(base)
+    ]
+    assert ours == theirs
+    assert len(ours) > 1
+    assert done.facts["base"].lower() == base
+
+
+def test_a_copy_of_the_file_alone(stopped: Slapd, tmp_path: Path) -> None:
+    """No lock.mdb, in a directory that cannot be written to."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    stopped.tool("mdb_copy", stopped.database_dir, copy)
+    (copy / "lock.mdb").unlink(missing_ok=True)
+    export(copy, tmp_path / "out").ok()
+    assert_as_slapcat(stopped, tmp_path / "out")
+
+
+# --- entries above which newer ones stand -------------------------------------------------------
+
+
+def _move(dn: str, rdn: str, above: str) -> str:
+    return f"dn: {dn}\nchangetype: modrdn\nnewrdn: {rdn}\ndeleteoldrdn: 1\nnewsuperior: {above}\n\n"
+
+
+def _unit(dn: str) -> str:
+    name = dn.partition(",")[0].partition("=")[2]
+    return f"dn: {dn}\nchangetype: add\nobjectClass: organizationalUnit\nou: {name}\n\n"
+
+
+def test_renamed_and_moved(people_ldif: Path, tmp_path: Path) -> None:
+    """Old containers below newer ones, newer entries below those, and a chain that stands on its head."""
+    server = Slapd(Settings(), form="conf")
+    server.slapadd(people_ldif)
+    units = [f"ou=u{number},{SUFFIX}" for number in range(6)]
+    with server:
+        server.ldapmodify("".join(map(_unit, units)))
+        server.ldapmodify(_move(f"ou=people,{SUFFIX}", "ou=Folk", units[0]))
+        server.ldapmodify(_unit(f"ou=newer,ou=Folk,{units[0]}"))
+        for lower, upper in itertools.pairwise(units[1:]):
+            server.ldapmodify(_move(lower, lower.partition(",")[0], upper))
+        live = export(server.database_dir, tmp_path / "live", "--json").ok()
+        made = assert_as_slapcat(server, tmp_path / "live", in_order=False)
+    assert not list(orphans(made, "dc=com"))
+    assert any("newer entry is above" in note for note in live.facts["notes"])
+    with closing(Slapd(Settings(), form="conf")) as again:
+        slapadd(again, _whole(tmp_path / "live", tmp_path))
+        assert sorted(records(again.slapcat())) == sorted(made)
+    server.close()
+
+
+def _whole(out: Path, directory: Path) -> Path:
+    path = directory / "whole.ldif"
+    path.write_text("".join("\n".join(record) + "\n\n" for record in exported(out)))
+    return path
+
+
+def test_a_parent_that_was_never_added_is_told(tmp_path: Path) -> None:
+    """slapadd leaves a record without content for it, and ends with an error."""
+    text = (
+        f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n"
+        f"dn: cn=x,ou=nowhere,{SUFFIX}\nobjectClass: device\ncn: x\n\n"
+    )
+    with closing(Slapd(Settings(), form="conf")) as server:
+        ldif = tmp_path / "hole.ldif"
+        ldif.write_text(text)
+        with pytest.raises(Exception, match="missing"):
+            slapadd(server, ldif)
+        done = export(server.database_dir, tmp_path / "out", "--json").ok()
+        assert done.facts["entries"] == 2
+        assert "1 entries are missing" in done.facts["notes"][0]
+        assert_as_slapcat(server, tmp_path / "out")
+
+
+# --- while others write ---------------------------------------------------------------------------
+
+
+def test_beside_a_writer(people_ldif: Path, tmp_path: Path) -> None:
+    """Each export is the tree as it was in one moment: it loads, and no entry lacks its parent."""
+    with closing(replication.provider()) as server:
+        server.slapadd(people_ldif)
+        with server:
+            with Churn(server, rate=1000) as churn:
+                for number in range(8):
+                    churn.wait_for(churn.changes() + 100)
+                    export(server.database_dir, tmp_path / str(number)).ok()
+            export(server.database_dir, tmp_path / "end").ok()
+            assert_as_slapcat(server, tmp_path / "end", in_order=False)
+    for number in range(8):
+        made = exported(tmp_path / str(number))
+        assert not list(orphans(made, "dc=com"))
+        assert len({record[0].lower() for record in made}) == len(made)
+    with closing(Slapd(Settings(), form="conf")) as again:
+        build(again, tmp_path / "7").ok()
+
+
+# --- files that are not what they should be -------------------------------------------------------
+
+
+@pytest.mark.parametrize("compress", ["none"])
+def test_damaged_files(stopped: Slapd, tmp_path: Path, compress: str) -> None:
+    """A changed byte is found, or changes an entry, or lies where nothing is: never a crash, and no traceback."""
+    sound = (stopped.database_dir / "data.mdb").read_bytes().rstrip(b"\0")
+    chance = random.Random(5)
+    ended = set()
+    for number in range(60):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        (directory / "data.mdb").write_bytes(_damaged(sound, chance))
+        done = export(directory, directory / "out", "--compress", compress)
+        assert done.status in {0, NotLmdb.exit_status, MdbDamaged.exit_status}, done.err
+        assert "Traceback" not in done.err
+        if done.status == MdbDamaged.exit_status:
+            assert not (directory / "out" / "manifest.json").exists()
+        ended.add(done.status)
+    assert MdbDamaged.exit_status in ended
+
+
+def _damaged(sound: bytes, chance: random.Random) -> bytes:
+    data = bytearray(sound)
+    pages = len(data) // 4096
+    kind = chance.randrange(4)
+    if kind == 0:
+        for _ in range(chance.choice((1, 10, 1000))):
+            data[chance.randrange(8192, len(data))] ^= 1 << chance.randrange(8)
+    elif kind == 1:
+        one, other = (4096 * chance.randrange(2, pages) for _ in range(2))
+        data[one : one + 4096], data[other : other + 4096] = (
+            data[other : other + 4096],
+            data[one : one + 4096],
+        )
+    elif kind == 2:
+        del data[chance.randrange(4096, len(data)) :]
+    else:
+        at = 4096 * chance.randrange(2, pages)
+        data[at : at + 4096] = chance.randbytes(4096)
+    return bytes(data)
+
+
+def test_damage_names_page_and_table(stopped: Slapd, tmp_path: Path) -> None:
+    """The root of id2e is overwritten."""
+    path = tmp_path / "data.mdb"
+    data = bytearray((stopped.database_dir / "data.mdb").read_bytes())
+    facts = meta.parse(bytes(data[: meta.HEAD_BYTES]), "here")
+    assert facts.main.root is not None
+    start = facts.main.root * facts.page_size
+    tables = meta.tables_on(bytes(data[start : start + facts.page_size]), facts)
+    assert tables is not None
+    root = tables["id2e"].root
+    assert root is not None
+    data[root * 4096 + 8 : root * 4096 + 16] = b"\xff" * 8
+    path.write_bytes(data)
+    done = export(tmp_path, tmp_path / "out")
+    assert done.status == MdbDamaged.exit_status
+    assert f"(page {root}, table id2e)" in done.err
+
+
+def test_not_a_database(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = export(tmp_path / "empty", tmp_path / "out")
+    assert done.status == UsageProblem.exit_status
+    done = export(f"mdb:{tmp_path / 'empty'}", tmp_path / "out")
+    assert done.status == NotLmdb.exit_status
+    (tmp_path / "data.mdb").write_bytes(os.urandom(65536))
+    assert export(tmp_path, tmp_path / "out").status == NotLmdb.exit_status
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_base_that_is_not_there(stopped: Slapd, tmp_path: Path) -> None:
+    done = export(stopped.database_dir, tmp_path / "out", "-b", f"ou=nobody,{SUFFIX}")
+    assert done.status == NoEntry.exit_status
+    assert f"there is no entry ou=nobody,{SUFFIX}" in done.err
+
+
+def test_options_of_a_server_mean_nothing(stopped: Slapd, tmp_path: Path) -> None:
+    done = export(stopped.database_dir, tmp_path / "out", "-H", "ldapi:///")
+    assert done.status == UsageProblem.exit_status
+
+
+def test_the_next_run_does_nothing(stopped: Slapd, tmp_path: Path) -> None:
+    export(stopped.database_dir, tmp_path / "out").ok()
+    before = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    again = ditseed("export", stopped.database_dir, "-o", tmp_path / "out").ok()
+    assert "done before" in again.err
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text()) == before
