@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Misuse,
     /// No LMDB file of a known format, or a damaged one.
     Corrupt,
+    /// Whoever watches wanted no more.
+    Cancelled,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,6 +21,7 @@
 
 mod bulk;
 mod checks;
+mod compact;
 mod error;
 mod file;
 mod flags;
@@ -33,6 +34,7 @@ mod table;
 mod values;
 mod writer;
 
+pub use compact::Watch;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileWriter, Options, Summary};
 pub use flags::{Flags, Order};

@@ -19,14 +19,42 @@ impl Reader {
         Self::open_file(path).map_err(|error| error.of_file(path))
     }
 
+    /// The snapshot of transaction `txn`, which a reader's slot in the lock file has to hold.
+    ///
+    /// Its meta page is written over by the second commit after it: under a writer, take the page
+    /// when the slot is taken, for [`Self::open_meta`].
+    pub fn open_at(path: &Path, txn: u64) -> Result<Self> {
+        let open = || {
+            let file = File::open(path)?;
+            let (layout, metas) = read_metas(&file)?;
+            let meta = metas.into_iter().find(|meta| meta.txn == txn);
+            let gone = || Error::new(ErrorKind::Misuse, format!("transaction {txn} is gone"));
+            Self::open_snapshot(path, file, layout, meta.ok_or_else(gone)?)
+        };
+        open().map_err(|error: Error| error.of_file(path))
+    }
+
+    /// The snapshot that a meta page tells of, `page` being the beginning of that at least. A
+    /// reader's slot in the lock file has to hold it.
+    pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
+        let open = || {
+            let start = page.first_chunk::<META_SIZE>();
+            let start = start.ok_or_else(|| Error::new(ErrorKind::Misuse, "no meta page"))?;
+            let (layout, meta) = Layout::read_meta(start)
+                .map_err(|what| Error::corrupt(Layout::number(start), what))?;
+            Self::open_snapshot(path, File::open(path)?, layout, meta)
+        };
+        open().map_err(|error: Error| error.of_file(path))
+    }
+
     fn open_file(path: &Path) -> Result<Self> {
         let file = File::open(path)?;
-        let (layout, first) = read_meta(&file, 0, 0)?;
-        let (other, second) = read_meta(&file, layout.page_size as u64, 1)?;
-        if other != layout {
-            return Err(Error::corrupt(1, "the meta pages differ in page size"));
-        }
+        let (layout, [first, second]) = read_metas(&file)?;
         let meta = if second.txn > first.txn { second } else { first };
+        Self::open_snapshot(path, file, layout, meta)
+    }
+
+    fn open_snapshot(path: &Path, file: File, layout: Layout, meta: Meta) -> Result<Self> {
         let in_file = file.metadata()?.len() / layout.page_size as u64;
         // A file may end before its last page when that one is free.
         let pages = in_file.min(meta.last_page.saturating_add(1));
@@ -37,6 +65,15 @@ impl Reader {
         let tables = named_tables(&store, &meta).map_err(|error| error.of_table("main"))?;
         Ok(Self { store, meta, tables })
     }
+}
+
+fn read_metas(file: &File) -> Result<(Layout, [Meta; 2])> {
+    let (layout, first) = read_meta(file, 0, 0)?;
+    let (other, second) = read_meta(file, layout.page_size as u64, 1)?;
+    if other != layout {
+        return Err(Error::corrupt(1, "the meta pages differ in page size"));
+    }
+    Ok((layout, [first, second]))
 }
 
 fn read_meta(file: &File, offset: u64, number: u64) -> Result<(Layout, Meta)> {

@@ -44,6 +44,10 @@ impl Store {
         Ok(Self { file, direct, refused: Cell::new(false), layout, pages, slots })
     }
 
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// A page of a tree.
     pub fn view(&self, number: u64) -> Result<View> {
         let (block, start) = self.page(number)?;
