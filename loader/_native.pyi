@@ -36,6 +36,8 @@ __all__ = [
     "add",
     "arrange",
     "build",
+    "clone_compact",
+    "clone_plain",
     "join",
     "scan",
     "schema",
@@ -75,6 +77,10 @@ class NativeError(Exception):
                            first; all stand in the reject file
       build.missing_parents  as that, and all for want of a parent
       build.damaged        what was written does not read back
+      lmdb.damaged      a data file with pages that make no sense; the message names page and table
+      lmdb.no_space     no space or quota for a copy
+      lmdb.full         a copy would outgrow its map size
+      lmdb.io           the operating system refused
       ldap.connect      no connection: nobody there, or TLS failed before a word was said
       ldap.tls          StartTLS was refused, or its handshake failed
       ldap.bind         the bind was refused; `result` says how
@@ -479,6 +485,19 @@ def verify(
 
     A look at its counts and a sample of entries, each looked for in every index; `full` at every page, at
     every entry, and every index is made again and compared. NativeError build.damaged says what is wrong.
+    """
+
+def clone_plain(source: _Path, target: _Path, head: bytes, length: int, counters: Counters) -> int:
+    """Copies a data file to `target` as it stands, holes left out: `head`, which is both meta pages, then what the
+    file has up to `length`. Returns the bytes of the copy, synced. Right for a file that is written to as long as a reader
+    holds the snapshot that `head` tells of.
+    """
+
+def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters) -> int:
+    """Writes the snapshot that the meta page `meta` tells of to `target`: its pages in order, none of them free.
+
+    The structure of all tables is checked, but not the order of keys. Returns the bytes of the copy, synced. A reader has
+    to hold the snapshot.
     """
 
 @type_check_only

@@ -356,6 +356,19 @@ class ReadersFull(LoaderError):
     retryable = True
 
 
+class MdbBusy(LoaderError):
+    code, exit_status = "mdb.busy", 58
+    message = "{path}: no snapshot could be taken in {tries} tries, so fast is it written to"
+    hint = "Try again when less is written."
+    retryable = True
+
+
+class NoReflink(LoaderError):
+    code, exit_status = "mdb.no_reflink", 59
+    message = "{path}: its file system cannot share its blocks with {target}"
+    hint = "Blocks are shared within one file system that can (xfs, btrfs); without --reflink always they are copied."
+
+
 class OtherFormat(LoaderError):
     code, exit_status = "mdb.other_format", 56
     message = "{path} is of LMDB data format {found}, but {who} needs format {needed}"

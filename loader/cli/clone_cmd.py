@@ -11,7 +11,7 @@ from loader import units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
 from loader.cli.report import show_facts, show_json
 from loader.mdb.verify import LEVELS
-from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, clone, plan
+from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, Reflink, clone, plan
 
 
 @click.command(name="clone")
@@ -21,6 +21,19 @@ from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, clone,
     "--replace",
     is_flag=True,
     help="Put the clone in the place of a database that TARGET holds, once it is checked.",
+)
+@click.option(
+    "--compact",
+    is_flag=True,
+    help="Leave out free pages and put those in use in the order of keys.",
+)
+@click.option(
+    "--reflink",
+    type=click.Choice(["auto", "never", "always"]),
+    default="auto",
+    show_default=True,
+    help="Share blocks with SOURCE on xfs and btrfs instead of copying them; auto does so while no process has SOURCE "
+    "open.",
 )
 @click.option(
     "--verify",
@@ -34,6 +47,8 @@ def command(
     source: Path,
     target: Path,
     replace: bool,
+    compact: bool,
+    reflink: Reflink,
     verify: str | None,
     dry_run: bool,
     as_json: bool,
@@ -53,7 +68,7 @@ def command(
     In the place of an older one:
       ditseed clone /var/lib/ldap /srv/spare/ldap --replace --verify pages
     """
-    options = CloneOptions(source, target, replace, verify)
+    options = CloneOptions(source, target, replace, verify, compact, reflink)
     found = plan(options) if dry_run else clone(options, progress_of(progress_mode))
     if as_json:
         show_json(dataclasses.asdict(found))

@@ -9,28 +9,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from loader import units
 from loader.errors import NoSpace, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, meta, verify
-from loader.mdb.copy import Copied
+from loader.mdb.copy import Copied, How
 from loader.mdb.look import look
 from loader.operations.publish import put, require_target
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
-from loader.storage import files
+from loader.storage import files, holders
 from loader.storage.files import Owner
+
+
+Reflink = Literal["auto", "never", "always"]
 
 
 @dataclass(frozen=True)
 class CloneOptions:
-    """Both are environment directories. `verify`: a level of loader.mdb.verify; None picks one by size."""
+    """Both are environment directories. `verify`: a level of loader.mdb.verify; None picks one by size. `reflink`:
+    "auto" shares blocks where the file system can, but with no database in use."""
 
     source: Path
     target: Path
     replace: bool = False
     verify: str | None = None
+    compact: bool = False
+    reflink: Reflink = "auto"
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
 
 def _clone(options: CloneOptions, planned: ClonePlan, progress: Progress) -> CloneReport:
     with progress.step("copy") as whole:
-        copied = copy.hot_copy(options.source, options.target, whole)
+        copied = copy.hot_copy(options.source, options.target, whole, how(options))
         seconds = whole.seconds
     killpoint("clone.copied")
     try:
@@ -126,6 +133,15 @@ def _clone(options: CloneOptions, planned: ClonePlan, progress: Progress) -> Clo
         seconds=seconds,
         **_sizes(copied),
     )
+
+
+def how(options: CloneOptions) -> How:
+    """Every write to blocks that are shared makes new ones elsewhere: a live file that was cloned so is scattered over
+    the disk bit by bit. So that has to be asked for."""
+    if options.reflink == "auto":
+        shared = not options.compact and holders.holder(options.source) is None
+        return How(options.compact, "try" if shared else "never")
+    return How(options.compact, "must" if options.reflink == "always" else "never")
 
 
 def _sizes(copied: Copied) -> dict[str, int]:

@@ -22,6 +22,7 @@
 mod bulk;
 mod checks;
 mod compact;
+pub mod copy;
 mod error;
 mod file;
 mod flags;
