@@ -489,15 +489,15 @@ def verify(
 
 def clone_plain(source: _Path, target: _Path, head: bytes, length: int, counters: Counters) -> int:
     """Copies a data file to `target` as it stands, holes left out: `head`, which is both meta pages, then what the
-    file has up to `length`. Returns the bytes of the copy, synced. Right for a file that is written to as long as a reader
-    holds the snapshot that `head` tells of.
+    file has up to `length`. Returns the bytes of the copy, synced. Right for a file that is written to as long as a
+    reader holds the snapshot that `head` tells of.
     """
 
 def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters) -> int:
     """Writes the snapshot that the meta page `meta` tells of to `target`: its pages in order, none of them free.
 
-    The structure of all tables is checked, but not the order of keys. Returns the bytes of the copy, synced. A reader has
-    to hold the snapshot.
+    The structure of all tables is checked, but not the order of keys. Returns the bytes of the copy, synced. A reader
+    has to hold the snapshot.
     """
 
 @type_check_only

@@ -1,11 +1,12 @@
 """A consistent copy of an environment, live or stopped: as it stands, compacting, or sharing its blocks.
 
-liblmdb holds a reader's slot, in a process apart, and the native core reads the pages. While the slot is held no page of
-its snapshot is written to: LMDB writes changed pages to other places (mdb_page_touch) and takes freed ones again only when
-no reader can want them (mdb_find_oldest). So pages may be read at leisure, in any order, by anybody, or be shared with the
-copy by the file system at any one moment; only the two meta pages go on to change, and those are written from the one that
+liblmdb holds a reader's slot, in a process apart, and the native core reads the pages. While the slot is held no page
+of its snapshot is written to: LMDB writes changed pages to other places (mdb_page_touch) and takes freed ones again
+only when no reader can want them (mdb_find_oldest). So pages may be read at leisure, in any order, or be shared with
+the copy by the file system at any moment; only the two meta pages go on to change, and those are made from the one that
 was in force when the slot was taken. That holds with MDB_NOSYNC and MDB_WRITEMAP too, for all is read through the page
-cache. While it lasts the writer cannot use freed pages again, so copy to a near and quick place. lock.mdb is never copied.
+cache. While it lasts the writer cannot use freed pages again, so copy to a near and quick place.
+lock.mdb is never copied.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import fcntl
 import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class How:
-    """compact: only what is in use, in the order of keys. reflink: share blocks with the source, and whether at all costs."""
+    """compact: only what is in use, in the order of keys. reflink: blocks shared with the source, and else nothing."""
 
     compact: bool = False
     reflink: Literal["never", "try", "must"] = "never"
@@ -86,7 +86,7 @@ class Snapshot:
 
     @property
     def head(self) -> bytes:
-        """Both meta pages of a copy as it stands: either alone is enough, and LMDB goes on with the transaction after."""
+        """Both meta pages of a copy as it stands: either alone is enough, LMDB goes on with the next transaction."""
         pages = [self._page(number) for number in range(2)]
         return b"".join(pages)
 

@@ -23,7 +23,6 @@ from loader.run.lock import exclusive
 from loader.storage import files, holders
 from loader.storage.files import Owner
 
-
 Reflink = Literal["auto", "never", "always"]
 
 
@@ -116,7 +115,7 @@ def _clone(options: CloneOptions, planned: ClonePlan, progress: Progress) -> Clo
     try:
         with progress.step("verify") as meter:
             verified = verify.verify(copied.path, planned.verify, meter)
-        outline = look(copied.path)
+        outline = look(copied.path, newest=False)
         put(copied.path, options.target, mode_of(options.source), options.replace)
     except BaseException:
         copied.path.unlink(missing_ok=True)

@@ -78,7 +78,9 @@ impl<'p> Copier<'p> {
                 coming.push_back(self.ahead.ask(numbers, tree.want));
             }
             let Some(next) = coming.pop_front() else { return Ok(()) };
-            self.leaves(tree, &next.wait()?)?;
+            let found = next.wait()?;
+            self.leaves(tree, &found)?;
+            self.pages.give_back(found.into_iter().map(|leaf| leaf.view));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use disk::Buffer;
 use rustix::fs::{Advice, fadvise};
@@ -19,7 +19,15 @@ pub(super) struct Pages<'f> {
     pub layout: Layout,
     /// All numbers are below it.
     count: u64,
+    /// Memory of pages that nobody looks at any more: to have new memory mapped costs more than to
+    /// read the pages.
+    spare: Mutex<Vec<Buffer>>,
 }
+
+/// Buffers that are kept at most.
+const SPARE: usize = 16;
+/// Bytes of the smallest that is kept.
+const KEPT: usize = 64 << 10;
 
 /// A value on overflow pages: the first of these and how many LMDB has given it.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +38,7 @@ pub(super) struct Large {
 
 impl<'f> Pages<'f> {
     pub fn new(file: &'f File, layout: Layout, count: u64) -> Self {
-        Self { file, layout, count }
+        Self { file, layout, count, spare: Mutex::default() }
     }
 
     /// The pages, checked, in the order of `numbers`.
@@ -97,7 +105,7 @@ impl<'f> Pages<'f> {
 
     fn read(&self, numbers: &[u64]) -> Result<Buffer> {
         let size = self.layout.page_size;
-        let mut buffer = Buffer::new(numbers.len() * size);
+        let mut buffer = self.buffer(numbers.len() * size);
         for (first, count) in runs(numbers) {
             self.check(first)?;
             self.check(first + count as u64 - 1)?;
@@ -106,6 +114,26 @@ impl<'f> Pages<'f> {
             buffer.fill(count * size);
         }
         Ok(buffer)
+    }
+
+    fn buffer(&self, size: usize) -> Buffer {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = spare.iter_mut().position(|buffer| buffer.room().len() >= size);
+        match fits {
+            Some(at) if size >= KEPT => spare.swap_remove(at),
+            _ => Buffer::new(size),
+        }
+    }
+
+    /// Takes back the memory of pages that were read together.
+    pub fn give_back(&self, views: impl Iterator<Item = View>) {
+        let buffer = views.fold(None, |_, view| Arc::into_inner(view.into_block()));
+        let Some(mut buffer) = buffer else { return };
+        buffer.clear();
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE && buffer.room().len() >= KEPT {
+            spare.push(buffer);
+        }
     }
 
     fn read_at(&self, room: &mut [u8], offset: u64, number: u64) -> Result<()> {
