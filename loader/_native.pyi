@@ -38,6 +38,8 @@ __all__ = [
     "build",
     "clone_compact",
     "clone_plain",
+    "clone_receive",
+    "clone_send",
     "join",
     "scan",
     "schema",
@@ -80,6 +82,8 @@ class NativeError(Exception):
       lmdb.damaged      a data file with pages that make no sense; the message names page and table
       lmdb.no_space     no space or quota for a copy
       lmdb.full         a copy would outgrow its map size
+      lmdb.stream       a stream of a copy that ends early or is garbled
+      lmdb.misuse       a stream that is none of a copy, or goes on with another copy
       lmdb.io           the operating system refused
       ldap.connect      no connection: nobody there, or TLS failed before a word was said
       ldap.tls          StartTLS was refused, or its handshake failed
@@ -498,6 +502,18 @@ def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters)
 
     The structure of all tables is checked, but not the order of keys. Returns the bytes of the copy, synced. A reader
     has to hold the snapshot.
+    """
+
+def clone_send(
+    source: _Path, fd: int, head: bytes, length: int, part: str | None, counters: Counters
+) -> int:
+    """Sends what `clone_plain` would copy to `fd`, with checksums; without what `part` says is there, if that is of the
+    same copy. Returns the byte that it began with. ValueError: `part` is nothing that a receiver has written.
+    """
+
+def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) -> int:
+    """Receives what `clone_send` sends into `target`. Returns the bytes of the copy, synced. After an error `journal`
+    holds the `part` that is there; a stream that goes on goes into the same files.
     """
 
 @type_check_only

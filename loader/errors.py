@@ -363,6 +363,19 @@ class MdbBusy(LoaderError):
     retryable = True
 
 
+class StreamBroken(LoaderError):
+    code, exit_status = "clone.stream_broken", 67
+    message = "{path}: {reason}"
+    hint = "{advice}"
+    retryable = True
+
+
+class StreamRefused(LoaderError):
+    code, exit_status = "clone.stream_refused", 68
+    message = "{path}: {reason}"
+    hint = "Send the copy from its beginning, without --skip, with the same version of ditseed on both sides."
+
+
 class NoReflink(LoaderError):
     code, exit_status = "mdb.no_reflink", 59
     message = "{path}: its file system cannot share its blocks with {target}"

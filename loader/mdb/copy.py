@@ -37,8 +37,8 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.ldif import counting
-from loader.mdb import apart, meta
-from loader.mdb.environment import Environment, explained, opened
+from loader.mdb import apart, environment, meta
+from loader.mdb.environment import Environment, explained
 from loader.progress import Meter
 
 PARTIAL = meta.DATA + ".partial"
@@ -66,6 +66,7 @@ class Copied:
     facts: meta.Facts
     source: Sizes
     target: Sizes
+    shared: bool = False  # its blocks are the source's
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     try:
         with held(source) as snapshot:
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            _write(snapshot, partial, meter, how)
+            shared = _write(snapshot, partial, meter, how)
     except NoSpace:  # somebody else has filled the disk meanwhile
         error = _no_space(target, needed)
         partial.unlink(missing_ok=True)
@@ -119,17 +120,17 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
         partial.unlink(missing_ok=True)
         raise
     copied = meta.facts(partial)
-    return Copied(partial, copied, Sizes.of(meta.data_file(source)), Sizes.of(partial))
+    return Copied(partial, copied, Sizes.of(meta.data_file(source)), Sizes.of(partial), shared)
 
 
-def _write(snapshot: Snapshot, partial: Path, meter: Meter, how: How) -> None:
+def _write(snapshot: Snapshot, partial: Path, meter: Meter, how: How) -> bool:
     path = meta.data_file(snapshot.source)
     if how.compact and snapshot.facts.format != 1:
         reason = f"data format {snapshot.facts.format} cannot be compacted, only format 1 (OpenLDAP 2.4 to 2.6)"
         raise UsageProblem(reason=reason)
     if how.reflink != "never" and not how.compact:
         if _share(snapshot, path, partial):
-            return
+            return True
         if how.reflink == "must":
             raise NoReflink(path=path, target=partial.parent)
     with _native_errors(path, partial), counting(meter) as counters:
@@ -138,6 +139,7 @@ def _write(snapshot: Snapshot, partial: Path, meter: Meter, how: How) -> None:
         else:
             used = snapshot.facts.used
             _native.clone_plain(path, partial, snapshot.head, used, counters)
+    return False
 
 
 _CANNOT_SHARE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
@@ -173,8 +175,8 @@ def _native_errors(source: Path, target: Path) -> Iterator[None]:
 
 
 def require_space(source: Path, target: Path) -> int:
-    """Bytes in use, which the copy will have. Raises NoSpace unless they fit into `target`."""
-    needed = meta.facts(source).used
+    """Bytes in use, without holes. Raises NoSpace unless they fit into `target`."""
+    needed = min(meta.facts(source).used, Sizes.of(meta.data_file(source)).allocated)
     if shutil.disk_usage(target).free < needed:
         raise _no_space(target, needed)
     return needed
@@ -210,6 +212,11 @@ def held(source: Path) -> Iterator[Snapshot]:
         raise
 
 
+def oldest_reader_lag(source: Path) -> int:
+    """Transactions by which the oldest reader is behind; looked at in a process apart."""
+    return int(apart.ask(__name__, source, "lag", origin=source)["lag"])
+
+
 @contextmanager
 def copying(source: Path, out: IO[bytes] | int = subprocess.PIPE) -> Iterator[Child]:
     """The process that writes the copy to `out`, by default a pipe; then call `apart.finish`."""
@@ -230,24 +237,26 @@ def release_readers(source: Path) -> None:
 def _work(source: str, what: str) -> dict[str, int] | None:
     """In the process apart."""
     path = Path(source)
+    if what == "lag":
+        return {"lag": environment.oldest_reader_lag(path)}
     data = os.open(meta.data_file(path), os.O_RDONLY | os.O_CLOEXEC)
-    with opened(path) as environment:
-        released = int(environment.reader_check())
+    with environment.opened(path) as held_open:
+        released = int(held_open.reader_check())
         if what == "release":
             return {"released": released}
         with explained(path):
             if what == "hold":
-                _hold(environment, data, path)
+                _hold(held_open, data, path)
             else:
-                environment.copyfd(1)
+                held_open.copyfd(1)
     return None
 
 
-def _hold(environment: Environment, data: int, path: Path) -> None:
+def _hold(held_open: Environment, data: int, path: Path) -> None:
     """Tell the meta page of a new snapshot, and hold that until our input ends."""
     for _ in range(_TRIES):
-        with environment.begin() as transaction:
-            page = _meta_page(environment, data, int(transaction.id()), str(path))
+        with held_open.begin() as transaction:
+            page = _meta_page(held_open, data, int(transaction.id()), str(path))
             if page is not None:
                 print(json.dumps({"page": page.hex()}), flush=True)
                 sys.stdin.buffer.read()
@@ -255,7 +264,7 @@ def _hold(environment: Environment, data: int, path: Path) -> None:
     raise MdbBusy(path=path, tries=_TRIES)
 
 
-def _meta_page(environment: Environment, data: int, txnid: int, origin: str) -> bytes | None:
+def _meta_page(held_open: Environment, data: int, txnid: int, origin: str) -> bytes | None:
     """The page that tells of transaction `txnid`, which the second commit after it writes over: None when one has.
 
     While no newer transaction than this has ended, that cannot have begun.
@@ -263,7 +272,7 @@ def _meta_page(environment: Environment, data: int, txnid: int, origin: str) -> 
     head = os.pread(data, meta.HEAD_BYTES, 0)
     size = meta.parse(head, origin).page_size
     page = head[txnid % 2 * size :][:size]
-    fresh = int(environment.info()["last_txnid"]) == txnid
+    fresh = int(held_open.info()["last_txnid"]) == txnid
     return page if fresh and meta.of_page(page, origin).txnid == txnid else None
 
 

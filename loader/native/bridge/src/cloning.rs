@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use lmdbfile::copy::{Image, copy};
+use ldif::polled::Polled;
+use lmdbfile::copy::{Image, Part, copy, receive, send};
 use lmdbfile::{Error, ErrorKind, Reader};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::counters::Counters;
 use crate::error::{NativeError, Raise};
-use crate::gate::enter;
+use crate::gate::{duplicate, enter};
 
 struct Failed(Error);
 
@@ -29,6 +31,8 @@ fn code(kind: ErrorKind) -> &'static str {
         ErrorKind::Io => "lmdb.io",
         ErrorKind::NoSpace => "lmdb.no_space",
         ErrorKind::Full => "lmdb.full",
+        ErrorKind::Stream => "lmdb.stream",
+        ErrorKind::Misuse => "lmdb.misuse",
         ErrorKind::Cancelled => "cancelled",
         _ => "lmdb.damaged",
     }
@@ -61,6 +65,36 @@ pub fn clone_compact(
         reader.compact(&target, &|bytes| counted(counters, bytes))
     };
     enter(py, &counters.0, || work().map_err(Failed)).map(|made| made.bytes)
+}
+
+#[pyfunction]
+pub fn clone_send(
+    py: Python<'_>,
+    source: PathBuf,
+    fd: i32,
+    head: Vec<u8>,
+    length: u64,
+    part: Option<&str>,
+    counters: &Counters,
+) -> PyResult<u64> {
+    let part: Option<Part> = part.map(str::parse).transpose().map_err(PyValueError::new_err)?;
+    let image = Image { head: &head, length };
+    let mut out = Polled::new(duplicate(fd)?, &counters.0);
+    let watch = |bytes| counted(counters, bytes);
+    enter(py, &counters.0, || send(&source, &image, part, &mut out, &watch).map_err(Failed))
+}
+
+#[pyfunction]
+pub fn clone_receive(
+    py: Python<'_>,
+    fd: i32,
+    target: PathBuf,
+    journal: PathBuf,
+    counters: &Counters,
+) -> PyResult<u64> {
+    let mut input = Polled::new(duplicate(fd)?, &counters.0);
+    let watch = |bytes| counted(counters, bytes);
+    enter(py, &counters.0, || receive(&mut input, &target, &journal, &watch).map_err(Failed))
 }
 
 /// Whether to go on.

@@ -23,7 +23,7 @@ mod _native {
     #[pymodule_export]
     use super::calls::{arrange, join, new_tree, scan, shard, version};
     #[pymodule_export]
-    use super::cloning::{clone_compact, clone_plain};
+    use super::cloning::{clone_compact, clone_plain, clone_receive, clone_send};
     #[pymodule_export]
     use super::counters::Counters;
     #[pymodule_export]

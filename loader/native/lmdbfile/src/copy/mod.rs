@@ -4,7 +4,13 @@
 //! snapshot: LMDB writes to none of its pages then. Only the meta pages go on to change, so that they
 //! are not taken from the file but given.
 
+mod frame;
+mod journal;
 mod origin;
 mod plain;
+mod receive;
+mod send;
 
 pub use plain::{Image, copy};
+pub use receive::receive;
+pub use send::{Part, send};

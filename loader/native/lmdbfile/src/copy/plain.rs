@@ -39,6 +39,7 @@ pub fn copy(source: &Path, image: &Image<'_>, target: &Path, watch: Watch<'_>) -
     let mut stream = Stream::create(target, MODE, BUFFER).map_err(of_target)?;
     stream.write(image.head).map_err(of_target)?;
     let mut at = image.head.len() as u64;
+    watch(at);
     while let Some((start, stop)) = origin.data(at, end)? {
         let start = (start / BLOCK * BLOCK).max(at);
         stream.skip(start - at).map_err(of_target)?;

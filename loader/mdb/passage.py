@@ -1,0 +1,101 @@
+"""A copy through a pipe: one process sends the snapshot of an environment, another receives it, on this host or not.
+
+The stream has a checksum for each block and one over all at its end. Where it breaks, the receiver keeps what came and
+a line that tells how much of which copy that is (a token); given that, the sender leaves it out, if the snapshot is
+still the same, and else sends all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import _native, units
+from loader.errors import (
+    LoaderError,
+    MdbDamaged,
+    NoSpace,
+    StreamBroken,
+    StreamRefused,
+    SystemFailed,
+)
+from loader.ldif import counting
+from loader.mdb import meta
+from loader.mdb.copy import PARTIAL, held
+from loader.progress import Meter
+
+JOURNAL = PARTIAL + ".have"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A stream that went out whole. skipped: bytes that the receiver had. length: of the file."""
+
+    facts: meta.Facts
+    skipped: int
+    length: int
+
+
+def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> Sent:
+    """Send the environment in directory `source`. Raises StreamBroken when nobody listens any more."""
+    path = meta.data_file(source)
+    with held(source) as snapshot:
+        length = min(snapshot.facts.used, path.stat().st_size)
+        try:
+            with counting(meter) as counters:
+                skipped = _native.clone_send(
+                    path, descriptor, snapshot.head, snapshot.facts.used, token, counters
+                )
+        except ValueError as error:
+            raise StreamRefused(path=source, reason=f"{token}: {error}") from error
+        except _native.NativeError as error:
+            raise _ours(error, path) from error
+    return Sent(snapshot.facts, skipped, length)
+
+
+def receive(descriptor: int, target: Path, meter: Meter) -> Path:
+    """Receive into `target`/data.mdb.partial, mode 0600, which the caller publishes.
+
+    Raises StreamBroken with the token that lets the sender go on; what has come stays.
+    """
+    partial, journal = target / PARTIAL, target / JOURNAL
+    try:
+        with counting(meter) as counters:
+            _native.clone_receive(descriptor, partial, journal, counters)
+    except _native.NativeError as error:
+        raise _ours(error, partial, journal) from error
+    return partial
+
+
+def token(target: Path) -> str | None:
+    """What a stream that broke has left in directory `target`, for the sender."""
+    try:
+        return (target / JOURNAL).read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
+def forget(target: Path) -> None:
+    """What has come of no use."""
+    for name in (PARTIAL, JOURNAL):
+        (target / name).unlink(missing_ok=True)
+
+
+def _ours(error: _native.NativeError, path: Path, journal: Path | None = None) -> LoaderError:
+    if error.code == "lmdb.no_space":
+        return NoSpace(path=path, needed="more", free="nothing")
+    if error.code == "lmdb.misuse":
+        return StreamRefused(path=path, reason=error.message)
+    if error.code == "lmdb.damaged":
+        return MdbDamaged(path=path, reason=error.message)
+    if journal is None:
+        return StreamBroken(path=path, reason=error.message, advice=_AT_RECEIVER)
+    known = token(path.parent)
+    if error.code != "lmdb.stream" or known is None:
+        return SystemFailed(path=path, reason=error.message)
+    have = units.size(int(known.rpartition("-")[2]))
+    advice = f"{have} are there. Go on with: ditseed clone SOURCE - --skip {known} | ... ditseed clone - {path.parent}"
+    return StreamBroken(path=path, reason=error.message, advice=advice)
+
+
+_AT_RECEIVER = "The receiver says what it has, and how to go on."
