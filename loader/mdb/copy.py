@@ -133,7 +133,7 @@ def _write(snapshot: Snapshot, partial: Path, meter: Meter, how: How) -> bool:
             return True
         if how.reflink == "must":
             raise NoReflink(path=path, target=partial.parent)
-    with _native_errors(path, partial), counting(meter) as counters:
+    with counting(meter) as counters, _native_errors(path, partial):
         if how.compact:
             _native.clone_compact(path, partial, snapshot.page, counters)
         else:
@@ -167,6 +167,8 @@ def _native_errors(source: Path, target: Path) -> Iterator[None]:
     try:
         yield
     except _native.NativeError as error:
+        if error.code == "cancelled":
+            raise  # counting() knows it
         if error.code == "lmdb.damaged":
             raise MdbDamaged(path=source, reason=error.message) from error
         if error.code == "lmdb.no_space":

@@ -7,6 +7,8 @@ still the same, and else sends all.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,15 +43,13 @@ def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> Sent
     path = meta.data_file(source)
     with held(source) as snapshot:
         length = min(snapshot.facts.used, path.stat().st_size)
-        try:
-            with counting(meter) as counters:
+        with counting(meter) as counters, _explained(path):
+            try:
                 skipped = _native.clone_send(
                     path, descriptor, snapshot.head, snapshot.facts.used, token, counters
                 )
-        except ValueError as error:
-            raise StreamRefused(path=source, reason=f"{token}: {error}") from error
-        except _native.NativeError as error:
-            raise _ours(error, path) from error
+            except ValueError as error:
+                raise StreamRefused(path=source, reason=f"{token}: {error}") from error
     return Sent(snapshot.facts, skipped, length)
 
 
@@ -59,11 +59,8 @@ def receive(descriptor: int, target: Path, meter: Meter) -> Path:
     Raises StreamBroken with the token that lets the sender go on; what has come stays.
     """
     partial, journal = target / PARTIAL, target / JOURNAL
-    try:
-        with counting(meter) as counters:
-            _native.clone_receive(descriptor, partial, journal, counters)
-    except _native.NativeError as error:
-        raise _ours(error, partial, journal) from error
+    with counting(meter) as counters, _explained(partial, journal):
+        _native.clone_receive(descriptor, partial, journal, counters)
     return partial
 
 
@@ -79,6 +76,16 @@ def forget(target: Path) -> None:
     """What has come of no use."""
     for name in (PARTIAL, JOURNAL):
         (target / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _explained(path: Path, journal: Path | None = None) -> Iterator[None]:
+    try:
+        yield
+    except _native.NativeError as error:
+        if error.code == "cancelled":
+            raise  # counting() knows it
+        raise _ours(error, path, journal) from error
 
 
 def _ours(error: _native.NativeError, path: Path, journal: Path | None = None) -> LoaderError:

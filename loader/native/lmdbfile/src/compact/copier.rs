@@ -109,8 +109,9 @@ impl<'p> Copier<'p> {
 
     fn leaf(&mut self, tree: &mut Tree, leaf: &Leaf) -> Result<()> {
         let mut moved = Vec::with_capacity(leaf.pointers.len());
-        for (place, pointer) in &leaf.pointers {
-            moved.push((*place, self.follow(tree, pointer)?));
+        for (at, pointer) in &leaf.pointers {
+            let bytes = self.follow(tree, pointer, leaf.view.key(*at))?;
+            moved.push((leaf.view.data_start(*at), bytes));
         }
         self.page.copy_from_slice(leaf.view.bytes());
         for (place, bytes) in moved {
@@ -122,7 +123,7 @@ impl<'p> Copier<'p> {
     }
 
     /// Copies what the pointer leads to: what stands in its place in the new file.
-    fn follow(&mut self, tree: &mut Tree, pointer: &Pointer) -> Result<Vec<u8>> {
+    fn follow(&mut self, tree: &mut Tree, pointer: &Pointer, key: &[u8]) -> Result<Vec<u8>> {
         match pointer {
             Pointer::Large(first, size) => {
                 let number = self.large(tree, *first, *size)?;
@@ -139,7 +140,9 @@ impl<'p> Copier<'p> {
             }
             Pointer::Table(record) => {
                 let want = Want::Keys { flags: record.flags, main: false };
-                Ok(self.tree(record, want)?.encode().to_vec())
+                let copy = self.tree(record, want);
+                let copy = copy.map_err(|error| error.of_table(&key.escape_ascii().to_string()))?;
+                Ok(copy.encode().to_vec())
             }
         }
     }

@@ -20,7 +20,7 @@ pub(super) struct Leaf {
     pub view: View,
     /// Values on it, those on its sub-pages counted.
     pub entries: u64,
-    /// Each with its place on the page.
+    /// Each with the place of its node among the others.
     pub pointers: Vec<(usize, Pointer)>,
 }
 
@@ -79,7 +79,6 @@ impl Leaf {
     fn node(&mut self, at: usize, want: Want) -> Result<()> {
         const VALUES: u16 = node::DUPDATA | node::SUBDATA;
         let here = self.view.node(at);
-        let place = self.view.data_start(at);
         let (flags, main) = match want {
             Want::Keys { flags, main } => (flags, main),
             Want::Values(_) => (Flags::NONE, false),
@@ -99,7 +98,7 @@ impl Leaf {
             }
         };
         self.entries += 1;
-        self.pointers.extend(pointer.map(|pointer| (place, pointer)));
+        self.pointers.extend(pointer.map(|pointer| (at, pointer)));
         Ok(())
     }
 

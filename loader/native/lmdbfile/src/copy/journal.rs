@@ -1,7 +1,8 @@
 //! How much of a copy is there: one line, in a file beside it.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::send::Part;
@@ -15,7 +16,8 @@ pub(super) fn read(path: &Path) -> Option<Part> {
 pub(super) fn write(path: &Path, part: Part) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    let mut file = File::create(&beside)?;
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     writeln!(file, "{part}")?;
     file.sync_all()?;
     std::fs::rename(&beside, path)
