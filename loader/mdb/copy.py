@@ -42,6 +42,7 @@ from loader.mdb.environment import Environment, explained
 from loader.progress import Meter
 
 PARTIAL = meta.DATA + ".partial"
+JOURNAL = PARTIAL + ".have"  # how much of a stream has come (passage.py)
 _TRIES = 10_000  # to read a meta page before a busy writer writes over it
 
 
@@ -106,6 +107,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     NotLmdb, MdbDamaged, NoReflink, UsageProblem.
     """
     partial = target / PARTIAL
+    (target / JOURNAL).unlink(missing_ok=True)
     partial.unlink(missing_ok=True)
     needed = 0 if how.reflink == "must" else require_space(source, target)
     try:

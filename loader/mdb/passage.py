@@ -23,10 +23,8 @@ from loader.errors import (
 )
 from loader.ldif import counting
 from loader.mdb import meta
-from loader.mdb.copy import PARTIAL, held
+from loader.mdb.copy import JOURNAL, PARTIAL, held
 from loader.progress import Meter
-
-JOURNAL = PARTIAL + ".have"
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def token(target: Path) -> str | None:
 
 def forget(target: Path) -> None:
     """What has come of no use."""
-    for name in (PARTIAL, JOURNAL):
+    for name in (JOURNAL, PARTIAL):
         (target / name).unlink(missing_ok=True)
 
 
@@ -97,12 +95,18 @@ def _ours(error: _native.NativeError, path: Path, journal: Path | None = None) -
         return MdbDamaged(path=path, reason=error.message)
     if journal is None:
         return StreamBroken(path=path, reason=error.message, advice=_AT_RECEIVER)
-    known = token(path.parent)
-    if error.code != "lmdb.stream" or known is None:
+    if error.code != "lmdb.stream":
         return SystemFailed(path=path, reason=error.message)
-    have = units.size(int(known.rpartition("-")[2]))
-    advice = f"{have} are there. Go on with: ditseed clone SOURCE - --skip {known} | ... ditseed clone - {path.parent}"
-    return StreamBroken(path=path, reason=error.message, advice=advice)
+    return StreamBroken(path=path, reason=error.message, advice=_advice(path.parent))
 
 
 _AT_RECEIVER = "The receiver says what it has, and how to go on."
+
+
+def _advice(target: Path) -> str:
+    known = token(target)
+    if known is None:
+        return "Nothing has come yet: look what the sender says."
+    have = units.size(int(known.rpartition("-")[2]))
+    sending, receiving = f"ditseed clone SOURCE - --skip {known}", f"ditseed clone - {target}"
+    return f"{have} are there. Go on with: {sending} | ... {receiving}"

@@ -121,3 +121,22 @@ fn a_full_disk_is_told() {
     let error = copy(&source, &image, Path::new("/dev/full"), &|_| true).unwrap_err();
     assert!(full.is_ok() && error.kind == ErrorKind::NoSpace, "{error}");
 }
+
+/// The file is gone, and what tells of it is there still.
+#[test]
+fn what_was_received_has_to_be_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name| directory.path().join(name);
+    let (source, target, journal) = (place("source"), place("target"), place("have"));
+    make(&source, &mut Rng::with_seed(6));
+    let image = Image { head: &HEAD, length: 61 << 20 };
+    let mut whole = Vec::new();
+    send(&source, &image, None, &mut whole, &|_| true).unwrap();
+    assert!(receive(&mut &whole[..4 << 20], &target, &journal, &|_| true).is_err());
+    let part: Part = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
+    let mut rest = Vec::new();
+    send(&source, &image, Some(part), &mut rest, &|_| true).unwrap();
+    std::fs::remove_file(&target).unwrap();
+    let error = receive(&mut &rest[..], &target, &journal, &|_| true).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Misuse);
+}

@@ -34,12 +34,9 @@ pub fn receive(
     watch: Watch<'_>,
 ) -> Result<u64> {
     let header = Header::read(input)?;
-    if header.from > 0 {
-        let part = journal::read(journal).filter(|part| part.image == header.image);
-        if part.is_none_or(|part| part.have < header.from) {
-            let what = "the stream goes on with another copy than what is here";
-            return Err(Error::new(ErrorKind::Misuse, what));
-        }
+    if header.from > 0 && !is_there(&header, target, journal) {
+        let what = "the stream goes on with another copy than what is here";
+        return Err(Error::new(ErrorKind::Misuse, what));
     }
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(header.from == 0).mode(0o600);
@@ -52,6 +49,13 @@ pub fn receive(
         let _ = receiver.note();
     }
     result.map_err(|error| error.of_file(target)).map(|()| header.length)
+}
+
+/// Whether what is not sent is in the target.
+fn is_there(header: &Header, target: &Path, journal: &Path) -> bool {
+    let part = journal::read(journal).filter(|part| part.image == header.image);
+    let length = target.metadata().map_or(0, |file| file.len());
+    part.is_some_and(|part| part.have >= header.from) && length >= header.from
 }
 
 impl Receiver<'_> {
