@@ -25,19 +25,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from loader import _native, units
+from loader import units
 from loader.child import Child
 from loader.errors import (
     LoaderError,
     MdbBusy,
-    MdbDamaged,
     NoReflink,
     NoSpace,
-    SystemFailed,
     UsageProblem,
 )
-from loader.ldif import counting
-from loader.mdb import apart, environment, meta
+from loader.mdb import apart, copying, environment, meta
 from loader.mdb.environment import Environment, explained
 from loader.progress import Meter
 
@@ -135,12 +132,10 @@ def _write(snapshot: Snapshot, partial: Path, meter: Meter, how: How) -> bool:
             return True
         if how.reflink == "must":
             raise NoReflink(path=path, target=partial.parent)
-    with counting(meter) as counters, _native_errors(path, partial):
-        if how.compact:
-            _native.clone_compact(path, partial, snapshot.page, counters)
-        else:
-            used = snapshot.facts.used
-            _native.clone_plain(path, partial, snapshot.head, used, counters)
+    if how.compact:
+        copying.compact(path, partial, snapshot.page, meter)
+    else:
+        copying.plain(path, partial, snapshot.head, snapshot.facts.used, meter)
     return False
 
 
@@ -162,20 +157,6 @@ def _share(snapshot: Snapshot, path: Path, partial: Path) -> bool:
         copy.write(snapshot.head)
         os.fsync(copy.fileno())
     return True
-
-
-@contextmanager
-def _native_errors(source: Path, target: Path) -> Iterator[None]:
-    try:
-        yield
-    except _native.NativeError as error:
-        if error.code == "cancelled":
-            raise  # counting() knows it
-        if error.code == "lmdb.damaged":
-            raise MdbDamaged(path=source, reason=error.message) from error
-        if error.code == "lmdb.no_space":
-            raise NoSpace(path=target, needed="more", free="nothing") from error
-        raise SystemFailed(path=source, reason=error.message) from error
 
 
 def require_space(source: Path, target: Path) -> int:
@@ -222,7 +203,7 @@ def oldest_reader_lag(source: Path) -> int:
 
 
 @contextmanager
-def copying(source: Path, out: IO[bytes] | int = subprocess.PIPE) -> Iterator[Child]:
+def streaming(source: Path, out: IO[bytes] | int = subprocess.PIPE) -> Iterator[Child]:
     """The process that writes the copy to `out`, by default a pipe; then call `apart.finish`."""
     try:
         with Child(apart.command(__name__, source, "copy"), stdout=out) as child:

@@ -7,22 +7,12 @@ still the same, and else sends all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import _native, units
-from loader.errors import (
-    LoaderError,
-    MdbDamaged,
-    NoSpace,
-    StreamBroken,
-    StreamRefused,
-    SystemFailed,
-)
-from loader.ldif import counting
-from loader.mdb import meta
+from loader import units
+from loader.errors import StreamBroken
+from loader.mdb import copying, meta
 from loader.mdb.copy import JOURNAL, PARTIAL, held
 from loader.progress import Meter
 
@@ -40,15 +30,9 @@ def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> Sent
     """Send the environment in directory `source`. Raises StreamBroken when nobody listens any more."""
     path = meta.data_file(source)
     with held(source) as snapshot:
-        length = min(snapshot.facts.used, path.stat().st_size)
-        with counting(meter) as counters, _explained(path):
-            try:
-                skipped = _native.clone_send(
-                    path, descriptor, snapshot.head, snapshot.facts.used, token, counters
-                )
-            except ValueError as error:
-                raise StreamRefused(path=source, reason=f"{token}: {error}") from error
-    return Sent(snapshot.facts, skipped, length)
+        used = snapshot.facts.used
+        skipped = copying.send(path, descriptor, snapshot.head, used, token, meter)
+    return Sent(snapshot.facts, skipped, min(used, path.stat().st_size))
 
 
 def receive(descriptor: int, target: Path, meter: Meter) -> Path:
@@ -56,9 +40,11 @@ def receive(descriptor: int, target: Path, meter: Meter) -> Path:
 
     Raises StreamBroken with the token that lets the sender go on; what has come stays.
     """
-    partial, journal = target / PARTIAL, target / JOURNAL
-    with counting(meter) as counters, _explained(partial, journal):
-        _native.clone_receive(descriptor, partial, journal, counters)
+    partial = target / PARTIAL
+    try:
+        copying.receive(descriptor, partial, target / JOURNAL, meter)
+    except StreamBroken as error:
+        raise StreamBroken(**error.facts | {"advice": _advice(target)}) from error
     return partial
 
 
@@ -71,36 +57,9 @@ def token(target: Path) -> str | None:
 
 
 def forget(target: Path) -> None:
-    """What has come of no use."""
+    """What has come is of no use."""
     for name in (JOURNAL, PARTIAL):
         (target / name).unlink(missing_ok=True)
-
-
-@contextmanager
-def _explained(path: Path, journal: Path | None = None) -> Iterator[None]:
-    try:
-        yield
-    except _native.NativeError as error:
-        if error.code == "cancelled":
-            raise  # counting() knows it
-        raise _ours(error, path, journal) from error
-
-
-def _ours(error: _native.NativeError, path: Path, journal: Path | None = None) -> LoaderError:
-    if error.code == "lmdb.no_space":
-        return NoSpace(path=path, needed="more", free="nothing")
-    if error.code == "lmdb.misuse":
-        return StreamRefused(path=path, reason=error.message)
-    if error.code == "lmdb.damaged":
-        return MdbDamaged(path=path, reason=error.message)
-    if journal is None:
-        return StreamBroken(path=path, reason=error.message, advice=_AT_RECEIVER)
-    if error.code != "lmdb.stream":
-        return SystemFailed(path=path, reason=error.message)
-    return StreamBroken(path=path, reason=error.message, advice=_advice(path.parent))
-
-
-_AT_RECEIVER = "The receiver says what it has, and how to go on."
 
 
 def _advice(target: Path) -> str:
