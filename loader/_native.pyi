@@ -37,6 +37,10 @@ __all__ = [
     "add",
     "arrange",
     "build",
+    "clone_compact",
+    "clone_plain",
+    "clone_receive",
+    "clone_send",
     "join",
     "scan",
     "schema",
@@ -78,6 +82,12 @@ class NativeError(Exception):
       build.damaged        what was written does not read back; or a database that is read is damaged: page or
                            entry, and table, stand in the message
       mdb.no_such_base     the database has no entry of that name
+      lmdb.damaged      a data file with pages that make no sense; the message names page and table
+      lmdb.no_space     no space or quota for a copy
+      lmdb.full         a copy would outgrow its map size
+      lmdb.stream       a stream of a copy that ends early or is garbled
+      lmdb.misuse       a stream that is none of a copy, or goes on with another copy
+      lmdb.io           the operating system refused
       ldap.connect      no connection: nobody there, or TLS failed before a word was said
       ldap.tls          StartTLS was refused, or its handshake failed
       ldap.bind         the bind was refused; `result` says how
@@ -509,6 +519,30 @@ class Dump:
         """Adds every entry to `tree`; after an error that is of no use."""
     def pick(self, names: Sequence[str], counters: Counters) -> bytes:
         """The entries of these DNs as LDIF, as far as they are there."""
+def clone_plain(source: _Path, target: _Path, head: bytes, length: int, counters: Counters) -> int:
+    """Copies a data file to `target` as it stands, holes left out: `head`, which is both meta pages, then what the
+    file has up to `length`. Returns the bytes of the copy, synced. Right for a file that is written to as long as a
+    reader holds the snapshot that `head` tells of.
+    """
+
+def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters) -> int:
+    """Writes the snapshot that the meta page `meta` tells of to `target`: its pages in order, none of them free.
+
+    The structure of all tables is checked, but not the order of keys. Returns the bytes of the copy, synced. A reader
+    has to hold the snapshot.
+    """
+
+def clone_send(
+    source: _Path, fd: int, head: bytes, length: int, part: str | None, counters: Counters
+) -> int:
+    """Sends what `clone_plain` would copy to `fd`, with checksums; without what `part` says is there, if that is of the
+    same copy. Returns the byte that it began with. ValueError: `part` is nothing that a receiver has written.
+    """
+
+def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) -> int:
+    """Receives what `clone_send` sends into `target`. Returns the bytes of the copy, synced. After an error `journal`
+    holds the `part` that is there; a stream that goes on goes into the same files.
+    """
 
 @type_check_only
 class Wishes(TypedDict):

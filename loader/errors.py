@@ -362,6 +362,32 @@ class ReadersFull(LoaderError):
     retryable = True
 
 
+class MdbBusy(LoaderError):
+    code, exit_status = "mdb.busy", 58
+    message = "{path}: no snapshot could be taken in {tries} tries, so fast is it written to"
+    hint = "Try again when less is written."
+    retryable = True
+
+
+class StreamBroken(LoaderError):
+    code, exit_status = "clone.stream_broken", 67
+    message = "{path}: {reason}"
+    hint = "{advice}"
+    retryable = True
+
+
+class StreamRefused(LoaderError):
+    code, exit_status = "clone.stream_refused", 68
+    message = "{path}: {reason}"
+    hint = "Send the copy from its beginning, without --skip, with the same version of ditseed on both sides."
+
+
+class NoReflink(LoaderError):
+    code, exit_status = "mdb.no_reflink", 69
+    message = "{path}: its file system cannot share its blocks with {target}"
+    hint = "Blocks are shared within one file system that can (xfs, btrfs); without --reflink always they are copied."
+
+
 class OtherFormat(LoaderError):
     code, exit_status = "mdb.other_format", 56
     message = "{path} is of LMDB data format {found}, but {who} needs format {needed}"
@@ -413,7 +439,7 @@ class AddLost(LoaderError):
 
 
 class NotAReplica(LoaderError):
-    code, exit_status = "seed.is_consumer", 67
+    code, exit_status = "seed.is_consumer", 71
     message = "{where}: {suffix} has syncrepl already, which fills it by itself and lets nobody else write"
     hint = (
         "Take olcSyncrepl away (ldapdelete it from the database's entry), seed, and add it again."
@@ -421,7 +447,7 @@ class NotAReplica(LoaderError):
 
 
 class ReplicaNotEmpty(LoaderError):
-    code, exit_status = "seed.not_empty", 68
+    code, exit_status = "seed.not_empty", 72
     message = "{where}: {suffix} holds entries already"
     hint = "Only an empty database is seeded online. To add to one that is not: ditseed add --on-exists skip."
 

@@ -41,6 +41,7 @@ GUARDED = {
     "sqlite3": ("loader.run",),
     "loader._native": (
         "loader.ldif",
+        "loader.mdb.copying",
         "loader.server.wire",
         "loader.sinks.ldap",
         "loader.sinks.mdb",
@@ -145,13 +146,13 @@ def test_it_looked_at_the_whole_tree() -> None:
         (
             "loader.sinks.slapadd",
             "from loader._native import Scan",
-            "only loader.ldif and loader.server.wire and",
+            "only loader.ldif and loader.mdb.copying and",
         ),
         ("loader.sinks.mdb", "from loader import _native", None),
         (
             "loader.mdb.copy",
             "from loader import _native",
-            "only loader.ldif and loader.server.wire and loader.sinks.ldap and loader.sinks.mdb",
+            "only loader.ldif and loader.mdb.copying and loader.server.wire and loader.sinks.ldap and",
         ),
         ("loader.operations.tune", "import sqlite3", "only loader.run"),
         ("loader.sinks.slapadd", "from loader.errors import *", "from nowhere"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import sys
 from pathlib import Path
 
 import click
@@ -10,8 +12,20 @@ import click
 from loader import units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
 from loader.cli.report import show_facts, show_json
+from loader.errors import UsageProblem
 from loader.mdb.verify import LEVELS
-from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, clone, plan
+from loader.operations import clone_pipe
+from loader.operations.clone import (
+    CloneOptions,
+    ClonePlan,
+    CloneReport,
+    Reflink,
+    clone,
+    plan,
+    warnings,
+)
+
+_PIPE = Path("-")
 
 
 @click.command(name="clone")
@@ -23,9 +37,28 @@ from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, clone,
     help="Put the clone in the place of a database that TARGET holds, once it is checked.",
 )
 @click.option(
+    "--compact",
+    is_flag=True,
+    help="Leave out free pages and put those in use in the order of keys.",
+)
+@click.option(
+    "--reflink",
+    type=click.Choice(["auto", "never", "always"]),
+    default="auto",
+    show_default=True,
+    help="Share blocks with SOURCE on xfs and btrfs instead of copying them; auto does so while no process has SOURCE "
+    "open.",
+)
+@click.option(
     "--verify",
     type=click.Choice(LEVELS),
     help="What is checked before the clone is put in place (default: pages below 4 GiB, else quick).",
+)
+@click.option(
+    "--skip",
+    "token",
+    metavar="TOKEN",
+    help="With TARGET -: leave out what the receiver said that it has.",
 )
 @dry_run_option
 @json_option
@@ -34,7 +67,10 @@ def command(
     source: Path,
     target: Path,
     replace: bool,
+    compact: bool,
+    reflink: Reflink,
     verify: str | None,
+    token: str | None,
     dry_run: bool,
     as_json: bool,
     progress_mode: str,
@@ -45,20 +81,95 @@ def command(
     file looks. TARGET must not be in use. Stopped at any moment, the same command begins again, and
     TARGET holds what it held before.
 
+    TARGET - sends the copy to stdout, SOURCE - receives it from stdin: through ssh, for instance. Each block
+    has a checksum, and what came of a stream that broke need not be sent again.
+
     \b
     A running server's database to a directory on a spare disk:
       ditseed clone /var/lib/ldap /srv/spare/ldap
-    What it would take:
+    What it would take, and what it would cost the running server:
       ditseed clone /var/lib/ldap /srv/spare/ldap --dry-run
-    In the place of an older one:
-      ditseed clone /var/lib/ldap /srv/spare/ldap --replace --verify pages
+    In the place of an older one, without the free pages:
+      ditseed clone /var/lib/ldap /srv/spare/ldap --compact --replace --verify pages
+    To another host, and on from where that broke (the receiver says the token):
+      ditseed clone /var/lib/ldap - | ssh ldap2 ditseed clone - /var/lib/ldap
+      ditseed clone /var/lib/ldap - --skip TOKEN | ssh ldap2 ditseed clone - /var/lib/ldap
     """
-    options = CloneOptions(source, target, replace, verify)
-    found = plan(options) if dry_run else clone(options, progress_of(progress_mode))
+    progress = progress_of(progress_mode)
+    if _PIPE in (source, target):
+        _require_plain(source, target, compact, reflink, dry_run)
+    elif token is not None:
+        raise UsageProblem(reason="--skip is for a copy that is sent to stdout (TARGET -)")
+    if target == _PIPE:
+        print(_sent(clone_pipe.send(source, token, progress), as_json), file=sys.stderr)
+        return
+    if source == _PIPE:
+        taken = clone_pipe.ReceiveOptions(target, replace, verify)
+        _show(clone_pipe.plan(taken) if dry_run else clone_pipe.receive(taken, progress), as_json)
+        return
+    options = CloneOptions(source, target, replace, verify, compact, reflink)
+    _show(plan(options) if dry_run else clone(options, progress), as_json)
+
+
+def _require_plain(source: Path, target: Path, compact: bool, reflink: str, dry_run: bool) -> None:
+    if source == target:
+        raise UsageProblem(reason="one of SOURCE and TARGET has to be a directory")
+    if compact or reflink == "always":
+        option = "--compact" if compact else "--reflink always"
+        raise UsageProblem(reason=f"{option} is for a clone from directory to directory")
+    if target == _PIPE and dry_run:
+        raise UsageProblem(reason="--dry-run: ask it of the receiver, or of a clone to a directory")
+
+
+_Found = ClonePlan | CloneReport | clone_pipe.ReceivePlan | clone_pipe.ReceiveReport
+
+
+def _show(found: _Found, as_json: bool) -> None:
     if as_json:
         show_json(dataclasses.asdict(found))
     else:
-        show_facts(_plan_lines(found) if isinstance(found, ClonePlan) else _report_lines(found))
+        show_facts(_lines(found))
+
+
+def _lines(found: _Found) -> dict[str, object]:
+    if isinstance(found, ClonePlan):
+        return _plan_lines(found)
+    if isinstance(found, CloneReport):
+        return _report_lines(found)
+    if isinstance(found, clone_pipe.ReceivePlan):
+        return _waiting_lines(found)
+    return _received_lines(found)
+
+
+def _sent(report: clone_pipe.SendReport, as_json: bool) -> str:
+    """For stderr: stdout is the copy's."""
+    if as_json:
+        return json.dumps(dataclasses.asdict(report))
+    skipped = f", {units.size(report.skipped)} left out" if report.skipped else ""
+    took = units.duration(report.seconds)
+    return f"sent: {units.size(report.length)}{skipped} in {took}, transaction {report.txnid}"
+
+
+def _waiting_lines(found: clone_pipe.ReceivePlan) -> dict[str, object]:
+    return {
+        "target": found.target + (" (its database is replaced)" if found.replaces else ""),
+        "there / free": f"{units.size(found.have)} / {units.size(found.free)}",
+        "go on with": f"--skip {found.token}" if found.token else "-",
+    }
+
+
+def _received_lines(found: clone_pipe.ReceiveReport) -> dict[str, object]:
+    return {
+        "clone": found.target,
+        "suffix": " ".join(found.suffixes) or "-",
+        "entries": units.number(found.entries),
+        "contextCSN": " ".join(found.context_csns) or "none stored",
+        "clone shown / on disk": _sizes(found.target_apparent, found.target_allocated),
+        "received in": units.duration(found.seconds),
+        "transaction": found.txnid,
+        "data format": found.format,
+        "verified": found.verified,
+    }
 
 
 def _plan_lines(found: ClonePlan) -> dict[str, object]:
@@ -69,6 +180,21 @@ def _plan_lines(found: ClonePlan) -> dict[str, object]:
         "needed / free": f"{units.size(found.needed)} / {units.size(found.free)}",
         "data format": found.format,
         "verify": found.verify,
+        **_growth_lines(found),
+    }
+
+
+def _growth_lines(found: ClonePlan) -> dict[str, object]:
+    """Of a source in use."""
+    if found.growth is None:
+        return {}
+    grows = f"{found.growth.transactions:,.0f} transactions/s, {units.size(found.growth.rate)}/s while it is copied"
+    fills = "-" if found.fills_in is None else units.duration(found.fills_in)
+    return {
+        "source grows by": grows,
+        "its map or disk is full in": fills,
+        "oldest reader behind by": f"{units.number(found.reader_lag)} transactions",
+        "warning": "; ".join(warnings(found)) or "none",
     }
 
 
@@ -81,8 +207,10 @@ def _report_lines(found: CloneReport) -> dict[str, object]:
         "contextCSN": " ".join(found.context_csns) or "none stored",
         "source shown / on disk": _sizes(found.source_apparent, found.source_allocated),
         "clone shown / on disk": _sizes(found.target_apparent, found.target_allocated),
-        "copied in": f"{units.duration(found.seconds)}, {units.size(speed)}/s",
+        "copied in": f"{units.duration(found.seconds)}, {units.size(speed)}/s"
+        + (" (blocks shared)" if found.shared else ""),
         "transaction": found.txnid,
+        "source went on by": f"{units.number(found.transactions)} transactions, {units.size(found.grown)}",
         "data format": found.format,
         "verified": found.verified,
     }

@@ -1,30 +1,46 @@
-"""A consistent copy of an environment, live or stopped, made by liblmdb itself in a process apart.
+"""A consistent copy of an environment, live or stopped: as it stands, compacting, or sharing its blocks.
 
-Only pages in use are read, in one read transaction; while it lasts the writer cannot use freed pages again, so copy to
-a near and quick place. Never compact: copy(compact=True) of py-lmdb 3.0.0 crashes on slapd's databases.
+liblmdb holds a reader's slot, in a process apart, and the native core reads the pages. While the slot is held no page
+of its snapshot is written to: LMDB writes changed pages to other places (mdb_page_touch) and takes freed ones again
+only when no reader can want them (mdb_find_oldest). So pages may be read at leisure, in any order, or be shared with
+the copy by the file system at any moment; only the two meta pages go on to change, and those are made from the one that
+was in force when the slot was taken. That holds with MDB_NOSYNC and MDB_WRITEMAP too, for all is read through the page
+cache. While it lasts the writer cannot use freed pages again, so copy to a near and quick place.
 lock.mdb is never copied.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from loader import units
 from loader.child import Child
-from loader.errors import LoaderError, NoSpace
-from loader.mdb import apart, meta
-from loader.mdb.environment import explained, opened
+from loader.errors import (
+    LoaderError,
+    MdbBusy,
+    NoReflink,
+    NoSpace,
+    UsageProblem,
+)
+from loader.mdb import apart, copying, environment, meta
+from loader.mdb.environment import Environment, explained
 from loader.progress import Meter
 
 PARTIAL = meta.DATA + ".partial"
+JOURNAL = PARTIAL + ".have"  # how much of a stream has come (passage.py)
+_TRIES = 10_000  # to read a meta page before a busy writer writes over it
 
 
 @dataclass(frozen=True)
@@ -48,39 +64,104 @@ class Copied:
     facts: meta.Facts
     source: Sizes
     target: Sizes
+    shared: bool = False  # its blocks are the source's
 
 
-def hot_copy(source: Path, target: Path, meter: Meter) -> Copied:
+@dataclass(frozen=True)
+class How:
+    """compact: only what is in use, in the order of keys. reflink: blocks shared with the source, and else nothing."""
+
+    compact: bool = False
+    reflink: Literal["never", "try", "must"] = "never"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A moment of an environment whose reader's slot is held. page: the meta page that tells of it."""
+
+    source: Path
+    page: bytes
+    facts: meta.Facts
+
+    @property
+    def head(self) -> bytes:
+        """Both meta pages of a copy as it stands: either alone is enough, LMDB goes on with the next transaction."""
+        pages = [self._page(number) for number in range(2)]
+        return b"".join(pages)
+
+    def _page(self, number: int) -> bytes:
+        """Transaction N writes meta page N % 2 (mdb_env_write_meta)."""
+        txnid = self.facts.txnid
+        if txnid % 2 != number:
+            txnid = max(0, txnid - 1)
+        return meta.renumbered(self.page, self.facts, number, txnid)
+
+
+def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copied:
     """Copy the environment in directory `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
     What an earlier run left there is overwritten; on any error nothing is left. Raises NoSpace, NotPermitted,
-    NotLmdb, MdbDamaged.
+    NotLmdb, MdbDamaged, NoReflink, UsageProblem.
     """
     partial = target / PARTIAL
+    (target / JOURNAL).unlink(missing_ok=True)
     partial.unlink(missing_ok=True)
-    needed = require_space(source, target)
+    needed = 0 if how.reflink == "must" else require_space(source, target)
     try:
-        with (
-            open(partial, "wb", opener=_private) as file,
-            copying(source, file) as child,
-            meter.cancelling(child.kill),
-        ):
-            _watch_growing(child, file, meter, needed)
-            apart.finish(child, source)
+        with held(source) as snapshot:
+            os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            shared = _write(snapshot, partial, meter, how)
     except NoSpace:  # somebody else has filled the disk meanwhile
         error = _no_space(target, needed)
-        partial.unlink()
+        partial.unlink(missing_ok=True)
         raise error from None
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     copied = meta.facts(partial)
-    return Copied(partial, copied, Sizes.of(meta.data_file(source)), Sizes.of(partial))
+    return Copied(partial, copied, Sizes.of(meta.data_file(source)), Sizes.of(partial), shared)
+
+
+def _write(snapshot: Snapshot, partial: Path, meter: Meter, how: How) -> bool:
+    path = meta.data_file(snapshot.source)
+    if how.compact and snapshot.facts.format != 1:
+        reason = f"data format {snapshot.facts.format} cannot be compacted, only format 1 (OpenLDAP 2.4 to 2.6)"
+        raise UsageProblem(reason=reason)
+    if how.reflink != "never" and not how.compact:
+        if _share(snapshot, path, partial):
+            return True
+        if how.reflink == "must":
+            raise NoReflink(path=path, target=partial.parent)
+    if how.compact:
+        copying.compact(path, partial, snapshot.page, meter)
+    else:
+        copying.plain(path, partial, snapshot.head, snapshot.facts.used, meter)
+    return False
+
+
+_CANNOT_SHARE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
+_SHARE = 0x40049409  # FICLONE, linux/fs.h
+
+
+def _share(snapshot: Snapshot, path: Path, partial: Path) -> bool:
+    """Whether the file system could give the copy the blocks of the source."""
+    with path.open("rb") as source, partial.open("r+b", buffering=0) as copy:
+        try:
+            fcntl.ioctl(copy, _SHARE, source.fileno())
+        except OSError as error:
+            if error.errno in _CANNOT_SHARE:
+                return False
+            raise
+        size = os.fstat(copy.fileno()).st_size
+        os.ftruncate(copy.fileno(), min(size, snapshot.facts.used))
+        copy.write(snapshot.head)
+        os.fsync(copy.fileno())
+    return True
 
 
 def require_space(source: Path, target: Path) -> int:
-    """Bytes in use, which the copy will have. Raises NoSpace unless they fit into `target`."""
-    needed = meta.facts(source).used
+    """Bytes in use, without holes. Raises NoSpace unless they fit into `target`."""
+    needed = min(meta.facts(source).used, Sizes.of(meta.data_file(source)).allocated)
     if shutil.disk_usage(target).free < needed:
         raise _no_space(target, needed)
     return needed
@@ -91,12 +172,38 @@ def _no_space(target: Path, needed: int) -> NoSpace:
     return NoSpace(path=target, needed=units.size(needed), free=units.size(free))
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+@contextmanager
+def held(source: Path) -> Iterator[Snapshot]:
+    """A snapshot of the environment in directory `source`, held until the block ends.
+
+    Raises what `opened` raises, and ToolFailed when the process that held it was ended meanwhile, in which case what
+    was read of it is worth nothing.
+    """
+    try:
+        with Child(
+            apart.command(__name__, source, "hold"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as child:
+            assert child.process.stdin is not None
+            assert child.process.stdout is not None
+            told = child.process.stdout.readline()
+            if not told:
+                apart.finish(child, source)
+            page = bytes.fromhex(json.loads(told)["page"])
+            yield Snapshot(source, page, meta.of_page(page, str(meta.data_file(source))))
+            child.process.stdin.close()
+            apart.finish(child, source)
+    except BaseException:
+        release_readers(source)
+        raise
+
+
+def oldest_reader_lag(source: Path) -> int:
+    """Transactions by which the oldest reader is behind; looked at in a process apart."""
+    return int(apart.ask(__name__, source, "lag", origin=source)["lag"])
 
 
 @contextmanager
-def copying(source: Path, out: IO[bytes] | int = subprocess.PIPE) -> Iterator[Child]:
+def streaming(source: Path, out: IO[bytes] | int = subprocess.PIPE) -> Iterator[Child]:
     """The process that writes the copy to `out`, by default a pipe; then call `apart.finish`."""
     try:
         with Child(apart.command(__name__, source, "copy"), stdout=out) as child:
@@ -112,30 +219,46 @@ def release_readers(source: Path) -> None:
         apart.ask(__name__, source, "release", origin=source)
 
 
-def _watch_growing(child: Child, file: IO[bytes], meter: Meter, total: int) -> None:
-    before = 0
-    while True:
-        ended = child.process.poll() is not None
-        now = os.fstat(file.fileno()).st_size
-        meter.add(size=now - before)
-        meter.note = f"{units.size(now)} of {units.size(total)}"
-        before = now
-        if ended:
-            return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.process.wait(0.1)
-
-
 def _work(source: str, what: str) -> dict[str, int] | None:
     """In the process apart."""
     path = Path(source)
-    with opened(path) as environment:
-        released = int(environment.reader_check())
+    if what == "lag":
+        return {"lag": environment.oldest_reader_lag(path)}
+    data = os.open(meta.data_file(path), os.O_RDONLY | os.O_CLOEXEC)
+    with environment.opened(path) as held_open:
+        released = int(held_open.reader_check())
         if what == "release":
             return {"released": released}
         with explained(path):
-            environment.copyfd(1)
+            if what == "hold":
+                _hold(held_open, data, path)
+            else:
+                held_open.copyfd(1)
     return None
+
+
+def _hold(held_open: Environment, data: int, path: Path) -> None:
+    """Tell the meta page of a new snapshot, and hold that until our input ends."""
+    for _ in range(_TRIES):
+        with held_open.begin() as transaction:
+            page = _meta_page(held_open, data, int(transaction.id()), str(path))
+            if page is not None:
+                print(json.dumps({"page": page.hex()}), flush=True)
+                sys.stdin.buffer.read()
+                return
+    raise MdbBusy(path=path, tries=_TRIES)
+
+
+def _meta_page(held_open: Environment, data: int, txnid: int, origin: str) -> bytes | None:
+    """The page that tells of transaction `txnid`, which the second commit after it writes over: None when one has.
+
+    While no newer transaction than this has ended, that cannot have begun.
+    """
+    head = os.pread(data, meta.HEAD_BYTES, 0)
+    size = meta.parse(head, origin).page_size
+    page = head[txnid % 2 * size :][:size]
+    fresh = int(held_open.info()["last_txnid"]) == txnid
+    return page if fresh and meta.of_page(page, origin).txnid == txnid else None
 
 
 if __name__ == "__main__":

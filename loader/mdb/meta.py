@@ -96,6 +96,19 @@ def parse(head: bytes, origin: str) -> Facts:
     return second if second.txnid > first.txnid else first
 
 
+def of_page(page: bytes, origin: str) -> Facts:
+    """From a meta page alone."""
+    return _parse_one(page, 0, _find_header(page, origin), origin)
+
+
+def renumbered(page: bytes, facts: Facts, number: int, txnid: int) -> bytes:
+    """A meta page with another number and transaction, which says the same else."""
+    copy = bytearray(page)
+    struct.pack_into("=Q", copy, 0, number)
+    struct.pack_into("=Q", copy, facts.header + META_BYTES - 8, txnid)
+    return bytes(copy)
+
+
 def _find_header(head: bytes, origin: str) -> int:
     for size in _HEADERS:
         if head[size : size + 4] == struct.pack("=I", MAGIC):

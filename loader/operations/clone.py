@@ -9,28 +9,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from loader import units
 from loader.errors import NoSpace, NoSuchPath, NotLmdb, UsageProblem
-from loader.mdb import copy, meta, verify
-from loader.mdb.copy import Copied
+from loader.mdb import copy, growth, meta, verify
+from loader.mdb.copy import Copied, How
+from loader.mdb.growth import Growth
 from loader.mdb.look import look
 from loader.operations.publish import put, require_target
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
-from loader.storage import files
+from loader.storage import files, holders
 from loader.storage.files import Owner
+
+Reflink = Literal["auto", "never", "always"]
 
 
 @dataclass(frozen=True)
 class CloneOptions:
-    """Both are environment directories. `verify`: a level of loader.mdb.verify; None picks one by size."""
+    """Both are environment directories. `verify`: a level of loader.mdb.verify; None picks one by size. `reflink`:
+    "auto" shares blocks where the file system can, but with no database in use."""
 
     source: Path
     target: Path
     replace: bool = False
     verify: str | None = None
+    compact: bool = False
+    reflink: Reflink = "auto"
 
 
 @dataclass(frozen=True)
@@ -47,11 +54,17 @@ class ClonePlan:
     free: int
     replaces: bool
     verify: str
+    growth: Growth | None = None  # None: no process has the source open
+    fills_in: float | None = (
+        None  # seconds until its map or disk is full, held back as the copy holds it back
+    )
+    reader_lag: int = 0  # transactions by which the oldest reader is behind already
 
 
 @dataclass(frozen=True)
 class CloneReport:
-    """A finished clone. Bytes, seconds; contextCSN as stored in it."""
+    """A finished clone. Bytes, seconds; contextCSN as stored in it. shared: its blocks are the source's. While it was
+    made the source went on by so many `transactions` and has `grown` by so many bytes."""
 
     source: str
     target: str
@@ -66,6 +79,10 @@ class CloneReport:
     target_allocated: int
     verified: str
     seconds: float
+    compact: bool
+    shared: bool
+    transactions: int
+    grown: int
 
 
 def plan(options: CloneOptions) -> ClonePlan:
@@ -80,6 +97,9 @@ def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
         raise UsageProblem(reason=f"{target} is the source itself")
     require_target(target, options.replace)
     facts, sizes = meta.facts(source), copy.Sizes.of(meta.data_file(source))
+    busy = holders.holder(source) is not None
+    growing = growth.measure(source) if busy else None
+    needed = 0 if options.reflink == "always" else min(facts.used, sizes.allocated)
     return ClonePlan(
         source=str(source),
         target=str(target),
@@ -87,29 +107,56 @@ def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
         txnid=facts.txnid,
         source_apparent=sizes.apparent,
         source_allocated=sizes.allocated,
-        needed=facts.used,
-        free=require_space(target, facts.used),
+        needed=needed,
+        free=require_space(target, needed),
         replaces=meta.data_file(target).exists(),
         verify=options.verify or verify.default_level(source),
+        growth=growing,
+        fills_in=growing.fills_in(files.free_bytes(source)) if growing else None,
+        reader_lag=copy.oldest_reader_lag(source) if busy else 0,
     )
+
+
+_PACE = 200 << 20  # bytes a second: a slow disk
+_OLD = 10_000  # transactions: such a reader has been forgotten
+
+
+def warnings(planned: ClonePlan) -> list[str]:
+    """What a copy of this source may do to it."""
+    found = []
+    if planned.fills_in is not None and planned.fills_in < 2 * planned.needed / _PACE:
+        found.append(
+            f"{planned.source}: as fast as it is written to, its map or its disk is full after "
+            f"{units.duration(planned.fills_in)} of copying"
+        )
+    if planned.reader_lag > _OLD:
+        found.append(
+            f"{planned.source}: a reader is {units.number(planned.reader_lag)} transactions behind, "
+            "so that freed pages wait (mdb_stat -r shows which)"
+        )
+    return found
 
 
 def clone(options: CloneOptions, progress: Progress) -> CloneReport:
     """Clone. Whatever stops it, the target holds what it held before, and the same call begins again."""
     planned = plan(options)
+    for warning in warnings(planned):
+        progress.say(f"warning: {warning}")
     with files.explained(options.target), target_directory(options.target, options.source):
         return _clone(options, planned, progress)
 
 
 def _clone(options: CloneOptions, planned: ClonePlan, progress: Progress) -> CloneReport:
+    before = meta.facts(options.source)
     with progress.step("copy") as whole:
-        copied = copy.hot_copy(options.source, options.target, whole)
+        copied = copy.hot_copy(options.source, options.target, whole, how(options))
         seconds = whole.seconds
+        after = meta.facts(options.source)
     killpoint("clone.copied")
     try:
         with progress.step("verify") as meter:
             verified = verify.verify(copied.path, planned.verify, meter)
-        outline = look(copied.path)
+        outline = look(copied.path, newest=False)
         put(copied.path, options.target, mode_of(options.source), options.replace)
     except BaseException:
         copied.path.unlink(missing_ok=True)
@@ -124,8 +171,21 @@ def _clone(options: CloneOptions, planned: ClonePlan, progress: Progress) -> Clo
         context_csns=outline.context_csns,
         verified=verified.level,
         seconds=seconds,
+        compact=options.compact,
+        shared=copied.shared,
+        transactions=after.txnid - copied.facts.txnid,
+        grown=after.used - before.used,
         **_sizes(copied),
     )
+
+
+def how(options: CloneOptions) -> How:
+    """Every write to blocks that are shared makes new ones elsewhere: a live file that was cloned so is scattered over
+    the disk bit by bit. So that has to be asked for."""
+    if options.reflink == "auto":
+        shared = not options.compact and holders.holder(options.source) is None
+        return How(options.compact, "try" if shared else "never")
+    return How(options.compact, "must" if options.reflink == "always" else "never")
 
 
 def _sizes(copied: Copied) -> dict[str, int]:

@@ -135,7 +135,7 @@ class _Packing:
 
     def stream(self, meter: Meter) -> None:
         options = self._options
-        with copy.copying(self._source) as child, meter.cancelling(child.kill):
+        with copy.streaming(self._source) as child, meter.cancelling(child.kill):
             assert child.process.stdout is not None
             self._packed = pack.pack(
                 child.process.stdout,

@@ -6,6 +6,7 @@
 
 mod building;
 mod calls;
+mod cloning;
 mod counters;
 mod dump;
 mod error;
@@ -22,6 +23,8 @@ mod _native {
     use super::building::{Built, Database, Rejection, Schema, build, read_schema, verify};
     #[pymodule_export]
     use super::calls::{arrange, join, new_tree, scan, shard, version};
+    #[pymodule_export]
+    use super::cloning::{clone_compact, clone_plain, clone_receive, clone_send};
     #[pymodule_export]
     use super::counters::Counters;
     #[pymodule_export]

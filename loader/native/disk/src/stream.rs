@@ -18,7 +18,9 @@ const BUFFERS: usize = 3;
 #[derive(Debug)]
 pub struct Stream {
     buffer: Buffer,
-    full: Option<SyncSender<Buffer>>,
+    /// Bytes left out before the buffer.
+    gap: u64,
+    full: Option<SyncSender<(u64, Buffer)>>,
     empty: Receiver<Buffer>,
     /// Buffers that may still be made; a small file needs no more than one.
     unmade: usize,
@@ -31,10 +33,11 @@ impl Stream {
     /// 4096.
     pub fn create(path: &Path, mode: u32, size: usize) -> io::Result<Self> {
         let mut disk = Disk::create(path, mode)?;
-        let (full, filled) = sync_channel::<Buffer>(BUFFERS);
+        let (full, filled) = sync_channel::<(u64, Buffer)>(BUFFERS);
         let (emptied, empty) = channel();
         let work = move || {
-            for mut buffer in filled {
+            for (gap, mut buffer) in filled {
+                disk.end += gap;
                 disk.append(&buffer)?;
                 buffer.clear();
                 // Nobody takes the last ones back.
@@ -44,7 +47,7 @@ impl Stream {
         };
         let writer = std::thread::Builder::new().name("disk".into()).spawn(work)?;
         let (buffer, unmade) = (Buffer::new(size), BUFFERS - 1);
-        Ok(Self { buffer, full: Some(full), empty, unmade, size, writer: Some(writer) })
+        Ok(Self { buffer, gap: 0, full: Some(full), empty, unmade, size, writer: Some(writer) })
     }
 
     /// Takes `bytes` in; may wait for the disk.
@@ -70,15 +73,32 @@ impl Stream {
         Ok(())
     }
 
-    /// Room of at least one byte.
+    /// Leaves out `count` bytes, a hole in a new file. They and all before them are whole blocks
+    /// of 4096 bytes.
+    pub fn skip(&mut self, count: u64) -> io::Result<()> {
+        if !self.buffer.is_empty() {
+            let Some(next) = self.next() else { return Err(self.failed()) };
+            let full = std::mem::replace(&mut self.buffer, next);
+            self.hand_over(full)?;
+        }
+        self.gap += count;
+        Ok(())
+    }
+
+    /// Room of at least one byte, for [`Self::filled`].
     #[inline]
-    fn room(&mut self) -> io::Result<&mut [u8]> {
+    pub fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.room().is_empty() {
             let Some(next) = self.next() else { return Err(self.failed()) };
             let full = std::mem::replace(&mut self.buffer, next);
             self.hand_over(full)?;
         }
         Ok(self.buffer.room())
+    }
+
+    /// Takes in that much of the room as filled.
+    pub fn filled(&mut self, count: usize) {
+        self.buffer.fill(count);
     }
 
     /// An empty buffer; `None` when the writer is gone.
@@ -94,7 +114,8 @@ impl Stream {
     }
 
     fn hand_over(&mut self, full: Buffer) -> io::Result<()> {
-        let sent = self.full.as_ref().map(|channel| channel.send(full));
+        let gap = std::mem::take(&mut self.gap);
+        let sent = self.full.as_ref().map(|channel| channel.send((gap, full)));
         if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err(self.failed()) }
     }
 
@@ -177,6 +198,11 @@ impl Disk {
         }
     }
 
+    /// The file is that long, with a hole where nothing was written.
+    pub fn set_len(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+
     /// Waits until the disk has all.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
@@ -205,6 +231,27 @@ mod tests {
             for step in [1, 1000, 4096, 50_000] {
                 written(length, step);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_a_hole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let mut stream = Stream::create(&path, 0o600, 8192).unwrap();
+        stream.skip(4096).unwrap();
+        stream.write(&[1; 12288]).unwrap();
+        stream.skip(1 << 20).unwrap();
+        stream.skip(4096).unwrap();
+        stream.write(&[2; 4096]).unwrap();
+        let disk = stream.finish().unwrap();
+        disk.set_len(1 << 21).unwrap();
+        let content = std::fs::read(&path).unwrap();
+        assert_eq!(content.len(), 1 << 21);
+        let (one, two) = (4096..16384, 16384 + (1 << 20) + 4096..24576 + (1 << 20));
+        for (at, byte) in content.iter().enumerate() {
+            let wanted = u8::from(one.contains(&at)) + 2 * u8::from(two.contains(&at));
+            assert_eq!(*byte, wanted, "{at}");
         }
     }
 

@@ -72,6 +72,18 @@ impl Bulk {
         Ok(())
     }
 
+    /// Writes a leaf that is no work of ours. `first`: its first key or value.
+    pub fn hang_leaf(
+        &mut self,
+        file: &mut FileWriter,
+        page: &mut [u8],
+        first: &[u8],
+    ) -> Result<()> {
+        let number = file.append(page)?;
+        self.table.leaf_pages += 1;
+        self.add_child(file, 0, number, first.to_vec())
+    }
+
     /// A leaf that is written late: its number.
     pub fn reserve_leaf(&mut self, file: &mut FileWriter, key: &[u8]) -> Result<u64> {
         self.flush_leaf(file)?;

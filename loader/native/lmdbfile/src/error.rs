@@ -23,6 +23,10 @@ pub enum ErrorKind {
     Misuse,
     /// No LMDB file of a known format, or a damaged one.
     Corrupt,
+    /// A stream that ends early or is garbled.
+    Stream,
+    /// Whoever watches wanted no more.
+    Cancelled,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,9 @@ use crate::meta::Meta;
 use crate::output::Output;
 use crate::{Error, ErrorKind, Flags, Format, Layout, Result, Table, TreeWriter};
 
+/// Bytes of a large value that are in memory at a time.
+const PART: usize = 1 << 20;
+
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub format: Format,
@@ -97,6 +100,27 @@ impl FileWriter {
         Ok(number)
     }
 
+    /// The same, `part` being asked for the bytes from an offset on.
+    pub(crate) fn overflow_in_parts(
+        &mut self,
+        size: usize,
+        mut part: impl FnMut(usize, &mut [u8]) -> Result<()>,
+    ) -> Result<u64> {
+        let pages = self.layout.overflow_pages(size);
+        let number = self.allocate(pages)?;
+        let header = Layout::overflow_header(number, u32::try_from(pages).unwrap_or(u32::MAX));
+        self.output.write(&header)?;
+        let mut room = vec![0; size.min(PART)];
+        for from in (0..size).step_by(PART) {
+            let count = PART.min(size - from);
+            part(from, &mut room[..count])?;
+            self.output.write(&room[..count])?;
+        }
+        let whole = usize::try_from(pages).unwrap_or(usize::MAX) * self.layout.page_size;
+        self.output.zeros(whole - header.len() - size)?;
+        Ok(number)
+    }
+
     fn allocate(&mut self, pages: u64) -> Result<u64> {
         let first = self.pages;
         if first + pages > self.most_pages {
@@ -119,7 +143,12 @@ impl FileWriter {
             main.put_node(&mut self, &name, &[&table.encode()], node::SUBDATA)?;
         }
         let main = main.finish(&mut self)?;
-        self.put_metas(main);
+        self.seal(main, 1)
+    }
+
+    /// Writes both meta pages, and waits until the disk has the whole file.
+    pub(crate) fn seal(mut self, main: Table, txn: u64) -> Result<Summary> {
+        self.put_metas(main, txn);
         let bytes = self.pages * self.layout.page_size as u64;
         self.output.finish(&self.late)?;
         Ok(Summary { pages: self.pages, bytes })
@@ -127,14 +156,15 @@ impl FileWriter {
 
     /// Two equal snapshots, so that either alone is enough. Transaction N writes meta page N % 2.
     #[allow(clippy::cast_possible_truncation)] // Page sizes end at 32768.
-    fn put_metas(&mut self, main: Table) {
+    fn put_metas(&mut self, main: Table, newest: u64) {
         let pad = self.layout.page_size as u32;
         let free = Table { pad, ..Table::empty(Flags::INTEGERKEY) };
-        for txn in 0..META_PAGES {
+        for number in 0..META_PAGES {
+            let txn = newest.saturating_sub(u64::from(newest % 2 != number));
             let last_page = self.pages - 1;
             let meta = Meta { map_size: self.map_size, free, main, last_page, txn };
-            let page = self.layout.meta_page(txn, &meta);
-            self.replace(txn, page);
+            let page = self.layout.meta_page(number, &meta);
+            self.replace(number, page);
         }
     }
 }

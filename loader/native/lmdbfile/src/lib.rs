@@ -21,6 +21,8 @@
 
 mod bulk;
 mod checks;
+mod compact;
+pub mod copy;
 mod error;
 mod file;
 mod flags;
@@ -33,6 +35,7 @@ mod table;
 mod values;
 mod writer;
 
+pub use compact::Watch;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileWriter, Options, Summary};
 pub use flags::{Flags, Order};

@@ -147,7 +147,7 @@ impl<'r> Cursor<'r> {
 }
 
 /// The record in a node's value.
-pub(super) fn table_record(data: &[u8], page: u64) -> Result<Table> {
+pub(crate) fn table_record(data: &[u8], page: u64) -> Result<Table> {
     if data.len() != Table::SIZE {
         return Err(Error::corrupt(page, "a table's record of another size"));
     }

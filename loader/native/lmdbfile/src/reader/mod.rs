@@ -11,9 +11,15 @@ mod view;
 mod walk;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 
 pub use cursor::Cursor;
+pub(crate) use cursor::table_record;
+pub(crate) use path::MAX_DEPTH;
+pub(crate) use runs::Runs;
 use store::Store;
+pub(crate) use tree::value_record;
+pub(crate) use view::{Kind, View};
 pub use walk::{Accounting, PageKind, PageUse};
 
 use crate::meta::Meta;
@@ -22,8 +28,8 @@ use crate::{Layout, Order, Result, Table};
 /// A snapshot of a file. Its pages must stay as they are meanwhile: nobody writes, or a reader's slot is held.
 #[derive(Debug)]
 pub struct Reader {
-    store: Store,
-    meta: Meta,
+    pub(crate) store: Store,
+    pub(crate) meta: Meta,
     tables: BTreeMap<Vec<u8>, Named>,
 }
 
@@ -50,6 +56,10 @@ pub struct TableReader<'r> {
 impl Reader {
     pub fn layout(&self) -> Layout {
         self.store.layout
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        self.store.file()
     }
 
     /// The size in bytes that LMDB may let the file grow to.

@@ -31,6 +31,19 @@ impl Reader {
         Self::open_file(path, Some(txn)).map_err(|error| error.of_file(path))
     }
 
+    /// The snapshot that a meta page tells of, `page` being the beginning of that at least. A
+    /// reader's slot in the lock file has to hold it.
+    pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
+        let open = || {
+            let start = page.first_chunk::<META_SIZE>();
+            let start = start.ok_or_else(|| Error::new(ErrorKind::Misuse, "no meta page"))?;
+            let (layout, meta) = Layout::read_meta(start)
+                .map_err(|what| Error::corrupt(Layout::number(start), what))?;
+            Self::open_snapshot(path, File::open(path)?, layout, meta)
+        };
+        open().map_err(|error: Error| error.of_file(path))
+    }
+
     /// The same snapshot once more, for another thread.
     pub fn fork(&self) -> Result<Self> {
         let Self { store, meta, tables } = self;
@@ -44,6 +57,10 @@ impl Reader {
             let message = format!("a snapshot older than the one that is held, of {}", meta.txn);
             return Err(Error::corrupt(meta.txn % 2, message));
         }
+        Self::open_snapshot(path, file, layout, meta)
+    }
+
+    fn open_snapshot(path: &Path, file: File, layout: Layout, meta: Meta) -> Result<Self> {
         let in_file = file.metadata()?.len() / layout.page_size as u64;
         // A file may end before its last page when that one is free.
         let pages = in_file.min(meta.last_page.saturating_add(1));

@@ -62,6 +62,10 @@ impl Store {
         })
     }
 
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// A page of a tree.
     pub fn view(&self, number: u64) -> Result<View> {
         let (block, start) = self.page(number)?;

@@ -92,7 +92,11 @@ impl View {
         Ok(())
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub fn into_block(self) -> Arc<Buffer> {
+        self.block
+    }
+
+    pub fn bytes(&self) -> &[u8] {
         &self.block[self.range.clone()]
     }
 
@@ -129,6 +133,11 @@ impl View {
         let (key, data) = self.node_ranges(start);
         let flags = read_u16(bytes, start + 4);
         Node { flags, size: self.size(start), key: &bytes[key], data: &bytes[data] }
+    }
+
+    /// Where on the page the data of the node begins; `at` is below `count`, the page no LEAF2.
+    pub fn data_start(&self, at: usize) -> usize {
+        self.node_ranges(self.pointer(at)).1.start
     }
 
     /// A child of a branch; `at` is below `count`.

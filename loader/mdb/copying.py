@@ -1,0 +1,70 @@
+"""The door to the part of loader._native that copies data files, and its errors made ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from loader import _native
+from loader.errors import (
+    LoaderError,
+    MdbDamaged,
+    NoSpace,
+    StreamBroken,
+    StreamRefused,
+    SystemFailed,
+)
+from loader.ldif import counting
+from loader.progress import Meter
+
+
+def plain(source: Path, target: Path, head: bytes, length: int, meter: Meter) -> None:
+    """Copy a data file as it stands, up to `length` and without its holes; `head`: both meta pages of the copy."""
+    with counting(meter) as counters, _explained(source, target):
+        _native.clone_plain(source, target, head, length, counters)
+
+
+def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
+    """Write the snapshot that the meta page tells of again, its pages in order."""
+    with counting(meter) as counters, _explained(source, target):
+        _native.clone_compact(source, target, page, counters)
+
+
+def send(
+    source: Path, descriptor: int, head: bytes, length: int, token: str | None, meter: Meter
+) -> int:
+    """Send what `plain` copies; from which byte on: that which `token` tells, if it is of the same copy, or 0."""
+    with counting(meter) as counters, _explained(source, source):
+        try:
+            return _native.clone_send(source, descriptor, head, length, token, counters)
+        except ValueError as error:
+            raise StreamRefused(path=source, reason=f"{token}: {error}") from error
+
+
+def receive(descriptor: int, target: Path, journal: Path, meter: Meter) -> None:
+    """Receive what `send` sends. When the stream breaks, `journal` holds the token that goes on with it."""
+    with counting(meter) as counters, _explained(target, target):
+        _native.clone_receive(descriptor, target, journal, counters)
+
+
+@contextmanager
+def _explained(source: Path, target: Path) -> Iterator[None]:
+    try:
+        yield
+    except _native.NativeError as error:
+        if error.code == "cancelled":
+            raise  # counting() knows it
+        raise _ours(error, source, target) from error
+
+
+def _ours(error: _native.NativeError, source: Path, target: Path) -> LoaderError:
+    if error.code == "lmdb.no_space":
+        return NoSpace(path=target, needed="more", free="nothing")
+    if error.code == "lmdb.damaged":
+        return MdbDamaged(path=source, reason=error.message)
+    if error.code == "lmdb.misuse":
+        return StreamRefused(path=target, reason=error.message)
+    if error.code == "lmdb.stream" or "Broken pipe" in error.message:
+        return StreamBroken(path=target, reason=error.message, advice="The other side says why.")
+    return SystemFailed(path=source, reason=error.message)

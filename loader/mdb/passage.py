@@ -1,0 +1,71 @@
+"""A copy through a pipe: one process sends the snapshot of an environment, another receives it, on this host or not.
+
+The stream has a checksum for each block and one over all at its end. Where it breaks, the receiver keeps what came and
+a line that tells how much of which copy that is (a token); given that, the sender leaves it out, if the snapshot is
+still the same, and else sends all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import units
+from loader.errors import StreamBroken
+from loader.mdb import copying, meta
+from loader.mdb.copy import JOURNAL, PARTIAL, held
+from loader.progress import Meter
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A stream that went out whole. skipped: bytes that the receiver had. length: of the file."""
+
+    facts: meta.Facts
+    skipped: int
+    length: int
+
+
+def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> Sent:
+    """Send the environment in directory `source`. Raises StreamBroken when nobody listens any more."""
+    path = meta.data_file(source)
+    with held(source) as snapshot:
+        used = snapshot.facts.used
+        skipped = copying.send(path, descriptor, snapshot.head, used, token, meter)
+    return Sent(snapshot.facts, skipped, min(used, path.stat().st_size))
+
+
+def receive(descriptor: int, target: Path, meter: Meter) -> Path:
+    """Receive into `target`/data.mdb.partial, mode 0600, which the caller publishes.
+
+    Raises StreamBroken with the token that lets the sender go on; what has come stays.
+    """
+    partial = target / PARTIAL
+    try:
+        copying.receive(descriptor, partial, target / JOURNAL, meter)
+    except StreamBroken as error:
+        raise StreamBroken(**error.facts | {"advice": _advice(target)}) from error
+    return partial
+
+
+def token(target: Path) -> str | None:
+    """What a stream that broke has left in directory `target`, for the sender."""
+    try:
+        return (target / JOURNAL).read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
+def forget(target: Path) -> None:
+    """What has come is of no use."""
+    for name in (JOURNAL, PARTIAL):
+        (target / name).unlink(missing_ok=True)
+
+
+def _advice(target: Path) -> str:
+    known = token(target)
+    if known is None:
+        return "Nothing has come yet: look what the sender says."
+    have = units.size(int(known.rpartition("-")[2]))
+    sending, receiving = f"ditseed clone SOURCE - --skip {known}", f"ditseed clone - {target}"
+    return f"{have} are there. Go on with: {sending} | ... {receiving}"

@@ -1,0 +1,115 @@
+//! A leaf with all that points from it to other pages.
+
+use super::pages::Pages;
+use crate::layout::node;
+use crate::reader::{Kind, View, table_record, value_record};
+use crate::{Error, Flags, MAX_KEY, Result, Table};
+
+/// What stands on a leaf.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Want {
+    /// Keys of a table with these flags. In the main table records of tables may stand too.
+    Keys { flags: Flags, main: bool },
+    /// Values of one key, alone or of one size.
+    Values(Kind),
+}
+
+#[derive(Debug)]
+pub(super) struct Leaf {
+    pub number: u64,
+    pub view: View,
+    /// Values on it, those on its sub-pages counted.
+    pub entries: u64,
+    /// Each with the place of its node among the others.
+    pub pointers: Vec<(usize, Pointer)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Pointer {
+    /// A value of this size on overflow pages, the first of which is this.
+    Large(u64, usize),
+    /// The record of a key's values.
+    Values(Table),
+    /// The record of a table.
+    Table(Table),
+}
+
+impl Want {
+    fn kind(self) -> Kind {
+        match self {
+            Self::Keys { .. } => Kind::Leaf,
+            Self::Values(kind) => kind,
+        }
+    }
+}
+
+/// Reads leaves and checks them; what they point to is on its way into memory then.
+pub(super) fn leaves(pages: &Pages<'_>, numbers: &[u64], want: Want) -> Result<Vec<Leaf>> {
+    let views = pages.views(numbers)?.into_iter();
+    let found: Result<Vec<_>> =
+        numbers.iter().zip(views).map(|(&number, view)| Leaf::new(number, view, want)).collect();
+    let found = found?;
+    for (_, pointer) in found.iter().flat_map(|leaf| &leaf.pointers) {
+        match pointer {
+            Pointer::Large(first, size) => {
+                pages.advise_run(*first, pages.layout.overflow_pages(*size));
+            }
+            Pointer::Values(record) | Pointer::Table(record) => pages.advise_run(record.root, 1),
+        }
+    }
+    Ok(found)
+}
+
+impl Leaf {
+    fn new(number: u64, view: View, want: Want) -> Result<Self> {
+        if view.kind != want.kind() {
+            return Err(Error::corrupt(number, "a page of another kind than its place wants"));
+        }
+        if view.key(0).len() > MAX_KEY {
+            return Err(Error::corrupt(number, "a key longer than LMDB allows"));
+        }
+        let mut leaf = Self { number, view, entries: 0, pointers: Vec::new() };
+        match want {
+            Want::Values(Kind::Leaf2(_)) => leaf.entries = leaf.view.count as u64,
+            _ => (0..leaf.view.count).try_for_each(|at| leaf.node(at, want))?,
+        }
+        Ok(leaf)
+    }
+
+    fn node(&mut self, at: usize, want: Want) -> Result<()> {
+        const VALUES: u16 = node::DUPDATA | node::SUBDATA;
+        let here = self.view.node(at);
+        let (flags, main) = match want {
+            Want::Keys { flags, main } => (flags, main),
+            Want::Values(_) => (Flags::NONE, false),
+        };
+        let many = flags.contains(Flags::DUPSORT);
+        let pointer = match here.flags {
+            0 => None,
+            node::BIGDATA if !many && matches!(want, Want::Keys { .. }) => {
+                here.overflow_page().map(|first| Pointer::Large(first, here.size))
+            }
+            node::DUPDATA if many => return self.sub_page(at, flags),
+            VALUES if many => Some(Pointer::Values(value_record(&here, flags, self.number)?)),
+            node::SUBDATA if main => Some(Pointer::Table(table_record(here.data, self.number)?)),
+            _ => {
+                let what = "a value of a kind that its table cannot have";
+                return Err(Error::corrupt(self.number, what));
+            }
+        };
+        self.entries += 1;
+        self.pointers.extend(pointer.map(|pointer| (at, pointer)));
+        Ok(())
+    }
+
+    fn sub_page(&mut self, at: usize, flags: Flags) -> Result<()> {
+        let values = self.view.sub_page(at).map_err(|what| Error::corrupt(self.number, what))?;
+        let fixed = matches!(values.kind, Kind::Leaf2(_));
+        if values.kind == Kind::Branch || fixed != flags.contains(Flags::DUPFIXED) {
+            let what = "a sub-page of another kind than its table wants";
+            return Err(Error::corrupt(self.number, what));
+        }
+        self.entries += values.count as u64;
+        Ok(())
+    }
+}

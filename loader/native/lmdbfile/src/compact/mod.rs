@@ -1,0 +1,52 @@
+//! A snapshot written again: each tree's pages one after the other, full branches, no free pages.
+//!
+//! What is on the leaves stays byte for byte, but for the numbers that point to other pages; so no
+//! order of keys has to be known. Leaves are read and checked by threads ahead of the one that
+//! numbers them, and a thread of the file's own writes what it has numbered.
+
+mod ahead;
+mod branches;
+mod copier;
+mod leaf;
+mod pages;
+
+use std::path::Path;
+
+use ahead::Ahead;
+use copier::Copier;
+use pages::Pages;
+
+use crate::{Error, Layout};
+use crate::{ErrorKind, FileWriter, Format, Options, Reader, Result, Summary};
+
+/// Told how many bytes were copied since the last call; `false` gives up.
+pub type Watch<'w> = &'w (dyn Fn(u64) -> bool + Sync);
+
+impl Reader {
+    /// Writes the snapshot's tables to the new file `target`, with the same map size and
+    /// transaction, so that an LMDB that opens it goes on with greater ones.
+    ///
+    /// The whole structure is checked on the way, but not the order of keys and values.
+    pub fn compact(&self, target: &Path, watch: Watch<'_>) -> Result<Summary> {
+        let pages = Pages::new(self.file(), self.layout(), self.store.pages);
+        let file = FileWriter::create(target, &self.options())?;
+        std::thread::scope(|scope| {
+            let ahead = Ahead::start(scope, &pages)?;
+            let mut copier = Copier::new(&pages, &ahead, file, watch);
+            let main = copier.main(self.meta.main)?;
+            copier.finish(main, self.meta.txn)
+        })
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // Page sizes end at 32768.
+    fn options(&self) -> Options {
+        let Layout { page_size, .. } = self.layout();
+        // LMDB itself reads a file whose map size is too small as if it were large enough.
+        let map_size = self.map_size().max(self.pages() * page_size as u64);
+        Options { format: Format::V1, page_size: page_size as u32, map_size }
+    }
+}
+
+pub(crate) fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "cancelled")
+}

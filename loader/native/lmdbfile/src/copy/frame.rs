@@ -1,0 +1,149 @@
+//! A copy as a stream: a header, then blocks of the file with their places and checksums, and an end.
+//!
+//! All numbers are little-endian. Holes are not sent. Blocks come in the order of their places, so
+//! that what a receiver has is told by one number.
+
+use std::io::{self, Read, Write};
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::{Error, ErrorKind, Result};
+
+const MAGIC: &[u8; 16] = b"ditseed clone 1\n";
+const HEADER: usize = 48;
+const FRAME: usize = 24;
+/// Bytes of a block at most.
+pub(super) const BLOCK: usize = 1 << 20;
+const DATA: u32 = 1;
+const END: u32 = 2;
+
+/// What is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Tells this image from others: the checksum of its meta pages.
+    pub image: u64,
+    /// Bytes of the file.
+    pub length: u64,
+    /// What stands before it is not sent.
+    pub from: u64,
+}
+
+/// A block, or the end.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Frame {
+    Data { offset: u64, size: usize },
+    End,
+}
+
+pub(super) fn image(head: &[u8]) -> u64 {
+    xxh3_64(head)
+}
+
+impl Header {
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut bytes = MAGIC.to_vec();
+        for field in [self.image, self.length, self.from] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+        out.write_all(&bytes)
+    }
+
+    pub fn read(input: &mut dyn Read) -> Result<Self> {
+        let mut bytes = [0; HEADER];
+        input.read_exact(&mut bytes).map_err(cut)?;
+        if &bytes[..16] != MAGIC {
+            let what = "what comes in is no stream of a clone of this version";
+            return Err(Error::new(ErrorKind::Misuse, what));
+        }
+        if number(&bytes, 40) != xxh3_64(&bytes[..40]) {
+            return Err(garbled());
+        }
+        let (image, length, from) = (number(&bytes, 16), number(&bytes, 24), number(&bytes, 32));
+        Ok(Self { image, length, from })
+    }
+}
+
+/// Writes or reads frames, and sums their checksums up.
+pub(super) struct Frames<T> {
+    stream: T,
+    sum: Xxh3,
+}
+
+impl<T> Frames<T> {
+    pub fn new(stream: T) -> Self {
+        Self { stream, sum: Xxh3::new() }
+    }
+}
+
+impl<W: Write> Frames<W> {
+    pub fn data(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write(offset, DATA, bytes)
+    }
+
+    pub fn end(&mut self, length: u64) -> io::Result<()> {
+        let sum = self.sum.digest().to_le_bytes();
+        self.write(length, END, &sum)?;
+        self.stream.flush()
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // A block at most.
+    fn write(&mut self, offset: u64, kind: u32, bytes: &[u8]) -> io::Result<()> {
+        let mut header = [0; FRAME];
+        header[..8].copy_from_slice(&offset.to_le_bytes());
+        header[8..12].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        header[12..16].copy_from_slice(&kind.to_le_bytes());
+        let sum = checksum(&header, bytes);
+        header[16..].copy_from_slice(&sum);
+        self.sum.update(&sum);
+        self.stream.write_all(&header)?;
+        self.stream.write_all(bytes)
+    }
+}
+
+impl<R: Read> Frames<R> {
+    /// The next frame, its bytes in `room`, which has [`BLOCK`] bytes.
+    pub fn next(&mut self, room: &mut [u8]) -> Result<Frame> {
+        let mut header = [0; FRAME];
+        self.stream.read_exact(&mut header).map_err(cut)?;
+        let (offset, fields) = (number(&header, 0), number(&header, 8));
+        let (kind, size) = ((fields >> 32) as u32, usize::try_from(fields & u64::from(u32::MAX)).unwrap_or(usize::MAX));
+        let bytes = room.get_mut(..size).ok_or_else(garbled)?;
+        self.stream.read_exact(bytes).map_err(cut)?;
+        let before = self.sum.digest().to_le_bytes();
+        let sum = checksum(&header, bytes);
+        if header[16..] != sum {
+            return Err(garbled());
+        }
+        self.sum.update(&sum);
+        match kind {
+            DATA => Ok(Frame::Data { offset, size }),
+            END if bytes == before => Ok(Frame::End),
+            _ => Err(garbled()),
+        }
+    }
+}
+
+fn checksum(header: &[u8; FRAME], bytes: &[u8]) -> [u8; 8] {
+    let mut sum = Xxh3::new();
+    sum.update(&header[..16]);
+    sum.update(bytes);
+    sum.digest().to_le_bytes()
+}
+
+fn number(bytes: &[u8], at: usize) -> u64 {
+    let mut field = [0; 8];
+    field.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(field)
+}
+
+pub(super) fn garbled() -> Error {
+    Error::new(ErrorKind::Stream, "the stream is garbled: a checksum does not fit")
+}
+
+fn cut(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Error::new(ErrorKind::Stream, "the stream ends early"),
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,138 @@
+"""Clone through a pipe: `clone SRC -` on one host, `clone - DST` on the other."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader.errors import LoaderError, UsageProblem
+from loader.mdb import copy, meta, passage, verify
+from loader.mdb.look import look
+from loader.operations.clone import require_source, target_directory
+from loader.operations.publish import put, require_target
+from loader.progress import Progress
+from loader.run.killpoint import killpoint
+from loader.storage import files
+
+MODE = 0o600  # of what is received
+
+
+@dataclass(frozen=True)
+class SendReport:
+    """A stream that went out whole. Bytes, seconds; skipped: what the receiver had."""
+
+    source: str
+    format: int
+    txnid: int
+    length: int
+    skipped: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ReceiveOptions:
+    """As CloneOptions, without a source."""
+
+    target: Path
+    replace: bool = False
+    verify: str | None = None
+
+
+@dataclass(frozen=True)
+class ReceivePlan:
+    """What is there before anything is received. have: bytes of a stream that broke; token: for `--skip`."""
+
+    target: str
+    have: int
+    token: str | None
+    free: int
+    replaces: bool
+
+
+@dataclass(frozen=True)
+class ReceiveReport:
+    """A finished clone. Bytes, seconds; contextCSN as stored in it."""
+
+    target: str
+    format: int
+    txnid: int
+    entries: int
+    suffixes: tuple[str, ...]
+    context_csns: tuple[str, ...]
+    target_apparent: int
+    target_allocated: int
+    verified: str
+    seconds: float
+
+
+def send(source: Path, token: str | None, progress: Progress) -> SendReport:
+    """Send to stdout. The stream is not for people's eyes: refuses a terminal."""
+    if sys.stdout.isatty():
+        raise UsageProblem(reason="the copy goes to stdout, which is a terminal: put a pipe there")
+    require_source(source)
+    with progress.step("send") as meter:
+        sent = passage.send(source, sys.stdout.fileno(), token, meter)
+        seconds = meter.seconds
+    if token is not None and not sent.skipped:
+        progress.say(f"{source} has changed since: all was sent")
+    facts = sent.facts
+    return SendReport(str(source), facts.format, facts.txnid, sent.length, sent.skipped, seconds)
+
+
+def plan(options: ReceiveOptions) -> ReceivePlan:
+    """Nothing is read from stdin."""
+    with files.explained(options.target):
+        require_target(options.target, options.replace)
+        known = passage.token(options.target)
+        return ReceivePlan(
+            target=str(options.target),
+            have=int(known.rpartition("-")[2]) if known else 0,
+            token=known,
+            free=files.free_bytes(options.target),
+            replaces=meta.data_file(options.target).exists(),
+        )
+
+
+def receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
+    """Receive from stdin. Whatever stops it, the target holds the database that it held before."""
+    if sys.stdin.isatty():
+        raise UsageProblem(
+            reason="the copy comes from stdin, which is a terminal: put a pipe there"
+        )
+    plan(options)
+    like = files.existing(options.target)
+    with files.explained(options.target), target_directory(options.target, like):
+        return _receive(options, progress)
+
+
+def _receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
+    with progress.step("receive") as meter:
+        partial = passage.receive(sys.stdin.fileno(), options.target, meter)
+        seconds = meter.seconds
+    killpoint("clone.received")
+    try:
+        with progress.step("verify") as meter:
+            level = options.verify or verify.default_level(partial)
+            verified = verify.verify(partial, level, meter)
+        outline, facts, sizes = (
+            look(partial, newest=False),
+            meta.facts(partial),
+            copy.Sizes.of(partial),
+        )
+        put(partial, options.target, MODE, options.replace)
+    except LoaderError:
+        passage.forget(options.target)
+        raise
+    return ReceiveReport(
+        target=str(options.target),
+        format=facts.format,
+        txnid=facts.txnid,
+        entries=outline.entries,
+        suffixes=outline.suffixes,
+        context_csns=outline.context_csns,
+        target_apparent=sizes.apparent,
+        target_allocated=sizes.allocated,
+        verified=verified.level,
+        seconds=seconds,
+    )

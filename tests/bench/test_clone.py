@@ -1,0 +1,34 @@
+"""bin/bench clone in its short form: it runs, looks at what came out, and notices when it is wrong."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.bench.test_online import facts, run
+from tests.support.require import require
+
+pytestmark = pytest.mark.slapd
+ENTRIES = 2000
+
+
+@pytest.mark.parametrize("builder", ["ditseed", "slapadd"])
+def test_all_copy_the_same_database(short_tmp: Path, builder: str) -> None:
+    require(None if shutil.which("mdb_copy") else "mdb_copy is not installed")
+    found = facts(short_tmp, "clone", "-n", ENTRIES, "--built-by", builder)
+    names = ["mdb_copy", "mdb_copy-c", "ditseed", "ditseed-compact", "ditseed-verified"]
+    assert [one["name"] for one in found["runs"]] == names
+    assert [one["what"] for one in found["ratios"]] == [
+        "seconds of mdb_copy / ditseed",
+        "seconds of mdb_copy-c / ditseed-compact",
+        "seconds of mdb_copy / ditseed-verified",
+    ]
+    assert not list(short_tmp.glob("run-*"))
+
+
+def test_unknown_contenders_are_refused(short_tmp: Path) -> None:
+    done = run(short_tmp, "clone", "-n", ENTRIES, "--contenders", "cp")
+    assert done.returncode == 3
+    assert "mdb_copy" in done.stderr

@@ -1,0 +1,251 @@
+"""`clone` in its kinds: compacting, sharing blocks, through a pipe; of sparse files on real file systems."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fixtures.limits import Filesystem, loop_filesystem, missing_loop_filesystem
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.errors import NoReflink, StreamBroken, StreamRefused, UsageProblem
+from loader.mdb import meta
+from loader.mdb.copy import Sizes
+from loader.units import parse_size
+from tests.support.command import Done, arguments_of, ditseed, environment
+from tests.support.require import require
+from tests.support.trees import assert_same
+
+pytestmark = pytest.mark.slapd
+
+HUGE = parse_size("250G")
+CHANGE = "dn: dc=example,dc=com\nchangetype: modify\nreplace: o\no: more\n\n"
+
+
+@pytest.fixture(scope="module")
+def stopped(people_ldif: Path) -> Iterator[Slapd]:
+    """A stopped server with 1,029 entries. Read it only."""
+    server = Slapd()
+    server.slapadd(people_ldif, "-w")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def other(stopped: Slapd) -> Iterator[Slapd]:
+    """A stopped server of the same suffix, empty."""
+    server = Slapd(stopped.settings)
+    yield server
+    server.close()
+
+
+def piped(
+    sending: tuple[object, ...], receiving: tuple[object, ...], most: int | None = None
+) -> tuple[Done, Done]:
+    """Both ends, with no more than `most` bytes between them."""
+    with (
+        _run("clone", *sending, stdin=subprocess.DEVNULL) as sender,
+        _run("clone", *receiving, stdin=subprocess.PIPE) as receiver,
+    ):
+        assert sender.stdout is not None
+        assert receiver.stdin is not None
+        passed = sender.stdout.read(-1 if most is None else most)
+        sender.stdout.close()
+        with suppress(BrokenPipeError):  # it has ended by itself
+            receiver.stdin.write(passed)
+            receiver.stdin.close()
+        assert receiver.stdout is not None
+        assert receiver.stderr is not None
+        out, said = receiver.stdout.read(), receiver.stderr.read()
+        assert sender.stderr is not None
+        words = sender.stderr.read()
+        statuses = sender.wait(), receiver.wait()
+    return (
+        Done(statuses[0], "", words.decode()),
+        Done(statuses[1], out.decode(), said.decode()),
+    )
+
+
+def _run(*arguments: object, stdin: int) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        arguments_of(*arguments), stdin=stdin, stdout=pipe, stderr=pipe, env=environment()
+    )
+
+
+# --- compacting -----------------------------------------------------------------------------------
+
+
+def test_a_compacting_clone_is_the_same_database(stopped: Slapd, other: Slapd) -> None:
+    options = ("--compact", "--verify", "pages", "--json")
+    done = ditseed("clone", stopped.database_dir, other.database_dir, *options).ok()
+    assert_same(stopped, other)
+    source, copy = meta.facts(stopped.database_dir), meta.facts(other.database_dir)
+    assert (copy.txnid, copy.map_size) == (source.txnid, source.map_size)
+    assert copy.used < source.used
+    assert done.facts["compact"]
+    assert len(done.facts["context_csns"]) == 1
+    other.start()
+    assert len(other.search()) == 1029
+    other.ldapmodify(CHANGE)
+    other.stop()
+    assert meta.facts(other.database_dir).txnid > source.txnid
+
+
+def test_a_damaged_source_is_not_compacted(stopped: Slapd, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    ditseed("clone", stopped.database_dir, source).ok()
+    with (source / "data.mdb").open("r+b") as file:
+        for page in range(10, meta.facts(source).pages, 7):
+            file.seek(page * 4096)
+            file.write(bytes(4096))
+    done = ditseed("clone", source, tmp_path / "clone", "--compact", "--verify", "none")
+    assert done.status == 54
+    assert "page" in done.err
+    assert not (tmp_path / "clone").exists()
+
+
+# --- holes and shared blocks ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_sparse_file_takes_what_it_took(
+    stopped: Slapd, people_ldif: Path, kind: Filesystem
+) -> None:
+    require(missing_loop_filesystem(kind))
+    with loop_filesystem(400, kind) as disk:
+        server = Slapd(Settings(maxsize=HUGE), directory=disk / "s")
+        try:
+            server.slapadd(people_ldif)
+            source = server.database_dir
+            before = Sizes.of(source / "data.mdb")
+            assert before.apparent == HUGE
+            for options in ((), ("--compact",), ("--reflink", "never")):
+                done = ditseed("clone", source, disk / "clone", "--replace", "--json", *options)
+                assert done.ok().facts["target_allocated"] <= before.allocated + (1 << 20)
+                assert meta.facts(disk / "clone").map_size == HUGE
+            assert Sizes.of(source / "data.mdb") == before
+        finally:
+            server.close()
+
+
+def test_blocks_are_shared_where_the_file_system_can(people_ldif: Path, tmp_path: Path) -> None:
+    require(missing_loop_filesystem("xfs"))
+    with loop_filesystem(400, "xfs") as disk:
+        server, other = Slapd(directory=disk / "s"), Slapd(directory=disk / "t")
+        try:
+            server.slapadd(people_ldif)
+            free = os.statvfs(disk).f_bavail
+            source = server.database_dir
+            done = ditseed("clone", source, other.database_dir, "--json", "--verify", "pages").ok()
+            assert done.facts["shared"]
+            assert (free - os.statvfs(disk).f_bavail) * 4096 < 1 << 20
+            assert_same(server, other)
+            server.start()  # in use: only when asked for
+            again = ("clone", source, disk / "u", "--replace", "--json")
+            assert not ditseed(*again).ok().facts["shared"]
+            assert ditseed(*again, "--reflink", "always").ok().facts["shared"]
+            server.stop()
+            done = ditseed("clone", source, tmp_path / "x", "--reflink", "always")
+            assert done.status == NoReflink.exit_status
+            assert not (tmp_path / "x").exists()
+        finally:
+            server.close()
+            other.close()
+
+
+# --- through a pipe -------------------------------------------------------------------------------
+
+
+def test_through_a_pipe(stopped: Slapd, other: Slapd) -> None:
+    sent, received = piped(
+        (stopped.database_dir, "-"), ("-", other.database_dir, "--verify", "pages", "--json")
+    )
+    sent.ok()
+    assert "sent: " in sent.err
+    assert received.ok().facts["entries"] == 1029
+    assert [path.name for path in other.database_dir.iterdir()] == ["data.mdb"]
+    assert (other.database_dir / "data.mdb").stat().st_mode & 0o777 == 0o600
+    assert_same(stopped, other)
+
+
+@pytest.mark.parametrize("most", [30, 3_000_000])
+def test_a_stream_that_breaks(stopped: Slapd, other: Slapd, most: int) -> None:
+    target = other.database_dir
+    sent, received = piped((stopped.database_dir, "-"), ("-", target), most)
+    assert (sent.status, received.status) == (StreamBroken.exit_status, StreamBroken.exit_status)
+    assert not (target / "data.mdb").exists()
+    if most < 100:
+        return
+    told = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts
+    assert 0 < told["have"] < most
+    assert told["token"] in received.err
+    again = (stopped.database_dir, "-", "--skip", told["token"])
+    sent, received = piped(again, ("-", target))
+    assert "left out" in sent.ok().err
+    received.ok()
+    assert [path.name for path in target.iterdir()] == ["data.mdb"]
+    assert_same(stopped, other)
+
+
+def test_a_source_that_changed_since_is_sent_whole(people_ldif: Path, other: Slapd) -> None:
+    server = Slapd(other.settings)
+    try:
+        server.slapadd(people_ldif)
+        target = other.database_dir
+        piped((server.database_dir, "-"), ("-", target), 3_000_000)
+        token = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts["token"]
+        server.start()
+        server.ldapmodify(CHANGE)
+        server.stop()
+        sent, received = piped((server.database_dir, "-", "--skip", token), ("-", target))
+        assert "has changed since" in sent.ok().err
+        received.ok()
+        assert_same(server, other)
+    finally:
+        server.close()
+
+
+def test_what_goes_on_with_another_copy(stopped: Slapd, other: Slapd, tmp_path: Path) -> None:
+    piped((stopped.database_dir, "-"), ("-", tmp_path), 3_000_000)
+    token = ditseed("clone", "-", tmp_path, "--dry-run", "--json").ok().facts["token"]
+    again = (stopped.database_dir, "-", "--skip", token)
+    _, received = piped(again, ("-", other.database_dir))
+    assert received.status == StreamRefused.exit_status
+    assert not list(other.database_dir.iterdir())
+    sent, _ = piped((stopped.database_dir, "-", "--skip", "nonsense"), ("-", other.database_dir))
+    assert sent.status == StreamRefused.exit_status
+
+
+def test_killed_while_it_receives(stopped: Slapd, other: Slapd) -> None:
+    """At the named point, all has come and nothing is in its place yet."""
+    other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+    before = other.slapcat()
+    whole = subprocess.run(
+        arguments_of("clone", stopped.database_dir, "-"),
+        capture_output=True,
+        env=environment(),
+        check=True,
+    ).stdout
+    receiving = arguments_of("clone", "-", other.database_dir, "--replace")
+    for point in ("clone.received", "publish.middle"):
+        killed = environment({"DITSEED_KILL_AT": point})
+        done = subprocess.run(receiving, input=whole, env=killed, check=False, capture_output=True)
+        assert done.returncode == -signal.SIGKILL
+        assert other.slapcat() == before
+    subprocess.run(receiving, input=whole, env=environment(), check=True, capture_output=True)
+    assert_same(stopped, other)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("-", "-"), ("-", "x", "--compact"), ("x", "-", "--dry-run"), ("x", "y", "--skip", "1")],
+)
+def test_what_makes_no_sense(arguments: tuple[str, ...]) -> None:
+    assert ditseed("clone", *arguments).status == UsageProblem.exit_status
