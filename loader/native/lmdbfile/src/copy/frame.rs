@@ -106,8 +106,8 @@ impl<R: Read> Frames<R> {
     pub fn next(&mut self, room: &mut [u8]) -> Result<Frame> {
         let mut header = [0; FRAME];
         self.stream.read_exact(&mut header).map_err(cut)?;
-        let (offset, fields) = (number(&header, 0), number(&header, 8));
-        let (kind, size) = ((fields >> 32) as u32, usize::try_from(fields & u64::from(u32::MAX)).unwrap_or(usize::MAX));
+        let (offset, kind) = (number(&header, 0), read_u32(&header, 12));
+        let size = usize::try_from(read_u32(&header, 8)).unwrap_or(usize::MAX);
         let bytes = room.get_mut(..size).ok_or_else(garbled)?;
         self.stream.read_exact(bytes).map_err(cut)?;
         let before = self.sum.digest().to_le_bytes();
@@ -129,6 +129,12 @@ fn checksum(header: &[u8; FRAME], bytes: &[u8]) -> [u8; 8] {
     sum.update(&header[..16]);
     sum.update(bytes);
     sum.digest().to_le_bytes()
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    let mut field = [0; 4];
+    field.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(field)
 }
 
 fn number(bytes: &[u8], at: usize) -> u64 {
