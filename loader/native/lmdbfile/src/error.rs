@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Misuse,
     /// No LMDB file of a known format, or a damaged one.
     Corrupt,
+    /// Neither meta page is of the transaction that was asked for.
+    Moved,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

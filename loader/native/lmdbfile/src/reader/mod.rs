@@ -1,6 +1,7 @@
 //! A file read with nothing taken on trust: damage gives errors, never a panic or an endless loop.
 
 mod cursor;
+mod cuts;
 mod open;
 mod path;
 mod runs;
@@ -18,7 +19,7 @@ pub use walk::{Accounting, PageKind, PageUse};
 use crate::meta::Meta;
 use crate::{Layout, Order, Result, Table};
 
-/// The newest snapshot of a file. Nobody may write to the file meanwhile.
+/// A snapshot of a file: the newest, while nobody writes; or one on which somebody has a reader slot.
 #[derive(Debug)]
 pub struct Reader {
     store: Store,
@@ -27,7 +28,7 @@ pub struct Reader {
 }
 
 /// A table of the file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Named {
     /// For messages.
     name: String,
@@ -59,6 +60,21 @@ impl Reader {
     /// Pages up to the last in use, the meta pages among them.
     pub fn pages(&self) -> u64 {
         self.meta.last_page + 1
+    }
+
+    /// The transaction whose snapshot this is.
+    pub fn txn(&self) -> u64 {
+        self.meta.txn
+    }
+
+    /// Whether all pages are in the file; those at its end may rightly be missing while they are free.
+    pub fn is_whole(&self) -> bool {
+        self.store.pages == self.pages()
+    }
+
+    /// The records of the table of free pages and of the main table, which meta pages have.
+    pub fn system_tables(&self) -> [Table; 2] {
+        [self.meta.free, self.meta.main]
     }
 
     /// The names of all tables, in order.
@@ -96,6 +112,12 @@ impl Named {
 impl<'r> TableReader<'r> {
     pub fn record(&self) -> Table {
         self.record
+    }
+
+    /// Some keys in order that cut the table into parts of about the same size: those of its upper
+    /// branches. None where the table is small.
+    pub fn cuts(&self) -> Result<Vec<Vec<u8>>> {
+        cuts::cuts(self).map_err(|error| error.of_table(self.name))
     }
 
     /// Before the first key.

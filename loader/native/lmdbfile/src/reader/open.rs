@@ -1,4 +1,4 @@
-//! From a file to its newest snapshot, as `mdb_env_read_header` does it.
+//! From a file to a snapshot of it, as `mdb_env_read_header` finds the newest.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,17 +16,35 @@ use crate::{Error, ErrorKind, Layout, Order, Result};
 impl Reader {
     /// Takes the newer of the two meta pages; both must be whole, or LMDB would refuse the file.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_file(path).map_err(|error| error.of_file(path))
+        Self::open_file(path, None).map_err(|error| error.of_file(path))
     }
 
-    fn open_file(path: &Path) -> Result<Self> {
+    /// Takes the snapshot of transaction `txn`: somebody keeps a reader slot on it, so that its pages
+    /// stay while others write. [`ErrorKind::Moved`]: later ones have taken the place of its meta page.
+    pub fn open_at(path: &Path, txn: u64) -> Result<Self> {
+        Self::open_file(path, Some(txn)).map_err(|error| error.of_file(path))
+    }
+
+    /// The same snapshot again, with blocks of its own: for another thread.
+    pub fn another(&self) -> Result<Self> {
+        Ok(Self { store: self.store.another()?, meta: self.meta, tables: self.tables.clone() })
+    }
+
+    fn open_file(path: &Path, txn: Option<u64>) -> Result<Self> {
         let file = File::open(path)?;
         let (layout, first) = read_meta(&file, 0, 0)?;
         let (other, second) = read_meta(&file, layout.page_size as u64, 1)?;
         if other != layout {
             return Err(Error::corrupt(1, "the meta pages differ in page size"));
         }
-        let meta = if second.txn > first.txn { second } else { first };
+        let newest = if second.txn > first.txn { second } else { first };
+        let meta = match txn.filter(|txn| *txn != newest.txn) {
+            None => newest,
+            Some(txn) => [first, second]
+                .into_iter()
+                .find(|meta| meta.txn == txn)
+                .ok_or_else(|| Error::new(ErrorKind::Moved, "the snapshot is not there any more"))?,
+        };
         let in_file = file.metadata()?.len() / layout.page_size as u64;
         // A file may end before its last page when that one is free.
         let pages = in_file.min(meta.last_page.saturating_add(1));
