@@ -21,11 +21,13 @@ __all__ = [
     "Counters",
     "Database",
     "Difference",
+    "Finding",
     "Link",
     "Loaded",
     "NativeError",
     "Part",
     "Probe",
+    "Problem",
     "Rejection",
     "Scan",
     "Schema",
@@ -33,8 +35,10 @@ __all__ = [
     "Shard",
     "Survey",
     "Tree",
+    "Verdict",
     "add",
     "arrange",
+    "audit",
     "build",
     "join",
     "scan",
@@ -479,6 +483,67 @@ def verify(
 
     A look at its counts and a sample of entries, each looked for in every index; `full` at every page, at
     every entry, and every index is made again and compared. NativeError build.damaged says what is wrong.
+    """
+
+@final
+class Finding:
+    """A problem of a database. id: of the entry; dn: as far up as the tree tells it; page: its number."""
+
+    @property
+    def message(self) -> str: ...
+    @property
+    def id(self) -> int | None: ...
+    @property
+    def dn(self) -> str | None: ...
+    @property
+    def attribute(self) -> str | None: ...
+    @property
+    def table(self) -> str | None: ...
+    @property
+    def page(self) -> int | None: ...
+
+@final
+class Problem:
+    """All problems of a kind, such as "tree.entry": the first are told."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def told(self) -> list[Finding]: ...
+
+@final
+class Verdict:
+    """Sound, if there are no problems. txn: of the snapshot that was looked at."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def txn(self) -> int: ...
+    @property
+    def problems(self) -> list[Problem]: ...
+    @property
+    def notes(self) -> list[str]: ...
+
+def audit(
+    path: _Path,
+    counters: Counters,
+    *,
+    level: str,
+    txn: int | None,
+    database: Database | None,
+    limit: int,
+    memory: int,
+    jobs: int,
+    scratch: _Path,
+) -> Verdict:
+    """Is a data file sound? Levels are meta, pages, tree and indexes; each looks at what those before it do.
+
+    txn: the transaction on whose snapshot the caller holds a reader slot (NativeError mdb.moved: later ones have
+    taken its meta page, so try again with another); None for a file that nobody writes to. database: of level
+    indexes. limit: problems of each kind that are told. memory: bytes for sorting; what is more goes to nameless
+    files in `scratch`. Damage of the file is in the verdict, never an error.
     """
 
 @type_check_only

@@ -41,6 +41,7 @@ GUARDED = {
     "sqlite3": ("loader.run",),
     "loader._native": (
         "loader.ldif",
+        "loader.mdb.verify",
         "loader.server.wire",
         "loader.sinks.ldap",
         "loader.sinks.mdb",

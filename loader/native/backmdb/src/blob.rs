@@ -102,16 +102,30 @@ pub struct Parts<'a> {
 
 /// Reads what [`Writer`] or slapd wrote; every count and length is checked against what is there.
 pub fn read(blob: &[u8]) -> Result<Parts<'_>> {
+    taken(blob).map(|(parts, _)| parts)
+}
+
+/// As [`read`], and nothing is there but what the attributes need: slapd believes the slots that it is told.
+pub fn read_whole(blob: &[u8]) -> Result<Parts<'_>> {
+    let (parts, rest) = taken(blob)?;
+    let slots = |one: &Attribute<'_>| (u64::from(one.count) + 1) << u32::from(one.has_normals);
+    let slots: u64 = parts.attributes.iter().map(slots).sum();
+    let padding = rest.data.len() < 8 && blob.len() % 8 == 0;
+    let whole = padding && rest.ended && rest.at == rest.end && slots == word(blob, 1)?.into();
+    if whole { Ok(parts) } else { Err(damaged()) }
+}
+
+fn taken(blob: &[u8]) -> Result<(Parts<'_>, Reader<'_>)> {
     let [attributes, _, flags, words] = [0, 1, 2, 3].map(|at| word(blob, at));
     let words = words? as usize;
     let data_at = words.checked_mul(4).and_then(|bytes| bytes.checked_add(16));
     let data = data_at.and_then(|at| blob.get(at..)).ok_or_else(damaged)?;
-    let mut reader = Reader { blob, at: 4, end: 4 + words, data };
+    let mut reader = Reader { blob, at: 4, end: 4 + words, data, ended: true };
     let mut found = Vec::new();
     for _ in 0..attributes? {
         found.push(reader.attribute()?);
     }
-    Ok(Parts { flags: flags?, attributes: found })
+    Ok((Parts { flags: flags?, attributes: found }, reader))
 }
 
 /// The value again, from its parts.
@@ -143,6 +157,8 @@ struct Reader<'a> {
     at: usize,
     end: usize,
     data: &'a [u8],
+    /// So far each value has its NUL behind it.
+    ended: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -187,6 +203,7 @@ impl<'a> Reader<'a> {
         let mut one = |length: &u32| {
             let length = *length as usize;
             let value = self.data.get(..length).ok_or_else(damaged)?;
+            self.ended &= self.data.get(length) == Some(&0);
             self.data = self.data.get(length + 1..).ok_or_else(damaged)?;
             Ok(value)
         };

@@ -46,6 +46,8 @@ pub enum Code {
     MissingParents,
     /// What we wrote does not read back: a bug, or a bad disk.
     Damaged,
+    /// The snapshot of a database that was asked for is gone.
+    Moved,
     /// Someone called [`Counters::cancel`](crate::Counters::cancel).
     Cancelled,
 }
@@ -73,6 +75,7 @@ impl Code {
             Self::Rejected => "build.rejected",
             Self::MissingParents => "build.missing_parents",
             Self::Damaged => "build.damaged",
+            Self::Moved => "mdb.moved",
             Self::Cancelled => "cancelled",
         }
     }

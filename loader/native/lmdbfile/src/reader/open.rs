@@ -40,10 +40,11 @@ impl Reader {
         let newest = if second.txn > first.txn { second } else { first };
         let meta = match txn.filter(|txn| *txn != newest.txn) {
             None => newest,
-            Some(txn) => [first, second]
-                .into_iter()
-                .find(|meta| meta.txn == txn)
-                .ok_or_else(|| Error::new(ErrorKind::Moved, "the snapshot is not there any more"))?,
+            Some(txn) => {
+                [first, second].into_iter().find(|meta| meta.txn == txn).ok_or_else(|| {
+                    Error::new(ErrorKind::Moved, "the snapshot is not there any more")
+                })?
+            }
         };
         let in_file = file.metadata()?.len() / layout.page_size as u64;
         // A file may end before its last page when that one is free.
