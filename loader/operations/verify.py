@@ -75,7 +75,7 @@ def plan(options: VerifyOptions) -> VerifyPlan:
     place, found = _place(options)
     facts, level = meta.facts(place), _level(options, place)
     if level == INDEXES:
-        _database(*_configured(options, found))
+        known_to_core(*_configured(options, found))
     return VerifyPlan(str(place), level, facts.used, facts.txnid)
 
 
@@ -83,7 +83,7 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
     """Look. Damage is in the report; what keeps from looking is raised."""
     place, found = _place(options)
     level = _level(options, place)
-    known = _database(*_configured(options, found)) if level == INDEXES else None
+    known = known_to_core(*_configured(options, found)) if level == INDEXES else None
     begun = time.monotonic()
     with progress.step("verify") as meter:
         verdict = verify.audit(place, level, options.means, meter, known)
@@ -151,7 +151,7 @@ def _configured(options: VerifyOptions, config: Config | None) -> tuple[Config, 
     return config, config.database(options.suffix)
 
 
-def _database(config: Config, database: Database) -> mdb.Database:
+def known_to_core(config: Config, database: Database) -> mdb.Database:
     """What the core must know to make indexes again. Raises IndexesUnknown."""
     try:
         settings = backmdb.settings(config, database)
