@@ -9,7 +9,6 @@ have stored, and a snapshot of an earlier moment that is whole.
 from __future__ import annotations
 
 import random
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -188,13 +187,8 @@ def _require_legal(one: blobs.Blob, other: blobs.Blob, done: Damage) -> None:
 
 def _indexed() -> set[str]:
     """Attributes whose raw values make index keys."""
-    found = {
-        name
-        for line in INDEXES
-        if not line.endswith(" pres")
-        for name in line.split()[0].split(",")
-    }
-    return found
+    of_values = [line.split()[0] for line in INDEXES if not line.endswith(" pres")]
+    return {name for names_ in of_values for name in names_.split(",")}
 
 
 def _equal(one: Tables, other: Tables) -> bool:

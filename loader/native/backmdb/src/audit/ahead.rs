@@ -21,26 +21,32 @@ impl Span {
 /// Why a table is not read to its end.
 #[derive(Debug)]
 pub enum Stop {
-    Damage(Finding),
+    Damage(Box<Finding>),
     /// Nothing that the file is to blame for.
-    Failed(Error),
+    Failed(Box<Error>),
+}
+
+impl Stop {
+    pub fn damage(finding: Finding) -> Self {
+        Self::Damage(Box::new(finding))
+    }
 }
 
 impl From<lmdbfile::Error> for Stop {
     fn from(error: lmdbfile::Error) -> Self {
-        Self::Damage((&error).into())
+        Self::damage((&error).into())
     }
 }
 
 impl From<extsort::Error> for Stop {
     fn from(error: extsort::Error) -> Self {
-        Self::Failed(sorting(error))
+        Self::Failed(Box::new(sorting(error)))
     }
 }
 
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
-        Self::Failed(error)
+        Self::Failed(Box::new(error))
     }
 }
 
@@ -87,7 +93,7 @@ impl<'r> Ahead<'r> {
         let Some((key, value)) = self.cursor.next()? else { return Ok(()) };
         let Some(id) = key.first_chunk::<8>().filter(|_| key.len() == self.size) else {
             let what = format!("a key of {} bytes where all have {}", key.len(), self.size);
-            return Err(Stop::Damage(Finding::new(what).of_table(self.name)));
+            return Err(Stop::damage(Finding::new(what).of_table(self.name)));
         };
         let id = u64::from_ne_bytes(*id);
         if !self.span.has(id) {

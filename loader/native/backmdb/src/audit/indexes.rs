@@ -101,7 +101,9 @@ pub fn look(task: &Task<'_>, reader: &Reader, findings: &mut Findings) -> Result
     })?;
     let mut found = std::mem::take(&mut *lock(&found));
     found.sort_by_key(|(at, _)| *at);
-    found.into_iter().for_each(|(_, of_index)| findings.absorb(of_index));
+    for (_, of_index) in found {
+        findings.absorb(of_index);
+    }
     Ok(())
 }
 
@@ -114,8 +116,8 @@ impl Task<'_> {
         }
         match self.compare(reader, at, name, &mut findings) {
             Ok(tally) => whole(name, tally, &mut findings),
-            Err(Stop::Failed(error)) => return Err(error),
-            Err(Stop::Damage(finding)) => findings.add(Kind::Posting, || finding),
+            Err(Stop::Failed(error)) => return Err(*error),
+            Err(Stop::Damage(finding)) => findings.add(Kind::Posting, || *finding),
         }
         Ok(findings)
     }

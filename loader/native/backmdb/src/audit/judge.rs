@@ -91,12 +91,12 @@ impl<'a> Judge<'a> {
     /// Stored normal forms are those of the values, and values stand in order where they should.
     fn values(&self, column: &Column, one: &Attribute<'_>, values: &Values<'_>, tell: Tell<'_>) {
         let mut made = Vec::new();
-        let pairs = values.given.iter().zip(&values.compared);
+        let mut pairs = values.given.iter().zip(&values.compared);
         let wrong = |(value, normal): (&&[u8], &&[u8])| {
             made.clear();
             self.schema.normalise(column.attribute, value, &mut made) != Ok(true) || made != *normal
         };
-        if one.has_normals && pairs.map(wrong).any(|wrong| wrong) {
+        if one.has_normals && pairs.any(wrong) {
             let finding = Finding::new("the normal form of a value is not that of the value");
             tell(Kind::Normal, finding.of_attribute(&column.text));
         }

@@ -5,7 +5,7 @@ use ldif::Counters;
 use lmdbfile::TableReader;
 
 use super::findings::{Finding, Findings, Kind};
-use super::walk::name_hash;
+use super::sums::name_hash;
 use crate::{Result, node, sorting, verify};
 
 /// What is known of a node from one record: its ID, what is told, and by whom.
@@ -111,10 +111,10 @@ fn judge(facts: &[Fact], findings: &mut Findings) {
         (None, _, Some([_, _, parent, _])) => {
             place(format!("in the list of {parent}, but it is no node"));
         }
-        (Some([_, _, parent, name]), 1, Some([_, _, lister, listed])) => {
-            if parent != lister {
-                place(format!("its parent is {parent}, but it is in the list of {lister}"));
-            } else if name != listed {
+        (Some([_, _, parent, name]), 1, Some([_, _, other, other_name])) => {
+            if parent != other {
+                place(format!("its parent is {parent}, but it is in the list of {other}"));
+            } else if name != other_name {
                 place(format!("it has another name in the list of its parent {parent}"));
             }
         }

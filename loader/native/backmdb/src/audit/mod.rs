@@ -6,6 +6,7 @@
 
 mod ahead;
 mod descriptions;
+mod entries;
 mod findings;
 mod head;
 mod held;
@@ -17,6 +18,7 @@ mod pages;
 mod parts;
 mod posted;
 mod row;
+mod sums;
 mod walk;
 
 use std::collections::BTreeSet;
@@ -66,7 +68,8 @@ pub struct Look<'a> {
     pub level: Level,
     /// What slapd is told; needed from [`Level::Indexes`] on.
     pub known: Option<(&'a Schema, &'a Settings)>,
-    /// The file was written in one go: no free pages, no range without need.
+    /// The file was written by us in one go: no free pages, no range without need; but attributes may
+    /// stand in pieces, as they did in the LDIF.
     pub new: bool,
     /// So many problems of each kind are told, all counted.
     pub limit: usize,
@@ -102,7 +105,7 @@ pub fn audit(look: &Look<'_>) -> Result<Verdict> {
     };
     Stored::set_orders(&mut reader);
     look.climb(&reader, &mut verdict, &mut findings)?;
-    look.name(&reader, &mut findings);
+    name(&reader, &mut findings);
     verdict.problems.extend(findings.problems);
     Ok(verdict)
 }
@@ -149,7 +152,7 @@ impl Look<'_> {
     ) -> Result<()> {
         let texts = descriptions::read(reader, findings);
         let Some((schema, settings)) = self.known.filter(|_| self.level >= Level::Indexes) else {
-            return parts::look(self, reader, texts.len(), None, findings);
+            return parts::look(self, reader, &texts, None, findings);
         };
         let asked = Asked::of(reader, schema, settings)?;
         verdict.notes.extend_from_slice(&asked.notes);
@@ -160,7 +163,7 @@ impl Look<'_> {
         let judge = Judge::new(schema, &asked.settings, &columns, &texts);
         verdict.notes.extend(judge.notes());
         let postings = asked.postings(self.means, self.counters);
-        parts::look(self, reader, texts.len(), Some((&judge, &postings)), findings)?;
+        parts::look(self, reader, &texts, Some((&judge, &postings)), findings)?;
         let sorted = postings.finish(self.means.jobs).map_err(sorting)?;
         let (limit, jobs, counters) = (self.limit, self.means.jobs, self.counters);
         let task = indexes::Task {
@@ -174,14 +177,14 @@ impl Look<'_> {
         };
         indexes::look(&task, reader, findings)
     }
+}
 
-    /// Gives the entries that are told their DNs.
-    fn name(&self, reader: &Reader, findings: &mut Findings) {
-        let Some(dn2i) = reader.table(b"dn2i") else { return };
-        for problem in findings.problems.values_mut() {
-            for one in &mut problem.told {
-                one.dn = one.id.and_then(|id| names::dn(&dn2i, id));
-            }
+/// Gives the entries that are told their DNs.
+fn name(reader: &Reader, findings: &mut Findings) {
+    let Some(dn2i) = reader.table(b"dn2i") else { return };
+    for problem in findings.problems.values_mut() {
+        for one in &mut problem.told {
+            one.dn = one.id.and_then(|id| names::dn(&dn2i, id));
         }
     }
 }

@@ -14,16 +14,17 @@ use super::findings::{Findings, Kind};
 use super::judge::Judge;
 use super::misplaced;
 use super::posted::Posted;
-use super::walk::{Part, Sums, Tables, Walk};
+use super::sums::Sums;
+use super::walk::{Part, Tables, Walk};
 use crate::{Code, Error, Result, lock, verify};
 
 type Judging<'a> = Option<(&'a Judge<'a>, &'a Postings)>;
 
-/// Looks at all entries. `numbers`: how many descriptions ad2i has.
+/// Looks at all entries. `texts`: the descriptions of ad2i.
 pub fn look(
     look: &Look<'_>,
     reader: &Reader,
-    numbers: usize,
+    texts: &[String],
     judging: Judging<'_>,
     findings: &mut Findings,
 ) -> Result<()> {
@@ -33,10 +34,9 @@ pub fn look(
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = |reader: Reader| -> Result<()> {
         let Some(tables) = Tables::of(&reader) else { return Ok(()) };
-        let numbers = u32::try_from(numbers).unwrap_or(u32::MAX);
         let judge = judging.map(|(judge, postings)| (judge, Posted::new(postings.writer())));
         let (part, counters) = (Part::new(look.limit), look.counters);
-        let mut walk = Walk { tables, numbers, judge, part, counters };
+        let mut walk = Walk { tables, texts, scattered: look.new, judge, part, counters };
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(span) = spans.get(at) else { return walk.end() };

@@ -82,7 +82,7 @@ impl<'r> Rows<'r> {
         };
         let Ok(id) = value.try_into().map(u64::from_ne_bytes) else {
             let what = format!("a posting of {} bytes where all have 8", value.len());
-            return Err(Stop::Damage(Finding::new(what).of_table(self.name)));
+            return Err(Stop::damage(Finding::new(what).of_table(self.name)));
         };
         self.id = id;
         self.first = key != self.key;

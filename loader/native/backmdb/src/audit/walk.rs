@@ -2,60 +2,18 @@
 //!
 //! Every node must appear twice, as itself and in its parent's list, and every subtree must have the
 //! entries that are told of it. Both are summed up with hashes in such a way that what fits together
-//! vanishes ([`Sums`]), so that this needs no memory. A node's subtree is larger than each of its
+//! vanishes ([`super::sums`]), so that this needs no memory. A node's subtree is larger than each of its
 //! children's; so when the sums vanish there can be no cycle, and all hangs below the root.
 
 use ldif::Counters;
 use lmdbfile::{Reader, TableReader};
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::ahead::{Ahead, Span, Stop};
 use super::findings::{Finding, Findings, Kind};
 use super::judge::Judge;
 use super::posted::Posted;
-use crate::{Code, Error, Result, blob, node, sorting};
-
-/// Sums that are 0 when all nodes and counts fit.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Sums {
-    names: u128,
-    counts: u128,
-}
-
-impl Sums {
-    pub fn add(self, other: Self) -> Self {
-        Self {
-            names: self.names.wrapping_add(other.names),
-            counts: self.counts.wrapping_add(other.counts),
-        }
-    }
-
-    fn own(&mut self, id: u64, node: &node::Node<'_>) {
-        self.names = self.names.wrapping_add(name_hash(id, node.id, node));
-    }
-
-    fn listed(&mut self, parent: u64, node: &node::Node<'_>) {
-        self.names = self.names.wrapping_sub(name_hash(node.id, parent, node));
-    }
-
-    fn held(&mut self, id: u64, entries: u64) {
-        self.counts = self.counts.wrapping_add(count_hash(id, entries));
-    }
-
-    fn told(&mut self, id: u64, entries: u64) {
-        self.counts = self.counts.wrapping_sub(count_hash(id, entries));
-    }
-}
-
-/// What a node is called and where it hangs.
-pub fn name_hash(id: u64, parent: u64, node: &node::Node<'_>) -> u128 {
-    let parts = [&id.to_le_bytes()[..], &parent.to_le_bytes(), node.normal, b"\0", node.pretty];
-    xxh3_128(&parts.concat())
-}
-
-fn count_hash(id: u64, entries: u64) -> u128 {
-    xxh3_128([id.to_le_bytes(), entries.to_le_bytes()].as_flattened())
-}
+use super::sums::Sums;
+use crate::{Code, Error, Result, node, sorting};
 
 /// The tables of one reader.
 #[derive(Debug, Clone, Copy)]
@@ -92,8 +50,10 @@ impl Part {
 /// One worker's way through parts.
 pub struct Walk<'a> {
     pub tables: Tables<'a>,
-    /// ad2i has so many descriptions.
-    pub numbers: u32,
+    /// The descriptions of ad2i, by number from 1.
+    pub texts: &'a [String],
+    /// Attributes may stand in several pieces, as `slapadd -q` leaves them.
+    pub scattered: bool,
     pub judge: Option<(&'a Judge<'a>, Posted)>,
     pub part: Part,
     pub counters: &'a Counters,
@@ -115,10 +75,10 @@ impl Walk<'_> {
     pub fn span(&mut self, span: Span) -> Result<()> {
         match self.try_span(span) {
             Ok(()) => Ok(()),
-            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::Failed(error)) => Err(*error),
             Err(Stop::Damage(finding)) => {
                 self.part.broken = true;
-                self.part.findings.add(Kind::Page, || finding);
+                self.part.findings.add(Kind::Page, || *finding);
                 Ok(())
             }
         }
@@ -169,7 +129,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn add(&mut self, kind: Kind, id: u64, message: impl Into<String>) {
+    pub(super) fn add(&mut self, kind: Kind, id: u64, message: impl Into<String>) {
         self.part.findings.add(kind, || Finding::of_entry(id, message));
     }
 
@@ -247,79 +207,5 @@ impl Walk<'_> {
             values.step()?;
         }
         Ok(())
-    }
-
-    fn presence(&mut self, id: u64, entry: bool, node: bool, rows: &Rows) {
-        match (entry, node) {
-            (true, false) => self.add(Kind::NoNode, id, "an entry that is not in dn2i"),
-            (false, true) if id != 0 => self.add(Kind::NoEntry, id, "a node without an entry"),
-            (false, _) if !rows.is_empty() => {
-                self.add(Kind::Values, id, "id2v has values of an entry that is not there");
-            }
-            _ => {}
-        }
-    }
-
-    fn entry(&mut self, id: u64, value: &[u8], rows: &Rows, own: Option<&[u8]>) {
-        self.part.entries += 1;
-        if value.is_empty() {
-            let message = "a place kept for an entry that never came";
-            return self.add(Kind::Hole, id, message);
-        }
-        match blob::read_whole(value) {
-            Ok(parts) => {
-                self.attributes(id, &parts, rows);
-                self.judged(id, &parts, rows, own);
-            }
-            Err(_) => self.add(Kind::Entry, id, "its value in id2e cannot be read"),
-        }
-    }
-
-    /// Attributes have known numbers and stand once; those that live in id2v have all their values there.
-    fn attributes(&mut self, id: u64, parts: &blob::Parts<'_>, rows: &Rows) {
-        let mut apart = 0;
-        self.numbers(id, parts);
-        for one in &parts.attributes {
-            let number = one.number;
-            if one.apart {
-                apart += 1;
-                let found = of_number(rows, number).len();
-                if found != one.count as usize {
-                    let count = one.count;
-                    let what =
-                        format!("{found} values in id2v of attribute number {number}, not {count}");
-                    self.add(Kind::Values, id, what);
-                }
-            }
-        }
-        if apart < rows.len() {
-            self.add(Kind::Values, id, "id2v has values of an attribute that is not there");
-        }
-    }
-
-    fn numbers(&mut self, id: u64, parts: &blob::Parts<'_>) {
-        let mut numbers: Vec<u32> = parts.attributes.iter().map(|one| one.number).collect();
-        numbers.sort_unstable();
-        for pair in numbers.windows(2).filter(|pair| pair[0] == pair[1]) {
-            let number = pair[0];
-            self.add(Kind::Entry, id, format!("attribute number {number} stands twice"));
-        }
-        let last = self.numbers;
-        for number in numbers.into_iter().filter(|one| *one == 0 || *one > last) {
-            self.add(Kind::Entry, id, format!("no attribute has the number {number}"));
-        }
-    }
-
-    fn judged(&mut self, id: u64, parts: &blob::Parts<'_>, rows: &Rows, own: Option<&[u8]>) {
-        // slapd makes no index keys for the entry of the empty DN.
-        let Some((judge, posted)) = self.judge.as_mut().filter(|_| id != 0) else { return };
-        let findings = &mut self.part.findings;
-        let mut tell = |kind: Kind, finding: Finding| {
-            findings.add(kind, || Finding { id: Some(id), ..finding });
-        };
-        judge.entry(parts, rows, &mut posted.at(id), &mut tell);
-        if let Some(node) = own.and_then(node::read) {
-            judge.name(&node, parts, rows, &mut tell);
-        }
     }
 }
