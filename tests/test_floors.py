@@ -145,13 +145,14 @@ def test_it_looked_at_the_whole_tree() -> None:
         (
             "loader.sinks.slapadd",
             "from loader._native import Scan",
-            "only loader.ldif and loader.server.wire and",
+            "only loader.ldif and loader.mdb.verify and loader.server.wire and",
         ),
         ("loader.sinks.mdb", "from loader import _native", None),
         (
             "loader.mdb.copy",
             "from loader import _native",
-            "only loader.ldif and loader.server.wire and loader.sinks.ldap and loader.sinks.mdb",
+            "only loader.ldif and loader.mdb.verify and loader.server.wire and loader.sinks.ldap and "
+            "loader.sinks.mdb",
         ),
         ("loader.operations.tune", "import sqlite3", "only loader.run"),
         ("loader.sinks.slapadd", "from loader.errors import *", "from nowhere"),

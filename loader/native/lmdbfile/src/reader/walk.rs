@@ -138,7 +138,7 @@ impl Walk<'_> {
         if record.depth > 0 {
             self.page(tree, record.root, 1)?;
         }
-        if tree.seen == record {
+        if tree.seen == tree.told() {
             return Ok(());
         }
         Err(Error::corrupt(record.root, "a record with other counts than those of its tree"))
