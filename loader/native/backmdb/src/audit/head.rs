@@ -41,6 +41,12 @@ fn expected(name: &str) -> Flags {
 }
 
 fn flags(name: &str, record: Table, expected: Flags, mask: u16, findings: &mut Findings) {
+    // LMDB keeps the size of values there when all have one.
+    if record.pad != 0 && name != "free" && !record.flags.contains(Flags::DUPFIXED) {
+        findings.add(Kind::Table, || {
+            Finding::new(format!("a value size of {}", record.pad)).of_table(name)
+        });
+    }
     let found = record.flags.bits() & mask;
     if found != expected.bits() & mask {
         let expected = expected.bits();
