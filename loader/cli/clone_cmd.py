@@ -25,7 +25,7 @@ from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, clone,
 @click.option(
     "--verify",
     type=click.Choice(LEVELS),
-    help="What is checked before the clone is put in place (default: pages below 4 GiB, else quick).",
+    help="What is checked before the clone is put in place (default: pages below 16 GiB, else quick).",
 )
 @dry_run_option
 @json_option
