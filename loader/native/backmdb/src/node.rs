@@ -3,6 +3,8 @@
 //! Every node has its own record (parent's ID), and one in its parent's list (its ID, and how many
 //! entries its subtree has, itself included). Lengths are big-endian, IDs native.
 
+use std::cmp::Ordering;
+
 /// The root above all suffixes, under key 0.
 pub const ROOT: [u8; 12] = [0; 12];
 
@@ -33,6 +35,16 @@ fn name(out: &mut Vec<u8>, mark: u16, normal: &[u8], pretty: &[u8]) {
     out.push(0);
     out.extend_from_slice(pretty);
     out.push(0);
+}
+
+/// The order of a node's records (`mdb_dup_compare`): its own first, then children by length and bytes of
+/// their names. What follows a name does not count.
+pub fn compare(left: &[u8], right: &[u8]) -> Ordering {
+    let name = |record: &'_ [u8]| -> usize {
+        let length = record.first_chunk().map_or(0, |length| u16::from_be_bytes(*length) & !CHILD);
+        record.len().min(2 + usize::from(length))
+    };
+    left[..name(left)].cmp(&right[..name(right)])
 }
 
 /// A record taken apart.

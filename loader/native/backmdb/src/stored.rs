@@ -8,7 +8,7 @@ use values::keys::Key;
 use crate::audit::{Finding, Judge, Rows};
 use crate::indexer::Keys;
 use crate::verify::{Database, damaged, read_node, wrong};
-use crate::{Result, blob, rows};
+use crate::{Result, blob, node, rows};
 
 #[derive(Debug)]
 pub struct Stored<'a> {
@@ -32,11 +32,14 @@ impl Keys for Collected {
 
 impl Stored<'_> {
     /// id2v has an order of back-mdb's own: by ID, then by number. That of its values is the attributes'.
+    /// And so has dn2i: what stands behind a name does not count, which shows in branches, whose copies of
+    /// records grow old.
     pub fn set_orders(reader: &mut Reader) {
         let values = |left: &[u8], right: &[u8]| {
             if left == right { Ordering::Equal } else { Ordering::Less }
         };
         reader.set_orders(b"id2v", Order::Custom(rows::compare_keys), Order::Custom(values));
+        reader.set_orders(b"dn2i", Order::Integer, Order::Custom(node::compare));
     }
 
     /// Takes an entry's value apart: all of it, and its index keys, must be as we would make it.
@@ -100,14 +103,14 @@ impl Stored<'_> {
         }
         let own = cursor.next().map_err(read)?.ok_or_else(missing)?.1.to_vec();
         let has_children = cursor.next().map_err(read)?.is_some_and(|(next, _)| next == key);
-        let node = read_node(&own)?;
-        if node.child.is_some() || node.id >= id {
+        let found = read_node(&own)?;
+        if found.child.is_some() || found.id >= id {
             return Err(wrong(format!("entry {id}: its own record in dn2i is damaged")));
         }
         let mut expected = Vec::new();
-        crate::node::child(&mut expected, node.normal, node.pretty, id, 1);
+        node::child(&mut expected, found.normal, found.pretty, id, 1);
         let listed =
-            || self.database.dn2i.contains(&node.id.to_ne_bytes(), &expected).map_err(read);
+            || self.database.dn2i.contains(&found.id.to_ne_bytes(), &expected).map_err(read);
         if has_children || listed()? {
             Ok(())
         } else {
