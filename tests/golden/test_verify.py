@@ -9,6 +9,7 @@ have stored, and a snapshot of an earlier moment that is whole.
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import damage
+from fixtures.chroots import chroot, missing_chroot
 from fixtures.churn import Churn
 from fixtures.damage import INDEX_KINDS, Damage, Sound, Tables
 from fixtures.golden import blobs, names, shapes, syntaxes
@@ -38,7 +40,9 @@ from loader.operations.verify import (
 from loader.progress import Meter, Progress
 from loader.server import configuration
 from loader.sinks import mdb
+from tests.golden.everything import CASES
 from tests.support.golden import fresh, slapadd
+from tests.support.require import require
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(900)]
 
@@ -125,6 +129,86 @@ def test_a_database_that_slapd_has_worked_on_is_sound(worn: Worn) -> None:
         found = look(worn.server, place)
         assert found.sound, found.problems
         assert found.entries == len(worn.tables["id2e"])
+
+
+def test_beside_a_writer(worn: Worn) -> None:
+    """The writer must not have come to its end before the last look."""
+    server = worn.server.start()
+    try:
+        with Churn(server, rate=2000, seed=3, harsh=True) as churn:
+            for _ in range(10):
+                begun = churn.changes()
+                found = look(server, server.database_dir)
+                assert found.sound, found.problems
+                churn.wait_for(begun + 1)
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("suite", ["bullseye", "trixie", "forky"])
+def test_databases_of_other_versions_are_sound(
+    suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2.4.57; 2.6.10; 2.6.14, whose LMDB counts pages otherwise."""
+    require(missing_chroot())
+    other = chroot(suite)
+    monkeypatch.setenv("DITSEED_TOOLS", other.tools)
+    (broad,) = (case for case in CASES if case.name == "broad")
+    case = broad if other.version.startswith("2.4.") else CASE
+    with closing(fresh(case, other)) as server:
+        slapadd(server, case.write(tmp_path))
+        assert look(server, server.database_dir).sound
+        server.start()
+        with Churn(server, rate=2000, harsh=True) as churn:
+            churn.wait_for(500, timeout=300)
+        server.stop()
+        found = look(server, server.database_dir)
+        assert found.sound, found.problems
+
+
+def test_ranges_stay_when_entries_go(tmp_path: Path) -> None:
+    """Keys of 65,536 entries and more are ranges; after deletes they cover more than there is, which is right."""
+    (case,) = (case for case in CASES if case.name == "ranges")
+    with closing(fresh(case)) as server:
+        slapadd(server, case.write(tmp_path))
+        server.start()
+        names_ = [f"cn={number},{SUFFIX}" for number in (1, 2, 3, 40_000, 65_537, 65_536)]
+        server.ldapmodify("".join(f"dn: {dn}\nchangetype: delete\n\n" for dn in names_))
+        server.stop()
+        found = look(server, server.database_dir)
+        assert found.sound, found.problems
+        path = tmp_path / meta.DATA
+        shutil.copy(server.database_dir / meta.DATA, path)
+        attribute, key, high = damage.narrow_a_range(path)
+        (problem,) = look(server, path).problems
+        assert (problem.kind, problem.count) == ("indexes.missing", 1)
+        (told,) = problem.told
+        assert (told.attribute, told.id) == (attribute, high)
+        assert key.hex() in told.message
+
+
+@pytest.mark.parametrize(
+    ("indexes", "lines", "kind", "words"),
+    [
+        (("cn,sn eq", "uid eq"), (), "indexes.table", "not in the file"),
+        (("cn,sn eq,sub",), (), "indexes.table", "lacks"),
+        (("cn,sn eq",), ("index_hash64 on",), "indexes.table", "other settings"),
+        (("cn eq",), (), None, "sn is in the file, but not configured"),
+    ],
+)
+def test_a_configuration_that_the_file_does_not_follow(
+    indexes: tuple[str, ...], lines: tuple[str, ...], kind: str | None, words: str, tmp_path: Path
+) -> None:
+    made = Case("made", "", settings("cn,sn eq"), CASE.ldif)
+    later = Case("later", "", settings(*indexes, top_lines=lines), CASE.ldif)
+    with closing(fresh(made)) as server, closing(fresh(later)) as other:
+        slapadd(server, made.write(tmp_path))
+        options = VerifyOptions(server.database_dir, other.config_path, SUFFIX, "indexes")
+        found = verify_database(options, Progress("none"))
+        told = {problem.kind: problem.told for problem in found.problems}
+        assert found.sound == (kind is None)
+        texts = [str(one) for one in told[kind]] if kind else found.notes
+        assert any(words in text for text in texts), (texts, found)
 
 
 def _run(worn: Worn, path: Path, seed: int) -> tuple[Damage, str]:
