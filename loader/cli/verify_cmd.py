@@ -126,6 +126,8 @@ def _show(found: VerifyReport) -> None:
     )
     for problem in found.problems:
         print("\n".join(_problem_lines(problem)))
+    if found.mending:
+        print(f"with slapd stopped: {found.mending}")
     for note in found.notes:
         print(f"note: {note}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,8 @@ from loader.sinks.mdb import Table, Target
 from loader.storage import files
 
 INDEXES = LADDER[-1]
+# Problems of indexes alone.
+_DRIFT = {f"indexes.{kind}" for kind in ("table", "damaged", "missing", "too_much", "too_long")}
 # Bytes up to which a level takes minutes.
 _UP_TO = {"indexes": 32 << 30, "tree": 128 << 30, "pages": 512 << 30}
 _TABLES: tuple[Table, ...] = (
@@ -58,7 +61,8 @@ class VerifyPlan:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """entries: as the file tells; 0 where it cannot. seconds: of looking."""
+    """entries: as the file tells; 0 where it cannot. seconds: of looking. mending: what makes damaged indexes again,
+    once slapd is stopped; None where that would not help."""
 
     place: str
     level: str
@@ -68,6 +72,7 @@ class VerifyReport:
     seconds: float
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
+    mending: str | None
 
 
 def plan(options: VerifyOptions) -> VerifyPlan:
@@ -87,10 +92,8 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
     begun = time.monotonic()
     with progress.step("verify") as meter:
         verdict = verify.audit(place, level, options.means, meter, known)
-    return _report(place, level, verdict, time.monotonic() - begun)
-
-
-def _report(place: Path, level: str, verdict: Verdict, seconds: float) -> VerifyReport:
+    seconds = time.monotonic() - begun
+    mending = _mending(options, found, verdict) if known is not None else None
     return VerifyReport(
         place=str(place),
         level=level,
@@ -100,7 +103,19 @@ def _report(place: Path, level: str, verdict: Verdict, seconds: float) -> Verify
         seconds=seconds,
         problems=verdict.problems,
         notes=verdict.notes,
+        mending=mending,
     )
+
+
+def _mending(options: VerifyOptions, config: Config | None, verdict: Verdict) -> str | None:
+    """slapindex, for the indexes of which problems are told, if nothing else is wrong."""
+    config, database = _configured(options, config)
+    if not verdict.problems or any(one.kind not in _DRIFT for one in verdict.problems):
+        return None
+    told = (finding for problem in verdict.problems for finding in problem.told)
+    attributes = dict.fromkeys(one.attribute or one.table or "" for one in told)
+    where = ["-F" if config.is_directory else "-f", str(config.path)]
+    return shlex.join(["slapindex", *where, "-b", database.suffix, *attributes])
 
 
 def _place(options: VerifyOptions) -> tuple[Path, Config | None]:

@@ -64,6 +64,8 @@ def test_drift_is_told_with_attribute_and_entry(server: Slapd, broken: Path) -> 
     assert told["attribute"] == "uid"
     assert told["dn"].startswith("uid=")
     words = ditseed("verify", *where).out
+    assert done.facts["mending"] in words
+    assert done.facts["mending"].endswith(f"{server.config_path} -b {server.suffix} uid")
     assert "verdict      1 problems" in words
     assert f"{told['dn']}: uid: key" in words
 

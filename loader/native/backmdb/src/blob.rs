@@ -231,6 +231,25 @@ mod tests {
         assert_eq!(&blob[words.len()..], b"People\0people\0\0\0");
     }
 
+    #[test]
+    fn what_no_attribute_needs_is_not_whole() {
+        let mut blob = Vec::new();
+        let mut writer = Writer::new(&mut blob, words(2, false, false));
+        writer.attribute(3, false, false, 2, false);
+        writer.value(b"one");
+        writer.value(b"two");
+        writer.finish(0x100);
+        assert!(read_whole(&blob).is_ok());
+        let longer = [&blob[..], &[0; 8]].concat();
+        assert!(read(&longer).is_ok() && read_whole(&longer).is_err());
+        // The slots, and the NUL behind the first value.
+        for at in [4, 16 + 4 * 4 + 3] {
+            let mut other = blob.clone();
+            other[at] ^= 1;
+            assert!(read(&other).is_ok() && read_whole(&other).is_err());
+        }
+    }
+
     proptest! {
         #[test]
         fn read_undoes_write(
@@ -250,7 +269,7 @@ mod tests {
             let parts = Parts { flags, attributes };
             let blob = write(&parts);
             prop_assert_eq!(blob.len() % 8, 0);
-            prop_assert_eq!(read(&blob).unwrap(), parts);
+            prop_assert_eq!(read_whole(&blob).unwrap(), parts);
         }
 
         #[test]

@@ -78,6 +78,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_names_have_an_order() {
+        let record = |normal: &[u8], id| {
+            let mut out = Vec::new();
+            child(&mut out, normal, b"any", id, id);
+            out
+        };
+        let (short, long) = (record(b"ou=z", 9), record(b"ou=aa", 1));
+        assert_eq!(compare(&short, &long), Ordering::Less);
+        assert_eq!(compare(&short, &record(b"ou=z", 1)), Ordering::Equal);
+        let mut own_record = Vec::new();
+        own(&mut own_record, b"ou=longest of all", b"any", 1);
+        assert_eq!(compare(&own_record, &short), Ordering::Less);
+        assert_eq!(compare(b"", b"\xff"), Ordering::Less);
+    }
+
+    #[test]
     fn a_suffix_is_one_component() {
         let mut out = Vec::new();
         child(&mut out, b"dc=example,dc=com", b"dc=Example,dc=com", 1, 7);
