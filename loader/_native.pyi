@@ -21,12 +21,21 @@ __all__ = [
     "Counters",
     "Database",
     "Difference",
+<<<<<<< HEAD
     "Dump",
     "Exported",
+=======
+    "Finding",
+>>>>>>> i5-c
     "Link",
     "Loaded",
     "NativeError",
     "Part",
+<<<<<<< HEAD
+=======
+    "Probe",
+    "Problem",
+>>>>>>> i5-c
     "Rejection",
     "Scan",
     "Schema",
@@ -34,8 +43,10 @@ __all__ = [
     "Shard",
     "Survey",
     "Tree",
+    "Verdict",
     "add",
     "arrange",
+    "audit",
     "build",
     "clone_compact",
     "clone_plain",
@@ -474,6 +485,7 @@ def verify(
     """
 
 @final
+<<<<<<< HEAD
 class Exported:
     @property
     def entries(self) -> int: ...
@@ -542,6 +554,66 @@ def clone_send(
 def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) -> int:
     """Receives what `clone_send` sends into `target`. Returns the bytes of the copy, synced. After an error `journal`
     holds the `part` that is there; a stream that goes on goes into the same files.
+=======
+class Finding:
+    """A problem of a database. id: of the entry; dn: as far up as the tree tells it; page: its number."""
+
+    @property
+    def message(self) -> str: ...
+    @property
+    def id(self) -> int | None: ...
+    @property
+    def dn(self) -> str | None: ...
+    @property
+    def attribute(self) -> str | None: ...
+    @property
+    def table(self) -> str | None: ...
+    @property
+    def page(self) -> int | None: ...
+
+@final
+class Problem:
+    """All problems of a kind, such as "tree.entry": the first are told."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def told(self) -> list[Finding]: ...
+
+@final
+class Verdict:
+    """Sound, if there are no problems. txn: of the snapshot that was looked at."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def txn(self) -> int: ...
+    @property
+    def problems(self) -> list[Problem]: ...
+    @property
+    def notes(self) -> list[str]: ...
+
+def audit(
+    path: _Path,
+    counters: Counters,
+    *,
+    level: str,
+    txn: int | None,
+    database: Database | None,
+    limit: int,
+    memory: int,
+    jobs: int,
+    scratch: _Path,
+) -> Verdict:
+    """Is a data file sound? Levels are meta, pages, tree and indexes; each looks at what those before it do.
+
+    txn: the transaction on whose snapshot the caller holds a reader slot (NativeError mdb.moved: later ones have
+    taken its meta page, so try again with another); None for a file that nobody writes to. database: of level
+    indexes. limit: problems of each kind that are told. memory: bytes for sorting; what is more goes to nameless
+    files in `scratch`. Damage of the file is in the verdict, never an error.
+>>>>>>> i5-c
     """
 
 @type_check_only

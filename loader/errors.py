@@ -355,6 +355,12 @@ class NotStampable(LoaderError):
     message = "{path}: cannot set contextCSN of {suffix}: {reason}"
 
 
+class IndexesUnknown(LoaderError):
+    code, exit_status = "verify.not_proven", 69
+    message = "the indexes cannot be made again here: {reason}"
+    hint = "Give --level tree, which looks at all but the indexes and needs no configuration."
+
+
 class ReadersFull(LoaderError):
     code, exit_status = "mdb.readers_full", 57
     message = "{path}: all reader slots are taken"

@@ -17,7 +17,18 @@ from loader import log
 from loader.cli import ending
 
 # As in setup.cfg. It stands here again because setuptools sorts entry points by name; a test compares the two.
-ORDER = ("replica", "export", "build", "add", "generate", "clone", "compare", "backup", "tune")
+ORDER = (
+    "replica",
+    "export",
+    "build",
+    "add",
+    "generate",
+    "clone",
+    "compare",
+    "verify",
+    "backup",
+    "tune",
+)
 
 
 class Verbs(click.Group):

@@ -176,7 +176,7 @@ def check_command(
 @click.option(
     "--verify",
     type=click.Choice(LEVELS),
-    help="What is checked besides the sha256 (default: pages below 4 GiB, else quick).",
+    help="What is checked besides the sha256 (default: pages below 16 GiB, else quick).",
 )
 @dry_run_option
 @json_option

@@ -52,7 +52,7 @@ _PIPE = Path("-")
 @click.option(
     "--verify",
     type=click.Choice(LEVELS),
-    help="What is checked before the clone is put in place (default: pages below 4 GiB, else quick).",
+    help="What is checked before the clone is put in place (default: pages below 16 GiB, else quick).",
 )
 @click.option(
     "--skip",

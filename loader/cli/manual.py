@@ -35,7 +35,7 @@ keep their meaning from version to version; scripts may rely on them. `bin/make-
 | exit status | meaning |
 |---|---|
 | 0 | fine |
-| 1 | done, but something was rejected or differs (`compare`, `replica verify`) |
+| 1 | done, but something was rejected or differs (`compare`, `replica verify`), or is not sound (`verify`) |
 | 2 | an error that has no number of its own |
 | 3 to 99 | a particular error, see below; 3 also where the command line itself is wrong |
 | 128 + n | ended by signal n: 129 SIGHUP, 130 Ctrl-C, 141 whoever read the output went away, 143 SIGTERM |

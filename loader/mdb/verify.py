@@ -1,32 +1,44 @@
-"""Is a database sound? Asked of a copy or of a stopped database, in a process apart.
+"""Is a database sound? A ladder of looks, each dearer than the one before; the native core does them.
 
-none    nothing is looked at
-quick   meta pages, size, the table of tables opens, as many entries in id2e as nodes in dn2i
-pages   also every page, with py-lmdb's verifier: reachable once, keys in order, free and used pages cover the file
+quick    meta pages, tables and their flags, as many entries in id2e as nodes in dn2i (the core's level meta)
+pages    also every page: reachable once or free, keys in order
+tree     also every entry: it decodes, has its node, each node stands in its parent's list, subtree counts are right
+indexes  also every index, made again from the entries; needs to know schema and configuration
+none     nothing is looked at
 
-`mdb_stat` is no check: it succeeds on a database that slapd cannot read.
+`mdb_stat` is no check: it succeeds on a database that slapd cannot read. Files of LMDB 1.0 (format 3) go as far as
+pages, with py-lmdb's verifier, in a process apart.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import lmdb
-
-from loader import units
-from loader.errors import MdbDamaged, UsageProblem
+from loader import _native, resources, units
+from loader.errors import LoaderError, MdbDamaged, UsageProblem
+from loader.ldif import counting
 from loader.mdb import apart, meta
-from loader.mdb.environment import ID, opened, require_table, rows
+from loader.mdb.environment import ID, LOCK, opened, require_table, rows
 from loader.progress import Meter
 
-LEVELS = ("none", "quick", "pages")
-PAGES_UP_TO = (
-    4 << 30
-)  # bytes; above it the walk over all pages (60,000 a second) is asked for by name
+LEVELS = ("none", "quick", "pages", "tree")
+DEEPER = ("pages", "tree")  # than quick
+LADDER = ("meta", "pages", "tree", "indexes")
+PAGES_UP_TO = 16 << 30  # bytes; above it the walk over all pages is asked for by name
+LIMIT = 10  # problems told of each kind
+MEMORY_SHARE = 4  # of what there is, this part for sorting
+_MOVED = 100  # tries for a snapshot that a busy writer does not take away before it is read
+_NATIVE = {"quick": "meta"}
+# What slapd lives with: a copy of such a database is as good as the original.
+_HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
 
 
 @dataclass(frozen=True)
@@ -37,65 +49,195 @@ class Verified:
     entries: int | None = None
 
 
+@dataclass(frozen=True)
+class Finding:
+    """One problem, and where it is as far as that is known. id: the entry's; table: of the file; page: its number."""
+
+    message: str
+    id: int | None = None
+    dn: str | None = None
+    attribute: str | None = None
+    table: str | None = None
+    page: int | None = None
+
+    def __str__(self) -> str:
+        where = [
+            f"{name} {value}"
+            for name, value in (("table", self.table), ("page", self.page), ("ID", self.id))
+            if value is not None
+        ]
+        named = [text for text in (self.dn, self.attribute) if text]
+        return ": ".join([*filter(None, [", ".join(where)]), *named, self.message])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All problems of a kind: how many, and the first of them."""
+
+    kind: str
+    count: int
+    told: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """entries, txn: 0 where the file tells none. notes: what was not looked at, or is strange without being wrong."""
+
+    entries: int
+    txn: int
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a look may take: memory in bytes (None: a part of what there is), threads, room for what does not fit."""
+
+    memory: int | None = None
+    jobs: int | None = None
+    scratch: Path | None = None
+    limit: int = field(default=LIMIT)
+
+
 def default_level(place: Path) -> str:
     """pages where that takes seconds, else quick."""
-    return "pages" if meta.facts(place).used < PAGES_UP_TO and _walker() else "quick"
+    return "pages" if meta.facts(place).used < PAGES_UP_TO else "quick"
 
 
 def verify(place: Path, level: str, meter: Meter) -> Verified:
-    """Check an environment directory or data file. Raises MdbDamaged, NotLmdb, UsageProblem."""
+    """Check a copy or a new database. Raises MdbDamaged, NotLmdb, UsageProblem."""
     if level not in LEVELS:
         raise UsageProblem(reason=f"verify {level}: it is one of {', '.join(LEVELS)}")
     if level == "none":
         return Verified(level)
+    path, facts = meta.data_file(place), meta.facts(place)
+    if facts.format != 1:
+        return _verify_other(place, level, meter)
+    if path.stat().st_size < facts.used and level == "quick":
+        # A page freed in the transaction that took it is never written, so the end may rightly be missing;
+        # only the walk over all pages tells that from a file that was cut.
+        level = "pages"
+    found = audit(place, _NATIVE.get(level, level), Means(limit=1), meter)
+    damage = tuple(one for one in found.problems if one.kind not in _HARMLESS)
+    if damage:
+        raise MdbDamaged(path=path, reason=_summary(damage))
+    return Verified(level, found.entries)
+
+
+def _summary(problems: tuple[Problem, ...]) -> str:
+    count = sum(problem.count for problem in problems)
+    more = f" (and {units.number(count - 1)} more)" if count > 1 else ""
+    return f"{problems[0].told[0]}{more}"
+
+
+def audit(
+    place: Path,
+    level: str,
+    means: Means,
+    meter: Meter,
+    database: _native.Database | None = None,
+) -> Verdict:
+    """Look at an environment directory, beside a running slapd if need be, or at a data file that nobody writes to.
+
+    `database`: schema and configuration, from level indexes on. Damage is in the verdict; what is raised
+    (NotPermitted, LdifUnreadable ...) keeps from looking.
+    """
+    for _ in range(_MOVED):
+        with _snapshot(place) as txn:
+            found = _audit(meta.data_file(place), txn, level, means, meter, database)
+        if found is not None:
+            return found
+    raise MdbDamaged(path=place, reason="its snapshots are gone before they can be read")
+
+
+def _audit(
+    path: Path,
+    txn: int | None,
+    level: str,
+    means: Means,
+    meter: Meter,
+    database: _native.Database | None,
+) -> Verdict | None:
+    """None: the snapshot was gone before it was read."""
+    with counting(meter, str(path)) as counters, meter.following(counters):
+        try:
+            found = _native.audit(
+                path,
+                counters,
+                level=level,
+                txn=txn,
+                database=database,
+                limit=means.limit,
+                memory=means.memory or resources.memory() // MEMORY_SHARE,
+                jobs=means.jobs or resources.processors(),
+                scratch=means.scratch or tempfile.gettempdir(),
+            )
+        except _native.NativeError as error:
+            if error.code != "mdb.moved":
+                raise
+            return None
+    problems = (_problem(problem) for problem in found.problems)
+    return Verdict(found.entries, found.txn, tuple(problems), tuple(found.notes))
+
+
+def _problem(found: _native.Problem) -> Problem:
+    told = (
+        Finding(one.message, one.id, one.dn, one.attribute, one.table, one.page)
+        for one in found.told
+    )
+    return Problem(found.kind, found.count, tuple(told))
+
+
+@contextmanager
+def _snapshot(place: Path) -> Iterator[int | None]:
+    """Hold a reader slot of an environment that others may write to; None where nobody can, or liblmdb refuses it."""
+    if not (place / LOCK).exists():
+        yield None
+        return
+    try:
+        meta.facts(place)
+    except LoaderError:
+        yield None  # the core tells what is wrong with it
+        return
+    with opened(place) as environment, environment.begin() as transaction:
+        yield transaction.id()
+
+
+# --- LMDB 1.0 -----------------------------------------------------------------------------------
+
+
+def _verify_other(place: Path, level: str, meter: Meter) -> Verified:
+    if level == "tree":
+        raise UsageProblem(reason=f"verify {level}: {place} is of LMDB 1.0; pages is the highest")
     path = meta.data_file(place)
     found = apart.ask(__name__, place, level, origin=path, meter=meter)
     if found["problems"]:
-        raise MdbDamaged(path=path, reason=_summary(found["problems"]))
+        first, *others = found["problems"]
+        more = f" (and {len(others)} more)" if others else ""
+        raise MdbDamaged(path=path, reason=first + more)
     return Verified(found["level"], found["entries"])
-
-
-def _summary(problems: list[str]) -> str:
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return problems[0] + more
 
 
 def _work(text: str, level: str) -> dict[str, Any]:
     """In the process apart."""
     place = Path(text)
     path, facts = meta.data_file(place), meta.facts(place)
-    if path.stat().st_size < facts.used:
-        # A page freed in the transaction that took it is never written, so the end may rightly be missing;
-        # only the walk over all pages tells that from a file that was cut.
-        if _walker() is None:
-            return _found(level, None, [_cut(path, facts)])
+    if path.stat().st_size < facts.used or level == "pages":
         level = "pages"
-    if level == "pages":
         problems = _walk(path)
         if problems:
             return _found(level, None, problems)
     return _count(place, level)
 
 
-def _cut(path: Path, facts: meta.Facts) -> str:
-    return f"{units.size(path.stat().st_size)} long, but {units.size(facts.used)} are in use: it was cut"
-
-
-def _walker() -> Any:
-    """py-lmdb's verifier, there since 3.0."""
-    try:
-        from lmdb import verify as walker
-    except ImportError:
-        return None
-    return walker
-
-
 def _walk(path: Path) -> list[str]:
-    walker = _walker()
-    if walker is None:
-        raise UsageProblem(
-            reason=f"verify pages needs the Python package lmdb 3 or later, this is {lmdb.__version__}"
-        )
+    """py-lmdb's verifier, in Python: 60,000 pages a second."""
+    walker: Any = importlib.import_module("lmdb.verify")
+
     try:
         return list(walker.verify(os.fspath(path), subdir=False))
     except walker.VerifyError as error:

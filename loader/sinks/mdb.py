@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from loader import _native, units
-from loader._native import Built, Rejection, Schema
+from loader._native import Built, Database, Rejection, Schema
 from loader.backmdb import Settings
 from loader.errors import (
     EmptyInput,
@@ -29,7 +29,7 @@ from loader.ldif import counting
 from loader.progress import Meter
 from loader.schema import Definition
 
-__all__ = ["Built", "Rejection", "Schema"]
+__all__ = ["Built", "Database", "Rejection", "Schema"]
 
 Table = Literal["id2v", "ixck"]  # those that not every slapd has
 Input = Path | int  # an int is the descriptor of a stream
@@ -90,7 +90,7 @@ def build(
             return _native.build(
                 [one if isinstance(one, int) else str(one) for one in inputs],
                 str(out),
-                _database(target),
+                database(target),
                 counters,
                 now=rules.now,
                 check_values=rules.check_values,
@@ -119,7 +119,7 @@ def verify(target: Target, path: Path, full: bool, means: Means, meter: Meter) -
         try:
             return _native.verify(
                 str(path),
-                _database(target),
+                database(target),
                 counters,
                 full=full,
                 memory=means.memory,
@@ -132,7 +132,7 @@ def verify(target: Target, path: Path, full: bool, means: Means, meter: Meter) -
             raise MdbDamaged(path=path, reason=error.message) from error
 
 
-def _database(target: Target) -> _native.Database:
+def database(target: Target) -> Database:
     settings = target.settings
     return _native.Database(
         target.schema,

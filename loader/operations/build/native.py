@@ -196,9 +196,9 @@ class _Work:
         return {"identity": files.identity(self.made / DATA), "maxsize": maxsize}
 
     def _verified(self, meter: Meter, loaded: Facts) -> int:
-        """Entries as counted in the file; at level `none` as told. The walk over the pages is py-lmdb's."""
+        """Entries as counted in the file; at level `none` as told."""
         level = self.options.verify
-        if level == "pages":
+        if level in verify.DEEPER:
             verify.verify(self.made, level, meter)
         if level == "none":
             return int(loaded["entries"])

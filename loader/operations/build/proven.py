@@ -34,6 +34,12 @@ def settings(config: Config, database: Database, options: BuildOptions) -> Setti
     return found
 
 
+def require_keys(found: Settings) -> None:
+    """Are the index keys of such settings known, on this host? Raises NotProven."""
+    for reason in (*_of_host(), *_of_keys(found)):
+        raise NotProven(reason=reason)
+
+
 def _of_host() -> Iterator[str]:
     if sys.byteorder != "little" or struct.calcsize("P") != 8:
         yield "this host is not a 64-bit one with the low byte first"
@@ -47,11 +53,15 @@ def _of_tree(config: Config, database: Database) -> Iterator[str]:
 
 
 def _of_settings(database: Database, found: Settings) -> Iterator[str]:
-    if found.intlen > LONGEST_INTLEN:
-        yield f"index_intlen is {found.intlen}, more than {LONGEST_INTLEN}"
+    yield from _of_keys(found)
     for flag in database.env_flags:
         if flag.lower() not in _ENV_FLAGS:
             yield f"envflags {flag}"
+
+
+def _of_keys(found: Settings) -> Iterator[str]:
+    if found.intlen > LONGEST_INTLEN:
+        yield f"index_intlen is {found.intlen}, more than {LONGEST_INTLEN}"
 
 
 def _of_context(found: Settings, options: BuildOptions) -> Iterator[str]:

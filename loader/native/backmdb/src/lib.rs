@@ -8,6 +8,7 @@
 //! What the tables hold follows `servers/slapd/back-mdb` of OpenLDAP 2.4 to 2.6; equality with slapadd,
 //! key by key, is what the golden tests hold it to.
 
+pub mod audit;
 pub mod blob;
 mod build;
 mod checks;
@@ -18,7 +19,6 @@ mod dn2i;
 mod draft;
 mod encoded;
 mod entry;
-mod full;
 mod gather;
 mod indexer;
 mod indexes;

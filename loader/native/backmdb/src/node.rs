@@ -3,6 +3,8 @@
 //! Every node has its own record (parent's ID), and one in its parent's list (its ID, and how many
 //! entries its subtree has, itself included). Lengths are big-endian, IDs native.
 
+use std::cmp::Ordering;
+
 /// The root above all suffixes, under key 0.
 pub const ROOT: [u8; 12] = [0; 12];
 
@@ -35,6 +37,16 @@ fn name(out: &mut Vec<u8>, mark: u16, normal: &[u8], pretty: &[u8]) {
     out.push(0);
 }
 
+/// The order of a node's records (`mdb_dup_compare`): its own first, then children by length and bytes of
+/// their names. What follows a name does not count.
+pub fn compare(left: &[u8], right: &[u8]) -> Ordering {
+    let name = |record: &'_ [u8]| -> usize {
+        let length = record.first_chunk().map_or(0, |length| u16::from_be_bytes(*length) & !CHILD);
+        record.len().min(2 + usize::from(length))
+    };
+    left[..name(left)].cmp(&right[..name(right)])
+}
+
 /// A record taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node<'a> {
@@ -64,6 +76,22 @@ pub fn read(record: &[u8]) -> Option<Node<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_have_an_order() {
+        let record = |normal: &[u8], id| {
+            let mut out = Vec::new();
+            child(&mut out, normal, b"any", id, id);
+            out
+        };
+        let (short, long) = (record(b"ou=z", 9), record(b"ou=aa", 1));
+        assert_eq!(compare(&short, &long), Ordering::Less);
+        assert_eq!(compare(&short, &record(b"ou=z", 1)), Ordering::Equal);
+        let mut own_record = Vec::new();
+        own(&mut own_record, b"ou=longest of all", b"any", 1);
+        assert_eq!(compare(&own_record, &short), Ordering::Less);
+        assert_eq!(compare(b"", b"\xff"), Ordering::Less);
+    }
 
     #[test]
     fn a_suffix_is_one_component() {

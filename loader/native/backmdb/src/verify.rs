@@ -2,23 +2,24 @@
 //! entries taken apart, and their keys looked for in every index.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ldif::Counters;
 use lmdbfile::{Reader, TableReader};
 use schema::Schema;
 
-use crate::columns::{Column, Columns};
+use crate::audit::{self, Judge, Level, Look};
+use crate::columns::Columns;
 use crate::indexes::Indexes;
 use crate::stored::Stored;
-use crate::{Code, Error, Result, Settings, full, node};
+use crate::{Code, Error, Result, Settings};
 
 /// So many entries are looked up when not all are.
 const SAMPLE: u64 = 16;
 
-/// Memory and scratch space of a full look.
+/// What a look may take.
 #[derive(Debug, Clone)]
 pub struct Means {
+    /// Bytes.
     pub memory: usize,
     pub jobs: usize,
     pub scratch: PathBuf,
@@ -27,7 +28,7 @@ pub struct Means {
 /// The database in the file at `path`, whose configuration is `settings`. How many entries it has.
 ///
 /// Always: that tables and their counts agree, and that a sample of entries stands in dn2i and in every
-/// index. With `full`: every page, every entry, and every index made again and compared.
+/// index. With `full`: every page, every entry, and every index made again and compared ([`audit`]).
 pub fn verify(
     path: &Path,
     schema: &Schema,
@@ -35,17 +36,34 @@ pub fn verify(
     full: Option<&Means>,
     counters: &Counters,
 ) -> Result<u64> {
+    if let Some(means) = full {
+        return all(path, schema, settings, means, counters);
+    }
     let indexes = Indexes::read(schema, settings)?;
     let mut reader = Reader::open(path).map_err(|error| damaged(&error))?;
     Stored::set_orders(&mut reader);
     let columns = Columns::new(schema, settings, &indexes);
-    let database = Database::open(&reader, settings, &indexes, &columns)?;
-    let stored = Stored { database: &database, schema, settings };
-    match full {
-        None => sample(&stored, counters)?,
-        Some(means) => full::verify(&stored, means, counters)?,
-    }
+    let database = Database::open(&reader, settings, &indexes)?;
+    let judge = Judge::new(schema, settings, &columns, &database.texts);
+    sample(&Stored { database: &database, judge: &judge }, counters)?;
     Ok(database.entries)
+}
+
+/// Nothing may be found.
+fn all(
+    path: &Path,
+    schema: &Schema,
+    settings: &Settings,
+    means: &Means,
+    counters: &Counters,
+) -> Result<u64> {
+    let known = Some((schema, settings));
+    let (txn, level, new, limit) = (None, Level::Indexes, true, 1);
+    let found = audit::audit(&Look { path, txn, level, known, new, limit, means, counters })?;
+    match found.problems.first().and_then(|(_, problem)| problem.told.first()) {
+        None => Ok(found.entries),
+        Some(first) => Err(wrong(first.to_string())),
+    }
 }
 
 pub fn damaged(error: &lmdbfile::Error) -> Error {
@@ -59,25 +77,19 @@ pub fn wrong(message: impl Into<String>) -> Error {
 /// The tables of a file, and what the configuration says of them.
 #[derive(Debug)]
 pub struct Database<'r> {
-    pub reader: &'r Reader,
     pub indexes: &'r Indexes,
     pub id2e: TableReader<'r>,
     pub dn2i: TableReader<'r>,
     pub id2v: Option<TableReader<'r>>,
     /// In the order of [`Indexes::tables`].
     pub index_tables: Vec<TableReader<'r>>,
-    /// By number, from 1.
-    pub columns: Vec<Arc<Column>>,
+    /// Attribute descriptions by number, from 1.
+    pub texts: Vec<String>,
     pub entries: u64,
 }
 
 impl<'r> Database<'r> {
-    fn open(
-        reader: &'r Reader,
-        settings: &Settings,
-        indexes: &'r Indexes,
-        columns: &Columns<'_>,
-    ) -> Result<Self> {
+    fn open(reader: &'r Reader, settings: &Settings, indexes: &'r Indexes) -> Result<Self> {
         let table = |name: &str| {
             reader
                 .table(name.as_bytes())
@@ -91,26 +103,18 @@ impl<'r> Database<'r> {
         }
         let names = indexes.tables.iter().map(|index| table(&index.name));
         Ok(Self {
-            reader,
             indexes,
             id2e,
             dn2i,
             id2v: if settings.has_id2v { Some(table("id2v")?) } else { None },
             index_tables: names.collect::<Result<_>>()?,
-            columns: descriptions(table("ad2i")?, columns)?,
+            texts: descriptions(table("ad2i")?)?,
             entries,
         })
     }
-
-    /// The column that ad2i has under a number.
-    pub fn column(&self, number: u32) -> Result<&Column> {
-        let at = (number as usize).checked_sub(1);
-        let known = at.and_then(|at| self.columns.get(at));
-        known.map(Arc::as_ref).ok_or_else(|| wrong(format!("no attribute has the number {number}")))
-    }
 }
 
-fn descriptions(ad2i: TableReader<'_>, columns: &Columns<'_>) -> Result<Vec<Arc<Column>>> {
+fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut cursor = ad2i.cursor().map_err(|error| damaged(&error))?;
     while let Some((number, text)) = cursor.next().map_err(|error| damaged(&error))? {
@@ -118,7 +122,7 @@ fn descriptions(ad2i: TableReader<'_>, columns: &Columns<'_>) -> Result<Vec<Arc<
         if number != expected.to_ne_bytes() {
             return Err(wrong("the numbers in ad2i have a gap"));
         }
-        found.push(columns.column(text).map_err(|refusal| wrong(format!("ad2i: {}", refusal.0)))?);
+        found.push(String::from_utf8_lossy(text).into_owned());
     }
     Ok(found)
 }
@@ -133,7 +137,7 @@ fn sample(stored: &Stored<'_>, counters: &Counters) -> Result<()> {
         let id = 1 + at * (database.entries - 1) / (count - 1).max(1);
         let value = database.id2e.get(&id.to_ne_bytes()).map_err(|error| damaged(&error))?;
         let value = value.ok_or_else(|| wrong(format!("entry {id} is not in id2e")))?;
-        stored.entry(id, &value, &mut |table, key| stored.has_key(table, key, id))?;
+        stored.entry(id, &value)?;
         stored.node(id)?;
         counters.advance(1);
     }
@@ -141,6 +145,6 @@ fn sample(stored: &Stored<'_>, counters: &Counters) -> Result<()> {
 }
 
 /// Taken apart: the name in both forms, and the numbers behind it.
-pub fn read_node(record: &[u8]) -> Result<node::Node<'_>> {
-    node::read(record).ok_or_else(|| wrong("a record of dn2i is damaged"))
+pub fn read_node(record: &[u8]) -> Result<crate::node::Node<'_>> {
+    crate::node::read(record).ok_or_else(|| wrong("a record of dn2i is damaged"))
 }

@@ -112,6 +112,12 @@ pub struct Database {
     settings: Settings,
 }
 
+impl Database {
+    pub fn parts(&self) -> (&schema::Schema, &Settings) {
+        (&self.schema.get().0, &self.settings)
+    }
+}
+
 #[pymethods]
 impl Database {
     #[new]
@@ -211,7 +217,7 @@ pub fn build(
         rejects: rejects_path,
     };
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
-    let (schema, settings) = (&database.schema.get().0, &database.settings);
+    let (schema, settings) = database.parts();
     let work = || backmdb::build(sources, &out_path, schema, settings, &options, &counters.0);
     let built = enter(py, &counters.0, work)?;
     Built::new(py, built)
@@ -231,7 +237,7 @@ pub fn verify(
     scratch: PathBuf,
 ) -> PyResult<u64> {
     let means = backmdb::VerifyMeans { memory, jobs, scratch };
-    let (schema, settings) = (&database.schema.get().0, &database.settings);
+    let (schema, settings) = database.parts();
     let means = full.then_some(&means);
     enter(py, &counters.0, || backmdb::verify(&path, schema, settings, means, &counters.0))
 }

@@ -4,6 +4,7 @@
 // Arguments come from Python as values of their own.
 #![allow(clippy::needless_pass_by_value)]
 
+mod auditing;
 mod building;
 mod calls;
 mod cloning;
@@ -19,6 +20,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::auditing::{Finding, Problem, Verdict, audit};
     #[pymodule_export]
     use super::building::{Built, Database, Rejection, Schema, build, read_schema, verify};
     #[pymodule_export]

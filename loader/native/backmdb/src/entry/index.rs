@@ -10,9 +10,10 @@ use super::Encoder;
 use crate::columns::Column;
 use crate::indexer::Keys;
 
-struct Posting<'a> {
-    postings: &'a mut extsort::Writer,
-    position: u32,
+/// Index keys on their way to the sorter, all of one position.
+pub struct Posting<'a> {
+    pub postings: &'a mut extsort::Writer,
+    pub position: u32,
 }
 
 impl Keys for Posting<'_> {

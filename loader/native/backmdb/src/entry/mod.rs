@@ -5,6 +5,7 @@ mod index;
 mod note;
 mod store;
 
+pub use index::Posting;
 use ldif::{Field, Record};
 use values::Refusal;
 

@@ -25,7 +25,11 @@ pub use walk::{Accounting, PageKind, PageUse};
 use crate::meta::Meta;
 use crate::{Layout, Order, Result, Table};
 
+<<<<<<< HEAD
 /// A snapshot of a file. Its pages must stay as they are meanwhile: nobody writes, or a reader's slot is held.
+=======
+/// A snapshot of a file: the newest, while nobody writes; or one on which somebody has a reader slot.
+>>>>>>> i5-c
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) store: Store,
@@ -77,6 +81,21 @@ impl Reader {
         self.meta.last_page + 1
     }
 
+    /// The transaction whose snapshot this is.
+    pub fn txn(&self) -> u64 {
+        self.meta.txn
+    }
+
+    /// Whether all pages are in the file; those at its end may rightly be missing while they are free.
+    pub fn is_whole(&self) -> bool {
+        self.store.pages == self.pages()
+    }
+
+    /// The records of the table of free pages and of the main table, which meta pages have.
+    pub fn system_tables(&self) -> [Table; 2] {
+        [self.meta.free, self.meta.main]
+    }
+
     /// The names of all tables, in order.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.tables.keys().map(Vec::as_slice)
@@ -112,6 +131,12 @@ impl Named {
 impl<'r> TableReader<'r> {
     pub fn record(&self) -> Table {
         self.record
+    }
+
+    /// Some keys in order that cut the table into parts of about the same size: those of its upper
+    /// branches. None where the table is small.
+    pub fn cuts(&self) -> Result<Vec<Vec<u8>>> {
+        cuts::cuts(self).map_err(|error| error.of_table(self.name))
     }
 
     /// Before the first key.

@@ -31,6 +31,17 @@ impl<'r> Tree<'r> {
         Self { table, record, order, kind, values_of_a_key, seen, floor, inclusive }
     }
 
+    /// What its record should tell. Since LMDB 0.9.36 (OpenLDAP 2.6.14) that of a table with DUPSORT counts the pages of its
+    /// keys' trees, too, but only as they change (`mdb_subdb_adjust`): on a file that is older than the
+    /// program these numbers mean nothing.
+    pub fn told(&self) -> Table {
+        if self.values_of_a_key || !self.record.flags.contains(Flags::DUPSORT) {
+            return self.record;
+        }
+        let Table { branch_pages, leaf_pages, overflow_pages, .. } = self.seen;
+        Table { branch_pages, leaf_pages, overflow_pages, ..self.record }
+    }
+
     pub fn set_floor(&mut self, key: &[u8], inclusive: bool) {
         self.floor.clear();
         self.floor.extend_from_slice(key);

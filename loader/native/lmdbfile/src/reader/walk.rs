@@ -11,6 +11,9 @@ use crate::layout::{META_PAGES, node, read_u64};
 use crate::table::NO_PAGE;
 use crate::{Error, Flags, Result};
 
+/// The table of tables, in messages.
+const MAIN: &str = "main";
+
 /// What a page is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageKind {
@@ -49,6 +52,13 @@ impl Reader {
     /// and that each record tells the true number of pages and values. A page used twice is an error.
     /// The content of overflow pages is not read.
     pub fn walk(&self, visit: &mut dyn FnMut(&PageUse<'_>)) -> Result<Accounting> {
+        let (found, damage) = self.survey(visit);
+        damage.into_iter().next().map_or(Ok(found), Err)
+    }
+
+    /// As [`walk`](Self::walk), but goes on with the next table where one is damaged: what was found of
+    /// the others, and the first damage of each. Which pages nobody uses is told only if there is none.
+    pub fn survey(&self, visit: &mut dyn FnMut(&PageUse<'_>)) -> (Accounting, Vec<Error>) {
         let mut walk = Walk { visit, used: Runs::default(), found: Accounting::default() };
         walk.used.add(0, META_PAGES);
         (walk.visit)(&PageUse {
@@ -58,14 +68,18 @@ impl Reader {
             table: "main",
         });
         let (free, main) =
-            (Named::new(b"free", self.meta.free), Named::new(b"main", self.meta.main));
+            (Named::new(b"free", self.meta.free), Named::new(MAIN.as_bytes(), self.meta.main));
+        let mut damage = Vec::new();
         for table in [&free, &main].into_iter().chain(self.tables.values()) {
             let table = table.reader(&self.store);
-            walk.table(table).map_err(|error| error.of_table(table.name))?;
+            let walked = walk.table(table).map_err(|error| error.of_table(table.name));
+            damage.extend(walked.err());
         }
-        self.free_pages(free.reader(&self.store), &mut walk)?;
-        walk.found.unreachable = walk.used.gaps(self.pages());
-        Ok(walk.found)
+        damage.extend(self.free_pages(free.reader(&self.store), &mut walk).err());
+        if damage.is_empty() {
+            walk.found.unreachable = walk.used.gaps(self.pages());
+        }
+        (walk.found, damage)
     }
 
     /// Each value is a count and as many page numbers (`mdb_freelist_save`).
@@ -124,7 +138,7 @@ impl Walk<'_> {
         if record.depth > 0 {
             self.page(tree, record.root, 1)?;
         }
-        if tree.seen == record {
+        if tree.seen == tree.told() {
             return Ok(());
         }
         Err(Error::corrupt(record.root, "a record with other counts than those of its tree"))
@@ -169,6 +183,9 @@ impl Walk<'_> {
         }
         tree.set_floor(view.key(view.count - 1), false);
         if tree.values_of_a_key {
+            if (0..view.count).any(|at| view.node(at).flags != 0) {
+                return Err(Error::corrupt(number, "a value with flags"));
+            }
             tree.seen.entries += view.count as u64;
             return Ok(());
         }
@@ -177,6 +194,13 @@ impl Walk<'_> {
 
     fn node(&mut self, tree: &mut Tree<'_>, number: u64, view: &View, at: usize) -> Result<()> {
         let here = view.node(at);
+        let is_known = match here.flags {
+            node::SUBDATA => tree.table.name == MAIN,
+            flags => flags & !(node::BIGDATA | node::SUBDATA | node::DUPDATA) == 0,
+        };
+        if !is_known {
+            return Err(Error::corrupt(number, "a node with flags that make no sense"));
+        }
         if here.flags & node::DUPDATA != 0 {
             tree.seen.entries += self.values(tree.table, number, view, at)?;
             return Ok(());

@@ -1,0 +1,140 @@
+"""`ditseed verify`: is a database sound, down to every index?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from loader import units
+from loader.cli.options import (
+    Size,
+    dry_run_option,
+    json_option,
+    progress_of,
+    progress_option,
+)
+from loader.cli.report import show_facts, show_json
+from loader.errors import EXIT_DIFFERENT, EXIT_OK
+from loader.mdb.verify import LADDER, LIMIT, Means, Problem
+from loader.operations.verify import VerifyOptions, VerifyPlan, VerifyReport, plan, verify_database
+
+_path = click.Path(path_type=Path, readable=False)
+
+
+@click.command(name="verify")
+@click.argument("place", metavar="[DIR]", required=False, type=_path)
+@click.option(
+    "--level",
+    type=click.Choice(LADDER),
+    help="How far to look (default: as far as takes minutes; indexes only with --config).",
+)
+@click.option(
+    "--config",
+    "config_path",
+    type=_path,
+    help="The server's slapd.d or slapd.conf: its schema and indexes, and its directory without DIR.",
+)
+@click.option(
+    "-b", "--suffix", "suffix", metavar="SUFFIX", help="Which database (default: the only one)."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=LIMIT,
+    show_default=True,
+    help="Problems of each kind that are shown; all are counted.",
+)
+@click.option(
+    "--memory", type=Size(), help="How much memory to take (default: a quarter of what there is)."
+)
+@click.option(
+    "--tmp",
+    "scratch",
+    type=_path,
+    metavar="DIR",
+    help="Where to put what does not fit into it (default: $TMPDIR or /tmp).",
+)
+@click.option("--jobs", type=click.IntRange(1), help="Threads (default: as many as processors).")
+@dry_run_option
+@json_option
+@progress_option
+def command(
+    place: Path | None,
+    level: str | None,
+    config_path: Path | None,
+    suffix: str | None,
+    limit: int,
+    memory: int | None,
+    scratch: Path | None,
+    jobs: int | None,
+    dry_run: bool,
+    as_json: bool,
+    progress_mode: str,
+) -> int:
+    """Look whether the database in directory DIR (or a data file) is sound; change nothing.
+
+    \b
+    Levels, each with all of those before it:
+      meta      the head of the file, its tables, their counts
+      pages     every page: used once or free, keys in order
+      tree      every entry and node: they decode, fit together, counts are right
+      indexes   every index made again from the entries and compared (needs --config)
+
+    slapd may run on it: a snapshot is looked at. Problems are collected, the first of each kind told with
+    entry, attribute and page. Exit status: 0 sound, 1 problems; what keeps from looking has its own.
+
+    \b
+    Examples:
+      ditseed verify /var/lib/ldap
+      ditseed verify --config /etc/ldap/slapd.d --level indexes
+      ditseed verify /srv/copy/data.mdb --level pages --json
+    """
+    means = Means(memory, jobs, scratch, limit)
+    options = VerifyOptions(place, config_path, suffix, level, means)
+    if dry_run:
+        planned = plan(options)
+        show_json(dataclasses.asdict(planned)) if as_json else show_facts(_plan_lines(planned))
+        return EXIT_OK
+    found = verify_database(options, progress_of(progress_mode))
+    show_json(dataclasses.asdict(found)) if as_json else _show(found)
+    return EXIT_OK if found.sound else EXIT_DIFFERENT
+
+
+def _plan_lines(found: VerifyPlan) -> dict[str, object]:
+    return {
+        "database": found.place,
+        "level": found.level,
+        "in use": units.size(found.used),
+        "transaction": found.txnid,
+    }
+
+
+def _show(found: VerifyReport) -> None:
+    count = sum(problem.count for problem in found.problems)
+    show_facts(
+        {
+            "database": found.place,
+            "level": found.level,
+            "entries": units.number(found.entries),
+            "transaction": found.txnid,
+            "looked for": units.duration(found.seconds),
+            "verdict": "sound" if found.sound else f"{units.number(count)} problems",
+        }
+    )
+    for problem in found.problems:
+        print("\n".join(_problem_lines(problem)))
+    if found.mending:
+        print(f"with slapd stopped: {found.mending}")
+    for note in found.notes:
+        print(f"note: {note}")
+
+
+def _problem_lines(problem: Problem) -> Iterator[str]:
+    yield f"{problem.kind}: {units.number(problem.count)}"
+    yield from (f"  {one}" for one in problem.told)
+    left = problem.count - len(problem.told)
+    if left:
+        yield f"  ... and {units.number(left)} more (--limit)"

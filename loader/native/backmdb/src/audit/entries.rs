@@ -1,0 +1,91 @@
+//! What the walk finds of an entry: is it there, does it decode, are its attributes and values known?
+
+use super::findings::{Finding, Kind};
+use super::walk::{Rows, Walk, of_number};
+use crate::{blob, node};
+
+impl Walk<'_> {
+    pub(super) fn presence(&mut self, id: u64, entry: bool, node: bool, rows: &Rows) {
+        match (entry, node) {
+            (true, false) => self.add(Kind::NoNode, id, "an entry that is not in dn2i"),
+            (false, true) if id != 0 => self.add(Kind::NoEntry, id, "a node without an entry"),
+            (false, _) if !rows.is_empty() => {
+                self.add(Kind::Values, id, "id2v has values of an entry that is not there");
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn entry(&mut self, id: u64, value: &[u8], rows: &Rows, own: Option<&[u8]>) {
+        self.part.entries += 1;
+        if value.is_empty() {
+            let message = "a place kept for an entry that never came";
+            return self.add(Kind::Hole, id, message);
+        }
+        match blob::read_whole(value) {
+            Ok(parts) => {
+                self.attributes(id, &parts, rows);
+                self.judged(id, &parts, rows, own);
+            }
+            Err(_) => self.add(Kind::Entry, id, "its value in id2e cannot be read"),
+        }
+    }
+
+    /// Attributes have known numbers and stand once; those that live in id2v have all their values there.
+    fn attributes(&mut self, id: u64, parts: &blob::Parts<'_>, rows: &Rows) {
+        let mut apart = 0;
+        self.numbers(id, parts);
+        for one in &parts.attributes {
+            let number = one.number;
+            if one.apart {
+                apart += 1;
+                let found = of_number(rows, number).len();
+                if found != one.count as usize {
+                    let count = one.count;
+                    let what =
+                        format!("{found} values in id2v of attribute number {number}, not {count}");
+                    self.add(Kind::Values, id, what);
+                }
+            }
+        }
+        if apart < rows.len() {
+            self.add(Kind::Values, id, "id2v has values of an attribute that is not there");
+        }
+    }
+
+    fn numbers(&mut self, id: u64, parts: &blob::Parts<'_>) {
+        let mut numbers: Vec<u32> = parts.attributes.iter().map(|one| one.number).collect();
+        numbers.sort_unstable();
+        let twice = numbers.windows(2).filter(|pair| pair[0] == pair[1] && !self.scattered);
+        for pair in twice.map(|pair| pair[0]).collect::<Vec<_>>() {
+            let text = self.text(pair).unwrap_or_default().to_owned();
+            self.part.findings.add(Kind::Scattered, || {
+                let what = "the attribute stands in several pieces; slapd changes only the first";
+                Finding::of_entry(id, what).of_attribute(&text)
+            });
+        }
+        for number in numbers {
+            if self.text(number).is_none() {
+                self.add(Kind::Entry, id, format!("no attribute has the number {number}"));
+            }
+        }
+    }
+
+    fn text(&self, number: u32) -> Option<&str> {
+        let at = (number as usize).checked_sub(1)?;
+        self.texts.get(at).map(String::as_str)
+    }
+
+    fn judged(&mut self, id: u64, parts: &blob::Parts<'_>, rows: &Rows, own: Option<&[u8]>) {
+        // slapd makes no index keys for the entry of the empty DN.
+        let Some((judge, posted)) = self.judge.as_mut().filter(|_| id != 0) else { return };
+        let findings = &mut self.part.findings;
+        let mut tell = |kind: Kind, finding: Finding| {
+            findings.add(kind, || Finding { id: Some(id), ..finding });
+        };
+        judge.entry(parts, rows, &mut posted.at(id), &mut tell);
+        if let Some(node) = own.and_then(node::read) {
+            judge.name(&node, parts, rows, &mut tell);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What an audit found: problems by kind, the first of each told, all counted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A kind of problem. The order is that of the ladder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Head,
+    Table,
+    Count,
+    Page,
+    LostPages,
+    FreePages,
+    Description,
+    Entry,
+    Scattered,
+    Hole,
+    Values,
+    Node,
+    NoNode,
+    NoEntry,
+    Place,
+    Sibling,
+    Subtree,
+    Schema,
+    Name,
+    Flags,
+    Normal,
+    Order,
+    Index,
+    Posting,
+    Missing,
+    TooMuch,
+    TooLong,
+}
+
+impl Kind {
+    /// What scripts and tests see; it never changes.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Head => "meta.head",
+            Self::Table => "meta.table",
+            Self::Count => "meta.count",
+            Self::Page => "pages.damaged",
+            Self::LostPages => "pages.lost",
+            Self::FreePages => "pages.free",
+            Self::Description => "tree.description",
+            Self::Entry => "tree.entry",
+            Self::Scattered => "tree.scattered",
+            Self::Hole => "tree.hole",
+            Self::Values => "tree.values",
+            Self::Node => "tree.node",
+            Self::NoNode => "tree.no_node",
+            Self::NoEntry => "tree.no_entry",
+            Self::Place => "tree.place",
+            Self::Sibling => "tree.sibling",
+            Self::Subtree => "tree.subtree",
+            Self::Schema => "indexes.schema",
+            Self::Name => "indexes.name",
+            Self::Flags => "indexes.flags",
+            Self::Normal => "indexes.normal_form",
+            Self::Order => "indexes.order",
+            Self::Index => "indexes.table",
+            Self::Posting => "indexes.damaged",
+            Self::Missing => "indexes.missing",
+            Self::TooMuch => "indexes.too_much",
+            Self::TooLong => "indexes.too_long",
+        }
+    }
+}
+
+/// One problem, and where it is as far as that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Finding {
+    pub message: String,
+    /// Entry ID.
+    pub id: Option<u64>,
+    pub dn: Option<String>,
+    /// An attribute description, or the attribute that an index is of.
+    pub attribute: Option<String>,
+    pub table: Option<String>,
+    pub page: Option<u64>,
+}
+
+impl Finding {
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    pub fn of_entry(id: u64, message: impl Into<String>) -> Self {
+        Self { id: Some(id), ..Self::new(message) }
+    }
+
+    #[must_use]
+    pub fn of_table(self, table: &str) -> Self {
+        Self { table: Some(table.to_owned()), ..self }
+    }
+
+    #[must_use]
+    pub fn of_attribute(self, attribute: &str) -> Self {
+        Self { attribute: Some(attribute.to_owned()), ..self }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut name = |what: &str, text: Option<&dyn fmt::Display>| match text {
+            Some(text) => write!(out, "{what} {text}: "),
+            None => Ok(()),
+        };
+        name("table", self.table.as_ref().map(|text| text as _))?;
+        name("page", self.page.as_ref().map(|page| page as _))?;
+        name("entry", self.id.as_ref().map(|id| id as _))?;
+        name("attribute", self.attribute.as_ref().map(|text| text as _))?;
+        out.write_str(&self.message)
+    }
+}
+
+impl From<&lmdbfile::Error> for Finding {
+    fn from(error: &lmdbfile::Error) -> Self {
+        Self { page: error.page, table: error.table.clone(), ..Self::new(&error.message) }
+    }
+}
+
+/// All problems of one kind.
+#[derive(Debug, Clone, Default)]
+pub struct Problem {
+    pub count: u64,
+    /// The first of them.
+    pub told: Vec<Finding>,
+}
+
+#[derive(Debug)]
+pub struct Findings {
+    /// So many of each kind are told.
+    limit: usize,
+    pub problems: BTreeMap<Kind, Problem>,
+}
+
+impl Findings {
+    pub const fn new(limit: usize) -> Self {
+        Self { limit, problems: BTreeMap::new() }
+    }
+
+    pub fn add(&mut self, kind: Kind, finding: impl FnOnce() -> Finding) {
+        let problem = self.problems.entry(kind).or_default();
+        problem.count += 1;
+        if problem.told.len() < self.limit {
+            problem.told.push(finding());
+        }
+    }
+
+    /// Those of a part that comes after what is here.
+    pub fn absorb(&mut self, other: Self) {
+        for (kind, found) in other.problems {
+            let problem = self.problems.entry(kind).or_default();
+            problem.count += found.count;
+            let room = self.limit.saturating_sub(problem.told.len());
+            problem.told.extend(found.told.into_iter().take(room));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! One index held against what its entries ask for, key by key.
+
+use extsort::Visitor;
+use lmdbfile::TableReader;
+use values::keys::Key;
+
+use super::ahead::Stop;
+use super::findings::{Finding, Findings, Kind};
+use super::row::{Row, Rows};
+
+/// What the entries ask of an index, and how much of it is not there.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Tally {
+    pub wanted: u64,
+    pub missing: u64,
+}
+
+pub struct Held<'a> {
+    rows: Rows<'a>,
+    name: &'a str,
+    /// A list has at most so many IDs.
+    most: u64,
+    /// The file is new: ranges are where lists would be too long, and nowhere else.
+    new: bool,
+    findings: &'a mut Findings,
+    key: Key,
+    row: Row,
+    /// IDs of the key in hand: those that entries ask for, and those of the list.
+    wanted: u64,
+    listed: u64,
+    last: Option<u32>,
+    pub tally: Tally,
+}
+
+impl<'a> Held<'a> {
+    pub fn new(
+        table: &TableReader<'a>,
+        name: &'a str,
+        most: u64,
+        new: bool,
+        findings: &'a mut Findings,
+    ) -> Result<Self, Stop> {
+        let (rows, key, row) = (Rows::new(table, name)?, Key::PRESENCE, Row::Absent);
+        let (wanted, listed, last, tally) = (0, 0, None, Tally::default());
+        Ok(Self { rows, name, most, new, findings, key, row, wanted, listed, last, tally })
+    }
+
+    /// No more keys are asked for: what is left is too much.
+    pub fn finish(&mut self) -> Result<(), Stop> {
+        while self.rows.key().is_some() {
+            self.unasked()?;
+        }
+        Ok(())
+    }
+
+    /// A key that no entry asks for. A range stays when its entries go, and does no harm.
+    fn unasked(&mut self) -> Result<(), Stop> {
+        // Longer keys than any entry makes do not come from slapd, but they can be there.
+        let bytes = self.rows.key().unwrap_or_default();
+        self.key = Key::new(&bytes[..bytes.len().min(8)]);
+        self.begin()?;
+        if self.new && matches!(self.row, Row::Range(..)) {
+            self.too_much(0);
+        }
+        self.rest()
+    }
+
+    fn begin(&mut self) -> Result<(), Stop> {
+        (self.wanted, self.listed, self.last) = (0, 0, None);
+        self.row = self.rows.begin()?;
+        if self.row == Row::Damaged {
+            self.add(Kind::Posting, None, "a range that is none");
+        }
+        Ok(())
+    }
+
+    /// IDs that are left of a list.
+    fn rest(&mut self) -> Result<(), Stop> {
+        while let Some(id) = self.of_list() {
+            self.too_much(id);
+            self.pass()?;
+        }
+        Ok(())
+    }
+
+    fn of_list(&self) -> Option<u64> {
+        self.rows.id().filter(|_| self.row == Row::List)
+    }
+
+    fn pass(&mut self) -> Result<(), Stop> {
+        self.listed += 1;
+        self.rows.another().map(|_| ())
+    }
+
+    fn posting(&mut self, id: u64) -> Result<(), Stop> {
+        self.wanted += 1;
+        let there = match self.row {
+            Row::Absent => false,
+            Row::Damaged => true,
+            Row::Range(low, high) => (low..=high).contains(&id),
+            Row::List => self.listed(id)?,
+        };
+        if !there {
+            self.tally.missing += 1;
+            self.add(Kind::Missing, Some(id), "a search by this index does not find the entry");
+        }
+        Ok(())
+    }
+
+    /// Whether the list has the ID; those before it are too much.
+    fn listed(&mut self, id: u64) -> Result<bool, Stop> {
+        while let Some(found) = self.of_list().filter(|found| *found <= id) {
+            self.pass()?;
+            if found == id {
+                return Ok(true);
+            }
+            self.too_much(found);
+        }
+        Ok(false)
+    }
+
+    fn too_much(&mut self, id: u64) {
+        self.add(Kind::TooMuch, Some(id), "the entry has no such value: a search looks in vain");
+    }
+
+    fn add(&mut self, kind: Kind, id: Option<u64>, message: &str) {
+        let (key, name) = (self.key, self.name);
+        self.findings.add(kind, || Finding {
+            id,
+            attribute: Some(name.to_owned()),
+            ..Finding::new(format!("key {key:?}: {message}"))
+        });
+    }
+}
+
+impl Visitor for Held<'_> {
+    type Error = Stop;
+
+    fn key(&mut self, bits: u64, len: u8) -> Result<(), Stop> {
+        let key = Key::new(&bits.to_be_bytes()[..usize::from(len)]);
+        while self.rows.key().is_some_and(|stored| stored < key.as_bytes()) {
+            self.unasked()?;
+        }
+        let found = self.rows.key() == Some(key.as_bytes());
+        self.key = key;
+        (self.wanted, self.listed, self.last, self.row) = (0, 0, None, Row::Absent);
+        if found { self.begin() } else { Ok(()) }
+    }
+
+    fn positions(&mut self, positions: &[u32]) -> Result<(), Stop> {
+        for &position in positions {
+            if self.last.replace(position) != Some(position) {
+                self.posting(position.into())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Stop> {
+        self.rest()?;
+        self.tally.wanted += self.wanted;
+        if self.listed > self.most {
+            let message = "more IDs than slapd's idlexp allows: it reads beyond its buffer";
+            self.add(Kind::TooLong, None, message);
+        }
+        if self.new && matches!(self.row, Row::Range(..)) && self.wanted < self.most {
+            self.add(Kind::TooMuch, None, "a range where a list has room");
+        }
+        Ok(())
+    }
+}

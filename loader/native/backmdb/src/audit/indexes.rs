@@ -1,0 +1,153 @@
+//! The fourth rung: every index made again from the entries, and held against what is stored.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use extsort::{KeySize, Postings, Sorted};
+use ldif::Counters;
+use lmdbfile::Reader;
+use schema::Schema;
+
+use super::ahead::Stop;
+use super::findings::{Finding, Findings, Kind};
+use super::head::OWN;
+use super::held::{Held, Tally};
+use crate::indexes::Indexes;
+use crate::{Code, Result, Settings, lock, verify};
+
+/// What the configuration asks for, without what is not known well enough.
+#[derive(Debug)]
+pub struct Asked {
+    pub settings: Settings,
+    pub indexes: Indexes,
+    /// What is not looked at, and why.
+    pub notes: Vec<String>,
+}
+
+impl Asked {
+    /// `settings` as configured; what the file tells goes before them.
+    pub fn of(reader: &Reader, schema: &Schema, settings: &Settings) -> Result<Self> {
+        let has_id2v = reader.table(b"id2v").is_some();
+        let mut kept = Settings { of_2_4: !has_id2v, has_id2v, ..settings.clone() };
+        let (mut notes, all) = (Vec::new(), std::mem::take(&mut kept.indexes));
+        for one in all {
+            kept.indexes.push(one);
+            let Err(error) = Indexes::read(schema, &kept) else { continue };
+            if error.code != Code::Unproven {
+                return Err(error);
+            }
+            kept.indexes.pop();
+            notes.push(format!("not looked at: {}", error.message));
+        }
+        let indexes = Indexes::read(schema, &kept)?;
+        Ok(Self { settings: kept, indexes, notes })
+    }
+
+    pub fn postings(&self, means: &verify::Means, counters: &Counters) -> Postings {
+        let size = |long| if long { KeySize::UpToEight } else { KeySize::Four };
+        let sizes: Vec<_> = self.indexes.tables.iter().map(|table| size(table.long)).collect();
+        Postings::new(&sizes, means.memory, &means.scratch, counters.flag())
+    }
+
+    /// Tables of the file that the configuration has no index for.
+    pub fn strangers(&self, reader: &Reader) -> Vec<String> {
+        let own = OWN.iter().map(|(name, _)| name.as_bytes());
+        let known = self.indexes.tables.iter().map(|table| table.name.as_bytes());
+        let known: BTreeSet<&[u8]> = own.chain(known).collect();
+        let names = reader.names().filter(|name| !known.contains(name));
+        names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+    }
+}
+
+/// What all workers look at.
+pub struct Task<'a> {
+    pub asked: &'a Asked,
+    pub sorted: &'a Sorted,
+    pub damaged: &'a BTreeSet<String>,
+    pub new: bool,
+    pub limit: usize,
+    pub jobs: usize,
+    pub counters: &'a Counters,
+}
+
+/// All indexes, side by side; what was found is told in the order of the configuration.
+pub fn look(task: &Task<'_>, reader: &Reader, findings: &mut Findings) -> Result<()> {
+    let tables = &task.asked.indexes.tables;
+    task.counters.begin("indexes", tables.len() as u64);
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = |reader: Reader| -> Result<()> {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= tables.len() {
+                return Ok(());
+            }
+            let of_index = task.index(&reader, at)?;
+            lock(&found).push((at, of_index));
+            task.counters.advance(1);
+        }
+    };
+    let readers = (0..task.jobs.clamp(1, tables.len().max(1))).map(|_| reader.another());
+    let readers: lmdbfile::Result<Vec<_>> = readers.collect();
+    let readers = readers.map_err(|error| verify::damaged(&error))?;
+    thread::scope(|scope| {
+        let workers: Vec<_> =
+            readers.into_iter().map(|reader| scope.spawn(|| work(reader))).collect();
+        let done = workers.into_iter().map(|worker| {
+            worker.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+        });
+        done.collect::<Result<Vec<()>>>()
+    })?;
+    let mut found = std::mem::take(&mut *lock(&found));
+    found.sort_by_key(|(at, _)| *at);
+    for (_, of_index) in found {
+        findings.absorb(of_index);
+    }
+    Ok(())
+}
+
+impl Task<'_> {
+    fn index(&self, reader: &Reader, at: usize) -> Result<Findings> {
+        let mut findings = Findings::new(self.limit);
+        let name = &self.asked.indexes.tables[at].name;
+        if self.damaged.contains(name) {
+            return Ok(findings);
+        }
+        match self.compare(reader, at, name, &mut findings) {
+            Ok(tally) => whole(name, tally, &mut findings),
+            Err(Stop::Failed(error)) => return Err(*error),
+            Err(Stop::Damage(finding)) => findings.add(Kind::Posting, || *finding),
+        }
+        Ok(findings)
+    }
+
+    fn compare(
+        &self,
+        reader: &Reader,
+        at: usize,
+        name: &str,
+        findings: &mut Findings,
+    ) -> std::result::Result<Tally, Stop> {
+        let Some(table) = reader.table(name.as_bytes()) else {
+            let message = "configured, but not in the file: no slapd has opened it since";
+            findings.add(Kind::Index, || Finding::new(message).of_attribute(name));
+            return Ok(Tally::default());
+        };
+        let most = (1u64 << self.asked.settings.list_exponent) - 1;
+        let mut held = Held::new(&table, name, most, self.new, findings)?;
+        self.sorted.visit(at, &mut held)?;
+        held.finish()?;
+        Ok(held.tally)
+    }
+}
+
+/// An index that lacks most of what it should have was not kept, or with other settings.
+fn whole(name: &str, Tally { wanted, missing }: Tally, findings: &mut Findings) {
+    if missing * 2 > wanted {
+        let message = format!(
+            "it lacks {missing} of {wanted} postings: configured but never built, or built with other settings"
+        );
+        findings.add(Kind::Index, || Finding::new(message).of_attribute(name));
+    }
+}

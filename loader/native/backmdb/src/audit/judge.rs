@@ -1,0 +1,187 @@
+//! What the schema and the configuration say of a stored entry: its normal forms, its name, its index keys.
+
+use std::sync::Arc;
+
+use schema::{Ava, Schema};
+
+use super::findings::{Finding, Kind};
+use super::walk::{Rows, of_number};
+use crate::Settings;
+use crate::blob::{Attribute, Parts};
+use crate::columns::{Column, Columns};
+use crate::indexer::Keys;
+use crate::node::Node;
+
+/// The flag of the class of glue entries, which need not hold what they are named by.
+const GLUE: u32 = 0x20;
+
+#[derive(Debug)]
+pub struct Judge<'a> {
+    pub schema: &'a Schema,
+    pub settings: &'a Settings,
+    /// By number, from 1; `None` where the schema does not know the description.
+    pub columns: Vec<(String, Option<Arc<Column>>)>,
+}
+
+type Tell<'t> = &'t mut dyn FnMut(Kind, Finding);
+
+/// An attribute's values as they are compared, and as they were given.
+struct Values<'v> {
+    compared: Vec<&'v [u8]>,
+    given: Vec<&'v [u8]>,
+}
+
+impl<'a> Judge<'a> {
+    /// `texts`: those of ad2i.
+    pub fn new(
+        schema: &'a Schema,
+        settings: &'a Settings,
+        columns: &Columns<'_>,
+        texts: &[String],
+    ) -> Self {
+        let column = |text: &String| (text.clone(), columns.column(text.as_bytes()).ok());
+        Self { schema, settings, columns: texts.iter().map(column).collect() }
+    }
+
+    /// Attributes whose values are not looked at.
+    pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
+        self.columns.iter().filter_map(|(text, column)| {
+            let rule = column.as_ref()?.unproven.as_ref()?;
+            Some(format!("values not looked at: {text}, compared by {rule}"))
+        })
+    }
+
+    fn column(&self, number: u32) -> Option<&Column> {
+        let at = (number as usize).checked_sub(1)?;
+        self.columns.get(at)?.1.as_deref()
+    }
+
+    /// Holds an entry against the schema, and makes its index keys.
+    pub fn entry(&self, parts: &Parts<'_>, rows: &Rows, keys: &mut impl Keys, tell: Tell<'_>) {
+        let mut classes = None;
+        for one in &parts.attributes {
+            let Some(column) = self.column(one.number) else {
+                self.unknown(one.number, tell);
+                continue;
+            };
+            let Some(values) = split(one, rows) else {
+                let finding = Finding::new("a row of id2v cannot be read");
+                tell(Kind::Values, finding.of_attribute(&column.text));
+                continue;
+            };
+            if column.unproven.is_none() {
+                self.values(column, one, &values, tell);
+                self.keys(column, &values, keys, tell);
+            }
+            if column.text == "objectClass" {
+                classes.get_or_insert(values.given);
+            }
+        }
+        self.flags(parts.flags, classes.as_deref(), tell);
+    }
+
+    fn unknown(&self, number: u32, tell: Tell<'_>) {
+        let at = (number as usize).checked_sub(1);
+        if let Some((text, None)) = at.and_then(|at| self.columns.get(at)) {
+            let finding = Finding::new("the schema does not know the attribute");
+            tell(Kind::Schema, finding.of_attribute(text));
+        }
+    }
+
+    /// Stored normal forms are those of the values, and values stand in order where they should.
+    fn values(&self, column: &Column, one: &Attribute<'_>, values: &Values<'_>, tell: Tell<'_>) {
+        let mut made = Vec::new();
+        let mut pairs = values.given.iter().zip(&values.compared);
+        let wrong = |(value, normal): (&&[u8], &&[u8])| {
+            made.clear();
+            self.schema.normalise(column.attribute, value, &mut made) != Ok(true) || made != *normal
+        };
+        if one.has_normals && pairs.any(wrong) {
+            let finding = Finding::new("the normal form of a value is not that of the value");
+            tell(Kind::Normal, finding.of_attribute(&column.text));
+        }
+        let unordered = |pair: &[&[u8]]| column.order.compare(pair[0], pair[1]).is_ge();
+        if (one.sorted || one.apart) && values.compared.windows(2).any(unordered) {
+            let finding = Finding::new("values that do not stand in their order");
+            tell(Kind::Order, finding.of_attribute(&column.text));
+        }
+    }
+
+    fn keys(&self, column: &Column, values: &Values<'_>, keys: &mut impl Keys, tell: Tell<'_>) {
+        for indexer in &column.indexers {
+            let names = if indexer.of_classes() {
+                self.schema.class_index_values(&values.compared)
+            } else {
+                Vec::new()
+            };
+            let compared = values.compared.iter().copied();
+            if let Err(refusal) = indexer.each(self.settings, compared, &names, keys) {
+                let finding = Finding::new(format!("no index key can be made: {}", refusal.0));
+                tell(Kind::Normal, finding.of_attribute(&column.text));
+            }
+        }
+    }
+
+    fn flags(&self, found: u32, classes: Option<&[&[u8]]>, tell: Tell<'_>) {
+        let expected = self.schema.flags(classes.unwrap_or_default());
+        if found != expected {
+            let message = format!("flags 0x{found:x} where its object classes make 0x{expected:x}");
+            tell(Kind::Flags, Finding::new(message));
+        }
+    }
+
+    /// The node's name in both forms, and its values in the entry.
+    pub fn name(&self, node: &Node<'_>, parts: &Parts<'_>, rows: &Rows, tell: Tell<'_>) {
+        let name = || String::from_utf8_lossy(node.pretty).into_owned();
+        let made = self.schema.dn(node.pretty).ok();
+        // A suffix is one component, whatever it is made of.
+        let Some(made) = made.filter(|made| node.id == 0 || made.rdns.len() == 1) else {
+            return tell(Kind::Name, Finding::new(format!("{} is no name", name())));
+        };
+        if made.pretty() != node.pretty || made.normal() != node.normal {
+            tell(Kind::Name, Finding::new(format!("{}: its normal form is not that", name())));
+        }
+        if parts.flags & GLUE != 0 {
+            return;
+        }
+        for ava in made.rdns.first().iter().flat_map(|rdn| &rdn.avas) {
+            if !self.holds(ava, parts, rows) {
+                let attribute = &self.schema.get(ava.attribute).name;
+                let finding = Finding::new("the entry lacks the value that it is named by");
+                tell(Kind::Name, finding.of_attribute(attribute));
+            }
+        }
+    }
+
+    fn holds(&self, ava: &Ava, parts: &Parts<'_>, rows: &Rows) -> bool {
+        let mut asserted = Vec::new();
+        let kind = self.schema.get(ava.attribute);
+        let normalised = self.schema.normalise(ava.attribute, &ava.value, &mut asserted);
+        if kind.unproven().is_some() || normalised.is_err() {
+            return true;
+        }
+        let asserted = if normalised == Ok(true) { &asserted } else { &ava.value };
+        let of_type = parts.attributes.iter().filter(|one| {
+            self.column(one.number).is_some_and(|column| column.attribute == ava.attribute)
+        });
+        of_type.filter_map(|one| split(one, rows)).any(|values| {
+            self.schema.rdn_value_held(ava, asserted, values.compared.iter().copied())
+        })
+    }
+}
+
+/// The values of an attribute, wherever they live; `None` when those of id2v cannot be read.
+fn split<'v>(one: &Attribute<'v>, rows: &'v Rows) -> Option<Values<'v>> {
+    if !one.apart {
+        let compared = if one.has_normals { &one.normals } else { &one.values };
+        return Some(Values { compared: compared.clone(), given: one.values.clone() });
+    }
+    let rows = of_number(rows, one.number);
+    let (mut compared, mut given) = (Vec::new(), Vec::new());
+    for row in rows {
+        let (normal, value) = crate::stored::split_row(row, one.has_normals)?;
+        compared.push(normal);
+        given.push(value);
+    }
+    Some(Values { compared, given })
+}

@@ -1,0 +1,130 @@
+//! Which nodes do not fit, once it is known that some do not: all records of dn2i sorted by node.
+
+use extsort::TupleSorter;
+use ldif::Counters;
+use lmdbfile::TableReader;
+
+use super::findings::{Finding, Findings, Kind};
+use super::sums::name_hash;
+use crate::{Result, node, sorting, verify};
+
+/// What is known of a node from one record: its ID, what is told, and by whom.
+type Fact = [u64; 4];
+
+/// Its own record: the parent, and a hash of the name.
+const OWN: u64 = 0;
+/// In a parent's list: the parent, and a hash of the name.
+const LISTED: u64 = 1;
+/// The entries that its children make, and itself.
+const HELD: u64 = 2;
+/// The entries that its record in a parent's list tells.
+const TOLD: u64 = 3;
+
+const PATIENCE: u64 = 4096;
+
+pub fn look(
+    dn2i: &TableReader<'_>,
+    means: &verify::Means,
+    counters: &Counters,
+    findings: &mut Findings,
+) -> Result<()> {
+    let mut sorter =
+        TupleSorter::<Fact>::new(means.memory / 2, means.jobs, &means.scratch, counters.flag());
+    if let Err(error) = collect(dn2i, &mut sorter, counters)? {
+        findings.add(Kind::Page, || (&error).into());
+        return Ok(());
+    }
+    let mut of_node: Vec<Fact> = Vec::new();
+    for fact in sorter.finish().map_err(sorting)? {
+        let fact = fact.map_err(sorting)?;
+        if of_node.first().is_some_and(|first| first[0] != fact[0]) {
+            judge(&of_node, findings);
+            of_node.clear();
+        }
+        of_node.push(fact);
+    }
+    judge(&of_node, findings);
+    Ok(())
+}
+
+/// All facts of dn2i. The inner error is the file's.
+fn collect(
+    dn2i: &TableReader<'_>,
+    sorter: &mut TupleSorter<Fact>,
+    counters: &Counters,
+) -> Result<lmdbfile::Result<()>> {
+    let mut cursor = match dn2i.cursor() {
+        Ok(cursor) => cursor,
+        Err(error) => return Ok(Err(error)),
+    };
+    let (mut open, mut seen) = (None::<[u64; 2]>, 0u64);
+    loop {
+        let (key, record) = match cursor.next() {
+            Ok(Some(found)) => found,
+            Ok(None) => break,
+            Err(error) => return Ok(Err(error)),
+        };
+        seen += 1;
+        if seen % PATIENCE == 0 {
+            counters.check()?;
+        }
+        let Some(id) = key.first_chunk::<8>().map(|id| u64::from_ne_bytes(*id)) else { continue };
+        if open.is_none_or(|[last, _]| last != id) {
+            held(open, sorter)?;
+            open = Some([id, 1]);
+        }
+        let Some(node) = node::read(record).filter(|_| record != node::ROOT) else { continue };
+        match node.child {
+            None => sorter.push([id, OWN, node.id, hash(id, node.id, &node)]),
+            Some(entries) => {
+                open = open.map(|[id, sum]| [id, sum.saturating_add(entries)]);
+                let listed = sorter.push([node.id, LISTED, id, hash(node.id, id, &node)]);
+                listed.and_then(|()| sorter.push([node.id, TOLD, entries, id]))
+            }
+        }
+        .map_err(sorting)?;
+    }
+    held(open, sorter).map(Ok)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "half a hash is one")]
+fn hash(id: u64, parent: u64, node: &node::Node<'_>) -> u64 {
+    name_hash(id, parent, node) as u64
+}
+
+fn held(open: Option<[u64; 2]>, sorter: &mut TupleSorter<Fact>) -> Result<()> {
+    match open {
+        Some([id, entries]) if id > 0 => sorter.push([id, HELD, entries, 0]).map_err(sorting),
+        _ => Ok(()),
+    }
+}
+
+/// All facts of one node, sorted.
+fn judge(facts: &[Fact], findings: &mut Findings) {
+    let of = |what: u64| facts.iter().filter(move |fact| fact[1] == what);
+    let Some(id) = facts.first().map(|fact| fact[0]) else { return };
+    let mut place = |message: String| {
+        findings.add(Kind::Place, || Finding::of_entry(id, message));
+    };
+    match (of(OWN).next(), of(LISTED).count(), of(LISTED).next()) {
+        (Some([_, _, parent, _]), 0, _) => place(format!("not in the list of its parent {parent}")),
+        (None, _, Some([_, _, parent, _])) => {
+            place(format!("in the list of {parent}, but it is no node"));
+        }
+        (Some([_, _, parent, name]), 1, Some([_, _, other, other_name])) => {
+            if parent != other {
+                place(format!("its parent is {parent}, but it is in the list of {other}"));
+            } else if name != other_name {
+                place(format!("it has another name in the list of its parent {parent}"));
+            }
+        }
+        (_, lists, _) if lists > 1 => place(format!("in {lists} lists of children")),
+        _ => {}
+    }
+    if let (Some([_, _, held, _]), Some([_, _, told, _])) = (of(HELD).next(), of(TOLD).next()) {
+        if held != told {
+            let message = format!("its subtree is told to have {told} entries, but has {held}");
+            findings.add(Kind::Subtree, || Finding::of_entry(id, message));
+        }
+    }
+}

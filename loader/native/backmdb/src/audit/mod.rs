@@ -1,0 +1,190 @@
+//! Is a database sound? A ladder of looks at any back-mdb file, however old, each dearer than the one
+//! before. Problems are collected, not stopped at.
+//!
+//! [`head`]: meta pages and tables. [`pages`]: the structure of the file. [`walk`]: entries and tree.
+//! [`indexes`]: every index, made again.
+
+mod ahead;
+mod descriptions;
+mod entries;
+mod findings;
+mod head;
+mod held;
+mod indexes;
+mod judge;
+mod misplaced;
+mod names;
+mod pages;
+mod parts;
+mod posted;
+mod row;
+mod sums;
+mod walk;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ldif::Counters;
+use lmdbfile::{ErrorKind, Reader};
+use schema::Schema;
+
+use crate::columns::Columns;
+use crate::stored::Stored;
+use crate::verify::Means;
+use crate::{Code, Error, Result, Settings, sorting};
+use findings::Findings;
+pub use findings::{Finding, Kind, Problem};
+use indexes::Asked;
+pub use judge::Judge;
+pub use walk::Rows;
+
+/// How far up the ladder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Meta,
+    Pages,
+    Tree,
+    Indexes,
+}
+
+impl Level {
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "meta" => Some(Self::Meta),
+            "pages" => Some(Self::Pages),
+            "tree" => Some(Self::Tree),
+            "indexes" => Some(Self::Indexes),
+            _ => None,
+        }
+    }
+}
+
+/// What to look at, and how.
+#[derive(Debug)]
+pub struct Look<'a> {
+    pub path: &'a Path,
+    /// The transaction on whose snapshot somebody has a reader slot; `None`: nobody writes.
+    pub txn: Option<u64>,
+    pub level: Level,
+    /// What slapd is told; needed from [`Level::Indexes`] on.
+    pub known: Option<(&'a Schema, &'a Settings)>,
+    /// The file was written by us in one go: no free pages, no range without need; but attributes may
+    /// stand in pieces, as they did in the LDIF.
+    pub new: bool,
+    /// So many problems of each kind are told, all counted.
+    pub limit: usize,
+    pub means: &'a Means,
+    pub counters: &'a Counters,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub entries: u64,
+    pub txn: u64,
+    pub problems: Vec<(Kind, Problem)>,
+    /// What could not be looked at, and what is strange without being wrong.
+    pub notes: Vec<String>,
+}
+
+/// Looks. An error is not the file's fault, or says that its snapshot is gone ([`Code::Moved`]).
+pub fn audit(look: &Look<'_>) -> Result<Verdict> {
+    let (mut verdict, mut findings) = (Verdict::default(), Findings::new(look.limit));
+    let opened =
+        look.txn.map_or_else(|| Reader::open(look.path), |txn| Reader::open_at(look.path, txn));
+    let mut reader = match opened {
+        Ok(reader) => reader,
+        Err(error) => {
+            if let Some(error) = not_its_fault(&error, look.path) {
+                return Err(error);
+            }
+            findings.add(Kind::Head, || (&error).into());
+            verdict.problems.extend(findings.problems);
+            return Ok(verdict);
+        }
+    };
+    Stored::set_orders(&mut reader);
+    look.climb(&reader, &mut verdict, &mut findings)?;
+    name(&reader, &mut findings);
+    verdict.problems.extend(findings.problems);
+    Ok(verdict)
+}
+
+fn not_its_fault(error: &lmdbfile::Error, path: &Path) -> Option<Error> {
+    let code = match error.kind {
+        ErrorKind::Moved => Code::Moved,
+        ErrorKind::Io => Code::Io,
+        _ => return None,
+    };
+    Some(Error::new(code, error.to_string()).in_file(Some(path)))
+}
+
+impl Look<'_> {
+    fn climb(&self, reader: &Reader, verdict: &mut Verdict, findings: &mut Findings) -> Result<()> {
+        verdict.txn = reader.txn();
+        verdict.entries = reader.table(b"id2e").map_or(0, |table| table.record().entries);
+        self.counters.begin("meta", 0);
+        head::look(reader, findings);
+        let mut damaged = BTreeSet::new();
+        // A file may end before its last page when that one is free: only the walk can tell.
+        if self.level >= Level::Pages || !reader.is_whole() {
+            self.counters.begin("pages", 0);
+            damaged = pages::look(reader, self.new, findings);
+        }
+        self.counters.check()?;
+        if self.level < Level::Tree {
+            return Ok(());
+        }
+        let own = ["main", "ad2i", "dn2i", "id2e", "id2v"];
+        if let Some(name) = own.iter().find(|name| damaged.contains(**name)) {
+            verdict.notes.push(format!("entries not looked at: the table {name} is damaged"));
+            return Ok(());
+        }
+        self.entries(reader, &damaged, verdict, findings)
+    }
+
+    fn entries(
+        &self,
+        reader: &Reader,
+        damaged: &BTreeSet<String>,
+        verdict: &mut Verdict,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let texts = descriptions::read(reader, findings);
+        let Some((schema, settings)) = self.known.filter(|_| self.level >= Level::Indexes) else {
+            return parts::look(self, reader, &texts, None, findings);
+        };
+        let asked = Asked::of(reader, schema, settings)?;
+        verdict.notes.extend_from_slice(&asked.notes);
+        for name in asked.strangers(reader) {
+            verdict.notes.push(format!("index {name} is in the file, but not configured"));
+        }
+        let columns = Columns::new(schema, &asked.settings, &asked.indexes);
+        let judge = Judge::new(schema, &asked.settings, &columns, &texts);
+        verdict.notes.extend(judge.notes());
+        let postings = asked.postings(self.means, self.counters);
+        parts::look(self, reader, &texts, Some((&judge, &postings)), findings)?;
+        let sorted = postings.finish(self.means.jobs).map_err(sorting)?;
+        let (limit, jobs, counters) = (self.limit, self.means.jobs, self.counters);
+        let task = indexes::Task {
+            asked: &asked,
+            sorted: &sorted,
+            damaged,
+            new: self.new,
+            limit,
+            jobs,
+            counters,
+        };
+        indexes::look(&task, reader, findings)
+    }
+}
+
+/// Gives the entries that are told their DNs.
+fn name(reader: &Reader, findings: &mut Findings) {
+    let Some(dn2i) = reader.table(b"dn2i") else { return };
+    for problem in findings.problems.values_mut() {
+        for one in &mut problem.told {
+            one.dn = one.id.and_then(|id| names::dn(&dn2i, id));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The entries of a file in parts, side by side.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use extsort::Postings;
+use lmdbfile::Reader;
+
+use super::Look;
+use super::ahead::Span;
+use super::findings::{Findings, Kind};
+use super::judge::Judge;
+use super::misplaced;
+use super::posted::Posted;
+use super::sums::Sums;
+use super::walk::{Part, Tables, Walk};
+use crate::{Code, Error, Result, lock, verify};
+
+type Judging<'a> = Option<(&'a Judge<'a>, &'a Postings)>;
+
+/// Looks at all entries. `texts`: the descriptions of ad2i.
+pub fn look(
+    look: &Look<'_>,
+    reader: &Reader,
+    texts: &[String],
+    judging: Judging<'_>,
+    findings: &mut Findings,
+) -> Result<()> {
+    let Some(tables) = Tables::of(reader) else { return Ok(()) };
+    look.counters.begin("entries", tables.id2e.record().entries);
+    let spans = spans(&tables);
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = |reader: Reader| -> Result<()> {
+        let Some(tables) = Tables::of(&reader) else { return Ok(()) };
+        let judge = judging.map(|(judge, postings)| (judge, Posted::new(postings.writer())));
+        let (part, counters) = (Part::new(look.limit), look.counters);
+        let mut walk = Walk { tables, texts, scattered: look.new, judge, part, counters };
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(span) = spans.get(at) else { return walk.end() };
+            walk.span(*span)?;
+            let part = std::mem::replace(&mut walk.part, Part::new(look.limit));
+            lock(&done).insert(at, part);
+        }
+    };
+    let readers = (0..look.means.jobs.max(1)).map(|_| reader.another());
+    let readers: lmdbfile::Result<Vec<_>> = readers.collect();
+    let readers = readers.map_err(|error| verify::damaged(&error))?;
+    thread::scope(|scope| {
+        let workers: Vec<_> =
+            readers.into_iter().map(|reader| scope.spawn(|| work(reader))).collect();
+        let ended = workers.into_iter().map(|worker| {
+            worker.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+        });
+        ended.collect::<Result<Vec<()>>>()
+    })?;
+    let parts = std::mem::take(&mut *lock(&done));
+    settle(look, &tables, parts, findings)
+}
+
+/// Cut at the keys of id2e's upper branches.
+fn spans(tables: &Tables<'_>) -> Vec<Span> {
+    // Whoever walks will meet what is damaged, and tell.
+    let cuts = tables.id2e.cuts().unwrap_or_default();
+    let ids = cuts.iter().filter_map(|key| key.first_chunk::<8>());
+    let mut ids: Vec<u64> = ids.map(|id| u64::from_ne_bytes(*id)).filter(|id| *id > 0).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let ends = ids.iter().map(|id| Some(*id)).chain([None]);
+    let starts = std::iter::once(0).chain(ids.iter().copied());
+    starts.zip(ends).map(|(from, to)| Span { from, to }).collect()
+}
+
+/// What the parts have found, in the order of IDs; when nodes and counts do not fit, which.
+fn settle(
+    look: &Look<'_>,
+    tables: &Tables<'_>,
+    parts: BTreeMap<usize, Part>,
+    findings: &mut Findings,
+) -> Result<()> {
+    let (mut sums, mut broken, mut entries) = (Sums::default(), false, 0);
+    for part in parts.into_values() {
+        sums = sums.add(part.sums);
+        broken |= part.broken;
+        entries += part.entries;
+        findings.absorb(part.findings);
+    }
+    let expected = tables.id2e.record().entries;
+    if !broken && entries != expected {
+        return Err(Error::new(
+            Code::Damaged,
+            format!("looked at {entries} entries of {expected}"),
+        ));
+    }
+    if broken || sums == Sums::default() {
+        return Ok(());
+    }
+    look.counters.begin("places", 0);
+    let told = |findings: &Findings| {
+        [Kind::Place, Kind::Subtree].iter().any(|kind| findings.problems.contains_key(kind))
+    };
+    misplaced::look(&tables.dn2i, look.means, look.counters, findings)?;
+    if !told(findings) {
+        findings.add(Kind::Place, || {
+            super::Finding::new("nodes and the lists of their parents do not fit together")
+        });
+    }
+    Ok(())
+}

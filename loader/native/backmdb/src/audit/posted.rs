@@ -1,0 +1,24 @@
+//! Index keys of entries on their way to the sorter, by entry ID.
+
+use crate::entry::Posting;
+
+#[derive(Debug)]
+pub struct Posted {
+    pub writer: extsort::Writer,
+    /// An ID had more than 32 bits: what was handed over means nothing.
+    pub overflow: bool,
+}
+
+impl Posted {
+    pub const fn new(writer: extsort::Writer) -> Self {
+        Self { writer, overflow: false }
+    }
+
+    pub fn at(&mut self, id: u64) -> Posting<'_> {
+        let position = u32::try_from(id).unwrap_or_else(|_| {
+            self.overflow = true;
+            u32::MAX
+        });
+        Posting { postings: &mut self.writer, position }
+    }
+}

@@ -1,0 +1,95 @@
+//! An index table, read row by row: the IDs of one key after the other, or the range of a key.
+
+use lmdbfile::{Cursor, TableReader};
+
+use super::ahead::Stop;
+use super::findings::Finding;
+
+/// What an index has of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Row {
+    Absent,
+    /// The IDs are in hand one after the other.
+    List,
+    /// All IDs from the one to the other.
+    Range(u64, u64),
+    /// A range that is none.
+    Damaged,
+}
+
+/// The postings of an index, the next in hand.
+#[derive(Debug)]
+pub struct Rows<'r> {
+    cursor: Cursor<'r>,
+    name: &'r str,
+    key: Vec<u8>,
+    id: u64,
+    /// There is one in hand.
+    live: bool,
+    /// The one in hand is the first of its key.
+    first: bool,
+}
+
+impl<'r> Rows<'r> {
+    pub fn new(table: &TableReader<'r>, name: &'r str) -> Result<Self, Stop> {
+        let (cursor, key) = (table.cursor()?, Vec::new());
+        let mut rows = Self { cursor, name, key, id: 0, live: true, first: true };
+        rows.step()?;
+        rows.first = true;
+        Ok(rows)
+    }
+
+    /// The key of the posting in hand.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.live.then_some(self.key.as_slice())
+    }
+
+    /// What stands under the key in hand, whose first posting that is. A range is passed.
+    pub fn begin(&mut self) -> Result<Row, Stop> {
+        self.first = false;
+        if self.id != 0 {
+            return Ok(Row::List);
+        }
+        let low = self.another()?;
+        let high = self.another()?;
+        let mut more = false;
+        while self.another()?.is_some() {
+            more = true;
+        }
+        match (low, high, more) {
+            (Some(low), Some(high), false) => Ok(Row::Range(low, high)),
+            _ => Ok(Row::Damaged),
+        }
+    }
+
+    /// The ID in hand, while it is of the same key.
+    pub fn id(&self) -> Option<u64> {
+        (self.live && !self.first).then_some(self.id)
+    }
+
+    /// On to the next, which is told if it is of the same key.
+    pub fn another(&mut self) -> Result<Option<u64>, Stop> {
+        if self.id().is_some() {
+            self.step()?;
+        }
+        Ok(self.id())
+    }
+
+    fn step(&mut self) -> Result<(), Stop> {
+        let Some((key, value)) = self.cursor.next()? else {
+            self.live = false;
+            return Ok(());
+        };
+        let Ok(id) = value.try_into().map(u64::from_ne_bytes) else {
+            let what = format!("a posting of {} bytes where all have 8", value.len());
+            return Err(Stop::damage(Finding::new(what).of_table(self.name)));
+        };
+        self.id = id;
+        self.first = key != self.key;
+        if self.first {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! The third rung: id2e, dn2i and id2v read side by side, ID by ID.
+//!
+//! Every node must appear twice, as itself and in its parent's list, and every subtree must have the
+//! entries that are told of it. Both are summed up with hashes in such a way that what fits together
+//! vanishes ([`super::sums`]), so that this needs no memory. A node's subtree is larger than each of its
+//! children's; so when the sums vanish there can be no cycle, and all hangs below the root.
+
+use ldif::Counters;
+use lmdbfile::{Reader, TableReader};
+
+use super::ahead::{Ahead, Span, Stop};
+use super::findings::{Finding, Findings, Kind};
+use super::judge::Judge;
+use super::posted::Posted;
+use super::sums::Sums;
+use crate::{Code, Error, Result, node, sorting};
+
+/// The tables of one reader.
+#[derive(Debug, Clone, Copy)]
+pub struct Tables<'r> {
+    pub id2e: TableReader<'r>,
+    pub dn2i: TableReader<'r>,
+    pub id2v: Option<TableReader<'r>>,
+}
+
+impl<'r> Tables<'r> {
+    pub fn of(reader: &'r Reader) -> Option<Self> {
+        let table = |name: &str| reader.table(name.as_bytes());
+        Some(Self { id2e: table("id2e")?, dn2i: table("dn2i")?, id2v: table("id2v") })
+    }
+}
+
+/// What a part of the IDs has.
+#[derive(Debug)]
+pub struct Part {
+    pub findings: Findings,
+    pub sums: Sums,
+    pub entries: u64,
+    /// Reading ended before the part did.
+    pub broken: bool,
+}
+
+impl Part {
+    pub fn new(limit: usize) -> Self {
+        let (findings, sums) = (Findings::new(limit), Sums::default());
+        Self { findings, sums, entries: 0, broken: false }
+    }
+}
+
+/// One worker's way through parts.
+pub struct Walk<'a> {
+    pub tables: Tables<'a>,
+    /// The descriptions of ad2i, by number from 1.
+    pub texts: &'a [String],
+    /// Attributes may stand in several pieces, as `slapadd -q` leaves them.
+    pub scattered: bool,
+    pub judge: Option<(&'a Judge<'a>, Posted)>,
+    pub part: Part,
+    pub counters: &'a Counters,
+}
+
+/// The rows of id2v that one entry has: an attribute's number, and its rows in their order.
+pub type Rows = Vec<(u16, Vec<Vec<u8>>)>;
+
+pub fn of_number(rows: &Rows, number: u32) -> &[Vec<u8>] {
+    let found = rows.binary_search_by_key(&number, |(number, _)| (*number).into());
+    found.map_or(&[], |at| &rows[at].1)
+}
+
+/// After so many IDs the sorter may put its buffers in order, and a wish to stop is heard.
+const PATIENCE: u64 = 1024;
+
+impl Walk<'_> {
+    /// Goes through the IDs of `span`. What is wrong is in `part` afterwards.
+    pub fn span(&mut self, span: Span) -> Result<()> {
+        match self.try_span(span) {
+            Ok(()) => Ok(()),
+            Err(Stop::Failed(error)) => Err(*error),
+            Err(Stop::Damage(finding)) => {
+                self.part.broken = true;
+                self.part.findings.add(Kind::Page, || *finding);
+                Ok(())
+            }
+        }
+    }
+
+    fn try_span(&mut self, span: Span) -> std::result::Result<(), Stop> {
+        let mut entries = Ahead::new(self.tables.id2e, "id2e", 8, span)?;
+        let mut nodes = Ahead::new(self.tables.dn2i, "dn2i", 8, span)?;
+        let values = self.tables.id2v.map(|table| Ahead::new(table, "id2v", 10, span));
+        let mut values = values.transpose()?;
+        let (mut rows, mut seen) = (Rows::new(), 0);
+        loop {
+            let ids = [entries.id(), nodes.id(), values.as_ref().and_then(Ahead::id)];
+            let Some(id) = ids.into_iter().flatten().min() else { return Ok(()) };
+            seen += 1;
+            if seen % PATIENCE == 0 {
+                self.settle()?;
+            }
+            let own = if nodes.id() == Some(id) { self.node(id, &mut nodes)? } else { None };
+            self.rows(id, values.as_mut(), &mut rows)?;
+            let has_entry = entries.id() == Some(id);
+            self.presence(id, has_entry, ids[1] == Some(id), &rows);
+            if has_entry {
+                self.entry(id, &entries.value, &rows, own.as_deref());
+                entries.step()?;
+            }
+        }
+    }
+
+    /// After the last span: all index keys are handed over.
+    pub fn end(self) -> Result<()> {
+        match self.judge {
+            Some((_, posted)) if posted.overflow => {
+                let message = "an entry ID above 4,294,967,295: the indexes of such a database cannot be checked";
+                Err(Error::new(Code::TooMany, message))
+            }
+            Some((_, mut posted)) => posted.writer.settle().map_err(sorting),
+            None => Ok(()),
+        }
+    }
+
+    fn settle(&mut self) -> std::result::Result<(), Stop> {
+        self.counters.check()?;
+        self.counters.advance(PATIENCE);
+        if let Some((_, posted)) = &mut self.judge {
+            posted.writer.settle()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn add(&mut self, kind: Kind, id: u64, message: impl Into<String>) {
+        self.part.findings.add(kind, || Finding::of_entry(id, message));
+    }
+
+    /// The records of a node: its own, which is returned, and its children's.
+    fn node(
+        &mut self,
+        id: u64,
+        nodes: &mut Ahead<'_>,
+    ) -> std::result::Result<Option<Vec<u8>>, Stop> {
+        let (mut own, mut below, mut last) = (None, Some(1u64), Vec::new());
+        let mut first = true;
+        while nodes.id() == Some(id) {
+            match (first, node::read(&nodes.value)) {
+                (true, _) if id == 0 && nodes.value == node::ROOT => {}
+                (_, None) => self.add(Kind::Node, id, "a record of it in dn2i cannot be read"),
+                (true, Some(node)) if node.child.is_none() && id != 0 => {
+                    self.part.sums.own(id, &node);
+                    own = Some(nodes.value.clone());
+                }
+                (_, Some(node)) => {
+                    let counted = self.child(id, &node, &last);
+                    below = below.zip(counted).and_then(|(sum, more)| sum.checked_add(more));
+                    last.clear();
+                    last.extend_from_slice(node.normal);
+                }
+            }
+            first = false;
+            nodes.step()?;
+        }
+        if own.is_none() && id != 0 {
+            self.add(Kind::Node, id, "it has no record of its own in dn2i");
+        }
+        match below {
+            Some(entries) if id != 0 => self.part.sums.held(id, entries),
+            Some(_) => {}
+            None => self.add(Kind::Subtree, id, "the counts of its children make no sense"),
+        }
+        Ok(own)
+    }
+
+    /// A record in a parent's list: how many entries it says there are below.
+    fn child(&mut self, parent: u64, node: &node::Node<'_>, last: &[u8]) -> Option<u64> {
+        let Some(entries) = node.child else {
+            self.add(Kind::Node, parent, "it has two records of its own in dn2i");
+            return None;
+        };
+        if node.normal == last {
+            let name = String::from_utf8_lossy(node.normal).into_owned();
+            self.add(Kind::Sibling, parent, format!("two of its children are called {name}"));
+        }
+        self.part.sums.listed(parent, node);
+        self.part.sums.told(node.id, entries);
+        Some(entries)
+    }
+
+    /// Collects what id2v has of an entry; the rows themselves only for who looks at values.
+    fn rows(
+        &mut self,
+        id: u64,
+        values: Option<&mut Ahead<'_>>,
+        rows: &mut Rows,
+    ) -> std::result::Result<(), Stop> {
+        rows.clear();
+        let Some(values) = values else { return Ok(()) };
+        let keep = self.judge.is_some();
+        while values.id() == Some(id) {
+            let number = u16::from_ne_bytes([values.key[8], values.key[9]]);
+            if rows.last().is_none_or(|(last, _)| *last != number) {
+                rows.push((number, Vec::new()));
+            }
+            let row = if keep { values.value.clone() } else { Vec::new() };
+            if let Some((_, kept)) = rows.last_mut() {
+                kept.push(row);
+            }
+            values.step()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! The call that looks whether a database is sound.
+
+use std::path::PathBuf;
+
+use backmdb::VerifyMeans;
+use backmdb::audit::{self as core, Level, Look};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::building::Database;
+use crate::counters::Counters;
+use crate::gate::enter;
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Finding {
+    message: String,
+    id: Option<u64>,
+    dn: Option<String>,
+    attribute: Option<String>,
+    table: Option<String>,
+    page: Option<u64>,
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Problem {
+    kind: &'static str,
+    count: u64,
+    told: Vec<Py<Finding>>,
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Verdict {
+    entries: u64,
+    txn: u64,
+    problems: Vec<Py<Problem>>,
+    notes: Vec<String>,
+}
+
+#[pyfunction]
+#[pyo3(signature = (path, counters, *, level, txn, database, limit, memory, jobs, scratch))]
+#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+pub fn audit(
+    py: Python<'_>,
+    path: PathBuf,
+    counters: &Counters,
+    level: &str,
+    txn: Option<u64>,
+    database: Option<&Database>,
+    limit: usize,
+    memory: usize,
+    jobs: usize,
+    scratch: PathBuf,
+) -> PyResult<Verdict> {
+    let unknown = || PyValueError::new_err(format!("{level} is no level"));
+    let level = Level::from_name(level).ok_or_else(unknown)?;
+    let known = database.map(Database::parts);
+    if level == Level::Indexes && known.is_none() {
+        return Err(PyValueError::new_err("indexes are made again by a configuration"));
+    }
+    let (means, counters) = (VerifyMeans { memory, jobs, scratch }, &counters.0);
+    let (path, means) = (path.as_path(), &means);
+    let look = Look { path, txn, level, known, new: false, limit, means, counters };
+    let found = enter(py, counters, || core::audit(&look))?;
+    verdict(py, found)
+}
+
+fn verdict(py: Python<'_>, found: core::Verdict) -> PyResult<Verdict> {
+    let problems = found.problems.into_iter().map(|(kind, problem)| {
+        let told = problem.told.into_iter().map(|one| finding(py, one));
+        let (kind, told) = (kind.as_str(), told.collect::<PyResult<_>>()?);
+        Py::new(py, Problem { kind, count: problem.count, told })
+    });
+    let problems = problems.collect::<PyResult<_>>()?;
+    Ok(Verdict { entries: found.entries, txn: found.txn, problems, notes: found.notes })
+}
+
+fn finding(py: Python<'_>, one: core::Finding) -> PyResult<Py<Finding>> {
+    let core::Finding { message, id, dn, attribute, table, page } = one;
+    Py::new(py, Finding { message, id, dn, attribute, table, page })
+}

@@ -1,0 +1,179 @@
+"""Verify a database: is every page, entry and index as it must be?"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loader import backmdb, schema
+from loader.config import Config, Database
+from loader.errors import (
+    IndexesUnknown,
+    MdbDamaged,
+    NoSuchPath,
+    NotProven,
+    OtherFormat,
+    UsageProblem,
+)
+from loader.mdb import meta, verify
+from loader.mdb.verify import LADDER, Means, Problem, Verdict
+from loader.operations.build import proven
+from loader.progress import Progress
+from loader.server import compiled_schema, configuration
+from loader.sinks import mdb
+from loader.sinks.mdb import Table, Target
+from loader.storage import files
+
+INDEXES = LADDER[-1]
+# Problems of indexes alone.
+_DRIFT = {f"indexes.{kind}" for kind in ("table", "damaged", "missing", "too_much", "too_long")}
+# Bytes up to which a level takes minutes.
+_UP_TO = {"indexes": 32 << 30, "tree": 128 << 30, "pages": 512 << 30}
+_TABLES: tuple[Table, ...] = (
+    "id2v",
+    "ixck",
+)  # what the file has goes before what a slapd would have
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """`place`: an environment directory or data file; None: that of the configuration. `level`: one of
+    loader.mdb.verify.LADDER; None picks the highest that takes minutes."""
+
+    place: Path | None
+    config_path: Path | None = None
+    suffix: str | None = None
+    level: str | None = None
+    means: Means = field(default_factory=Means)
+
+
+@dataclass(frozen=True)
+class VerifyPlan:
+    """What would be looked at. used: bytes of the file up to its last page."""
+
+    place: str
+    level: str
+    used: int
+    txnid: int
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """entries: as the file tells; 0 where it cannot. seconds: of looking. mending: what makes damaged indexes again,
+    once slapd is stopped; None where that would not help."""
+
+    place: str
+    level: str
+    sound: bool
+    entries: int
+    txnid: int
+    seconds: float
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    mending: str | None
+
+
+def plan(options: VerifyOptions) -> VerifyPlan:
+    """What needs no look at the pages. Raises NotLmdb, MdbDamaged, NoSuchPath, UsageProblem, IndexesUnknown."""
+    place, found = _place(options)
+    facts, level = meta.facts(place), _level(options, place)
+    if level == INDEXES:
+        known_to_core(*_configured(options, found))
+    return VerifyPlan(str(place), level, facts.used, facts.txnid)
+
+
+def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
+    """Look. Damage is in the report; what keeps from looking is raised."""
+    place, found = _place(options)
+    level = _level(options, place)
+    known = known_to_core(*_configured(options, found)) if level == INDEXES else None
+    begun = time.monotonic()
+    with progress.step("verify") as meter:
+        verdict = verify.audit(place, level, options.means, meter, known)
+    seconds = time.monotonic() - begun
+    mending = _mending(options, found, verdict) if known is not None else None
+    return VerifyReport(
+        place=str(place),
+        level=level,
+        sound=verdict.sound,
+        entries=verdict.entries,
+        txnid=verdict.txn,
+        seconds=seconds,
+        problems=verdict.problems,
+        notes=verdict.notes,
+        mending=mending,
+    )
+
+
+def _mending(options: VerifyOptions, config: Config | None, verdict: Verdict) -> str | None:
+    """slapindex, for the indexes of which problems are told, if nothing else is wrong."""
+    config, database = _configured(options, config)
+    if not verdict.problems or any(one.kind not in _DRIFT for one in verdict.problems):
+        return None
+    told = (finding for problem in verdict.problems for finding in problem.told)
+    attributes = dict.fromkeys(one.attribute or one.table or "" for one in told)
+    where = ["-F" if config.is_directory else "-f", str(config.path)]
+    return shlex.join(["slapindex", *where, "-b", database.suffix, *attributes])
+
+
+def _place(options: VerifyOptions) -> tuple[Path, Config | None]:
+    """Where to look, and the configuration if one is given."""
+    if options.config_path is None:
+        if options.place is None:
+            raise UsageProblem(reason="say what to verify: a directory, or --config")
+        return _there(options.place), None
+    config = configuration.read(options.config_path)
+    if options.place is not None:
+        return _there(options.place), config
+    directory = config.database(options.suffix).directory
+    if directory is None:
+        raise NoSuchPath(path=f"{options.config_path}: the directory of its database")
+    return _there(directory), config
+
+
+def _there(place: Path) -> Path:
+    """Raises NoSuchPath, NotPermitted, NotLmdb, OtherFormat."""
+    path = meta.data_file(place)
+    files.require_readable(path)
+    try:
+        found = meta.facts(place).format
+    except MdbDamaged:
+        return place  # the core tells all that is wrong with it
+    if found != 1:
+        raise OtherFormat(path=path, found=found, who="ditseed verify", needed=1)
+    return place
+
+
+def _level(options: VerifyOptions, place: Path) -> str:
+    if options.level is not None:
+        return options.level
+    try:
+        used = meta.facts(place).used
+    except MdbDamaged:
+        used = 0
+    levels = _UP_TO if options.config_path is not None else [*_UP_TO][1:]
+    return next((level for level in levels if used <= _UP_TO[level]), LADDER[0])
+
+
+def _configured(options: VerifyOptions, config: Config | None) -> tuple[Config, Database]:
+    if config is None:
+        reason = (
+            f"--level {INDEXES} needs --config: slapd's configuration says which indexes there are"
+        )
+        raise UsageProblem(reason=reason)
+    return config, config.database(options.suffix)
+
+
+def known_to_core(config: Config, database: Database) -> mdb.Database:
+    """What the core must know to make indexes again. Raises IndexesUnknown."""
+    try:
+        settings = backmdb.settings(config, database)
+        proven.require_keys(settings)
+        definitions = schema.definitions(config, compiled_schema.read(config))
+        known = mdb.schema(definitions, settings.attribute_options, "dds" in database.overlays)
+    except NotProven as error:
+        raise IndexesUnknown(reason=error.facts["reason"]) from error
+    target = Target(settings, known, _TABLES, database.maxsize, config.server_id or 0)
+    return mdb.database(target)
