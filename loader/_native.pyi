@@ -21,21 +21,14 @@ __all__ = [
     "Counters",
     "Database",
     "Difference",
-<<<<<<< HEAD
     "Dump",
     "Exported",
-=======
     "Finding",
->>>>>>> i5-c
     "Link",
     "Loaded",
     "NativeError",
     "Part",
-<<<<<<< HEAD
-=======
-    "Probe",
     "Problem",
->>>>>>> i5-c
     "Rejection",
     "Scan",
     "Schema",
@@ -485,7 +478,6 @@ def verify(
     """
 
 @final
-<<<<<<< HEAD
 class Exported:
     @property
     def entries(self) -> int: ...
@@ -531,6 +523,7 @@ class Dump:
         """Adds every entry to `tree`; after an error that is of no use."""
     def pick(self, names: Sequence[str], counters: Counters) -> bytes:
         """The entries of these DNs as LDIF, as far as they are there."""
+
 def clone_plain(source: _Path, target: _Path, head: bytes, length: int, counters: Counters) -> int:
     """Copies a data file to `target` as it stands, holes left out: `head`, which is both meta pages, then what the
     file has up to `length`. Returns the bytes of the copy, synced. Right for a file that is written to as long as a
@@ -554,7 +547,9 @@ def clone_send(
 def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) -> int:
     """Receives what `clone_send` sends into `target`. Returns the bytes of the copy, synced. After an error `journal`
     holds the `part` that is there; a stream that goes on goes into the same files.
-=======
+    """
+
+@final
 class Finding:
     """A problem of a database. id: of the entry; dn: as far up as the tree tells it; page: its number."""
 
@@ -613,7 +608,6 @@ def audit(
     taken its meta page, so try again with another); None for a file that nobody writes to. database: of level
     indexes. limit: problems of each kind that are told. memory: bytes for sorting; what is more goes to nameless
     files in `scratch`. Damage of the file is in the verdict, never an error.
->>>>>>> i5-c
     """
 
 @type_check_only

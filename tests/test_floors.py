@@ -41,11 +41,8 @@ GUARDED = {
     "sqlite3": ("loader.run",),
     "loader._native": (
         "loader.ldif",
-<<<<<<< HEAD
         "loader.mdb.copying",
-=======
         "loader.mdb.verify",
->>>>>>> i5-c
         "loader.server.wire",
         "loader.sinks.ldap",
         "loader.sinks.mdb",
@@ -150,22 +147,13 @@ def test_it_looked_at_the_whole_tree() -> None:
         (
             "loader.sinks.slapadd",
             "from loader._native import Scan",
-<<<<<<< HEAD
             "only loader.ldif and loader.mdb.copying and",
-=======
-            "only loader.ldif and loader.mdb.verify and loader.server.wire and",
->>>>>>> i5-c
         ),
         ("loader.sinks.mdb", "from loader import _native", None),
         (
             "loader.mdb.copy",
             "from loader import _native",
-<<<<<<< HEAD
-            "only loader.ldif and loader.mdb.copying and loader.server.wire and loader.sinks.ldap and",
-=======
-            "only loader.ldif and loader.mdb.verify and loader.server.wire and loader.sinks.ldap and "
-            "loader.sinks.mdb",
->>>>>>> i5-c
+            "only loader.ldif and loader.mdb.copying and loader.mdb.verify and",
         ),
         ("loader.operations.tune", "import sqlite3", "only loader.run"),
         ("loader.sinks.slapadd", "from loader.errors import *", "from nowhere"),

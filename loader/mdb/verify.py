@@ -25,7 +25,7 @@ from typing import Any
 from loader import _native, resources, units
 from loader.errors import LoaderError, MdbDamaged, UsageProblem
 from loader.ldif import counting
-from loader.mdb import apart, meta
+from loader.mdb import apart, meta, snapshot
 from loader.mdb.environment import ID, LOCK, opened, require_table, rows
 from loader.progress import Meter
 
@@ -35,7 +35,6 @@ LADDER = ("meta", "pages", "tree", "indexes")
 PAGES_UP_TO = 16 << 30  # bytes; above it the walk over all pages is asked for by name
 LIMIT = 10  # problems told of each kind
 MEMORY_SHARE = 4  # of what there is, this part for sorting
-_MOVED = 100  # tries for a snapshot that a busy writer does not take away before it is read
 _NATIVE = {"quick": "meta"}
 # What slapd lives with: a copy of such a database is as good as the original.
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
@@ -146,12 +145,8 @@ def audit(
     `database`: schema and configuration, from level indexes on. Damage is in the verdict; what is raised
     (NotPermitted, LdifUnreadable ...) keeps from looking.
     """
-    for _ in range(_MOVED):
-        with _snapshot(place) as txn:
-            found = _audit(meta.data_file(place), txn, level, means, meter, database)
-        if found is not None:
-            return found
-    raise MdbDamaged(path=place, reason="its snapshots are gone before they can be read")
+    with _held(place) as txn:
+        return _audit(meta.data_file(place), txn, level, means, meter, database)
 
 
 def _audit(
@@ -161,25 +156,19 @@ def _audit(
     means: Means,
     meter: Meter,
     database: _native.Database | None,
-) -> Verdict | None:
-    """None: the snapshot was gone before it was read."""
+) -> Verdict:
     with counting(meter, str(path)) as counters, meter.following(counters):
-        try:
-            found = _native.audit(
-                path,
-                counters,
-                level=level,
-                txn=txn,
-                database=database,
-                limit=means.limit,
-                memory=means.memory or resources.memory() // MEMORY_SHARE,
-                jobs=means.jobs or resources.processors(),
-                scratch=means.scratch or tempfile.gettempdir(),
-            )
-        except _native.NativeError as error:
-            if error.code != "mdb.moved":
-                raise
-            return None
+        found = _native.audit(
+            path,
+            counters,
+            level=level,
+            txn=txn,
+            database=database,
+            limit=means.limit,
+            memory=means.memory or resources.memory() // MEMORY_SHARE,
+            jobs=means.jobs or resources.processors(),
+            scratch=means.scratch or tempfile.gettempdir(),
+        )
     problems = (_problem(problem) for problem in found.problems)
     return Verdict(found.entries, found.txn, tuple(problems), tuple(found.notes))
 
@@ -193,7 +182,7 @@ def _problem(found: _native.Problem) -> Problem:
 
 
 @contextmanager
-def _snapshot(place: Path) -> Iterator[int | None]:
+def _held(place: Path) -> Iterator[int | None]:
     """Hold a reader slot of an environment that others may write to; None where nobody can, or liblmdb refuses it."""
     if not (place / LOCK).exists():
         yield None
@@ -203,8 +192,8 @@ def _snapshot(place: Path) -> Iterator[int | None]:
     except LoaderError:
         yield None  # the core tells what is wrong with it
         return
-    with opened(place) as environment, environment.begin() as transaction:
-        yield transaction.id()
+    with snapshot.held(place) as held:
+        yield held.txn
 
 
 # --- LMDB 1.0 -----------------------------------------------------------------------------------

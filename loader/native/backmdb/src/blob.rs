@@ -102,11 +102,40 @@ pub struct Parts<'a> {
 
 /// Reads what [`Writer`] or slapd wrote; every count and length is checked against what is there.
 pub fn read(blob: &[u8]) -> Result<Parts<'_>> {
-<<<<<<< HEAD
-    let attributes = attributes(blob)?;
+    taken(&mut attributes(blob)?)
+}
+
+/// As [`read`], and nothing is there but what the attributes need: slapd believes the slots that it is told.
+pub fn read_whole(blob: &[u8]) -> Result<Parts<'_>> {
+    let mut rest = attributes(blob)?;
+    let parts = taken(&mut rest)?;
+    let slots = |one: &Attribute<'_>| (u64::from(one.count) + 1) << u32::from(one.has_normals);
+    let slots: u64 = parts.attributes.iter().map(slots).sum();
+    let padding = rest.data.len() < 8 && blob.len() % 8 == 0;
+    let whole = padding && rest.words.is_empty() && slots == word(blob, 1)?.into();
+    if whole && ended(blob)? { Ok(parts) } else { Err(damaged()) }
+}
+
+fn taken<'a>(attributes: &mut Attributes<'a>) -> Result<Parts<'a>> {
     let flags = attributes.flags;
     let found = attributes.map(|one| one.map(|one| one.attribute())).collect::<Result<_>>()?;
     Ok(Parts { flags, attributes: found })
+}
+
+/// Does each value have its NUL behind it?
+fn ended(blob: &[u8]) -> Result<bool> {
+    let mut ended = true;
+    each(blob, |stored| {
+        for values in [&stored.values, &stored.normals] {
+            let mut at = 0;
+            for length in values.lengths.chunks_exact(4) {
+                at += length_of(length) + 1;
+                ended &= values.data.get(at - 1) == Some(&0);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(ended)
 }
 
 /// The same one attribute after the other, in no memory of its own.
@@ -116,32 +145,6 @@ pub fn attributes(blob: &[u8]) -> Result<Attributes<'_>> {
     let rest = blob.get(16..).ok_or_else(damaged)?;
     let (words, data) = rest.split_at_checked(size).ok_or_else(damaged)?;
     Ok(Attributes { flags: flags?, left: attributes?, words, data })
-=======
-    taken(blob).map(|(parts, _)| parts)
-}
-
-/// As [`read`], and nothing is there but what the attributes need: slapd believes the slots that it is told.
-pub fn read_whole(blob: &[u8]) -> Result<Parts<'_>> {
-    let (parts, rest) = taken(blob)?;
-    let slots = |one: &Attribute<'_>| (u64::from(one.count) + 1) << u32::from(one.has_normals);
-    let slots: u64 = parts.attributes.iter().map(slots).sum();
-    let padding = rest.data.len() < 8 && blob.len() % 8 == 0;
-    let whole = padding && rest.ended && rest.at == rest.end && slots == word(blob, 1)?.into();
-    if whole { Ok(parts) } else { Err(damaged()) }
-}
-
-fn taken(blob: &[u8]) -> Result<(Parts<'_>, Reader<'_>)> {
-    let [attributes, _, flags, words] = [0, 1, 2, 3].map(|at| word(blob, at));
-    let words = words? as usize;
-    let data_at = words.checked_mul(4).and_then(|bytes| bytes.checked_add(16));
-    let data = data_at.and_then(|at| blob.get(at..)).ok_or_else(damaged)?;
-    let mut reader = Reader { blob, at: 4, end: 4 + words, data, ended: true };
-    let mut found = Vec::new();
-    for _ in 0..attributes? {
-        found.push(reader.attribute()?);
-    }
-    Ok((Parts { flags: flags?, attributes: found }, reader))
->>>>>>> i5-c
 }
 
 /// The value again, from its parts.
@@ -201,8 +204,6 @@ pub struct Attributes<'a> {
     left: u32,
     words: &'a [u8],
     data: &'a [u8],
-    /// So far each value has its NUL behind it.
-    ended: bool,
 }
 
 /// One attribute where it lies.
@@ -287,7 +288,6 @@ impl<'a> Stored<'a> {
         self.values.clone()
     }
 
-<<<<<<< HEAD
     /// Shows every value; none where they are in id2v.
     #[inline]
     pub fn each_value(&self, mut see: impl FnMut(&'a [u8])) {
@@ -297,17 +297,6 @@ impl<'a> Stored<'a> {
             see(&value[..value.len() - 1]);
             (lengths, data) = (shorter, rest);
         }
-=======
-    fn take(&mut self, lengths: &[u32]) -> Result<Vec<&'a [u8]>> {
-        let mut one = |length: &u32| {
-            let length = *length as usize;
-            let value = self.data.get(..length).ok_or_else(damaged)?;
-            self.ended &= self.data.get(length) == Some(&0);
-            self.data = self.data.get(length + 1..).ok_or_else(damaged)?;
-            Ok(value)
-        };
-        lengths.iter().map(&mut one).collect()
->>>>>>> i5-c
     }
 
     fn attribute(&self) -> Attribute<'a> {

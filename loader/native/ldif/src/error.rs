@@ -46,13 +46,8 @@ pub enum Code {
     MissingParents,
     /// What we wrote does not read back: a bug, or a bad disk.
     Damaged,
-<<<<<<< HEAD
     /// The database has no entry of the name that was to be the base.
     NoSuchBase,
-=======
-    /// The snapshot of a database that was asked for is gone.
-    Moved,
->>>>>>> i5-c
     /// Someone called [`Counters::cancel`](crate::Counters::cancel).
     Cancelled,
 }
@@ -80,11 +75,7 @@ impl Code {
             Self::Rejected => "build.rejected",
             Self::MissingParents => "build.missing_parents",
             Self::Damaged => "build.damaged",
-<<<<<<< HEAD
             Self::NoSuchBase => "mdb.no_such_base",
-=======
-            Self::Moved => "mdb.moved",
->>>>>>> i5-c
             Self::Cancelled => "cancelled",
         }
     }

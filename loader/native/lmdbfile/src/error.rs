@@ -23,15 +23,10 @@ pub enum ErrorKind {
     Misuse,
     /// No LMDB file of a known format, or a damaged one.
     Corrupt,
-<<<<<<< HEAD
     /// A stream that ends early or is garbled.
     Stream,
     /// Whoever watches wanted no more.
     Cancelled,
-=======
-    /// Neither meta page is of the transaction that was asked for.
-    Moved,
->>>>>>> i5-c
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -88,7 +88,7 @@ pub fn look(task: &Task<'_>, reader: &Reader, findings: &mut Findings) -> Result
             task.counters.advance(1);
         }
     };
-    let readers = (0..task.jobs.clamp(1, tables.len().max(1))).map(|_| reader.another());
+    let readers = (0..task.jobs.clamp(1, tables.len().max(1))).map(|_| reader.fork());
     let readers: lmdbfile::Result<Vec<_>> = readers.collect();
     let readers = readers.map_err(|error| verify::damaged(&error))?;
     thread::scope(|scope| {

@@ -87,7 +87,7 @@ pub struct Verdict {
     pub notes: Vec<String>,
 }
 
-/// Looks. An error is not the file's fault, or says that its snapshot is gone ([`Code::Moved`]).
+/// Looks. An error is not the file's fault.
 pub fn audit(look: &Look<'_>) -> Result<Verdict> {
     let (mut verdict, mut findings) = (Verdict::default(), Findings::new(look.limit));
     let opened =
@@ -111,12 +111,8 @@ pub fn audit(look: &Look<'_>) -> Result<Verdict> {
 }
 
 fn not_its_fault(error: &lmdbfile::Error, path: &Path) -> Option<Error> {
-    let code = match error.kind {
-        ErrorKind::Moved => Code::Moved,
-        ErrorKind::Io => Code::Io,
-        _ => return None,
-    };
-    Some(Error::new(code, error.to_string()).in_file(Some(path)))
+    let ours = error.kind == ErrorKind::Io;
+    ours.then(|| Error::new(Code::Io, error.to_string()).in_file(Some(path)))
 }
 
 impl Look<'_> {

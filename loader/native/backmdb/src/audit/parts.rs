@@ -18,6 +18,9 @@ use super::sums::Sums;
 use super::walk::{Part, Tables, Walk};
 use crate::{Code, Error, Result, lock, verify};
 
+/// Parts of the entries, or some more or fewer: as many as keep all workers at work to the end.
+const SPANS: usize = 256;
+
 type Judging<'a> = Option<(&'a Judge<'a>, &'a Postings)>;
 
 /// Looks at all entries. `texts`: the descriptions of ad2i.
@@ -45,7 +48,7 @@ pub fn look(
             lock(&done).insert(at, part);
         }
     };
-    let readers = (0..look.means.jobs.max(1)).map(|_| reader.another());
+    let readers = (0..look.means.jobs.max(1)).map(|_| reader.fork());
     let readers: lmdbfile::Result<Vec<_>> = readers.collect();
     let readers = readers.map_err(|error| verify::damaged(&error))?;
     thread::scope(|scope| {
@@ -63,7 +66,7 @@ pub fn look(
 /// Cut at the keys of id2e's upper branches.
 fn spans(tables: &Tables<'_>) -> Vec<Span> {
     // Whoever walks will meet what is damaged, and tell.
-    let cuts = tables.id2e.cuts().unwrap_or_default();
+    let cuts = tables.id2e.cuts(SPANS).unwrap_or_default();
     let ids = cuts.iter().filter_map(|key| key.first_chunk::<8>());
     let mut ids: Vec<u64> = ids.map(|id| u64::from_ne_bytes(*id)).filter(|id| *id > 0).collect();
     ids.sort_unstable();

@@ -25,11 +25,7 @@ pub use walk::{Accounting, PageKind, PageUse};
 use crate::meta::Meta;
 use crate::{Layout, Order, Result, Table};
 
-<<<<<<< HEAD
 /// A snapshot of a file. Its pages must stay as they are meanwhile: nobody writes, or a reader's slot is held.
-=======
-/// A snapshot of a file: the newest, while nobody writes; or one on which somebody has a reader slot.
->>>>>>> i5-c
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) store: Store,
@@ -69,11 +65,6 @@ impl Reader {
     /// The size in bytes that LMDB may let the file grow to.
     pub fn map_size(&self) -> u64 {
         self.meta.map_size
-    }
-
-    /// The transaction whose snapshot this is.
-    pub fn txn(&self) -> u64 {
-        self.meta.txn
     }
 
     /// Pages up to the last in use, the meta pages among them.
@@ -131,12 +122,6 @@ impl Named {
 impl<'r> TableReader<'r> {
     pub fn record(&self) -> Table {
         self.record
-    }
-
-    /// Some keys in order that cut the table into parts of about the same size: those of its upper
-    /// branches. None where the table is small.
-    pub fn cuts(&self) -> Result<Vec<Vec<u8>>> {
-        cuts::cuts(self).map_err(|error| error.of_table(self.name))
     }
 
     /// Before the first key.

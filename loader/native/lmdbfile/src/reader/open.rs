@@ -22,21 +22,15 @@ impl Reader {
         Self::open_file(path, None).map_err(|error| error.of_file(path))
     }
 
-<<<<<<< HEAD
     /// For whoever holds a reader's slot of transaction `txn`: the newest snapshot, which is that one or one after it.
     ///
     /// A slot keeps the pages of later snapshots too: LMDB uses a page again only when all readers began after the
     /// transaction that freed it (`mdb_page_alloc`). So nobody has to be quicker than the writers, whose second commit
     /// writes over the meta page of `txn`.
-=======
-    /// Takes the snapshot of transaction `txn`: somebody keeps a reader slot on it, so that its pages
-    /// stay while others write. [`ErrorKind::Moved`]: later ones have taken the place of its meta page.
->>>>>>> i5-c
     pub fn open_at(path: &Path, txn: u64) -> Result<Self> {
         Self::open_file(path, Some(txn)).map_err(|error| error.of_file(path))
     }
 
-<<<<<<< HEAD
     /// The snapshot that a meta page tells of, `page` being the beginning of that at least. A
     /// reader's slot in the lock file has to hold it.
     pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
@@ -54,11 +48,6 @@ impl Reader {
     pub fn fork(&self) -> Result<Self> {
         let Self { store, meta, tables } = self;
         Ok(Self { store: store.fork()?, meta: *meta, tables: tables.clone() })
-=======
-    /// The same snapshot again, with blocks of its own: for another thread.
-    pub fn another(&self) -> Result<Self> {
-        Ok(Self { store: self.store.another()?, meta: self.meta, tables: self.tables.clone() })
->>>>>>> i5-c
     }
 
     fn open_file(path: &Path, txn: Option<u64>) -> Result<Self> {
@@ -68,22 +57,10 @@ impl Reader {
             let message = format!("a snapshot older than the one that is held, of {}", meta.txn);
             return Err(Error::corrupt(meta.txn % 2, message));
         }
-<<<<<<< HEAD
         Self::open_snapshot(path, file, layout, meta)
     }
 
     fn open_snapshot(path: &Path, file: File, layout: Layout, meta: Meta) -> Result<Self> {
-=======
-        let newest = if second.txn > first.txn { second } else { first };
-        let meta = match txn.filter(|txn| *txn != newest.txn) {
-            None => newest,
-            Some(txn) => {
-                [first, second].into_iter().find(|meta| meta.txn == txn).ok_or_else(|| {
-                    Error::new(ErrorKind::Moved, "the snapshot is not there any more")
-                })?
-            }
-        };
->>>>>>> i5-c
         let in_file = file.metadata()?.len() / layout.page_size as u64;
         // A file may end before its last page when that one is free.
         let pages = in_file.min(meta.last_page.saturating_add(1));

@@ -66,14 +66,6 @@ impl Store {
         &self.file
     }
 
-    /// The same file with slots of its own.
-    pub fn another(&self) -> Result<Self> {
-        let direct = self.direct.as_ref().map(File::try_clone).transpose()?;
-        let slots = RefCell::new((0..SLOTS).map(|_| None).collect());
-        let (file, refused) = (self.file.try_clone()?, self.refused.clone());
-        Ok(Self { file, direct, refused, layout: self.layout, pages: self.pages, slots })
-    }
-
     /// A page of a tree.
     pub fn view(&self, number: u64) -> Result<View> {
         let (block, start) = self.page(number)?;
