@@ -44,6 +44,7 @@ GUARDED = {
         "loader.server.wire",
         "loader.sinks.ldap",
         "loader.sinks.mdb",
+        "loader.sinks.shards",
     ),
 }
 

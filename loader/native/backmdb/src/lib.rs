@@ -13,7 +13,7 @@ mod build;
 mod checks;
 mod chunks;
 mod columns;
-mod context;
+pub mod context;
 mod dn2i;
 mod draft;
 mod encoded;
@@ -26,16 +26,16 @@ mod join;
 mod lookup;
 mod names;
 mod naming;
-mod node;
+pub mod node;
 mod numbering;
-mod operational;
+pub mod operational;
 mod outcasts;
 mod parents;
-mod postings;
+pub mod postings;
 mod reading;
 mod reject;
 mod reorder;
-mod rows;
+pub mod rows;
 mod settings;
 mod shared;
 mod stored;
@@ -53,6 +53,11 @@ pub use indexes::LONGEST_INTEGER;
 pub use ldif::{Code, Error, Result};
 pub use settings::{Method, Options, Settings};
 pub use verify::{Means as VerifyMeans, verify};
+
+/// Tells a reader in which order back-mdb keeps its tables.
+pub fn set_orders(reader: &mut lmdbfile::Reader) {
+    stored::Stored::set_orders(reader);
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -74,7 +79,7 @@ fn sorting(error: extsort::Error) -> Error {
 
 /// The file writer's error as ours.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn writing(error: lmdbfile::Error) -> Error {
+pub fn writing(error: lmdbfile::Error) -> Error {
     use lmdbfile::ErrorKind::{Full, Io, NoSpace, TooLong};
     let code = match error.kind {
         Full => Code::Full,

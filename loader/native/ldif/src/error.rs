@@ -44,6 +44,8 @@ pub enum Code {
     Rejected,
     /// Entries were rejected for want of their parents.
     MissingParents,
+    /// Two entries of one name, in parts that did not see each other.
+    Duplicate,
     /// What we wrote does not read back: a bug, or a bad disk.
     Damaged,
     /// Someone called [`Counters::cancel`](crate::Counters::cancel).
@@ -72,6 +74,7 @@ impl Code {
             Self::Full => "build.map_full",
             Self::Rejected => "build.rejected",
             Self::MissingParents => "build.missing_parents",
+            Self::Duplicate => "build.duplicate",
             Self::Damaged => "build.damaged",
             Self::Cancelled => "cancelled",
         }

@@ -16,10 +16,16 @@ use crate::{Error, ErrorKind, Layout, Order, Result};
 impl Reader {
     /// Takes the newer of the two meta pages; both must be whole, or LMDB would refuse the file.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_file(path).map_err(|error| error.of_file(path))
+        Self::open_file(path, false).map_err(|error| error.of_file(path))
     }
 
-    fn open_file(path: &Path) -> Result<Self> {
+    /// The same for a file whose pages lie in no order, in the page cache for the most part: page by page,
+    /// with little memory.
+    pub fn open_scattered(path: &Path) -> Result<Self> {
+        Self::open_file(path, true).map_err(|error| error.of_file(path))
+    }
+
+    fn open_file(path: &Path, scattered: bool) -> Result<Self> {
         let file = File::open(path)?;
         let (layout, first) = read_meta(&file, 0, 0)?;
         let (other, second) = read_meta(&file, layout.page_size as u64, 1)?;
@@ -33,7 +39,11 @@ impl Reader {
         if pages < META_PAGES || meta.last_page == u64::MAX {
             return Err(Error::corrupt(meta.txn % 2, "a last page that there cannot be"));
         }
-        let store = Store::open(path, file, layout, pages)?;
+        let store = if scattered {
+            Store::open_scattered(file, layout, pages)
+        } else {
+            Store::open(path, file, layout, pages)?
+        };
         let tables = named_tables(&store, &meta).map_err(|error| error.of_table("main"))?;
         Ok(Self { store, meta, tables })
     }

@@ -19,6 +19,8 @@ const BLOCK: usize = 64 << 10;
 const SLOTS: u64 = 256;
 /// Blocks read at a time by whoever goes through the file in order.
 const AHEAD: u64 = 16;
+/// Pages kept where no block is larger than one.
+const SCATTERED_SLOTS: u64 = 64;
 
 /// A block and its number.
 type Slot = Option<(u64, Arc<Buffer>)>;
@@ -34,14 +36,32 @@ pub(crate) struct Store {
     /// Pages that are in use at most: those up to the last one that are in the file.
     pub pages: u64,
     slots: RefCell<Vec<Slot>>,
+    /// Bytes of a block.
+    block: usize,
+    ahead: u64,
 }
 
 impl Store {
     /// `pages` are in the file.
     pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
         let direct = disk::open(OpenOptions::new().read(true), path)?;
-        let slots = RefCell::new((0..SLOTS).map(|_| None).collect());
-        Ok(Self { file, direct, refused: Cell::new(false), layout, pages, slots })
+        Ok(Self::new(file, direct, layout, pages, (BLOCK, SLOTS, AHEAD)))
+    }
+
+    /// The same with no more read than is asked for, through the page cache.
+    pub fn open_scattered(file: File, layout: Layout, pages: u64) -> Self {
+        Self::new(file, None, layout, pages, (layout.page_size, SCATTERED_SLOTS, 1))
+    }
+
+    fn new(
+        file: File,
+        direct: Option<File>,
+        layout: Layout,
+        pages: u64,
+        (block, slots, ahead): (usize, u64, u64),
+    ) -> Self {
+        let slots = RefCell::new((0..slots).map(|_| None).collect());
+        Self { file, direct, refused: Cell::new(false), layout, pages, slots, block, ahead }
     }
 
     /// A page of a tree.
@@ -82,7 +102,7 @@ impl Store {
         if number < META_PAGES || number >= self.pages {
             return Err(Error::corrupt(number, "a page that is outside of the file"));
         }
-        let in_block = (BLOCK / self.layout.page_size) as u64;
+        let in_block = (self.block / self.layout.page_size) as u64;
         let start = usize::try_from(number % in_block).unwrap_or(0) * self.layout.page_size;
         let block = self.block(number / in_block)?;
         let page = block.get(start..start + self.layout.page_size);
@@ -99,13 +119,14 @@ impl Store {
             return Ok(block);
         }
         let in_order = number > 0 && kept(&slots, number - 1).is_some();
-        let count = if in_order { AHEAD } else { 1 };
+        let count = if in_order { self.ahead } else { 1 };
         let mut blocks: Vec<_> =
-            (number..number + count).map(|at| reused(&mut slots, at)).collect();
-        self.read(&mut blocks, number * BLOCK as u64)?;
+            (number..number + count).map(|at| reused(&mut slots, at, self.block)).collect();
+        self.read(&mut blocks, number * self.block as u64)?;
         for (at, block) in (number..).zip(blocks) {
-            if at == number || block.len() == BLOCK {
-                slots[slot(at)] = Some((at, Arc::new(block)));
+            if at == number || block.len() == self.block {
+                let place = slot(at, &slots);
+                slots[place] = Some((at, Arc::new(block)));
             }
         }
         Ok(kept(&slots, number).unwrap_or_else(|| Arc::new(Buffer::new(0))))
@@ -126,7 +147,7 @@ impl Store {
             None => read(&self.file)?,
         };
         for block in blocks {
-            let here = count.min(BLOCK);
+            let here = count.min(self.block);
             block.fill(here);
             count -= here;
         }
@@ -138,19 +159,20 @@ fn retry(mut action: impl FnMut() -> rustix::io::Result<usize>) -> std::io::Resu
     Ok(rustix::io::retry_on_intr(&mut action)?)
 }
 
-fn slot(number: u64) -> usize {
-    usize::try_from(number % SLOTS).unwrap_or(0)
+fn slot(number: u64, slots: &[Slot]) -> usize {
+    usize::try_from(number % slots.len() as u64).unwrap_or(0)
 }
 
 fn kept(slots: &[Slot], number: u64) -> Option<Arc<Buffer>> {
-    let (held, block) = slots[slot(number)].as_ref()?;
+    let (held, block) = slots[slot(number, slots)].as_ref()?;
     (*held == number).then(|| Arc::clone(block))
 }
 
 /// The memory of the block whose slot is wanted, unless somebody looks at it still.
-fn reused(slots: &mut [Slot], number: u64) -> Buffer {
-    let old = slots[slot(number)].take().and_then(|(_, block)| Arc::into_inner(block));
-    let mut block = old.unwrap_or_else(|| Buffer::new(BLOCK));
+fn reused(slots: &mut [Slot], number: u64, size: usize) -> Buffer {
+    let at = slot(number, slots);
+    let old = slots[at].take().and_then(|(_, block)| Arc::into_inner(block));
+    let mut block = old.unwrap_or_else(|| Buffer::new(size));
     block.clear();
     block
 }
