@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ldif::polled::Polled;
 use ::merge::Options;
 use ::merge::slices::{self, Complete, Cut, Feed, Found};
+use ldif::polled::Polled;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::join::Stamping;
@@ -92,12 +92,7 @@ impl Slice {
         enter(py, &counters.0, work).map(|fed| (fed.entries, fed.root_met))
     }
 
-    fn find_line(
-        &self,
-        py: Python<'_>,
-        line: u64,
-        counters: &Counters,
-    ) -> PyResult<Option<Place>> {
+    fn find_line(&self, py: Python<'_>, line: u64, counters: &Counters) -> PyResult<Option<Place>> {
         let work = || slices::find_line(&self.core(), line, self.stamping(), &counters.0);
         Ok(enter(py, &counters.0, work)?.map(place))
     }

@@ -27,7 +27,13 @@ pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows) -> Result<()> 
 }
 
 /// All attributes of one entry, in the order of their new numbers.
-fn entry(shards: &Shards, shard: &Shard, id: u64, from: &mut Peek<'_>, out: &mut Rows) -> Result<()> {
+fn entry(
+    shards: &Shards,
+    shard: &Shard,
+    id: u64,
+    from: &mut Peek<'_>,
+    out: &mut Rows,
+) -> Result<()> {
     let mut numbers = Vec::new();
     while from.live && from.id() == id {
         let old = attribute(shard, from)?;

@@ -128,9 +128,11 @@ impl Task<'_> {
     fn read(&self, part: &Part, mut rows: Rows) {
         let (shards, counters) = (&self.shards, self.counters);
         let done = match part.kind {
-            Kind::Entries => id2e::rows(shards, self.wanted.as_ref(), counters, &mut rows).map(|found| {
-                *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = found;
-            }),
+            Kind::Entries => {
+                id2e::rows(shards, self.wanted.as_ref(), counters, &mut rows).map(|found| {
+                    *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = found;
+                })
+            }
             Kind::Values => id2v::rows(shards, counters, &mut rows),
             Kind::Nodes => nodes::rows(shards, counters, &mut rows),
             Kind::Index => {
@@ -162,9 +164,14 @@ impl Task<'_> {
         Ok((tables, waiting))
     }
 
-    fn finish(mut self, mut file: FileWriter, (mut tables, held): (Written, Held)) -> Result<Merged> {
+    fn finish(
+        mut self,
+        mut file: FileWriter,
+        (mut tables, held): (Written, Held),
+    ) -> Result<Merged> {
         if let Some((mut tree, held, value)) = held {
-            let newest = std::mem::take(&mut *self.newest.lock().unwrap_or_else(PoisonError::into_inner));
+            let newest =
+                std::mem::take(&mut *self.newest.lock().unwrap_or_else(PoisonError::into_inner));
             let value = context::stamped(&mut self.shards, &value, &newest)?;
             tree.fill(&mut file, &held, &value).map_err(of_file)?;
             tables.push(("id2e".to_owned(), tree.finish(&mut file).map_err(of_file)?));

@@ -172,7 +172,8 @@ fn own_nodes(
         out.key(&shards.id(shard, id).to_ne_bytes())?;
         while from.is_at(&key) {
             let node = node::read(&from.value).ok_or_else(|| bad(shard))?;
-            let (new, tail) = (shards.id(shard, node.id), if node.child.is_some() { 16 } else { 8 });
+            let (new, tail) =
+                (shards.id(shard, node.id), if node.child.is_some() { 16 } else { 8 });
             let at = from.value.len() - tail;
             from.value[at..at + 8].copy_from_slice(&new.to_le_bytes());
             out.value(&from.value)?;

@@ -108,8 +108,7 @@ pub fn parent_text(dn: &[u8]) -> &[u8] {
     trim_value(&dn[end..])
 }
 
-/// Where the first such byte stands that is no part of a value.
-pub fn unescaped(text: &[u8], separator: u8) -> Option<usize> {
+fn unescaped(text: &[u8], separator: u8) -> Option<usize> {
     let mut escaped = false;
     text.iter().position(|&byte| {
         let found = byte == separator && !escaped;
@@ -119,7 +118,7 @@ pub fn unescaped(text: &[u8], separator: u8) -> Option<usize> {
 }
 
 /// Never empty: text without a separator is one piece.
-pub fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let text = rest?;

@@ -136,12 +136,7 @@ impl Writer {
         Self { complete, stamping, editor, lower: Vec::new(), extra: Vec::new() }
     }
 
-    pub fn write(
-        &mut self,
-        record: &Record<'_>,
-        position: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    pub fn write(&mut self, record: &Record<'_>, position: u32, out: &mut Vec<u8>) -> Result<()> {
         let Self { complete, stamping, editor, lower, extra } = self;
         extra.clear();
         editor.begin();

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ldif::{Counters, Result};
-use tree::name::Name;
 use tree::join::Stamping;
+use tree::name::Name;
 
 use super::feed::{Feed, Writer, each};
 use super::key::Keys;

@@ -40,7 +40,7 @@ impl Keys {
         if name::trim_spaces(dn).is_empty() {
             return Key { own: ROOT, parent: Some(ROOT) };
         }
-        let comma = name::unescaped(dn, b',');
+        let comma = end(dn, b",;");
         let above = comma.map_or(&b""[..], |comma| &dn[comma + 1..]);
         if self.above != above || self.above_key == 0 {
             self.above_key = self.whole(above);
@@ -48,8 +48,8 @@ impl Keys {
         }
         let parent = self.above_key;
         let own = self.below(parent, &dn[..comma.unwrap_or(dn.len())]);
-        let is_top = self.suffixes.contains(&own)
-            || (parent == ROOT && self.suffixes.contains(&ROOT));
+        let is_top =
+            self.suffixes.contains(&own) || (parent == ROOT && self.suffixes.contains(&ROOT));
         Key { own, parent: (!is_top).then_some(parent) }
     }
 
@@ -57,13 +57,13 @@ impl Keys {
         if name::trim_spaces(dn).is_empty() {
             return ROOT;
         }
-        let rdns: Vec<&[u8]> = name::split(dn, b',').collect();
+        let rdns: Vec<&[u8]> = split(dn, b",;").collect();
         rdns.iter().rev().fold(ROOT, |above, rdn| self.below(above, rdn))
     }
 
     /// The parts of an RDN have no order, so their hashes are added up.
     fn below(&mut self, above: u64, rdn: &[u8]) -> u64 {
-        let parts = name::split(rdn, b'+');
+        let parts = split(rdn, b"+");
         let sum = parts.fold(0, |sum: u64, part| sum.wrapping_add(self.assertion(part)));
         xxh3_64_with_seed(&sum.to_le_bytes(), above)
     }
@@ -81,11 +81,38 @@ impl Keys {
         if Normaliser::CaseIgnore.apply(&self.value, &mut normal).is_err() {
             normal.extend_from_slice(&self.value);
         }
-        normal.retain(|byte| !matches!(byte, b' ' | b'-'));
+        normal.retain(|byte| !matches!(byte, b' ' | b'-' | b'"'));
         let hash = xxh3_64_with_seed(&normal, 1);
         self.normal = normal;
         hash
     }
+}
+
+/// Where the first of `separators` stands that is no part of a value; values may stand in quotes, as LDAPv2
+/// had them (RFC 1779).
+fn end(text: &[u8], separators: &[u8]) -> Option<usize> {
+    let (mut escaped, mut quoted, mut begins) = (false, false, false);
+    text.iter().position(|&byte| {
+        if escaped {
+            escaped = false;
+            return false;
+        }
+        escaped = byte == b'\\';
+        quoted ^= byte == b'"' && (quoted || begins);
+        begins = byte == b'=' || begins && byte == b' ';
+        !quoted && separators.contains(&byte)
+    })
+}
+
+/// Never empty: text without a separator is one piece.
+fn split<'a>(text: &'a [u8], separators: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = end(text, separators);
+        rest = end.map(|end| &text[end + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
+    })
 }
 
 #[cfg(test)]
@@ -109,6 +136,14 @@ mod tests {
         assert_ne!(keys().of(b"ou=Bern,dc=example,dc=com").own, one.own);
         let two = |text: &[u8]| keys().of(text).own;
         assert_eq!(two(b"cn=a+sn=b,dc=example,dc=com"), two(b"sn=b+cn=a,dc=example,dc=com"));
+    }
+
+    #[test]
+    fn names_of_ldap_version_2() {
+        let one = keys().of(br"ou=a\, b+c\=d,dc=example,dc=com");
+        assert_eq!(keys().of(br#"ou="a, b+c=d" ; dc=example;dc=com"#), one);
+        let half = keys().of(br#"ou=12" disk,dc=example,dc=com"#);
+        assert_eq!(half.parent, one.parent);
     }
 
     #[test]

@@ -9,6 +9,6 @@ mod shared;
 mod walk;
 
 pub use complete::Complete;
-pub use feed::{Feed, Fed, feed};
+pub use feed::{Fed, Feed, feed};
 pub use find::{Found, find_line, find_name};
 pub use plan::{Cut, Plan, plan};
