@@ -3,17 +3,19 @@ shared entries first."""
 
 from __future__ import annotations
 
-import os
+import re
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
 
-from fixtures.golden.case import Case
+from fixtures.golden.case import Case, server, settings
 from fixtures.golden.random_trees import case as random_case
+from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
+from fixtures.trees import write_people
 from loader.operations.build.inputs import moment
 from loader.progress import Meter
 from loader.sinks import shards
@@ -24,9 +26,15 @@ from tests.support.golden import fresh, slapadd
 
 pytestmark = pytest.mark.slapd
 
-# Their input has parents that only the schema finds, an entry of no name, or too few entries: one slapadd does it.
-UNDIVIDED: frozenset[str] = frozenset()
-# One key of it has 65,535 entries and one more attempt of the last: a range in one run, here the list itself.
+# A chain or three entries: there is nothing to divide.
+UNDIVIDED = frozenset(
+    {"deep", "context-late"}
+    | {case.name for case in CASES if case.name.startswith("ldif-")}
+    - {"ldif-spaces", "ldif-tabs", "ldif-raw"}
+)
+# What the engine refuses, divided or not: a suffix in another spelling, lines that slapadd does not read.
+REFUSED = frozenset({"suffix-spaces", "ldif-narrow-names"})
+# One key has 65,535 entries and one more attempt of the last: a range in one run, here the list itself.
 REPEATED = "ranges"
 
 
@@ -68,8 +76,48 @@ def _parameter(case: Case) -> ParameterSet:
     return pytest.param(case, id=case.name, marks=[pytest.mark.heavy] if case.heavy else [])
 
 
-@pytest.mark.parametrize("case", [_parameter(case) for case in CASES])
+@pytest.mark.parametrize(
+    "case", [_parameter(case) for case in CASES if case.name not in REFUSED | {REPEATED}]
+)
 def test_equal_to_one_slapadd(case: Case, tmp_path: Path) -> None:
     found, divided = compared(case, tmp_path)
-    print("DIVIDED", case.name, divided)
+    assert divided == (case.name not in UNDIVIDED)
+    assert not found, f"{case.shows}:\n" + "\n".join(found)
+
+
+def test_lists_that_become_ranges_across_slices(tmp_path: Path) -> None:
+    """Only the key that got one attempt more than entries is another: as a list, which is no less right."""
+    found, divided = compared(BY_NAME[REPEATED], tmp_path)
+    assert divided
+    first, key = found
+    assert first.startswith("name: row")
+    assert re.match(r"name: key \w+: 3 IDs \[0, 2, 65536\] != 65535 IDs \[2, 3, 4, 5\]", key)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_random_trees(seed: int, tmp_path: Path) -> None:
+    found, _ = compared(random_case(seed), tmp_path, 2 + seed)
     assert not found, "\n".join(found)
+
+
+def test_nothing_gets_lost_or_changed_on_the_way(tmp_path: Path) -> None:
+    """What slapadds are fed is the input, in another order."""
+    case = BY_NAME["broad"]
+    ldif = case.write(tmp_path)
+    stream = one_stream(case, ldif, tmp_path)
+    assert stream is not None
+    ditseed("compare", ldif, stream).ok()
+
+
+def test_an_input_with_parents_in_front_stays_as_it_is(tmp_path: Path) -> None:
+    """Then the result is that of slapadd with the input itself."""
+    write_people(tmp_path / "people.ldif", SUFFIX, 400)
+    wanted = settings("objectClass,uid eq", "cn,sn pres,eq,sub")
+    with closing(server(wanted)) as one:
+        one.slapadd(tmp_path / "people.ldif")
+        (tmp_path / "whole.ldif").write_text(one.slapcat())
+    case = Case("whole", "", wanted, (tmp_path / "whole.ldif").read_text)
+    with closing(fresh(case)) as oracle, closing(fresh(case)) as ours:
+        slapadd(oracle, tmp_path / "whole.ldif")
+        assert build(ours, tmp_path / "whole.ldif", case, 7)["shards"] == 7
+        assert not differences(oracle.database_dir, ours.database_dir)
