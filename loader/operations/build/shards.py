@@ -28,9 +28,10 @@ from loader.sinks.shards import Making, Merging, Slice, Source
 from loader.storage import files
 
 MOST = 256
-_LEAST = (
-    50_000  # entries of a slice: a slapadd that starts and a merge should not be most of the work
-)
+# Entries of a slice: fewer are not worth a slapadd that starts, and more make each of them slower.
+_FEW = 50_000
+_MANY = 64  # slices that are cut for speed alone
+_LEAST = 5_000  # entries of a slice that has to be small for want of memory
 _SHARE = 2  # of the memory there is, this part for environments that grow
 _WORTH = 4  # shared entries are loaded by each: together at most this part of the others
 
@@ -43,7 +44,8 @@ def wanted(options: BuildOptions, place: Place, entries: int, needed: int) -> in
         return options.shards
     processors = resources.processors()
     fitting = -(-needed * processors * _SHARE // resources.memory())
-    return max(1, min(max(processors, fitting), entries // _LEAST, MOST))
+    for_speed = min(_MANY, entries // _FEW)
+    return max(1, min(max(fitting, for_speed), entries // _LEAST, MOST))
 
 
 def _why_not(options: BuildOptions, place: Place) -> str | None:
@@ -186,7 +188,7 @@ class Work:
             "identity": files.identity(made / DATA),
         }
         self.run.catalogue.finish_partition("shards", one.name, facts)
-        killpoint("shards.part")
+        killpoint("shards.each")
 
     def merge(self, meter: Meter, plan: Facts, made: Path) -> Facts:
         files.remove_tree(made)
