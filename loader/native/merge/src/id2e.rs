@@ -35,7 +35,7 @@ pub fn rows(
             if let Some(wanted) = wanted {
                 note(&mut newest, wanted, &found, &from.value);
             }
-            let (new, held) = (shards.id(shard, id), wanted.map(|wanted| wanted.bearer));
+            let (new, held) = (shards.id(shard, id)?, wanted.map(|wanted| wanted.bearer));
             let key = new.to_ne_bytes();
             if held == Some(new) {
                 out.hold(&key, &from.value)?;

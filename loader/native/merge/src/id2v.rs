@@ -57,7 +57,7 @@ fn values(
     out: &mut Rows,
 ) -> Result<()> {
     let new = u16::try_from(shard.number(u32::from(old))?).unwrap_or(u16::MAX);
-    out.key(&key(shards.id(shard, id), new))?;
+    out.key(&key(shards.id(shard, id)?, new))?;
     let here = key(id, old);
     while from.is_at(&here) {
         out.value(&from.value)?;

@@ -30,7 +30,7 @@ pub fn rows(
             if from.is_at(&key) {
                 list.take(from, &key, |old| {
                     let is_new = number == 0 || old > shards.shared;
-                    (shards.id(shard, old), is_new)
+                    Ok((shards.id(shard, old)?, is_new))
                 })?;
             }
         }
@@ -62,7 +62,7 @@ impl List {
         &mut self,
         from: &mut Peek<'_>,
         key: &[u8],
-        id: impl Fn(u64) -> (u64, bool),
+        id: impl Fn(u64) -> Result<(u64, bool)>,
     ) -> Result<()> {
         while from.is_at(key) {
             let bytes = from.value.as_slice().try_into();
@@ -70,7 +70,7 @@ impl List {
             if old == 0 {
                 self.is_range = true;
             } else {
-                self.add(id(old));
+                self.add(id(old)?);
             }
             from.step()?;
         }

@@ -36,7 +36,7 @@ pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
         for record in records.map_err(crate::of_file)?.iter().skip(1) {
             let child = child(shard, record)?;
             if number == 0 || child.id > shards.shared {
-                found.push((child.normal.to_vec(), shards.id(shard, child.id)));
+                found.push((child.normal.to_vec(), shards.id(shard, child.id)?));
             }
         }
     }
@@ -128,16 +128,17 @@ struct Sum {
 
 impl Sum {
     fn add(&mut self, shards: &Shards, shard: &Shard, one: Node<'_>, below: &[u64]) -> Result<()> {
-        let (id, is_shared) = (shards.id(shard, one.id), one.id <= shards.shared);
+        let (id, is_shared) = (shards.id(shard, one.id)?, one.id <= shards.shared);
         let count = one.child.unwrap_or(1);
         let Some(known) = self.id else {
             (self.id, self.count) = (Some(id), count);
             return Ok(());
         };
         self.is_double = known != id;
-        let shared = below.get(place(id)).copied().filter(|_| is_shared).unwrap_or(0);
-        let more = count.checked_sub(shared);
-        self.count += more.ok_or_else(|| shard.wrong("a count in dn2i is too small"))?;
+        let twice = below.get(place(id)).copied().filter(|_| is_shared).unwrap_or(0);
+        let more = count.checked_sub(twice);
+        let sum = more.and_then(|more| self.count.checked_add(more));
+        self.count = sum.ok_or_else(|| shard.wrong("a count in dn2i cannot be"))?;
         Ok(())
     }
 
@@ -169,11 +170,11 @@ fn own_nodes(
         }
         before = id;
         let key = id.to_ne_bytes();
-        out.key(&shards.id(shard, id).to_ne_bytes())?;
+        out.key(&shards.id(shard, id)?.to_ne_bytes())?;
         while from.is_at(&key) {
             let node = node::read(&from.value).ok_or_else(|| bad(shard))?;
             let (new, tail) =
-                (shards.id(shard, node.id), if node.child.is_some() { 16 } else { 8 });
+                (shards.id(shard, node.id)?, if node.child.is_some() { 16 } else { 8 });
             let at = from.value.len() - tail;
             from.value[at..at + 8].copy_from_slice(&new.to_le_bytes());
             out.value(&from.value)?;

@@ -75,9 +75,13 @@ impl Shards {
         self.all.last().map_or(0, |last| last.offset + last.last)
     }
 
-    /// The new ID.
-    pub fn id(&self, shard: &Shard, old: u64) -> u64 {
-        if old <= self.shared { old } else { old + shard.offset }
+    /// The new ID; 0, the root above all, stays as it is.
+    pub fn id(&self, shard: &Shard, old: u64) -> Result<u64> {
+        match old {
+            _ if old <= self.shared => Ok(old),
+            _ if old <= shard.last => Ok(old + shard.offset),
+            _ => Err(shard.wrong(format!("there is no entry {old}"))),
+        }
     }
 
     fn same_tables(&mut self, path: &Path, reader: &Reader) -> Result<()> {

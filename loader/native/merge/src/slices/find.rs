@@ -31,7 +31,7 @@ pub fn find_line(
         counters.check()?;
         text.clear();
         writer.write(record, position, &mut text)?;
-        lines += text.iter().filter(|byte| **byte == b'\n').count() as u64;
+        lines += memchr::memchr_iter(b'\n', &text).count() as u64;
         if lines < line {
             return Ok(true);
         }

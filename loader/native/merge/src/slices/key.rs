@@ -88,8 +88,8 @@ impl Keys {
     }
 }
 
-/// Where the first of `separators` stands that is no part of a value; values may stand in quotes, as LDAPv2
-/// had them (RFC 1779).
+/// Where the first of `separators` stands that is no part of a value; values may stand in quotes, as in
+/// RFC 1779.
 fn end(text: &[u8], separators: &[u8]) -> Option<usize> {
     let (mut escaped, mut quoted, mut begins) = (false, false, false);
     text.iter().position(|&byte| {
