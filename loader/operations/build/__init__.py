@@ -14,7 +14,7 @@ from loader.defaults import ENGINES
 from loader.errors import UsageProblem
 from loader.operations.build import native, slapadd
 from loader.operations.build.options import FULL, BuildOptions
-from loader.operations.build.shards import MOST as MOST_SHARDS
+from loader.operations.build.shard_count import MOST as MOST_SHARDS
 from loader.operations.publish import Place
 from loader.progress import Progress
 from loader.run.catalogue import Facts

@@ -15,7 +15,7 @@ from typing import Any
 
 from loader import backmdb, resources, units
 from loader.errors import LdifUnreadable
-from loader.operations.build import finish, inputs, proven
+from loader.operations.build import finish, inputs, shard_count
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import DATA, Place
 from loader.progress import Meter
@@ -26,42 +26,6 @@ from loader.server import configuration
 from loader.sinks import shards, slapadd
 from loader.sinks.shards import Making, Merging, Slice, Source
 from loader.storage import files
-
-MOST = 256
-# Entries of a slice: fewer are not worth a slapadd that starts, and more make each of them slower.
-_FEW = 50_000
-_MANY = 64  # slices that are cut for speed alone
-_LEAST = 5_000  # entries of a slice that has to be small for want of memory
-_SHARE = 2  # of the memory there is, this part for environments that grow
-_WORTH = 4  # shared entries are loaded by each: together at most this part of the others
-
-
-def wanted(options: BuildOptions, place: Place, entries: int, needed: int) -> int:
-    """How many slices to cut; 1: none. needed: bytes that the database will take."""
-    if options.shards == 1 or _why_not(options, place):
-        return 1
-    if options.shards:
-        return options.shards
-    processors = resources.processors()
-    fitting = -(-needed * processors * _SHARE // resources.memory())
-    for_speed = min(_MANY, entries // _FEW)
-    return max(1, min(max(fitting, for_speed), entries // _LEAST, MOST))
-
-
-def _why_not(options: BuildOptions, place: Place) -> str | None:
-    """Why one slapadd must see all, if it must."""
-    for reason in proven.of_tree(place.config, place.database):
-        return reason
-    own = options.write_context and not options.seeding
-    if own and backmdb.settings(place.config, place.database).subentry:
-        return "sync_use_subentry puts contextCSN into an entry of its own"
-    return None
-
-
-def at_once(needed: int, count: int) -> int:
-    """Slapadds that run at a time: as many as processors, if what they make together fits into memory."""
-    fitting = resources.memory() // _SHARE // max(1, needed // count)
-    return max(1, min(resources.processors(), count, fitting))
 
 
 @dataclass(frozen=True)
@@ -95,7 +59,9 @@ class Work:
             return self._none(why)
         cuts = list(found.cuts)
         count = (
-            len(cuts) if self.options.shards else _worthwhile(found.shared, found.leaves, len(cuts))
+            len(cuts)
+            if self.options.shards
+            else shard_count.worthwhile(found.shared, found.leaves, len(cuts))
         )
         if count < 2:
             return self._none(f"{units.number(found.shared)} entries have children")
@@ -117,7 +83,7 @@ class Work:
         meter.add(entries=sum(facts["entries"] for facts in done.values()))
         inner = Meter(meter.name)
         with meter.counting(inner):
-            self._all(pieces, inner, at_once(self.size["estimate"], plan["shards"]))
+            self._all(pieces, inner, shard_count.at_once(self.size["estimate"], plan["shards"]))
         killpoint("shards.middle")
         facts = self._done()
         if self.scan["claimed"] and not any(one["rooted"] for one in facts.values()):
@@ -220,11 +186,6 @@ class _Piece:
 
 def _name(number: int) -> str:
     return f"{number:03d}"
-
-
-def _worthwhile(shared: int, leaves: int, count: int) -> int:
-    """As many slices as do not load shared entries for the most part."""
-    return min(count, 1 + leaves // (_WORTH * max(shared, 1)))
 
 
 def _heed(running: Sequence[Future[None]]) -> None:

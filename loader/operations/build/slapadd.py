@@ -8,7 +8,7 @@ from pathlib import Path
 from loader.errors import EntriesLost
 from loader.mdb import environment, verify
 from loader.operations import estimate
-from loader.operations.build import finish, inputs, shards
+from loader.operations.build import finish, inputs, shard_count, shards
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import DATA, Place
 from loader.progress import Meter
@@ -87,7 +87,7 @@ class _Work:
         paths = inputs.paths(self.options)
         needed = estimate.needed(self.place, paths, scan["entries"], self.run.directory, meter)
         maxsize = finish.choose_maxsize(self.options, self.place, needed)
-        count = shards.wanted(self.options, self.place, scan["entries"], needed)
+        count = shard_count.wanted(self.options, self.place, scan["entries"], needed)
         # Slices lie beside what is made of them.
         files.require_space(self.place.directory, needed if count == 1 else 2 * needed)
         return {"estimate": needed, "maxsize": maxsize, "shards": count}

@@ -139,7 +139,7 @@ mod tests {
             let ends = cuts.iter().skip(1).map(|cut| cut.before).chain([leaves]);
             for (cut, end) in cuts.iter().zip(ends) {
                 assert_eq!(cut.line, cut.before + 1);
-                assert!((end - cut.before) as usize <= leaves as usize / cuts.len() + 32);
+                assert!(end - cut.before <= leaves / cuts.len() as u64 + 32);
                 assert!(end > cut.before);
             }
         }
