@@ -155,7 +155,7 @@ impl Task<'_> {
             if part.kind == Kind::Values {
                 tree = tree.in_own_order();
             }
-            match write(batches, &mut tree, file)? {
+            match write(batches, &mut tree, file, self.counters)? {
                 Some((held, value)) => waiting = Some((tree, held, value)),
                 None => tables.push((part.name.clone(), tree.finish(file).map_err(of_file)?)),
             }

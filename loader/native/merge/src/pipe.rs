@@ -3,6 +3,7 @@
 use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use ldif::Counters;
 use lmdbfile::{FileWriter, Held, TreeWriter};
 
 use crate::{Result, damaged, of_file};
@@ -100,10 +101,12 @@ pub fn write(
     batches: Batches,
     tree: &mut TreeWriter,
     file: &mut FileWriter,
+    counters: &Counters,
 ) -> Result<Option<(Held, Vec<u8>)>> {
     let mut held = None;
     for batch in batches {
         let Batch { steps, bytes, ids } = batch?;
+        counters.add(0, (bytes.len() + 8 * ids.len()) as u64);
         let (mut bytes, mut ids) = (bytes.as_slice(), ids.as_slice());
         for step in steps {
             let done = match step {

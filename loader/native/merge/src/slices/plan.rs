@@ -47,6 +47,7 @@ pub fn plan(
     let mut shared = Shared::create(shared_path)?;
     let mut marks = Marks::default();
     walk(paths, Place::START, counters, |record, place| {
+        counters.add(1, 0);
         let key = keys.of(&record.entry()?.dn);
         match parents.get_mut(&key.own) {
             Some(is_there) => {
