@@ -26,14 +26,17 @@ __all__ = [
     "Finding",
     "Link",
     "Loaded",
+    "Merged",
     "NativeError",
     "Part",
+    "Plan",
     "Problem",
     "Rejection",
     "Scan",
     "Schema",
     "Search",
     "Shard",
+    "Slice",
     "Survey",
     "Tree",
     "Verdict",
@@ -45,7 +48,10 @@ __all__ = [
     "clone_plain",
     "clone_receive",
     "clone_send",
+    "find_name",
     "join",
+    "merge",
+    "plan",
     "scan",
     "schema",
     "shard",
@@ -92,6 +98,7 @@ class NativeError(Exception):
       lmdb.stream       a stream of a copy that ends early or is garbled
       lmdb.misuse       a stream that is none of a copy, or goes on with another copy
       lmdb.io           the operating system refused
+      build.duplicate      two parts of what is merged have an entry of the same name: dn
       ldap.connect      no connection: nobody there, or TLS failed before a word was said
       ldap.tls          StartTLS was refused, or its handshake failed
       ldap.bind         the bind was refused; `result` says how
@@ -604,9 +611,8 @@ def audit(
 ) -> Verdict:
     """Is a data file sound? Levels are meta, pages, tree and indexes; each looks at what those before it do.
 
-    txn: the transaction on whose snapshot the caller holds a reader slot (NativeError mdb.moved: later ones have
-    taken its meta page, so try again with another); None for a file that nobody writes to. database: of level
-    indexes. limit: problems of each kind that are told. memory: bytes for sorting; what is more goes to nameless
+    txn: the transaction on whose snapshot the caller holds a reader slot; None for a file that nobody writes to.
+    database: of level indexes. limit: problems of each kind that are told. memory: bytes for sorting; what is more goes to nameless
     files in `scratch`. Damage of the file is in the verdict, never an error.
     """
 
@@ -685,4 +691,92 @@ class Loaded:
 def add(inputs: Sequence[_Path | int], link: Link, counters: Counters, wishes: Wishes) -> Loaded:
     """Adds all entries to a running server. Ends when it has an answer to each, or with an error ldap.*, when the
     server is gone for good: what is done stands in the journal.
+    """
+
+_Cut: TypeAlias = tuple[int, int, int, int]
+_Place: TypeAlias = tuple[str, int, str]
+
+@final
+class Plan:
+    @property
+    def shared(self) -> int:
+        """Entries with children, which every slice has."""
+    @property
+    def leaves(self) -> int: ...
+    @property
+    def unknown(self) -> int:
+        """Parents that no entry is, as far as names tell without a schema."""
+    @property
+    def cuts(self) -> list[_Cut]:
+        """Where each slice begins: index of the file, uncompressed byte, line, leaves before it."""
+
+def plan(
+    paths: Sequence[_Path],
+    suffixes: Sequence[str],
+    shards: int,
+    shared_path: _Path,
+    counters: Counters,
+) -> Plan:
+    """Reads all twice. Writes the shared entries to shared_path, parents first; chooses up to `shards` slices."""
+
+@final
+class Slice:
+    """A slice of a plan: the shared entries, then `own` others from `cut` on.
+
+    now: entries get the entryUUID, timestamps and entryCSN that they lack; None: they do not. context_csns: exactly
+    those of `root`, which no entryCSN may exceed.
+    """
+
+    def __new__(
+        cls,
+        paths: Sequence[_Path],
+        suffixes: Sequence[str],
+        shared_path: _Path,
+        *,
+        shared: int,
+        cut: _Cut,
+        own: int,
+        now: str | None,
+        server_id: int,
+        root: str | None = None,
+        context_csns: Sequence[str] | None = None,
+    ) -> Slice: ...
+    def feed(self, fd: int, counters: Counters) -> tuple[int, bool]:
+        """Writes it as slapadd shall read it. How many of its own there were, and whether `root` was there."""
+    def find_line(self, line: int, counters: Counters) -> _Place | None:
+        """Path, line and DN of the input's record that stands at a line of what `feed` writes."""
+
+def find_name(
+    paths: Sequence[_Path], suffixes: Sequence[str], dn: str, counters: Counters
+) -> list[_Place]:
+    """The first two records of that name."""
+
+@final
+class Merged:
+    @property
+    def entries(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Of the file."""
+    @property
+    def pages(self) -> int: ...
+    @property
+    def tables(self) -> dict[str, int]:
+        """Sub-database -> values in it."""
+
+def merge(
+    paths: Sequence[_Path],
+    out_path: _Path,
+    counters: Counters,
+    *,
+    shared: int,
+    map_size: int,
+    idlexp: int,
+    context: str | None,
+    jobs: int,
+) -> Merged:
+    """Makes one data file of those that slapadd made of slices, in their order; synced when the call returns.
+
+    shared: entries that all have. context: the suffix whose entry gets contextCSN, as with slapadd -w. jobs: threads
+    that read. A damaged part is an error.
     """

@@ -47,6 +47,7 @@ GUARDED = {
         "loader.sinks.ldap",
         "loader.sinks.mdb",
         "loader.sources.mdb",
+        "loader.sinks.shards",
     ),
 }
 

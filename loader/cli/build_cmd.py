@@ -13,7 +13,7 @@ from loader.cli import options
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import build as operation
-from loader.operations.build import BuildOptions
+from loader.operations.build import MOST_SHARDS, BuildOptions
 
 _FOR_MACHINES = ("phases", "tables", "rejections", "rate")
 
@@ -50,6 +50,11 @@ _FOR_MACHINES = ("phases", "tables", "rejections", "rate")
     "server_id",
     type=click.IntRange(0, 4095),
     help="Server ID of entryCSNs that are made (default: olcServerID).",
+)
+@click.option(
+    "--shards",
+    type=click.IntRange(1, MOST_SHARDS),
+    help="With --engine slapadd: cut the LDIF for so many slapadds (default: by size, processors and memory).",
 )
 @options.native_options
 @options.dry_run_option

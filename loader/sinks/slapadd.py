@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from loader import ldif
 from loader.child import Child
@@ -24,10 +25,15 @@ from loader.errors import (
 )
 from loader.progress import Meter
 from loader.server import tools
+from loader.sinks.shards import Slice
+
+Fed = TypeVar("Fed")
+Where = Callable[[int], tuple[str, str]]  # DN and place of the record at a line of what was fed
 
 _REFUSED = re.compile(
     r'slapadd: (?:could not (?:add|parse) entry )?.*?dn="(?P<dn>[^"]*)" \(line=(?P<line>\d+)\):?\s*(?P<why>.*)'
 )
+_UNREAD = re.compile(r"slapadd: could not parse entry \(line=(?P<line>\d+)\)")
 _CODE = re.compile(r"^\(\d+\)\s*")
 
 
@@ -55,38 +61,65 @@ def load(
     server covers, so that consumers miss their deletion). On success the environment is closed and synced; on an error
     it is worth nothing.
     """
+
+    def feed(descriptor: int) -> int:
+        return ldif.join(paths, descriptor, meter, context_csns, target.suffix)
+
+    def place(line: int) -> tuple[str, str]:
+        return "an entry", f"the record ending at line {line} of what slapadd was fed"
+
+    return _load(target, feed, place, meter, write_context)
+
+
+def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:
+    """The same of one slice; how many entries of its own, and whether the suffix's entry was among all of them.
+
+    What slapadd refuses is named with its place in the input.
+    """
+
+    def feed(descriptor: int) -> tuple[int, bool]:
+        return piece.feed(descriptor, meter)
+
+    def place(line: int) -> tuple[str, str]:
+        return piece.place(line, Meter("place"))
+
+    return _load(target, feed, place, meter)
+
+
+def _load(
+    target: Target,
+    feed: Callable[[int], Fed],
+    place: Where,
+    meter: Meter,
+    write_context: bool = False,
+) -> Fed:
     arguments = ["-q", "-F", str(target.config), "-b", target.suffix, "-S", str(target.server_id)]
     arguments += ["-w"] if write_context else []
     command = tools.server_tool("slapadd", *arguments)
     with Child(command, stdin=subprocess.PIPE) as child, meter.cancelling(child.kill):
-        written = _feed(child, target, paths, meter, context_csns)
+        written = _feed(child, target, feed, place)
         meter.note = "slapadd is syncing to disk"
         if child.wait() != 0:
-            raise _judge(child, target)
+            raise _judge(child, target, place)
     return written
 
 
-def _feed(
-    child: Child,
-    target: Target,
-    paths: Sequence[Path],
-    meter: Meter,
-    context_csns: Sequence[str] | None,
-) -> int:
+def _feed(child: Child, target: Target, feed: Callable[[int], Fed], place: Where) -> Fed:
     assert child.process.stdin is not None
     try:
-        return ldif.join(paths, child.process.stdin.fileno(), meter, context_csns, target.suffix)
+        return feed(child.process.stdin.fileno())
     except LdifUnreadable:
         # slapadd closed the pipe: what it says about why is the error worth showing.
         child.process.stdin.close()
         if child.wait() != 0:
-            raise _judge(child, target) from None
+            raise _judge(child, target, place) from None
         raise
     finally:
         child.process.stdin.close()
 
 
-def _judge(child: Child, target: Target) -> LoaderError:
+def _judge(child: Child, target: Target, place: Where) -> LoaderError:
+    """What slapadd meant. After a kill that was our own it is for the caller to know better."""
     status, words = child.wait(), child.words
     text = " ".join(words)
     if "MDB_MAP_FULL" in text or "-30792" in text:
@@ -100,11 +133,13 @@ def _judge(child: Child, target: Target) -> LoaderError:
         refused = _REFUSED.search(word)
         if refused:
             why = _CODE.sub("", refused["why"]) or "; ".join(words[:2])
-            return EntryRefused(
-                dn=refused["dn"],
-                reason=why,
-                where=f"the record ending at line {refused['line']} of what slapadd was fed",
-            )
+            return EntryRefused(dn=refused["dn"], reason=why, where=place(int(refused["line"]))[1])
+    for word in words:
+        unread = _UNREAD.search(word)
+        if unread:
+            dn, where = place(int(unread["line"]))
+            why = "; ".join(one for one in words[:3] if one != word) or word
+            return EntryRefused(dn=dn, reason=why, where=where)
     return ToolFailed(
         tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it said nothing"
     )

@@ -14,13 +14,23 @@ from loader.defaults import ENGINES
 from loader.errors import UsageProblem
 from loader.operations.build import native, slapadd
 from loader.operations.build.options import FULL, BuildOptions
+from loader.operations.build.shard_count import MOST as MOST_SHARDS
 from loader.operations.publish import Place
 from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import Run, open_run
 from loader.server import configuration
 
-__all__ = ["FULL", "STEPS", "BuildOptions", "build", "build_steps", "find_place", "plan"]
+__all__ = [
+    "FULL",
+    "MOST_SHARDS",
+    "STEPS",
+    "BuildOptions",
+    "build",
+    "build_steps",
+    "find_place",
+    "plan",
+]
 
 _BY_NAME = {"native": native, "slapadd": slapadd}
 STEPS = tuple(dict.fromkeys(native.STEPS + slapadd.STEPS))

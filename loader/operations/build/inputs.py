@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from loader import csn, ldif, manifest
+from loader.defaults import ENV_EPOCH
 from loader.errors import EmptyInput, NoContextCSN
 from loader.ldif import Scan
 from loader.manifest import Manifest
@@ -75,6 +78,20 @@ def require_schema(place: Place, scan: Facts, scratch: Path) -> None:
     """Does the configuration know every attribute and object class? Raises NoSuchSuffix, SchemaMissing."""
     schema.require_suffix(place, scan["first_dn"])
     schema.require_known(place, scan["attributes"], scan["object_classes"], scratch)
+
+
+def moment(paths: Sequence[Path]) -> str:
+    """As in createTimestamp: the age of the newest input, so that the same input makes the same database.
+
+    A stream is as old as the present. SOURCE_DATE_EPOCH (reproducible-builds.org) goes before both.
+    """
+    seconds = os.environ.get(ENV_EPOCH)
+    if seconds and seconds.isdigit():
+        moment = float(seconds)
+    else:
+        ages = [path.stat().st_mtime for path in paths if path.is_file()]
+        moment = min([time.time(), max(ages)] if len(ages) == len(paths) else [time.time()])
+    return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
 
 
 def _claimed(options: BuildOptions, place: Place, found: Scan) -> list[str] | None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from loader import resources, schema
-from loader.defaults import ENV_EPOCH
 from loader.errors import EntriesLost
 from loader.mdb import map_size, meta, verify
 from loader.operations.build import finish, inputs, proven
@@ -142,7 +139,7 @@ class _Work:
     def _rules(self, scan: Facts) -> Rules:
         options = self.options
         return Rules(
-            now=_now(inputs.paths(options)),
+            now=inputs.moment(inputs.paths(options)),
             check_values=options.check_values,
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,
@@ -212,17 +209,3 @@ class _Work:
 
 def _rejection(one: Rejection) -> list[object]:
     return [one.path and str(one.path), one.line, one.dn, one.reason]
-
-
-def _now(paths: Sequence[Path]) -> str:
-    """As in createTimestamp: the age of the newest input, so that the same input makes the same database.
-
-    A stream is as old as the present. SOURCE_DATE_EPOCH (reproducible-builds.org) goes before both.
-    """
-    seconds = os.environ.get(ENV_EPOCH)
-    if seconds and seconds.isdigit():
-        moment = float(seconds)
-    else:
-        ages = [path.stat().st_mtime for path in paths if path.is_file()]
-        moment = min([time.time(), max(ages)] if len(ages) == len(paths) else [time.time()])
-    return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))

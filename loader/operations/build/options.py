@@ -40,6 +40,7 @@ class BuildOptions:
     seeding: bool = False
     server_id: int | None = None  # of entryCSNs that are made; None: the configuration's
     target: Path | None = None
+    shards: int | None = None  # slapadds that share the work; None: as many as help
     # The native engine's:
     memory: int | None = None  # bytes; None: a quarter of what there is
     jobs: int | None = None  # None: the processors there are
@@ -64,6 +65,7 @@ class BuildOptions:
             "maxsize": self.maxsize,
             "write_context": self.write_context,
             "engine": self.engine,
+            "shards": self.shards,
             "server_id": self.server_id,
             "max_rejects": self.max_rejects,
             "checks": [self.check_values, self.file_urls],
@@ -74,6 +76,8 @@ class BuildOptions:
         strange = list(self._only_native()) if self.engine == "slapadd" else []
         if strange:
             raise UsageProblem(reason=f"--engine slapadd does not know {', '.join(strange)}")
+        if self.shards and self.engine != "slapadd":
+            raise UsageProblem(reason="--shards is for --engine slapadd")
         if self.streamed and (self.engine == "slapadd" or self.seeding or dry):
             raise UsageProblem(reason=f"{self.inputs[0]} is no file: {_ONCE}")
         if self.rejects and any(

@@ -26,7 +26,7 @@ def settings(config: Config, database: Database, options: BuildOptions) -> Setti
     found = backmdb.settings(config, database)
     for reason in (
         *_of_host(),
-        *_of_tree(config, database),
+        *of_tree(config, database),
         *_of_settings(database, found),
         *_of_context(found, options),
     ):
@@ -45,7 +45,7 @@ def _of_host() -> Iterator[str]:
         yield "this host is not a 64-bit one with the low byte first"
 
 
-def _of_tree(config: Config, database: Database) -> Iterator[str]:
+def of_tree(config: Config, database: Database) -> Iterator[str]:
     for other in config.databases:
         below = any(dn.within(one, own) for one in other.suffixes for own in database.suffixes)
         if below and config.values(other.entry_dn, "olcSubordinate"):

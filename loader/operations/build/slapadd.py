@@ -8,7 +8,7 @@ from pathlib import Path
 from loader.errors import EntriesLost
 from loader.mdb import environment, verify
 from loader.operations import estimate
-from loader.operations.build import finish, inputs
+from loader.operations.build import finish, inputs, shard_count, shards
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import DATA, Place
 from loader.progress import Meter
@@ -19,7 +19,7 @@ from loader.server import configuration
 from loader.sinks import slapadd
 from loader.storage import files
 
-STEPS = ("scan", "schema", "size", "load", "check", "publish")
+STEPS = ("scan", "schema", "size", "slice", "load", "shards", "merge", "check", "publish")
 
 
 def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
@@ -28,11 +28,28 @@ def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
     scan = run.do("scan", work.scan)
     run.do("schema", lambda meter: work.schema(scan))
     size = run.do("size", lambda meter: work.size(meter, scan))
-    loaded = run.do("load", lambda meter: work.load(meter, scan, size), total=scan["entries"])
+    sharing = shards.Work(options, run, place, scan, size)
+    plan: Facts = {"shards": 1}
+    if size["shards"] > 1:
+        plan = run.do("slice", sharing.slice)
+    if plan["shards"] > 1:
+        loaded = _shared(run, work, sharing, plan)
+    else:
+        loaded = run.do("load", lambda meter: work.load(meter, scan, size), total=scan["entries"])
     checked = run.do("check", lambda meter: work.check(meter, scan, loaded))
     published = run.do("publish", lambda meter: work.publish(size, checked))
     entries = scan["entries"]
-    return {"read": entries, "entries": entries, "rejected": 0, **size, **published}
+    told = {**size, **shards.told(plan)}
+    return {"read": entries, "entries": entries, "rejected": 0, **told, **published}
+
+
+def _shared(run: Run, work: _Work, sharing: shards.Work, plan: Facts) -> Facts:
+    """By several slapadds."""
+    total = plan["shared"] + plan["leaves"]
+    run.do("shards", lambda meter: sharing.load(meter, plan), total=total)
+    merged = run.do("merge", lambda meter: sharing.merge(meter, plan, work.made), total=total)
+    files.remove_tree(sharing.home)
+    return merged
 
 
 def plan(options: BuildOptions, run: Run, place: Place) -> Facts:
@@ -70,8 +87,10 @@ class _Work:
         paths = inputs.paths(self.options)
         needed = estimate.needed(self.place, paths, scan["entries"], self.run.directory, meter)
         maxsize = finish.choose_maxsize(self.options, self.place, needed)
-        files.require_space(self.place.directory, needed)
-        return {"estimate": needed, "maxsize": maxsize}
+        count = shard_count.wanted(self.options, self.place, scan["entries"], needed)
+        # Slices lie beside what is made of them.
+        files.require_space(self.place.directory, needed if count == 1 else 2 * needed)
+        return {"estimate": needed, "maxsize": maxsize, "shards": count}
 
     def load(self, meter: Meter, scan: Facts, size: Facts) -> Facts:
         files.remove_tree(self.made)

@@ -7,10 +7,13 @@
 
 use crate::{Code, Error, Result};
 
-const SORTED: u32 = 0x8000_0000;
-const APART: u32 = 0x4000_0000;
-const NORMAL: u32 = 0x8000_0000;
-const NUMBER: u32 = 0x3fff_ffff;
+/// Flags of an attribute's number: values in the order of their rule, values in id2v.
+pub const SORTED: u32 = 0x8000_0000;
+pub const APART: u32 = 0x4000_0000;
+/// Flag of the count: normal forms follow the values.
+pub const NORMAL: u32 = 0x8000_0000;
+/// Without the flags.
+pub const NUMBER: u32 = 0x3fff_ffff;
 /// More values than any attribute has; their slots must be countable in 32 bits.
 const MOST_VALUES: u32 = 1 << 28;
 

@@ -14,7 +14,7 @@ mod build;
 mod checks;
 mod chunks;
 mod columns;
-mod context;
+pub mod context;
 mod dn2i;
 mod draft;
 mod encoded;
@@ -28,10 +28,10 @@ mod names;
 mod naming;
 pub mod node;
 mod numbering;
-mod operational;
+pub mod operational;
 mod outcasts;
 mod parents;
-mod postings;
+pub mod postings;
 mod reading;
 mod reject;
 mod reorder;
@@ -79,7 +79,7 @@ fn sorting(error: extsort::Error) -> Error {
 
 /// The file writer's error as ours.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn writing(error: lmdbfile::Error) -> Error {
+pub fn writing(error: lmdbfile::Error) -> Error {
     use lmdbfile::ErrorKind::{Full, Io, NoSpace, TooLong};
     let code = match error.kind {
         Full => Code::Full,

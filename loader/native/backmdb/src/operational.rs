@@ -35,7 +35,6 @@ impl Operational {
     pub fn new(shared: &Shared<'_>, lookup: &mut Lookup<'_>) -> Result<Self, Refusal> {
         let name = Self::creator(shared.schema, shared.settings)?;
         let (now, sid) = (shared.options.now.clone(), shared.settings.server_id);
-        let seconds = now.trim_end_matches('Z');
         Ok(Self {
             uuid: lookup.column(b"entryUUID")?,
             creator: lookup.column(b"creatorsName")?,
@@ -44,7 +43,7 @@ impl Operational {
             modifier: lookup.column(b"modifiersName")?,
             modified: lookup.column(b"modifyTimestamp")?,
             name: (name.pretty(), name.normal()),
-            csn_pattern: format!("{seconds}.000000Z#000000#{sid:03x}#000000").into_bytes(),
+            csn_pattern: csn_pattern(&now, sid),
             now,
         })
     }
@@ -84,9 +83,7 @@ impl Operational {
     fn add_uuid(&self, draft: &mut Draft, hash: Hash) {
         let seed =
             [&hash[0].to_le_bytes()[..], &hash[1].to_le_bytes(), self.now.as_bytes()].concat();
-        let bits = xxh3_128(&seed);
-        // Version 8 (RFC 9562): a value by a rule of its maker's own.
-        let bits = bits & !((0xf000 << 64) | (0xc000 << 48)) | (0x8000 << 64) | (0x8000 << 48);
+        let bits = uuid(&seed);
         let value = draft.add_bytes(&spelled(bits));
         let normal = draft.add_bytes(&bits.to_be_bytes());
         draft.add_line(self.uuid, Pair { value, normal }, true);
@@ -108,15 +105,31 @@ impl Operational {
     }
 
     fn add_csn(&self, draft: &mut Draft, position: u32) {
-        let (micros, count) = (position >> 24, position & 0xff_ffff);
-        let mut text = self.csn_pattern.clone();
-        // Behind "seconds.", as long as "secondsZ".
-        let at = self.now.len();
-        digits(&mut text[at..at + 6], micros, 10);
-        digits(&mut text[at + 8..at + 14], count, 16);
-        let value = draft.add_bytes(&text);
+        let value = draft.add_bytes(&csn_at(&self.csn_pattern, position));
         draft.add_line(self.csn, Pair { value, normal: value }, false);
     }
+}
+
+/// A UUID that follows from `seed`.
+pub fn uuid(seed: &[u8]) -> u128 {
+    // Version 8 (RFC 9562): a value by a rule of its maker's own.
+    xxh3_128(seed) & !((0xf000 << 64) | (0xc000 << 48)) | (0x8000 << 64) | (0x8000 << 48)
+}
+
+/// A CSN whose microseconds and count are still 0. `now`: as in createTimestamp.
+pub fn csn_pattern(now: &str, server_id: u16) -> Vec<u8> {
+    let seconds = now.trim_end_matches('Z');
+    format!("{seconds}.000000Z#000000#{server_id:03x}#000000").into_bytes()
+}
+
+/// The CSN of the entry at `position`, from a pattern.
+pub fn csn_at(pattern: &[u8], position: u32) -> Vec<u8> {
+    let (micros, count) = (position >> 24, position & 0xff_ffff);
+    let mut text = pattern.to_vec();
+    let at = "20260101000000.".len();
+    digits(&mut text[at..at + 6], micros, 10);
+    digits(&mut text[at + 8..at + 14], count, 16);
+    text
 }
 
 /// Fills `place` with the last digits of a number.
@@ -128,7 +141,7 @@ fn digits(place: &mut [u8], mut number: u32, base: u32) {
 }
 
 /// A UUID as RFC 4122 spells it.
-fn spelled(bits: u128) -> [u8; 36] {
+pub fn spelled(bits: u128) -> [u8; 36] {
     let mut text = *b"00000000-0000-0000-0000-000000000000";
     let mut rest = bits;
     for digit in text.iter_mut().rev().filter(|digit| **digit != b'-') {

@@ -13,6 +13,7 @@ mod dump;
 mod error;
 mod gate;
 mod loading;
+mod merging;
 mod results;
 mod wire;
 
@@ -36,6 +37,8 @@ mod _native {
     use super::error::NativeError;
     #[pymodule_export]
     use super::loading::{Loaded, add};
+    #[pymodule_export]
+    use super::merging::{Merged, Plan, Slice, find_name, merge, plan};
     #[pymodule_export]
     use super::results::{Arrangement, Difference, Scan, Shard, Survey, Tree};
     #[pymodule_export]

@@ -44,6 +44,8 @@ pub enum Code {
     Rejected,
     /// Entries were rejected for want of their parents.
     MissingParents,
+    /// Two entries of one name, in parts that did not see each other.
+    Duplicate,
     /// What we wrote does not read back: a bug, or a bad disk.
     Damaged,
     /// The database has no entry of the name that was to be the base.
@@ -74,6 +76,7 @@ impl Code {
             Self::Full => "build.map_full",
             Self::Rejected => "build.rejected",
             Self::MissingParents => "build.missing_parents",
+            Self::Duplicate => "build.duplicate",
             Self::Damaged => "build.damaged",
             Self::NoSuchBase => "mdb.no_such_base",
             Self::Cancelled => "cancelled",

@@ -1,7 +1,7 @@
 //! Opening LDIF for reading: a path or a file descriptor, compressed or not.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -41,6 +41,25 @@ impl<'a> Input<'a> {
             Ok(Input { path: Some(path.to_path_buf()), block_size: BLOCK_SIZE, reader })
         };
         open().map_err(|error: Error| error.in_file(Some(path)))
+    }
+
+    /// The same from `offset` on, in uncompressed bytes.
+    pub fn from_path_at(path: &Path, offset: u64) -> Result<Input<'static>> {
+        let open = || {
+            let mut file = File::open(path)?;
+            let (compression, reader) = sniff(&file)?;
+            if compression == Compression::None {
+                drop(reader);
+                file.seek(SeekFrom::Start(offset))?;
+                return Ok(Input::from_reader(file));
+            }
+            drop(reader);
+            let mut input = Self::from_path(path)?;
+            io::copy(&mut input.by_ref().take(offset), &mut io::sink())?;
+            Ok(input)
+        };
+        let input = open().map_err(|error: Error| error.in_file(Some(path)))?;
+        Ok(Input { path: Some(path.to_path_buf()), ..input })
     }
 
     /// Reads a pipe, socket or file; a wait for the other side ends when `counters` is cancelled.

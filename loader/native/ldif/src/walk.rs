@@ -34,7 +34,8 @@ pub fn each_record(
     }
 }
 
-fn locate(error: Error, record: &Record<'_>, path: Option<&Path>) -> Error {
+/// An error met in `record`, told with its place.
+pub fn locate(error: Error, record: &Record<'_>, path: Option<&Path>) -> Error {
     if matches!(error.code, Code::Io | Code::NoSpace | Code::Pipe | Code::Cancelled) {
         return error;
     }

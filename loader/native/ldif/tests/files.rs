@@ -116,3 +116,18 @@ fn a_full_disk_is_told_as_such() {
     });
     assert_eq!(outcome.unwrap_err().code, Code::NoSpace);
 }
+
+#[test]
+fn reading_can_begin_anywhere() {
+    let directory = tempdir().unwrap();
+    let text = [TEXT, b"dn: cn=b\ncn: b\n"].concat();
+    for (name, content) in [("a.ldif", text.clone()), ("z", zstd(&text)), ("g", gzip(&text))] {
+        let path = directory.path().join(name);
+        fs::write(&path, content).unwrap();
+        let mut input = Input::from_path_at(&path, TEXT.len() as u64).unwrap();
+        assert_eq!(input.path.as_deref(), Some(path.as_path()));
+        let mut rest = Vec::new();
+        input.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, text[TEXT.len()..]);
+    }
+}

@@ -19,6 +19,7 @@ proptest! {
         let summary = write_file(&path, page_size, &tables);
         prop_assert_eq!(path.metadata().unwrap().len(), summary.bytes);
 
+        let scattered = Reader::open_scattered(&path).unwrap();
         let reader = Reader::open(&path).unwrap();
         prop_assert_eq!(reader.pages(), summary.pages);
         prop_assert_eq!(reader.map_size(), MAP_SIZE);
@@ -31,6 +32,7 @@ proptest! {
         prop_assert_eq!(reader.names().collect::<Vec<_>>(), names);
         for (name, content) in &tables {
             prop_assert!(rows(&reader, name.as_bytes()).unwrap() == content.rows);
+            prop_assert!(rows(&scattered, name.as_bytes()).unwrap() == content.rows);
             let table = reader.table(name.as_bytes()).unwrap();
             prop_assert_eq!(table.record().flags, content.flags);
             let count: usize = content.rows.iter().map(|(_, values)| values.len()).sum();

@@ -82,7 +82,23 @@ impl Stamping {
         }
     }
 
-    fn copy(&mut self, plain: &mut Editor, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
+    /// The CSN that an entry must have instead of `entry_csn`, when that is newer than the claim.
+    pub fn held_back(&self, entry_csn: &[u8]) -> Option<&[u8]> {
+        self.claim.older_csn(entry_csn)
+    }
+
+    /// Has the root passed by?
+    pub fn is_met(&self) -> bool {
+        self.root.met
+    }
+
+    /// Appends the record as it shall be, then a blank line; `plain` copies those that stay as they are.
+    pub fn copy(
+        &mut self,
+        plain: &mut Editor,
+        record: &Record<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         self.name.set(&record.entry()?.dn);
         let extra = self.root.lines_for(&self.name);
         let Some(older) = self.claim.held_back(record)? else {

@@ -158,7 +158,8 @@ fn push_value(key: &mut Vec<u8>, mut value: &[u8]) {
     }
 }
 
-fn unescape(value: &[u8]) -> Option<(u8, &[u8])> {
+/// The first byte of a value with its escape undone, and what follows it.
+pub fn unescape(value: &[u8]) -> Option<(u8, &[u8])> {
     match value {
         [b'\\', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
             Some(((hex_digit(*high) << 4) | hex_digit(*low), rest))
@@ -175,14 +176,15 @@ fn hex_digit(digit: u8) -> u8 {
     }
 }
 
-fn trim_spaces(text: &[u8]) -> &[u8] {
+/// Without the spaces at both ends.
+pub fn trim_spaces(text: &[u8]) -> &[u8] {
     let start = text.iter().position(|&byte| byte != b' ').unwrap_or(text.len());
     let end = text.iter().rposition(|&byte| byte != b' ').map_or(start, |last| last + 1);
     &text[start..end]
 }
 
 /// Trims spaces, but keeps an escaped one at the end.
-fn trim_value(value: &[u8]) -> &[u8] {
+pub fn trim_value(value: &[u8]) -> &[u8] {
     let trimmed = trim_spaces(value);
     let escapes = trimmed.iter().rev().take_while(|&&byte| byte == b'\\').count();
     if escapes % 2 == 0 {

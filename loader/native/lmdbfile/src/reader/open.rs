@@ -22,6 +22,18 @@ impl Reader {
         Self::open_file(path, None).map_err(|error| error.of_file(path))
     }
 
+    /// The same for a file whose pages lie in no order, in the page cache for the most part: page by page,
+    /// with little memory.
+    pub fn open_scattered(path: &Path) -> Result<Self> {
+        let open = || {
+            let file = File::open(path)?;
+            let (layout, meta) = settled(&file)?;
+            let pages = pages_of(&file, layout, &meta)?;
+            Self::with_store(Store::open_scattered(file, layout, pages), meta)
+        };
+        open().map_err(|error: Error| error.of_file(path))
+    }
+
     /// For whoever holds a reader's slot of transaction `txn`: the newest snapshot, which is that one or one after it.
     ///
     /// A slot keeps the pages of later snapshots too: LMDB uses a page again only when all readers began after the
@@ -61,16 +73,24 @@ impl Reader {
     }
 
     fn open_snapshot(path: &Path, file: File, layout: Layout, meta: Meta) -> Result<Self> {
-        let in_file = file.metadata()?.len() / layout.page_size as u64;
-        // A file may end before its last page when that one is free.
-        let pages = in_file.min(meta.last_page.saturating_add(1));
-        if pages < META_PAGES || meta.last_page == u64::MAX {
-            return Err(Error::corrupt(meta.txn % 2, "a last page that there cannot be"));
-        }
-        let store = Store::open(path, file, layout, pages)?;
+        let pages = pages_of(&file, layout, &meta)?;
+        Self::with_store(Store::open(path, file, layout, pages)?, meta)
+    }
+
+    fn with_store(store: Store, meta: Meta) -> Result<Self> {
         let tables = named_tables(&store, &meta).map_err(|error| error.of_table("main"))?;
         Ok(Self { store, meta, tables })
     }
+}
+
+/// Pages that are in use at most. A file may end before its last page when that one is free.
+fn pages_of(file: &File, layout: Layout, meta: &Meta) -> Result<u64> {
+    let in_file = file.metadata()?.len() / layout.page_size as u64;
+    let pages = in_file.min(meta.last_page.saturating_add(1));
+    if pages < META_PAGES || meta.last_page == u64::MAX {
+        return Err(Error::corrupt(meta.txn % 2, "a last page that there cannot be"));
+    }
+    Ok(pages)
 }
 
 /// The newer meta page. A writer may be at it: it is read until it is the same twice.

@@ -21,6 +21,8 @@ const SLOTS: u64 = 48;
 /// Blocks read at a time by whoever goes through the file in order: from the disk, and from the page cache.
 const AHEAD: u64 = 16;
 const AHEAD_IN_CACHE: u64 = 4;
+/// Pages kept where no block is larger than one.
+const SCATTERED_SLOTS: u64 = 64;
 
 /// A block and its number.
 type Slot = Option<(u64, Arc<Buffer>)>;
@@ -38,15 +40,35 @@ pub(crate) struct Store {
     /// Pages that are in use at most: those up to the last one that are in the file.
     pub pages: u64,
     slots: RefCell<Vec<Slot>>,
+    /// Bytes of a block.
+    block: usize,
+    /// Pages lie in no order: nothing is read ahead.
+    scattered: bool,
 }
 
 impl Store {
     /// `pages` are in the file.
     pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
         let direct = disk::open(OpenOptions::new().read(true), path)?;
-        let slots = RefCell::new((0..SLOTS).map(|_| None).collect());
-        let (refused, cache) = (Cell::new(false), Cache::default());
-        Ok(Self { file, direct, refused, cache, layout, pages, slots })
+        Ok(Self::new(file, direct, layout, pages, (BLOCK, SLOTS)))
+    }
+
+    /// The same with no more read than is asked for, through the page cache.
+    pub fn open_scattered(file: File, layout: Layout, pages: u64) -> Self {
+        let sizes = (layout.page_size, SCATTERED_SLOTS);
+        Self { scattered: true, ..Self::new(file, None, layout, pages, sizes) }
+    }
+
+    fn new(
+        file: File,
+        direct: Option<File>,
+        layout: Layout,
+        pages: u64,
+        (block, slots): (usize, u64),
+    ) -> Self {
+        let slots = RefCell::new((0..slots).map(|_| None).collect());
+        let (refused, cache, scattered) = (Cell::new(false), Cache::default(), false);
+        Self { file, direct, refused, cache, layout, pages, slots, block, scattered }
     }
 
     /// The same pages for another thread.
@@ -57,7 +79,7 @@ impl Store {
             direct,
             refused: Cell::new(self.refused.get()),
             cache: Cache::default(),
-            slots: RefCell::new((0..SLOTS).map(|_| None).collect()),
+            slots: RefCell::new(self.slots.borrow().iter().map(|_| None).collect()),
             ..*self
         })
     }
@@ -104,7 +126,7 @@ impl Store {
         if number < META_PAGES || number >= self.pages {
             return Err(Error::corrupt(number, "a page that is outside of the file"));
         }
-        let in_block = (BLOCK / self.layout.page_size) as u64;
+        let in_block = (self.block / self.layout.page_size) as u64;
         let start = usize::try_from(number % in_block).unwrap_or(0) * self.layout.page_size;
         let block = self.block(number / in_block)?;
         let page = block.get(start..start + self.layout.page_size);
@@ -121,13 +143,14 @@ impl Store {
             return Ok(block);
         }
         let in_order = number > 0 && kept(&slots, number - 1).is_some();
-        let count = if in_order { self.cache.ahead() } else { 1 };
+        let count = if in_order && !self.scattered { self.cache.ahead() } else { 1 };
         let mut blocks: Vec<_> =
-            (number..number + count).map(|at| reused(&mut slots, at)).collect();
-        self.read(&mut blocks, number * BLOCK as u64)?;
+            (number..number + count).map(|at| reused(&mut slots, at, self.block)).collect();
+        self.read(&mut blocks, number * self.block as u64)?;
         for (at, block) in (number..).zip(blocks) {
-            if at == number || block.len() == BLOCK {
-                slots[slot(at)] = Some((at, Arc::new(block)));
+            if at == number || block.len() == self.block {
+                let place = slot(at, &slots);
+                slots[place] = Some((at, Arc::new(block)));
             }
         }
         Ok(kept(&slots, number).unwrap_or_else(|| Arc::new(Buffer::new(0))))
@@ -142,7 +165,7 @@ impl Store {
             None => self.disk(&mut rooms, offset)?,
         };
         for block in blocks {
-            let here = count.min(BLOCK);
+            let here = count.min(self.block);
             block.fill(here);
             count -= here;
         }
@@ -202,19 +225,20 @@ fn retry(mut action: impl FnMut() -> rustix::io::Result<usize>) -> std::io::Resu
     Ok(rustix::io::retry_on_intr(&mut action)?)
 }
 
-fn slot(number: u64) -> usize {
-    usize::try_from(number % SLOTS).unwrap_or(0)
+fn slot(number: u64, slots: &[Slot]) -> usize {
+    usize::try_from(number % slots.len() as u64).unwrap_or(0)
 }
 
 fn kept(slots: &[Slot], number: u64) -> Option<Arc<Buffer>> {
-    let (held, block) = slots[slot(number)].as_ref()?;
+    let (held, block) = slots[slot(number, slots)].as_ref()?;
     (*held == number).then(|| Arc::clone(block))
 }
 
 /// The memory of the block whose slot is wanted, unless somebody looks at it still.
-fn reused(slots: &mut [Slot], number: u64) -> Buffer {
-    let old = slots[slot(number)].take().and_then(|(_, block)| Arc::into_inner(block));
-    let mut block = old.unwrap_or_else(|| Buffer::new(BLOCK));
+fn reused(slots: &mut [Slot], number: u64, size: usize) -> Buffer {
+    let at = slot(number, slots);
+    let old = slots[at].take().and_then(|(_, block)| Arc::into_inner(block));
+    let mut block = old.unwrap_or_else(|| Buffer::new(size));
     block.clear();
     block
 }

@@ -1,0 +1,160 @@
+//! Slices for several slapadds, and their databases made one.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use ::merge::Options;
+use ::merge::slices::{self, Complete, Cut, Feed, Found};
+use ldif::polled::Polled;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tree::join::Stamping;
+
+use crate::counters::Counters;
+use crate::gate::{duplicate, enter};
+
+/// File, offset, line, and entries before it.
+type CutFields = (usize, u64, u64, u64);
+/// Path, line, DN.
+type Place = (PathBuf, u64, String);
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Plan {
+    shared: u64,
+    leaves: u64,
+    unknown: u64,
+    cuts: Vec<CutFields>,
+}
+
+#[pyfunction]
+pub fn plan(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    suffixes: Vec<String>,
+    shards: usize,
+    shared_path: PathBuf,
+    counters: &Counters,
+) -> PyResult<Plan> {
+    let work = || slices::plan(&paths, &suffixes, shards, &shared_path, &counters.0);
+    let found = enter(py, &counters.0, work)?;
+    let cuts = found.cuts.iter().map(|cut| (cut.file, cut.offset, cut.line, cut.before)).collect();
+    let slices::Plan { shared, leaves, unknown, .. } = found;
+    Ok(Plan { shared, leaves, unknown, cuts })
+}
+
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Slice {
+    paths: Vec<PathBuf>,
+    suffixes: Vec<String>,
+    shared_path: PathBuf,
+    shared: u64,
+    cut: Cut,
+    own: u64,
+    complete: Option<Complete>,
+    stamp: Option<(String, Vec<String>)>,
+}
+
+#[pymethods]
+impl Slice {
+    #[new]
+    #[pyo3(signature = (
+        paths, suffixes, shared_path, *, shared, cut, own, now, server_id, root=None, context_csns=None
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+    fn new(
+        paths: Vec<PathBuf>,
+        suffixes: Vec<String>,
+        shared_path: PathBuf,
+        shared: u64,
+        cut: CutFields,
+        own: u64,
+        now: Option<String>,
+        server_id: u16,
+        root: Option<String>,
+        context_csns: Option<Vec<String>>,
+    ) -> PyResult<Self> {
+        let stamp = match (root, context_csns) {
+            (Some(root), Some(csns)) => Some((root, csns)),
+            (None, None) => None,
+            _ => return Err(PyValueError::new_err("context_csns and root go together")),
+        };
+        let (file, offset, line, before) = cut;
+        let cut = Cut { file, offset, line, before };
+        let complete = now.map(|now| Complete::new(&now, server_id));
+        Ok(Self { paths, suffixes, shared_path, shared, cut, own, complete, stamp })
+    }
+
+    fn feed(&self, py: Python<'_>, fd: i32, counters: &Counters) -> PyResult<(u64, bool)> {
+        let mut sink = Polled::new(duplicate(fd)?, &counters.0);
+        let work = || slices::feed(&self.core(), &mut sink, self.stamping(), &counters.0);
+        enter(py, &counters.0, work).map(|fed| (fed.entries, fed.root_met))
+    }
+
+    fn find_line(&self, py: Python<'_>, line: u64, counters: &Counters) -> PyResult<Option<Place>> {
+        let work = || slices::find_line(&self.core(), line, self.stamping(), &counters.0);
+        Ok(enter(py, &counters.0, work)?.map(place))
+    }
+}
+
+impl Slice {
+    fn core(&self) -> Feed<'_> {
+        let Self { paths, suffixes, shared_path, shared, cut, own, complete, .. } = self;
+        let (shared, cut, own, complete) = (*shared, *cut, *own, complete.clone());
+        Feed { paths, suffixes, shared_path, shared, cut, own, complete }
+    }
+
+    fn stamping(&self) -> Option<Stamping> {
+        self.stamp.as_ref().map(|(root, csns)| Stamping::new(root, csns))
+    }
+}
+
+fn place(found: Found) -> Place {
+    (found.path, found.line, found.dn)
+}
+
+#[pyfunction]
+pub fn find_name(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    suffixes: Vec<String>,
+    dn: String,
+    counters: &Counters,
+) -> PyResult<Vec<Place>> {
+    let work = || slices::find_name(&paths, &suffixes, &dn, &counters.0);
+    Ok(enter(py, &counters.0, work)?.into_iter().map(place).collect())
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Merged {
+    entries: u64,
+    bytes: u64,
+    pages: u64,
+    tables: BTreeMap<String, u64>,
+}
+
+#[pyfunction]
+#[pyo3(signature = (paths, out_path, counters, *, shared, map_size, idlexp, context, jobs))]
+#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+pub fn merge(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    out_path: PathBuf,
+    counters: &Counters,
+    shared: u64,
+    map_size: u64,
+    idlexp: u32,
+    context: Option<String>,
+    jobs: usize,
+) -> PyResult<Merged> {
+    if !(1..32).contains(&idlexp) {
+        return Err(PyValueError::new_err("idlexp is 1 to 31"));
+    }
+    let options = Options { shared, map_size, list_exponent: idlexp, context, jobs };
+    let work = || ::merge::merge(&paths, &out_path, &options, &counters.0);
+    let made = enter(py, &counters.0, work)?;
+    let ::merge::Merged { entries, bytes, pages, tables } = made;
+    Ok(Merged { entries, bytes, pages, tables })
+}

@@ -1,0 +1,35 @@
+//! Several `slapadd -q` side by side in the place of one: [`slices`] cuts the LDIF, [`merge`] makes the
+//! databases one.
+//!
+//! Every slice begins with the same shared entries, those that have children, parents first; the others
+//! follow in the order of the input, each in one slice. So a slice is a tree, and the merged database is
+//! the one that a single slapadd makes of the shared entries and then of all the others.
+//!
+//! Merging goes table by table, each in the order of its keys, so nothing has to be sorted. Threads read
+//! and renumber ([`pipe`]), the caller's writes.
+
+mod context;
+mod entry;
+mod id2e;
+mod id2v;
+mod index;
+mod merge;
+mod nodes;
+mod peek;
+mod pipe;
+mod shards;
+pub mod slices;
+
+pub use ldif::{Code, Error, Result};
+pub use merge::{Merged, Options, merge};
+
+/// What is wrong with a shard.
+fn damaged(message: impl Into<String>) -> Error {
+    Error::new(Code::Damaged, message)
+}
+
+/// The file reader's and writer's errors as ours.
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn of_file(error: lmdbfile::Error) -> Error {
+    backmdb::writing(error)
+}

@@ -1,0 +1,235 @@
+//! dn2i: the tree. Children of shared entries come together from all shards.
+
+use backmdb::node::{self, Node};
+use ldif::Counters;
+use lmdbfile::Reader;
+
+use crate::peek::Peek;
+use crate::pipe::Rows;
+use crate::shards::{Shard, Shards, table};
+use crate::{Code, Error, Result, damaged};
+
+pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows) -> Result<()> {
+    let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
+    let mut all = Vec::new();
+    for (reader, shard) in readers.iter().zip(&shards.all) {
+        all.push(Peek::new(&table(reader, &shard.path, "dn2i")?, b"")?);
+    }
+    let mut names = Names::default();
+    let below = counted(shards, &readers)?;
+    for id in 0..=shards.shared {
+        counters.check()?;
+        shared_node(shards, &mut all, id, &below, &mut names, out)?;
+    }
+    for (from, shard) in all.iter_mut().zip(&shards.all) {
+        own_nodes(shards, shard, from, counters, out)?;
+    }
+    Ok(())
+}
+
+/// Names of the suffixes, with the new IDs of their entries.
+pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
+    let mut found = Vec::new();
+    for (number, shard) in shards.all.iter().enumerate() {
+        let reader = shard.reader()?;
+        let records = table(&reader, &shard.path, "dn2i")?.get_all(&0u64.to_ne_bytes());
+        for record in records.map_err(crate::of_file)?.iter().skip(1) {
+            let child = child(shard, record)?;
+            if number == 0 || child.id > shards.shared {
+                found.push((child.normal.to_vec(), shards.id(shard, child.id)?));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// How many shared entries the subtree of each shared entry has, itself included.
+fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
+    let (Some(reader), Some(shard)) = (readers.first(), shards.all.first()) else {
+        return Ok(Vec::new());
+    };
+    let mut from = Peek::new(&table(reader, &shard.path, "dn2i")?, b"")?;
+    let size = usize::try_from(shards.shared + 1).map_err(|_| damaged("too many entries"))?;
+    let mut parents = vec![0; size];
+    while from.live && from.id() <= shards.shared {
+        let id = from.id();
+        if id > 0 && !is_child(&from.value) {
+            let parent = own(shard, &from.value)?.id;
+            if parent >= id {
+                return Err(shard.wrong(format!("entry {id} stands before its parent")));
+            }
+            parents[place(id)] = parent;
+        }
+        from.step()?;
+    }
+    let mut counts = vec![1; size];
+    for id in (1..size).rev() {
+        counts[place(parents[id])] += counts[id];
+    }
+    Ok(counts)
+}
+
+/// An index into a list that is in memory.
+fn place(id: u64) -> usize {
+    usize::try_from(id).unwrap_or(usize::MAX)
+}
+
+fn shared_node(
+    shards: &Shards,
+    all: &mut [Peek<'_>],
+    id: u64,
+    below: &[u64],
+    names: &mut Names,
+    out: &mut Rows,
+) -> Result<()> {
+    let key = id.to_ne_bytes();
+    let first = all.first().map(|first| first.value.clone()).unwrap_or_default();
+    for (from, shard) in all.iter_mut().zip(&shards.all) {
+        if !from.is_at(&key) || from.value != first || is_child(&first) {
+            return Err(shard.wrong(format!("shared entry {id} is another one here")));
+        }
+        from.step()?;
+    }
+    names.note(id, &first);
+    out.key(&key)?;
+    out.value(&first)?;
+    let mut record = Vec::new();
+    while let Some(least) = least(all, &key) {
+        let mut sum = Sum::default();
+        for (from, shard) in all.iter_mut().zip(&shards.all) {
+            if from.is_at(&key) && name_of(&from.value) == least {
+                sum.add(shards, shard, child(shard, &from.value)?, below)?;
+                if sum.is_double {
+                    let dn = names.dn(id, &child(shard, &from.value)?);
+                    return Err(duplicate(dn));
+                }
+                record.clone_from(&from.value);
+                from.step()?;
+            }
+        }
+        sum.write(&mut record);
+        out.value(&record)?;
+    }
+    out.end()
+}
+
+fn least(all: &[Peek<'_>], key: &[u8]) -> Option<Vec<u8>> {
+    let here = all.iter().filter(|from| from.is_at(key));
+    here.map(|from| name_of(&from.value)).min().map(<[u8]>::to_vec)
+}
+
+/// A child as all shards together have it.
+#[derive(Debug, Default)]
+struct Sum {
+    id: Option<u64>,
+    count: u64,
+    is_double: bool,
+}
+
+impl Sum {
+    fn add(&mut self, shards: &Shards, shard: &Shard, one: Node<'_>, below: &[u64]) -> Result<()> {
+        let (id, is_shared) = (shards.id(shard, one.id)?, one.id <= shards.shared);
+        let count = one.child.unwrap_or(1);
+        let Some(known) = self.id else {
+            (self.id, self.count) = (Some(id), count);
+            return Ok(());
+        };
+        self.is_double = known != id;
+        let twice = below.get(place(id)).copied().filter(|_| is_shared).unwrap_or(0);
+        let more = count.checked_sub(twice);
+        let sum = more.and_then(|more| self.count.checked_add(more));
+        self.count = sum.ok_or_else(|| shard.wrong("a count in dn2i cannot be"))?;
+        Ok(())
+    }
+
+    fn write(&self, record: &mut [u8]) {
+        let at = record.len().saturating_sub(16);
+        if let (Some(id), Some(tail)) = (self.id, record.get_mut(at..)) {
+            tail[..8].copy_from_slice(&id.to_le_bytes());
+            tail[8..].copy_from_slice(&self.count.to_le_bytes());
+        }
+    }
+}
+
+/// The nodes of one shard that no other has.
+fn own_nodes(
+    shards: &Shards,
+    shard: &Shard,
+    from: &mut Peek<'_>,
+    counters: &Counters,
+    out: &mut Rows,
+) -> Result<()> {
+    let mut before = 0;
+    while from.live {
+        let id = from.id();
+        if id % 1024 == 0 {
+            counters.check()?;
+        }
+        if id <= before || id > shard.last {
+            return Err(shard.wrong(format!("node {id} is no entry's")));
+        }
+        before = id;
+        let key = id.to_ne_bytes();
+        out.key(&shards.id(shard, id)?.to_ne_bytes())?;
+        while from.is_at(&key) {
+            let node = node::read(&from.value).ok_or_else(|| bad(shard))?;
+            let (new, tail) =
+                (shards.id(shard, node.id)?, if node.child.is_some() { 16 } else { 8 });
+            let at = from.value.len() - tail;
+            from.value[at..at + 8].copy_from_slice(&new.to_le_bytes());
+            out.value(&from.value)?;
+            from.step()?;
+        }
+        out.end()?;
+    }
+    Ok(())
+}
+
+fn is_child(record: &[u8]) -> bool {
+    record.first().is_some_and(|byte| byte & 0x80 != 0)
+}
+
+/// By which children are ordered, and by which no two may be the same: length and normalised RDN.
+fn name_of(record: &[u8]) -> &[u8] {
+    let length = record.first_chunk().map_or(0, |length| u16::from_be_bytes(*length) & 0x7fff);
+    &record[..record.len().min(2 + usize::from(length))]
+}
+
+fn own<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
+    node::read(record).filter(|node| node.child.is_none()).ok_or_else(|| bad(shard))
+}
+
+fn child<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
+    node::read(record).filter(|node| node.child.is_some()).ok_or_else(|| bad(shard))
+}
+
+fn bad(shard: &Shard) -> Error {
+    shard.wrong("a record of dn2i is damaged")
+}
+
+fn duplicate(dn: String) -> Error {
+    let message = "an entry of that name is there already".to_owned();
+    Error { dn: Some(dn), ..Error::new(Code::Duplicate, message) }
+}
+
+/// The names of the shared entries, for a complaint.
+#[derive(Debug, Default)]
+struct Names(Vec<(Vec<u8>, u64)>);
+
+impl Names {
+    /// Entries come by ascending ID.
+    fn note(&mut self, id: u64, record: &[u8]) {
+        let named = node::read(record).map(|node| (node.pretty.to_vec(), node.id));
+        self.0.push(named.filter(|_| id > 0).unwrap_or_default());
+    }
+
+    fn dn(&self, parent: u64, child: &Node<'_>) -> String {
+        let (mut dn, mut above) = (child.pretty.to_vec(), parent);
+        while let Some((rdn, next)) = self.0.get(place(above)).filter(|_| above > 0) {
+            dn.push(b',');
+            dn.extend_from_slice(rdn);
+            above = *next.min(&(above - 1));
+        }
+        String::from_utf8_lossy(&dn).into_owned()
+    }
+}

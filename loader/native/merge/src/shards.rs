@@ -1,0 +1,141 @@
+//! The databases to be merged: how their entries and attributes are numbered in the one to come.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use lmdbfile::{Flags, Reader, TableReader};
+
+use crate::{Result, damaged, of_file};
+
+/// back-mdb keeps 16 bits of the number of an attribute.
+const MOST_ATTRIBUTES: usize = 65_535;
+
+#[derive(Debug)]
+pub struct Shard {
+    pub path: PathBuf,
+    /// Its IDs above those of the shared entries are this much less than the new ones.
+    pub offset: u64,
+    /// The greatest of its IDs.
+    pub last: u64,
+    /// New numbers of attributes by their old ones.
+    numbers: Vec<u32>,
+    /// All numbers stay.
+    pub is_plain: bool,
+}
+
+impl Shard {
+    pub fn reader(&self) -> Result<Reader> {
+        let mut reader = Reader::open_scattered(&self.path).map_err(of_file)?;
+        backmdb::set_orders(&mut reader);
+        Ok(reader)
+    }
+
+    /// The new number of an attribute.
+    pub fn number(&self, old: u32) -> Result<u32> {
+        let new = self.numbers.get(old as usize).copied().filter(|new| *new > 0);
+        new.ok_or_else(|| self.wrong(format!("attribute {old} is not in ad2i")))
+    }
+
+    pub fn wrong(&self, what: impl AsRef<str>) -> ldif::Error {
+        damaged(format!("{}: {}", self.path.display(), what.as_ref()))
+    }
+}
+
+#[derive(Debug)]
+pub struct Shards {
+    pub all: Vec<Shard>,
+    /// So many entries every shard has, with these IDs from 1 on.
+    pub shared: u64,
+    /// Attribute descriptions by their new numbers, from 1 on.
+    pub descriptions: Vec<Vec<u8>>,
+    pub tables: Vec<(Vec<u8>, Flags)>,
+}
+
+impl Shards {
+    pub fn open(paths: &[PathBuf], shared: u64) -> Result<Self> {
+        let mut found =
+            Self { all: Vec::new(), shared, descriptions: Vec::new(), tables: Vec::new() };
+        let mut known = HashMap::new();
+        let mut offset = 0;
+        for path in paths {
+            let reader = Reader::open_scattered(path).map_err(of_file)?;
+            found.same_tables(path, &reader)?;
+            let numbers = found.numbers(&table(&reader, path, "ad2i")?, &mut known)?;
+            let last = last_id(&table(&reader, path, "id2e")?, path)?;
+            let is_plain = numbers.iter().zip(0..).all(|(new, old)| *new == old);
+            found.all.push(Shard { path: path.clone(), offset, last, numbers, is_plain });
+            let own = last.checked_sub(shared);
+            offset += own.ok_or_else(|| damaged("a shard without all the shared entries"))?;
+        }
+        Ok(found)
+    }
+
+    /// Entries of all shards, shared ones once.
+    pub fn entries(&self) -> u64 {
+        self.all.last().map_or(0, |last| last.offset + last.last)
+    }
+
+    /// The new ID; 0, the root above all, stays as it is.
+    pub fn id(&self, shard: &Shard, old: u64) -> Result<u64> {
+        match old {
+            _ if old <= self.shared => Ok(old),
+            _ if old <= shard.last => Ok(old + shard.offset),
+            _ => Err(shard.wrong(format!("there is no entry {old}"))),
+        }
+    }
+
+    fn same_tables(&mut self, path: &Path, reader: &Reader) -> Result<()> {
+        let flags = |name: &[u8]| reader.table(name).map(|table| table.record().flags);
+        let tables: Vec<(Vec<u8>, Flags)> =
+            reader.names().filter_map(|name| Some((name.to_vec(), flags(name)?))).collect();
+        if self.all.is_empty() {
+            self.tables = tables;
+        } else if self.tables != tables {
+            return Err(damaged(format!("{}: it has other tables", path.display())));
+        }
+        Ok(())
+    }
+
+    /// Whatever came first anywhere gets the first number, as in a single run.
+    fn numbers(
+        &mut self,
+        ad2i: &TableReader<'_>,
+        known: &mut HashMap<Vec<u8>, u32>,
+    ) -> Result<Vec<u32>> {
+        let mut numbers = vec![0];
+        let mut cursor = ad2i.cursor().map_err(of_file)?;
+        while let Some((number, text)) = cursor.next().map_err(of_file)? {
+            if number != u32::try_from(numbers.len()).unwrap_or(0).to_ne_bytes() {
+                return Err(damaged("the numbers in ad2i have a gap"));
+            }
+            let new = *known.entry(text.to_vec()).or_insert_with(|| {
+                self.descriptions.push(text.to_vec());
+                u32::try_from(self.descriptions.len()).unwrap_or(u32::MAX)
+            });
+            numbers.push(new);
+        }
+        if self.descriptions.len() > MOST_ATTRIBUTES {
+            return Err(damaged("more attribute descriptions than back-mdb has numbers"));
+        }
+        Ok(numbers)
+    }
+}
+
+/// A table that every database has.
+pub fn table<'r>(reader: &'r Reader, path: &Path, name: &str) -> Result<TableReader<'r>> {
+    let missing = || damaged(format!("{}: it has no table {name}", path.display()));
+    reader.table(name.as_bytes()).ok_or_else(missing)
+}
+
+/// slapadd leaves no gap, so the greatest ID is the number of entries.
+fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
+    let last = id2e.record().entries;
+    let mut cursor = id2e.cursor().map_err(of_file)?;
+    let is_there = last == 0 || cursor.seek(&last.to_ne_bytes()).map_err(of_file)?;
+    let beyond = cursor.seek(&(last + 1).to_ne_bytes()).map_err(of_file)?;
+    let more = cursor.next().map_err(of_file)?.is_some();
+    if !is_there || beyond || more {
+        return Err(damaged(format!("{}: the IDs of its entries have gaps", path.display())));
+    }
+    Ok(last)
+}

@@ -1,0 +1,167 @@
+//! What the slapadd of a slice is fed: the shared entries, then its own.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ldif::{Counters, Record, Result};
+use rustc_hash::FxHashSet;
+use tree::editor::Editor;
+use tree::fingerprint::hash_description;
+use tree::join::{Stamping, context_csn};
+
+use super::complete::Complete;
+use super::key::Keys;
+use super::plan::Cut;
+use super::walk::{Place, walk};
+
+/// Written at once; slapadd's pipe takes it in pieces.
+const CHUNK: usize = 64 * 1024;
+
+/// One slice.
+#[derive(Debug)]
+pub struct Feed<'a> {
+    pub paths: &'a [PathBuf],
+    pub suffixes: &'a [String],
+    pub shared_path: &'a Path,
+    /// Shared entries.
+    pub shared: u64,
+    pub cut: Cut,
+    /// Entries of its own.
+    pub own: u64,
+    /// `None`: slapd is not to have operational attributes (`lastmod off`).
+    pub complete: Option<Complete>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Of its own.
+    pub entries: u64,
+    /// The entry that bears contextCSN was among them.
+    pub root_met: bool,
+}
+
+/// Writes the slice to `sink`. Shared entries count with the slice that begins at the beginning.
+pub fn feed(
+    slice: &Feed<'_>,
+    sink: &mut impl Write,
+    stamping: Option<Stamping>,
+    counters: &Counters,
+) -> Result<Fed> {
+    let mut writer = Writer::new(slice.complete.clone(), stamping);
+    let silent = Counters::default();
+    let mut text = Vec::with_capacity(2 * CHUNK);
+    let mut sent = Sent { counters, entries: 0, bytes: 0 };
+    let entries = each(slice, &silent, |record, _, position| {
+        counters.check()?;
+        let start = text.len();
+        writer.write(record, position, &mut text)?;
+        if slice.cut.before == 0 || u64::from(position) >= slice.shared {
+            sent.entries += 1;
+            sent.bytes += (text.len() - start) as u64;
+        }
+        if text.len() >= CHUNK {
+            sent.send(&mut text, sink)?;
+        }
+        Ok(true)
+    })?;
+    sent.send(&mut text, sink)?;
+    let root_met = writer.stamping.is_some_and(|stamping| stamping.is_met());
+    Ok(Fed { entries, root_met })
+}
+
+struct Sent<'a> {
+    counters: &'a Counters,
+    entries: u64,
+    bytes: u64,
+}
+
+impl Sent<'_> {
+    fn send(&mut self, text: &mut Vec<u8>, sink: &mut impl Write) -> Result<()> {
+        let sent = sink.write_all(text);
+        text.clear();
+        self.counters.add(std::mem::take(&mut self.entries), std::mem::take(&mut self.bytes));
+        sent.map_err(|error| self.counters.explain(error))
+    }
+}
+
+/// Shows the records of the slice in their order, with their place and what their ID in the merged
+/// database is less one, until `visit` answers false; the place of a shared one is that in its file.
+/// How many were the slice's own.
+pub fn each(
+    slice: &Feed<'_>,
+    counters: &Counters,
+    mut visit: impl FnMut(&Record<'_>, Place, u32) -> Result<bool>,
+) -> Result<u64> {
+    let mut keys = Keys::new(slice.suffixes);
+    let (mut shared, mut position, mut more) = (FxHashSet::default(), 0, true);
+    walk(&[slice.shared_path.to_path_buf()], Place::START, counters, |record, place| {
+        shared.insert(keys.of(&record.entry()?.dn).own);
+        more = visit(record, place, position)?;
+        position += 1;
+        Ok(more)
+    })?;
+    let (mut entries, cut) = (0, slice.cut);
+    // There are no more than u32::MAX entries, or there would be no plan.
+    position += u32::try_from(cut.before).unwrap_or(u32::MAX);
+    if !more || slice.own == 0 {
+        return Ok(0);
+    }
+    let start = Place { file: cut.file, offset: cut.offset, line: cut.line };
+    walk(slice.paths, start, counters, |record, place| {
+        if shared.contains(&keys.of(&record.entry()?.dn).own) {
+            return Ok(true);
+        }
+        entries += 1;
+        more = visit(record, place, position)? && entries < slice.own;
+        position = position.saturating_add(1);
+        Ok(more)
+    })?;
+    Ok(entries)
+}
+
+/// Makes of each record what slapadd shall read.
+#[derive(Debug)]
+pub struct Writer {
+    complete: Option<Complete>,
+    pub stamping: Option<Stamping>,
+    editor: Editor,
+    lower: Vec<u8>,
+    extra: Vec<u8>,
+}
+
+impl Writer {
+    pub fn new(complete: Option<Complete>, stamping: Option<Stamping>) -> Self {
+        let drop = stamping.as_ref().map(|_| context_csn()).unwrap_or_default();
+        let editor = Editor::new(drop);
+        Self { complete, stamping, editor, lower: Vec::new(), extra: Vec::new() }
+    }
+
+    pub fn write(&mut self, record: &Record<'_>, position: u32, out: &mut Vec<u8>) -> Result<()> {
+        let Self { complete, stamping, editor, lower, extra } = self;
+        extra.clear();
+        editor.begin();
+        let entry = record.entry()?;
+        if let Some(complete) = complete {
+            complete.begin();
+        }
+        for field in entry.fields {
+            let field = field?;
+            let description = hash_description(&field, lower);
+            editor.see(&field, description);
+            if let Some(complete) = complete {
+                complete.see(&field);
+            }
+        }
+        if let Some(complete) = complete {
+            let older = |csn: &[u8]| stamping.as_ref()?.held_back(csn).map(<[u8]>::to_vec);
+            complete.lines(&entry.dn, position, older, extra);
+        }
+        let Some(stamping) = stamping else { return editor.end(record, extra, out) };
+        stamping.copy(editor, record, out)?;
+        // Before the blank line.
+        out.pop();
+        out.extend_from_slice(extra);
+        out.push(b'\n');
+        Ok(())
+    }
+}

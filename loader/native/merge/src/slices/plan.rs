@@ -1,0 +1,148 @@
+//! Two looks at an LDIF: who has children, and then where each slice begins.
+
+use std::path::{Path, PathBuf};
+
+use ldif::{Code, Counters, Error, Result};
+use rustc_hash::FxHashMap;
+
+use super::key::Keys;
+use super::shared::Shared;
+use super::walk::{Place, walk};
+
+/// Marks that are kept while nobody knows how many entries will come.
+const MARKS: usize = 8192;
+
+/// Where a slice begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    pub file: usize,
+    /// In uncompressed bytes.
+    pub offset: u64,
+    pub line: u64,
+    /// How many entries that are not shared lie before it.
+    pub before: u64,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Entries that have children, written to the file of shared entries.
+    pub shared: u64,
+    /// The others.
+    pub leaves: u64,
+    /// Parents that no entry of the input is, as far as names tell without a schema.
+    pub unknown: u64,
+    pub cuts: Vec<Cut>,
+}
+
+/// Writes the shared entries of `paths` to `shared_path`, parents first, and chooses up to `shards` slices.
+pub fn plan(
+    paths: &[PathBuf],
+    suffixes: &[String],
+    shards: usize,
+    shared_path: &Path,
+    counters: &Counters,
+) -> Result<Plan> {
+    let mut keys = Keys::new(suffixes);
+    let mut parents = parents(paths, &mut keys, counters)?;
+    let mut shared = Shared::create(shared_path)?;
+    let mut marks = Marks::default();
+    walk(paths, Place::START, counters, |record, place| {
+        counters.add(1, 0);
+        let key = keys.of(&record.entry()?.dn);
+        match parents.get_mut(&key.own) {
+            Some(is_there) => {
+                *is_there = true;
+                shared.add(key, record)?;
+            }
+            None => marks.add(place),
+        }
+        Ok(true)
+    })?;
+    let unknown = parents.values().filter(|is_there| !**is_there).count() as u64;
+    let (shared, leaves) = (shared.finish()?, marks.leaves);
+    if shared + leaves > u64::from(u32::MAX) {
+        return Err(Error::new(Code::TooMany, format!("{} entries", shared + leaves)));
+    }
+    Ok(Plan { shared, leaves, unknown, cuts: marks.cuts(shards) })
+}
+
+/// The keys of all entries' parents; that they are entries themselves is still to be seen.
+fn parents(
+    paths: &[PathBuf],
+    keys: &mut Keys,
+    counters: &Counters,
+) -> Result<FxHashMap<u64, bool>> {
+    let (mut found, mut last) = (FxHashMap::default(), None);
+    walk(paths, Place::START, counters, |record, _| {
+        let parent = keys.of(&record.entry()?.dn).parent;
+        if parent != last {
+            last = parent;
+            found.extend(parent.map(|key| (key, false)));
+        }
+        Ok(true)
+    })?;
+    Ok(found)
+}
+
+/// Places of leaves at even distances.
+#[derive(Debug)]
+struct Marks {
+    found: Vec<Cut>,
+    every: u64,
+    leaves: u64,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self { found: Vec::new(), every: 1, leaves: 0 }
+    }
+}
+
+impl Marks {
+    fn add(&mut self, place: Place) {
+        if self.leaves % self.every == 0 {
+            if self.found.len() == MARKS {
+                self.every *= 2;
+                self.found = self.found.iter().step_by(2).copied().collect();
+            }
+            let Place { file, offset, line } = place;
+            self.found.push(Cut { file, offset, line, before: self.leaves });
+        }
+        self.leaves += 1;
+    }
+
+    fn cuts(&self, shards: usize) -> Vec<Cut> {
+        let mut cuts: Vec<Cut> = (0..shards as u64)
+            .filter_map(|number| {
+                let wanted = u128::from(number) * u128::from(self.leaves) / shards as u128;
+                let after = self.found.partition_point(|mark| u128::from(mark.before) <= wanted);
+                self.found.get(after.checked_sub(1)?).copied()
+            })
+            .collect();
+        cuts.dedup();
+        cuts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_of_even_size() {
+        for (leaves, shards) in [(10, 3), (100_000, 7), (50_000, 2), (3, 16), (0, 4)] {
+            let mut marks = Marks::default();
+            for line in 1..=leaves {
+                marks.add(Place { file: 0, offset: line, line });
+            }
+            let cuts = marks.cuts(shards);
+            assert_eq!(cuts.len(), shards.min(usize::try_from(leaves).unwrap()));
+            let ends = cuts.iter().skip(1).map(|cut| cut.before).chain([leaves]);
+            for (cut, end) in cuts.iter().zip(ends) {
+                assert_eq!(cut.line, cut.before + 1);
+                assert!(end - cut.before <= leaves / cuts.len() as u64 + 32);
+                assert!(end > cut.before);
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Two small shards, made by hand: what becomes of them, and of damaged ones.
+
+use std::path::{Path, PathBuf};
+
+use backmdb::blob::{self, Attribute, Parts};
+use backmdb::node;
+use ldif::{Code, Counters};
+use lmdbfile::{FileWriter, Flags, Format, Options, Reader, Table, TreeWriter};
+use merge::{Merged, merge};
+
+type Rows = Vec<(Vec<u8>, Vec<Vec<u8>>)>;
+
+const SUFFIX: &[u8] = b"dc=example,dc=com";
+
+/// Entry 1 is the suffix, those below it have the names; attributes are numbered as they stand.
+struct Shard<'a> {
+    attributes: &'a [&'a str],
+    names: &'a [&'a str],
+}
+
+impl Shard<'_> {
+    fn write(&self, path: &Path) {
+        let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 30 };
+        let mut file = FileWriter::create(path, &options).unwrap();
+        let index = Flags::DUPSORT | Flags::DUPFIXED | Flags::INTEGERDUP;
+        let tables = vec![
+            (b"ad2i".to_vec(), table(&mut file, Flags::INTEGERKEY, self.ad2i())),
+            (b"dn2i".to_vec(), table(&mut file, Flags::INTEGERKEY | Flags::DUPSORT, self.dn2i())),
+            (b"id2e".to_vec(), table(&mut file, Flags::INTEGERKEY, self.id2e())),
+            (b"cn".to_vec(), table(&mut file, index, self.index())),
+        ];
+        file.finish(tables).unwrap();
+    }
+
+    fn ids(&self) -> std::ops::RangeInclusive<u64> {
+        1..=1 + self.names.len() as u64
+    }
+
+    fn ad2i(&self) -> Rows {
+        let row = |(number, text): (u32, &&str)| {
+            (number.to_ne_bytes().to_vec(), vec![text.as_bytes().to_vec()])
+        };
+        (1u32..).zip(self.attributes).map(row).collect()
+    }
+
+    fn id2e(&self) -> Rows {
+        let one =
+            |number| Attribute { number, count: 1, values: vec![b"x"], ..Attribute::default() };
+        let all = (1..=u32::try_from(self.attributes.len()).unwrap()).map(one).collect();
+        let blob = blob::write(&Parts { flags: 0x100, attributes: all });
+        self.ids().map(|id| (id.to_ne_bytes().to_vec(), vec![blob.clone()])).collect()
+    }
+
+    fn dn2i(&self) -> Rows {
+        let mut record = Vec::new();
+        node::child(&mut record, SUFFIX, SUFFIX, 1, 1 + self.names.len() as u64);
+        let mut rows =
+            vec![(0u64.to_ne_bytes().to_vec(), vec![node::ROOT.to_vec(), record.clone()])];
+        node::own(&mut record, SUFFIX, SUFFIX, 0);
+        let mut suffix = vec![record.clone()];
+        for (id, name) in (2..).zip(self.names) {
+            node::child(&mut record, name.as_bytes(), name.as_bytes(), id, 1);
+            suffix.push(record.clone());
+        }
+        suffix[1..].sort();
+        rows.push((1u64.to_ne_bytes().to_vec(), suffix));
+        for (id, name) in (2u64..).zip(self.names) {
+            node::own(&mut record, name.as_bytes(), name.as_bytes(), 1);
+            rows.push((id.to_ne_bytes().to_vec(), vec![record.clone()]));
+        }
+        rows
+    }
+
+    fn index(&self) -> Rows {
+        let ids = self.ids().map(|id| id.to_ne_bytes().to_vec()).collect();
+        vec![(b"\0\0\0\0".to_vec(), ids)]
+    }
+}
+
+fn table(file: &mut FileWriter, flags: Flags, rows: Rows) -> Table {
+    let mut tree = TreeWriter::new(flags, file.layout());
+    for (key, values) in rows {
+        if flags.contains(Flags::DUPSORT) {
+            tree.begin(&key).unwrap();
+            for value in &values {
+                tree.dup(file, value).unwrap();
+            }
+            tree.end(file).unwrap();
+        } else {
+            tree.put(file, &key, &values[0]).unwrap();
+        }
+    }
+    tree.finish(file).unwrap()
+}
+
+fn merged(paths: &[PathBuf], out: &Path, list_exponent: u32) -> ldif::Result<Merged> {
+    let options =
+        merge::Options { shared: 1, map_size: 1 << 30, list_exponent, context: None, jobs: 2 };
+    merge(paths, out, &options, &Counters::default())
+}
+
+fn shards(home: &Path, names: [&[&str]; 2]) -> Vec<PathBuf> {
+    let attributes: [&[&str]; 2] = [&["objectClass", "cn"], &["cn", "sn", "objectClass"]];
+    let write = |(number, (attributes, names)): (usize, (&&[&str], &[&str]))| {
+        let path = home.join(format!("{number}.mdb"));
+        Shard { attributes, names }.write(&path);
+        path
+    };
+    attributes.iter().zip(names).enumerate().map(write).collect()
+}
+
+fn values(reader: &Reader, name: &[u8], key: &[u8]) -> Vec<Vec<u8>> {
+    reader.table(name).unwrap().get_all(key).unwrap()
+}
+
+#[test]
+fn ids_numbers_and_counts_are_those_of_one_database() {
+    let home = tempfile::tempdir().unwrap();
+    let paths = shards(home.path(), [&["cn=b", "cn=d"], &["cn=c", "cn=aa"]]);
+    let out = home.path().join("out.mdb");
+    assert_eq!(merged(&paths, &out, 16).unwrap().entries, 5);
+    let reader = Reader::open(&out).unwrap();
+    let suffix = values(&reader, b"dn2i", &1u64.to_ne_bytes());
+    let children: Vec<_> = suffix[1..].iter().map(|row| node::read(row).unwrap()).collect();
+    let found: Vec<_> = children.iter().map(|one| (one.pretty, one.id)).collect();
+    let expected: [(&[u8], u64); 4] = [(b"cn=b", 2), (b"cn=c", 4), (b"cn=d", 3), (b"cn=aa", 5)];
+    assert_eq!(found, expected);
+    let top = values(&reader, b"dn2i", &0u64.to_ne_bytes());
+    assert_eq!(node::read(&top[1]).unwrap().child, Some(5));
+    assert_eq!(values(&reader, b"cn", b"\0\0\0\0").len(), 5);
+    let text = |number: u32| values(&reader, b"ad2i", &number.to_ne_bytes());
+    assert_eq!(
+        (text(1), text(2), text(3)),
+        (vec![b"objectClass".to_vec()], vec![b"cn".to_vec()], vec![b"sn".to_vec()])
+    );
+    let last = values(&reader, b"id2e", &5u64.to_ne_bytes());
+    let numbers: Vec<u32> =
+        blob::read(&last[0]).unwrap().attributes.iter().map(|one| one.number).collect();
+    assert_eq!(numbers, [2, 3, 1]);
+}
+
+#[test]
+fn a_list_that_gets_too_long_is_a_range() {
+    let home = tempfile::tempdir().unwrap();
+    let paths = shards(home.path(), [&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
+    let out = home.path().join("out.mdb");
+    for (exponent, expected) in [(3, vec![1u64, 2, 3, 4, 5]), (2, vec![0, 1, 5])] {
+        merged(&paths, &out, exponent).unwrap();
+        let found = values(&Reader::open(&out).unwrap(), b"cn", b"\0\0\0\0");
+        let expected: Vec<_> = expected.iter().map(|id| id.to_ne_bytes().to_vec()).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_name_that_two_have_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let paths = shards(home.path(), [&["cn=a", "cn=b"], &["cn=c", "cn=a"]]);
+    let error = merged(&paths, &home.path().join("out.mdb"), 16).unwrap_err();
+    assert_eq!(error.code, Code::Duplicate);
+    assert_eq!(error.dn.as_deref(), Some("cn=a,dc=example,dc=com"));
+}
+
+#[test]
+fn damage_never_crashes() {
+    let home = tempfile::tempdir().unwrap();
+    let paths = shards(home.path(), [&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
+    let out = home.path().join("out.mdb");
+    let whole = std::fs::read(&paths[1]).unwrap();
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut refused = 0;
+    for _ in 0..400 {
+        let mut damaged = whole.clone();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(8192..damaged.len());
+            damaged[at] = random.u8(..);
+        }
+        std::fs::write(&paths[1], &damaged).unwrap();
+        refused += usize::from(merged(&paths, &out, 16).is_err());
+    }
+    assert!(refused > 0);
+}

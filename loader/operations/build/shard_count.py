@@ -1,0 +1,53 @@
+"""How many slapadds share a load, and how many of them run at a time."""
+
+from __future__ import annotations
+
+from loader import backmdb, resources
+from loader.operations.build import proven
+from loader.operations.build.options import BuildOptions
+from loader.operations.publish import Place
+from loader.server import version
+
+MOST = 256
+# Entries of a slice: fewer are not worth a slapadd that starts, and more make each of them slower.
+_FEW = 50_000
+_MANY = 64  # slices that are cut for speed alone
+_LEAST = 5_000  # entries of a slice that has to be small for want of memory
+_FORMAT = 1  # of LMDB's data files
+_SHARE = 2  # of the memory there is, this part for environments that grow
+_WORTH = 4  # shared entries are loaded by each: together at most this part of the others
+
+
+def wanted(options: BuildOptions, place: Place, entries: int, needed: int) -> int:
+    """How many slices to cut; 1: none. needed: bytes that the database will take."""
+    if options.shards == 1 or _why_not(options, place):
+        return 1
+    if options.shards:
+        return options.shards
+    processors = resources.processors()
+    fitting = -(-needed * processors * _SHARE // resources.memory())
+    for_speed = min(_MANY, entries // _FEW)
+    return max(1, min(max(fitting, for_speed), entries // _LEAST, MOST))
+
+
+def _why_not(options: BuildOptions, place: Place) -> str | None:
+    """Why one slapadd must see all, if it must."""
+    for reason in proven.of_tree(place.config, place.database):
+        return reason
+    own = options.write_context and not options.seeding
+    if own and backmdb.settings(place.config, place.database).subentry:
+        return "sync_use_subentry puts contextCSN into an entry of its own"
+    if version.lmdb_format() not in (None, _FORMAT):
+        return "the data files of this slapd are of another format than the core writes"
+    return None
+
+
+def at_once(needed: int, count: int) -> int:
+    """Slapadds that run at a time: as many as processors, if what they make together fits into memory."""
+    fitting = resources.memory() // _SHARE // max(1, needed // count)
+    return max(1, min(resources.processors(), count, fitting))
+
+
+def worthwhile(shared: int, leaves: int, count: int) -> int:
+    """As many slices as do not load shared entries for the most part."""
+    return min(count, 1 + leaves // (_WORTH * max(shared, 1)))
