@@ -612,8 +612,8 @@ def audit(
     """Is a data file sound? Levels are meta, pages, tree and indexes; each looks at what those before it do.
 
     txn: the transaction on whose snapshot the caller holds a reader slot; None for a file that nobody writes to.
-    database: of level indexes. limit: problems of each kind that are told. memory: bytes for sorting; what is more goes to nameless
-    files in `scratch`. Damage of the file is in the verdict, never an error.
+    database: of level indexes. limit: problems of each kind that are told. memory: bytes for sorting; what is more
+    goes to nameless files in `scratch`. Damage of the file is in the verdict, never an error.
     """
 
 @type_check_only
