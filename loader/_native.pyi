@@ -27,7 +27,6 @@ __all__ = [
     "Loaded",
     "NativeError",
     "Part",
-    "Probe",
     "Rejection",
     "Scan",
     "Schema",
@@ -282,8 +281,7 @@ class Link:
 
 @final
 class Search:
-    """filter: RFC 4515. scope: as ldapsearch -s. page: entries a page, 0 without pages. limit: entries in all,
-    after which the server ends the search with result code 4; 0 is without."""
+    """filter: RFC 4515. scope: as ldapsearch -s. page: entries a page, 0 without pages."""
 
     def __new__(
         cls,
@@ -293,7 +291,6 @@ class Search:
         attributes: Sequence[str],
         *,
         page: int = 0,
-        limit: int = 0,
     ) -> Search: ...
 
 @final
@@ -309,23 +306,6 @@ class Part:
     @property
     def sums(self) -> list[str]:
         """XXH3 of 128 bits of each, in hexadecimal digits."""
-
-@final
-class Probe:
-    @property
-    def values(self) -> list[bytes]:
-        """The first value of the attribute in each entry that has one."""
-    @property
-    def entries(self) -> int: ...
-    @property
-    def limit(self) -> tuple[int, str] | None:
-        """Result code and diagnostic message of a limit that was met (3, 4, 11)."""
-    @property
-    def first(self) -> float:
-        """Seconds from the request to the first entry, or to the end where there is none."""
-    @property
-    def last(self) -> float:
-        """Seconds from the request to the end."""
 
 @final
 class Channel:
@@ -349,8 +329,6 @@ class Channel:
         """Samples the first value of `attribute` in each entry; same input, same sample."""
     def digest(self, search: Search, tree: Tree) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
-    def probe(self, search: Search, attribute: str) -> Probe:
-        """To meet a limit is no error here. Keeps a value of every entry: give the search a limit."""
 
 def tree(ignore: Sequence[str], counters: Counters) -> Tree:
     """An empty tree that will overlook the attributes `ignore` (any case, with any options)."""

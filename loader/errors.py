@@ -412,10 +412,24 @@ class AddLost(LoaderError):
     hint = "Compare the server with the LDIF (ditseed compare), and report this with {where}."
 
 
+class NotAReplica(LoaderError):
+    code, exit_status = "seed.is_consumer", 67
+    message = "{where}: {suffix} has syncrepl already, which fills it by itself and lets nobody else write"
+    hint = (
+        "Take olcSyncrepl away (ldapdelete it from the database's entry), seed, and add it again."
+    )
+
+
+class ReplicaNotEmpty(LoaderError):
+    code, exit_status = "seed.not_empty", 68
+    message = "{where}: {suffix} holds entries already"
+    hint = "Only an empty database is seeded online. To add to one that is not: ditseed add --on-exists skip."
+
+
 class LeaseStands(LoaderError):
     code, exit_status = "add.lease_stands", 66
-    message = "nosync of {suffix} could not be switched off again: {reason}"
-    hint = "When the server is there again: {undo}. Any `ditseed add` to it does so, too."
+    message = "{what} of {suffix} could not be switched off again: {reason}"
+    hint = "When the server is there again: {undo}. The next `ditseed add` or `replica seed` to it does so, too."
 
 
 class Cancelled(LoaderError):

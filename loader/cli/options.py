@@ -36,7 +36,9 @@ class Size(click.ParamType[int | str]):
             self.fail(str(error), param, ctx)
 
 
-def _stack(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+def stack(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Several options as one."""
+
     def apply(function: Function) -> Function:
         for option in reversed(options):
             function = option(function)
@@ -45,7 +47,7 @@ def _stack(*options: Callable[[Function], Function]) -> Callable[[Function], Fun
     return apply
 
 
-bind_options = _stack(
+bind_options = stack(
     click.option("-D", "bind_dn", metavar="DN", help="Bind as this DN."),
     click.option("-y", "password_file", metavar="FILE", help="The whole file is the password."),
     click.option("-W", "ask", is_flag=True, help="Ask for the password."),
@@ -57,7 +59,7 @@ bind_options = _stack(
         "-b", "base", metavar="BASE", help="Base DN (default: ldap.conf, else the only suffix)."
     ),
 )
-connection_options = _stack(
+connection_options = stack(
     click.option(
         "-H",
         "uri",
@@ -66,14 +68,13 @@ connection_options = _stack(
     ),
     bind_options,
 )
-config_option = click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path, readable=False),
-    required=True,
-    help="The server's slapd.d directory or slapd.conf.",
-)
-placing_options = _stack(
+_CONFIG: dict[str, Any] = {
+    "type": click.Path(path_type=Path, readable=False),
+    "help": "The server's slapd.d directory or slapd.conf.",
+}
+config_option = click.option("--config", "config_path", required=True, **_CONFIG)
+optional_config_option = click.option("--config", "config_path", **_CONFIG)
+placing_options = stack(
     click.option(
         "--replace", is_flag=True, help="Put the new database in the place of one that is there."
     ),
@@ -103,7 +104,7 @@ engine_option = click.option(
     show_default=True,
     help="What writes the database: ditseed itself, or slapadd.",
 )
-native_options = _stack(
+native_options = stack(
     click.option(
         "--memory",
         type=Size(),

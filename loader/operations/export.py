@@ -5,7 +5,6 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,8 +81,7 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
         "read", lambda meter: work.read(meter, _plan_of(cut, options.page)), total=cut["expected"]
     )
     late = run.do("late", lambda meter: work.late(meter, start))
-    since = late["context_csns"]
-    arranged = run.do("arrange", lambda meter: work.arrange(meter, start, since))
+    arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
     run.do("shards", lambda meter: work.publish(start, cut, arranged))
     found = manifest.read(options.output)
     assert found is not None
@@ -181,23 +179,31 @@ class _Work:
         killpoint("read.partition")
 
     def late(self, meter: Meter, start: Facts) -> Facts:
-        """Read again what moved meanwhile."""
+        """Read again what moved meanwhile; nothing did where the contextCSN still is that of the start."""
         for path in self.parts.glob("late-*"):
             path.unlink()  # of an interrupted try: what is read later must also be named later
         since = start["context_csns"]
-        if since:
-            since = self._containers(meter, start).settle(since)
-        return {"entries": meter.entries, "context_csns": since}
+        containers = self._containers(meter, start)
+        calm = containers.context_csns() == since
+        killpoint("late.middle")
+        if not calm:
+            since = containers.settle(since)
+        return {"entries": meter.entries, "context_csns": since, "calm": calm}
 
     def _containers(self, meter: Meter, start: Facts) -> Containers:
         options = self.options
         where = (options.connection, start["base"], options.page, options.compress != "none")
         return Containers(*where, self.parts, start["context_csns"], meter)
 
-    def arrange(self, meter: Meter, start: Facts, since: Sequence[str]) -> Facts:
+    def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
         """Each entry once, parents first. Nothing that was read may go missing on the way."""
         containers = self._containers(meter, start)
+        since = late["context_csns"]
         found = self._arrange(meter, start, drop_orphans=False)
+        if since and late["calm"] and found.orphans:
+            # A change is seen a moment before the contextCSN tells of it, and that moment was this one.
+            since = containers.settle(since)
+            found = self._arrange(meter, start, drop_orphans=False)
         for _ in range(moved.LOOKS):
             if not found.orphans:
                 return {

@@ -18,7 +18,6 @@ from typing import TypeVar
 from loader import csn, dn
 from loader.errors import MissingParents, NoContextCSN, NoSuchBase, TreeRestless
 from loader.progress import Meter
-from loader.run.killpoint import killpoint
 from loader.server.configuration import entries_of
 from loader.server.options import Connection
 from loader.server.search import Search
@@ -50,15 +49,18 @@ class Containers:
     meter: Meter
     _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> where it was read again
 
+    def context_csns(self) -> list[str]:
+        """As the server has it now."""
+        return self._asking(lambda server: context_csns(server, self.base))
+
     def settle(self, since: Sequence[str]) -> list[str]:
         """Until no container is elsewhere than where its children were read; the contextCSN of the last look.
 
         `since`: a contextCSN of before the last look. Raises TreeRestless.
         """
         for _ in range(LOOKS):
-            now = self._asking(lambda server: context_csns(server, self.base))
+            now = self.context_csns()
             moved = self._moved(self._changed(since))
-            killpoint("late.middle")
             if not moved:
                 return now
             for top in _topmost(list(moved)):

@@ -26,7 +26,7 @@ FORMAT = 1
 class Lease:
     """One setting of one database. `undo`: the command that tightens it by hand. `taken`: UTC, ISO 8601."""
 
-    kind: str  # "nosync"
+    kind: str  # "nosync", "updatedn"
     target: str  # URI
     database: str  # its suffix
     undo: str
@@ -51,12 +51,12 @@ def any_standing() -> bool:
     return any(_place().glob("*.json"))
 
 
-def standing(target: str) -> list[Lease]:
-    """Leases on a server that nobody holds any more, oldest first: their runs were killed, or could not give back."""
+def standing(target: str, kind: str) -> list[Lease]:
+    """Those that nobody holds any more, oldest first: their runs were killed, or could not give back."""
     paths = sorted(_place().glob("*.json"))
     found = [_read(path) for path in paths if not _is_held(path)]
     return sorted(
-        (one for one in found if one is not None and one.target == target),
+        (one for one in found if one is not None and (one.target, one.kind) == (target, kind)),
         key=lambda one: one.taken,
     )
 

@@ -82,7 +82,8 @@ Modification = tuple[int, str, list[bytes] | None]
 
 
 def _modifications(change: Change) -> Iterator[Modification]:
-    """Never an empty replace: slapd refuses that of an absent attribute."""
+    """Never an empty replace: slapd refuses that of an absent attribute. Nor one of an absent olcUpdateDN, which slapd
+    then takes for one that is there."""
     before, after = _bytes(change.before), _bytes(change.after)
     if change.attribute in BY_VALUE:
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
@@ -91,7 +92,7 @@ def _modifications(change: Change) -> Iterator[Modification]:
         if come:
             yield ldap.MOD_ADD, change.attribute, come
     elif after:
-        yield ldap.MOD_REPLACE, change.attribute, after
+        yield ldap.MOD_REPLACE if before else ldap.MOD_ADD, change.attribute, after
     elif before:
         yield ldap.MOD_DELETE, change.attribute, None
 

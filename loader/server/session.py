@@ -187,6 +187,11 @@ class Session:
     def delete(self, dn: str) -> None:
         self._asking(f"delete {dn}", lambda: self._ldap.delete_s(dn), dn)
 
+    def who_am_i(self) -> str:
+        """The DN that the server knows us by (RFC 4532)."""
+        said = self._asking("whoami", lambda: self._ldap.whoami_s())
+        return str(said).removeprefix("dn:")
+
     def children_with_children(self, base: str) -> list[str]:
         """DNs one level below `base` that have entries below them."""
         found = self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)

@@ -14,7 +14,7 @@ from typing import TypeVar
 import ldap
 
 from loader import _native
-from loader._native import Counters, Part, Probe, Survey, Tree
+from loader._native import Counters, Part, Survey, Tree
 from loader.errors import (
     BadCredentials,
     ConnectionLost,
@@ -31,7 +31,7 @@ from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import CONNECT_TIMEOUT, LIMITS, is_tls, limit_error
 
-__all__ = ["Part", "Probe", "Reader", "Survey", "reading"]
+__all__ = ["Part", "Reader", "Survey", "reading"]
 
 SILENCE = 300.0  # seconds without a byte of what a server owes us: looking through an unindexed tree takes its time
 Result = TypeVar("Result")
@@ -76,11 +76,6 @@ class Reader:
         """Add every entry to a digest; after an error that is of no use."""
         self._asking(asked.base, lambda: self._channel.digest(_of(asked), tree))
 
-    def probe(self, asked: Search, attribute: str, limit: int = 0) -> Probe:
-        """A small search: the first values of an attribute, and how fast they came. A limit met, `limit` entries or
-        one of the server's, is told and no error."""
-        return self._asking(asked.base, lambda: self._channel.probe(_of(asked, limit), attribute))
-
     def close(self) -> None:
         self._channel.close()
 
@@ -119,9 +114,9 @@ def link(connection: Connection) -> _native.Link:
     )
 
 
-def _of(asked: Search, limit: int = 0) -> _native.Search:
+def _of(asked: Search) -> _native.Search:
     return _native.Search(
-        asked.base, asked.where, asked.scope, list(asked.attributes), page=asked.page, limit=limit
+        asked.base, asked.where, asked.scope, list(asked.attributes), page=asked.page
     )
 
 

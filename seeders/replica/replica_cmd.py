@@ -4,21 +4,67 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from loader import errors, units
 from loader.cli import options
 from loader.cli.report import for_people, show_facts, show_json, show_table
+from loader.errors import UsageProblem
 from loader.operations import build
 from loader.operations.compare import CompareReport
+from loader.progress import Progress
+from loader.run.catalogue import Facts
+from loader.server.options import Connection
+from seeders.replica import online
 from seeders.replica import seed as seeding
 from seeders.replica import verify as checking
+from seeders.replica.online import OnlineOptions
 from seeders.replica.seed import SeedOptions
 from seeders.replica.strategies import BY_NAME
 from seeders.replica.verify import VerifyOptions
+
+ONLINE = "online"
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _consumer_options(required: bool) -> Callable[[Function], Function]:
+    """The running replica: where it is, and how to bind there."""
+    return options.stack(
+        click.option(
+            "--consumer",
+            "consumer_uri",
+            metavar="URI",
+            required=required,
+            help="The replica: ldap://, ldapi:// ...",
+        ),
+        click.option("--consumer-dn", metavar="DN", help="Bind there as this DN (default: -D)."),
+        click.option(
+            "--consumer-password-file", metavar="FILE", help="Its password file (default: -y)."
+        ),
+        click.option(
+            "--consumer-mechanism", metavar="MECH", help="SASL mechanism there (default: -Y)."
+        ),
+    )
+
+
+def _consumer_of(provider: Connection, given: dict[str, Any]) -> Connection | None:
+    """Take the consumer's options out of a command's arguments; what they leave open is as for the provider."""
+    uri, bind_dn, password_file, mechanism = (
+        given.pop(f"consumer_{name}") for name in ("uri", "dn", "password_file", "mechanism")
+    )
+    if uri is None:
+        return None
+    return dataclasses.replace(
+        provider,
+        uri=uri,
+        bind_dn=bind_dn or provider.bind_dn,
+        password_file=password_file or provider.password_file,
+        mechanism=mechanism or provider.mechanism,
+    )
 
 
 @click.group("replica")
@@ -37,23 +83,24 @@ def command() -> None:
 @command.command("seed")
 @click.option(
     "--strategy",
-    type=click.Choice(seeding.STRATEGIES),
+    type=click.Choice([*seeding.STRATEGIES, ONLINE]),
     required=True,
     help="Where the entries come from.",
 )
 @options.connection_options
-@options.config_option
+@options.optional_config_option
 @click.option(
     "--suffix",
     metavar="SUFFIX",
     help="Which database of the consumer (default: -b, else the only one).",
 )
+@_consumer_options(required=False)
 @click.option(
     "--from",
     "source",
     multiple=True,
     type=click.Path(path_type=Path, readable=False),
-    help="ldif: LDIF files or an export directory; clone: a database directory.",
+    help="ldif, online: LDIF files or an export directory; clone: a database directory.",
 )
 @options.engine_option
 @options.placing_options
@@ -68,19 +115,22 @@ def command() -> None:
     "--jobs",
     type=click.IntRange(1),
     default=os.cpu_count() or 2,
-    help="search: connections side by side.",
+    help="search, online: connections to the provider side by side.",
 )
 @click.option(
     "--pieces",
     type=click.IntRange(0),
     default=0,
-    help="search: searches that the tree is cut into; 0: as many as jobs.",
+    help="search, online: searches that the tree is cut into; 0: as many as jobs.",
 )
 @click.option(
     "--page",
     type=click.IntRange(0),
     default=0,
-    help="search: entries a page; 0 asks for no pages unless a limit demands them.",
+    help="search, online: entries a page; 0 asks for no pages unless a limit demands them.",
+)
+@click.option(
+    "--nosync", is_flag=True, help="online: nosync meanwhile, as `ditseed add --nosync` has it."
 )
 @options.run_dir_option
 @options.dry_run_option
@@ -89,7 +139,7 @@ def command() -> None:
 @options.progress_option
 @options.json_option
 def seed(
-    config_path: Path,
+    config_path: Path | None,
     suffix: str | None,
     dry_run: bool,
     timeouts: tuple[str, ...],
@@ -98,9 +148,11 @@ def seed(
     as_json: bool,
     **seeding_options: Any,
 ) -> None:
-    """Fill a stopped consumer's empty database, so that its own syncrepl only fetches what changed since.
+    """Fill a consumer's empty database, so that its own syncrepl only fetches what changed since.
 
-    -H -D -y -b are the provider. Stopped at any moment, the same command goes on; once done, it does nothing.
+    The consumer is stopped, and --config is its configuration. With --strategy online it runs (--consumer URI), has no
+    syncrepl yet, and gets the entries over LDAP. -H -D -y -b are the provider. Stopped at any moment, the same command
+    goes on; once done, it does nothing.
 
     \b
     Examples:
@@ -109,15 +161,27 @@ def seed(
       ditseed replica seed --strategy ldif --from /srv/export --config /etc/ldap/slapd.d
       ditseed replica seed --strategy clone --from /mnt/provider/var/lib/ldap -H ldap://provider \\
           -D cn=replicator,dc=example,dc=com -y /root/replicator.pw --config /etc/ldap/slapd.d
+      ditseed replica seed --strategy online -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+          -y /root/replicator.pw --consumer ldapi:/// --consumer-mechanism EXTERNAL
     """
     connection = options.connection_of(seeding_options)
+    consumer = _consumer_of(connection, seeding_options)
+    nosync = seeding_options.pop("nosync")
+    progress = options.progress_of(progress_mode)
+    if seeding_options["strategy"] == ONLINE:
+        asked_online = _online(connection, consumer, suffix, nosync, seeding_options)
+        _show(_seed_online(asked_online, (dry_run, timeouts, restart), progress), as_json)
+        return
+    if config_path is None or consumer is not None or nosync:
+        raise UsageProblem(
+            reason="--config is the stopped consumer's; --consumer and --nosync are for --strategy online"
+        )
     asked = SeedOptions(
         config_path=config_path,
         suffix=suffix or connection.base,
         connection=connection if connection.uri else None,
         **seeding_options,
     )
-    progress = options.progress_of(progress_mode)
     if dry_run:
         facts = seeding.plan(asked, progress)
     else:
@@ -128,6 +192,38 @@ def seed(
             options.timeouts_of(timeouts, seeding.STEPS),
             restart,
         )
+    _show(facts, as_json)
+
+
+def _online(
+    connection: Connection,
+    consumer: Connection | None,
+    suffix: str | None,
+    nosync: bool,
+    given: Mapping[str, Any],
+) -> OnlineOptions:
+    """The options of --strategy online."""
+    if consumer is None:
+        raise UsageProblem(reason="--strategy online needs the running consumer: --consumer URI")
+    same = ("source", "run_dir", "jobs", "pieces", "page")
+    return OnlineOptions(
+        consumer=dataclasses.replace(consumer, base=suffix or connection.base),
+        provider=connection if connection.uri else None,
+        nosync=nosync,
+        **{name: given[name] for name in same},
+    )
+
+
+def _seed_online(
+    asked: OnlineOptions, how: tuple[bool, tuple[str, ...], bool], progress: Progress
+) -> Facts:
+    dry_run, timeouts, restart = how
+    if dry_run:
+        return online.plan(asked)
+    return online.seed(asked, progress, options.timeouts_of(timeouts, online.STEPS), restart)
+
+
+def _show(facts: Facts, as_json: bool) -> None:
     if as_json:
         show_json(facts)
     else:
@@ -166,16 +262,7 @@ def status(config_path: Path, suffix: str | None, run_dir: Path | None, as_json:
 
 @command.command("verify")
 @options.connection_options
-@click.option(
-    "--consumer",
-    "consumer_uri",
-    metavar="URI",
-    required=True,
-    help="The replica: ldap://, ldapi:// ...",
-)
-@click.option("--consumer-dn", metavar="DN", help="Bind there as this DN (default: -D).")
-@click.option("--consumer-password-file", metavar="FILE", help="Its password file (default: -y).")
-@click.option("--consumer-mechanism", metavar="MECH", help="SASL mechanism there (default: -Y).")
+@_consumer_options(required=True)
 @click.option(
     "--wait", default="60", metavar="SECONDS", help="How long the replica may take to catch up."
 )
@@ -185,10 +272,6 @@ def status(config_path: Path, suffix: str | None, run_dir: Path | None, as_json:
 @options.progress_option
 @options.json_option
 def verify(
-    consumer_uri: str,
-    consumer_dn: str | None,
-    consumer_password_file: str | None,
-    consumer_mechanism: str | None,
     wait: str,
     limit: int,
     progress_mode: str,
@@ -205,13 +288,8 @@ def verify(
           -y /root/replicator.pw --consumer ldap://new-replica --wait 10m
     """
     provider = options.connection_of(connecting)
-    consumer = dataclasses.replace(
-        provider,
-        uri=consumer_uri,
-        bind_dn=consumer_dn or provider.bind_dn,
-        password_file=consumer_password_file or provider.password_file,
-        mechanism=consumer_mechanism or provider.mechanism,
-    )
+    consumer = _consumer_of(provider, connecting)
+    assert consumer is not None
     asked = VerifyOptions(provider, consumer, units.parse_duration(wait), limit)
     waited, report = checking.verify(asked, options.progress_of(progress_mode))
     if as_json:

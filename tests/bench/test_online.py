@@ -108,6 +108,13 @@ def test_all_add_to_a_server_of_their_own(short_tmp: Path) -> None:
 
 
 @pytest.mark.slapd
+def test_a_slow_disk_is_waited_for_at_every_add(short_tmp: Path) -> None:
+    words = ("--ldapadd-entries", 20, "--contenders", "ldapadd", "--flush", 100)
+    (one,) = facts(short_tmp, "add", "-n", 20, *words)["runs"]
+    assert one["usage"]["seconds"] > one["entries"] * 0.1
+
+
+@pytest.mark.slapd
 @pytest.mark.parametrize("contender", ["ldapsearch", "ditseed"])
 def test_another_number_of_entries_read_is_no_result(short_tmp: Path, contender: str) -> None:
     data.data(data.provided("bulk"), 4, short_tmp).keep()

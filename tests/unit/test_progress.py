@@ -211,27 +211,28 @@ def test_a_failed_step_is_not_called_done() -> None:
     assert out.getvalue() == ""
 
 
-def everything(terminal: int) -> str:
-    """What was written to it until the other end was closed, which a pty tells by EIO."""
-    pieces = []
-    with os.fdopen(terminal, "rb", buffering=0) as screen:
-        try:
-            while piece := screen.read(65536):
-                pieces.append(piece)
-        except OSError:
-            pass  # EIO
-    return b"".join(pieces).decode()
+def read_all(terminal: int, pieces: list[bytes]) -> None:
+    """What is written to it until the other end is closed, which a pty tells by EIO."""
+    with os.fdopen(terminal, "rb", buffering=0) as screen, contextlib.suppress(OSError):
+        while piece := screen.read(65536):
+            pieces.append(piece)
 
 
 def test_a_terminal_shows_the_step_and_is_left_clean() -> None:
     ours, theirs = pty.openpty()
+    pieces: list[bytes] = []
+    screen = threading.Thread(target=read_all, args=(ours, pieces))
+    screen.start()
     with os.fdopen(theirs, "w") as stream:
         shower = Progress("auto", stream=stream)
         with shower.step("load", total=1000) as meter:
             meter.add(500)
-            time.sleep(0.6)
+            end = time.monotonic() + 30
+            while b"load: 500 of" not in b"".join(pieces) and time.monotonic() < end:
+                time.sleep(0.05)
         stream.flush()
-    text = everything(ours)
+    screen.join()
+    text = b"".join(pieces).decode()
     assert "load: 500 of 1,000 (50%)" in text
     assert "load: 500 entries in" in text
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), (

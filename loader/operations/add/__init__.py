@@ -94,7 +94,10 @@ def _begins_anew(directory: Path, identity: Facts) -> bool:
 
 def left_out(options: AddOptions, offer: Offer) -> list[str]:
     """Attributes that are not sent, for a server takes them from no client. Some of them it takes with relax."""
-    protected = {*(offer.protected or PROTECTED), *map(str.lower, defaults.DYNAMIC_ATTRIBUTES)}
+    dynamic = map(str.lower, defaults.DYNAMIC_ATTRIBUTES)
+    if options.as_replication:
+        return sorted({*dynamic, "contextcsn"})
+    protected = {*(offer.protected or PROTECTED), *dynamic}
     if options.keep_operational:
         protected = {
             one for one in protected if one not in KEPT and not one.startswith(KEPT_PREFIX)

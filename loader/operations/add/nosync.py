@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from loader.errors import ConfigNotEditable, ConfigRefused, LeaseStands, LoaderError
+from loader.errors import LeaseStands, LoaderError
+from loader.operations.add.lending import lending
 from loader.operations.tune import syncing
 from loader.operations.tune.target import opened
 from loader.run import lease
-from loader.run.killpoint import killpoint
 from loader.run.lease import Lease
 from loader.server.options import Connection
 from loader.server.session import Session, session
@@ -42,22 +42,12 @@ def lent(connection: Connection) -> Iterator[None]:
         yield
         return
     undo = ["ditseed", "tune", "sync", *place, "-b", database.suffix, "--nosync", "off", "--apply"]
-    with lease.holding(Lease(KIND, uri, database.suffix, shlex.join(undo))) as given_back:
-        killpoint("nosync.written-down")
-        refused = False
-        try:
-            try:
-                _switch_on(connection, database.suffix)
-            except (ConfigNotEditable, ConfigRefused):
-                refused = True  # nothing was changed
-                raise
-            killpoint("nosync.taken")
-            yield
-        finally:
-            if not refused:
-                _give_back(connection, database.suffix, undo)
-            killpoint("nosync.given-back")
-            given_back()
+    with lending(
+        Lease(KIND, uri, database.suffix, shlex.join(undo)),
+        lambda: _switch_on(connection, database.suffix),
+        lambda: _give_back(connection, database.suffix, undo),
+    ):
+        yield
 
 
 def give_back_standing(connection: Connection) -> None:
@@ -66,7 +56,7 @@ def give_back_standing(connection: Connection) -> None:
         return
     with session(connection) as server:
         uri = server.uri
-    for one in lease.standing(uri):
+    for one in lease.standing(uri, KIND):
         log.warning("%s: nosync of %s was left on by a run of %s", uri, one.database, one.taken)
         with lease.holding(one) as given_back:
             _give_back(connection, one.database, shlex.split(one.undo))
@@ -85,7 +75,7 @@ def _give_back(connection: Connection, suffix: str, undo: list[str]) -> None:
         with session(connection) as server:
             sync(server, suffix)
     except LoaderError as error:
-        raise LeaseStands(suffix=suffix, reason=error, undo=shlex.join(undo)) from error
+        raise LeaseStands(what=KIND, suffix=suffix, reason=error, undo=shlex.join(undo)) from error
 
 
 def sync(server: Session, suffix: str) -> None:

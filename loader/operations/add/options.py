@@ -21,6 +21,7 @@ class AddOptions:
     """LDIF files (or directories of them) into a running server.
 
     `batch`: entries a transaction, 0 finds out, 1 makes none. `max_rate`: entries/s, 0 is without limit.
+    `as_replication`: everything is sent as it stands but contextCSN (shadow.py).
     """
 
     connection: Connection
@@ -33,6 +34,7 @@ class AddOptions:
     max_rate: int = 0
     nosync: bool = False
     keep_operational: bool = False
+    as_replication: bool = False
     run_dir: Path | None = None
 
     @property
@@ -63,6 +65,7 @@ class AddOptions:
             "inputs": self._names(),
             "files": [fingerprint(path) for path in self.files],
             "keep_operational": self.keep_operational,
+            "as_replication": self.as_replication,
         }
 
     def _names(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from loader import csn, ldif, manifest
@@ -19,12 +19,17 @@ _NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `
 
 
 def paths(options: BuildOptions) -> list[Path]:
-    """LDIF in loading order: that of the manifest where there is one."""
-    ordered: list[Path] = []
-    for given in options.inputs:
-        known = _manifest(given)
-        ordered += known.paths(given) if known else ldif.files_of([given])
-    return ordered
+    """LDIF in loading order."""
+    return ordered(options.inputs)
+
+
+def ordered(given: Iterable[Path]) -> list[Path]:
+    """Files and directories of LDIF in loading order: that of the manifest where there is one."""
+    found: list[Path] = []
+    for one in given:
+        known = _manifest(one)
+        found += known.paths(one) if known else ldif.files_of([one])
+    return found
 
 
 def _manifest(given: Path) -> Manifest | None:

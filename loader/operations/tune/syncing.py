@@ -37,7 +37,7 @@ def syncing(target: Target, suffix: str | None) -> list[Syncing]:
 
 
 def _lent(uri: str | None, database: Database) -> Iterable[str]:
-    for one in lease.standing(uri or ""):
+    for one in lease.standing(uri or "", NOSYNC):
         if one.database == database.suffix:
             yield (
                 f"nosync was switched on by a `ditseed add` of {one.taken} that was killed; "

@@ -91,9 +91,9 @@ def search(where: str = "(objectClass=*)") -> _native.Search:
     return _native.Search("dc=x", where, "sub", ["*"])
 
 
-def probe(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> _native.Probe:
+def survey(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> _native.Survey:
     channel = _native.Channel(link(uri, silence), _native.Counters())
-    return channel.probe(search(where), "cn")
+    return channel.survey(search(where), "cn")
 
 
 def message(number: int, operation: bytes) -> bytes:
@@ -150,22 +150,22 @@ def test_filters_are_sent_as_ldapsearch_sends_them(where: str) -> None:
         command = ["ldapsearch", "-x", "-H", uri, "-b", "dc=x", where]
         subprocess.run(command, capture_output=True, timeout=SOON, check=False)
     with server(BOUND, DONE) as (uri, ours):
-        probe(uri, where)
+        survey(uri, where)
     assert _filter_in(ours[1]) == _filter_in(theirs[1])
 
 
 @pytest.mark.parametrize("where", ["(", "(cn=a", "(cn)", r"(cn=\zz)", "(cn=a)(cn=b)"])
 def test_a_filter_that_is_none(where: str) -> None:
     with server(BOUND, DONE) as (uri, _), pytest.raises(_native.NativeError) as caught:
-        probe(uri, where)
+        survey(uri, where)
     assert (caught.value.code, caught.value.result) == ("ldap.request", -7)
 
 
 def test_entries_come_through() -> None:
     answer = entry(b"cn=a,dc=x", b"cn", b"a") + entry(b"cn=b,dc=x", b"sn", b"b") + DONE
     with server(BOUND, answer) as (uri, _):
-        found = probe(uri)
-    assert (found.entries, found.values, found.limit) == (2, [b"a"], None)
+        found = survey(uri)
+    assert (found.entries, found.without) == (2, 1)
 
 
 def test_an_entry_larger_than_any_buffer(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_what_is_not_ldap(kind: str, tmp_path: Path) -> None:
             channel.part(search(), str(tmp_path), "p", [], compress=False)
         assert caught.value.code == "ldap.protocol"
         with pytest.raises(_native.NativeError) as again:
-            channel.probe(search(), "cn")
+            channel.survey(search(), "cn")
         assert again.value.code == "ldap.lost", "a channel that failed is closed"
 
 
@@ -209,7 +209,7 @@ def test_a_message_of_the_largest_size_takes_no_memory_before_it_comes() -> None
         server(BOUND, promise, stay=False) as (uri, _),
         pytest.raises(_native.NativeError) as caught,
     ):
-        probe(uri)
+        survey(uri)
     assert caught.value.code == "ldap.lost"
 
 
@@ -219,13 +219,13 @@ def test_a_server_that_hangs_up() -> None:
         server(BOUND, answer, stay=False) as (uri, _),
         pytest.raises(_native.NativeError) as caught,
     ):
-        probe(uri)
+        survey(uri)
     assert caught.value.code == "ldap.lost"
 
 
 def test_a_server_that_says_goodbye() -> None:
     with server(BOUND, DISCONNECTION) as (uri, _), pytest.raises(_native.NativeError) as caught:
-        probe(uri)
+        survey(uri)
     assert (caught.value.code, caught.value.result) == ("ldap.lost", 52)
 
 
@@ -234,7 +234,7 @@ def test_silence_is_noticed(answers: tuple[bytes, ...]) -> None:
     """Before the bind is answered, before the first entry, and in the middle."""
     begun = time.monotonic()
     with server(*answers) as (uri, _), pytest.raises(_native.NativeError) as caught:
-        probe(uri, silence=0.5)
+        survey(uri, silence=0.5)
     assert caught.value.code == "ldap.silent"
     assert 0.4 < time.monotonic() - begun < SOON
 
@@ -243,7 +243,7 @@ def test_silence_is_noticed(answers: tuple[bytes, ...]) -> None:
 def test_waiting_can_be_given_up(answers: tuple[bytes, ...]) -> None:
     counters = _native.Counters()
     with server(*answers) as (uri, _), ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(lambda: _native.Channel(link(uri), counters).probe(search(), "cn"))
+        asked = pool.submit(lambda: _native.Channel(link(uri), counters).survey(search(), "cn"))
         time.sleep(0.3)
         assert not asked.done()
         counters.cancel()
@@ -281,5 +281,5 @@ def test_what_no_server_is_asked(tmp_path: Path) -> None:
             ask()
     for uri in ("nonsense://x", "ldap://a\0b"):
         with pytest.raises(_native.NativeError) as caught:
-            probe(uri)
+            survey(uri)
         assert caught.value.code == "ldap.connect"

@@ -33,7 +33,7 @@ mod _native {
     #[pymodule_export]
     use super::results::{Arrangement, Difference, Scan, Shard, Survey, Tree};
     #[pymodule_export]
-    use super::wire::{Channel, Link, Part, Probe, Search};
+    use super::wire::{Channel, Link, Part, Search};
 
     use super::{Bound, PyModule, PyResult};
 

@@ -65,18 +65,17 @@ pub struct Search(wire::Search);
 #[pymethods]
 impl Search {
     #[new]
-    #[pyo3(signature = (base, filter, scope, attributes, *, page=0, limit=0))]
+    #[pyo3(signature = (base, filter, scope, attributes, *, page=0))]
     fn new(
         base: String,
         filter: String,
         scope: &str,
         attributes: Vec<String>,
         page: u32,
-        limit: u32,
     ) -> PyResult<Self> {
         let unknown = || PyValueError::new_err(format!("{scope} is no scope"));
         let scope = Scope::from_name(scope).ok_or_else(unknown)?;
-        Ok(Self(wire::Search { base, scope, filter, attributes, page, size_limit: limit }))
+        Ok(Self(wire::Search { base, scope, filter, attributes, page }))
     }
 }
 
@@ -93,28 +92,6 @@ impl From<wire::Part> for Part {
     fn from(part: wire::Part) -> Self {
         let wire::Part { entries, bytes, files, sums } = part;
         Self { entries, bytes, files, sums }
-    }
-}
-
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
-pub struct Probe {
-    values: Vec<Vec<u8>>,
-    entries: u64,
-    limit: Option<(i32, String)>,
-    first: f64,
-    last: f64,
-}
-
-impl From<wire::Probe> for Probe {
-    fn from(probe: wire::Probe) -> Self {
-        Self {
-            values: probe.values,
-            entries: probe.entries,
-            limit: probe.limit.map(|limit| (limit.result, limit.text)),
-            first: probe.first.as_secs_f64(),
-            last: probe.last.as_secs_f64(),
-        }
     }
 }
 
@@ -208,11 +185,5 @@ impl Channel {
             let mut digest = tree.digest.lock().unwrap_or_else(PoisonError::into_inner);
             wire::digest(channel, &search.0, &mut digest, counters)
         })
-    }
-
-    fn probe(&self, py: Python<'_>, search: &Search, attribute: &str) -> PyResult<Probe> {
-        let found = self
-            .with(py, |channel, counters| wire::probe(channel, &search.0, attribute, counters))?;
-        Ok(found.into())
     }
 }

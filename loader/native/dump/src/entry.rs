@@ -5,7 +5,7 @@ use backmdb::rows;
 use lmdbfile::TableReader;
 use rustc_hash::FxHashMap;
 use tree::Description;
-use tree::fingerprint::Printer;
+use tree::fingerprint::{Printer, hash_value};
 
 use crate::descriptions::Descriptions;
 use crate::parents::Place;
@@ -36,9 +36,9 @@ impl Value<'_> {
     #[inline]
     pub(crate) fn print(&self, printer: &mut Printer) {
         if self.single {
-            printer.add_single(self.description.hash, self.bytes);
+            printer.add_single(hash_value(self.description.hash, self.bytes));
         } else {
-            printer.add(self.description.hash, self.bytes);
+            printer.add(hash_value(self.description.hash, self.bytes));
         }
     }
 }

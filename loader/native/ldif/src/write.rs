@@ -30,9 +30,26 @@ pub fn line_in_base64(out: &mut Vec<u8>, description: &[u8], value: &[u8]) {
 /// Printable ASCII, no space at its ends (RFC 2849, note 8), no `:` or `<` at its beginning.
 pub fn is_safe(value: &[u8]) -> bool {
     let Some((first, last)) = value.first().zip(value.last()) else { return true };
-    // Without a way out of the loop it becomes vector instructions.
-    let bad = value.iter().fold(false, |bad, byte| bad | !matches!(byte, b' '..=b'~'));
-    !bad && !matches!(first, b' ' | b':' | b'<') && *last != b' '
+    is_printable(value) && !matches!(first, b' ' | b':' | b'<') && *last != b' '
+}
+
+/// ` ` to `~`, eight bytes at a time, the last eight once more.
+fn is_printable(value: &[u8]) -> bool {
+    let Some(end) = value.last_chunk() else {
+        return value.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    };
+    let eights = value.chunks_exact(8).map(|eight| eight.try_into().unwrap_or(*end));
+    eights.fold(unprintable(*end), |found, eight| found | unprintable(eight)) == 0
+}
+
+/// 0 unless a byte is below ` ` or above `~`: then adding carries into its upper bit, or leaves that unset.
+fn unprintable(bytes: [u8; 8]) -> u64 {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    const UPPER: u64 = EACH << 7;
+    let word = u64::from_ne_bytes(bytes);
+    let low = word & !UPPER;
+    // Of each byte by itself, for its upper bit is off: 0x7f + 1 and 0x20 + 0x60 reach 0x80.
+    (word | (low + EACH) | !(low + EACH * 0x60)) & UPPER
 }
 
 #[cfg(test)]
@@ -50,6 +67,19 @@ mod tests {
         assert_eq!(written(b"a: <b> #c"), "cn: a: <b> #c\n");
         assert_eq!(written(b""), "cn:\n");
         assert_eq!(written(b"#a~ z"), "cn: #a~ z\n");
+    }
+
+    #[test]
+    fn every_byte_at_every_place_is_looked_at() {
+        for length in 1..20 {
+            for at in 0..length {
+                for byte in 0..=u8::MAX {
+                    let mut value = vec![b'a'; length];
+                    value[at] = byte;
+                    assert_eq!(is_printable(&value), matches!(byte, b' '..=b'~'), "{value:?}");
+                }
+            }
+        }
     }
 
     #[test]

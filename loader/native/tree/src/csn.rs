@@ -38,11 +38,12 @@ fn number(digits: &[u8], radix: u32, most: usize) -> Option<u128> {
     if digits.is_empty() || digits.len() > most {
         return None;
     }
-    let mut value = 0;
+    // 14 digits at most: they fit.
+    let mut value = 0_u64;
     for &digit in digits {
-        value = value * u128::from(radix) + u128::from(char::from(digit).to_digit(radix)?);
+        value = value * u64::from(radix) + u64::from(char::from(digit).to_digit(radix)?);
     }
-    Some(value)
+    Some(value.into())
 }
 
 #[cfg(test)]

@@ -102,22 +102,22 @@ impl Printer {
             let description = hash_description(&field, &mut self.lower);
             see(&field, description);
             if !self.ignore.hold(&field) {
-                self.add(description, &field.value()?);
+                self.add(hash_value(description, &field.value()?));
             }
         }
         Ok(self.end(&entry.dn))
     }
 
-    /// For entries that are no records: `begin`, `add` every value that counts, `end`.
+    /// For entries that are no records: `begin`, `add` the hash of every value that counts, `end`.
     pub fn begin(&mut self) {
         self.values.clear();
         self.met = [0; WORDS];
         (self.sum, self.singles, self.again) = (0, 0, false);
     }
 
-    /// `description`: as [`hash_text`] has it.
-    pub fn add(&mut self, description: u64, value: &[u8]) {
-        let value = xxh3_128_with_seed(value, description);
+    /// `value`: as [`hash_value`] has it.
+    #[inline]
+    pub fn add(&mut self, value: u128) {
         let low = value.to_le_bytes();
         let (word, bit) = (usize::from(low[0]) % WORDS, 1 << (low[1] % 64));
         self.again |= self.met[word] & bit != 0;
@@ -128,8 +128,8 @@ impl Printer {
 
     /// The same of a value that is known to be the only one of its description.
     #[inline]
-    pub fn add_single(&mut self, description: u64, value: &[u8]) {
-        self.singles = self.singles.wrapping_add(xxh3_128_with_seed(value, description));
+    pub fn add_single(&mut self, value: u128) {
+        self.singles = self.singles.wrapping_add(value);
     }
 
     pub fn end(&mut self, dn: &[u8]) -> Fingerprint {
@@ -146,6 +146,11 @@ impl Printer {
     pub fn name(&self) -> &Name {
         &self.name
     }
+}
+
+/// `description`: as [`hash_text`] has it.
+pub fn hash_value(description: u64, value: &[u8]) -> u128 {
+    xxh3_128_with_seed(value, description)
 }
 
 /// Hash of the attribute description, options included, in lower case. `lower` is scratch.

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::ber::{SEQUENCE, frame};
 
 /// Room for a read: many messages at once is what makes reading cheap.
-const READ: usize = 256 * 1024;
+const READ: usize = 512 * 1024;
 
 /// A message larger than this is taken for something that is not LDAP.
 pub const MAX_MESSAGE: usize = 256 * 1024 * 1024;

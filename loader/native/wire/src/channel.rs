@@ -1,6 +1,7 @@
 //! A bound connection as a stream of messages, out and in.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,11 +23,12 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const SEND: usize = 64 * 1024;
 
 /// A server that pours out entries writes them one by one. Looking again after so long finds a
-/// hundred and more, and spares us as many wake-ups.
-const NAP: Duration = Duration::from_micros(1500);
+/// hundred and more, and spares us as many wake-ups. Each nap is twice the one before, up to the
+/// longest, so that the end of a page is not overslept by much.
+const NAPS: Range<Duration> = Duration::from_micros(1500)..Duration::from_millis(6);
 
 /// A Unix socket holds some hundred entries at most, and slapd is slow to go on once it was full.
-const NAP_LOCAL: Duration = Duration::from_micros(50);
+const NAPS_LOCAL: Range<Duration> = Duration::from_micros(50)..Duration::from_micros(50);
 
 /// Requests go out with numbers of the caller's asking; answers come in as they come.
 ///
@@ -40,6 +42,8 @@ pub struct Channel {
     output: Output,
     next_id: i32,
     gathering: bool,
+    naps: Range<Duration>,
+    /// How long the next one is.
     nap: Duration,
 }
 
@@ -48,6 +52,7 @@ impl Channel {
     pub fn open(link: &Link, stop: &Arc<Counters>) -> Result<Self> {
         let session = Session::open(link, stop)?;
         let local = socket_domain(session.socket()) == Ok(AddressFamily::UNIX);
+        let naps = if local { NAPS_LOCAL } else { NAPS };
         Ok(Self {
             session,
             stop: Arc::clone(stop),
@@ -57,7 +62,8 @@ impl Channel {
             // libldap's own requests, of which none is left, had the first few.
             next_id: 100,
             gathering: false,
-            nap: if local { NAP_LOCAL } else { NAP },
+            nap: naps.start,
+            naps,
         })
     }
 
@@ -72,6 +78,7 @@ impl Channel {
     /// the next wait for an answer.
     pub fn send(&mut self, messages: &[u8]) -> Result<()> {
         self.output.push(messages);
+        self.nap = self.naps.start;
         if self.output.len() < SEND {
             return Ok(());
         }
@@ -141,6 +148,7 @@ impl Channel {
             let Some(needed) = self.read_some()? else { return Ok(()) };
             if nap && output.is_none() {
                 thread::sleep(self.nap);
+                self.nap = (2 * self.nap).min(self.naps.end);
             } else {
                 self.wait(needed | output.unwrap_or(PollFlags::empty()))?;
             }

@@ -1,18 +1,13 @@
 //! Searches whose entries are looked at and not kept.
 
-use std::time::{Duration, Instant};
-
 use ldif::Counters;
-use tree::fingerprint::Printer;
+use tree::fingerprint::{Printer, hash_value};
 use tree::survey::Sampler;
 use tree::{Digest, Names, Survey};
 
 use crate::descriptions::Descriptions;
 use crate::message::Entry;
-use crate::{Channel, Error, Failure, Result, Search, search};
-
-/// Result codes of a search that met a limit (RFC 4511, A.1): time, size, administrative.
-const LIMITS: [i32; 3] = [3, 4, 11];
+use crate::{Channel, Result, Search, search};
 
 /// Samples the first value of `attribute` in each entry.
 pub fn survey(
@@ -48,7 +43,7 @@ pub fn digest(
             for value in values {
                 let value = value?;
                 if !known.ignored {
-                    printer.add(known.hash, value);
+                    printer.add(hash_value(known.hash, value));
                 }
             }
         }
@@ -56,45 +51,6 @@ pub fn digest(
         counters.add(1, entry.length());
         Ok(())
     })
-}
-
-/// What a small search found, and how fast.
-#[derive(Debug, Clone)]
-pub struct Probe {
-    /// The first value of the attribute in each entry that has one.
-    pub values: Vec<Vec<u8>>,
-    pub entries: u64,
-    /// `None`, or the limit that it met.
-    pub limit: Option<Failure>,
-    /// From the request to the first entry, or to the end where there is none.
-    pub first: Duration,
-    /// From the request to the end.
-    pub last: Duration,
-}
-
-/// To meet a limit is no error here.
-pub fn probe(
-    channel: &mut Channel,
-    asked: &Search,
-    attribute: &str,
-    counters: &Counters,
-) -> Result<Probe> {
-    let begun = Instant::now();
-    let (mut values, mut entries, mut first) = (Vec::new(), 0, None);
-    let ended = search(channel, asked, |entry| {
-        first.get_or_insert_with(|| begun.elapsed());
-        values.extend(first_value(entry, attribute)?.map(<[u8]>::to_vec));
-        entries += 1;
-        counters.add(1, entry.length());
-        Ok(())
-    });
-    let limit = match ended {
-        Ok(()) => None,
-        Err(Error::Ldap(failure)) if LIMITS.contains(&failure.result) => Some(*failure),
-        Err(error) => return Err(error),
-    };
-    let last = begun.elapsed();
-    Ok(Probe { values, entries, limit, first: first.unwrap_or(last), last })
 }
 
 /// Of an attribute with any options.

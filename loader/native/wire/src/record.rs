@@ -60,14 +60,14 @@ impl Recorder {
         let start = out.len();
         let (mut uuid, mut csn) = (0, 0);
         self.printer.begin();
-        self.write(entry, out, |printer, description, stamp, value| {
+        self.write(entry, out, |printer, stamp, value, hash| {
             match stamp {
                 Some(Stamp::EntryUuid) => uuid = hash_uuid(value),
                 Some(Stamp::EntryCsn) => csn = csn::pack(value),
                 Some(Stamp::HasSubordinates) | None => {}
             }
-            if let Some(description) = description {
-                printer.add(description, value);
+            if let Some(hash) = hash {
+                printer.add(hash);
             }
         })?;
         let print = self.printer.end(entry.dn);
@@ -80,7 +80,7 @@ impl Recorder {
         &mut self,
         entry: &Entry<'_>,
         out: &mut Vec<u8>,
-        mut see: impl FnMut(&mut Printer, Option<u64>, Option<Stamp>, &[u8]),
+        mut see: impl FnMut(&mut Printer, Option<Stamp>, &[u8], Option<u128>),
     ) -> Result<()> {
         line(out, b"dn", entry.dn);
         self.interior = false;
@@ -98,11 +98,10 @@ impl Recorder {
             }
             apart |= self.seen.contains(&known.hash);
             self.seen.push(known.hash);
-            let counts = (!known.ignored).then_some(known.hash);
-            for value in values {
+            for (place, value) in values.enumerate() {
                 let value = value?;
-                known.line(value, out);
-                see(&mut self.printer, counts, known.stamp, value);
+                let hash = known.record(place, value, out);
+                see(&mut self.printer, known.stamp, value, (!known.ignored).then_some(hash));
             }
         }
         if apart {

@@ -43,8 +43,6 @@ pub struct Search {
     pub attributes: Vec<String>,
     /// Entries a page; 0 asks for no pages.
     pub page: u32,
-    /// Entries in all, which the server ends with result code 4; 0 is without limit.
-    pub size_limit: u32,
 }
 
 /// Shows every entry to `see`. An error unless the server says that these were all.
@@ -108,7 +106,7 @@ fn write(out: &mut Writer, id: i32, asked: &Search, filter: &[u8], cookie: &[u8]
             out.octets(asked.base.as_bytes());
             out.enumerated(asked.scope as i32);
             out.enumerated(0); // aliases are entries too
-            out.integer(i32::try_from(asked.size_limit).unwrap_or(i32::MAX));
+            out.integer(0); // no size limit
             out.integer(0); // no time limit
             out.boolean(false); // values, not types only
             out.raw(filter);

@@ -134,4 +134,16 @@ proptest! {
         }
         prop_assert_eq!(found, expected);
     }
+
+    #[test]
+    fn what_a_recorder_saw_before_changes_nothing(
+        entries in prop::collection::vec(attributes(), 1..60),
+    ) {
+        let mut recorder = Recorder::new(Names::default());
+        for attributes in &entries {
+            let bytes = message("cn=a,dc=x", attributes);
+            let fresh = recorded(&mut Recorder::new(Names::default()), &bytes);
+            prop_assert_eq!(recorded(&mut recorder, &bytes), fresh);
+        }
+    }
 }

@@ -1,0 +1,84 @@
+"""A running database that takes entries as replication brings them: olcUpdateDN for the time of a load.
+
+slapd lets that account write what else only syncrepl may: entryUUID, entryCSN, contextCSN and the rest stay as they are
+given, and everybody else is refused meanwhile ("shadow context"; servers/slapd/add.c and modify.c of OpenLDAP 2.4 to
+2.6, be_isupdate).
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from loader.config import Change, Database
+from loader.errors import LeaseStands, LoaderError, NotAReplica
+from loader.operations.add.lending import lending
+from loader.operations.tune.target import opened
+from loader.run import lease
+from loader.run.lease import Lease
+from loader.server import configuration_write
+from loader.server.options import Connection
+from loader.server.session import session
+
+KIND = "updatedn"
+_SETTING = "olcUpdateDN"
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def lent(connection: Connection, suffix: str) -> Iterator[None]:
+    """The body may write as replication does. Raises ConfigHidden, ConfigRefused, NotAReplica, LeaseStands."""
+    with opened(connection) as target:
+        database = target.config.database(suffix)
+        require_free(database, target.config.where)
+        uri = target.config.uri or ""
+    one = Lease(KIND, uri, database.suffix, _by_hand(database, uri))
+    with lending(
+        one, lambda: _switch_on(connection, suffix), lambda: _give_back(connection, suffix, one)
+    ):
+        yield
+
+
+def require_free(database: Database, where: str) -> None:
+    """Only a database that is nobody's replica yet can be lent."""
+    if database.consumer:
+        raise NotAReplica(where=where, suffix=database.suffix)
+
+
+def give_back_standing(connection: Connection) -> None:
+    """Switch off what a killed run left on."""
+    if not lease.any_standing():
+        return
+    with session(connection) as server:
+        uri = server.uri
+    for one in lease.standing(uri, KIND):
+        log.warning("%s: %s of %s was left by a run of %s", uri, _SETTING, one.database, one.taken)
+        with lease.holding(one) as given_back:
+            _give_back(connection, one.database, one)
+            given_back()
+
+
+def _by_hand(database: Database, uri: str) -> str:
+    text = f"dn: {database.entry_dn}\\nchangetype: modify\\ndelete: {_SETTING}\\n"
+    return f"printf {shlex.quote(text)} | ldapmodify -Q -Y EXTERNAL -H {shlex.quote(uri)}"
+
+
+def _switch_on(connection: Connection, suffix: str) -> None:
+    with opened(connection) as target, session(connection) as server:
+        who = server.who_am_i()
+        change = Change(_SETTING, (), (who,))
+        configuration_write.modify(server, target.config.database(suffix), [change])
+
+
+def _give_back(connection: Connection, suffix: str, one: Lease) -> None:
+    try:
+        with opened(connection) as target, session(connection) as server:
+            database = target.config.database(suffix)
+            standing = target.config.values(database.entry_dn, _SETTING)
+            if standing:
+                change = Change(_SETTING, standing, ())
+                configuration_write.modify(server, database, [change])
+    except LoaderError as error:
+        raise LeaseStands(what=_SETTING, suffix=suffix, reason=error, undo=one.undo) from error

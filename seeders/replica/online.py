@@ -1,0 +1,186 @@
+"""Strategy online: entries go into a running, empty server that cannot be stopped, over LDAP.
+
+The server takes them as replication would bring them (loader/operations/add/shadow.py), so that entryUUID and entryCSN
+are the provider's; the contextCSN is written last. Whoever then adds olcSyncrepl to it gets what changed since.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import csn, ldif
+from loader.defaults import state_dir
+from loader.errors import NoContextCSN, ReplicaNotEmpty, UsageProblem
+from loader.operations.add import STEPS as ADD_STEPS
+from loader.operations.add import AddOptions, add, shadow
+from loader.operations.build import inputs
+from loader.operations.export import STEPS as EXPORT_STEPS
+from loader.operations.export import ExportOptions, export_steps
+from loader.operations.tune.target import opened
+from loader.progress import Meter, Progress
+from loader.run.catalogue import Facts
+from loader.run.killpoint import killpoint
+from loader.run.steps import Run, open_run
+from loader.server.options import Connection
+from loader.server.session import session
+from loader.storage import files
+
+VERB = "replica seed online"
+STEPS = ("preflight", *EXPORT_STEPS, "join", *ADD_STEPS, "claim")
+_NO_CONTEXT = "`ditseed export` always brings it."
+_JOINED = "joined.ldif"
+
+
+@dataclass(frozen=True)
+class OnlineOptions:
+    """From a provider, or from LDIF or an export directory (`source`), into a running server (`consumer`, its base)."""
+
+    consumer: Connection
+    provider: Connection | None = None
+    source: tuple[Path, ...] = ()
+    run_dir: Path | None = None
+    jobs: int = 2
+    pieces: int = 0
+    page: int = 0
+    nosync: bool = False
+
+    @property
+    def directory(self) -> Path:
+        """Where the run keeps its state."""
+        if self.run_dir is not None:
+            return self.run_dir.absolute()
+        text = json.dumps([self.consumer.uri, self.consumer.base])
+        return state_dir() / "seed" / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def identity(self) -> dict[str, object]:
+        """What must not change between a run and its resumption."""
+        return {
+            "consumer": self.consumer.identity(),
+            "provider": self.provider.identity() if self.provider else None,
+            "source": [str(path.absolute()) for path in self.source],
+        }
+
+    def require_fitting(self) -> None:
+        if (self.provider is None) == (not self.source):
+            raise UsageProblem(
+                reason="--strategy online takes the entries from a provider (-H) or from LDIF (--from), one of them"
+            )
+
+
+def seed(
+    options: OnlineOptions,
+    progress: Progress,
+    timeouts: Mapping[str, float],
+    restart: bool = False,
+) -> Facts:
+    """Run or resume; the facts for the report. Once done, it does nothing."""
+    options.require_fitting()
+    shadow.give_back_standing(options.consumer)
+    with open_run(options.directory, VERB, options.identity(), progress, timeouts, restart) as run:
+        work = _Work(options, run)
+        preflight = run.do("preflight", work.preflight)
+        known = run.catalogue.found("claim")
+        if known is not None:
+            return _report(options, known)
+        exported = work.export(preflight["suffix"])
+        joined = run.do("join", lambda meter: work.join(meter, exported, preflight["suffix"]))
+        with shadow.lent(options.consumer, preflight["suffix"]):
+            added = add(work.adding(), progress, dict(timeouts))
+            facts = {"entries": added["added"] + added["present"], **joined}
+            run.do("claim", lambda meter: work.claim(preflight["suffix"], facts))
+        files.remove_tree(run.directory / "export")
+        work.joined.unlink(missing_ok=True)
+        return _report(options, facts)
+
+
+def plan(options: OnlineOptions) -> Facts:
+    """The questions that change nothing."""
+    options.require_fitting()
+    return {**preflight(options), "steps": "nothing was changed"}
+
+
+def preflight(options: OnlineOptions) -> Facts:
+    """Is the server there, empty, and nobody's replica; does the provider hold the same suffix?"""
+    with opened(options.consumer) as target:
+        database = target.config.database(options.consumer.base)
+        shadow.require_free(database, target.config.where)
+        suffix, where = database.suffix, target.config.where
+    with session(options.consumer) as server:
+        if server.exists(suffix):
+            raise ReplicaNotEmpty(where=where, suffix=suffix)
+    if options.provider is None:
+        return {"suffix": suffix}
+    with session(options.provider) as provider:
+        provider.read(options.provider.base or suffix, ["1.1"])
+        return {"suffix": suffix, "context_csns": provider.context_csns(suffix)}
+
+
+def _report(options: OnlineOptions, facts: Facts) -> Facts:
+    advice = "add olcSyncrepl (and olcUpdateRef) to the database; it fetches what changed since"
+    return {**facts, "next": advice, "run_dir": str(options.directory)}
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The steps' bodies. Each can be done again from its beginning."""
+
+    options: OnlineOptions
+    run: Run
+
+    @property
+    def joined(self) -> Path:
+        return self.run.directory / _JOINED
+
+    def preflight(self, meter: Meter) -> Facts:
+        return preflight(self.options)
+
+    def export(self, suffix: str) -> tuple[Path, ...]:
+        """The provider's entries as LDIF; the LDIF that is there already."""
+        if self.options.provider is None:
+            return self.options.source
+        where = self.run.directory / "export"
+        if self.run.catalogue.found("join") is None:
+            where.mkdir(exist_ok=True)
+            provider = dataclasses.replace(
+                self.options.provider, base=self.options.provider.base or suffix
+            )
+            options = self.options
+            export_steps(
+                ExportOptions(provider, where, options.jobs, options.pieces, page=options.page),
+                self.run,
+            )
+        return (where,)
+
+    def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> Facts:
+        """One file, in which nothing is newer than the contextCSN that the replica will claim."""
+        paths = inputs.ordered(source)
+        claimed = sorted(csn.by_server(ldif.scan(paths, meter).context_csns).values())
+        if not claimed:
+            raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT)
+        opener = os.open(self.joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(opener, "wb") as file:
+            ldif.join(paths, file.fileno(), meter, claimed, suffix)
+            os.fsync(file.fileno())
+        return {"context_csns": claimed}
+
+    def adding(self) -> AddOptions:
+        return AddOptions(
+            self.options.consumer,
+            (self.joined,),
+            nosync=self.options.nosync,
+            as_replication=True,
+            run_dir=self.run.directory / "add",
+        )
+
+    def claim(self, suffix: str, facts: Facts) -> Facts:
+        """The contextCSN last: without it no syncrepl takes a part for the whole."""
+        killpoint("claim.middle")
+        with session(self.options.consumer) as server:
+            server.replace(suffix, {"contextCSN": [one.encode() for one in facts["context_csns"]]})
+        return facts

@@ -1,0 +1,148 @@
+"""A replica seeded while it runs: what it then holds is the provider's, and syncrepl goes on from there."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.churn import Churn
+from fixtures.replication import refresh_report, wait_in_sync
+from fixtures.slapd import Slapd
+from fixtures.trees import write_people
+from loader import errors
+from tests.support.command import Done, ditseed
+from tests.support.trees import assert_same
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(900)]
+
+DATABASE = "olcDatabase={3}mdb,cn=config"
+KILLED = -signal.SIGKILL
+SEED = random.randrange(1, 10**6)
+
+
+@contextmanager
+def pair(scratch: Path, people: int, *overlays: str) -> Iterator[tuple[Slapd, Slapd]]:
+    """A running provider of so many people, and a running, empty server that is nobody's replica yet."""
+    source = replication.provider()
+    ldif = scratch / "people.ldif"
+    write_people(ldif, source.suffix, people)
+    source.slapadd(ldif)
+    settings = dataclasses.replace(
+        source.settings, overlays=overlays, server_id=None, loglevel="sync stats"
+    )
+    with source, Slapd(settings) as target:
+        yield source, target
+
+
+def seed(source: Slapd, target: Slapd, state: Path, *more: object, kill_at: str = "") -> Done:
+    env = {"DITSEED_STATE_DIR": str(state), **({"DITSEED_KILL_AT": kill_at} if kill_at else {})}
+    password = source.replicator_password_file
+    provider = ("-H", source.uri, "-D", "cn=replicator", "-y", password, "-b", source.suffix)
+    consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+    words = ("replica", "seed", "--strategy", "online", *provider, *consumer, *more)
+    return ditseed(*words, env=env)
+
+
+def follow(source: Slapd, target: Slapd) -> None:
+    """Make a replica of it, as the operator would."""
+    line = replication.syncrepl(source, source.uri).removeprefix("syncrepl ")
+    target.configure(f"dn: {DATABASE}\nchangetype: modify\nadd: olcSyncrepl\nolcSyncrepl: {line}\n")
+
+
+def lent(target: Slapd) -> bool:
+    return "olcUpdateDN" in target.search(base=DATABASE, scope=0, external=True)[0][1]
+
+
+@pytest.mark.parametrize("overlays", [(), ("overlay syncprov",)])
+def test_it_converges_with_a_restless_provider(short_tmp: Path, overlays: tuple[str, ...]) -> None:
+    with pair(short_tmp, 2000, *overlays) as (source, target):
+        with Churn(source, rate=50, seed=SEED) as churn:
+            churn.wait_for(20)
+            seed(source, target, short_tmp).ok()
+            assert not lent(target)
+            follow(source, target)
+            churn.wait_for(churn.changes() + 20)
+        wait_in_sync(source, target, timeout=120)
+        (refresh,) = refresh_report(target)
+        assert refresh.kind == "delete", SEED  # the cookie was taken
+        assert refresh.sent < 1000
+        assert_same(source, target)
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["join.recorded", "updatedn.taken", "load.middle", "claim.middle", "updatedn.given-back"],
+)
+def test_killed_and_begun_again(short_tmp: Path, point: str) -> None:
+    with pair(short_tmp, 300) as (source, target):
+        assert seed(source, target, short_tmp, kill_at=point).status == KILLED
+        seed(source, target, short_tmp).ok()
+        assert not lent(target)
+        assert not list((short_tmp / "leases").glob("*.json"))
+        follow(source, target)
+        wait_in_sync(source, target, timeout=60)
+        assert_same(source, target)
+
+
+def test_from_an_export(short_tmp: Path) -> None:
+    with pair(short_tmp, 100) as (source, target):
+        out = short_tmp / "export"
+        who = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
+        ditseed("export", *who, "-b", source.suffix, "-o", out).ok()
+        consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+        words = ("--strategy", "online", "--from", out, "-b", source.suffix, *consumer)
+        ditseed("replica", "seed", *words, env={"DITSEED_STATE_DIR": str(short_tmp)}).ok()
+        assert_same(source, target)
+
+
+def test_once_done_it_does_nothing(short_tmp: Path) -> None:
+    with pair(short_tmp, 50) as (source, target):
+        first = seed(source, target, short_tmp, "--json").ok().facts
+        follow(source, target)
+        again = seed(source, target, short_tmp, "--json").ok().facts
+        assert again == first
+        assert first["entries"] == len(target.search(attributes=("1.1",)))
+
+
+def test_a_server_with_entries_is_refused(short_tmp: Path) -> None:
+    with pair(short_tmp, 5) as (source, target):
+        target.ldapadd(f"dn: {target.suffix}\nobjectClass: domain\ndc: example\n")
+        done = seed(source, target, short_tmp)
+        assert done.status == errors.ReplicaNotEmpty.exit_status, done
+        assert not lent(target)
+
+
+def test_a_server_that_is_a_replica_already_is_refused(short_tmp: Path) -> None:
+    with pair(short_tmp, 5) as (source, target):
+        follow(source, target)
+        done = seed(source, target, short_tmp)
+        assert done.status == errors.NotAReplica.exit_status, done
+        assert "olcSyncrepl" in done.err
+
+
+def test_others_cannot_write_meanwhile(short_tmp: Path) -> None:
+    with pair(short_tmp, 5) as (source, target):
+        assert seed(source, target, short_tmp, kill_at="updatedn.taken").status == KILLED
+        with pytest.raises(Exception, match="shadow context"):
+            target.ldapadd(f"dn: {target.suffix}\nobjectClass: domain\ndc: example\n")
+        seed(source, target, short_tmp).ok()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--strategy", "online", "-H", "ldap://x"),
+        ("--strategy", "online", "--consumer", "ldap://x"),
+        ("--strategy", "search", "-H", "ldap://x"),
+        ("--strategy", "search", "-H", "ldap://x", "--config", "/x", "--consumer", "ldap://y"),
+    ],
+)
+def test_options_that_do_not_go_together(words: tuple[str, ...]) -> None:
+    assert ditseed("replica", "seed", *words).status == errors.UsageProblem.exit_status
