@@ -35,8 +35,11 @@ pub(crate) struct Value<'a> {
 impl Value<'_> {
     #[inline]
     pub(crate) fn print(&self, printer: &mut Printer) {
-        let hash = hash_value(self.description.hash, self.bytes);
-        if self.single { printer.add_single(hash) } else { printer.add(hash) }
+        if self.single {
+            printer.add_single(hash_value(self.description.hash, self.bytes));
+        } else {
+            printer.add(hash_value(self.description.hash, self.bytes));
+        }
     }
 }
 

@@ -2,14 +2,20 @@
 
 use ldif::write::{is_safe, line, line_in_base64};
 
-use crate::fingerprint::hash_text;
+use crate::fingerprint::{hash_text, hash_value};
 use crate::names::Names;
 
 /// Bytes that are copied for the beginning of a line, longer or not: a copy of known size is a few instructions.
 const SHORT: usize = 32;
 
+/// Values of an attribute that are remembered; of a group's members the next entry has none.
+const PLACES: usize = 8;
+
+/// So many other values in a row, and the attribute is taken for one that differs from entry to entry.
+const MISSES: usize = 16;
+
 /// One attribute description, options included.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Description {
     /// The text, `: `, and at least as many bytes as are copied.
     prefix: Vec<u8>,
@@ -23,25 +29,30 @@ pub struct Description {
     /// Stands in base64, so that nobody reads it in passing; so does slapcat's.
     veiled: bool,
     pub stamp: Option<Stamp>,
+    /// By place among the attribute's values.
+    usual: Vec<Usual>,
+    /// Values in a row that were not the usual ones.
+    misses: usize,
 }
 
-/// Attributes that tell what an entry is, and where it belongs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stamp {
-    EntryUuid,
-    EntryCsn,
-    HasSubordinates,
+/// The last value at a place, which the next entry is likely to have too (`objectClass`, `creatorsName`), and what
+/// was made of it.
+#[derive(Debug, Default)]
+struct Usual {
+    value: Vec<u8>,
+    line: Vec<u8>,
+    hash: u128,
 }
 
 impl Description {
     /// `None` where `text` is no description (RFC 4512, 2.5).
     pub fn learn(text: &[u8], drop: &Names, ignore: &Names) -> Option<Self> {
+        let mut prefix = [text, b": "].concat();
+        prefix.resize(prefix.len().max(SHORT), 0);
         let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"-;._".contains(byte);
         if text.is_empty() || !text.iter().all(letter) {
             return None;
         }
-        let mut prefix = [text, b": "].concat();
-        prefix.resize(prefix.len().max(SHORT), 0);
         let base = text.split(|&byte| byte == b';').next().unwrap_or_default();
         let is = |name: &[u8]| base.eq_ignore_ascii_case(name);
         Some(Self {
@@ -57,11 +68,46 @@ impl Description {
                 () if is(b"hasSubordinates") => Some(Stamp::HasSubordinates),
                 () => None,
             },
+            usual: Vec::new(),
+            misses: 0,
         })
     }
 
     pub fn text(&self) -> &[u8] {
         &self.prefix[..self.length]
+    }
+
+    /// Appends the line of the value at a place, and tells the value's hash.
+    #[inline]
+    pub fn record(&mut self, place: usize, value: &[u8], out: &mut Vec<u8>) -> u128 {
+        if let Some(usual) = self.usual.get(place).filter(|usual| usual.value == value) {
+            self.misses = 0;
+            out.extend_from_slice(&usual.line);
+            return usual.hash;
+        }
+        let start = out.len();
+        self.line(value, out);
+        let hash = hash_value(self.hash, value);
+        if self.misses < MISSES && place < PLACES {
+            self.remember(place, value, &out[start..], hash);
+        }
+        hash
+    }
+
+    fn remember(&mut self, place: usize, value: &[u8], line: &[u8], hash: u128) {
+        self.misses += 1;
+        if self.misses == MISSES {
+            return self.usual.clear();
+        }
+        if self.usual.len() == place {
+            self.usual.push(Usual::default());
+        }
+        let Some(usual) = self.usual.get_mut(place) else { return };
+        usual.value.clear();
+        usual.value.extend_from_slice(value);
+        usual.line.clear();
+        usual.line.extend_from_slice(line);
+        usual.hash = hash;
     }
 
     /// Appends a line of LDIF.
@@ -82,4 +128,12 @@ impl Description {
         out.extend_from_slice(value);
         out.push(b'\n');
     }
+}
+
+/// Attributes that tell what an entry is, and where it belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stamp {
+    EntryUuid,
+    EntryCsn,
+    HasSubordinates,
 }
