@@ -92,6 +92,8 @@ def plan(options: CloneOptions) -> ClonePlan:
 
 
 def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
+    if options.compact and options.reflink == "always":
+        raise UsageProblem(reason="--compact writes every page anew: no blocks can be shared")
     require_source(source)
     if target.exists() and source.samefile(target):
         raise UsageProblem(reason=f"{target} is the source itself")
