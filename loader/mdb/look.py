@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loader.child import Child
 from loader.mdb import apart, context_csn, meta, names
 from loader.mdb.environment import entry_count, opened
 
@@ -27,7 +33,28 @@ def look(place: Path, suffix: str | None = None, newest: bool = True) -> Outline
     The newest CSNs of a tree that was loaded in one second take a look at every entry; without `newest` they are none.
     """
     arguments = [place, "newest" if newest else "", *([] if suffix is None else [suffix])]
-    found = apart.ask(__name__, *arguments, origin=meta.data_file(place))
+    return _outline(apart.ask(__name__, *arguments, origin=meta.data_file(place)))
+
+
+@contextmanager
+def prepared(place: Path) -> Iterator[Callable[[], Outline]]:
+    """A look, without the newest CSNs, at a file that is not there yet: a process takes its time to start."""
+    with Child(
+        apart.command(__name__, place, ""), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+
+        def found() -> Outline:
+            assert child.process.stdin is not None
+            assert child.process.stdout is not None
+            child.process.stdin.close()
+            answer = child.process.stdout.read()
+            apart.finish(child, place)
+            return _outline(json.loads(answer))
+
+        yield found
+
+
+def _outline(found: Mapping[str, Any]) -> Outline:
     return Outline(
         found["entries"],
         *(tuple(found[key]) for key in ("suffixes", "context_csns", "newest_csns")),
@@ -35,7 +62,8 @@ def look(place: Path, suffix: str | None = None, newest: bool = True) -> Outline
 
 
 def _work(text: str, newest_wanted: str, suffix: str | None = None) -> dict[str, Any]:
-    """In the process apart."""
+    """In the process apart, once its input ends."""
+    sys.stdin.buffer.read()
     place = Path(text)
     with opened(place) as environment:
         known = tuple(names.suffixes(environment))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from loader.errors import NoSpace, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, growth, meta, verify
 from loader.mdb.copy import Copied, How
 from loader.mdb.growth import Growth
-from loader.mdb.look import look
+from loader.mdb.look import Outline, prepared
 from loader.operations.publish import put, require_target
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
@@ -92,6 +92,8 @@ def plan(options: CloneOptions) -> ClonePlan:
 
 
 def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
+    if options.compact and options.reflink == "always":
+        raise UsageProblem(reason="--compact writes every page anew: no blocks can be shared")
     require_source(source)
     if target.exists() and source.samefile(target):
         raise UsageProblem(reason=f"{target} is the source itself")
@@ -147,6 +149,13 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
 
 
 def _clone(options: CloneOptions, planned: ClonePlan, progress: Progress) -> CloneReport:
+    with prepared(options.target / copy.PARTIAL) as outlined:
+        return _copy(options, planned, progress, outlined)
+
+
+def _copy(
+    options: CloneOptions, planned: ClonePlan, progress: Progress, outlined: Callable[[], Outline]
+) -> CloneReport:
     before = meta.facts(options.source)
     with progress.step("copy") as whole:
         copied = copy.hot_copy(options.source, options.target, whole, how(options))
@@ -156,7 +165,7 @@ def _clone(options: CloneOptions, planned: ClonePlan, progress: Progress) -> Clo
     try:
         with progress.step("verify") as meter:
             verified = verify.verify(copied.path, planned.verify, meter)
-        outline = look(copied.path, newest=False)
+        outline = outlined()
         put(copied.path, options.target, mode_of(options.source), options.replace)
     except BaseException:
         copied.path.unlink(missing_ok=True)

@@ -45,7 +45,11 @@ def test_dry_run_changes_nothing(source: Slapd, tmp_path: Path) -> None:
     assert done.facts["needed"] > 0
     assert not done.facts["replaces"]
     assert not target.exists()
-    assert "needed / free" in ditseed("clone", source.database_dir, target, "--dry-run").ok().out
+    told = ditseed("clone", source.database_dir, target, "--dry-run").ok().out
+    assert "needed / free" in told
+    assert "oldest reader behind by" in told  # the source is in use
+    assert done.facts["growth"]["transactions"] == 0
+    assert done.facts["reader_lag"] == 0
 
 
 def test_exit_statuses_and_hints(source: Slapd, tmp_path: Path) -> None:

@@ -245,7 +245,13 @@ def test_killed_while_it_receives(stopped: Slapd, other: Slapd) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("-", "-"), ("-", "x", "--compact"), ("x", "-", "--dry-run"), ("x", "y", "--skip", "1")],
+    [
+        ("-", "-"),
+        ("-", "x", "--compact"),
+        ("x", "-", "--dry-run"),
+        ("x", "y", "--skip", "1"),
+        ("x", "y", "--compact", "--reflink", "always"),
+    ],
 )
 def test_what_makes_no_sense(arguments: tuple[str, ...]) -> None:
     assert ditseed("clone", *arguments).status == UsageProblem.exit_status

@@ -11,7 +11,7 @@ use crate::compact::{Watch, cancelled};
 use crate::{Error, Result};
 
 /// Bytes of one of the stream's buffers.
-const BUFFER: usize = 4 << 20;
+const BUFFER: usize = 16 << 20;
 /// As the user's own mask has it.
 const MODE: u32 = 0o666;
 /// What is skipped or copied are whole blocks of so many bytes.

@@ -1,13 +1,14 @@
 //! From a file into a stream.
 
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 
 use super::frame::{self, Frames, Header};
 use super::origin::Origin;
 use super::plain::Image;
 use crate::compact::{Watch, cancelled};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// How much of which image somebody has already, as a receiver's journal tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,16 +37,27 @@ pub fn send(
     if from < head {
         frames.data(0, image.head)?;
     }
-    let mut at = from.max(head);
+    data(&origin, from.max(head)..length, &mut frames, watch)
+        .map_err(|error| error.of_file(source))?;
+    frames.end(length)?;
+    Ok(from)
+}
+
+fn data(
+    origin: &Origin,
+    range: Range<u64>,
+    frames: &mut Frames<&mut dyn Write>,
+    watch: Watch<'_>,
+) -> Result<()> {
+    let mut at = range.start;
     let mut room = vec![0; frame::BLOCK];
-    while let Some((start, stop)) = origin.data(at, length)? {
+    while let Some((start, stop)) = origin.data(at, range.end)? {
         at = start;
         while at < stop {
             let wanted = usize::try_from(stop - at).unwrap_or(usize::MAX).min(room.len());
             let count = origin.read(&mut room[..wanted], at)?;
             if count == 0 {
-                let what = "the file has been cut meanwhile";
-                return Err(Error::new(crate::ErrorKind::Corrupt, what).of_file(source));
+                return Err(Error::new(ErrorKind::Corrupt, "the file has been cut meanwhile"));
             }
             frames.data(at, &room[..count])?;
             at += count as u64;
@@ -54,6 +66,5 @@ pub fn send(
             }
         }
     }
-    frames.end(length)?;
-    Ok(from)
+    Ok(())
 }
