@@ -45,7 +45,7 @@ def check(path: Path, level: str) -> int | None:
     return verify(path, level, Meter("verify")).entries
 
 
-@pytest.mark.parametrize("level", ["quick", "pages"])
+@pytest.mark.parametrize("level", ["quick", "pages", "tree"])
 def test_a_sound_database(sound: Path, level: str) -> None:
     assert check(sound, level) == check(sound.parent, level) == 423
     assert verify(sound, level, Meter("verify")).level == level
@@ -66,7 +66,7 @@ def test_small_databases_are_checked_page_by_page(sound: Path) -> None:
     assert default_level(sound) == "pages"
 
 
-@pytest.mark.parametrize("level", ["quick", "pages"])
+@pytest.mark.parametrize("level", ["quick", "pages", "tree"])
 @pytest.mark.parametrize("keep", [0.9, 0.5, 0.05])
 def test_a_cut_file(broken: Path, level: str, keep: float) -> None:
     os.truncate(broken, int(broken.stat().st_size * keep))

@@ -3,13 +3,17 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use ::ldif::Counters;
+use backmdb::VerifyMeans;
+use backmdb::audit::{Level, Look, audit};
 use lmdbfile::{FileWriter, Flags, Format, Options, Reader, Result, TreeWriter};
 
 const PAGE: usize = 4096;
 /// Bytes of one piece of damage: kind, page, place in the page (2), value (2).
 pub(crate) const PIECE: usize = 6;
 
-/// The first byte chooses a sound file, the rest damages it. It is read to its end or refused.
+/// The first byte chooses a sound file, the rest damages it. It is read to its end or refused; and whether it
+/// is a sound database is told in any case.
 ///
 /// # Panics
 /// When a sound file is refused, or a refusal has no words.
@@ -26,6 +30,19 @@ pub fn run(data: &[u8]) {
         Ok(()) => {}
         Err(error) => assert!(!sound && !error.message.is_empty(), "{error}"),
     }
+    look(&path, directory.path());
+}
+
+fn look(path: &Path, scratch: &Path) {
+    let settings = crate::configuration::settings(u8::MAX);
+    let known = Some((crate::configuration::schema(), &settings));
+    let means = &VerifyMeans { memory: 16 << 20, jobs: 1, scratch: scratch.to_path_buf() };
+    let (txn, level, new, limit, counters) = (None, Level::Indexes, false, 2, &Counters::default());
+    let found = audit(&Look { path, txn, level, known, new, limit, means, counters });
+    let found = found.expect("damage is no error");
+    let told =
+        found.problems.iter().all(|(_, problem)| problem.count > 0 && !problem.told.is_empty());
+    assert!(told, "{found:?}");
 }
 
 /// `piece`: of [`PIECE`] bytes.
