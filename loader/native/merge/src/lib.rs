@@ -14,6 +14,7 @@ mod id2e;
 mod id2v;
 mod index;
 mod merge;
+mod names;
 mod nodes;
 mod peek;
 mod pipe;

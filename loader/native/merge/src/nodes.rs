@@ -4,10 +4,11 @@ use backmdb::node::{self, Node};
 use ldif::Counters;
 use lmdbfile::Reader;
 
+use crate::names::{self, Names};
 use crate::peek::Peek;
 use crate::pipe::Rows;
 use crate::shards::{Shard, Shards, table};
-use crate::{Code, Error, Result, damaged};
+use crate::{Error, Result, damaged};
 
 pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows) -> Result<()> {
     let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
@@ -101,7 +102,7 @@ fn shared_node(
                 sum.add(shards, shard, child(shard, &from.value)?, below)?;
                 if sum.is_double {
                     let dn = names.dn(id, &child(shard, &from.value)?);
-                    return Err(duplicate(dn));
+                    return Err(names::duplicate(dn));
                 }
                 record.clone_from(&from.value);
                 from.step()?;
@@ -205,31 +206,4 @@ fn child<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
 
 fn bad(shard: &Shard) -> Error {
     shard.wrong("a record of dn2i is damaged")
-}
-
-fn duplicate(dn: String) -> Error {
-    let message = "an entry of that name is there already".to_owned();
-    Error { dn: Some(dn), ..Error::new(Code::Duplicate, message) }
-}
-
-/// The names of the shared entries, for a complaint.
-#[derive(Debug, Default)]
-struct Names(Vec<(Vec<u8>, u64)>);
-
-impl Names {
-    /// Entries come by ascending ID.
-    fn note(&mut self, id: u64, record: &[u8]) {
-        let named = node::read(record).map(|node| (node.pretty.to_vec(), node.id));
-        self.0.push(named.filter(|_| id > 0).unwrap_or_default());
-    }
-
-    fn dn(&self, parent: u64, child: &Node<'_>) -> String {
-        let (mut dn, mut above) = (child.pretty.to_vec(), parent);
-        while let Some((rdn, next)) = self.0.get(place(above)).filter(|_| above > 0) {
-            dn.push(b',');
-            dn.extend_from_slice(rdn);
-            above = *next.min(&(above - 1));
-        }
-        String::from_utf8_lossy(&dn).into_owned()
-    }
 }
