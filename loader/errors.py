@@ -389,7 +389,7 @@ class StreamRefused(LoaderError):
 
 
 class NoReflink(LoaderError):
-    code, exit_status = "mdb.no_reflink", 69
+    code, exit_status = "mdb.no_reflink", 73
     message = "{path}: its file system cannot share its blocks with {target}"
     hint = "Blocks are shared within one file system that can (xfs, btrfs); without --reflink always they are copied."
 

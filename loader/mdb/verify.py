@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from loader import _native, resources, units
-from loader.errors import LoaderError, MdbDamaged, UsageProblem
+from loader.errors import MdbDamaged, UsageProblem
 from loader.ldif import counting
 from loader.mdb import apart, meta, snapshot
 from loader.mdb.environment import ID, LOCK, opened, require_table, rows
@@ -145,19 +145,8 @@ def audit(
     `database`: schema and configuration, from level indexes on. Damage is in the verdict; what is raised
     (NotPermitted, LdifUnreadable ...) keeps from looking.
     """
-    with _held(place) as txn:
-        return _audit(meta.data_file(place), txn, level, means, meter, database)
-
-
-def _audit(
-    path: Path,
-    txn: int | None,
-    level: str,
-    means: Means,
-    meter: Meter,
-    database: _native.Database | None,
-) -> Verdict:
-    with counting(meter, str(path)) as counters, meter.following(counters):
+    path = meta.data_file(place)
+    with _held(place) as txn, counting(meter, str(path)) as counters, meter.following(counters):
         found = _native.audit(
             path,
             counters,
@@ -183,17 +172,21 @@ def _problem(found: _native.Problem) -> Problem:
 
 @contextmanager
 def _held(place: Path) -> Iterator[int | None]:
-    """Hold a reader slot of an environment that others may write to; None where nobody can, or liblmdb refuses it."""
-    if not (place / LOCK).exists():
+    """A reader's slot of an environment that others may write to: its transaction. None where nobody can."""
+    if not (place / LOCK).exists() or _head_is_damaged(place):
         yield None
-        return
-    try:
-        meta.facts(place)
-    except LoaderError:
-        yield None  # the core tells what is wrong with it
         return
     with snapshot.held(place) as held:
         yield held.txn
+
+
+def _head_is_damaged(place: Path) -> bool:
+    """Then the core tells what is wrong."""
+    try:
+        meta.facts(place)
+    except MdbDamaged:
+        return True
+    return False
 
 
 # --- LMDB 1.0 -----------------------------------------------------------------------------------
