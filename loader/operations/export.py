@@ -82,7 +82,7 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
     )
     late = run.do("late", lambda meter: work.late(meter, start))
     arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
-    run.do("shards", lambda meter: work.publish(start, cut, arranged))
+    run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
     found = manifest.read(options.output)
     assert found is not None
     return found
@@ -107,6 +107,9 @@ class _Work:
         """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is. What an
         earlier run left is of another time."""
         files.remove_tree(self.parts)
+        return source.patiently(self._start, meter)
+
+    def _start(self) -> Facts:
         with session(self.options.connection) as server:
             base = server.base()
             server.read(base, ["1.1"])
@@ -245,14 +248,18 @@ class _Work:
         sums = {name: sum for facts in read for name, sum in facts["sums"].items()}
         return {name: sums[part] for name, part in taken.items() if part in sums}
 
-    def notes(self, start: Facts, cut: Facts, arranged: Facts) -> list[str]:
+    def _counted(self, start: Facts) -> tuple[int | None, bool]:
+        """Entries that the server has, and whether nothing has changed since the start."""
+        with session(self.options.connection) as server:
+            counted = planner.expected(server, start["base"])
+            return counted, moved.context_csns(server, start["base"]) == start["context_csns"]
+
+    def notes(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> list[str]:
         """What the operator should know of what was not exported."""
         who, notes = self.options.connection.who, []
         if cut["hidden_passwords"]:
             notes.append(f"no entry shows {who} a userPassword: access control may hide it")
-        with session(self.options.connection) as server:
-            counted = planner.expected(server, start["base"])
-            calm = moved.context_csns(server, start["base"]) == start["context_csns"]
+        counted, calm = source.patiently(lambda: self._counted(start), meter)
         if counted is None or counted == arranged["entries"]:
             return notes
         why = (
@@ -262,7 +269,7 @@ class _Work:
         )
         return [*notes, f"the server counts {counted:,} entries: {why}"]
 
-    def publish(self, start: Facts, cut: Facts, arranged: Facts) -> Facts:
+    def publish(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> Facts:
         """Move the shards to their place, the manifest last: where it stands, the export is whole."""
         output, names = self.options.output, arranged["shards"]
         sums = self._known_sums(arranged["taken"])
@@ -280,7 +287,7 @@ class _Work:
             partitions=cut["how"],
             duplicates=arranged["duplicates"],
             dropped=arranged["dropped"],
-            notes=tuple(self.notes(start, cut, arranged)),
+            notes=tuple(self.notes(meter, start, cut, arranged)),
         )
         files.write_durably(self.options.output / manifest.FILE, made.text())
         clear(self.run.directory)

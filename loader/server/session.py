@@ -33,6 +33,7 @@ from loader.server.options import Connection
 Attributes = dict[str, list[bytes]]  # names in lower case
 Result = TypeVar("Result")
 
+_PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # of a server that is about to end, too
 _LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
 CONNECT_TIMEOUT = 30.0  # seconds for a TCP connection; everything after it is watched, not timed
 
@@ -89,6 +90,8 @@ class Session:
         if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
             lost = ServerDown if operation == "bind" else ConnectionLost
             return lost(uri=self.uri, reason=reason)
+        if isinstance(error, _PASSING):
+            return ConnectionLost(uri=self.uri, reason=reason)
         if isinstance(error, ldap.INVALID_CREDENTIALS | ldap.INAPPROPRIATE_AUTH):
             return BadCredentials(uri=self.uri, who=self.connection.who, reason=reason)
         if isinstance(error, ldap.NO_SUCH_OBJECT):

@@ -152,7 +152,9 @@ def _under_fire(scratch: Path, tls: bool = False) -> None:
         with fire.writer() as writer, Storm(fire.proxy, chance, pause=2.0) as storm:
             writer.wait_for(20)
             fire.begin()
-            _wait_until_read(fire, chance.uniform(0.1, 0.8))
+            _wait_until_read(fire, chance.uniform(0.1, 0.4))
+            fire.proxy.cut()
+            _wait_until_read(fire, chance.uniform(0.4, 0.8))
             fire.provider.restart()
             fire.finish()
             writer.wait_for(writer.changes() + 20)
