@@ -98,7 +98,7 @@ def seed(
 def _clear(run_dir: Path) -> None:
     """What an abandoned run left, perhaps one of another strategy; --run-dir may hold other things too."""
     clear_export(run_dir)
-    for name in ("export", "environment"):
+    for name in ("export", "environment", "slices"):
         files.remove_tree(run_dir / name)
 
 

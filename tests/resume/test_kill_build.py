@@ -59,7 +59,7 @@ def _kill_at(point: str, building: Building) -> None:
 
 def test_killed_at_every_point_in_turn(building: Building) -> None:
     points = _points(building)
-    load = "shards.middle" if building.engine == SHARDS else "load.middle"
+    load = "slices.middle" if building.engine == SHARDS else "load.middle"
     assert {load, "publish.middle"} <= set(points)
     for point in points:
         _kill_at(point, building)
@@ -70,7 +70,7 @@ def test_killed_at_every_point_in_turn(building: Building) -> None:
 @pytest.mark.parametrize("point", ["load.middle", "publish.middle", "publish.unrecorded"])
 def test_killed_once_and_finished(building: Building, point: str) -> None:
     if building.engine == SHARDS:
-        point = point.replace("load", "shards")
+        point = point.replace("load", "slices")
     _kill_at(point, building)
     ditseed(*building.command).ok()
     building.assert_done()
@@ -103,11 +103,11 @@ def test_killed_at_fifty_random_moments(building: Building) -> None:
 def test_a_slice_that_is_loaded_is_not_loaded_again(ldif: tuple[Path, Path]) -> None:
     with closing(Slapd()) as target:
         building = Building(target, "", ldif[1], SHARDS)
-        done = ditseed(*building.command, env={killing.KILL_AT: "shards.each"})
+        done = ditseed(*building.command, env={killing.KILL_AT: "slices.each"})
         assert done.status == -signal.SIGKILL
         before = _environments(building)
         assert before
-        done = ditseed(*building.command, env={killing.KILL_AT: "shards.recorded"})
+        done = ditseed(*building.command, env={killing.KILL_AT: "slices.recorded"})
         assert done.status == -signal.SIGKILL
         after = _environments(building)
         assert len(after) == 3
@@ -120,5 +120,5 @@ def _environments(building: Building) -> dict[str, int]:
     """Slices that the catalogue says are loaded, with the inodes of their data files."""
     run_dir = building.target.database_dir / RUN_DIR
     with closing(sqlite3.connect(run_dir / "run.sqlite")) as catalogue:
-        rows = catalogue.execute("SELECT name FROM partition WHERE step = 'shards'").fetchall()
-    return {name: (run_dir / "shards" / name / "data.mdb").stat().st_ino for (name,) in rows}
+        rows = catalogue.execute("SELECT name FROM partition WHERE step = 'slices'").fetchall()
+    return {name: (run_dir / "slices" / name / "data.mdb").stat().st_ino for (name,) in rows}

@@ -30,7 +30,7 @@ from loader.storage import files
 
 @dataclass(frozen=True)
 class Work:
-    """The bodies of the steps slice, shards and merge. Each can be done again from its beginning, `shards` from the
+    """The bodies of the steps slice, slices and merge. Each can be done again from its beginning, `slices` from the
     last slice that was loaded."""
 
     options: BuildOptions
@@ -42,7 +42,7 @@ class Work:
     @property
     def home(self) -> Path:
         """Of the environments of slices, and the shared entries."""
-        return self.run.directory / "shards"
+        return self.run.directory / "slices"
 
     @cached_property
     def source(self) -> Source:
@@ -84,7 +84,7 @@ class Work:
         inner = Meter(meter.name)
         with meter.counting(inner):
             self._all(pieces, inner, shard_count.at_once(self.size["estimate"], plan["shards"]))
-        killpoint("shards.middle")
+        killpoint("slices.middle")
         facts = self._done()
         if self.scan["claimed"] and not any(one["rooted"] for one in facts.values()):
             suffix = self.place.database.suffix
@@ -96,7 +96,7 @@ class Work:
 
     def _done(self) -> dict[str, Facts]:
         """Slices that are loaded, and whose environment is the one that was made then."""
-        found = self.run.catalogue.partitions("shards")
+        found = self.run.catalogue.partitions("slices")
         return {name: facts for name, facts in found.items() if self._stands(name, facts)}
 
     def _stands(self, name: str, facts: Facts) -> bool:
@@ -153,8 +153,8 @@ class Work:
             "rooted": rooted,
             "identity": files.identity(made / DATA),
         }
-        self.run.catalogue.finish_partition("shards", one.name, facts)
-        killpoint("shards.each")
+        self.run.catalogue.finish_partition("slices", one.name, facts)
+        killpoint("slices.each")
 
     def merge(self, meter: Meter, plan: Facts, made: Path) -> Facts:
         files.remove_tree(made)

@@ -19,7 +19,7 @@ from loader.server import configuration
 from loader.sinks import slapadd
 from loader.storage import files
 
-STEPS = ("scan", "schema", "size", "slice", "load", "shards", "merge", "check", "publish")
+STEPS = ("scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
 
 
 def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
@@ -46,7 +46,7 @@ def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
 def _shared(run: Run, work: _Work, sharing: shards.Work, plan: Facts) -> Facts:
     """By several slapadds."""
     total = plan["shared"] + plan["leaves"]
-    run.do("shards", lambda meter: sharing.load(meter, plan), total=total)
+    run.do("slices", lambda meter: sharing.load(meter, plan), total=total)
     merged = run.do("merge", lambda meter: sharing.merge(meter, plan, work.made), total=total)
     files.remove_tree(sharing.home)
     return merged
