@@ -107,9 +107,6 @@ class _Work:
         """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is. What an
         earlier run left is of another time."""
         files.remove_tree(self.parts)
-        return source.patiently(self._start, meter)
-
-    def _start(self) -> Facts:
         with session(self.options.connection) as server:
             base = server.base()
             server.read(base, ["1.1"])
