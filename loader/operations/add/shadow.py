@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from loader.config import Change, Database
 from loader.errors import LeaseStands, LoaderError, NotAReplica
 from loader.operations.add.lending import lending
-from loader.operations.tune.target import opened
 from loader.run import lease
 from loader.run.lease import Lease
-from loader.server import configuration_write
+from loader.server import configuration, configuration_write
 from loader.server.options import Connection
 from loader.server.session import session
 
@@ -30,10 +29,10 @@ log = logging.getLogger(__name__)
 @contextmanager
 def lent(connection: Connection, suffix: str) -> Iterator[None]:
     """The body may write as replication does. Raises ConfigHidden, ConfigRefused, NotAReplica, LeaseStands."""
-    with opened(connection) as target:
-        database = target.config.database(suffix)
-        require_free(database, target.config.where)
-        uri = target.config.uri or ""
+    with session(connection) as server:
+        config = configuration.read_online(server)
+        database, uri = config.database(suffix), config.uri or ""
+        require_free(database, config.where)
     one = Lease(KIND, uri, database.suffix, _by_hand(database, uri))
     with lending(
         one, lambda: _switch_on(connection, suffix), lambda: _give_back(connection, suffix, one)
@@ -66,17 +65,18 @@ def _by_hand(database: Database, uri: str) -> str:
 
 
 def _switch_on(connection: Connection, suffix: str) -> None:
-    with opened(connection) as target, session(connection) as server:
-        who = server.who_am_i()
-        change = Change(_SETTING, (), (who,))
-        configuration_write.modify(server, target.config.database(suffix), [change])
+    with session(connection) as server:
+        database = configuration.read_online(server).database(suffix)
+        change = Change(_SETTING, (), (server.who_am_i(),))
+        configuration_write.modify(server, database, [change])
 
 
 def _give_back(connection: Connection, suffix: str, one: Lease) -> None:
     try:
-        with opened(connection) as target, session(connection) as server:
-            database = target.config.database(suffix)
-            standing = target.config.values(database.entry_dn, _SETTING)
+        with session(connection) as server:
+            config = configuration.read_online(server)
+            database = config.database(suffix)
+            standing = config.values(database.entry_dn, _SETTING)
             if standing:
                 change = Change(_SETTING, standing, ())
                 configuration_write.modify(server, database, [change])
