@@ -171,5 +171,6 @@ def _of_database(source: str, base: str | None, jobs: int, asked: _Asked) -> Man
 
 def _refuse(given: dict[str, Any]) -> None:
     """Options that mean nothing where a database is read."""
+    spelled = {one.name: one.opts[0] for one in click.get_current_context().command.params}
     for name in [name for name, value in given.items() if value]:
-        raise UsageProblem(reason=f"{name.replace('_', '-')} is for a server, not for a database")
+        raise UsageProblem(reason=f"{spelled[name]} is for a server, not for a database")
