@@ -11,6 +11,9 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::direct::{self, ALIGNMENT, Buffer};
 
+/// Bytes of a buffer that serve best: three of them stay in the processor's cache, and the device
+/// takes them from there. With 16 MiB a copy of 2 GiB took a third longer.
+pub const BUFFER: usize = 1 << 20;
 /// Buffers under way: one is filled, one written, one waits for whichever is slower.
 const BUFFERS: usize = 3;
 

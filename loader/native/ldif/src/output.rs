@@ -13,8 +13,6 @@ use crate::{Code, Error, Result};
 
 const LEVEL: i32 = 3;
 const BUFFER: usize = 256 * 1024;
-/// Bytes of each of the three buffers of a plain file.
-const DIRECT: usize = 1 << 20;
 
 /// Readable by its owner only: entries carry password hashes.
 const MODE: u32 = 0o600;
@@ -65,7 +63,7 @@ impl Output {
 impl Sink {
     fn create(path: &Path, threads: u32, sum: Option<Box<Xxh3>>) -> io::Result<Self> {
         if extension(path) != "zst" {
-            let inner = Stream::create(path, MODE, DIRECT)?;
+            let inner = Stream::create(path, MODE, disk::BUFFER)?;
             return Ok(Self::Plain(Summed { inner, sum }));
         }
         let mut options = OpenOptions::new();
