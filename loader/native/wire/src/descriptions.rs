@@ -23,13 +23,13 @@ impl Descriptions {
 
     /// Options included. An error where `text` is no description.
     #[inline]
-    pub(crate) fn of(&mut self, text: &[u8]) -> Result<&mut Description> {
+    pub(crate) fn of(&mut self, text: &[u8]) -> Result<&Description> {
         let at = match self.known.get(self.expected) {
             Some(expected) if expected.text() == text => self.expected,
             _ => self.find(text)?,
         };
         self.expected = at + 1;
-        Ok(&mut self.known[at])
+        Ok(&self.known[at])
     }
 
     fn find(&mut self, text: &[u8]) -> Result<usize> {
