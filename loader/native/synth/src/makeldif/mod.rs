@@ -1,0 +1,56 @@
+//! Templates of OpenDJ's makeldif, read as they are: text in, a model out.
+//!
+//! What the language means was read from its manual and found by asking makeldif 4.9.3 itself. Entries come in another
+//! order (parents first, kind by kind), but what is counted is counted in its order: [`order`].
+
+mod blocks;
+mod branch;
+mod defines;
+mod dn;
+mod entry;
+mod expand;
+mod facts;
+mod files;
+mod format;
+mod lines;
+mod names;
+mod order;
+pub mod own;
+mod random;
+pub mod render;
+mod syntax;
+mod tag;
+mod text;
+mod tree_of;
+mod value;
+mod wrong;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::model::{Operational, Template};
+use crate::problem::Problem;
+
+pub use blocks::looks_like;
+
+/// Makes the template of a file out of its text. `directories`: where lists are that do not lie beside it.
+pub fn read(
+    path: &Path,
+    text: &str,
+    directories: &[PathBuf],
+    defines: &BTreeMap<String, String>,
+) -> Result<Template, Problem> {
+    let told = |wrong: wrong::Wrong| Problem::new(path, wrong.spot, wrong.message);
+    let file = blocks::parse(text, defines::Defines::given(defines)).map_err(told)?;
+    let mut lists = files::Lists::new(path, directories);
+    let made = tree_of::make(&file, &mut lists).map_err(told)?;
+    Ok(Template {
+        path: path.to_path_buf(),
+        description: String::new(),
+        suffix: made.suffix,
+        lists: lists.found,
+        branches: made.branches,
+        kinds: made.kinds,
+        operational: Operational::default(),
+    })
+}
