@@ -6,6 +6,7 @@ pub mod alias;
 pub mod distribution;
 pub mod draw;
 pub mod list;
+pub mod makeldif;
 pub mod model;
 mod permute;
 pub mod problem;

@@ -1,7 +1,7 @@
 //! What names the entries of a kind: which values it takes, and whether two entries could get the same name.
 
 use super::Context;
-use crate::model::{self, Attribute, Item, Kind, Piece};
+use crate::model::{self, Attribute, Condition, Item, Kind, Piece};
 use crate::problem::{Problem, Spot, suggestion};
 use crate::tags;
 
@@ -13,7 +13,7 @@ pub fn attributes<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a A
     let found: Vec<&Attribute> =
         kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;
     let is_unique = found.iter().any(|one| is_unique(kind, &one.items[0].text));
-    if !is_unique && kind.count != model::Count::Fixed(1) {
+    if !is_unique && !kind.may_collide && kind.count != model::Count::Fixed(1) {
         let reason = "names the entries: without {number} or {unique:...} two could have one name";
         let names = kind.rdn.join(" and ");
         return Err(context.wrong(found[0].items[0].spot, format!("{names} {reason}")));
@@ -44,7 +44,8 @@ fn check(
     item: &Item,
     spot: Spot,
 ) -> Result<(), Problem> {
-    if item.chance < 1.0 || !item.conditions.is_empty() || item.count.is_some() {
+    let is_always = item.chance >= 1.0 && item.conditions.is_empty();
+    if !(is_always || kind.may_collide) || item.count.is_some() {
         let reason = format!("{name} names the entries: it must always be there, once");
         return Err(context.wrong(spot, reason));
     }
@@ -66,21 +67,31 @@ pub fn check_value(context: &Context<'_>, kind: &Kind, value: &model::Named) -> 
 /// The values of the entry that a text needs, in their order.
 pub fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
     let mut wanted = vec![false; kind.values.len()];
-    mark(kind, text, kind.values.len(), &mut wanted);
+    mark(kind, text, &[], kind.values.len(), &mut wanted);
     // A value names only those before it, so one way back finds all.
     for place in (0..kind.values.len()).rev() {
         if wanted[place] {
-            mark(kind, &kind.values[place].item.text, place, &mut wanted);
+            let item = &kind.values[place].item;
+            mark(kind, &item.text, &item.conditions, place, &mut wanted);
         }
     }
     (0..wanted.len()).filter(|&place| wanted[place]).collect()
 }
 
-fn mark(kind: &Kind, text: &[Piece], before: usize, wanted: &mut [bool]) {
-    for piece in text {
-        let Piece::Tag(tag) = piece else { continue };
-        let Some(name) = tags::named(tag) else { continue };
-        if let Some(place) = kind.values[..before].iter().position(|one| one.name == name) {
+fn mark(
+    kind: &Kind,
+    text: &[Piece],
+    conditions: &[Condition],
+    before: usize,
+    wanted: &mut [bool],
+) {
+    let tags = text.iter().filter_map(|piece| match piece {
+        Piece::Tag(tag) => Some(tag),
+        Piece::Literal(_) => None,
+    });
+    let told = tags.flat_map(tags::named).chain(conditions.iter().map(|condition| &condition.name));
+    for name in told {
+        if let Some(place) = kind.values[..before].iter().position(|one| one.name == *name) {
             wanted[place] = true;
         }
     }

@@ -25,15 +25,21 @@ impl<'a> Facts<'a> {
             }
             facts.of.entry(line.attribute.value.as_str()).or_default().push(place);
         }
-        for name in &template.rdn {
-            let naming = facts.naming(name)?;
-            facts.told.extend(naming);
-        }
-        if template.rdn.is_empty() {
-            let message = format!("template {} has no rdnAttr, so its entries have no name", template.name.value);
-            return Err(Wrong::new(template.name.spot, message));
-        }
         Ok(facts)
+    }
+
+    /// Checks what names the entries; templates that no entry is made by may go without.
+    pub fn name_entries(&mut self) -> Result<()> {
+        let Located { value, spot } = &self.template.name;
+        if self.template.rdn.is_empty() {
+            let message = format!("template {value} has no rdnAttr, so its entries have no name");
+            return Err(Wrong::new(*spot, message));
+        }
+        for name in &self.template.rdn {
+            let naming = self.naming(name)?;
+            self.told.extend(naming);
+        }
+        Ok(())
     }
 
     fn tell(&mut self, piece: &Located<Piece>) -> Result<()> {

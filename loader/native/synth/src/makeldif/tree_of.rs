@@ -34,7 +34,10 @@ pub fn make(file: &File, lists: &mut Lists) -> Result<Made> {
         branches.push(branch_of(one, &suffix, lists)?);
     }
     let uses = expand(file)?;
-    let facts: Vec<Facts<'_>> = file.templates.iter().map(Facts::new).collect::<Result<_>>()?;
+    let mut facts: Vec<Facts<'_>> = file.templates.iter().map(Facts::new).collect::<Result<_>>()?;
+    for one in &uses.all {
+        facts[one.template].name_entries()?;
+    }
     let mut counting = Counting::new(file, &uses)?;
     let names = names(file, &uses);
     let mut kinds = Vec::new();
