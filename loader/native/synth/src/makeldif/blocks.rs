@@ -27,7 +27,8 @@ pub fn looks_like(text: &str) -> bool {
 
 pub fn parse(text: &str, mut defines: Defines) -> Result<File> {
     let reason = "a line that begins with a space goes on the one before it, and there is none";
-    let lines = lines(text.trim_start_matches('\u{feff}')).map_err(|spot| Wrong::new(spot, reason))?;
+    let lines =
+        lines(text.trim_start_matches('\u{feff}')).map_err(|spot| Wrong::new(spot, reason))?;
     let mut reader = Reader::default();
     let mut rest = lines.iter();
     while let Some(line) = rest.next() {
@@ -40,8 +41,9 @@ pub fn parse(text: &str, mut defines: Defines) -> Result<File> {
         } else {
             let body: Vec<&Line> = rest.by_ref().take_while(|line| !line.text.is_empty()).collect();
             let body = body.into_iter().filter(|line| !is_nothing(line));
-            let body: Result<Vec<Line>> =
-                body.map(|line| defines.substitute(line).map(std::borrow::Cow::into_owned)).collect();
+            let body: Result<Vec<Line>> = body
+                .map(|line| defines.substitute(line).map(std::borrow::Cow::into_owned))
+                .collect();
             reader.block(&line, &body?)?;
         }
     }
@@ -109,7 +111,8 @@ impl Reader {
             let header = header(&line.text);
             match header {
                 Some((word, _)) if own > 0 => {
-                    let message = format!("{word} must stand before the attributes of the template");
+                    let message =
+                        format!("{word} must stand before the attributes of the template");
                     return Err(Wrong::new(line.spot(0), message));
                 }
                 Some((EXTENDS, at)) => lines.clone_from(&self.extended(&tail(line, at))?.lines),
@@ -167,9 +170,10 @@ fn subordinate(line: &Line, at: usize) -> Result<Subordinate> {
         return Ok(Subordinate { template: tail(line, at), count: None });
     };
     let place = line.spot(at + name.len() + 1);
-    let count: i64 = count.trim().parse().map_err(|_| {
-        Wrong::new(place, format!("{:?} is not a number of entries", count.trim()))
-    })?;
+    let count: i64 = count
+        .trim()
+        .parse()
+        .map_err(|_| Wrong::new(place, format!("{:?} is not a number of entries", count.trim())))?;
     let template = Located { value: name.trim_end().to_owned(), spot: line.spot(at) };
     Ok(Subordinate { template, count: u64::try_from(count).ok() })
 }
@@ -204,7 +208,10 @@ mod tests {
         .unwrap();
         let branch = &file.branches[0];
         assert_eq!((branch.dn.value.as_str(), branch.lines.len()), ("dc=x", 1));
-        assert_eq!((branch.below[0].template.value.as_str(), branch.below[0].count), ("P", Some(3)));
+        assert_eq!(
+            (branch.below[0].template.value.as_str(), branch.below[0].count),
+            ("P", Some(3))
+        );
         let [p, q] = &file.templates[..] else { panic!() };
         assert_eq!(p.rdn.iter().map(|name| name.value.as_str()).collect::<Vec<_>>(), ["uid", "cn"]);
         assert_eq!(p.rdn[1].spot, crate::Spot::new(10, 16));
@@ -215,13 +222,28 @@ mod tests {
     #[test]
     fn mistakes_have_their_spot() {
         let cases = [
-            ("brunch: dc=x\n", "1:1 here a define, a branch: or a template: begins, not \"brunch\" (did you mean branch:?)"),
-            ("branch: dc=x\nsubordinateTemplate: p:many\n", "2:24 \"many\" is not a number of entries"),
+            (
+                "brunch: dc=x\n",
+                "1:1 here a define, a branch: or a template: begins, not \"brunch\" (did you mean branch:?)",
+            ),
+            (
+                "branch: dc=x\nsubordinateTemplate: p:many\n",
+                "2:24 \"many\" is not a number of entries",
+            ),
             ("branch: dc=x\ntemplate: p\n", "2:1 an empty line must stand before this one"),
-            ("template: p\ncn: a\nrdnAttr: cn\n", "3:1 rdnattr: must stand before the attributes of the template"),
+            (
+                "template: p\ncn: a\nrdnAttr: cn\n",
+                "3:1 rdnattr: must stand before the attributes of the template",
+            ),
             ("template: p\n\ntemplate: P\n", "3:11 there is a template named P already"),
-            ("template: per\n\ntemplate: q\nextends: pers\n", "4:10 no template named pers before this one (did you mean per?)"),
-            (" a\n", "1:1 a line that begins with a space goes on the one before it, and there is none"),
+            (
+                "template: per\n\ntemplate: q\nextends: pers\n",
+                "4:10 no template named pers before this one (did you mean per?)",
+            ),
+            (
+                " a\n",
+                "1:1 a line that begins with a space goes on the one before it, and there is none",
+            ),
             ("define x\n", "1:8 write: define NAME=VALUE"),
             ("include a.b\n", "1:1 include: tags written in Java cannot be loaded here"),
         ];

@@ -48,7 +48,8 @@ impl Making<'_> {
     fn classes(&mut self, branch: &Branch) {
         let Ok((lines, _)) = crate::branch::made(self.dn.part(1)) else { return };
         let lines = lines.into_iter().filter(|(attribute, _)| {
-            *attribute == "objectClass" || !self.found.iter().any(|one| one.description == *attribute)
+            *attribute == "objectClass"
+                || !self.found.iter().any(|one| one.description == *attribute)
         });
         let lines: Vec<(String, String)> =
             lines.map(|(attribute, value)| (attribute.to_owned(), value.to_owned())).collect();
@@ -96,7 +97,9 @@ impl Making<'_> {
             Piece::Rdn => text.push(literal_of(self.dn.part(1))),
             Piece::Sequential { start } => text.push(literal_of(&start.to_string())),
             Piece::Guid => text.push(Said::Tag(Tag::Uuid)),
-            Piece::List(values) => text.push(Said::Tag(Tag::Pick { list: self.lists.weighted(values) })),
+            Piece::List(values) => {
+                text.push(Said::Tag(Tag::Pick { list: self.lists.weighted(values) }));
+            }
             Piece::Random(random) => random_of(random, self.lists, text),
             Piece::File { path, order } => {
                 let list = self.lists.file(path).map_err(told)?.0;
@@ -128,7 +131,8 @@ impl Making<'_> {
         };
         let values: Option<Vec<String>> = attribute.items.iter().map(constant).collect();
         values.ok_or_else(|| {
-            let message = format!("{name} hangs on chance, and what does can be told only once in a branch");
+            let message =
+                format!("{name} hangs on chance, and what does can be told only once in a branch");
             Wrong::new(piece.spot, message)
         })
     }

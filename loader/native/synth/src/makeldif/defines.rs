@@ -56,7 +56,8 @@ impl Defines {
         changes.reverse();
         let added: usize = changes.iter().map(|(_, value)| value.len()).sum();
         if line.text.len() + added > LONGEST {
-            let message = format!("with what its defines bring in the line has more than {LONGEST} bytes");
+            let message =
+                format!("with what its defines bring in the line has more than {LONGEST} bytes");
             return Err(Wrong::new(line.spot(0), message));
         }
         Ok(Cow::Owned(line.replaced(&changes)))
@@ -116,7 +117,10 @@ mod tests {
 
     #[test]
     fn a_backslash_keeps_a_bracket() {
-        assert_eq!(substituted("define a=1\n\\[a] \\[[a]\\] [a\\]").unwrap(), "\\[a] \\[1\\] [a\\]");
+        assert_eq!(
+            substituted("define a=1\n\\[a] \\[[a]\\] [a\\]").unwrap(),
+            "\\[a] \\[1\\] [a\\]"
+        );
         assert_eq!(substituted("a]").unwrap(), "a]");
     }
 
@@ -129,7 +133,8 @@ mod tests {
 
     #[test]
     fn defines_cannot_swell_for_ever() {
-        let doubled: String = (1..40).map(|n| format!("define a{n}=[a{}][a{}]\n", n - 1, n - 1)).collect();
+        let doubled: String =
+            (1..40).map(|n| format!("define a{n}=[a{}][a{}]\n", n - 1, n - 1)).collect();
         let mut defines = Defines::default();
         let found = lines(&format!("define a0=0123456789\n{doubled}")).unwrap();
         let wrong = found.iter().find_map(|line| {

@@ -45,7 +45,8 @@ impl Dn {
         let (own, over) = (Name::new(self.text.as_bytes()), Name::new(above.text.as_bytes()));
         let parts = i32::try_from(own.depth().checked_sub(over.depth())?).ok()?;
         let end = &self.text[self.part(parts).len()..];
-        let is_below = parts > 0 && Name::new(end.trim_start_matches(',').as_bytes()).key() == over.key();
+        let is_below =
+            parts > 0 && Name::new(end.trim_start_matches(',').as_bytes()).key() == over.key();
         is_below.then(|| self.part(parts))
     }
 }
@@ -57,7 +58,8 @@ fn tidy(text: &str) -> Option<String> {
     let is_good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.');
     let value = std::str::from_utf8(trim_value(value.as_bytes())).ok()?;
     let is_named = !attribute.is_empty() && attribute.chars().all(is_good);
-    (is_named && !value.is_empty() && !value.contains(char::is_control)).then(|| format!("{attribute}={value}"))
+    (is_named && !value.is_empty() && !value.contains(char::is_control))
+        .then(|| format!("{attribute}={value}"))
 }
 
 fn split(text: &str, separator: u8) -> Vec<&str> {
@@ -93,7 +95,8 @@ mod tests {
         let dn = Dn::parse(r"OU= a b +cn=c ,  dc=x\, y").unwrap();
         assert_eq!(dn.text, r"OU=a b+cn=c,dc=x\, y");
         let assertions = dn.assertions();
-        let said: Vec<_> = assertions.iter().map(|(one, value)| (one.as_str(), value.as_str())).collect();
+        let said: Vec<_> =
+            assertions.iter().map(|(one, value)| (one.as_str(), value.as_str())).collect();
         assert_eq!(said, [("OU", "a b"), ("cn", "c")]);
         assert_eq!(Dn::parse(r"dc=x\2C\ y").unwrap().assertions()[0].1, "x, y");
         for wrong in ["", "x", "dc=", "=x", "dc=a,,dc=b", "dc=a+", "d c=x", "dc=a,"] {

@@ -60,7 +60,11 @@ impl Making<'_> {
         let all = &mut self.made.attributes;
         let known = all.iter().position(|one| one.description == description);
         let place = known.unwrap_or_else(|| {
-            all.push(model::Attribute { spot, description: description.to_owned(), items: Vec::new() });
+            all.push(model::Attribute {
+                spot,
+                description: description.to_owned(),
+                items: Vec::new(),
+            });
             all.len() - 1
         });
         &mut all[place]
@@ -75,18 +79,28 @@ impl Making<'_> {
                 match (is_there, absent) {
                     (true, true) => return None,
                     (true, false) => {}
-                    (false, _) => all.extend(self.condition(place, attribute, equals.as_deref(), *absent)),
+                    (false, _) => {
+                        all.extend(self.condition(place, attribute, equals.as_deref(), *absent));
+                    }
                 }
             }
         }
         Some(all)
     }
 
-    fn condition(&mut self, place: usize, attribute: &str, equals: Option<&str>, absent: bool) -> Vec<Condition> {
+    fn condition(
+        &mut self,
+        place: usize,
+        attribute: &str,
+        equals: Option<&str>,
+        absent: bool,
+    ) -> Vec<Condition> {
         let lines = self.facts.all_of(attribute, place);
         let equals = equals.map(|text| text.as_bytes().to_vec());
-        let of = |line: &usize, unless| {
-            Condition { name: self.facts.name(*line), equals: equals.clone(), unless }
+        let of = |line: &usize, unless| Condition {
+            name: self.facts.name(*line),
+            equals: equals.clone(),
+            unless,
         };
         match lines.as_slice() {
             [line] if !absent => vec![of(line, false)],

@@ -43,17 +43,20 @@ pub struct Uses {
 
 pub fn expand(file: &File) -> Result<Uses> {
     let names = file.templates.iter().enumerate();
-    let names = names.map(|(place, template)| (template.name.value.to_lowercase(), place)).collect();
+    let names =
+        names.map(|(place, template)| (template.name.value.to_lowercase(), place)).collect();
     let mut expansion = Expansion { file, names, uses: Uses::default(), path: Vec::new() };
     for (place, branch) in file.branches.iter().enumerate() {
         let made = expansion.below(Above::Branch(place), &branch.below)?;
         expansion.uses.top.extend(made);
     }
     let mut uses = expansion.uses;
-    let (endless, counted) = uses.top.iter().partition::<Vec<usize>, _>(|&&top| uses.all[top].count.is_none());
+    let (endless, counted) =
+        uses.top.iter().partition::<Vec<usize>, _>(|&&top| uses.all[top].count.is_none());
     if let Some(second) = endless.get(1) {
         let name = &file.templates[uses.all[*second].template].name;
-        let message = format!("{} and another have no count; only one may leave it out", name.value);
+        let message =
+            format!("{} and another have no count; only one may leave it out", name.value);
         return Err(Wrong::new(name.spot, message));
     }
     uses.top = counted.into_iter().chain(endless).collect();
@@ -85,7 +88,8 @@ impl Expansion<'_> {
         self.uses.all.push(Use { template, parent, count: subordinate.count, below: Vec::new() });
         self.path.push(template);
         let file = self.file;
-        self.uses.all[place].below = self.below(Above::Use(place), &file.templates[template].below)?;
+        self.uses.all[place].below =
+            self.below(Above::Use(place), &file.templates[template].below)?;
         self.path.pop();
         Ok(place)
     }
@@ -98,13 +102,18 @@ impl Expansion<'_> {
             return wrong(format!("no template is named {name}{}", suggestion(name, known)));
         };
         if self.path.contains(&template) {
-            return wrong(format!("{name} lies below itself, without end: {}", self.circle(template)));
+            return wrong(format!(
+                "{name} lies below itself, without end: {}",
+                self.circle(template)
+            ));
         }
         if self.path.len() == DEEPEST {
             return wrong(format!("templates lie more than {DEEPEST} deep below one another"));
         }
         if subordinate.count.is_none() && matches!(parent, Above::Use(_)) {
-            return wrong(format!("write how many, {name}:10; only below a branch may that be left to -n"));
+            return wrong(format!(
+                "write how many, {name}:10; only below a branch may that be left to -n"
+            ));
         }
         Ok(template)
     }
@@ -112,7 +121,8 @@ impl Expansion<'_> {
     fn circle(&self, template: usize) -> String {
         let start = self.path.iter().position(|&one| one == template).unwrap_or(0);
         let around = self.path[start..].iter().chain([&template]);
-        let names: Vec<&str> = around.map(|&one| self.file.templates[one].name.value.as_str()).collect();
+        let names: Vec<&str> =
+            around.map(|&one| self.file.templates[one].name.value.as_str()).collect();
         names.join(" > ")
     }
 }
@@ -133,7 +143,8 @@ impl Uses {
             let mut begin = firsts[place].checked_add(u64::from(is_counted(one.template)))?;
             for &child in &one.below {
                 firsts[child] = begin;
-                begin = begin.checked_add(self.all[child].count.unwrap_or(0).checked_mul(sizes[child])?)?;
+                begin = begin
+                    .checked_add(self.all[child].count.unwrap_or(0).checked_mul(sizes[child])?)?;
             }
         }
         let order = |(place, first)| Order::new(first, &self.levels(place, &sizes));

@@ -14,8 +14,18 @@ const SHIPPED: [(&str, &str); 5] = [
     ("streets", "streets.txt"),
 ];
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-    "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 
 pub struct Lists {
@@ -37,7 +47,10 @@ impl Lists {
         let is_ours = own.is_none();
         let path = own.or_else(|| list::find(ours?, &self.directories));
         let path = path.ok_or_else(|| {
-            let beside = self.directories.first().map_or_else(String::new, |path| path.display().to_string());
+            let beside = self
+                .directories
+                .first()
+                .map_or_else(String::new, |path| path.display().to_string());
             format!("there is no file {name} in {beside}, nor one of that name among ours")
         })?;
         if !self.has(name) {
@@ -54,7 +67,7 @@ impl Lists {
             .filter(|(_, weight)| *weight > 0)
             .map(|(value, weight)| (value.as_str(), f64::from(*weight)))
             .collect();
-        let is_even = kept.iter().all(|(_, weight)| *weight == kept[0].1);
+        let is_even = values.iter().all(|(_, weight)| *weight == values[0].1);
         let texts: Vec<&str> = kept.iter().map(|(value, _)| *value).collect();
         let name = format!("List:{}", self.found.len());
         let list = if is_even { List::of(&name, &texts) } else { List::weighted(&name, &kept) };
@@ -64,7 +77,8 @@ impl Lists {
     /// The names of the months, not longer than that.
     pub fn months(&mut self, longest: usize) -> String {
         let name = format!("Random:month:{longest}");
-        let texts: Vec<&str> = MONTHS.iter().map(|month| month.get(..longest).unwrap_or(month)).collect();
+        let texts: Vec<&str> =
+            MONTHS.iter().map(|month| month.get(..longest).unwrap_or(month)).collect();
         let list = List::of(&name, &texts);
         self.add(name, list)
     }

@@ -36,7 +36,9 @@ impl Format {
 
     fn digits(&mut self, digits: &str) -> Result<(), &'static str> {
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        if whole.trim_start_matches(['#', ',']).contains('#') || fraction.trim_start_matches('0').contains(['0', ',', '.']) {
+        if whole.trim_start_matches(['#', ',']).contains('#')
+            || fraction.trim_start_matches('0').contains(['0', ',', '.'])
+        {
             return Err("# stands outside of 0");
         }
         if digits.is_empty() {
@@ -73,7 +75,11 @@ impl Format {
     fn write_digits(&self, number: u128, out: &mut Vec<u8>) {
         // A zero that no place asks for is not written, unless there would be nothing.
         let is_left_out = number == 0 && self.whole == 0 && self.fraction > 0;
-        let digits = if is_left_out { String::new() } else { format!("{number:0width$}", width = self.whole) };
+        let digits = if is_left_out {
+            String::new()
+        } else {
+            format!("{number:0width$}", width = self.whole)
+        };
         for (place, digit) in digits.bytes().enumerate() {
             let rest = digits.len() - place;
             if place > 0 && self.group > 0 && rest % self.group == 0 {
@@ -103,7 +109,9 @@ fn split(pattern: &str) -> Result<Vec<[String; 3]>, &'static str> {
                 continue;
             }
             'E' if !quoted && at == 1 => return Err("exponents are not known here"),
-            '\u{a4}' | '\u{2030}' if !quoted => return Err("currencies and per mille are not known here"),
+            '\u{a4}' | '\u{2030}' if !quoted => {
+                return Err("currencies and per mille are not known here");
+            }
             _ if is_digit && at == 2 => return Err("digits stand in two places"),
             _ if is_digit => at = 1,
             _ if at == 1 => at = 2,

@@ -6,16 +6,37 @@ use super::order::Order;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Own {
     /// The first of these values that is there, or so many characters of it; all of it when that is 0.
-    Cut { names: Vec<String>, characters: usize },
+    Cut {
+        names: Vec<String>,
+        characters: usize,
+    },
     /// Parts of a DN: the first ones, or with a number below 0 the last ones, or with 0 all.
-    Path { whose: Whose, parts: i32, separator: u8 },
+    Path {
+        whose: Whose,
+        parts: i32,
+        separator: u8,
+    },
     /// The lines of a list, one after another.
-    Line { list: String, order: Order },
+    Line {
+        list: String,
+        order: Order,
+    },
     Name(PersonName),
-    Characters { of: String, least: usize, most: usize },
-    Number { low: i64, high: i64, format: Option<Format> },
+    Characters {
+        of: String,
+        least: usize,
+        most: usize,
+    },
+    Number {
+        low: i64,
+        high: i64,
+        format: Option<Format>,
+    },
     /// Consecutive numbers.
-    Sequence { start: i64, order: Order },
+    Sequence {
+        start: i64,
+        order: Order,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,8 @@ use super::wrong::Result;
 
 use crate::problem::suggestion;
 
-const KINDS: [&str; 8] = ["alpha", "alphanumeric", "base64", "chars", "hex", "month", "numeric", "telephone"];
+const KINDS: [&str; 8] =
+    ["alpha", "alphanumeric", "base64", "chars", "hex", "month", "numeric", "telephone"];
 const ALPHA: &str = "abcdefghijklmnopqrstuvwxyz";
 const DIGITS: &str = "0123456789";
 const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -40,7 +41,11 @@ pub fn parse(arguments: &Arguments) -> Result<Random> {
 fn characters(arguments: &Arguments, of: String, at: usize) -> Result<Random> {
     arguments.between(at + 1, at + 2)?;
     let least = arguments.number(at, 0, LONGEST)?;
-    let most = if arguments.all.len() > at + 1 { arguments.number(at + 1, least, LONGEST)? } else { least };
+    let most = if arguments.all.len() > at + 1 {
+        arguments.number(at + 1, least, LONGEST)?
+    } else {
+        least
+    };
     Ok(Random::Characters { of, least, most })
 }
 
@@ -58,6 +63,7 @@ fn number(arguments: &Arguments) -> Result<Random> {
 
 fn month(arguments: &Arguments) -> Result<Random> {
     arguments.between(1, 2)?;
-    let longest = if arguments.all.len() == 2 { arguments.number(1, 1, usize::MAX)? } else { usize::MAX };
+    let longest =
+        if arguments.all.len() == 2 { arguments.number(1, 1, usize::MAX)? } else { usize::MAX };
     Ok(Random::Month { longest })
 }

@@ -49,23 +49,40 @@ pub struct ValueLine {
 pub enum Piece {
     Text(String),
     /// `{ATTRIBUTE:LENGTH}`: the first value that the attribute has by then; all of it when the length is 0.
-    Attribute { name: String, characters: usize },
+    Attribute {
+        name: String,
+        characters: usize,
+    },
     /// A negative number counts from the suffix, 0 is the whole DN.
-    Dn { parts: i32, separator: char },
-    ParentDn { separator: char },
+    Dn {
+        parts: i32,
+        separator: char,
+    },
+    ParentDn {
+        separator: char,
+    },
     Rdn,
-    File { path: String, order: Access },
+    File {
+        path: String,
+        order: Access,
+    },
     FirstName,
     LastName,
     Guid,
     /// The value is not there unless an attribute is (or is this), or is not.
-    If { attribute: String, equals: Option<String>, absent: bool },
+    If {
+        attribute: String,
+        equals: Option<String>,
+        absent: bool,
+    },
     /// The value is not there but in so many of a hundred entries.
     Presence(u32),
     /// Values with weights.
     List(Vec<(String, u32)>),
     Random(Random),
-    Sequential { start: i64 },
+    Sequential {
+        start: i64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +93,19 @@ pub enum Access {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Random {
-    Characters { of: String, least: usize, most: usize },
-    Number { low: i64, high: i64, format: Option<Format> },
+    Characters {
+        of: String,
+        least: usize,
+        most: usize,
+    },
+    Number {
+        low: i64,
+        high: i64,
+        format: Option<Format>,
+    },
     /// Its name, not longer than that.
-    Month { longest: usize },
+    Month {
+        longest: usize,
+    },
     Telephone,
 }

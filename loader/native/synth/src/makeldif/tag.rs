@@ -10,8 +10,23 @@ use super::syntax::{Access, Piece};
 use super::wrong::{Result, Wrong};
 
 const NAMES: [&str; 17] = [
-    "AttributeValue", "DN", "File", "First", "GUID", "IfAbsent", "IfPresent", "Last", "List", "ParentDN",
-    "Presence", "Random", "RDN", "Sequential", "StaticText", "_DN", "_ParentDN",
+    "AttributeValue",
+    "DN",
+    "File",
+    "First",
+    "GUID",
+    "IfAbsent",
+    "IfPresent",
+    "Last",
+    "List",
+    "ParentDN",
+    "Presence",
+    "Random",
+    "RDN",
+    "Sequential",
+    "StaticText",
+    "_DN",
+    "_ParentDN",
 ];
 
 /// The arguments of a tag; empty ones do not count.
@@ -24,7 +39,9 @@ pub struct Arguments<'a> {
 /// What stands between `<` and `>`.
 pub fn parse(text: &str, spot: Spot) -> Result<Piece> {
     let mut parts = text.split(':').filter(|part| !part.is_empty()).map(str::trim);
-    let tag = parts.next().ok_or_else(|| Wrong::new(spot, "a tag needs a name; write \\< for the character"))?;
+    let tag = parts
+        .next()
+        .ok_or_else(|| Wrong::new(spot, "a tag needs a name; write \\< for the character"))?;
     let arguments = Arguments { tag, spot, all: parts.collect() };
     match tag.to_ascii_lowercase().as_str() {
         "attributevalue" => attribute(&arguments),
@@ -70,13 +87,14 @@ impl Arguments<'_> {
     /// The argument at a place, which must be there, as a number between two.
     pub fn number<N>(&self, at: usize, low: N, high: N) -> Result<N>
     where
-        N: FromStr + PartialOrd + std::fmt::Display,
+        N: Copy + FromStr + PartialOrd + std::fmt::Display,
     {
         let text = self.all[at];
-        match text.parse() {
-            Ok(number) if low <= number && number <= high => Ok(number),
-            _ => self.wrong(format!("{}: {text:?} is not a number from {low} to {high}", self.tag)),
-        }
+        let number = text.parse().ok().filter(|number| low <= *number && *number <= high);
+        number.ok_or_else(|| {
+            let message = format!("{}: {text:?} is not a number from {low} to {high}", self.tag);
+            Wrong::new(self.spot, message)
+        })
     }
 
     pub fn wrong<T>(&self, message: impl Into<String>) -> Result<T> {
@@ -86,7 +104,8 @@ impl Arguments<'_> {
 
 fn attribute(arguments: &Arguments) -> Result<Piece> {
     arguments.between(1, 2)?;
-    let characters = if arguments.all.len() == 2 { arguments.number(1, 0, usize::MAX)? } else { 0 };
+    let characters =
+        if arguments.all.len() == 2 { arguments.number(1, 0, usize::MAX)? } else { 0 };
     Ok(Piece::Attribute { name: canonical(arguments.all[0]).to_string(), characters })
 }
 
@@ -101,7 +120,9 @@ fn file(arguments: &Arguments) -> Result<Piece> {
     let order = match arguments.all.get(1).map(|order| order.to_ascii_lowercase()).as_deref() {
         None | Some("random") => Access::Random,
         Some("sequential") => Access::Sequential,
-        Some(other) => return arguments.wrong(format!("File: write random or sequential, not {other:?}")),
+        Some(other) => {
+            return arguments.wrong(format!("File: write random or sequential, not {other:?}"));
+        }
     };
     Ok(Piece::File { path: arguments.all[0].to_owned(), order })
 }
@@ -120,7 +141,10 @@ fn presence(arguments: &Arguments) -> Result<Piece> {
 /// A weight stands behind a semicolon; what is no number there belongs to the value.
 fn list(arguments: &Arguments) -> Result<Piece> {
     arguments.between(1, usize::MAX)?;
-    let weighted = |value: &&str| match value.rsplit_once(';').map(|(value, weight)| (value, weight.parse())) {
+    let weighted = |value: &&str| match value
+        .rsplit_once(';')
+        .map(|(value, weight)| (value, weight.parse()))
+    {
         Some((value, Ok(weight))) => (value.to_owned(), weight),
         _ => ((*value).to_owned(), 1),
     };
@@ -166,12 +190,21 @@ mod tests {
             ("AttributeValue:CN:3", Piece::Attribute { name: owned("cn"), characters: 3 }),
             ("dn:-2", Piece::Dn { parts: -2, separator: ',' }),
             ("_DN", Piece::Dn { parts: 0, separator: '_' }),
-            ("File: a.txt :SEQUENTIAL", Piece::File { path: owned("a.txt"), order: Access::Sequential }),
+            (
+                "File: a.txt :SEQUENTIAL",
+                Piece::File { path: owned("a.txt"), order: Access::Sequential },
+            ),
             ("file::b", Piece::File { path: owned("b"), order: Access::Random }),
-            ("ifPresent:mail:a b", Piece::If { attribute: owned("mail"), equals: Some(owned("a b")), absent: false }),
+            (
+                "ifPresent:mail:a b",
+                Piece::If { attribute: owned("mail"), equals: Some(owned("a b")), absent: false },
+            ),
             ("IFABSENT:sn", Piece::If { attribute: owned("sn"), equals: None, absent: true }),
             ("presence:7", Piece::Presence(7)),
-            ("list:a;2:b,c:d;x", Piece::List(vec![(owned("a"), 2), (owned("b,c"), 1), (owned("d;x"), 1)])),
+            (
+                "list:a;2:b,c:d;x",
+                Piece::List(vec![(owned("a"), 2), (owned("b,c"), 1), (owned("d;x"), 1)]),
+            ),
             ("sequential", Piece::Sequential { start: 0 }),
             ("Sequential:-5:True", Piece::Sequential { start: -5 }),
             ("StaticText:x", Piece::Text(owned("x"))),

@@ -42,7 +42,8 @@ impl Texts<'_> {
         Ok(match &piece.value {
             Piece::Attribute { name, characters } => {
                 let lines = facts.first_of(name, line);
-                let mut names: Vec<String> = lines.into_iter().map(|line| facts.name(line)).collect();
+                let mut names: Vec<String> =
+                    lines.into_iter().map(|line| facts.name(line)).collect();
                 if names.len() == 1 && *characters == 0 {
                     return Ok(Tag::Value { name: names.remove(0) });
                 }
@@ -52,7 +53,9 @@ impl Texts<'_> {
             Piece::Rdn => path(Whose::Entry, 1, ','),
             Piece::ParentDn { separator: ',' } => Tag::ParentDn,
             Piece::ParentDn { separator } => path(Whose::Parent, 0, *separator),
-            Piece::FirstName => self.name(false).map_err(|reason| Wrong::new(piece.spot, reason))?,
+            Piece::FirstName => {
+                self.name(false).map_err(|reason| Wrong::new(piece.spot, reason))?
+            }
             Piece::LastName => self.name(true).map_err(|reason| Wrong::new(piece.spot, reason))?,
             Piece::Guid => Tag::Uuid,
             Piece::List(values) => Tag::Pick { list: self.lists.weighted(values) },
@@ -60,10 +63,13 @@ impl Texts<'_> {
                 Tag::Makeldif(Own::Sequence { start: *start, order: self.order(line) })
             }
             Piece::File { path, order } => {
-                let list = self.lists.file(path).map_err(|reason| Wrong::new(piece.spot, reason))?.0;
+                let list =
+                    self.lists.file(path).map_err(|reason| Wrong::new(piece.spot, reason))?.0;
                 match order {
                     Access::Random => Tag::Pick { list },
-                    Access::Sequential => Tag::Makeldif(Own::Line { list, order: self.order(line) }),
+                    Access::Sequential => {
+                        Tag::Makeldif(Own::Line { list, order: self.order(line) })
+                    }
                 }
             }
             Piece::Text(_) | Piece::Random(_) | Piece::If { .. } | Piece::Presence(_) => {
@@ -99,7 +105,9 @@ pub fn random_of(random: &Random, lists: &mut Lists, text: &mut Text) {
     let digits = |width| Said::Tag(Tag::Digits(width));
     match random {
         Random::Characters { most: 0, .. } => {}
-        Random::Characters { of, least, most } if of == DIGITS && least == most && *most <= MOST_DIGITS => {
+        Random::Characters { of, least, most }
+            if of == DIGITS && least == most && *most <= MOST_DIGITS =>
+        {
             text.push(digits(*most));
         }
         Random::Characters { of, least, most } => {
@@ -110,7 +118,9 @@ pub fn random_of(random: &Random, lists: &mut Lists, text: &mut Text) {
             let own = Own::Number { low: *low, high: *high, format: format.clone() };
             text.push(Said::Tag(Tag::Makeldif(own)));
         }
-        Random::Month { longest } => text.push(Said::Tag(Tag::Pick { list: lists.months(*longest) })),
+        Random::Month { longest } => {
+            text.push(Said::Tag(Tag::Pick { list: lists.months(*longest) }));
+        }
         // A number of North America: area, exchange, subscriber.
         Random::Telephone => text.extend([
             literal_of("+1 "),

@@ -26,7 +26,10 @@ pub struct Made {
 
 pub fn make(file: &File, lists: &mut Lists) -> Result<Made> {
     let Some(first) = file.branches.first() else {
-        return Err(Wrong::new(Spot::new(1, 1), "a template needs a branch: for its entries to lie below"));
+        return Err(Wrong::new(
+            Spot::new(1, 1),
+            "a template needs a branch: for its entries to lie below",
+        ));
     };
     let suffix = parsed(first)?;
     let mut branches = Vec::new();
@@ -43,7 +46,11 @@ pub fn make(file: &File, lists: &mut Lists) -> Result<Made> {
     let mut kinds = Vec::new();
     for place in 0..uses.all.len() {
         let facts = &facts[uses.all[place].template];
-        let mut texts = Texts { lists, orders: counting.orders(facts.template, place)?, all: counting.all[place].clone() };
+        let mut texts = Texts {
+            lists,
+            orders: counting.orders(facts.template, place)?,
+            all: counting.all[place].clone(),
+        };
         let made = make_entry(facts, &mut texts)?;
         kinds.push(Kind {
             spot: facts.template.name.spot,
@@ -64,7 +71,11 @@ fn parsed(branch: &super::syntax::Branch) -> Result<Dn> {
     Dn::parse(&branch.dn.value).map_err(|reason| Wrong::new(branch.dn.spot, reason))
 }
 
-fn branch_of(said: &super::syntax::Branch, suffix: &Dn, lists: &mut Lists) -> Result<model::Branch> {
+fn branch_of(
+    said: &super::syntax::Branch,
+    suffix: &Dn,
+    lists: &mut Lists,
+) -> Result<model::Branch> {
     let dn = parsed(said)?;
     let attributes = branch::attributes(said, &dn, lists)?;
     let spot = said.dn.spot;
@@ -133,25 +144,28 @@ impl<'a> Counting<'a> {
         for line in &template.lines {
             let holders = self.holders.get(&Arc::as_ptr(line)).cloned();
             found.push(match holders {
-                Some(holders) => Some(self.of(holders, line.attribute.spot)?[place].clone()),
+                Some(holders) => Some(self.of(&holders, line.attribute.spot)?[place].clone()),
                 None => None,
             });
         }
         Ok(found)
     }
 
-    fn of(&mut self, holders: Vec<usize>, spot: Spot) -> Result<&[Order]> {
-        if !self.made.contains_key(&holders) {
+    fn of(&mut self, holders: &[usize], spot: Spot) -> Result<&[Order]> {
+        if !self.made.contains_key(holders) {
             let orders = self.uses.orders(|template| holders.contains(&template));
-            self.made.insert(holders.clone(), orders.ok_or_else(|| too_many(spot))?);
+            self.made.insert(holders.to_vec(), orders.ok_or_else(|| too_many(spot))?);
         }
-        Ok(&self.made[&holders])
+        Ok(&self.made[holders])
     }
 }
 
 fn counts(line: &ValueLine) -> bool {
     line.pieces.iter().any(|piece| {
-        matches!(piece.value, Piece::Sequential { .. } | Piece::File { order: Access::Sequential, .. })
+        matches!(
+            piece.value,
+            Piece::Sequential { .. } | Piece::File { order: Access::Sequential, .. }
+        )
     })
 }
 

@@ -25,7 +25,9 @@ fn name(line: &Line) -> Result<(usize, Located<String>)> {
     let end = end.ok_or_else(|| Wrong::new(line.spot(0), message))?;
     let name = line.text[..end].trim_end();
     let is_good = |letter: char| letter.is_ascii_alphanumeric() || "-;._".contains(letter);
-    if !name.chars().all(is_good) || !name.starts_with(|letter: char| letter.is_ascii_alphanumeric()) {
+    if !name.chars().all(is_good)
+        || !name.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+    {
         return Err(Wrong::new(line.spot(0), format!("{name:?} is not the name of an attribute")));
     }
     Ok((end, Located { value: canonical(name).to_string(), spot: line.spot(0) }))
@@ -63,7 +65,8 @@ impl Rest<'_> {
         let (text, found) = self.until(&[closing])?;
         if !found {
             let open = &self.line.text[opened..=opened];
-            let message = format!("no {closing:?} closes this tag; write \\{open} for the character itself");
+            let message =
+                format!("no {closing:?} closes this tag; write \\{open} for the character itself");
             return Err(Wrong::new(self.line.spot(opened), message.replace('\'', "")));
         }
         self.at += 1;
@@ -92,7 +95,10 @@ impl Rest<'_> {
 
     fn lonely_backslash(&self) -> Wrong {
         let spot: Spot = self.line.spot(self.at - 1);
-        Wrong::new(spot, "nothing stands behind this backslash; write \\\\ for the character itself")
+        Wrong::new(
+            spot,
+            "nothing stands behind this backslash; write \\\\ for the character itself",
+        )
     }
 }
 
@@ -138,7 +144,11 @@ mod tests {
         let cases = [
             ("cn: ab<guid", 7, "no > closes this tag; write \\< for the character itself"),
             ("cn: {sn", 5, "no } closes this tag; write \\{ for the character itself"),
-            ("cn: a\\", 6, "nothing stands behind this backslash; write \\\\ for the character itself"),
+            (
+                "cn: a\\",
+                6,
+                "nothing stands behind this backslash; write \\\\ for the character itself",
+            ),
             ("nothing", 1, "write ATTRIBUTE: VALUE"),
             ("a b: c", 1, "\"a b\" is not the name of an attribute"),
         ];

@@ -9,7 +9,11 @@ struct Cut {
     characters: usize,
 }
 
-pub fn cut(names: &[String], characters: usize, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
+pub fn cut(
+    names: &[String],
+    characters: usize,
+    scope: &Scope<'_>,
+) -> Result<Box<dyn Render>, String> {
     let slots = names.iter().map(|name| scope.slot(name)).collect::<Result<_, _>>()?;
     Ok(Box::new(Cut { slots, characters }))
 }

@@ -17,7 +17,9 @@ pub fn compile(tag: &Own, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
         Own::Line { list, order } => sequence::line(list, order, scope),
         Own::Name(name) => names::name(name, scope),
         Own::Characters { of, least, most } => Ok(random::characters(of, *least, *most, scope)),
-        Own::Number { low, high, format } => Ok(random::number(*low, *high, format.as_ref(), scope)),
+        Own::Number { low, high, format } => {
+            Ok(random::number(*low, *high, format.as_ref(), scope))
+        }
         Own::Sequence { start, order } => Ok(sequence::sequence(*start, order)),
     }
 }

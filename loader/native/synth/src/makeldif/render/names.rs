@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::list::List;
 use crate::makeldif::own::PersonName;
+use crate::tags::number::decimal;
 use crate::tags::{At, Render, Scope};
 
-use super::random::write_plain;
 use super::sequence::{at_turn, longest};
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Render for Name {
         }
         out.extend_from_slice(at_turn(&self.list, pair.last));
         if pair.round > 1 {
-            write_plain(pair.round.cast_signed(), out);
+            decimal(out, pair.round, 0);
         }
     }
 

@@ -29,7 +29,10 @@ impl Render for Path {
         out.truncate(start + kept.end);
         out.drain(start..start + kept.start);
         if self.separator != b',' {
-            out[start..].iter_mut().filter(|byte| **byte == b',').for_each(|byte| *byte = self.separator);
+            out[start..]
+                .iter_mut()
+                .filter(|byte| **byte == b',')
+                .for_each(|byte| *byte = self.separator);
         }
     }
 

@@ -57,7 +57,10 @@ impl Characters {
         let count = self.of.len() as u64;
         for _ in 0..few {
             let wide = u128::from(bits) * u128::from(count);
-            #[allow(clippy::cast_possible_truncation, reason = "the two halves of a product of 128 bits")]
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "the two halves of a product of 128 bits"
+            )]
             let (place, rest) = ((wide >> 64) as usize, wide as u64);
             bits = rest;
             let one = self.of[place];
