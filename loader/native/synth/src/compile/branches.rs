@@ -43,9 +43,11 @@ fn compile_one(
     branch: &model::Branch,
     dn: String,
 ) -> Result<Branch, Problem> {
-    let refused = |reason| {
-        let what = if branch.below_suffix && branch.dn.is_empty() { "suffix " } else { "" };
-        context.wrong(branch.spot, format!("{what}{reason}"))
+    let refused = |reason: String| {
+        if context.is_given && branch.below_suffix && branch.dn.is_empty() {
+            return Problem::asked(&context.template.path, format!("suffix {reason}"));
+        }
+        context.wrong(branch.spot, reason)
     };
     if branch.attributes.is_empty() {
         let (lines, class) = made(&dn).map_err(refused)?;

@@ -6,7 +6,10 @@ use crate::problem::{Problem, Spot, suggestion};
 use crate::tags;
 
 /// The attributes of the RDN, in its order.
-pub fn attributes<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribute>, Problem> {
+pub fn attributes<'a>(
+    context: &Context<'_>,
+    kind: &'a Kind,
+) -> Result<Vec<&'a Attribute>, Problem> {
     if kind.rdn.is_empty() {
         return Err(context.wrong(kind.spot, format!("kind {:?}: rdn is missing", kind.name)));
     }
@@ -21,31 +24,36 @@ pub fn attributes<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a A
     Ok(found)
 }
 
-fn attribute<'a>(context: &Context<'_>, kind: &'a Kind, name: &str) -> Result<&'a Attribute, Problem> {
+fn attribute<'a>(
+    context: &Context<'_>,
+    kind: &'a Kind,
+    name: &str,
+) -> Result<&'a Attribute, Problem> {
     let same = |one: &&Attribute| one.description.eq_ignore_ascii_case(name);
     let Some(found) = kind.attributes.iter().find(same) else {
         let known = kind.attributes.iter().map(|one| one.description.as_str());
         let hint = suggestion(name, known);
-        let reason = format!("kind {:?}: {name} must be an attribute of the entry{hint}", kind.name);
+        let reason =
+            format!("kind {:?}: {name} must be an attribute of the entry{hint}", kind.name);
         return Err(context.wrong(kind.spot, reason));
     };
     let Some(first) = found.items.first() else {
         return Err(context.wrong(found.spot, format!("{name} names the entries and has no value")));
     };
-    check(context, kind, name, first, first.spot)?;
+    check(context, name, first, first.spot, kind.may_collide)?;
     Ok(found)
 }
 
 /// A text that names must be there in every entry, and so must the values in it.
 fn check(
     context: &Context<'_>,
-    kind: &Kind,
     name: &str,
     item: &Item,
     spot: Spot,
+    may_collide: bool,
 ) -> Result<(), Problem> {
     let is_always = item.chance >= 1.0 && item.conditions.is_empty();
-    if !(is_always || kind.may_collide) || item.count.is_some() {
+    if !(is_always || may_collide) || item.count.is_some() {
         let reason = format!("{name} names the entries: it must always be there, once");
         return Err(context.wrong(spot, reason));
     }
@@ -60,8 +68,12 @@ fn check(
 }
 
 /// Checks a value that is part of a name, in the same way.
-pub fn check_value(context: &Context<'_>, kind: &Kind, value: &model::Named) -> Result<(), Problem> {
-    check(context, kind, &value.name, &value.item, value.item.spot)
+pub fn check_value(
+    context: &Context<'_>,
+    kind: &Kind,
+    value: &model::Named,
+) -> Result<(), Problem> {
+    check(context, &value.name, &value.item, value.item.spot, kind.may_collide)
 }
 
 /// The values of the entry that a text needs, in their order.

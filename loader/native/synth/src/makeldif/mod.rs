@@ -30,19 +30,33 @@ use std::path::{Path, PathBuf};
 
 use crate::model::{Operational, Template};
 use crate::problem::Problem;
+use crate::toml::text_of;
 
-pub use blocks::looks_like;
+/// Whether the template of that path is one of these: any that is no TOML by its name or by how it begins.
+pub fn is_one(path: &Path) -> Result<bool, Problem> {
+    let is_toml = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"));
+    Ok(!is_toml && blocks::looks_like(&text_of(path)?))
+}
 
-/// Makes the template of a file out of its text. `directories`: where lists are that do not lie beside it.
+/// Reads the template of a file. `lists`: where lists are that do not lie beside it.
 pub fn read(
     path: &Path,
+    lists: &[PathBuf],
+    defines: &BTreeMap<String, String>,
+) -> Result<Template, Problem> {
+    parse(path, &text_of(path)?, lists, defines)
+}
+
+/// Makes a template out of its text; `path` is for messages and for what lies beside it.
+pub fn parse(
+    path: &Path,
     text: &str,
-    directories: &[PathBuf],
+    lists: &[PathBuf],
     defines: &BTreeMap<String, String>,
 ) -> Result<Template, Problem> {
     let told = |wrong: wrong::Wrong| Problem::new(path, wrong.spot, wrong.message);
     let file = blocks::parse(text, defines::Defines::given(defines)).map_err(told)?;
-    let mut lists = files::Lists::new(path, directories);
+    let mut lists = files::Lists::new(path, lists);
     let made = tree_of::make(&file, &mut lists).map_err(told)?;
     Ok(Template {
         path: path.to_path_buf(),

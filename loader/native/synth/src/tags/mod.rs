@@ -93,9 +93,10 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
 /// The values of the entry that a tag names.
 pub fn named(tag: &Tag) -> &[String] {
     match tag {
-        Tag::Value { name } | Tag::Ascii { name } | Tag::Ssha { name } | Tag::Argon2 { name, .. } => {
-            std::slice::from_ref(name)
-        }
+        Tag::Value { name }
+        | Tag::Ascii { name }
+        | Tag::Ssha { name }
+        | Tag::Argon2 { name, .. } => std::slice::from_ref(name),
         Tag::Makeldif(own) => own.named(),
         _ => &[],
     }
