@@ -61,10 +61,11 @@ fn compile_one(
     } else {
         constants(&[first_of(&dn).map_err(refused)?])
     };
-    let mut attributes = items::attributes(context, &branch.attributes, &HashMap::new(), |names| {
-        let stream = context.stream(&[&["branch", dn.as_str()], names].concat());
-        scope(context, stream)
-    })?;
+    let mut attributes =
+        items::attributes(context, &branch.attributes, &HashMap::new(), |names| {
+            let stream = context.stream(&[&["branch", dn.as_str()], names].concat());
+            scope(context, stream)
+        })?;
     attributes.extend(own);
     let body = Body { slots: Vec::new(), attributes };
     Ok(Branch { body, structural: None, dn: dn.into_bytes() })

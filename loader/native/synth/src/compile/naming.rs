@@ -90,13 +90,7 @@ pub fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
     (0..wanted.len()).filter(|&place| wanted[place]).collect()
 }
 
-fn mark(
-    kind: &Kind,
-    text: &[Piece],
-    conditions: &[Condition],
-    before: usize,
-    wanted: &mut [bool],
-) {
+fn mark(kind: &Kind, text: &[Piece], conditions: &[Condition], before: usize, wanted: &mut [bool]) {
     let tags = text.iter().filter_map(|piece| match piece {
         Piece::Tag(tag) => Some(tag),
         Piece::Literal(_) => None,

@@ -18,11 +18,16 @@ const EXTENDS: &str = "extends:";
 const RDN: &str = "rdnattr:";
 const SUBORDINATE: &str = "subordinatetemplate:";
 
-/// Is this text a makeldif template, as far as its first line tells?
+/// Whether this is no TOML, as far as the first line tells: a table or a key there.
 pub fn looks_like(text: &str) -> bool {
     let mut lines = text.trim_start_matches('\u{feff}').lines();
-    let first = lines.find(|line| !line.trim().is_empty() && !line.starts_with('#'));
-    first.is_some_and(|line| BEGINNINGS.iter().any(|word| after(line, word).is_some()))
+    let Some(first) = lines.find(|line| !line.trim().is_empty() && !line.starts_with('#')) else {
+        return false;
+    };
+    let key = first.split('=').next().unwrap_or_default().trim();
+    let is_key = first.contains('=')
+        && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.\"".contains(letter));
+    !is_key && !first.starts_with('[')
 }
 
 pub fn parse(text: &str, mut defines: Defines) -> Result<File> {
@@ -256,7 +261,9 @@ mod tests {
     fn what_looks_like_it_is_told_from_toml() {
         assert!(looks_like("# c\n\ndefine a=1\n"));
         assert!(looks_like("Branch: dc=x\n"));
-        assert!(!looks_like("description = \"x\"\nbranches = []\n"));
+        assert!(looks_like("brunch: dc=x\n"));
+        assert!(!looks_like("# c\ndescription = \"x\"\nbranches = []\n"));
+        assert!(!looks_like("[lists]\n"));
         assert!(!looks_like(""));
     }
 }

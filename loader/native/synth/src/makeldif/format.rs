@@ -133,7 +133,7 @@ fn plain(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What OpenJDK 21 makes of them.
+    /// What Java 17 makes of them.
     #[test]
     fn numbers_look_as_in_java() {
         let cases = [
