@@ -6,7 +6,7 @@ use super::dn::Dn;
 use super::files::Lists;
 use super::names::canonical;
 use super::syntax::{Access, Branch, Piece, ValueLine};
-use super::text::{literal_of, random_of};
+use super::text::{add, constant, literal_of, random_of};
 use super::wrong::{Located, Result, Wrong};
 
 /// The attributes of the entry: those of its name, then its lines.
@@ -35,7 +35,7 @@ impl Making<'_> {
     fn add(&mut self, attribute: &str, item: Item) {
         let known = self.found.iter_mut().find(|one| one.description == attribute);
         match known {
-            Some(known) => known.items.push(item),
+            Some(known) => add(known, item),
             None => self.found.push(model::Attribute {
                 spot: item.spot,
                 description: attribute.to_owned(),
@@ -136,13 +136,4 @@ impl Making<'_> {
             Wrong::new(piece.spot, message)
         })
     }
-}
-
-fn constant(item: &Item) -> Option<String> {
-    let mut text = String::new();
-    for piece in &item.text {
-        let Said::Literal(literal) = piece else { return None };
-        text.push_str(&String::from_utf8_lossy(literal));
-    }
-    (item.chance >= 1.0).then_some(text)
 }

@@ -9,7 +9,7 @@ use crate::problem::Spot;
 use super::facts::Facts;
 use super::own::Own;
 use super::syntax::{Piece, ValueLine};
-use super::text::Texts;
+use super::text::{Texts, add};
 use super::wrong::Result;
 
 /// What the entries of one kind are made of.
@@ -52,7 +52,7 @@ impl Making<'_> {
             self.made.values.push(Named { name, item });
             item = Item { conditions: if is_always { Vec::new() } else { vec![there] }, ..told };
         }
-        self.attribute(&line.attribute.value, spot).items.push(item);
+        add(self.attribute(&line.attribute.value, spot), item);
     }
 
     /// The attribute of that name, which stands where its first line does.

@@ -5,6 +5,7 @@
 
 mod blocks;
 mod branch;
+mod counting;
 mod defines;
 mod dn;
 mod entry;
@@ -12,6 +13,7 @@ mod expand;
 mod facts;
 mod files;
 mod format;
+mod kinds;
 mod lines;
 mod names;
 mod order;
@@ -20,8 +22,9 @@ mod random;
 pub mod render;
 mod syntax;
 mod tag;
+#[cfg(test)]
+mod tests;
 mod text;
-mod tree_of;
 mod value;
 mod wrong;
 
@@ -57,7 +60,7 @@ pub fn parse(
     let told = |wrong: wrong::Wrong| Problem::new(path, wrong.spot, wrong.message);
     let file = blocks::parse(text, defines::Defines::given(defines)).map_err(told)?;
     let mut lists = files::Lists::new(path, lists);
-    let made = tree_of::make(&file, &mut lists).map_err(told)?;
+    let made = kinds::make(&file, &mut lists).map_err(told)?;
     Ok(Template {
         path: path.to_path_buf(),
         description: String::new(),
