@@ -1,0 +1,180 @@
+//! The values and attributes of an entry, ready to be written as LDIF.
+
+use rustc_hash::FxHashSet;
+
+use crate::distribution::Drawer;
+use crate::draw::Stream;
+use crate::tags::{At, Render, Slot};
+
+#[derive(Debug, Default)]
+pub struct Body {
+    pub slots: Vec<Drawn>,
+    pub attributes: Vec<Attribute>,
+}
+
+/// A value drawn once an entry.
+#[derive(Debug)]
+pub struct Drawn {
+    pub gate: Gate,
+    pub text: Text,
+}
+
+#[derive(Debug)]
+pub struct Attribute {
+    pub description: String,
+    /// The description with `: ` behind it.
+    pub head: Vec<u8>,
+    pub items: Vec<Item>,
+    /// Whether two values could be the same.
+    pub may_repeat: bool,
+    /// All its lines, when they are the same in every entry.
+    pub constant: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+pub struct Item {
+    pub gate: Gate,
+    /// The head, and with it what the text begins with in every entry.
+    pub lead: Vec<u8>,
+    /// What follows.
+    pub text: Text,
+    pub count: Option<(Stream, Drawer)>,
+}
+
+/// Whether something is there.
+#[derive(Debug, Default)]
+pub struct Gate {
+    /// There when the bits are below.
+    pub chance: Option<(Stream, u64)>,
+    pub checks: Vec<Check>,
+}
+
+#[derive(Debug)]
+pub enum Check {
+    Slot {
+        slot: usize,
+        equals: Option<Vec<u8>>,
+        unless: bool,
+    },
+    /// A place among the attributes of the entry, before this one.
+    Attribute {
+        attribute: usize,
+        unless: bool,
+    },
+}
+
+/// A text, ready to be written.
+#[derive(Debug, Default)]
+pub struct Text {
+    pub steps: Vec<Step>,
+    pub most: u64,
+    /// All of it is ` ` to `~`.
+    pub printable: bool,
+}
+
+#[derive(Debug)]
+pub enum Step {
+    Literal(Box<[u8]>),
+    Slot(usize),
+    Tag(Box<dyn Render>),
+}
+
+impl Body {
+    /// Draws one value; `at.slots` is not looked at, for those before it stand in `slots`.
+    pub fn fill(&self, slot: usize, at: At<'_>, slots: &mut [Slot]) {
+        let drawn = &self.slots[slot];
+        let mut text = std::mem::take(&mut slots[slot].text);
+        text.clear();
+        let mut at = At { slots, ..at };
+        let there = drawn.gate.is_open(&at, &[]);
+        if there {
+            drawn.text.write(&mut at, &mut text);
+        }
+        slots[slot] = Slot { text, there };
+    }
+}
+
+impl Attribute {
+    pub fn new(description: &str, items: Vec<Item>, may_repeat: bool) -> Self {
+        let head = format!("{description}: ").into_bytes();
+        let mut made =
+            Self { description: description.to_owned(), head, items, may_repeat, constant: None };
+        for item in &mut made.items {
+            item.lead.clone_from(&made.head);
+            if let Some(Step::Literal(bytes)) = item.text.steps.first() {
+                item.lead.extend_from_slice(bytes);
+                item.text.steps.remove(0);
+            }
+        }
+        made.constant = made.lines();
+        made
+    }
+
+    /// Its lines, if they hang on nothing.
+    fn lines(&self) -> Option<Vec<u8>> {
+        let (mut lines, mut values) = (Vec::new(), FxHashSet::default());
+        for item in &self.items {
+            let is_bound = item.text.steps.is_empty() && item.count.is_none();
+            if !is_bound || item.gate.chance.is_some() || !item.gate.checks.is_empty() {
+                return None;
+            }
+            let value = &item.lead[self.head.len()..];
+            if !value.is_empty() && values.insert(value.to_ascii_lowercase()) {
+                ldif::write::line(&mut lines, self.description.as_bytes(), value);
+            }
+        }
+        Some(lines)
+    }
+
+    /// The first value stands in a slot.
+    pub fn name_by(&mut self, slot: usize) {
+        if let Some(item) = self.items.first_mut() {
+            item.lead.clone_from(&self.head);
+            item.text.steps = vec![Step::Slot(slot)];
+        }
+        self.constant = None;
+    }
+}
+
+impl Gate {
+    pub fn is_open(&self, at: &At<'_>, attributes: &[bool]) -> bool {
+        self.checks.iter().all(|check| check.holds(at, attributes))
+            && self.chance.is_none_or(|(stream, limit)| at.bits(stream) < limit)
+    }
+}
+
+impl Check {
+    fn holds(&self, at: &At<'_>, attributes: &[bool]) -> bool {
+        match self {
+            Self::Slot { slot, equals, unless } => {
+                let found = &at.slots[*slot];
+                let equal = equals.as_ref().is_none_or(|text| *text == found.text);
+                (found.there && equal) != *unless
+            }
+            Self::Attribute { attribute, unless } => {
+                attributes.get(*attribute).copied().unwrap_or(false) != *unless
+            }
+        }
+    }
+}
+
+impl Text {
+    pub fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+        for step in &self.steps {
+            match step {
+                Step::Literal(bytes) => out.extend_from_slice(bytes),
+                Step::Slot(slot) => out.extend_from_slice(&at.slots[*slot].text),
+                Step::Tag(tag) => tag.write(at, out),
+            }
+        }
+    }
+
+    /// What it is, when it is the same in every entry.
+    pub fn constant(&self) -> Option<Vec<u8>> {
+        let literals = self.steps.iter().map(|step| match step {
+            Step::Literal(bytes) => Some(&**bytes),
+            Step::Slot(_) | Step::Tag(_) => None,
+        });
+        Some(literals.collect::<Option<Vec<&[u8]>>>()?.concat())
+    }
+}

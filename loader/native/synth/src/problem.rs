@@ -1,0 +1,111 @@
+//! What is wrong with a template, and where.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// A place in a file. It does not count for what a template says, so its debug form is always the same.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spot {
+    /// From 1; 0 when it is not known.
+    pub line: u32,
+    /// From 1, in characters; 0 when it is not known.
+    pub column: u32,
+}
+
+impl fmt::Debug for Spot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Spot")
+    }
+}
+
+impl Spot {
+    pub const fn new(line: u32, column: u32) -> Self {
+        Self { line, column }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub path: PathBuf,
+    pub spot: Spot,
+    pub message: String,
+    /// Not the template's fault, but that of what was asked of it.
+    pub asked: bool,
+}
+
+impl Problem {
+    pub fn new(path: impl Into<PathBuf>, spot: Spot, message: impl Into<String>) -> Self {
+        Self { path: path.into(), spot, message: message.into(), asked: false }
+    }
+
+    /// A template that makes no sense with a count, a suffix or a define that it was given.
+    pub fn asked(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        Self { asked: true, ..Self::new(path, Spot::default(), message) }
+    }
+
+    /// What scripts see.
+    pub const fn code(&self) -> &'static str {
+        if self.asked { "template.usage" } else { "template.syntax" }
+    }
+
+    /// The place, as far as it is known, and what is wrong there.
+    pub fn located(&self) -> String {
+        match self.spot {
+            Spot { line: 0, .. } => self.message.clone(),
+            Spot { line, column: 0 } => format!("line {line}: {}", self.message),
+            Spot { line, column } => format!("line {line}, column {column}: {}", self.message),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.path.display(), self.located())
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// Names that are shown, at most.
+const SHOWN: usize = 40;
+
+/// ": did you mean X?" when one of `known` looks like `word`, else what there is.
+pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    let close = known.iter().map(|name| (distance(word, name), *name)).min();
+    match close {
+        Some((steps, name)) if steps <= 1 + word.chars().count() / 4 => {
+            format!(" (did you mean {name}?)")
+        }
+        _ if known.is_empty() || known.len() > SHOWN => String::new(),
+        _ => format!(" (there are: {})", known.join(", ")),
+    }
+}
+
+/// Letters to change, add or leave out (Levenshtein), without regard to case.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.to_lowercase().chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (line, letter) in a.to_lowercase().chars().take(64).enumerate() {
+        let mut corner = row[0];
+        row[0] = line + 1;
+        for (column, other) in b.iter().enumerate() {
+            let change = corner + usize::from(letter != *other);
+            corner = row[column + 1];
+            row[column + 1] = change.min(corner + 1).min(row[column] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_meant_is_guessed() {
+        assert_eq!(suggestion("brances", ["branches", "kinds"]), " (did you mean branches?)");
+        assert_eq!(suggestion("x", ["branches", "kinds"]), " (there are: branches, kinds)");
+        assert_eq!(suggestion("x", []), "");
+    }
+}
