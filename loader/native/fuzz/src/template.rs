@@ -1,4 +1,4 @@
-//! Templates of synthetic trees, in both languages: read, compiled, and some entries made.
+//! Templates of synthetic trees, in our syntax or makeldif's: read, compiled, and some entries made.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,11 +29,10 @@ pub fn run(data: &[u8]) {
         operational: more & 1 > 0,
         ..Options::default()
     };
-    let path = Path::new("fuzz");
     let made = if more & 4 > 0 {
-        makeldif::parse(path, &text, &[], &BTreeMap::new())
+        makeldif::parse(Path::new("fuzz.template"), &text, &[], &BTreeMap::new())
     } else {
-        toml::parse(path, &text, &[])
+        toml::parse(Path::new("fuzz.toml"), &text, &[])
     };
     match made.and_then(|template| compile(&template, &options)) {
         Ok(tree) => look(&tree),
