@@ -10,7 +10,7 @@ use super::counting::Counting;
 use super::dn::Dn;
 use super::entry;
 use super::expand::{Above, Uses, expand};
-use super::facts::Facts;
+use super::facts::{Facts, MOST_LINKS};
 use super::files::Lists;
 use super::syntax::{self, File};
 use super::text::Texts;
@@ -27,8 +27,14 @@ pub fn make(file: &File, lists: &mut Lists) -> Result<Made> {
     let (suffix, branches) = branches(file, lists)?;
     let uses = expand(file)?;
     let mut facts: Vec<Facts<'_>> = file.templates.iter().map(Facts::new).collect::<Result<_>>()?;
+    let mut links = 0;
     for one in &uses.all {
         facts[one.template].name_entries()?;
+        links += facts[one.template].links;
+    }
+    if links > MOST_LINKS {
+        let message = "the lines of all kinds of entries tell too much of one another";
+        return Err(Wrong::new(file.templates[0].name.spot, message));
     }
     let names = names(file, &uses);
     let mut making = Making { uses: &uses, names, counting: Counting::new(file, &uses)?, lists };

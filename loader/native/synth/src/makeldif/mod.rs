@@ -3,6 +3,7 @@
 //! What the language means was read from its manual and found by asking makeldif 4.9.3 itself. Entries come in another
 //! order (parents first, kind by kind), but what is counted is counted in its order: [`order`].
 
+mod attributes;
 mod blocks;
 mod branch;
 mod counting;

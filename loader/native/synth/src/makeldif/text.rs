@@ -1,6 +1,6 @@
 //! The pieces of a line, as the model has them.
 
-use crate::model::{Attribute, Item, Piece as Said, Tag, Text};
+use crate::model::{Piece as Said, Tag, Text};
 
 use super::facts::Facts;
 use super::files::Lists;
@@ -42,8 +42,7 @@ impl Texts<'_> {
         Ok(match &piece.value {
             Piece::Attribute { name, characters } => {
                 let lines = facts.first_of(name, line);
-                let mut names: Vec<String> =
-                    lines.into_iter().map(|line| facts.name(line)).collect();
+                let mut names: Vec<String> = lines.iter().map(|&line| facts.name(line)).collect();
                 if names.len() == 1 && *characters == 0 {
                     return Ok(Tag::Value { name: names.remove(0) });
                 }
@@ -89,28 +88,6 @@ impl Texts<'_> {
         let order = self.all.clone();
         Ok(Tag::Makeldif(Own::Name(PersonName { firsts, lasts, is_last, all_again, order })))
     }
-}
-
-/// Adds a value to an attribute, unless it always has that one. Case does not count, as when entries are made.
-pub fn add(attribute: &mut Attribute, item: Item) {
-    let new = constant(&Item::always(item.spot, item.text.clone()));
-    let is_there = |one: &Item| match (constant(one), &new) {
-        (Some(old), Some(new)) => old.eq_ignore_ascii_case(new),
-        _ => false,
-    };
-    if !attribute.items.iter().any(is_there) {
-        attribute.items.push(item);
-    }
-}
-
-/// The value of an item that is the same in every entry.
-pub fn constant(item: &Item) -> Option<String> {
-    let mut text = String::new();
-    for piece in &item.text {
-        let Said::Literal(literal) = piece else { return None };
-        text.push_str(&String::from_utf8_lossy(literal));
-    }
-    (item.chance >= 1.0 && item.conditions.is_empty()).then_some(text)
 }
 
 pub fn literal_of(text: &str) -> Said {
