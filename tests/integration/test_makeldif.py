@@ -165,7 +165,7 @@ def by_chance() -> Iterator[object]:
         yield pytest.param(name, marks=() if name in A_FEW else pytest.mark.heavy)
 
 
-@pytest.mark.parametrize("name", by_chance())
+@pytest.mark.parametrize("name", [*by_chance()])
 def test_what_hangs_on_chance_has_the_same_shape(name: str, templates: Path) -> None:
     theirs, ours = both(templates / f"{name}.template")
     assert len(ours) == len(theirs)
