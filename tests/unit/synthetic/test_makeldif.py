@@ -61,6 +61,8 @@ def test_mistakes_have_their_place(tmp_path: Path) -> None:
         Recipe(path).compiled()
     with pytest.raises(UsageProblem, match="counts of their own"):
         Recipe(HERE / "users.template", LISTS, entries=5).compiled()
+    with pytest.raises(UsageProblem, match="no define named suffix"):
+        Recipe(HERE / "suffixes.template", LISTS, suffix="o=else").compiled()
 
 
 def test_defines_are_for_makeldif_only(tmp_path: Path) -> None:

@@ -165,6 +165,17 @@ fn mistakes_are_told_with_their_spot() {
 }
 
 #[test]
+fn a_branch_may_lie_below_what_is_made_elsewhere() {
+    let text = format!(
+        "define suffix=dc=x\nbranch: ou=a,[suffix]\nsubordinateTemplate: p:1\n\ntemplate: p\n{PERSON}"
+    );
+    assert_eq!(tree(&text).unwrap().suffix, "dc=x");
+    assert_eq!(lines(&made(&text), "dn: "), ["ou=a,dc=x", "uid=u1,ou=a,dc=x"]);
+    let wrong = told("branch: ou=a,dc=x\n\nbranch: dc=x\n");
+    assert_eq!(wrong, "line 1, column 9: \"ou=a,dc=x\": its parent must stand before it");
+}
+
+#[test]
 fn hostile_templates_are_refused() {
     let chain = |times: &str| {
         let mut text = format!("branch: dc=x\nsubordinateTemplate: t0:{times}\n\n");

@@ -120,6 +120,7 @@ pub fn random_of(random: &Random, lists: &mut Lists, text: &mut Text) {
         Random::Month { longest } => {
             text.push(Said::Tag(Tag::Pick { list: lists.months(*longest) }));
         }
+        Random::Uuid => text.push(Said::Tag(Tag::Uuid)),
         // A number of North America: area, exchange, subscriber.
         Random::Telephone => text.extend([
             literal_of("+1 "),
