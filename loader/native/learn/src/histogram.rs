@@ -1,0 +1,115 @@
+//! How often numbers came, in buckets that grow: exact up to 16, then eight to each doubling.
+
+const EXACT: u64 = 16;
+const PER_DOUBLING: u64 = 8;
+
+#[derive(Debug, Clone, Default)]
+pub struct Histogram {
+    counts: Vec<u64>,
+    sum: u64,
+}
+
+/// Numbers from `low` to `high`, seen `count` times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    pub low: u64,
+    pub high: u64,
+    pub count: u64,
+}
+
+impl Histogram {
+    pub fn add(&mut self, number: u64) {
+        self.add_many(number, 1);
+    }
+
+    pub fn add_many(&mut self, number: u64, count: u64) {
+        let place = place(number);
+        if place >= self.counts.len() {
+            self.counts.resize(place + 1, 0);
+        }
+        self.counts[place] += count;
+        self.sum = self.sum.saturating_add(number.saturating_mul(count));
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine += theirs;
+        }
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a mean")]
+    pub fn mean(&self) -> f64 {
+        self.sum as f64 / (self.total().max(1)) as f64
+    }
+
+    /// Those that are not empty, ascending.
+    pub fn buckets(&self) -> Vec<Bucket> {
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(at, &count)| Bucket { low: low(at), high: low(at + 1) - 1, count }).collect()
+    }
+
+    pub fn least(&self) -> u64 {
+        self.counts.iter().position(|&count| count > 0).map_or(0, low)
+    }
+
+    /// Every number was this one.
+    pub fn only(&self) -> Option<u64> {
+        match self.buckets().as_slice() {
+            [one] if one.low == one.high => Some(one.low),
+            _ => None,
+        }
+    }
+}
+
+fn place(number: u64) -> usize {
+    if number < EXACT {
+        return usize::try_from(number).unwrap_or(0);
+    }
+    let doubling = u64::from(number.ilog2());
+    let part = (number >> (doubling - 3)) & (PER_DOUBLING - 1);
+    usize::try_from(EXACT + (doubling - 4) * PER_DOUBLING + part).unwrap_or(usize::MAX)
+}
+
+fn low(place: usize) -> u64 {
+    let place = place as u64;
+    if place < EXACT {
+        return place;
+    }
+    let (doubling, part) = ((place - EXACT) / PER_DOUBLING, (place - EXACT) % PER_DOUBLING);
+    if doubling + 4 >= 64 { u64::MAX } else { (PER_DOUBLING + part) << (doubling + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_in_its_bucket() {
+        for number in (0..5000).chain([1 << 20, (1 << 40) + 12345, u64::MAX >> 1]) {
+            let mut one = Histogram::default();
+            one.add(number);
+            let bucket = one.buckets()[0];
+            assert!(bucket.low <= number && number <= bucket.high, "{number}: {bucket:?}");
+            assert!((bucket.high - bucket.low) * 8 <= number.max(1));
+        }
+    }
+
+    #[test]
+    fn sums_and_single_numbers() {
+        let mut some = Histogram::default();
+        some.add(7);
+        assert_eq!((some.only(), some.least()), (Some(7), 7));
+        some.add_many(9, 3);
+        assert_eq!((some.total(), some.only()), (4, None));
+        assert!((some.mean() - 8.5).abs() < 1e-9);
+        let mut other = Histogram::default();
+        other.merge(&some);
+        assert_eq!(other.buckets(), some.buckets());
+    }
+}

@@ -1,0 +1,94 @@
+//! The words that stand in one place of a value: how many, how long, how skewed, of what letters.
+
+use rustc_hash::FxHashMap;
+
+use crate::curve::{Curve, Word, curve};
+use crate::histogram::Histogram;
+use crate::letters::Letters;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Case {
+    Lower,
+    Capital,
+    Upper,
+}
+
+#[derive(Debug, Clone)]
+pub struct Vocabulary {
+    pub curve: Curve,
+    /// Letters of a distinct word.
+    pub lengths: Histogram,
+    pub letters: Letters,
+    pub case: Case,
+    /// Numbers rather than words.
+    pub digits: bool,
+    /// Draws it was learned from.
+    pub draws: u64,
+}
+
+/// Words as they are met.
+#[derive(Debug, Default)]
+pub struct Words {
+    counts: FxHashMap<String, u64>,
+    cases: [u64; 3],
+    pub draws: u64,
+    /// Letters of a word, by draws.
+    pub lengths: Histogram,
+    /// Numbers that begin with a zero.
+    pub zeros: u64,
+}
+
+impl Words {
+    pub fn add(&mut self, word: &str) {
+        self.draws += 1;
+        self.lengths.add(word.chars().count() as u64);
+        self.zeros += u64::from(word.len() > 1 && word.starts_with('0'));
+        self.cases[case(word) as usize] += 1;
+        let lower = word.to_lowercase();
+        *self.counts.entry(lower).or_default() += 1;
+    }
+
+    pub fn distinct(&self) -> u64 {
+        self.counts.len() as u64
+    }
+
+    /// Hardly one came twice.
+    pub fn is_unique(&self) -> bool {
+        self.draws >= 20 && self.distinct() * 100 >= self.draws * 99
+    }
+
+    /// More draws would bring few new ones.
+    pub fn is_saturated(&self) -> bool {
+        let once = self.counts.values().filter(|count| **count == 1).count() as u64;
+        once * 50 <= self.draws
+    }
+
+    pub fn vocabulary(&self, digits: bool, known: Option<u64>) -> Vocabulary {
+        let letters_of = |word: &str| word.chars().count() as u64;
+        let words = self.counts.iter();
+        let words = words.map(|(word, &count)| Word { count, letters: letters_of(word) }).collect();
+        let (mut lengths, mut letters) = (Histogram::default(), Letters::default());
+        for word in self.counts.keys() {
+            lengths.add(letters_of(word));
+            letters.word(word);
+        }
+        let cases = [Case::Lower, Case::Capital, Case::Upper];
+        let case = cases.into_iter().max_by_key(|case| self.cases[*case as usize]);
+        Vocabulary {
+            curve: curve(words, known),
+            lengths,
+            letters,
+            case: case.unwrap_or(Case::Lower),
+            digits,
+            draws: self.draws,
+        }
+    }
+}
+
+fn case(word: &str) -> Case {
+    let mut letters = word.chars();
+    if !letters.next().is_some_and(char::is_uppercase) {
+        return Case::Lower;
+    }
+    if word.len() > 1 && letters.all(char::is_uppercase) { Case::Upper } else { Case::Capital }
+}
