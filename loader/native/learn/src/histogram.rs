@@ -1,6 +1,7 @@
-//! How often numbers came, in buckets that grow: exact up to 16, then eight to each doubling.
+//! How often numbers came, in buckets that grow: exact up to 64, then eight to each doubling.
 
-const EXACT: u64 = 16;
+const EXACT: u64 = 64;
+const FIRST_DOUBLING: u64 = 6;
 const PER_DOUBLING: u64 = 8;
 
 #[derive(Debug, Clone, Default)]
@@ -73,7 +74,7 @@ fn place(number: u64) -> usize {
     }
     let doubling = u64::from(number.ilog2());
     let part = (number >> (doubling - 3)) & (PER_DOUBLING - 1);
-    usize::try_from(EXACT + (doubling - 4) * PER_DOUBLING + part).unwrap_or(usize::MAX)
+    usize::try_from(EXACT + (doubling - FIRST_DOUBLING) * PER_DOUBLING + part).unwrap_or(usize::MAX)
 }
 
 fn low(place: usize) -> u64 {
@@ -82,7 +83,8 @@ fn low(place: usize) -> u64 {
         return place;
     }
     let (doubling, part) = ((place - EXACT) / PER_DOUBLING, (place - EXACT) % PER_DOUBLING);
-    if doubling + 4 >= 64 { u64::MAX } else { (PER_DOUBLING + part) << (doubling + 1) }
+    let doubling = doubling + FIRST_DOUBLING;
+    if doubling >= 64 { u64::MAX } else { (PER_DOUBLING + part) << (doubling - 3) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The values of one attribute, by their shapes: what stands in each place of a shape, and what it repeats.
 
 use rustc_hash::FxHashMap;
+use unicode_normalization::UnicodeNormalization as _;
 
 use crate::columns::Columns;
 use crate::histogram::Histogram;
@@ -13,7 +14,7 @@ const LEAST_SHARE: u64 = 50;
 pub const LEAST_SEEN: u64 = 5;
 /// Entries looked at for repetitions, and how many in a hundred must repeat.
 const LOOKED_AT: usize = 3000;
-const REPEATS: u64 = 97;
+const REPEATS: u64 = 95;
 
 #[derive(Debug, Default)]
 pub struct Shapes {
@@ -168,8 +169,8 @@ impl Variant {
     }
 }
 
-/// As the tag `ascii` makes it of a value without accents.
+/// As the tag `ascii` makes it.
 fn plain(value: &str) -> String {
-    let kept = value.chars().filter(char::is_ascii_alphanumeric);
-    kept.map(|one| one.to_ascii_lowercase()).collect()
+    let kept = value.nfkd().filter(char::is_ascii_alphanumeric);
+    kept.map(|one: char| one.to_ascii_lowercase()).collect()
 }

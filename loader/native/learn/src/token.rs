@@ -10,7 +10,6 @@ pub enum Sort {
     Hex,
     Mixed,
     Uuid,
-    Mark(u8),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +20,7 @@ pub struct Token<'a> {
 
 /// More tokens than this have no shape: such a value is a text of words.
 pub const MOST_TOKENS: usize = 24;
+const MOST_SPACES: usize = 4;
 /// Changes between letters and digits in a run that still is words and numbers.
 const MOST_CHANGES: usize = 2;
 /// Groups of hexadecimal digits that make an address of a network card, or of IP version 6.
@@ -49,7 +49,8 @@ pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> 
             return None;
         }
     }
-    Some(shape)
+    let spaces = shape.bytes().filter(|mark| *mark == b' ').count();
+    (spaces <= MOST_SPACES).then_some(shape)
 }
 
 /// Words of a text: what stands between spaces, without the marks around it.
