@@ -200,7 +200,7 @@ impl<'a> Describing<'a, '_> {
             return format!("{{ssha:{}}}", self.names[number]);
         }
         debug_assert!(scheme(&format!("{{{name}}}")).is_some());
-        format!("{{{{{name}}}}}{{chars:base64:{}}}", histogram(&lengths))
+        format!("{{{{{name}}}}}{{chars:base64:histogram:{}}}", histogram(&lengths))
     }
 
     /// Of an entry of the kind that most values name.

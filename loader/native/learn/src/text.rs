@@ -77,7 +77,7 @@ fn unique_place(place: &Place, subject: &Subject<'_>, registry: &mut Registry) -
         Sort::Uuid => "{uuid}".to_owned(),
         _ => {
             let vocabulary = place.words.vocabulary(false, Some(subject.entries));
-            format!("{{name:{}}}", registry.add_words(subject.stem, vocabulary))
+            format!("{{newword:{}}}", registry.add_words(subject.stem, vocabulary))
         }
     }
 }
@@ -147,11 +147,11 @@ fn place_text(
 
 fn words_text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     let name = registry.add_words(subject.stem, shapes.text.vocabulary(false, None));
-    format!("{{words:{name}:{}}}", histogram(&shapes.text_counts))
+    format!("{{words:{name}:histogram:{}}}", histogram(&shapes.text_counts))
 }
 
 fn chars(class: &str, words: &Words) -> String {
-    format!("{{chars:{class}:{}}}", histogram(&words.lengths))
+    format!("{{chars:{class}:histogram:{}}}", histogram(&words.lengths))
 }
 
 /// The entry's number, as wide as numbers were.
