@@ -10,7 +10,7 @@ Two DNs are the same when they differ in ASCII case, in spaces around `,` `=` `+
 escaping (RFC 4514), or in the order of a multi-valued RDN. No schema is known here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 
@@ -24,6 +24,7 @@ __all__ = [
     "Dump",
     "Exported",
     "Finding",
+    "Learned",
     "Link",
     "Loaded",
     "Merged",
@@ -38,6 +39,7 @@ __all__ = [
     "Shard",
     "Slice",
     "Survey",
+    "Template",
     "Tree",
     "Verdict",
     "add",
@@ -50,6 +52,7 @@ __all__ = [
     "clone_send",
     "find_name",
     "join",
+    "learn",
     "merge",
     "plan",
     "scan",
@@ -106,6 +109,8 @@ class NativeError(Exception):
       ldap.lost         the connection broke, or the server closed it
       ldap.silent       the server owed an answer for too long
       ldap.protocol     what came is not LDAP
+      template.syntax   a template that makes no sense; line and column stand in the message
+      template.usage    a template that makes no sense with what was asked of it: a count, a suffix, a define
       cancelled         `Counters.cancel()` was called
     """
 
@@ -264,6 +269,31 @@ def arrange(
     stays: the last read from `again`, or else the one with the greatest entryCSN, of equals the later.
     The entry `root` gets exactly `context_csns`, no other entry any. Reads all twice, so `counters`
     counts all twice. Memory: 64 bytes an entry, 80 at the peak. Same input, same bytes.
+    """
+
+@final
+class Learned:
+    """A template that makes trees like one that was read."""
+
+    @property
+    def template(self) -> str:
+        """As TOML. No value of the source stands in it, nor a part of one."""
+    @property
+    def entries(self) -> int:
+        """Of the source."""
+    @property
+    def main(self) -> int:
+        """Entries of the kind that -n counts."""
+    @property
+    def kinds(self) -> int: ...
+    @property
+    def left_out(self) -> int:
+        """Entries of which there were too few alike to be told."""
+
+def learn(paths: Sequence[_Path], fd: int | None, jobs: int, counters: Counters) -> Learned:
+    """Reads LDIF once, memory bounded, and then the descriptor. The same template whatever the jobs.
+
+    Raises NativeError (build.empty: nothing to learn from).
     """
 
 def join(
@@ -780,3 +810,53 @@ def merge(
     shared: entries that all have. context: the suffix whose entry gets contextCSN, as with slapadd -w. jobs: threads
     that read. A damaged part is an error.
     """
+
+@final
+class Template:
+    """A template made ready: the bytes of every entry follow from what is given here, and from its number.
+
+    lists: directories where files that it names are looked for, after its own. suffix: None is the template's. entries: of
+    the kind that has no count of its own; otherwise: when `entries` is None and there is such a kind. defines: of
+    makeldif templates. operational: with entryUUID, entryCSN, names and times.
+    """
+
+    def __new__(
+        cls,
+        path: _Path,
+        *,
+        lists: Sequence[_Path],
+        suffix: str | None,
+        seed: int,
+        entries: int | None,
+        otherwise: int | None,
+        defines: Mapping[str, str],
+        operational: bool,
+    ) -> Template: ...
+    @property
+    def entries(self) -> int:
+        """All of the tree, the suffix and the branches included."""
+    @property
+    def suffix(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def fingerprint(self) -> str:
+        """Of what the template and its lists say: the same for two files that say the same."""
+    @property
+    def kinds(self) -> list[tuple[str, int, int]]:
+        """Name, number of the first entry, and entries of each."""
+    def entry(self, number: int) -> bytes:
+        """The record of one entry, with the empty line behind it. Raises IndexError."""
+    def write(
+        self,
+        fd: int,
+        first: int,
+        end: int,
+        jobs: int,
+        counters: Counters,
+        *,
+        compress: bool = False,
+    ) -> None:
+        """Entries `first` to `end`-1 as LDIF (zstd if wanted), made by `jobs` threads; the bytes do not depend on how many."""
+    def shard(self, path: _Path, first: int, end: int, jobs: int, counters: Counters) -> Shard:
+        """The same into a file."""

@@ -12,9 +12,11 @@ mod counters;
 mod dump;
 mod error;
 mod gate;
+mod learning;
 mod loading;
 mod merging;
 mod results;
+mod synth;
 mod wire;
 
 use pyo3::prelude::*;
@@ -36,11 +38,15 @@ mod _native {
     #[pymodule_export]
     use super::error::NativeError;
     #[pymodule_export]
+    use super::learning::{Learned, learn};
+    #[pymodule_export]
     use super::loading::{Loaded, add};
     #[pymodule_export]
     use super::merging::{Merged, Plan, Slice, find_name, merge, plan};
     #[pymodule_export]
     use super::results::{Arrangement, Difference, Scan, Shard, Survey, Tree};
+    #[pymodule_export]
+    use super::synth::Template;
     #[pymodule_export]
     use super::wire::{Channel, Link, Part, Search};
 

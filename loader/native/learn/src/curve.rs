@@ -99,7 +99,11 @@ mod tests {
     #[test]
     fn steps() {
         let mut rank = 0;
-        let found = std::iter::from_fn(|| { rank = next(rank); Some(rank) }).take(10);
+        let found = std::iter::from_fn(|| {
+            rank = next(rank);
+            Some(rank)
+        })
+        .take(10);
         assert_eq!(found.collect::<Vec<_>>(), [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]);
     }
 }

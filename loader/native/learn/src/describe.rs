@@ -67,8 +67,17 @@ pub fn describe(grown: &Grown<'_>, name: &str, means: &mut Means<'_>) -> Result<
     let names: Vec<String> = columns.names.iter().map(spelled).collect();
     let texts = vec![None; columns.names.len()];
     let kind = grown.kind;
-    let mut work = Describing { kind, name, columns, names: &names, earlier: Vec::new(), texts, means };
-    let rdn: Vec<String> = grown.key.path.split(',').next().unwrap_or_default().split('+').map(str::to_owned).collect();
+    let mut work =
+        Describing { kind, name, columns, names: &names, earlier: Vec::new(), texts, means };
+    let rdn: Vec<String> = grown
+        .key
+        .path
+        .split(',')
+        .next()
+        .unwrap_or_default()
+        .split('+')
+        .map(str::to_owned)
+        .collect();
     Ok(work.all(&rdn))
 }
 
@@ -104,12 +113,18 @@ impl<'a> Describing<'a, '_> {
         const LOOKED_AT: usize = 100;
         let mut tokens = Vec::new();
         let mut size = |number: usize| {
-            let all: usize = self.columns.values(number).take(LOOKED_AT).map(|value| {
-                token::shape(value, &mut tokens).map_or(token::MOST_TOKENS, |_| tokens.len())
-            }).sum();
+            let all: usize = self
+                .columns
+                .values(number)
+                .take(LOOKED_AT)
+                .map(|value| {
+                    token::shape(value, &mut tokens).map_or(token::MOST_TOKENS, |_| tokens.len())
+                })
+                .sum();
             all * 10 / self.columns.values(number).take(LOOKED_AT).count().max(1)
         };
-        let mut order: Vec<_> = (0..self.columns.names.len()).map(|number| (size(number), number)).collect();
+        let mut order: Vec<_> =
+            (0..self.columns.names.len()).map(|number| (size(number), number)).collect();
         order.sort_unstable();
         order.into_iter().map(|(_, number)| number).collect()
     }
@@ -118,7 +133,11 @@ impl<'a> Describing<'a, '_> {
     fn naming(&mut self, number: Option<usize>, name: String, first: bool) -> Line {
         let Some(number) = number else {
             let text = "{number}".to_owned();
-            return Line { name, texts: vec![Item { text, chance: 1.0, count: String::new() }], note: String::new() };
+            return Line {
+                name,
+                texts: vec![Item { text, chance: 1.0, count: String::new() }],
+                note: String::new(),
+            };
         };
         let found = shapes(&self.columns, number, &self.earlier);
         let stem = self.stem(number);
@@ -136,7 +155,11 @@ impl<'a> Describing<'a, '_> {
         if more >= LEAST_SEEN {
             let subject = self.subject(number, &stem);
             let text = text(&found, &Subject { single: false, ..subject }, self.means.registry);
-            texts.push(Item { text, chance: share(more, self.kind.entries).min(1.0), count: String::new() });
+            texts.push(Item {
+                text,
+                chance: share(more, self.kind.entries).min(1.0),
+                count: String::new(),
+            });
         }
         Line { name, texts, note: self.note(number) }
     }
@@ -186,7 +209,10 @@ impl<'a> Describing<'a, '_> {
     }
 
     fn boolean(&mut self, number: usize, yes: usize) -> String {
-        let texts = vec![("TRUE".to_owned(), yes.max(1) as u64), ("FALSE".to_owned(), (1000 - yes).max(1) as u64)];
+        let texts = vec![
+            ("TRUE".to_owned(), yes.max(1) as u64),
+            ("FALSE".to_owned(), (1000 - yes).max(1) as u64),
+        ];
         let choice = crate::registry::Choice { texts, phrases: None };
         let stem = self.stem(number);
         format!("{{shape:{}}}", self.means.registry.add_shapes(&stem, choice))
@@ -206,7 +232,8 @@ impl<'a> Describing<'a, '_> {
     /// Of an entry of the kind that most values name.
     fn dn(&self, paths: &[(String, usize)]) -> String {
         let kinds = self.means.kinds;
-        let found = paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
+        let found =
+            paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
         match found.or(kinds.first()) {
             Some((_, kind)) => format!("{{dn:{kind}}}"),
             None => "{suffix}".to_owned(),
@@ -224,7 +251,9 @@ impl<'a> Describing<'a, '_> {
         let number = self.columns.names.iter().position(|name| name == "objectclass");
         let row = number.and_then(|number| self.columns.rows.first().map(|row| &row[number]));
         let item = |text: &String| Item { text: text.clone(), chance: 1.0, count: String::new() };
-        let fits = |text: &&String| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
+        let fits = |text: &&String| {
+            text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        };
         let texts = row.into_iter().flatten().filter(fits).map(item).collect();
         Line { name: "objectClass".to_owned(), texts, note: String::new() }
     }
@@ -261,7 +290,11 @@ impl<'a> Describing<'a, '_> {
         let attribute = self.attribute(number);
         let share = share(attribute.entries, self.kind.entries) * 100.0;
         let distinct = attribute.distinct.estimate() * 100 / attribute.values.max(1);
-        let distinct = if distinct >= 99 { "all distinct".to_owned() } else { format!("{distinct} % distinct") };
+        let distinct = if distinct >= 99 {
+            "all distinct".to_owned()
+        } else {
+            format!("{distinct} % distinct")
+        };
         format!("in {} % of entries, {distinct}", decimal(share, 1))
     }
 
@@ -269,14 +302,23 @@ impl<'a> Describing<'a, '_> {
     fn share(&self, lines: &mut [(usize, Line)], found: &mut Described) {
         for &number in &self.earlier {
             let name = &self.names[number];
-            let tags = [format!("{{{name}}}"), format!("{{ascii:{name}}}"), format!("{{ssha:{name}}}")];
+            let tags =
+                [format!("{{{name}}}"), format!("{{ascii:{name}}}"), format!("{{ssha:{name}}}")];
             let named = |text: &String| tags.iter().any(|tag| text.contains(tag.as_str()));
-            if !self.means.registry.shapes.iter().flat_map(|(_, choice)| &choice.texts).any(|(text, _)| named(text))
+            if !self
+                .means
+                .registry
+                .shapes
+                .iter()
+                .flat_map(|(_, choice)| &choice.texts)
+                .any(|(text, _)| named(text))
                 && !lines.iter().flat_map(|(_, line)| &line.texts).any(|item| named(&item.text))
             {
                 continue;
             }
-            let Some((_, line)) = lines.iter_mut().find(|(one, _)| *one == number) else { continue };
+            let Some((_, line)) = lines.iter_mut().find(|(one, _)| *one == number) else {
+                continue;
+            };
             let text = std::mem::replace(&mut line.texts[0].text, format!("{{{name}}}"));
             found.values.push((name.clone(), text));
         }

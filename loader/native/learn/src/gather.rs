@@ -162,8 +162,7 @@ fn line<'a>(field: &'a ldif::Field<'a>, record: &'a [u8]) -> Result<Line<'a>> {
 pub fn described<'a>(field: &'a ldif::Field<'a>) -> &'a [u8] {
     const BINARY: &[u8] = b";binary";
     let (whole, base) = (field.description(), field.base());
-    if whole.len() == base.len() + BINARY.len()
-        && whole[base.len()..].eq_ignore_ascii_case(BINARY)
+    if whole.len() == base.len() + BINARY.len() && whole[base.len()..].eq_ignore_ascii_case(BINARY)
     {
         return whole;
     }

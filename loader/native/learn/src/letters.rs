@@ -89,6 +89,9 @@ mod tests {
         let after_a = &rows[1];
         assert_eq!(after_a.find('9'), Some(13));
         assert_eq!(rows[2].find('9'), Some(TWO));
-        assert!(rows.iter().all(|row| row.len() == SYMBOLS && row.bytes().all(|mark| mark.is_ascii_digit())));
+        assert!(
+            rows.iter()
+                .all(|row| row.len() == SYMBOLS && row.bytes().all(|mark| mark.is_ascii_digit()))
+        );
     }
 }

@@ -34,7 +34,7 @@ impl Registry {
 }
 
 fn is_of(name: &str, stem: &str) -> bool {
-    name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-')).is_some_and(|rest| {
-        rest.bytes().all(|byte| byte.is_ascii_digit())
-    })
+    name.strip_prefix(stem)
+        .and_then(|rest| rest.strip_prefix('-'))
+        .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -2,26 +2,80 @@
 
 /// Schemes of hashed passwords (RFC 2307 and the modules of OpenLDAP).
 const SCHEMES: &[&str] = &[
-    "ARGON2", "CLEARTEXT", "CRYPT", "MD5", "PBKDF2", "PBKDF2-SHA1", "PBKDF2-SHA256",
-    "PBKDF2-SHA512", "SASL", "SCRAM-SHA-256", "SHA", "SHA256", "SHA384", "SHA512", "SMD5", "SSHA",
-    "SSHA256", "SSHA384", "SSHA512",
+    "ARGON2",
+    "CLEARTEXT",
+    "CRYPT",
+    "MD5",
+    "PBKDF2",
+    "PBKDF2-SHA1",
+    "PBKDF2-SHA256",
+    "PBKDF2-SHA512",
+    "SASL",
+    "SCRAM-SHA-256",
+    "SHA",
+    "SHA256",
+    "SHA384",
+    "SHA512",
+    "SMD5",
+    "SSHA",
+    "SSHA256",
+    "SSHA384",
+    "SSHA512",
 ];
 
 /// Those a server makes up itself: `--operational` makes them.
 const MADE_BY_SERVERS: &[&str] = &[
-    "contextcsn", "createtimestamp", "creatorsname", "entrycsn", "entrydn", "entryuuid",
-    "hassubordinates", "modifiersname", "modifytimestamp", "numsubordinates",
-    "structuralobjectclass", "subordinatecount", "subschemasubentry",
+    "contextcsn",
+    "createtimestamp",
+    "creatorsname",
+    "entrycsn",
+    "entrydn",
+    "entryuuid",
+    "hassubordinates",
+    "modifiersname",
+    "modifytimestamp",
+    "numsubordinates",
+    "structuralobjectclass",
+    "subordinatecount",
+    "subschemasubentry",
 ];
 
 /// Structural classes from the more to the less particular.
 const STRUCTURAL: &[&str] = &[
-    "inetOrgPerson", "organizationalPerson", "groupOfNames", "groupOfUniqueNames", "groupOfURLs",
-    "organizationalRole", "organizationalUnit", "device", "account", "document", "dNSDomain",
-    "applicationProcess", "applicationEntity", "person", "residentialPerson", "room",
-    "documentSeries", "namedObject", "untypedObject", "ipNetwork", "ipProtocol", "ipService",
-    "nisNetgroup", "nisMap", "oncRpc", "automountMap", "automount", "sudoRole", "domain", "locality",
-    "organization", "country", "posixGroup", "nisObject",
+    "inetOrgPerson",
+    "organizationalPerson",
+    "groupOfNames",
+    "groupOfUniqueNames",
+    "groupOfURLs",
+    "organizationalRole",
+    "organizationalUnit",
+    "device",
+    "account",
+    "document",
+    "dNSDomain",
+    "applicationProcess",
+    "applicationEntity",
+    "person",
+    "residentialPerson",
+    "room",
+    "documentSeries",
+    "namedObject",
+    "untypedObject",
+    "ipNetwork",
+    "ipProtocol",
+    "ipService",
+    "nisNetgroup",
+    "nisMap",
+    "oncRpc",
+    "automountMap",
+    "automount",
+    "sudoRole",
+    "domain",
+    "locality",
+    "organization",
+    "country",
+    "posixGroup",
+    "nisObject",
 ];
 
 /// The scheme at the head of a hashed password, and what follows it.
@@ -37,7 +91,8 @@ pub fn is_made_by_servers(attribute: &str) -> bool {
 
 /// The structural one of these classes, if it is well known.
 pub fn structural<'c>(classes: &[&'c str]) -> Option<&'c str> {
-    let find = |known: &&str| classes.iter().find(|class| class.eq_ignore_ascii_case(known)).copied();
+    let find =
+        |known: &&str| classes.iter().find(|class| class.eq_ignore_ascii_case(known)).copied();
     STRUCTURAL.iter().find_map(find)
 }
 

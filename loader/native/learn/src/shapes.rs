@@ -62,8 +62,12 @@ struct Tries {
 /// `earlier`: attributes that may be repeated.
 pub fn shapes(columns: &Columns, number: usize, earlier: &[usize]) -> Shapes {
     let mut found = Shapes { variants: frequent(columns, number), ..Shapes::default() };
-    let places: FxHashMap<String, usize> =
-        found.variants.iter().enumerate().map(|(at, variant)| (variant.shape.clone(), at)).collect();
+    let places: FxHashMap<String, usize> = found
+        .variants
+        .iter()
+        .enumerate()
+        .map(|(at, variant)| (variant.shape.clone(), at))
+        .collect();
     let mut tokens = Vec::new();
     for (at, row) in columns.rows.iter().enumerate() {
         for (which, value) in row[number].iter().enumerate() {

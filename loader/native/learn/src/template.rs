@@ -49,13 +49,23 @@ pub fn write(gathered: &Gather) -> Result<Learned> {
 }
 
 fn head(gathered: &Gather, outline: &Outline<'_>) -> String {
-    let mut out = String::from("# Learned by `ditseed generate learn`. It holds no value of the source: words are made up.\n");
+    let mut out = String::from(
+        "# Learned by `ditseed generate learn`. It holds no value of the source: words are made up.\n",
+    );
     let left_out = outline.left_out + gathered.uncounted;
     if left_out > 0 {
-        let _ = writeln!(out, "# Left out: entries of which there were hardly any alike ({}).", rough(left_out));
+        let _ = writeln!(
+            out,
+            "# Left out: entries of which there were hardly any alike ({}).",
+            rough(left_out)
+        );
     }
     let size = rough(gathered.entries);
-    let _ = writeln!(out, "\ndescription = {}", quoted(&format!("learned from a tree of about {size} entries")));
+    let _ = writeln!(
+        out,
+        "\ndescription = {}",
+        quoted(&format!("learned from a tree of about {size} entries"))
+    );
     let _ = writeln!(out, "suffix = \"dc=example,dc=com\"");
     let branches: Vec<String> = outline.branches.iter().map(|name| quoted(name)).collect();
     let _ = writeln!(out, "branches = [{}]", branches.join(", "));
@@ -77,7 +87,8 @@ fn names(outline: &Outline<'_>) -> Vec<String> {
         let longest = || classes.iter().copied().max_by_key(|class| class.len());
         let name = structural(&classes).or_else(longest).filter(|name| !name.is_empty());
         let name = name.unwrap_or("entry").replace('.', "-");
-        let same = |taken: &&String| **taken == name || taken.strip_prefix(&name).is_some_and(is_number);
+        let same =
+            |taken: &&String| **taken == name || taken.strip_prefix(&name).is_some_and(is_number);
         let taken = names.iter().filter(same).count();
         names.push(if taken == 0 { name } else { format!("{name}-{}", taken + 1) });
     }
@@ -108,7 +119,8 @@ fn write_kind(
             let _ = writeln!(out, "below = {}", quoted(name));
         }
         Below::Kind { place, pick } => {
-            let _ = writeln!(out, "below = {{ kind = {}, pick = \"{pick}\" }}", quoted(&names[*place]));
+            let _ =
+                writeln!(out, "below = {{ kind = {}, pick = \"{pick}\" }}", quoted(&names[*place]));
         }
     }
     let rdn: Vec<String> = described.rdn.iter().map(|name| quoted(name)).collect();

@@ -103,11 +103,7 @@ fn variant_text(
 }
 
 /// Marks as they are, and for each place what `piece` says.
-fn each_piece(
-    variant: &Variant,
-    out: &mut String,
-    mut piece: impl FnMut(usize, &Place) -> String,
-) {
+fn each_piece(variant: &Variant, out: &mut String, mut piece: impl FnMut(usize, &Place) -> String) {
     let mut at = 0;
     for mark in variant.shape.chars() {
         if mark.is_ascii_alphabetic() {
@@ -169,9 +165,9 @@ fn digits(words: &Words) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some digits")]
     let mean = words.lengths.mean().round().max(1.0) as u64;
     if words.zeros > 0 || words.lengths.buckets().iter().any(|bucket| bucket.high > 18) {
-        return (0..mean.div_ceil(18)).map(|part| {
-            format!("{{digits:{}}}", (mean - part * 18).min(18))
-        }).collect();
+        return (0..mean.div_ceil(18))
+            .map(|part| format!("{{digits:{}}}", (mean - part * 18).min(18)))
+            .collect();
     }
     let all = words.lengths.total().max(1);
     let range = |bucket: Bucket| {

@@ -56,7 +56,10 @@ pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> 
 /// Words of a text: what stands between spaces, without the marks around it.
 pub fn words(value: &str) -> impl Iterator<Item = &str> {
     let bare = |word: &'_ str| !word.is_empty();
-    value.split_whitespace().map(|word| word.trim_matches(|one: char| one.is_ascii_punctuation())).filter(move |word| bare(word))
+    value
+        .split_whitespace()
+        .map(|word| word.trim_matches(|one: char| one.is_ascii_punctuation()))
+        .filter(move |word| bare(word))
 }
 
 fn is_letter(one: char) -> bool {
@@ -89,9 +92,10 @@ fn runs(value: &str) -> impl Iterator<Item = &str> {
 
 /// Letters and digits apart, unless they change too often.
 fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
-    let changes = run.as_bytes().windows(2).filter(|pair| {
-        pair[0].is_ascii_digit() != pair[1].is_ascii_digit()
-    });
+    let changes = run
+        .as_bytes()
+        .windows(2)
+        .filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit());
     if changes.count() > MOST_CHANGES {
         let hex = run.bytes().all(|byte| byte.is_ascii_hexdigit());
         let sort = if hex { Sort::Hex } else { Sort::Mixed };
@@ -162,6 +166,9 @@ mod tests {
         shape("host12.Example", &mut tokens);
         let texts: Vec<_> = tokens.iter().map(|token| token.text).collect();
         assert_eq!(texts, ["host", "12", "Example"]);
-        assert_eq!(words("Hello, (big) world - 17!").collect::<Vec<_>>(), ["Hello", "big", "world", "17"]);
+        assert_eq!(
+            words("Hello, (big) world - 17!").collect::<Vec<_>>(),
+            ["Hello", "big", "world", "17"]
+        );
     }
 }

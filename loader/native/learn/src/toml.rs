@@ -72,7 +72,11 @@ fn join(buckets: &mut Vec<Bucket>, at: usize) {
 /// A number with so many digits behind the point, without zeros at its end.
 pub fn decimal(number: f64, digits: usize) -> String {
     let text = format!("{number:.digits$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
 #[cfg(test)]
@@ -82,7 +86,10 @@ mod tests {
     #[test]
     fn strings_and_numbers() {
         assert_eq!(quoted("a\"b\\c"), r#""a\"b\\c""#);
-        assert_eq!((decimal(0.5, 3), decimal(10.0, 1), decimal(100.0, 0)), ("0.5".into(), "10".into(), "100".into()));
+        assert_eq!(
+            (decimal(0.5, 3), decimal(10.0, 1), decimal(100.0, 0)),
+            ("0.5".into(), "10".into(), "100".into())
+        );
     }
 
     #[test]

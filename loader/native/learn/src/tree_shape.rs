@@ -12,12 +12,54 @@ const MOST_KINDS: usize = 200;
 const MOST_BRANCHES: u64 = 24;
 /// Names of branches that say nothing of their owner.
 const NEUTRAL: &[&str] = &[
-    "accounts", "admins", "aliases", "applications", "apps", "automount", "clients", "computers",
-    "configuration", "contacts", "customers", "departments", "devices", "dns", "domains", "employees",
-    "external", "groups", "hosts", "internal", "kerberos", "locations", "machines", "mail", "members",
-    "netgroups", "networks", "organizations", "partners", "people", "persons", "policies", "printers",
-    "protocols", "roles", "rpc", "servers", "services", "sites", "staff", "students", "subscribers",
-    "sudoers", "suppliers", "system", "teams", "units", "users",
+    "accounts",
+    "admins",
+    "aliases",
+    "applications",
+    "apps",
+    "automount",
+    "clients",
+    "computers",
+    "configuration",
+    "contacts",
+    "customers",
+    "departments",
+    "devices",
+    "dns",
+    "domains",
+    "employees",
+    "external",
+    "groups",
+    "hosts",
+    "internal",
+    "kerberos",
+    "locations",
+    "machines",
+    "mail",
+    "members",
+    "netgroups",
+    "networks",
+    "organizations",
+    "partners",
+    "people",
+    "persons",
+    "policies",
+    "printers",
+    "protocols",
+    "roles",
+    "rpc",
+    "servers",
+    "services",
+    "sites",
+    "staff",
+    "students",
+    "subscribers",
+    "sudoers",
+    "suppliers",
+    "system",
+    "teams",
+    "units",
+    "users",
 ];
 
 #[derive(Debug)]
@@ -100,17 +142,16 @@ fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
         let records = kind.records.sorted();
         let names: Vec<_> = records.iter().filter_map(|(_, record)| dn(record)).collect();
         let places: Vec<_> = names.iter().map(|dn| Place::new(dn.as_bytes())).collect();
-        let inner = |place: &Place| {
-            kinds.iter().any(|(_, kind)| kind.parents.get(place.own()).is_some())
-        };
+        let inner =
+            |place: &Place| kinds.iter().any(|(_, kind)| kind.parents.get(place.own()).is_some());
         if root || places.iter().any(inner) {
             found.keys.insert(key);
             found.entries.extend(names.into_iter().zip(places));
         }
     }
-    found.entries.sort_by(|one, other| {
-        (one.1.depth(), one.1.key()).cmp(&(other.1.depth(), other.1.key()))
-    });
+    found
+        .entries
+        .sort_by(|one, other| (one.1.depth(), one.1.key()).cmp(&(other.1.depth(), other.1.key())));
     found
 }
 
@@ -149,7 +190,11 @@ fn name(single: &Single<'_>) -> (Branches, Vec<String>) {
             name = format!("{name},{parent}");
         }
         if !taken.insert(name.clone()) {
-            name = format!("ou=unit-{}{}", branches.len() + 1, if parent.is_empty() { String::new() } else { format!(",{parent}") });
+            name = format!(
+                "ou=unit-{}{}",
+                branches.len() + 1,
+                if parent.is_empty() { String::new() } else { format!(",{parent}") }
+            );
         }
         names.insert(place.own(), name.clone());
         branches.push(name);
@@ -198,7 +243,8 @@ fn pick(kind: &Kind, parents: u64) -> String {
     let scale = kind.parents.scale();
     let all = parents.max(1) as f64;
     let mean = kind.entries as f64 / all;
-    let squares: f64 = counts.iter().map(|(_, count)| (**count as f64).powi(2)).sum::<f64>() * scale;
+    let squares: f64 =
+        counts.iter().map(|(_, count)| (**count as f64).powi(2)).sum::<f64>() * scale;
     // The variance over the square of the mean; of even chances it is 1/mean.
     let spread = (squares / all / (mean * mean) - 1.0).max(0.0);
     if spread < 0.5 / mean {

@@ -17,11 +17,18 @@ pub enum Sort {
     Text,
     /// Names of entries; the paths of their RDNs' types with how often each came, the most frequent first.
     Dn(Vec<(String, usize)>),
-    Password { scheme: &'static str },
+    Password {
+        scheme: &'static str,
+    },
     /// Generalized times of these years.
-    Time { first: u32, last: u32 },
+    Time {
+        first: u32,
+        last: u32,
+    },
     /// So many of a thousand are TRUE.
-    Boolean { yes: usize },
+    Boolean {
+        yes: usize,
+    },
 }
 
 /// `root`: the path of the suffix.
@@ -62,8 +69,11 @@ fn is_time(value: &str) -> bool {
 }
 
 fn time(values: &[&str]) -> Sort {
-    let mut years: Vec<u32> =
-        values.iter().filter(|value| is_time(value)).filter_map(|value| value[..4].parse().ok()).collect();
+    let mut years: Vec<u32> = values
+        .iter()
+        .filter(|value| is_time(value))
+        .filter_map(|value| value[..4].parse().ok())
+        .collect();
     years.retain(|year| (1970..=2200).contains(year));
     years.sort_unstable();
     // A few strange ones tell nothing of the rest.
@@ -99,7 +109,8 @@ fn dn(value: &str, root: &str) -> Option<String> {
     let place = Place::new(value.as_bytes());
     let path = String::from_utf8_lossy(place.path()).into_owned();
     let named = path.split([',', '+']).all(|kind| {
-        !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        !kind.is_empty()
+            && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
     });
     let equals = value.bytes().filter(|byte| *byte == b'=').count();
     (named && equals >= place.depth() && (place.depth() > 1 || path == root)).then_some(path)

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::distribution::Distribution;
-use crate::vocabulary::Learned;
 use crate::list::List;
 use crate::problem::Spot;
+use crate::vocabulary::Learned;
 
 #[derive(Debug, Clone)]
 pub struct Template {
@@ -75,7 +75,10 @@ pub enum Count {
     Asked,
     Fixed(u64),
     /// So many for each started `of` of the kind that is [`Count::Asked`].
-    Share { ones: u64, of: u64 },
+    Share {
+        ones: u64,
+        of: u64,
+    },
     /// Exactly so many below each entry of the parent kind.
     Each(u64),
 }
@@ -158,46 +161,88 @@ pub enum Piece {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tag {
     /// The number of the entry in its kind, from `start` on, with zeros before it up to that width.
-    Number { start: u64, width: usize },
+    Number {
+        start: u64,
+        width: usize,
+    },
     /// So many random decimal digits.
     Digits(usize),
     /// So many random hexadecimal digits.
     Hex(usize),
     /// A random number, with zeros before it up to that width.
-    Drawn { distribution: Distribution, width: usize },
+    Drawn {
+        distribution: Distribution,
+        width: usize,
+    },
     /// A permutation of all numbers of so many digits of that base (10 or 16): random to look at, never twice.
-    Unique { base: u32, width: usize },
+    Unique {
+        base: u32,
+        width: usize,
+    },
     /// A line of a list of the template.
-    Pick { list: String },
+    Pick {
+        list: String,
+    },
     /// A value of the entry.
-    Value { name: String },
+    Value {
+        name: String,
+    },
     /// That value fit for a mail address: lower case, no accents, letters and digits only.
-    Ascii { name: String },
+    Ascii {
+        name: String,
+    },
     /// That value as a salted SHA-1 password (RFC 2307).
-    Ssha { name: String },
+    Ssha {
+        name: String,
+    },
     /// That value as an Argon2id password; memory in KiB.
-    Argon2 { name: String, memory: u32, passes: u32 },
+    Argon2 {
+        name: String,
+        memory: u32,
+        passes: u32,
+    },
     /// A random UUID.
     Uuid,
     Suffix,
     /// The DN of an entry of that kind.
-    Dn { kind: String, pick: Pick },
+    Dn {
+        kind: String,
+        pick: Pick,
+    },
     /// The DN of the entry above.
     ParentDn,
     /// A generalizedTime between two (seconds since 1970), later ones more often.
-    Time { from: i64, to: i64 },
+    Time {
+        from: i64,
+        to: i64,
+    },
     /// So many random bytes.
-    Bytes { low: u64, high: u64 },
+    Bytes {
+        low: u64,
+        high: u64,
+    },
     /// A word of a vocabulary, the frequent ones more often.
-    Word { vocabulary: String },
+    Word {
+        vocabulary: String,
+    },
     /// A word of its letters that no other entry has.
-    NewWord { vocabulary: String },
+    NewWord {
+        vocabulary: String,
+    },
     /// So many words of a vocabulary with spaces between them.
-    Words { vocabulary: String, count: Distribution },
+    Words {
+        vocabulary: String,
+        count: Distribution,
+    },
     /// One of the texts of a shape.
-    Shape { name: String },
+    Shape {
+        name: String,
+    },
     /// So many random characters.
-    Chars { class: Class, length: Distribution },
+    Chars {
+        class: Class,
+        length: Distribution,
+    },
 }
 
 /// Characters to draw from.

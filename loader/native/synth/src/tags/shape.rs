@@ -67,7 +67,8 @@ impl Shape {
     fn phrase(&self, number: u64, turn: u8, at: &mut At<'_>, out: &mut Vec<u8>) {
         let index = number + (u64::from(turn) << 40);
         let names = &mut *at.names;
-        let mut at = At { tree: at.tree, kind: at.kind, index, occurrence: 0, slots: at.slots, names };
+        let mut at =
+            At { tree: at.tree, kind: at.kind, index, occurrence: 0, slots: at.slots, names };
         self.made(&mut at, out);
     }
 

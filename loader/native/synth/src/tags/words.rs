@@ -49,18 +49,20 @@ struct NewWord {
     stream: Stream,
     words: Arc<Vocabulary>,
     all: Permutation,
+    count: u64,
 }
 
 pub fn new_word(name: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
-    let all = Permutation::new(scope.count());
-    Ok(Box::new(NewWord { stream: scope.stream, words: find(name, scope)?, all }))
+    let count = scope.count();
+    let all = Permutation::new(count);
+    Ok(Box::new(NewWord { stream: scope.stream, words: find(name, scope)?, all, count }))
 }
 
 impl Render for NewWord {
     fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
         let number = self.all.of(self.stream, at.index);
         // Another value of the same entry is no name: it need not differ from those of others.
-        self.words.new_word(at.bits(self.stream.part(1)), number, self.all.count(), out);
+        self.words.new_word(at.bits(self.stream.part(1)), number, self.count, out);
     }
 
     fn most(&self) -> u64 {

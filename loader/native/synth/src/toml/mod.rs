@@ -50,7 +50,17 @@ pub fn parse(path: &Path, text: &str, places: &[PathBuf]) -> Result<Template, Pr
     let document = Document { path, text };
     let whole = document.parse()?;
     let root = Table::new(document, "the template", &whole);
-    root.only(&["description", "suffix", "branches", "lists", "kinds", "operational", "words", "shapes", "letters"])?;
+    root.only(&[
+        "description",
+        "suffix",
+        "branches",
+        "lists",
+        "kinds",
+        "operational",
+        "words",
+        "shapes",
+        "letters",
+    ])?;
     let lists = lists::read(&root, places)?;
     let branches = kinds::branches(&root, &lists)?;
     let learned = vocabulary::read(&root)?;

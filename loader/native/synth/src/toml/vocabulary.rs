@@ -39,7 +39,10 @@ pub fn read(root: &Table<'_, '_>) -> Result<Learned, Problem> {
 }
 
 /// The tables in the table of that key, by their names.
-fn tables<'t, 'd>(root: &Table<'t, 'd>, key: &str) -> Result<Vec<(&'t str, Table<'t, 'd>)>, Problem> {
+fn tables<'t, 'd>(
+    root: &Table<'t, 'd>,
+    key: &str,
+) -> Result<Vec<(&'t str, Table<'t, 'd>)>, Problem> {
     let Some(all) = root.table(key)? else { return Ok(Vec::new()) };
     if all.entries.len() > MOST {
         return Err(root.wrong(key, format!("more than {MOST}")));
@@ -147,7 +150,9 @@ fn values<'t>(root: &Table<'t, '_>) -> Vec<&'t str> {
     let mut found = Vec::new();
     for kind in root.all("kinds") {
         let DeValue::Table(kind) = kind.get_ref() else { continue };
-        let Some(DeValue::Table(values)) = kind.get("values").map(Spanned::get_ref) else { continue };
+        let Some(DeValue::Table(values)) = kind.get("values").map(Spanned::get_ref) else {
+            continue;
+        };
         found.extend(values.keys().map(|name| AsRef::<str>::as_ref(name.get_ref())));
     }
     found

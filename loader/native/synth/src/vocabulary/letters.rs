@@ -83,7 +83,8 @@ pub fn digits(count: u64) -> u64 {
 }
 
 fn marks(row: &str) -> Option<[u8; SYMBOLS]> {
-    let digits: Vec<u8> = row.bytes().filter(u8::is_ascii_digit).map(|digit| digit - b'0').collect();
+    let digits: Vec<u8> =
+        row.bytes().filter(u8::is_ascii_digit).map(|digit| digit - b'0').collect();
     if row.len() == SYMBOLS { digits.try_into().ok() } else { None }
 }
 
