@@ -73,7 +73,7 @@ fn fingerprint(template: &Template) -> String {
 
 /// What all parts of compiling need.
 #[derive(Clone, Copy)]
-struct Context<'a> {
+pub(crate) struct Context<'a> {
     template: &'a Template,
     seed: i64,
     suffix: &'a str,
