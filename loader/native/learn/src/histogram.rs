@@ -6,16 +6,17 @@ const PER_DOUBLING: u64 = 8;
 
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    counts: Vec<u64>,
-    sum: u64,
+    /// How many numbers fell into each bucket, and their sum.
+    cells: Vec<(u64, u64)>,
 }
 
-/// Numbers from `low` to `high`, seen `count` times.
+/// Numbers from `low` to `high`, seen `count` times. `sum`: of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
     pub low: u64,
     pub high: u64,
     pub count: u64,
+    pub sum: u64,
 }
 
 impl Histogram {
@@ -25,38 +26,45 @@ impl Histogram {
 
     pub fn add_many(&mut self, number: u64, count: u64) {
         let place = place(number);
-        if place >= self.counts.len() {
-            self.counts.resize(place + 1, 0);
+        if place >= self.cells.len() {
+            self.cells.resize(place + 1, (0, 0));
         }
-        self.counts[place] += count;
-        self.sum = self.sum.saturating_add(number.saturating_mul(count));
+        self.cells[place].0 += count;
+        self.cells[place].1 = self.cells[place].1.saturating_add(number.saturating_mul(count));
     }
 
     pub fn merge(&mut self, other: &Self) {
-        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
+        self.cells.resize(self.cells.len().max(other.cells.len()), (0, 0));
+        for (mine, theirs) in self.cells.iter_mut().zip(&other.cells) {
+            mine.0 += theirs.0;
+            mine.1 = mine.1.saturating_add(theirs.1);
         }
-        self.sum = self.sum.saturating_add(other.sum);
     }
 
     pub fn total(&self) -> u64 {
-        self.counts.iter().sum()
+        self.cells.iter().map(|(count, _)| count).sum()
     }
 
     #[allow(clippy::cast_precision_loss, reason = "a mean")]
     pub fn mean(&self) -> f64 {
-        self.sum as f64 / (self.total().max(1)) as f64
+        let sum = self.cells.iter().fold(0_u64, |sum, (_, more)| sum.saturating_add(*more));
+        sum as f64 / (self.total().max(1)) as f64
     }
 
     /// Those that are not empty, ascending.
     pub fn buckets(&self) -> Vec<Bucket> {
-        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        filled.map(|(at, &count)| Bucket { low: low(at), high: low(at + 1) - 1, count }).collect()
+        let filled = self.cells.iter().enumerate().filter(|(_, (count, _))| *count > 0);
+        let bucket = |(at, &(count, sum)): (usize, &(u64, u64))| Bucket {
+            low: low(at),
+            high: low(at + 1) - 1,
+            count,
+            sum,
+        };
+        filled.map(bucket).collect()
     }
 
     pub fn least(&self) -> u64 {
-        self.counts.iter().position(|&count| count > 0).map_or(0, low)
+        self.cells.iter().position(|(count, _)| *count > 0).map_or(0, low)
     }
 
     /// Every number was this one.

@@ -3,6 +3,9 @@
 use crate::curve::Curve;
 use crate::vocabulary::Vocabulary;
 
+/// So many vocabularies are looked at for the same words.
+const MOST_COMPARED: usize = 400;
+
 #[derive(Debug, Default)]
 pub struct Registry {
     pub words: Vec<(String, Vocabulary)>,
@@ -19,8 +22,13 @@ pub struct Choice {
 }
 
 impl Registry {
-    /// The name under which it can be found: `stem` and a number.
+    /// The name under which it can be found: that of one with the same words, or `stem` and a number.
     pub fn add_words(&mut self, stem: &str, vocabulary: Vocabulary) -> String {
+        let same = self.words.iter_mut().rev().take(MOST_COMPARED);
+        if let Some((name, known)) = same.into_iter().find(|(_, one)| one.is_like(&vocabulary)) {
+            known.join(vocabulary);
+            return name.clone();
+        }
         let number = self.words.iter().filter(|(name, _)| is_of(name, stem)).count() + 1;
         let name = format!("{stem}-{number}");
         self.words.push((name.clone(), vocabulary));

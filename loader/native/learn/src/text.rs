@@ -49,7 +49,14 @@ pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> 
 
 /// A text that is another one for every entry.
 pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
-    let Some(variant) = shapes.variants.first() else { return "{number}".to_owned() };
+    let Some(variant) = shapes.variants.first() else {
+        let words = if shapes.text.draws > 0 {
+            words_text(shapes, subject, registry)
+        } else {
+            String::new()
+        };
+        return format!("{words} {{number}}").trim_start().to_owned();
+    };
     let Some(bearer) = bearer(variant) else { return "{number}".to_owned() };
     let mut out = String::new();
     each_piece(variant, &mut out, |at, place| {

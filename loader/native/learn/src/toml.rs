@@ -50,13 +50,16 @@ pub fn histogram(histogram: &Histogram) -> String {
     }
     let one = |bucket: &Bucket| {
         let weight = (bucket.count * WHOLE).div_ceil(all);
-        if bucket.low == bucket.high {
-            format!("{}={weight}", bucket.low)
-        } else {
-            format!("{}-{}={weight}", bucket.low, bucket.high)
-        }
+        let (low, high) = range(bucket);
+        if low == high { format!("{low}={weight}") } else { format!("{low}-{high}={weight}") }
     };
     buckets.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// Even between both ends, numbers have the mean that they had.
+fn range(bucket: &Bucket) -> (u64, u64) {
+    let twice = (2 * bucket.sum + bucket.count / 2) / bucket.count.max(1);
+    (bucket.low, twice.saturating_sub(bucket.low).max(bucket.low))
 }
 
 /// One bucket and the smaller one of its neighbours become one.
@@ -67,6 +70,7 @@ fn join(buckets: &mut Vec<Bucket>, at: usize) {
     let second = buckets.remove(first + 1);
     buckets[first].high = second.high;
     buckets[first].count += second.count;
+    buckets[first].sum = buckets[first].sum.saturating_add(second.sum);
 }
 
 /// A number with so many digits behind the point, without zeros at its end.
@@ -97,7 +101,8 @@ mod tests {
         let mut some = Histogram::default();
         some.add_many(1, 700);
         some.add_many(2, 300);
-        some.add_many(70, 1_000);
-        assert_eq!(histogram(&some), "1=3500,2=1500,64-71=5000");
+        some.add_many(64, 500);
+        some.add_many(67, 500);
+        assert_eq!(histogram(&some), "1=3500,2=1500,64-67=5000");
     }
 }

@@ -1,6 +1,7 @@
 //! The words that stand in one place of a value: how many, how long, how skewed, of what letters.
 
 use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::curve::{Curve, Word, curve};
 use crate::histogram::Histogram;
@@ -24,6 +25,43 @@ pub struct Vocabulary {
     pub digits: bool,
     /// Draws it was learned from.
     pub draws: u64,
+    /// More draws would bring few words that were not seen.
+    covered: bool,
+    /// Hashes of its words, ascending.
+    known: Vec<u64>,
+}
+
+/// Fewer words than these are alike by chance.
+const LEAST_LIKE: usize = 20;
+/// So many words of the smaller vocabulary are looked up in the larger one.
+const LOOKED_UP: usize = 200;
+
+impl Vocabulary {
+    /// Nearly all words of the smaller one are words of the other, and their numbers do not differ much, or only since
+    /// few draws of it were seen.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let (small, large) =
+            if self.known.len() < other.known.len() { (self, other) } else { (other, self) };
+        if self.digits != other.digits || small.known.len() < LEAST_LIKE {
+            return false;
+        }
+        let few = !small.covered && small.draws * 4 < large.draws;
+        if !few && small.known.len() * 10 < large.known.len() * 7 {
+            return false;
+        }
+        let looked_up = small.known.iter().take(LOOKED_UP);
+        let found = looked_up.filter(|hash| large.known.binary_search(hash).is_ok()).count();
+        found * 100 >= small.known.len().min(LOOKED_UP) * 85
+    }
+
+    /// That of which more was seen tells for both.
+    pub fn join(&mut self, other: Self) {
+        let draws = self.draws + other.draws;
+        if other.draws > self.draws {
+            *self = other;
+        }
+        self.draws = draws;
+    }
 }
 
 /// Words as they are met.
@@ -59,8 +97,11 @@ impl Words {
 
     /// More draws would bring few new ones.
     pub fn is_saturated(&self) -> bool {
-        let once = self.counts.values().filter(|count| **count == 1).count() as u64;
-        once * 50 <= self.draws
+        self.once() * 50 <= self.draws
+    }
+
+    fn once(&self) -> u64 {
+        self.counts.values().filter(|count| **count == 1).count() as u64
     }
 
     pub fn vocabulary(&self, digits: bool, known: Option<u64>) -> Vocabulary {
@@ -72,6 +113,9 @@ impl Words {
             lengths.add(letters_of(word));
             letters.word(word);
         }
+        let mut hashes: Vec<u64> =
+            self.counts.keys().map(|word| xxh3_64(word.as_bytes())).collect();
+        hashes.sort_unstable();
         let cases = [Case::Lower, Case::Capital, Case::Upper];
         let case = cases.into_iter().max_by_key(|case| self.cases[*case as usize]);
         Vocabulary {
@@ -81,6 +125,8 @@ impl Words {
             case: case.unwrap_or(Case::Lower),
             digits,
             draws: self.draws,
+            covered: self.once() * 10 <= self.draws,
+            known: hashes,
         }
     }
 }

@@ -9,6 +9,7 @@ use toml::de::DeValue;
 use super::document::{Table, Value, float, integer, listed};
 use super::{tags, text};
 use crate::problem::{Problem, suggestion};
+use crate::tags::SlotFacts;
 use crate::vocabulary::letters::LATIN;
 use crate::vocabulary::{Case, Learned, Letters, Ranks, Shape, Step, Vocabulary, Words};
 
@@ -120,7 +121,11 @@ fn step(value: &Value<'_>) -> Option<Step> {
     (parts.len() <= 3).then_some(Step { to, share, letters })
 }
 
-fn shape(name: &str, table: &Table<'_, '_>, values: &[&str]) -> Result<Shape, Problem> {
+fn shape(
+    name: &str,
+    table: &Table<'_, '_>,
+    values: &HashMap<String, SlotFacts>,
+) -> Result<Shape, Problem> {
     table.only(&["texts", "ranks", "distinct"])?;
     let said = table.all("texts");
     if said.is_empty() || said.len() > MOST_PARTS {
@@ -146,14 +151,15 @@ fn shape(name: &str, table: &Table<'_, '_>, values: &[&str]) -> Result<Shape, Pr
 }
 
 /// Values of any kind, which texts may name; whether the entry has it is seen where the shape is used.
-fn values<'t>(root: &Table<'t, '_>) -> Vec<&'t str> {
-    let mut found = Vec::new();
+fn values(root: &Table<'_, '_>) -> HashMap<String, SlotFacts> {
+    let mut found = HashMap::new();
+    let facts = SlotFacts { at: 0, most: 0, printable: false };
     for kind in root.all("kinds") {
         let DeValue::Table(kind) = kind.get_ref() else { continue };
         let Some(DeValue::Table(values)) = kind.get("values").map(Spanned::get_ref) else {
             continue;
         };
-        found.extend(values.keys().map(|name| AsRef::<str>::as_ref(name.get_ref())));
+        found.extend(values.keys().map(|name| (name.get_ref().to_string(), facts)));
     }
     found
 }
