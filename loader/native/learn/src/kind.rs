@@ -8,7 +8,7 @@ use crate::sampled::{Counts, Sampled};
 /// Distinct values of one attribute, and parents of one kind, that are counted one by one.
 const MOST_COUNTED: usize = 1 << 14;
 /// Whole entries kept of one kind, as records.
-const MOST_RECORDS: usize = 1 << 16;
+const MOST_RECORDS: usize = 1 << 15;
 
 /// What makes entries be of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
