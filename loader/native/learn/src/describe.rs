@@ -18,9 +18,19 @@ use crate::value::{Sort, hash_lengths, sort};
 pub struct Described {
     pub rdn: Vec<String>,
     pub structural: Option<String>,
+    /// When its entries came into being.
+    pub created: Option<Created>,
     /// Values that several attributes have in common.
     pub values: Vec<(String, String)>,
     pub attributes: Vec<Line>,
+}
+
+/// Years, and whether all came in one load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Created {
+    pub first: u32,
+    pub last: u32,
+    pub at_once: bool,
 }
 
 #[derive(Debug)]
@@ -57,7 +67,6 @@ struct Describing<'a, 'm> {
     names: &'a [String],
     /// Attributes that others may repeat, in their order.
     earlier: Vec<usize>,
-    texts: Vec<Option<String>>,
     means: &'a mut Means<'m>,
 }
 
@@ -65,10 +74,8 @@ pub fn describe(grown: &Grown<'_>, name: &str, means: &mut Means<'_>) -> Result<
     let columns = Columns::of(grown.kind)?;
     let spelled = |lower: &String| grown.kind.attributes[lower.as_str()].spelling.to_string();
     let names: Vec<String> = columns.names.iter().map(spelled).collect();
-    let texts = vec![None; columns.names.len()];
     let kind = grown.kind;
-    let mut work =
-        Describing { kind, name, columns, names: &names, earlier: Vec::new(), texts, means };
+    let mut work = Describing { kind, name, columns, names: &names, earlier: Vec::new(), means };
     let rdn: Vec<String> = grown
         .key
         .path
@@ -84,12 +91,16 @@ pub fn describe(grown: &Grown<'_>, name: &str, means: &mut Means<'_>) -> Result<
 impl<'a> Describing<'a, '_> {
     fn all(&mut self, rdn: &[String]) -> Described {
         let mut lines: Vec<(usize, Line)> = Vec::new();
-        let mut found = Described { structural: self.structural(), ..Described::default() };
-        for (place, name) in rdn.iter().enumerate() {
+        let mut found = Described {
+            structural: self.structural(),
+            created: self.created(),
+            ..Described::default()
+        };
+        for name in rdn {
             let number = self.columns.names.iter().position(|known| known == name);
             let spelled = number.map_or(name.clone(), |number| self.names[number].clone());
             found.rdn.push(spelled.clone());
-            lines.push((number.unwrap_or(usize::MAX), self.naming(number, spelled, place == 0)));
+            lines.push((number.unwrap_or(usize::MAX), self.naming(number, spelled)));
         }
         for number in self.order() {
             if lines.iter().all(|(done, _)| *done != number) {
@@ -129,8 +140,8 @@ impl<'a> Describing<'a, '_> {
         order.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// The attribute that names an entry; the first one tells entries apart.
-    fn naming(&mut self, number: Option<usize>, name: String, first: bool) -> Line {
+    /// An attribute that names an entry: no two have the same.
+    fn naming(&mut self, number: Option<usize>, name: String) -> Line {
         let Some(number) = number else {
             let text = "{number}".to_owned();
             return Line {
@@ -142,13 +153,8 @@ impl<'a> Describing<'a, '_> {
         let found = shapes(&self.columns, number, &self.earlier);
         let stem = self.stem(number);
         let subject = self.subject(number, &stem);
-        let made = if first {
-            unique(&found, &subject, self.means.registry)
-        } else {
-            text(&found, &subject, self.means.registry)
-        };
-        self.texts[number] = Some(made.clone());
-        self.earlier.push(number);
+        let made = unique(&found, &subject, self.means.registry);
+        self.offer(number);
         let mut texts = vec![Item { text: made, chance: 1.0, count: String::new() }];
         let attribute = self.attribute(number);
         let more = attribute.values.saturating_sub(self.kind.entries);
@@ -202,10 +208,18 @@ impl<'a> Describing<'a, '_> {
         let made = text(&found, &subject, self.means.registry);
         let attribute = self.attribute(number);
         if subject.single && attribute.entries * 1000 >= self.kind.entries * 999 {
+            self.offer(number);
+        }
+        made
+    }
+
+    /// Others may repeat it, if texts can name it.
+    fn offer(&mut self, number: usize) {
+        let name = &self.names[number];
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if name.bytes().all(fits) && !synth::toml::TAGS.contains(&name.as_str()) {
             self.earlier.push(number);
         }
-        self.texts[number] = Some(made.clone());
-        made
     }
 
     fn boolean(&mut self, number: usize, yes: usize) -> String {
@@ -266,6 +280,17 @@ impl<'a> Describing<'a, '_> {
         let said = said.and_then(|number| self.columns.values(number).next());
         let said = said.filter(|said| classes.iter().any(|class| class.eq_ignore_ascii_case(said)));
         said.or_else(|| structural(&classes)).map(str::to_owned)
+    }
+
+    /// What createTimestamp says: of one load, hundreds of entries have the same.
+    fn created(&self) -> Option<Created> {
+        const OF_ONE_LOAD: u64 = 10;
+        let number = self.columns.names.iter().position(|name| name == "createtimestamp")?;
+        let values: Vec<&str> = self.columns.values(number).collect();
+        let Sort::Time { first, last } = sort(&values, &self.means.root) else { return None };
+        let times = &self.attribute(number).distinct;
+        let at_once = times.estimate() * OF_ONE_LOAD < self.kind.entries;
+        Some(Created { first, last, at_once })
     }
 
     fn stem(&self, number: usize) -> String {

@@ -110,7 +110,7 @@ fn new_word(table: &Table, number: u64, letters: u64, known: &mut FxHashSet<Vec<
     let mut word = Vec::new();
     for turn in 0..TRIES {
         word.clear();
-        table.walk(synth::draw::again(number, turn + 1), letters, &mut word);
+        table.walk(synth::draw::again(number, turn + 1), letters, false, &mut word);
         if known.insert(word.clone()) {
             break;
         }

@@ -40,6 +40,10 @@ impl<V> Sampled<V> {
         self.kept.get(&hash)
     }
 
+    pub fn keys(&self) -> impl Iterator<Item = u64> {
+        self.kept.keys().copied()
+    }
+
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.kept.values()
     }

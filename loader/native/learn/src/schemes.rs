@@ -89,6 +89,12 @@ pub fn is_made_by_servers(attribute: &str) -> bool {
     MADE_BY_SERVERS.binary_search(&attribute).is_ok()
 }
 
+/// The same as the standards spell it.
+pub fn structural_name(classes: &[&str]) -> Option<&'static str> {
+    let found = structural(classes)?;
+    STRUCTURAL.iter().find(|known| known.eq_ignore_ascii_case(found)).copied()
+}
+
 /// The structural one of these classes, if it is well known.
 pub fn structural<'c>(classes: &[&'c str]) -> Option<&'c str> {
     let find =

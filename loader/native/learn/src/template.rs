@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use ldif::{Code, Error, Result};
 
-use crate::describe::{Described, Item, Line, Means, describe};
+use crate::describe::{Created, Described, Item, Line, Means, describe};
 use crate::gather::Gather;
 use crate::place::length;
 use crate::registry::Registry;
-use crate::schemes::structural;
+use crate::schemes::structural_name;
 use crate::toml::{decimal, quoted};
 use crate::tree_shape::{Below, Grown, Outline, outline};
 use crate::words::write_registry;
@@ -33,11 +33,17 @@ pub fn write(gathered: &Gather) -> Result<Learned> {
     let mut registry = Registry::default();
     let root = root.map_or(String::new(), |key| key.path.to_string());
     let mut means = Means { root, kinds: &kinds, registry: &mut registry };
-    let mut out = head(gathered, &outline);
+    let (mut kinds_text, mut created) = (String::new(), None);
     for (at, grown) in outline.kinds.iter().enumerate() {
         let described = describe(grown, &names[at], &mut means)?;
-        write_kind(&mut out, grown, &names, at, main, by_size[0] == at, &described);
+        if at == by_size[0] {
+            created = described.created;
+        }
+        write_kind(&mut kinds_text, grown, &names, at, main, by_size[0] == at, &described);
     }
+    let mut out = head(gathered, &outline);
+    write_created(&mut out, created);
+    out.push_str(&kinds_text);
     write_registry(&mut out, &registry);
     Ok(Learned {
         template: out,
@@ -72,6 +78,15 @@ fn head(gathered: &Gather, outline: &Outline<'_>) -> String {
     out
 }
 
+/// For `--operational`, by whole years.
+fn write_created(out: &mut String, created: Option<Created>) {
+    let Some(Created { first, last, at_once }) = created else { return };
+    let _ = writeln!(out, "\n[operational]\nfrom = {first}-01-01");
+    if !at_once {
+        let _ = writeln!(out, "to = {}-01-01", last + 1);
+    }
+}
+
 /// Two digits of a number.
 fn rough(number: u64) -> u64 {
     let digits = number.max(1).ilog10().saturating_sub(1);
@@ -85,7 +100,7 @@ fn names(outline: &Outline<'_>) -> Vec<String> {
     for grown in &outline.kinds {
         let classes: Vec<&str> = grown.key.classes.split(' ').collect();
         let longest = || classes.iter().copied().max_by_key(|class| class.len());
-        let name = structural(&classes).or_else(longest).filter(|name| !name.is_empty());
+        let name = structural_name(&classes).or_else(longest).filter(|name| !name.is_empty());
         let name = name.unwrap_or("entry").replace('.', "-");
         let same =
             |taken: &&String| **taken == name || taken.strip_prefix(&name).is_some_and(is_number);

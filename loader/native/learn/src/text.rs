@@ -172,9 +172,8 @@ fn digits(words: &Words) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some digits")]
     let mean = words.lengths.mean().round().max(1.0) as u64;
     if words.zeros > 0 || words.lengths.buckets().iter().any(|bucket| bucket.high > 18) {
-        return (0..mean.div_ceil(18))
-            .map(|part| format!("{{digits:{}}}", (mean - part * 18).min(18)))
-            .collect();
+        let parts = (0..mean.div_ceil(18)).map(|part| (mean - part * 18).min(18));
+        return parts.fold(String::new(), |text, width| text + &format!("{{digits:{width}}}"));
     }
     let all = words.lengths.total().max(1);
     let range = |bucket: Bucket| {

@@ -134,19 +134,20 @@ struct Single<'g> {
 fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
     let mut found = Single { keys: FxHashSet::default(), entries: Vec::new() };
     let least = kinds.iter().map(|(key, _)| length(&key.path)).min().unwrap_or(0);
-    for &(key, kind) in kinds {
-        let root = length(&key.path) == least;
-        if !root && (kind.entries > MOST_BRANCHES || is_level(key, kind, kinds)) {
-            continue;
-        }
-        let records = kind.records.sorted();
-        let names: Vec<_> = records.iter().filter_map(|(_, record)| dn(record)).collect();
-        let places: Vec<_> = names.iter().map(|dn| Place::new(dn.as_bytes())).collect();
-        let inner =
-            |place: &Place| kinds.iter().any(|(_, kind)| kind.parents.get(place.own()).is_some());
-        if root || places.iter().any(inner) {
+    let few: Vec<_> = kinds.iter().filter(|(_, kind)| kind.entries <= MOST_BRANCHES).collect();
+    let named: Vec<_> = few.iter().map(|(_, kind)| named(kind)).collect();
+    let inner = inner(kinds, named.iter().flatten().map(|(_, place)| place.own()).collect());
+    let mut below: FxHashMap<&str, Vec<&Kind>> = FxHashMap::default();
+    for (key, kind) in kinds {
+        below.entry(above(&key.path)).or_default().push(kind);
+    }
+    for (&&(key, kind), entries) in few.iter().zip(named) {
+        let root = length(&key.path) == least && kind.entries == 1;
+        let children = below.get(&*key.path).map_or(&[][..], Vec::as_slice);
+        let has_children = entries.iter().any(|(_, place)| inner.contains(&place.own()));
+        if root || (has_children && !is_level(&entries, children)) {
             found.keys.insert(key);
-            found.entries.extend(names.into_iter().zip(places));
+            found.entries.extend(entries);
         }
     }
     found
@@ -155,17 +156,25 @@ fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
     found
 }
 
-/// Several of its entries have children of the same kind: they are parents among others.
-fn is_level(key: &Key, kind: &Kind, kinds: &[(&Key, &Kind)]) -> bool {
+/// The entries that are kept of a kind.
+fn named(kind: &Kind) -> Vec<(String, Place)> {
     let records = kind.records.sorted();
-    let own: Vec<u64> = records
-        .iter()
-        .filter_map(|(_, record)| dn(record))
-        .map(|dn| Place::new(dn.as_bytes()).own())
-        .collect();
-    kinds.iter().filter(|(below, _)| above(&below.path) == &*key.path).any(|(_, below)| {
-        let parents = own.iter().filter(|own| below.parents.get(**own).is_some()).count() as u64;
-        parents > 2 && parents * 2 > kind.entries
+    let names = records.iter().filter_map(|(_, record)| dn(record));
+    names.map(|dn| (dn.clone(), Place::new(dn.as_bytes()))).collect()
+}
+
+/// Those of the hashes that are of parents.
+fn inner(kinds: &[(&Key, &Kind)], hashes: FxHashSet<u64>) -> FxHashSet<u64> {
+    let parents = kinds.iter().flat_map(|(_, kind)| kind.parents.keys());
+    parents.filter(|hash| hashes.contains(hash)).collect()
+}
+
+/// Several of the entries have children of the same kind: they are parents among others.
+fn is_level(entries: &[(String, Place)], children: &[&Kind]) -> bool {
+    children.iter().any(|kind| {
+        let is_parent = |place: &Place| kind.parents.get(place.own()).is_some();
+        let parents = entries.iter().filter(|(_, place)| is_parent(place)).count();
+        parents > 2 && parents * 2 > entries.len()
     })
 }
 

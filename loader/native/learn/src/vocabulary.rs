@@ -21,6 +21,8 @@ pub struct Vocabulary {
     pub lengths: Histogram,
     pub letters: Letters,
     pub case: Case,
+    /// No word has other letters than a to z.
+    pub ascii: bool,
     /// Numbers rather than words.
     pub digits: bool,
     /// Draws it was learned from.
@@ -42,7 +44,10 @@ impl Vocabulary {
     pub fn is_like(&self, other: &Self) -> bool {
         let (small, large) =
             if self.known.len() < other.known.len() { (self, other) } else { (other, self) };
-        if self.digits != other.digits || small.known.len() < LEAST_LIKE {
+        if self.digits != other.digits
+            || self.ascii != other.ascii
+            || small.known.len() < LEAST_LIKE
+        {
             return false;
         }
         let few = !small.covered && small.draws * 4 < large.draws;
@@ -123,6 +128,7 @@ impl Words {
             lengths,
             letters,
             case: case.unwrap_or(Case::Lower),
+            ascii: self.counts.keys().all(|word| word.is_ascii()),
             digits,
             draws: self.draws,
             covered: self.once() * 10 <= self.draws,

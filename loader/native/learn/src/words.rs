@@ -49,6 +49,9 @@ fn write_words(out: &mut String, name: &str, vocabulary: &Vocabulary, letters: &
     let _ = writeln!(out, "lengths = {}", quoted(&histogram(&vocabulary.lengths)));
     let _ = writeln!(out, "ranks = {}", ranks(&vocabulary.curve, true));
     let _ = writeln!(out, "letters = {}\ncase = \"{case}\"", quoted(letters));
+    if vocabulary.ascii && !vocabulary.digits {
+        out.push_str("ascii = true\n");
+    }
 }
 
 /// Up to which rank, the share of what is drawn, the letters of a word on average.

@@ -75,7 +75,7 @@ fn letters(root: &Table<'_, '_>) -> Result<Tables, Problem> {
 }
 
 fn words(name: &str, table: &Table<'_, '_>, letters: &Tables) -> Result<Vocabulary, Problem> {
-    table.only(&["count", "lengths", "ranks", "letters", "case"])?;
+    table.only(&["count", "lengths", "ranks", "letters", "case", "ascii"])?;
     let lengths = format!("histogram:{}", table.required("lengths")?);
     let lengths = tags::distribution(&lengths).map_err(|reason| table.wrong("lengths", reason))?;
     let count = table.number("count")?.ok_or_else(|| table.wrong("count", "count is missing"))?;
@@ -95,7 +95,13 @@ fn words(name: &str, table: &Table<'_, '_>, letters: &Tables) -> Result<Vocabula
         }
     };
     let name = name.to_owned();
-    let words = Words { name, count, lengths, ranks: ranks(table, "ranks")?, letters, case };
+    let ascii = match table.get("ascii").map(Spanned::get_ref) {
+        None => false,
+        Some(DeValue::Boolean(ascii)) => *ascii,
+        Some(_) => return Err(table.wrong("ascii", "write true or false")),
+    };
+    let ranks = ranks(table, "ranks")?;
+    let words = Words { name, count, lengths, ranks, letters, case, ascii };
     Vocabulary::new(words).map_err(|reason| table.wrong("count", reason))
 }
 

@@ -13,14 +13,15 @@ const TWO_BYTES: [char; 16] =
 const THREE_BYTES: u32 = 0x4E00;
 const THREE_BYTES_COUNT: u64 = 512;
 /// Letters that can follow in a word that counts ([`Letters::counted`]).
-const FOLLOWERS: u64 = 16;
+const FOLLOWERS: usize = 16;
+const BASE: u64 = FOLLOWERS as u64;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Letters {
     /// Cumulated weights.
     rows: Vec<[u32; SYMBOLS]>,
     /// The most frequent followers, first.
-    best: Vec<[u8; FOLLOWERS as usize]>,
+    best: Vec<[u8; FOLLOWERS]>,
 }
 
 impl Letters {
@@ -37,18 +38,22 @@ impl Letters {
         Some(Self { rows, best })
     }
 
-    /// Appends a word of so many letters that follows from `bits`.
-    pub fn walk(&self, bits: u64, letters: u64, out: &mut Vec<u8>) {
-        self.walk_from(0, bits, letters, out);
+    /// Appends a word of so many letters that follows from `bits`; `ascii`: of a to z alone.
+    pub fn walk(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) {
+        self.walk_on(bits, letters, ascii, out);
     }
 
     /// The row after the last letter.
-    fn walk_from(&self, mut row: usize, bits: u64, letters: u64, out: &mut Vec<u8>) -> usize {
+    fn walk_on(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) -> usize {
+        let mut row = 0;
         for turn in 0..letters {
             let bits = again(bits, turn + 1);
             let weights = &self.rows[row];
             let drawn = u32::try_from(below(bits, u64::from(weights[SYMBOLS - 1]))).unwrap_or(0);
-            let symbol = weights.partition_point(|weight| *weight <= drawn);
+            let mut symbol = weights.partition_point(|weight| *weight <= drawn);
+            if ascii && symbol >= TWO {
+                symbol = usize::try_from(below(again(bits, 2), TWO as u64)).unwrap_or(0);
+            }
             push(symbol, again(bits, 1), out);
             row = symbol + 1;
         }
@@ -57,26 +62,33 @@ impl Letters {
 
     /// Appends a word of at least so many letters that no other number below `count` gets: its last letters count in
     /// digits of what may follow the letter before.
-    pub fn counted(&self, bits: u64, letters: u64, number: u64, count: u64, out: &mut Vec<u8>) {
+    pub fn counted(
+        &self,
+        bits: u64,
+        letters: u64,
+        (number, count): (u64, u64),
+        ascii: bool,
+        out: &mut Vec<u8>,
+    ) {
         let digits = digits(count);
-        let mut row = self.walk_from(0, bits, letters.saturating_sub(digits), out);
+        let mut row = self.walk_on(bits, letters.saturating_sub(digits), ascii, out);
         let mut rest = number;
         for _ in 0..digits {
-            let place = usize::try_from(rest % FOLLOWERS).unwrap_or(0);
+            let place = usize::try_from(rest % BASE).unwrap_or(0);
             let symbol = usize::from(self.best[row][place]);
             push(symbol, 0, out);
             row = symbol + 1;
-            rest /= FOLLOWERS;
+            rest /= BASE;
         }
     }
 }
 
-/// Digits of base [`FOLLOWERS`] that tell so many numbers apart.
+/// Digits of base [`BASE`] that tell so many numbers apart.
 pub fn digits(count: u64) -> u64 {
     let mut digits = 1;
-    let mut most = FOLLOWERS;
+    let mut most = BASE;
     while most < count {
-        most = most.saturating_mul(FOLLOWERS);
+        most = most.saturating_mul(BASE);
         digits += 1;
     }
     digits
@@ -102,7 +114,7 @@ fn cumulated(row: &[u8; SYMBOLS]) -> [u32; SYMBOLS] {
 }
 
 /// Of letters of one byte, which look like themselves only.
-fn best(row: &[u8; SYMBOLS]) -> [u8; FOLLOWERS as usize] {
+fn best(row: &[u8; SYMBOLS]) -> [u8; FOLLOWERS] {
     let mut order: Vec<u8> = (0..26).collect();
     order.sort_by_key(|&symbol| std::cmp::Reverse(row[usize::from(symbol)]));
     std::array::from_fn(|at| order[at])
@@ -164,7 +176,7 @@ mod tests {
         let letters = Letters::new(&LATIN).unwrap();
         let word = |bits| {
             let mut out = Vec::new();
-            letters.walk(bits, 7, &mut out);
+            letters.walk(bits, 7, false, &mut out);
             String::from_utf8(out).unwrap()
         };
         assert_eq!(word(1), word(1));
@@ -178,7 +190,9 @@ mod tests {
         let mut found: Vec<Vec<u8>> = (0..5000)
             .map(|number| {
                 let mut out = Vec::new();
-                letters.counted(again(number, 1), 3 + number % 5, number, 5000, &mut out);
+                let letters_of = 3 + number % 5;
+                letters.counted(again(number, 1), letters_of, (number, 5000), true, &mut out);
+                assert!(out.is_ascii());
                 out
             })
             .collect();
@@ -196,7 +210,7 @@ mod tests {
         assert!(Letters::new(&rows).is_none());
         let empty = ["0000000000000000000000000000"; ROWS];
         let mut out = Vec::new();
-        Letters::new(&empty).unwrap().walk(1, 5, &mut out);
+        Letters::new(&empty).unwrap().walk(1, 5, false, &mut out);
         assert!(out.len() >= 5);
     }
 }

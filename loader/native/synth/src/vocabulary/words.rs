@@ -27,6 +27,8 @@ pub struct Words {
     /// None for numbers.
     pub letters: Option<Arc<Letters>>,
     pub case: Case,
+    /// Letters are a to z.
+    pub ascii: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +135,7 @@ impl Vocabulary {
     }
 
     pub fn is_ascii(&self) -> bool {
-        self.words.letters.is_none()
+        self.words.ascii || self.words.letters.is_none()
     }
 
     /// Appends a word that `bits` draw.
@@ -157,7 +159,7 @@ impl Vocabulary {
         let start = out.len();
         let letters = self.lengths.draw(bits);
         match &self.words.letters {
-            Some(table) => table.counted(bits, letters, number, count, out),
+            Some(table) => table.counted(bits, letters, (number, count), self.words.ascii, out),
             None => crate::tags::number::decimal(out, number, 0),
         }
         self.dress(start, out);
@@ -184,7 +186,7 @@ impl Vocabulary {
         let bits = again(self.stream.at(rank), turn);
         let letters = self.length(rank, bits) + turn / 4;
         match &self.words.letters {
-            Some(table) => table.walk(bits, letters, out),
+            Some(table) => table.walk(bits, letters, self.words.ascii, out),
             None => number(bits, letters, out),
         }
         self.dress(start, out);
@@ -247,6 +249,7 @@ mod tests {
             ranks: Ranks::new(steps).unwrap(),
             letters,
             case: Case::Capital,
+            ascii: true,
         })
         .unwrap()
     }
