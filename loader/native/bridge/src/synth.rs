@@ -53,7 +53,10 @@ impl Template {
         operational: bool,
     ) -> PyResult<Self> {
         let options = Options { seed, suffix, entries, otherwise, operational };
-        let made = py.detach(|| compile(&read(&path, &lists, &defines)?, &options));
+        let made = py.detach(|| {
+            let template = read(&path, &lists, &defines, options.suffix.as_deref())?;
+            compile(&template, &options)
+        });
         made.map(|tree| Self { tree }).map_err(|problem| raise(py, problem))
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::distribution::Distribution;
 use crate::list::List;
+use crate::makeldif::own::Own;
 use crate::problem::Spot;
 use crate::vocabulary::Learned;
 
@@ -62,6 +63,8 @@ pub struct Kind {
     pub parent: Parent,
     /// Attributes that name an entry; each has one text that is always there. Several make a multi-valued RDN.
     pub rdn: Vec<String>,
+    /// Names that two entries could share, or that hang on values which are not always there, are the template's business.
+    pub may_collide: bool,
     /// The structural object class, which operational attributes tell.
     pub structural: Option<String>,
     /// Drawn once an entry, for texts that name them. Each may name those before it.
@@ -243,6 +246,8 @@ pub enum Tag {
         class: Class,
         length: Distribution,
     },
+    /// What only templates of makeldif have.
+    Makeldif(Own),
 }
 
 /// Characters to draw from.
