@@ -27,8 +27,8 @@ from loader.errors import (
     LdifTruncated,
     LdifUnreadable,
     LoaderError,
-    NothingToLearn,
     NoSpace,
+    NothingToLearn,
     UsageProblem,
 )
 from loader.progress import Meter

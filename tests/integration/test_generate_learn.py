@@ -83,10 +83,11 @@ def test_nothing_of_the_source_gets_into_the_template(tmp_path: Path) -> None:
     count = 900
     secrets.write(tmp_path / "source.ldif", count)
     text = learn(tmp_path / "source.ldif", out=tmp_path / "learned.toml").lower()
-    assert "inetorgperson" in text and "groupofnames" in text
+    assert "inetorgperson" in text
+    assert "groupofnames" in text
     assert "qz" not in text
     told = {token for token in secrets.tokens(count) if token in text}
-    assert told <= {"example", "https"} and "https" not in told, told
+    assert told <= {"example"}, told  # of dc=example
 
 
 def test_what_it_makes_is_not_of_the_source_either(tmp_path: Path) -> None:
@@ -133,7 +134,16 @@ def test_databases_and_servers_are_learned_as_their_ldif_is(
     slapd, source = server
     plain = learn(source, out=tmp_path / "plain.toml")
     database = learn(slapd.database_dir, out=tmp_path / "database.toml")
-    options = ("-H", slapd.uri, "-D", slapd.root_dn, "-y", slapd.password_file, "-b", likeness.SUFFIX)
+    options = (
+        "-H",
+        slapd.uri,
+        "-D",
+        slapd.root_dn,
+        "-y",
+        slapd.password_file,
+        "-b",
+        likeness.SUFFIX,
+    )
     live = learn(out=tmp_path / "live.toml", more=options)
     assert live == database
     assert outline(database) == outline(plain)

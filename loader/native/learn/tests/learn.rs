@@ -154,3 +154,25 @@ fn many_kinds_are_bounded() {
     assert_eq!(learned.kinds, 1);
     assert_eq!(learned.left_out, 6000);
 }
+
+/// Whatever LDIF holds, learning ends, and the generator takes the template.
+#[test]
+fn any_ldif_makes_a_template_that_compiles() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let ldif = people(60, |number| {
+        format!("cn: Ann {number}\nmail: a{number}@b.c\nmember: uid=p00001,ou=people,dc=corp,dc=test\n")
+    });
+    for _ in 0..150 {
+        let mut bytes = ldif.clone().into_bytes();
+        for _ in 0..random.usize(1..200) {
+            let at = random.usize(..bytes.len());
+            bytes[at] = *random.choice(b"{}\"\\=,+:;.@- \n\tAz09\xc3\xa4\xff\0").unwrap();
+        }
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&bytes).unwrap();
+        let source = vec![Source::Path(file.path().to_path_buf())];
+        if let Ok(learned) = learn(source, 1, &Counters::default()) {
+            made(&learned.template, 30);
+        }
+    }
+}
