@@ -22,7 +22,6 @@ from tests.support.require import require
 ROOT = Path(__file__).parents[2]
 DEEP = ROOT / "fixtures" / "deep.toml"
 BAR = 0.15  # pages of a table, more or less
-BARE = re.compile(r"[^\W\d_]{4,}|\d{4,}")
 
 
 def learn(*sources: object, out: Path, more: tuple[object, ...] = ()) -> str:
@@ -90,14 +89,6 @@ def test_nothing_of_the_source_gets_into_the_template(tmp_path: Path) -> None:
     assert told <= {"example"}, told  # of dc=example
 
 
-def test_what_it_makes_is_not_of_the_source_either(tmp_path: Path) -> None:
-    secrets.write(tmp_path / "source.ldif", 900)
-    learn(tmp_path / "source.ldif", out=tmp_path / "learned.toml")
-    made = tree(tmp_path / "learned.toml", 900, tmp_path / "made.ldif").read_text().lower()
-    words = {token for token in secrets.tokens(900) if len(token) >= 8}
-    assert not {token for token in BARE.findall(made) if token in words}
-
-
 def test_the_same_source_makes_the_same_template(tmp_path: Path) -> None:
     source = tree(DEEP, 3000, tmp_path / "source.ldif")
     records = source.read_text().split("\n\n")
@@ -108,12 +99,9 @@ def test_the_same_source_makes_the_same_template(tmp_path: Path) -> None:
     one = learn(source, out=tmp_path / "one.toml", more=("--jobs", "1"))
     assert learn(source, out=tmp_path / "three.toml", more=("--jobs", "3")) == one
     assert learn(tmp_path / "parts", out=tmp_path / "parts.toml") == one
-    piped = subprocess.run(
-        [likeness.DITSEED, "generate", "learn", "-", "-o", "-", "--progress", "none"],
-        stdin=source.open("rb"),
-        capture_output=True,
-        check=True,
-    )
+    command = [likeness.DITSEED, "generate", "learn", "-", "-o", "-", "--progress", "none"]
+    with source.open("rb") as file:
+        piped = subprocess.run(command, stdin=file, capture_output=True, check=True)
     assert piped.stdout.decode() == one
 
 

@@ -162,9 +162,10 @@ fn any_ldif_makes_a_template_that_compiles() {
     let ldif = people(60, |number| {
         format!("cn: Ann {number}\nmail: a{number}@b.c\nmember: uid=p00001,ou=people,dc=corp,dc=test\n")
     });
+    let mut taken = 0;
     for _ in 0..150 {
         let mut bytes = ldif.clone().into_bytes();
-        for _ in 0..random.usize(1..200) {
+        for _ in 0..random.usize(1..12) {
             let at = random.usize(..bytes.len());
             bytes[at] = *random.choice(b"{}\"\\=,+:;.@- \n\tAz09\xc3\xa4\xff\0").unwrap();
         }
@@ -173,6 +174,8 @@ fn any_ldif_makes_a_template_that_compiles() {
         let source = vec![Source::Path(file.path().to_path_buf())];
         if let Ok(learned) = learn(source, 1, &Counters::default()) {
             made(&learned.template, 30);
+            taken += 1;
         }
     }
+    assert!(taken > 20, "{taken}");
 }
