@@ -15,6 +15,8 @@ pub const LEAST_SEEN: u64 = 5;
 /// Entries looked at for repetitions, and how many in a hundred must repeat.
 const LOOKED_AT: usize = 3000;
 const REPEATS: u64 = 95;
+/// Values of an entry that are looked at.
+const FIRST_VALUES: usize = 4;
 
 #[derive(Debug, Default)]
 pub struct Shapes {
@@ -80,7 +82,7 @@ pub fn shapes(columns: &Columns, number: usize, earlier: &[usize]) -> Shapes {
             };
             let variant = &mut found.variants[place];
             variant.add(&tokens);
-            if at < LOOKED_AT && which == 0 {
+            if at < LOOKED_AT && which < FIRST_VALUES {
                 variant.compare(&tokens, row, earlier);
             }
         }
