@@ -192,6 +192,11 @@ impl<'a> Describing<'a, '_> {
 
     fn text(&mut self, number: usize) -> String {
         let values: Vec<&str> = self.columns.values(number).collect();
+        if values.is_empty() {
+            // All are too long to be looked at.
+            let lengths = &self.attribute(number).lengths;
+            return format!("{{chars:base64:histogram:{}}}", histogram(lengths));
+        }
         match sort(&values, &self.means.root) {
             Sort::Boolean { yes } => self.boolean(number, yes),
             Sort::Time { first, last } => format!("{{time:{first}0101:{}0101}}", last + 1),

@@ -149,6 +149,9 @@ fn place_text(
 }
 
 fn words_text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
+    if shapes.text.draws == 0 {
+        return "-".to_owned();
+    }
     let name = registry.add_words(subject.stem, shapes.text.vocabulary(false, None));
     format!("{{words:{name}:histogram:{}}}", histogram(&shapes.text_counts))
 }

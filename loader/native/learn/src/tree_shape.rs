@@ -136,7 +136,8 @@ fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
     let least = kinds.iter().map(|(key, _)| length(&key.path)).min().unwrap_or(0);
     let few: Vec<_> = kinds.iter().filter(|(_, kind)| kind.entries <= MOST_BRANCHES).collect();
     let named: Vec<_> = few.iter().map(|(_, kind)| named(kind)).collect();
-    let inner = inner(kinds, named.iter().flatten().map(|(_, place)| place.own()).collect());
+    let hashes = named.iter().flatten().map(|(_, place)| place.own()).collect();
+    let inner = inner(kinds, &hashes);
     let mut below: FxHashMap<&str, Vec<&Kind>> = FxHashMap::default();
     for (key, kind) in kinds {
         below.entry(above(&key.path)).or_default().push(kind);
@@ -164,7 +165,7 @@ fn named(kind: &Kind) -> Vec<(String, Place)> {
 }
 
 /// Those of the hashes that are of parents.
-fn inner(kinds: &[(&Key, &Kind)], hashes: FxHashSet<u64>) -> FxHashSet<u64> {
+fn inner(kinds: &[(&Key, &Kind)], hashes: &FxHashSet<u64>) -> FxHashSet<u64> {
     let parents = kinds.iter().flat_map(|(_, kind)| kind.parents.keys());
     parents.filter(|hash| hashes.contains(hash)).collect()
 }

@@ -160,7 +160,9 @@ fn many_kinds_are_bounded() {
 fn any_ldif_makes_a_template_that_compiles() {
     let mut random = fastrand::Rng::with_seed(7);
     let ldif = people(60, |number| {
-        format!("cn: Ann {number}\nmail: a{number}@b.c\nmember: uid=p00001,ou=people,dc=corp,dc=test\n")
+        format!(
+            "cn: Ann {number}\nmail: a{number}@b.c\nmember: uid=p00001,ou=people,dc=corp,dc=test\n"
+        )
     });
     let mut taken = 0;
     for _ in 0..150 {
@@ -178,4 +180,14 @@ fn any_ldif_makes_a_template_that_compiles() {
         }
     }
     assert!(taken > 20, "{taken}");
+}
+
+#[test]
+fn values_too_long_to_be_kept_and_empty_ones() {
+    let ldif = people(50, |number| {
+        format!("long: {}\nempty:\nmarks: - - - - - - -\n", "x y ".repeat(400 + number))
+    });
+    let template = learned(&ldif, 1).unwrap().template;
+    let size = made(&template, 50).len();
+    assert!((ldif.len() * 9 / 10..ldif.len() * 11 / 10).contains(&size), "{size} {}", ldif.len());
 }
