@@ -5,7 +5,7 @@ use ldif::Result;
 use crate::columns::Columns;
 use crate::kind::{Attribute, Kind};
 use crate::registry::Registry;
-use crate::schemes::{is_made_by_servers, scheme, structural};
+use crate::schemes::{is_certificate, is_made_by_servers, is_signed, scheme, structural};
 use crate::shapes::{LEAST_SEEN, shapes};
 use crate::text::{Subject, text, unique};
 use crate::token;
@@ -176,7 +176,7 @@ impl<'a> Describing<'a, '_> {
             let attribute = self.attribute(number);
             (attribute.entries, attribute.values, attribute.binary)
         };
-        if entries < LEAST_SEEN || is_made_by_servers(&name) {
+        if entries < LEAST_SEEN || is_made_by_servers(&name) || is_signed(&name) {
             return None;
         }
         let chance = share(entries, self.kind.entries);
@@ -263,7 +263,10 @@ impl<'a> Describing<'a, '_> {
     fn binary(&self, number: usize) -> String {
         let lengths = &self.attribute(number).lengths;
         let (least, mean) = (lengths.least(), lengths.mean().round() as u64);
-        format!("{{bytes:{}:{}}}", least.max(1), (2 * mean).saturating_sub(least).max(1))
+        let is_certificate = is_certificate(&self.columns.names[number]);
+        let tag = if is_certificate { "certificate" } else { "bytes" };
+        let least = least.max(1);
+        format!("{{{tag}:{least}:{}}}", (2 * mean).saturating_sub(least).max(least))
     }
 
     fn classes(&self) -> Line {

@@ -89,6 +89,21 @@ pub fn is_made_by_servers(attribute: &str) -> bool {
     MADE_BY_SERVERS.binary_search(&attribute).is_ok()
 }
 
+/// Binary values that servers take for X.509 certificates.
+pub fn is_certificate(attribute: &str) -> bool {
+    matches!(base(attribute), "usercertificate" | "cacertificate")
+}
+
+/// Values that servers look into, and that cannot be made up here.
+pub fn is_signed(attribute: &str) -> bool {
+    let base = base(attribute);
+    base.ends_with("revocationlist") || base == "crosscertificatepair"
+}
+
+fn base(attribute: &str) -> &str {
+    attribute.split(';').next().unwrap_or_default()
+}
+
 /// The same as the standards spell it.
 pub fn structural_name(classes: &[&str]) -> Option<&'static str> {
     let found = structural(classes)?;
@@ -108,6 +123,7 @@ mod tests {
 
     #[test]
     fn what_is_known() {
+        assert!(is_certificate("usercertificate;binary") && is_signed("certificaterevocationlist"));
         assert!(MADE_BY_SERVERS.is_sorted() && SCHEMES.is_sorted());
         assert_eq!(scheme("{ssha}abc="), Some(("SSHA", "abc=")));
         assert!(scheme("{secret}abc").is_none() && scheme("plain").is_none());

@@ -224,6 +224,11 @@ pub enum Tag {
         low: u64,
         high: u64,
     },
+    /// A certificate of nobody, of so many bytes.
+    Certificate {
+        low: u64,
+        high: u64,
+    },
     /// A word of a vocabulary, the frequent ones more often.
     Word {
         vocabulary: String,

@@ -2,6 +2,7 @@
 //! a [`Render`] here, and its spelling in the syntaxes that have it.
 
 mod bytes;
+mod certificate;
 mod chars;
 mod name;
 pub mod number;
@@ -89,6 +90,7 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
         Tag::Dn { kind, pick } => name::dn(kind, *pick, scope),
         Tag::ParentDn => Ok(name::parent(scope)),
         Tag::Time { from, to } => time::between(*from, *to, scope),
+        Tag::Certificate { low, high } => certificate::certificate(*low, *high, scope),
         Tag::Word { vocabulary } => words::word(vocabulary, scope),
         Tag::NewWord { vocabulary } => words::new_word(vocabulary, scope),
         Tag::Words { vocabulary, count } => words::words(vocabulary, count, scope),
@@ -122,6 +124,7 @@ pub const fn may_name(tag: &Tag) -> bool {
         Tag::Dn { .. }
             | Tag::ParentDn
             | Tag::Bytes { .. }
+            | Tag::Certificate { .. }
             | Tag::Shape { .. }
             | Tag::Makeldif(Own::Path { .. })
     )

@@ -13,7 +13,7 @@ pub type Values = HashMap<String, SlotFacts>;
 type Parse = fn(&[&str]) -> Option<Tag>;
 
 /// Name, how it is written, and what it becomes.
-const TABLE: [(&str, &str, Parse); 23] = [
+const TABLE: [(&str, &str, Parse); 24] = [
     ("number", "{number}, {number:WIDTH} or {number:WIDTH:START}", number),
     ("digits", "{digits:WIDTH}", |words| Some(Tag::Digits(one(words)?))),
     ("hex", "{hex:WIDTH}", |words| Some(Tag::Hex(one(words)?))),
@@ -36,6 +36,10 @@ const TABLE: [(&str, &str, Parse); 23] = [
     ("parentdn", "{parentdn}", |words| words.is_empty().then_some(Tag::ParentDn)),
     ("time", "{time:FROM:TO}, times as 20261231 or 20261231235959", times),
     ("bytes", "{bytes:COUNT} or {bytes:LOW:HIGH}", bytes),
+    ("certificate", "{certificate:LOW:HIGH}", |words| match bytes(words)? {
+        Tag::Bytes { low, high } => Some(Tag::Certificate { low, high }),
+        _ => None,
+    }),
     ("word", "{word:VOCABULARY}", |words| Some(Tag::Word { vocabulary: name(words)? })),
     ("newword", "{newword:VOCABULARY}", |words| Some(Tag::NewWord { vocabulary: name(words)? })),
     ("words", "{words:VOCABULARY:COUNT} with a count such as between:3:9", several),
