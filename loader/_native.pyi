@@ -24,6 +24,7 @@ __all__ = [
     "Dump",
     "Exported",
     "Finding",
+    "Learned",
     "Link",
     "Loaded",
     "Merged",
@@ -51,6 +52,7 @@ __all__ = [
     "clone_send",
     "find_name",
     "join",
+    "learn",
     "merge",
     "plan",
     "scan",
@@ -274,6 +276,31 @@ def arrange(
     stays: the last read from `again`, or else the one with the greatest entryCSN, of equals the later.
     The entry `root` gets exactly `context_csns`, no other entry any. Reads all twice, so `counters`
     counts all twice. Memory: 64 bytes an entry, 80 at the peak. Same input, same bytes.
+    """
+
+@final
+class Learned:
+    """A template that makes trees like one that was read."""
+
+    @property
+    def template(self) -> str:
+        """As TOML. No value of the source stands in it, nor a part of one."""
+    @property
+    def entries(self) -> int:
+        """Of the source."""
+    @property
+    def main(self) -> int:
+        """Entries of the kind that -n counts."""
+    @property
+    def kinds(self) -> int: ...
+    @property
+    def left_out(self) -> int:
+        """Entries of which there were too few alike to be told."""
+
+def learn(paths: Sequence[_Path], fd: int | None, jobs: int, counters: Counters) -> Learned:
+    """Reads LDIF once, memory bounded, and then the descriptor. The same template whatever the jobs.
+
+    Raises NativeError (build.empty: nothing to learn from).
     """
 
 def join(

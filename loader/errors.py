@@ -426,6 +426,12 @@ class NoSuchTemplate(LoaderError):
     hint = "Shipped templates: {known}. Or give the path of a template file of your own."
 
 
+class NothingToLearn(LoaderError):
+    code, exit_status = "template.nothing_to_learn", 74
+    message = "{reason}"
+    hint = "Learn from a tree of some hundred entries or more."
+
+
 # --- online load ------------------------------------------------------------------------------
 
 

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import _native
-from loader._native import Arrangement, Counters, Difference, Scan, Shard, Survey, Tree
+from loader._native import (
+    Arrangement,
+    Counters,
+    Difference,
+    Learned,
+    Scan,
+    Shard,
+    Survey,
+    Tree,
+)
 from loader.errors import (
     Cancelled,
     LdifSyntax,
@@ -19,11 +28,12 @@ from loader.errors import (
     LdifUnreadable,
     LoaderError,
     NoSpace,
+    NothingToLearn,
     UsageProblem,
 )
 from loader.progress import Meter
 
-__all__ = ["Arrangement", "Counters", "Difference", "Scan", "Shard", "Survey", "Tree"]
+__all__ = ["Arrangement", "Counters", "Difference", "Learned", "Scan", "Shard", "Survey", "Tree"]
 
 SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
 
@@ -46,6 +56,8 @@ def ours(error: _native.NativeError, origin: str) -> LoaderError:
         return LdifTruncated(path=path, line=line, reason=reason)
     if error.code == "ldif.syntax":
         return LdifSyntax(path=path, line=line, reason=reason)
+    if error.code == "build.empty":
+        return NothingToLearn(reason=error.message)
     if error.code == "cancelled":
         return Cancelled(signal="the watch over this step")
     if "No space left" in reason:
@@ -113,6 +125,12 @@ def join(
         if context_csns is None:
             return _native.join(texts, descriptor, counters)
         return _native.join(texts, descriptor, counters, list(context_csns), root)
+
+
+def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> Learned:
+    """A template that makes trees like that of the files and the descriptor. Raises NothingToLearn."""
+    with counting(meter) as counters:
+        return _native.learn([str(path) for path in paths], descriptor, jobs, counters)
 
 
 @contextmanager

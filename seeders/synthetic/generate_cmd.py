@@ -16,7 +16,7 @@ from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
 from loader.sources import dit
 from loader.sources.dit import Range, Recipe, Template
-from seeders.synthetic import templates
+from seeders.synthetic import learn_cmd, templates
 from seeders.synthetic.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
 from seeders.synthetic.options import recipe_of, recipe_options
 
@@ -33,6 +33,9 @@ class Generate(click.Group):
 @click.group(cls=Generate, name="generate")
 def command() -> None:
     """Make a synthetic tree from a template."""
+
+
+command.add_command(learn_cmd.command)
 
 
 @command.command("tree")

@@ -12,7 +12,7 @@ pub mod audit;
 pub mod blob;
 mod build;
 mod checks;
-mod chunks;
+pub mod chunks;
 mod columns;
 pub mod context;
 mod dn2i;

@@ -12,6 +12,7 @@ mod counters;
 mod dump;
 mod error;
 mod gate;
+mod learning;
 mod loading;
 mod merging;
 mod results;
@@ -36,6 +37,8 @@ mod _native {
     use super::dump::{Dump, Exported};
     #[pymodule_export]
     use super::error::NativeError;
+    #[pymodule_export]
+    use super::learning::{Learned, learn};
     #[pymodule_export]
     use super::loading::{Loaded, add};
     #[pymodule_export]

@@ -4,6 +4,7 @@ use rustc_hash::FxHashSet;
 
 use crate::distribution::Drawer;
 use crate::draw::Stream;
+use crate::permute::Permutation;
 use crate::tags::{At, Render, Slot};
 
 #[derive(Debug, Default)]
@@ -38,7 +39,27 @@ pub struct Item {
     pub lead: Vec<u8>,
     /// What follows.
     pub text: Text,
-    pub count: Option<(Stream, Drawer)>,
+    pub count: Option<Count>,
+}
+
+/// How many values an item has.
+#[derive(Debug)]
+pub struct Count {
+    pub stream: Stream,
+    pub drawer: Drawer,
+    /// Of the entries of the kind, where their draws are spread evenly: even a few very large numbers then come as often
+    /// as they should.
+    pub spread: Option<Permutation>,
+}
+
+impl Count {
+    pub fn draw(&self, index: u64) -> u64 {
+        let bits = self.stream.at(index);
+        self.drawer.draw(match self.spread {
+            None => bits,
+            Some(spread) => spread.bits(self.stream, index, bits),
+        })
+    }
 }
 
 /// Whether something is there.

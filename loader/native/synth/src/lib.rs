@@ -12,6 +12,7 @@ mod permute;
 pub mod problem;
 pub mod tags;
 pub mod toml;
+pub mod vocabulary;
 
 mod body;
 mod branch;

@@ -142,7 +142,7 @@ impl<'t> Maker<'t> {
         if !item.gate.is_open(&at, &self.present) {
             return;
         }
-        let wanted = item.count.as_ref().map_or(1, |(stream, count)| count.draw(stream.at(index)));
+        let wanted = item.count.as_ref().map_or(1, |count| count.draw(index));
         // A value that is there already is drawn again, but not for ever.
         let tries = wanted.saturating_mul(2).saturating_add(16);
         let mut made = 0;

@@ -7,6 +7,7 @@ use crate::distribution::Distribution;
 use crate::list::List;
 use crate::makeldif::own::Own;
 use crate::problem::Spot;
+use crate::vocabulary::Learned;
 
 #[derive(Debug, Clone)]
 pub struct Template {
@@ -21,6 +22,8 @@ pub struct Template {
     /// A kind lies below branches, below itself or below kinds before it.
     pub kinds: Vec<Kind>,
     pub operational: Operational,
+    /// Vocabularies and shapes that were learned from a real tree.
+    pub learned: Learned,
 }
 
 /// When entries came into being, as far as operational attributes tell.
@@ -221,6 +224,42 @@ pub enum Tag {
         low: u64,
         high: u64,
     },
+    /// A certificate of nobody, of so many bytes.
+    Certificate {
+        low: u64,
+        high: u64,
+    },
+    /// A word of a vocabulary, the frequent ones more often.
+    Word {
+        vocabulary: String,
+    },
+    /// A word of its letters that no other entry has.
+    NewWord {
+        vocabulary: String,
+    },
+    /// So many words of a vocabulary with spaces between them.
+    Words {
+        vocabulary: String,
+        count: Distribution,
+    },
+    /// One of the texts of a shape.
+    Shape {
+        name: String,
+    },
+    /// So many random characters.
+    Chars {
+        class: Class,
+        length: Distribution,
+    },
     /// What only templates of makeldif have.
     Makeldif(Own),
+}
+
+/// Characters to draw from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    Hex,
+    /// Small letters and digits.
+    Mixed,
+    Base64,
 }

@@ -42,6 +42,14 @@ impl Permutation {
         left << self.half | right
     }
 
+    /// Random bits for `number` that lie evenly among those of all others: each of the equal parts of their range has
+    /// one. `bits`: where in its part.
+    #[allow(clippy::cast_possible_truncation, reason = "below 2^64")]
+    pub fn bits(self, stream: Stream, number: u64, bits: u64) -> u64 {
+        let place = (u128::from(self.of(stream, number)) << 64) + u128::from(bits);
+        (place / u128::from(self.count)) as u64
+    }
+
     /// Under the key that a stream starts with.
     pub fn of(self, stream: Stream, number: u64) -> u64 {
         self.place(stream.at(0), number)
@@ -63,6 +71,15 @@ mod tests {
                 assert_eq!(found, (0..count).collect::<Vec<_>>(), "{count}");
             }
         }
+    }
+
+    #[test]
+    fn bits_are_spread_evenly() {
+        let (permutation, stream) = (Permutation::new(1000), Stream::new(1, &["spread"]));
+        let bits = (0..1000).map(|number| permutation.bits(stream, number, stream.at(number)));
+        let mut parts: Vec<u64> = bits.map(|bits| crate::draw::below(bits, 1000)).collect();
+        parts.sort_unstable();
+        assert_eq!(parts, (0..1000).collect::<Vec<_>>());
     }
 
     #[test]

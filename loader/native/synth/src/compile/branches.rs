@@ -76,10 +76,12 @@ fn scope<'a>(context: &Context<'a>, stream: crate::draw::Stream) -> Scope<'a> {
         stream,
         suffix: context.suffix,
         lists: &context.template.lists,
+        learned: &context.template.learned,
         slots: &items::NO_SLOTS,
         kinds: &[],
         kind: None,
         parent_dn: 0,
+        in_shape: false,
     }
 }
 

@@ -4,10 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::Context;
-use crate::body::{Attribute, Check, Gate, Item, Step, Text};
+use crate::body::{Attribute, Check, Count, Gate, Item, Step, Text};
 use crate::branch::is_description;
+use crate::distribution::Distribution;
 use crate::draw::Stream;
 use crate::model::{self, Condition, Piece, Tag};
+use crate::permute::Permutation;
 use crate::problem::{Problem, suggestion};
 use crate::tags::{self, Scope, SlotFacts};
 
@@ -166,7 +168,12 @@ fn item<'a>(
         Some(_) if said.text.iter().any(is_slow) => {
             return Err("passwords that are made slowly on purpose have no count".to_owned());
         }
-        Some(count) => Some((stream("count"), count.drawer()?)),
+        Some(count) => {
+            let is_histogram = matches!(count, Distribution::Histogram(_));
+            let entries = scope(names).count();
+            let spread = (is_histogram && entries > 1).then(|| Permutation::new(entries));
+            Some(Count { stream: stream("count"), drawer: count.drawer()?, spread })
+        }
     };
     let gate = gate(said, stream("chance"), slots, before)?;
     Ok(Item { gate, lead: Vec::new(), text: text(&said.text, names, scope)?, count })

@@ -134,10 +134,12 @@ impl<'a> Compiling<'a> {
             stream,
             suffix: self.context.suffix,
             lists: &self.context.template.lists,
+            learned: &self.context.template.learned,
             slots,
             kinds: self.facts,
             kind: Some(self.place),
             parent_dn: self.facts[self.place].dn,
+            in_shape: false,
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod branches;
 mod counts;
-mod items;
+pub(crate) mod items;
 mod kinds;
 mod naming;
 
@@ -61,13 +61,19 @@ pub fn compile(template: &Template, options: &Options) -> Result<Tree, Problem> 
 
 /// The same for two files that say the same.
 fn fingerprint(template: &Template) -> String {
-    let said = (&template.lists, &template.branches, &template.kinds, template.operational);
+    let said = (
+        &template.lists,
+        &template.branches,
+        &template.kinds,
+        template.operational,
+        &template.learned,
+    );
     format!("{:032x}", xxhash_rust::xxh3::xxh3_128(format!("{said:?}").as_bytes()))
 }
 
 /// What all parts of compiling need.
 #[derive(Clone, Copy)]
-struct Context<'a> {
+pub(crate) struct Context<'a> {
     template: &'a Template,
     seed: i64,
     suffix: &'a str,

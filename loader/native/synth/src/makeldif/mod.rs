@@ -87,6 +87,7 @@ fn template(path: &Path, file: &File, lists: &[PathBuf]) -> Result<Template, Pro
         path: path.to_path_buf(),
         description: String::new(),
         suffix: made.suffix,
+        learned: crate::vocabulary::Learned::default(),
         lists: lists.found,
         branches: made.branches,
         kinds: made.kinds,

@@ -2,12 +2,16 @@
 //! a [`Render`] here, and its spelling in the syntaxes that have it.
 
 mod bytes;
+mod certificate;
+mod chars;
 mod name;
 pub mod number;
 mod password;
 mod scope;
+mod shape;
 pub mod time;
 mod value;
+mod words;
 
 use std::fmt;
 
@@ -86,6 +90,12 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
         Tag::Dn { kind, pick } => name::dn(kind, *pick, scope),
         Tag::ParentDn => Ok(name::parent(scope)),
         Tag::Time { from, to } => time::between(*from, *to, scope),
+        Tag::Certificate { low, high } => certificate::certificate(*low, *high, scope),
+        Tag::Word { vocabulary } => words::word(vocabulary, scope),
+        Tag::NewWord { vocabulary } => words::new_word(vocabulary, scope),
+        Tag::Words { vocabulary, count } => words::words(vocabulary, count, scope),
+        Tag::Shape { name } => shape::shape(name, scope),
+        Tag::Chars { class, length } => chars::chars(*class, length, scope),
         Tag::Makeldif(own) => crate::makeldif::render::compile(own, scope),
     }
 }
@@ -104,13 +114,18 @@ pub fn named(tag: &Tag) -> &[String] {
 
 /// Whether no two entries of a kind get the same from it.
 pub const fn is_unique(tag: &Tag) -> bool {
-    matches!(tag, Tag::Number { .. } | Tag::Unique { .. } | Tag::Uuid)
+    matches!(tag, Tag::Number { .. } | Tag::Unique { .. } | Tag::Uuid | Tag::NewWord { .. })
 }
 
 /// Whether it may stand in a name: those that tell of other names would have no end.
 pub const fn may_name(tag: &Tag) -> bool {
     !matches!(
         tag,
-        Tag::Dn { .. } | Tag::ParentDn | Tag::Bytes { .. } | Tag::Makeldif(Own::Path { .. })
+        Tag::Dn { .. }
+            | Tag::ParentDn
+            | Tag::Bytes { .. }
+            | Tag::Certificate { .. }
+            | Tag::Shape { .. }
+            | Tag::Makeldif(Own::Path { .. })
     )
 }

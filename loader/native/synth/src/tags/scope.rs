@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::draw::Stream;
 use crate::list::List;
 use crate::problem::suggestion;
+use crate::vocabulary::Learned;
 
 /// The place of a tag, and the template around it.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +15,7 @@ pub struct Scope<'a> {
     pub stream: Stream,
     pub suffix: &'a str,
     pub lists: &'a [Arc<List>],
+    pub learned: &'a Learned,
     /// Values that stand before.
     pub slots: &'a HashMap<String, SlotFacts>,
     pub kinds: &'a [KindFacts],
@@ -21,6 +23,8 @@ pub struct Scope<'a> {
     pub kind: Option<usize>,
     /// Bytes of the longest DN of a parent.
     pub parent_dn: u64,
+    /// The tag stands in a shape already.
+    pub in_shape: bool,
 }
 
 /// A value of the entry.

@@ -15,6 +15,7 @@ use crate::model::{
 };
 use crate::problem::{Problem, suggestion};
 use crate::tags::{KindFacts, Scope, SlotFacts, compile};
+use crate::vocabulary::Learned;
 
 type Lists = Vec<Arc<List>>;
 
@@ -50,7 +51,7 @@ pub fn branches(root: &Table<'_, '_>, lists: &Lists) -> Result<Vec<Branch>, Prob
 
 fn branch(table: &Table<'_, '_>, lists: &Lists) -> Result<Branch, Problem> {
     table.only(&["dn", "attributes"])?;
-    let reading = Reading { lists, kinds: &[], values: HashMap::new() };
+    let reading = Reading { lists, learned: &NOTHING, kinds: &[], values: HashMap::new() };
     Ok(Branch {
         spot: table.spot(),
         dn: table.required("dn")?.to_owned(),
@@ -63,6 +64,7 @@ pub fn read(
     root: &Table<'_, '_>,
     branches: &[Branch],
     lists: &Lists,
+    learned: &Learned,
 ) -> Result<Vec<Kind>, Problem> {
     let mut tables = Vec::new();
     for value in bounded(root, "kinds", root.all("kinds"))? {
@@ -75,7 +77,7 @@ pub fn read(
     let names: Vec<&str> = names.collect::<Result<_, _>>()?;
     let facts = |name: &&str| KindFacts { name: (*name).to_owned(), count: 1, dn: 0 };
     let facts: Vec<KindFacts> = names.iter().map(facts).collect();
-    tables.iter().map(|table| kind(table, branches, lists, &facts)).collect()
+    tables.iter().map(|table| kind(table, branches, (lists, learned), &facts)).collect()
 }
 
 fn bounded<T>(root: &Table<'_, '_>, key: &str, found: Vec<T>) -> Result<Vec<T>, Problem> {
@@ -85,12 +87,12 @@ fn bounded<T>(root: &Table<'_, '_>, key: &str, found: Vec<T>) -> Result<Vec<T>, 
 fn kind(
     table: &Table<'_, '_>,
     branches: &[Branch],
-    lists: &Lists,
+    (lists, learned): (&Lists, &Learned),
     kinds: &[KindFacts],
 ) -> Result<Kind, Problem> {
     table.only(&["name", "count", "below", "rdn", "structural", "values", "attributes"])?;
     let name = table.required("name")?;
-    let mut reading = Reading { lists, kinds, values: HashMap::new() };
+    let mut reading = Reading { lists, learned, kinds, values: HashMap::new() };
     let values = reading.values(table)?;
     let rdn = table.all("rdn").into_iter().map(|value| match value.get_ref() {
         DeValue::String(name) => Ok(name.to_string()),
@@ -183,6 +185,7 @@ fn branch_named(
 /// What texts of one kind may speak of.
 struct Reading<'r> {
     lists: &'r Lists,
+    learned: &'r Learned,
     kinds: &'r [KindFacts],
     /// Values so far.
     values: tags::Values,
@@ -283,15 +286,18 @@ impl Reading<'_> {
             stream: *NOWHERE,
             suffix: "",
             lists: self.lists,
+            learned: self.learned,
             slots: &self.values,
             kinds: self.kinds,
             kind: None,
             parent_dn: 0,
+            in_shape: false,
         };
         compile(tag, &scope).map(|_| ())
     }
 }
 
+static NOTHING: LazyLock<Learned> = LazyLock::new(Learned::default);
 static NOWHERE: LazyLock<Stream> = LazyLock::new(|| Stream::new(0, &[]));
 
 fn condition(

@@ -7,6 +7,7 @@ mod kinds;
 mod lists;
 mod tags;
 mod text;
+mod vocabulary;
 
 use std::path::{Path, PathBuf};
 
@@ -50,10 +51,21 @@ pub fn parse(path: &Path, text: &str, places: &[PathBuf]) -> Result<Template, Pr
     let document = Document { path, text, lines: &lines };
     let whole = document.parse()?;
     let root = Table::new(document, "the template", &whole);
-    root.only(&["description", "suffix", "branches", "lists", "kinds", "operational"])?;
+    root.only(&[
+        "description",
+        "suffix",
+        "branches",
+        "lists",
+        "kinds",
+        "operational",
+        "words",
+        "shapes",
+        "letters",
+    ])?;
     let lists = lists::read(&root, places)?;
     let branches = kinds::branches(&root, &lists)?;
-    let kinds = kinds::read(&root, &branches, &lists)?;
+    let learned = vocabulary::read(&root)?;
+    let kinds = kinds::read(&root, &branches, &lists, &learned)?;
     Ok(Template {
         path: path.to_path_buf(),
         description: root.text("description")?.unwrap_or_default().to_owned(),
@@ -62,6 +74,7 @@ pub fn parse(path: &Path, text: &str, places: &[PathBuf]) -> Result<Template, Pr
         lists,
         branches,
         kinds,
+        learned,
     })
 }
 

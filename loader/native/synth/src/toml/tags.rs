@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::distribution::{Distribution, Range};
-use crate::model::{Pick, Tag};
+use crate::model::{Class, Pick, Tag};
 use crate::problem::suggestion;
 use crate::tags::{SlotFacts, time};
 
@@ -13,7 +13,7 @@ pub type Values = HashMap<String, SlotFacts>;
 type Parse = fn(&[&str]) -> Option<Tag>;
 
 /// Name, how it is written, and what it becomes.
-const TABLE: [(&str, &str, Parse); 18] = [
+const TABLE: [(&str, &str, Parse); 24] = [
     ("number", "{number}, {number:WIDTH} or {number:WIDTH:START}", number),
     ("digits", "{digits:WIDTH}", |words| Some(Tag::Digits(one(words)?))),
     ("hex", "{hex:WIDTH}", |words| Some(Tag::Hex(one(words)?))),
@@ -36,6 +36,15 @@ const TABLE: [(&str, &str, Parse); 18] = [
     ("parentdn", "{parentdn}", |words| words.is_empty().then_some(Tag::ParentDn)),
     ("time", "{time:FROM:TO}, times as 20261231 or 20261231235959", times),
     ("bytes", "{bytes:COUNT} or {bytes:LOW:HIGH}", bytes),
+    ("certificate", "{certificate:LOW:HIGH}", |words| match bytes(words)? {
+        Tag::Bytes { low, high } => Some(Tag::Certificate { low, high }),
+        _ => None,
+    }),
+    ("word", "{word:VOCABULARY}", |words| Some(Tag::Word { vocabulary: name(words)? })),
+    ("newword", "{newword:VOCABULARY}", |words| Some(Tag::NewWord { vocabulary: name(words)? })),
+    ("words", "{words:VOCABULARY:COUNT} with a count such as between:3:9", several),
+    ("shape", "{shape:NAME}", |words| Some(Tag::Shape { name: name(words)? })),
+    ("chars", "{chars:hex:COUNT}, {chars:mixed:COUNT} or {chars:base64:COUNT}", chars),
 ];
 
 /// What no value may be called.
@@ -189,4 +198,21 @@ fn bytes(words: &[&str]) -> Option<Tag> {
         [low, high] => Some(Tag::Bytes { low: low.parse().ok()?, high: high.parse().ok()? }),
         _ => None,
     }
+}
+
+fn several(words: &[&str]) -> Option<Tag> {
+    let (vocabulary, count) = words.split_first()?;
+    let count = distribution(&count.join(":")).ok()?;
+    Some(Tag::Words { vocabulary: (*vocabulary).to_owned(), count })
+}
+
+fn chars(words: &[&str]) -> Option<Tag> {
+    let (class, length) = words.split_first()?;
+    let class = match *class {
+        "hex" => Class::Hex,
+        "mixed" => Class::Mixed,
+        "base64" => Class::Base64,
+        _ => return None,
+    };
+    Some(Tag::Chars { class, length: distribution(&length.join(":")).ok()? })
 }

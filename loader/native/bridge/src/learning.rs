@@ -1,0 +1,37 @@
+//! Learning a template from LDIF.
+
+use std::path::PathBuf;
+
+use ::learn::Source;
+use pyo3::prelude::*;
+
+use crate::counters::Counters;
+use crate::gate::{duplicate, enter};
+
+/// What was learned.
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Learned {
+    template: String,
+    entries: u64,
+    main: u64,
+    kinds: usize,
+    left_out: u64,
+}
+
+#[pyfunction]
+pub fn learn(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    fd: Option<i32>,
+    jobs: usize,
+    counters: &Counters,
+) -> PyResult<Learned> {
+    let mut sources: Vec<Source> = paths.into_iter().map(Source::Path).collect();
+    if let Some(fd) = fd {
+        sources.push(Source::Stream(duplicate(fd)?));
+    }
+    let done = enter(py, &counters.0, || ::learn::learn(sources, jobs, &counters.0))?;
+    let ::learn::Learned { template, entries, main, kinds, left_out } = done;
+    Ok(Learned { template, entries, main, kinds, left_out })
+}

@@ -1,0 +1,364 @@
+//! One kind of entries as a table of the template: every attribute with its text, how often, how many values.
+
+use ldif::Result;
+
+use crate::columns::Columns;
+use crate::kind::{Attribute, Kind};
+use crate::registry::Registry;
+use crate::schemes::{is_certificate, is_made_by_servers, is_signed, scheme, structural};
+use crate::shapes::{LEAST_SEEN, shapes};
+use crate::text::{Subject, text, unique};
+use crate::token;
+use crate::toml::{decimal, histogram};
+use crate::tree_shape::Grown;
+use crate::value::{Sort, hash_lengths, sort};
+
+/// What a template says of a kind, but for where it stands.
+#[derive(Debug, Default)]
+pub struct Described {
+    pub rdn: Vec<String>,
+    pub structural: Option<String>,
+    /// When its entries came into being.
+    pub created: Option<Created>,
+    /// Values that several attributes have in common.
+    pub values: Vec<(String, String)>,
+    pub attributes: Vec<Line>,
+}
+
+/// Years, and whether all came in one load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Created {
+    pub first: u32,
+    pub last: u32,
+    pub at_once: bool,
+}
+
+#[derive(Debug)]
+pub struct Line {
+    pub name: String,
+    /// Texts; the first one is of the name of the entry where there are two.
+    pub texts: Vec<Item>,
+    pub note: String,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Item {
+    pub text: String,
+    pub chance: f64,
+    /// As [`histogram`] writes it; empty for one.
+    pub count: String,
+}
+
+/// What is the same for all kinds.
+#[derive(Debug)]
+pub struct Means<'a> {
+    /// The path of the suffix.
+    pub root: String,
+    /// Names of kinds by the path where their entries stand.
+    pub kinds: &'a [(String, String)],
+    pub registry: &'a mut Registry,
+}
+
+struct Describing<'a, 'm> {
+    kind: &'a Kind,
+    name: &'a str,
+    columns: Columns,
+    /// As they are spelled, by their number.
+    names: &'a [String],
+    /// Attributes that others may repeat, in their order.
+    earlier: Vec<usize>,
+    means: &'a mut Means<'m>,
+}
+
+pub fn describe(grown: &Grown<'_>, name: &str, means: &mut Means<'_>) -> Result<Described> {
+    let columns = Columns::of(grown.kind)?;
+    let spelled = |lower: &String| grown.kind.attributes[lower.as_str()].spelling.to_string();
+    let names: Vec<String> = columns.names.iter().map(spelled).collect();
+    let kind = grown.kind;
+    let mut work = Describing { kind, name, columns, names: &names, earlier: Vec::new(), means };
+    let rdn: Vec<String> = grown
+        .key
+        .path
+        .split(',')
+        .next()
+        .unwrap_or_default()
+        .split('+')
+        .map(str::to_owned)
+        .collect();
+    Ok(work.all(&rdn))
+}
+
+impl<'a> Describing<'a, '_> {
+    fn all(&mut self, rdn: &[String]) -> Described {
+        let mut lines: Vec<(usize, Line)> = Vec::new();
+        let mut found = Described {
+            structural: self.structural(),
+            created: self.created(),
+            ..Described::default()
+        };
+        for name in rdn {
+            let number = self.columns.names.iter().position(|known| known == name);
+            let spelled = number.map_or(name.clone(), |number| self.names[number].clone());
+            found.rdn.push(spelled.clone());
+            lines.push((number.unwrap_or(usize::MAX), self.naming(number, spelled)));
+        }
+        for number in self.order() {
+            if lines.iter().all(|(done, _)| *done != number) {
+                if let Some(line) = self.line(number) {
+                    lines.push((number, line));
+                }
+            }
+        }
+        self.share(&mut lines, &mut found);
+        found.attributes = lines.into_iter().map(|(_, line)| line).collect();
+        found.attributes.sort_by_key(|line| line.name.to_ascii_lowercase());
+        found
+    }
+
+    fn attribute(&self, number: usize) -> &'a Attribute {
+        &self.kind.attributes[self.columns.names[number].as_str()]
+    }
+
+    /// Simple ones before those that may be made of them.
+    fn order(&self) -> Vec<usize> {
+        const LOOKED_AT: usize = 100;
+        let mut tokens = Vec::new();
+        let mut size = |number: usize| {
+            let all: usize = self
+                .columns
+                .values(number)
+                .take(LOOKED_AT)
+                .map(|value| {
+                    token::shape(value, &mut tokens).map_or(token::MOST_TOKENS, |_| tokens.len())
+                })
+                .sum();
+            all * 10 / self.columns.values(number).take(LOOKED_AT).count().max(1)
+        };
+        let mut order: Vec<_> =
+            (0..self.columns.names.len()).map(|number| (size(number), number)).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// An attribute that names an entry: no two have the same.
+    fn naming(&mut self, number: Option<usize>, name: String) -> Line {
+        let Some(number) = number else {
+            let text = "{number}".to_owned();
+            return Line {
+                name,
+                texts: vec![Item { text, chance: 1.0, count: String::new() }],
+                note: String::new(),
+            };
+        };
+        let found = shapes(&self.columns, number, &self.earlier);
+        let stem = self.stem(number);
+        let subject = self.subject(number, &stem);
+        let made = unique(&found, &subject, self.means.registry);
+        self.offer(number);
+        let mut texts = vec![Item { text: made, chance: 1.0, count: String::new() }];
+        let attribute = self.attribute(number);
+        let more = attribute.values.saturating_sub(self.kind.entries);
+        if more >= LEAST_SEEN {
+            let subject = self.subject(number, &stem);
+            let text = text(&found, &Subject { single: false, ..subject }, self.means.registry);
+            texts.push(Item {
+                text,
+                chance: share(more, self.kind.entries).min(1.0),
+                count: String::new(),
+            });
+        }
+        Line { name, texts, note: self.note(number) }
+    }
+
+    fn line(&mut self, number: usize) -> Option<Line> {
+        let name = self.columns.names[number].clone();
+        let (entries, values, binary) = {
+            let attribute = self.attribute(number);
+            (attribute.entries, attribute.values, attribute.binary)
+        };
+        if entries < LEAST_SEEN || is_made_by_servers(&name) || is_signed(&name) {
+            return None;
+        }
+        let chance = share(entries, self.kind.entries);
+        if name == "objectclass" {
+            return Some(self.classes());
+        }
+        let text = if binary * 2 > values { self.binary(number) } else { self.text(number) };
+        let counts = &self.attribute(number).counts;
+        let count = if counts.only() == Some(1) { String::new() } else { histogram(counts) };
+        let texts = vec![Item { text, chance, count }];
+        Some(Line { name: self.names[number].clone(), texts, note: self.note(number) })
+    }
+
+    fn text(&mut self, number: usize) -> String {
+        let values: Vec<&str> = self.columns.values(number).collect();
+        if values.is_empty() {
+            // All are too long to be looked at.
+            let lengths = &self.attribute(number).lengths;
+            return format!("{{chars:base64:histogram:{}}}", histogram(lengths));
+        }
+        match sort(&values, &self.means.root) {
+            Sort::Boolean { yes } => self.boolean(number, yes),
+            Sort::Time { first, last } => format!("{{time:{first}0101:{}0101}}", last + 1),
+            Sort::Password { scheme } => self.password(scheme, &values),
+            Sort::Dn(paths) => self.dn(&paths),
+            Sort::Text => self.shaped(number),
+        }
+    }
+
+    fn shaped(&mut self, number: usize) -> String {
+        let found = shapes(&self.columns, number, &self.earlier);
+        let stem = self.stem(number);
+        let subject = self.subject(number, &stem);
+        let made = text(&found, &subject, self.means.registry);
+        let attribute = self.attribute(number);
+        if subject.single && attribute.entries * 1000 >= self.kind.entries * 999 {
+            self.offer(number);
+        }
+        made
+    }
+
+    /// Others may repeat it, if texts can name it.
+    fn offer(&mut self, number: usize) {
+        let name = &self.names[number];
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if name.bytes().all(fits) && !synth::toml::TAGS.contains(&name.as_str()) {
+            self.earlier.push(number);
+        }
+    }
+
+    fn boolean(&mut self, number: usize, yes: usize) -> String {
+        let texts = vec![
+            ("TRUE".to_owned(), yes.max(1) as u64),
+            ("FALSE".to_owned(), (1000 - yes).max(1) as u64),
+        ];
+        let choice = crate::registry::Choice { texts, phrases: None };
+        let stem = self.stem(number);
+        format!("{{shape:{}}}", self.means.registry.add_shapes(&stem, choice))
+    }
+
+    /// A hash of the scheme's length. Where it can be made, it is that of the entry's own name.
+    fn password(&self, name: &str, values: &[&str]) -> String {
+        let lengths = hash_lengths(values);
+        let of_name = self.earlier.first().filter(|_| name == "SSHA" && lengths.only().is_some());
+        if let Some(&number) = of_name {
+            return format!("{{ssha:{}}}", self.names[number]);
+        }
+        debug_assert!(scheme(&format!("{{{name}}}")).is_some());
+        format!("{{{{{name}}}}}{{chars:base64:histogram:{}}}", histogram(&lengths))
+    }
+
+    /// Of an entry of the kind that most values name.
+    fn dn(&self, paths: &[(String, usize)]) -> String {
+        let kinds = self.means.kinds;
+        let found =
+            paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
+        match found.or(kinds.first()) {
+            Some((_, kind)) => format!("{{dn:{kind}}}"),
+            None => "{suffix}".to_owned(),
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "lengths")]
+    fn binary(&self, number: usize) -> String {
+        let lengths = &self.attribute(number).lengths;
+        let (least, mean) = (lengths.least(), lengths.mean().round() as u64);
+        let is_certificate = is_certificate(&self.columns.names[number]);
+        let tag = if is_certificate { "certificate" } else { "bytes" };
+        let least = least.max(1);
+        format!("{{{tag}:{least}:{}}}", (2 * mean).saturating_sub(least).max(least))
+    }
+
+    fn classes(&self) -> Line {
+        let number = self.columns.names.iter().position(|name| name == "objectclass");
+        let row = number.and_then(|number| self.columns.rows.first().map(|row| &row[number]));
+        let item = |text: &String| Item { text: text.clone(), chance: 1.0, count: String::new() };
+        let fits = |text: &&String| {
+            text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        };
+        let texts = row.into_iter().flatten().filter(fits).map(item).collect();
+        Line { name: "objectClass".to_owned(), texts, note: String::new() }
+    }
+
+    /// What the entries say themselves, else what is known of their classes.
+    fn structural(&self) -> Option<String> {
+        let said = self.columns.names.iter().position(|name| name == "structuralobjectclass");
+        let classes = self.classes();
+        let classes: Vec<&str> = classes.texts.iter().map(|item| item.text.as_str()).collect();
+        let said = said.and_then(|number| self.columns.values(number).next());
+        let said = said.filter(|said| classes.iter().any(|class| class.eq_ignore_ascii_case(said)));
+        said.or_else(|| structural(&classes)).map(str::to_owned)
+    }
+
+    /// What createTimestamp says: of one load, hundreds of entries have the same.
+    fn created(&self) -> Option<Created> {
+        const OF_ONE_LOAD: u64 = 10;
+        let number = self.columns.names.iter().position(|name| name == "createtimestamp")?;
+        let values: Vec<&str> = self.columns.values(number).collect();
+        let Sort::Time { first, last } = sort(&values, &self.means.root) else { return None };
+        let times = &self.attribute(number).distinct;
+        let at_once = times.estimate() * OF_ONE_LOAD < self.kind.entries;
+        Some(Created { first, last, at_once })
+    }
+
+    fn stem(&self, number: usize) -> String {
+        format!("{}-{}", self.name, self.columns.names[number].replace([';', '.'], "-"))
+    }
+
+    fn subject<'s>(&self, number: usize, stem: &'s str) -> Subject<'s>
+    where
+        'a: 's,
+    {
+        let attribute = self.attribute(number);
+        Subject {
+            stem,
+            names: self.names,
+            single: attribute.counts.only() == Some(1),
+            distinct: attribute.distinct.estimate(),
+            entries: self.kind.entries,
+        }
+    }
+
+    fn note(&self, number: usize) -> String {
+        let attribute = self.attribute(number);
+        let share = share(attribute.entries, self.kind.entries) * 100.0;
+        let distinct = attribute.distinct.estimate() * 100 / attribute.values.max(1);
+        let distinct = if distinct >= 99 {
+            "all distinct".to_owned()
+        } else {
+            format!("{distinct} % distinct")
+        };
+        format!("in {} % of entries, {distinct}", decimal(share, 1))
+    }
+
+    /// Attributes that others repeat become values of the entry.
+    fn share(&self, lines: &mut [(usize, Line)], found: &mut Described) {
+        for &number in &self.earlier {
+            let name = &self.names[number];
+            let tags =
+                [format!("{{{name}}}"), format!("{{ascii:{name}}}"), format!("{{ssha:{name}}}")];
+            let named = |text: &String| tags.iter().any(|tag| text.contains(tag.as_str()));
+            if !self
+                .means
+                .registry
+                .shapes
+                .iter()
+                .flat_map(|(_, choice)| &choice.texts)
+                .any(|(text, _)| named(text))
+                && !lines.iter().flat_map(|(_, line)| &line.texts).any(|item| named(&item.text))
+            {
+                continue;
+            }
+            let Some((_, line)) = lines.iter_mut().find(|(one, _)| *one == number) else {
+                continue;
+            };
+            let text = std::mem::replace(&mut line.texts[0].text, format!("{{{name}}}"));
+            found.values.push((name.clone(), text));
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a share")]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}

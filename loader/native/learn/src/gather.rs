@@ -1,0 +1,189 @@
+//! Counting, entry by entry. Memory is bounded by caps on everything that is kept, not by the tree.
+
+use std::borrow::Cow;
+
+use ldif::{Record, Result};
+use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::kind::{Attribute, Key, Kind};
+use crate::place::Place;
+
+/// Kinds told apart. Further ones are only counted.
+const MOST_KINDS: usize = 4096;
+/// Attributes of a kind told apart.
+const MOST_ATTRIBUTES: usize = 400;
+/// Bytes of whole entries that are kept, of a kind and of all.
+const KIND_BYTES: usize = 48 << 20;
+const ALL_BYTES: usize = 128 << 20;
+/// Values of an attribute that are kept of an entry, and how long they may be.
+const MOST_VALUES: u32 = 16;
+const LONGEST_VALUE: usize = 1024;
+
+/// What one worker has counted.
+#[derive(Debug, Default)]
+pub struct Gather {
+    pub kinds: FxHashMap<Key, Kind>,
+    pub entries: u64,
+    /// Of more kinds than are told apart.
+    pub uncounted: u64,
+    size: usize,
+    /// Of the records of every kind, at least.
+    level: u32,
+    place: Place,
+    record: Vec<u8>,
+    values: FxHashMap<Box<str>, u32>,
+}
+
+/// An attribute line, decoded.
+struct Line<'a> {
+    name: String,
+    spelling: &'a str,
+    value: Cow<'a, [u8]>,
+    raw: &'a [u8],
+}
+
+impl Gather {
+    pub fn record(&mut self, record: &Record<'_>) -> Result<()> {
+        self.entries += 1;
+        let entry = record.entry()?;
+        let fields = entry.fields.collect::<Result<Vec<_>>>()?;
+        let mut lines = Vec::with_capacity(fields.len());
+        for field in &fields {
+            lines.push(line(field, record.bytes)?);
+        }
+        self.place.set(&entry.dn);
+        let key = Key { path: lossy(self.place.path()), classes: classes(&lines) };
+        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&key) {
+            self.uncounted += 1;
+            return Ok(());
+        }
+        let kind = self.kinds.entry(key).or_default();
+        let (before, hash) = (kind.size, self.place.own());
+        kind.raise(self.level);
+        kind.entries += 1;
+        kind.parents.count(self.place.parent());
+        let keep = kind.records.takes(hash);
+        self.record.clear();
+        self.record.extend_from_slice(&record.bytes[entry.dn_span]);
+        self.values.clear();
+        for line in &lines {
+            let Some(attribute) = kind.attribute(line) else { continue };
+            let count = self.values.entry(line.name.as_str().into()).or_default();
+            *count += 1;
+            attribute.see(line, *count == 1);
+            if keep && *count <= MOST_VALUES && line.value.len() <= LONGEST_VALUE {
+                self.record.extend_from_slice(line.raw);
+            }
+        }
+        for (name, &count) in &self.values {
+            if let Some(attribute) = kind.attributes.get_mut(name) {
+                attribute.counts.add(u64::from(count));
+            }
+        }
+        if keep {
+            kind.keep(hash, &self.record);
+            while kind.size > KIND_BYTES {
+                kind.raise(kind.records.level() + 1);
+            }
+        }
+        self.size = self.size + kind.size - before;
+        self.fit();
+        Ok(())
+    }
+
+    fn fit(&mut self) {
+        while self.size > ALL_BYTES {
+            self.level += 1;
+            self.kinds.values_mut().for_each(|kind| kind.raise(self.level));
+            self.size = self.kinds.values().map(|kind| kind.size).sum();
+        }
+    }
+
+    /// Adds what another worker counted.
+    pub fn merge(&mut self, other: Self) {
+        self.entries += other.entries;
+        self.uncounted += other.uncounted;
+        self.level = self.level.max(other.level);
+        for (key, theirs) in other.kinds {
+            self.kinds.entry(key).or_default().merge(theirs);
+        }
+        for kind in self.kinds.values_mut() {
+            kind.raise(self.level);
+            while kind.size > KIND_BYTES {
+                kind.raise(kind.records.level() + 1);
+            }
+        }
+        self.size = self.kinds.values().map(|kind| kind.size).sum();
+        self.fit();
+    }
+}
+
+impl Kind {
+    fn attribute(&mut self, line: &Line<'_>) -> Option<&mut Attribute> {
+        if !self.attributes.contains_key(line.name.as_str()) {
+            if self.attributes.len() >= MOST_ATTRIBUTES {
+                return None;
+            }
+            self.attributes.insert(line.name.as_str().into(), Attribute::new(line.spelling));
+        }
+        self.attributes.get_mut(line.name.as_str())
+    }
+}
+
+impl Attribute {
+    fn see(&mut self, line: &Line<'_>, first: bool) {
+        self.entries += u64::from(first);
+        self.values += 1;
+        self.lengths.add(line.value.len() as u64);
+        match std::str::from_utf8(&line.value) {
+            Ok(text) if !text.chars().any(char::is_control) => {}
+            _ => self.binary += 1,
+        }
+        if line.value.iter().any(u8::is_ascii_uppercase) {
+            self.distinct.count(xxh3_64(&line.value.to_ascii_lowercase()));
+        } else {
+            self.distinct.count(xxh3_64(&line.value));
+        }
+    }
+}
+
+fn line<'a>(field: &'a ldif::Field<'a>, record: &'a [u8]) -> Result<Line<'a>> {
+    let spelling = std::str::from_utf8(described(field)).unwrap_or("");
+    Ok(Line {
+        name: spelling.to_ascii_lowercase(),
+        spelling,
+        value: field.value()?,
+        raw: &record[field.span.clone()],
+    })
+}
+
+/// The attribute type with `;binary`. Of other options nothing is learned: they may tell more than a type does.
+pub fn described<'a>(field: &'a ldif::Field<'a>) -> &'a [u8] {
+    const BINARY: &[u8] = b";binary";
+    let (whole, base) = (field.description(), field.base());
+    if whole.len() == base.len() + BINARY.len() && whole[base.len()..].eq_ignore_ascii_case(BINARY)
+    {
+        return whole;
+    }
+    base
+}
+
+fn classes(lines: &[Line<'_>]) -> Box<str> {
+    let values = lines.iter().filter(|line| line.name == "objectclass");
+    let mut names: Vec<_> = values.filter_map(|line| class(&line.value)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(" ").into()
+}
+
+/// The name of an object class; what cannot be one is none.
+fn class(value: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(value).ok()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    (!name.is_empty() && name.bytes().all(fits)).then(|| name.to_ascii_lowercase())
+}
+
+fn lossy(bytes: &[u8]) -> Box<str> {
+    String::from_utf8_lossy(bytes).into()
+}

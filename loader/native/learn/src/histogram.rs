@@ -1,0 +1,125 @@
+//! How often numbers came, in buckets that grow: exact up to 64, then eight to each doubling.
+
+const EXACT: u64 = 64;
+const FIRST_DOUBLING: u64 = 6;
+const PER_DOUBLING: u64 = 8;
+
+#[derive(Debug, Clone, Default)]
+pub struct Histogram {
+    /// How many numbers fell into each bucket, and their sum.
+    cells: Vec<(u64, u64)>,
+}
+
+/// Numbers from `low` to `high`, seen `count` times. `sum`: of all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    pub low: u64,
+    pub high: u64,
+    pub count: u64,
+    pub sum: u64,
+}
+
+impl Histogram {
+    pub fn add(&mut self, number: u64) {
+        self.add_many(number, 1);
+    }
+
+    pub fn add_many(&mut self, number: u64, count: u64) {
+        let place = place(number);
+        if place >= self.cells.len() {
+            self.cells.resize(place + 1, (0, 0));
+        }
+        self.cells[place].0 += count;
+        self.cells[place].1 = self.cells[place].1.saturating_add(number.saturating_mul(count));
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.cells.resize(self.cells.len().max(other.cells.len()), (0, 0));
+        for (mine, theirs) in self.cells.iter_mut().zip(&other.cells) {
+            mine.0 += theirs.0;
+            mine.1 = mine.1.saturating_add(theirs.1);
+        }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.cells.iter().map(|(count, _)| count).sum()
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a mean")]
+    pub fn mean(&self) -> f64 {
+        let sum = self.cells.iter().fold(0_u64, |sum, (_, more)| sum.saturating_add(*more));
+        sum as f64 / (self.total().max(1)) as f64
+    }
+
+    /// Those that are not empty, ascending.
+    pub fn buckets(&self) -> Vec<Bucket> {
+        let filled = self.cells.iter().enumerate().filter(|(_, (count, _))| *count > 0);
+        let bucket = |(at, &(count, sum)): (usize, &(u64, u64))| Bucket {
+            low: low(at),
+            high: low(at + 1) - 1,
+            count,
+            sum,
+        };
+        filled.map(bucket).collect()
+    }
+
+    pub fn least(&self) -> u64 {
+        self.cells.iter().position(|(count, _)| *count > 0).map_or(0, low)
+    }
+
+    /// Every number was this one.
+    pub fn only(&self) -> Option<u64> {
+        match self.buckets().as_slice() {
+            [one] if one.low == one.high => Some(one.low),
+            _ => None,
+        }
+    }
+}
+
+fn place(number: u64) -> usize {
+    if number < EXACT {
+        return usize::try_from(number).unwrap_or(0);
+    }
+    let doubling = u64::from(number.ilog2());
+    let part = (number >> (doubling - 3)) & (PER_DOUBLING - 1);
+    usize::try_from(EXACT + (doubling - FIRST_DOUBLING) * PER_DOUBLING + part).unwrap_or(usize::MAX)
+}
+
+fn low(place: usize) -> u64 {
+    let place = place as u64;
+    if place < EXACT {
+        return place;
+    }
+    let (doubling, part) = ((place - EXACT) / PER_DOUBLING, (place - EXACT) % PER_DOUBLING);
+    let doubling = doubling + FIRST_DOUBLING;
+    if doubling >= 64 { u64::MAX } else { (PER_DOUBLING + part) << (doubling - 3) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_in_its_bucket() {
+        for number in (0..5000).chain([1 << 20, (1 << 40) + 12345, u64::MAX >> 1]) {
+            let mut one = Histogram::default();
+            one.add(number);
+            let bucket = one.buckets()[0];
+            assert!(bucket.low <= number && number <= bucket.high, "{number}: {bucket:?}");
+            assert!((bucket.high - bucket.low) * 8 <= number.max(1));
+        }
+    }
+
+    #[test]
+    fn sums_and_single_numbers() {
+        let mut some = Histogram::default();
+        some.add(7);
+        assert_eq!((some.only(), some.least()), (Some(7), 7));
+        some.add_many(9, 3);
+        assert_eq!((some.total(), some.only()), (4, None));
+        assert!((some.mean() - 8.5).abs() < 1e-9);
+        let mut other = Histogram::default();
+        other.merge(&some);
+        assert_eq!(other.buckets(), some.buckets());
+    }
+}

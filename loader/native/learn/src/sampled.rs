@@ -1,0 +1,153 @@
+//! A sample of distinct keys that fits a cap, the same whatever the order in which they come.
+//!
+//! P. Gibbons, "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries" (VLDB 2001): a key is
+//! kept when its hash begins with `level` zero bits, and the level rises whenever the cap is passed. What is kept
+//! of a key is complete, for a key of the last level was one of every level before.
+
+use rustc_hash::FxHashMap;
+
+#[derive(Debug, Clone)]
+pub struct Sampled<V> {
+    level: u32,
+    cap: usize,
+    kept: FxHashMap<u64, V>,
+}
+
+impl<V> Sampled<V> {
+    pub fn new(cap: usize) -> Self {
+        Self { level: 0, cap, kept: FxHashMap::default() }
+    }
+
+    pub fn takes(&self, hash: u64) -> bool {
+        hash.leading_zeros() >= self.level
+    }
+
+    /// Each kept key stands for so many.
+    pub fn scale(&self) -> f64 {
+        2f64.powi(i32::try_from(self.level).unwrap_or(i32::MAX))
+    }
+
+    /// How many distinct keys there were.
+    pub fn estimate(&self) -> u64 {
+        (self.kept.len() as u64) << self.level.min(40)
+    }
+
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    pub fn get(&self, hash: u64) -> Option<&V> {
+        self.kept.get(&hash)
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = u64> {
+        self.kept.keys().copied()
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.kept.values()
+    }
+
+    /// The keys in their order.
+    pub fn sorted(&self) -> Vec<(u64, &V)> {
+        let mut all: Vec<_> = self.kept.iter().map(|(&hash, value)| (hash, value)).collect();
+        all.sort_unstable_by_key(|(hash, _)| *hash);
+        all
+    }
+
+    /// Changes what is kept of a key, unless the key is none of the sample.
+    pub fn note(&mut self, hash: u64, change: impl FnOnce(&mut V))
+    where
+        V: Default,
+    {
+        if !self.takes(hash) {
+            return;
+        }
+        change(self.kept.entry(hash).or_default());
+        self.fit();
+    }
+
+    /// Keeps less, until `cap` fits.
+    fn fit(&mut self) {
+        while self.kept.len() > self.cap {
+            self.raise(self.level + 1);
+        }
+    }
+
+    /// To this level at least.
+    pub fn raise(&mut self, level: u32) {
+        if level > self.level {
+            self.level = level;
+            self.kept.retain(|hash, _| hash.leading_zeros() >= level);
+        }
+    }
+
+    pub fn level(&self) -> u32 {
+        self.level
+    }
+
+    /// Adds what another saw.
+    pub fn merge(&mut self, other: Self, mut add: impl FnMut(&mut V, V))
+    where
+        V: Default,
+    {
+        self.raise(other.level);
+        for (hash, value) in other.kept {
+            if self.takes(hash) {
+                add(self.kept.entry(hash).or_default(), value);
+            }
+        }
+        self.fit();
+    }
+}
+
+/// How often each key came.
+pub type Counts = Sampled<u64>;
+
+impl Counts {
+    pub fn count(&mut self, hash: u64) {
+        self.note(hash, |count| *count += 1);
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.merge(other, |count, more| *count += more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(key: u64) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(&key.to_le_bytes())
+    }
+
+    #[test]
+    fn all_are_kept_while_they_fit() {
+        let mut counts = Counts::new(100);
+        (0..300).for_each(|number| counts.count(hash(number % 100)));
+        assert_eq!((counts.estimate(), counts.level()), (100, 0));
+        assert!(counts.sorted().iter().all(|(_, count)| **count == 3));
+    }
+
+    #[test]
+    fn a_sample_estimates_and_counts_exactly() {
+        let mut counts = Counts::new(1000);
+        (0..200_000).for_each(|number| counts.count(hash(number % 50_000)));
+        let estimate = counts.estimate();
+        assert!((45_000..55_000).contains(&estimate), "{estimate}");
+        assert!(counts.sorted().iter().all(|(_, count)| **count == 4));
+    }
+
+    #[test]
+    fn the_order_and_the_cutting_do_not_matter() {
+        let (mut whole, mut first, mut second) =
+            (Counts::new(500), Counts::new(500), Counts::new(500));
+        for number in 0..20_000 {
+            whole.count(hash(number));
+            if number % 3 == 0 { &mut first } else { &mut second }.count(hash(number));
+        }
+        second.add(first);
+        assert_eq!(whole.sorted(), second.sorted());
+    }
+}

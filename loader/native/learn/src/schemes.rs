@@ -1,0 +1,132 @@
+//! Names that may stand in a template because they are everybody's: password schemes, object classes, attributes.
+
+/// Schemes of hashed passwords (RFC 2307 and the modules of OpenLDAP).
+const SCHEMES: &[&str] = &[
+    "ARGON2",
+    "CLEARTEXT",
+    "CRYPT",
+    "MD5",
+    "PBKDF2",
+    "PBKDF2-SHA1",
+    "PBKDF2-SHA256",
+    "PBKDF2-SHA512",
+    "SASL",
+    "SCRAM-SHA-256",
+    "SHA",
+    "SHA256",
+    "SHA384",
+    "SHA512",
+    "SMD5",
+    "SSHA",
+    "SSHA256",
+    "SSHA384",
+    "SSHA512",
+];
+
+/// Those a server makes up itself: `--operational` makes them.
+const MADE_BY_SERVERS: &[&str] = &[
+    "contextcsn",
+    "createtimestamp",
+    "creatorsname",
+    "entrycsn",
+    "entrydn",
+    "entryuuid",
+    "hassubordinates",
+    "modifiersname",
+    "modifytimestamp",
+    "numsubordinates",
+    "structuralobjectclass",
+    "subordinatecount",
+    "subschemasubentry",
+];
+
+/// Structural classes from the more to the less particular.
+const STRUCTURAL: &[&str] = &[
+    "inetOrgPerson",
+    "organizationalPerson",
+    "groupOfNames",
+    "groupOfUniqueNames",
+    "groupOfURLs",
+    "organizationalRole",
+    "organizationalUnit",
+    "device",
+    "account",
+    "document",
+    "dNSDomain",
+    "applicationProcess",
+    "applicationEntity",
+    "person",
+    "residentialPerson",
+    "room",
+    "documentSeries",
+    "namedObject",
+    "untypedObject",
+    "ipNetwork",
+    "ipProtocol",
+    "ipService",
+    "nisNetgroup",
+    "nisMap",
+    "oncRpc",
+    "automountMap",
+    "automount",
+    "sudoRole",
+    "domain",
+    "locality",
+    "organization",
+    "country",
+    "posixGroup",
+    "nisObject",
+];
+
+/// The scheme at the head of a hashed password, and what follows it.
+pub fn scheme(value: &str) -> Option<(&'static str, &str)> {
+    let (name, hash) = value.strip_prefix('{')?.split_once('}')?;
+    let known = SCHEMES.iter().find(|known| known.eq_ignore_ascii_case(name))?;
+    Some((known, hash))
+}
+
+pub fn is_made_by_servers(attribute: &str) -> bool {
+    MADE_BY_SERVERS.binary_search(&attribute).is_ok()
+}
+
+/// Binary values that servers take for X.509 certificates.
+pub fn is_certificate(attribute: &str) -> bool {
+    matches!(base(attribute), "usercertificate" | "cacertificate")
+}
+
+/// Values that servers look into, and that cannot be made up here.
+pub fn is_signed(attribute: &str) -> bool {
+    let base = base(attribute);
+    base.ends_with("revocationlist") || base == "crosscertificatepair"
+}
+
+fn base(attribute: &str) -> &str {
+    attribute.split(';').next().unwrap_or_default()
+}
+
+/// The same as the standards spell it.
+pub fn structural_name(classes: &[&str]) -> Option<&'static str> {
+    let found = structural(classes)?;
+    STRUCTURAL.iter().find(|known| known.eq_ignore_ascii_case(found)).copied()
+}
+
+/// The structural one of these classes, if it is well known.
+pub fn structural<'c>(classes: &[&'c str]) -> Option<&'c str> {
+    let find =
+        |known: &&str| classes.iter().find(|class| class.eq_ignore_ascii_case(known)).copied();
+    STRUCTURAL.iter().find_map(find)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known() {
+        assert!(is_certificate("usercertificate;binary") && is_signed("certificaterevocationlist"));
+        assert!(MADE_BY_SERVERS.is_sorted() && SCHEMES.is_sorted());
+        assert_eq!(scheme("{ssha}abc="), Some(("SSHA", "abc=")));
+        assert!(scheme("{secret}abc").is_none() && scheme("plain").is_none());
+        assert_eq!(structural(&["top", "PERSON", "inetorgperson"]), Some("inetorgperson"));
+    }
+}

@@ -1,0 +1,182 @@
+//! The values of one attribute, by their shapes: what stands in each place of a shape, and what it repeats.
+
+use rustc_hash::FxHashMap;
+use unicode_normalization::UnicodeNormalization as _;
+
+use crate::columns::Columns;
+use crate::histogram::Histogram;
+use crate::token::{self, Sort, Token};
+use crate::vocabulary::Words;
+
+/// Shapes told of one attribute, the share of the values that each must have, and their least number.
+const MOST_SHAPES: usize = 8;
+const LEAST_SHARE: u64 = 50;
+pub const LEAST_SEEN: u64 = 5;
+/// Entries looked at for repetitions, and how many in a hundred must repeat.
+const LOOKED_AT: usize = 3000;
+const REPEATS: u64 = 95;
+/// Values of an entry that are looked at.
+const FIRST_VALUES: usize = 4;
+
+#[derive(Debug, Default)]
+pub struct Shapes {
+    pub variants: Vec<Variant>,
+    /// What has none of the shapes: words, and how many a value has.
+    pub text: Words,
+    pub text_counts: Histogram,
+    /// Values looked at.
+    pub values: u64,
+    /// Distinct ones among them, without regard to case, with their counts.
+    pub whole: Words,
+}
+
+#[derive(Debug)]
+pub struct Variant {
+    pub shape: String,
+    pub values: u64,
+    pub places: Vec<Place>,
+}
+
+/// A token of a shape.
+#[derive(Debug)]
+pub struct Place {
+    pub sort: Sort,
+    pub words: Words,
+    pub repeats: Option<Repeat>,
+    tries: Vec<Tries>,
+}
+
+/// The place repeats the value of another attribute of the entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repeat {
+    pub attribute: usize,
+    /// Only letters and digits of it, in lower case.
+    pub ascii: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tries {
+    seen: u64,
+    same: u64,
+    ascii: u64,
+}
+
+/// `earlier`: attributes that may be repeated.
+pub fn shapes(columns: &Columns, number: usize, earlier: &[usize]) -> Shapes {
+    let mut found = Shapes { variants: frequent(columns, number), ..Shapes::default() };
+    let places: FxHashMap<String, usize> = found
+        .variants
+        .iter()
+        .enumerate()
+        .map(|(at, variant)| (variant.shape.clone(), at))
+        .collect();
+    let mut tokens = Vec::new();
+    for (at, row) in columns.rows.iter().enumerate() {
+        for (which, value) in row[number].iter().enumerate() {
+            found.values += 1;
+            found.whole.add(value);
+            let shape = token::shape(value, &mut tokens);
+            let Some(&place) = shape.and_then(|shape| places.get(&shape)) else {
+                found.add_text(value);
+                continue;
+            };
+            let variant = &mut found.variants[place];
+            variant.add(&tokens);
+            if at < LOOKED_AT && which < FIRST_VALUES {
+                variant.compare(&tokens, row, earlier);
+            }
+        }
+    }
+    found.variants.iter_mut().for_each(|variant| variant.decide(earlier));
+    found
+}
+
+/// The shapes that are told, the most frequent first.
+fn frequent(columns: &Columns, number: usize) -> Vec<Variant> {
+    let (mut counts, mut tokens, mut all) = (FxHashMap::<String, u64>::default(), Vec::new(), 0);
+    for value in columns.values(number) {
+        all += 1;
+        if let Some(shape) = token::shape(value, &mut tokens) {
+            *counts.entry(shape).or_default() += 1;
+        }
+    }
+    counts.retain(|_, count| *count >= LEAST_SEEN && *count * LEAST_SHARE >= all);
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_unstable_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    counts.truncate(MOST_SHAPES);
+    let variant = |(shape, values)| Variant { shape, values, places: Vec::new() };
+    counts.into_iter().map(variant).collect()
+}
+
+impl Shapes {
+    fn add_text(&mut self, value: &str) {
+        let mut count = 0;
+        for word in token::words(value) {
+            self.text.add(word);
+            count += 1;
+        }
+        self.text_counts.add(count);
+    }
+
+    /// All values are of one shape, or nearly.
+    pub fn is_plain(&self) -> bool {
+        self.variants.len() == 1 && self.variants[0].values * 50 >= self.values * 49
+    }
+
+    pub fn repeats_any(&self) -> bool {
+        let mut places = self.variants.iter().flat_map(|variant| &variant.places);
+        places.any(|place| place.repeats.is_some())
+    }
+}
+
+impl Variant {
+    fn add(&mut self, tokens: &[Token<'_>]) {
+        if self.places.is_empty() {
+            let place = |token: &Token<'_>| Place {
+                sort: token.sort,
+                words: Words::default(),
+                repeats: None,
+                tries: Vec::new(),
+            };
+            self.places = tokens.iter().map(place).collect();
+        }
+        for (place, token) in self.places.iter_mut().zip(tokens) {
+            place.words.add(token.text);
+        }
+    }
+
+    fn compare(&mut self, tokens: &[Token<'_>], row: &[Vec<String>], earlier: &[usize]) {
+        for (place, token) in self.places.iter_mut().zip(tokens) {
+            place.tries.resize(earlier.len(), Tries::default());
+            for (tries, &attribute) in place.tries.iter_mut().zip(earlier) {
+                let Some(value) = row[attribute].first() else { continue };
+                tries.seen += 1;
+                tries.same += u64::from(value == token.text);
+                tries.ascii += u64::from(plain(value) == token.text);
+            }
+        }
+    }
+
+    fn decide(&mut self, earlier: &[usize]) {
+        for place in &mut self.places {
+            // What hardly changes is repeated by chance.
+            if place.words.distinct() < LEAST_SEEN {
+                continue;
+            }
+            let enough = |tries: &Tries, same: u64| {
+                tries.seen >= LEAST_SEEN && same * 100 >= tries.seen * REPEATS
+            };
+            place.repeats = place.tries.iter().zip(earlier).find_map(|(tries, &attribute)| {
+                let ascii = !enough(tries, tries.same);
+                let repeated = !ascii || enough(tries, tries.ascii);
+                repeated.then_some(Repeat { attribute, ascii })
+            });
+        }
+    }
+}
+
+/// As the tag `ascii` makes it.
+fn plain(value: &str) -> String {
+    let kept = value.nfkd().filter(char::is_ascii_alphanumeric);
+    kept.map(|one: char| one.to_ascii_lowercase()).collect()
+}

@@ -1,0 +1,210 @@
+//! The template: the outline of the tree, its kinds, and the vocabularies they use.
+
+use std::fmt::Write as _;
+
+use ldif::{Code, Error, Result};
+
+use crate::describe::{Created, Described, Item, Line, Means, describe};
+use crate::gather::Gather;
+use crate::place::length;
+use crate::registry::Registry;
+use crate::schemes::structural_name;
+use crate::toml::{decimal, quoted};
+use crate::tree_shape::{Below, Grown, Outline, outline};
+use crate::words::write_registry;
+use crate::{Learned, shapes::LEAST_SEEN};
+
+/// Fewer than this are a number of their own, however many entries there are.
+const FEW: u64 = 20;
+
+pub fn write(gathered: &Gather) -> Result<Learned> {
+    let outline = outline(&gathered.kinds);
+    let main = outline.kinds.iter().max_by_key(|grown| grown.kind.entries);
+    let Some(main) = main.map(|grown| grown.kind.entries) else {
+        let few = format!("no {LEAST_SEEN} entries of the source are alike: too few to learn from");
+        return Err(Error::new(Code::Empty, few));
+    };
+    let root = gathered.kinds.keys().min_by_key(|key| (length(&key.path), &key.path));
+    let names = names(&outline);
+    let mut by_size: Vec<usize> = (0..outline.kinds.len()).collect();
+    by_size.sort_by_key(|&at| std::cmp::Reverse(outline.kinds[at].kind.entries));
+    let kind_at = |&at: &usize| (outline.kinds[at].key.path.to_string(), names[at].clone());
+    let kinds: Vec<_> = by_size.iter().map(kind_at).collect();
+    let mut registry = Registry::default();
+    let root = root.map_or(String::new(), |key| key.path.to_string());
+    let mut means = Means { root, kinds: &kinds, registry: &mut registry };
+    let (mut kinds_text, mut created) = (String::new(), None);
+    for (at, grown) in outline.kinds.iter().enumerate() {
+        let described = describe(grown, &names[at], &mut means)?;
+        if at == by_size[0] {
+            created = described.created;
+        }
+        write_kind(&mut kinds_text, grown, &names, at, main, by_size[0] == at, &described);
+    }
+    let mut out = head(gathered, &outline);
+    write_created(&mut out, created);
+    out.push_str(&kinds_text);
+    write_registry(&mut out, &registry);
+    Ok(Learned {
+        template: out,
+        entries: gathered.entries,
+        main,
+        kinds: outline.kinds.len(),
+        left_out: outline.left_out + gathered.uncounted,
+    })
+}
+
+fn head(gathered: &Gather, outline: &Outline<'_>) -> String {
+    let mut out = String::from(
+        "# Learned by `ditseed generate learn`. It holds no value of the source: words are made up.\n",
+    );
+    let left_out = outline.left_out + gathered.uncounted;
+    if left_out > 0 {
+        let _ = writeln!(
+            out,
+            "# Left out: entries of which there were hardly any alike ({}).",
+            rough(left_out)
+        );
+    }
+    let size = rough(gathered.entries);
+    let _ = writeln!(
+        out,
+        "\ndescription = {}",
+        quoted(&format!("learned from a tree of about {size} entries"))
+    );
+    let _ = writeln!(out, "suffix = \"dc=example,dc=com\"");
+    let branches: Vec<String> = outline.branches.iter().map(|name| quoted(name)).collect();
+    let _ = writeln!(out, "branches = [{}]", branches.join(", "));
+    out
+}
+
+/// For `--operational`, by whole years.
+fn write_created(out: &mut String, created: Option<Created>) {
+    let Some(Created { first, last, at_once }) = created else { return };
+    let _ = writeln!(out, "\n[operational]\nfrom = {first}-01-01");
+    if !at_once {
+        let _ = writeln!(out, "to = {}-01-01", last + 1);
+    }
+}
+
+/// Two digits of a number.
+fn rough(number: u64) -> u64 {
+    let digits = number.max(1).ilog10().saturating_sub(1);
+    let unit = 10_u64.pow(digits);
+    (number + unit / 2) / unit * unit
+}
+
+/// Names that kinds have by their object classes.
+fn names(outline: &Outline<'_>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for grown in &outline.kinds {
+        let classes: Vec<&str> = grown.key.classes.split(' ').collect();
+        let longest = || classes.iter().copied().max_by_key(|class| class.len());
+        let name = structural_name(&classes).or_else(longest).filter(|name| !name.is_empty());
+        let name = name.unwrap_or("entry").replace('.', "-");
+        let same =
+            |taken: &&String| **taken == name || taken.strip_prefix(&name).is_some_and(is_number);
+        let taken = names.iter().filter(same).count();
+        names.push(if taken == 0 { name } else { format!("{name}-{}", taken + 1) });
+    }
+    names
+}
+
+fn is_number(rest: &str) -> bool {
+    rest.strip_prefix('-').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[allow(clippy::too_many_arguments, reason = "one kind among all")]
+fn write_kind(
+    out: &mut String,
+    grown: &Grown<'_>,
+    names: &[String],
+    at: usize,
+    main: u64,
+    is_main: bool,
+    described: &Described,
+) {
+    let _ = writeln!(out, "\n[[kinds]]\nname = {}", quoted(&names[at]));
+    if !is_main {
+        let _ = writeln!(out, "count = {}", count(grown.kind.entries, main));
+    }
+    match &grown.below {
+        Below::Branch(name) if name.is_empty() => {}
+        Below::Branch(name) => {
+            let _ = writeln!(out, "below = {}", quoted(name));
+        }
+        Below::Kind { place, pick } => {
+            let _ =
+                writeln!(out, "below = {{ kind = {}, pick = \"{pick}\" }}", quoted(&names[*place]));
+        }
+    }
+    let rdn: Vec<String> = described.rdn.iter().map(|name| quoted(name)).collect();
+    let rdn = if rdn.len() == 1 { rdn[0].clone() } else { format!("[{}]", rdn.join(", ")) };
+    let _ = writeln!(out, "rdn = {rdn}");
+    if let Some(class) = &described.structural {
+        let _ = writeln!(out, "structural = {}", quoted(class));
+    }
+    if !described.values.is_empty() {
+        out.push_str("\n[kinds.values]\n");
+        for (name, text) in &described.values {
+            let _ = writeln!(out, "{} = {}", key(name), quoted(text));
+        }
+    }
+    out.push_str("\n[kinds.attributes]\n");
+    for line in &described.attributes {
+        write_line(out, line);
+    }
+}
+
+/// So many for each of the main kind, within a half of a hundredth.
+fn count(entries: u64, main: u64) -> String {
+    if entries < FEW {
+        return entries.to_string();
+    }
+    #[allow(clippy::cast_precision_loss, reason = "a ratio")]
+    let one_in = main as f64 / entries as f64;
+    let scale = [1.0, 10.0, 100.0, 1000.0].into_iter().find(|scale| one_in * scale >= 100.0);
+    let scale = scale.unwrap_or(1000.0);
+    format!("\"{scale} per {}\"", decimal((one_in * scale).round(), 0))
+}
+
+fn write_line(out: &mut String, line: &Line) {
+    let texts: Vec<String> = line.texts.iter().map(item).collect();
+    let value = if texts.len() == 1 { texts[0].clone() } else { format!("[{}]", texts.join(", ")) };
+    let note = if line.note.is_empty() { String::new() } else { format!("  # {}", line.note) };
+    let _ = writeln!(out, "{} = {value}{note}", key(&line.name));
+}
+
+fn item(item: &Item) -> String {
+    let always = item.chance >= 0.9995;
+    if always && item.count.is_empty() {
+        return quoted(&item.text);
+    }
+    let mut parts = vec![format!("text = {}", quoted(&item.text))];
+    if !always {
+        parts.push(format!("chance = {}", decimal(item.chance.max(0.0001), 4)));
+    }
+    if !item.count.is_empty() {
+        parts.push(format!("count = \"histogram:{}\"", item.count));
+    }
+    format!("{{ {} }}", parts.join(", "))
+}
+
+/// A key, quoted unless it is bare by itself.
+pub fn key(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_shares() {
+        assert_eq!(count(12, 1000), "12");
+        assert_eq!(count(500, 100_000), "\"1 per 200\"");
+        assert_eq!(count(33_333, 100_000), "\"100 per 300\"");
+        assert_eq!((rough(123_456), rough(7)), (120_000, 7));
+    }
+}

@@ -1,0 +1,174 @@
+//! A value taken apart: runs of letters and of digits, and the marks between them.
+//!
+//! The shape of a value is a text of one character a token: `L` letters, `D` digits, `H` hexadecimal digits, `M`
+//! letters and digits in turn, `U` a UUID; marks stand for themselves. So of the value only its ASCII marks are left.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    Letters,
+    Digits,
+    Hex,
+    Mixed,
+    Uuid,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token<'a> {
+    pub sort: Sort,
+    pub text: &'a str,
+}
+
+/// More tokens than this have no shape: such a value is a text of words.
+pub const MOST_TOKENS: usize = 24;
+const MOST_SPACES: usize = 4;
+/// Changes between letters and digits in a run that still is words and numbers.
+const MOST_CHANGES: usize = 2;
+/// Groups of hexadecimal digits that make an address of a network card, or of IP version 6.
+const LEAST_GROUPS: usize = 4;
+
+/// The shape, and the tokens that are no marks; None for a text of many words.
+pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> {
+    tokens.clear();
+    let mut shape = String::new();
+    if is_uuid(value.as_bytes()) {
+        tokens.push(Token { sort: Sort::Uuid, text: value });
+        return Some("U".to_owned());
+    }
+    let grouped = is_grouped(value);
+    for run in runs(value) {
+        let begins = run.as_bytes()[0];
+        if !is_word(run) {
+            shape.push(char::from(begins));
+        } else if grouped {
+            tokens.push(Token { sort: Sort::Hex, text: run });
+            shape.push('H');
+        } else {
+            word(run, &mut shape, tokens);
+        }
+        if shape.len() > MOST_TOKENS {
+            return None;
+        }
+    }
+    let spaces = shape.bytes().filter(|mark| *mark == b' ').count();
+    (spaces <= MOST_SPACES).then_some(shape)
+}
+
+/// Words of a text: what stands between spaces, without the marks around it.
+pub fn words(value: &str) -> impl Iterator<Item = &str> {
+    let bare = |word: &'_ str| !word.is_empty();
+    value
+        .split_whitespace()
+        .map(|word| word.trim_matches(|one: char| one.is_ascii_punctuation()))
+        .filter(move |word| bare(word))
+}
+
+fn is_letter(one: char) -> bool {
+    !one.is_ascii() || one.is_ascii_alphabetic()
+}
+
+fn in_word(one: char) -> bool {
+    is_letter(one) || one.is_ascii_digit()
+}
+
+fn is_word(run: &str) -> bool {
+    run.starts_with(in_word)
+}
+
+/// Marks one by one, and whole words between them.
+fn runs(value: &str) -> impl Iterator<Item = &str> {
+    let mut rest = value;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let end = if in_word(first) {
+            rest.find(|one| !in_word(one)).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
+        };
+        let (run, after) = rest.split_at(end);
+        rest = after;
+        Some(run)
+    })
+}
+
+/// Letters and digits apart, unless they change too often.
+fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
+    let changes = run
+        .as_bytes()
+        .windows(2)
+        .filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit());
+    if changes.count() > MOST_CHANGES {
+        let hex = run.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let sort = if hex { Sort::Hex } else { Sort::Mixed };
+        tokens.push(Token { sort, text: run });
+        return shape.push(if hex { 'H' } else { 'M' });
+    }
+    let mut rest = run;
+    while let Some(first) = rest.chars().next() {
+        let digits = first.is_ascii_digit();
+        let end = rest.find(|one: char| one.is_ascii_digit() != digits).unwrap_or(rest.len());
+        let sort = if digits { Sort::Digits } else { Sort::Letters };
+        tokens.push(Token { sort, text: &rest[..end] });
+        shape.push(if digits { 'D' } else { 'L' });
+        rest = &rest[end..];
+    }
+}
+
+fn is_uuid(value: &[u8]) -> bool {
+    value.len() == 36
+        && value.iter().enumerate().all(|(at, &byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+/// Four or more groups of up to four hexadecimal digits between colons or hyphens.
+fn is_grouped(value: &str) -> bool {
+    let fits = |group: &str| group.len() <= 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
+    [':', '-'].iter().any(|&mark| {
+        value.split(mark).count() >= LEAST_GROUPS
+            && value.split(mark).all(fits)
+            && value.bytes().any(|byte| byte.is_ascii_alphabetic())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape_of(value: &str) -> Option<String> {
+        shape(value, &mut Vec::new())
+    }
+
+    #[test]
+    fn shapes() {
+        for (value, expected) in [
+            ("Smith", "L"),
+            ("u000000017", "LD"),
+            ("Ann-Marie O'Neil", "L-L L'L"),
+            ("ann.smith.17@mail.example.com", "L.L.D@L.L.L"),
+            ("+49 170 1234567", "+D D D"),
+            ("2f1a0c4e9b", "H"),
+            ("x1y2z3", "M"),
+            ("00:1b:2c:3d:4e:5f", "H:H:H:H:H:H"),
+            ("10.0.0.1", "D.D.D.D"),
+            ("6ba7b810-9dad-11d1-80b4-00c04fd430c8", "U"),
+            ("Žofie Müller", "L L"),
+            ("", ""),
+        ] {
+            assert_eq!(shape_of(value).as_deref(), Some(expected), "{value}");
+        }
+        assert_eq!(shape_of(&"word ".repeat(20)), None);
+    }
+
+    #[test]
+    fn tokens_are_cut_where_the_shape_says() {
+        let mut tokens = Vec::new();
+        shape("host12.Example", &mut tokens);
+        let texts: Vec<_> = tokens.iter().map(|token| token.text).collect();
+        assert_eq!(texts, ["host", "12", "Example"]);
+        assert_eq!(
+            words("Hello, (big) world - 17!").collect::<Vec<_>>(),
+            ["Hello", "big", "world", "17"]
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! What sort of values an attribute has, and the text of a template that makes such values.
+
+use rustc_hash::FxHashMap;
+
+use crate::histogram::Histogram;
+use crate::place::Place;
+use crate::schemes::scheme;
+
+/// Of a hundred values so many must be of a sort.
+const NEARLY_ALL: usize = 95;
+/// Paths of DNs told apart.
+const MOST_PATHS: usize = 100;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sort {
+    /// Whatever its shapes say.
+    Text,
+    /// Names of entries; the paths of their RDNs' types with how often each came, the most frequent first.
+    Dn(Vec<(String, usize)>),
+    Password {
+        scheme: &'static str,
+    },
+    /// Generalized times of these years.
+    Time {
+        first: u32,
+        last: u32,
+    },
+    /// So many of a thousand are TRUE.
+    Boolean {
+        yes: usize,
+    },
+}
+
+/// `root`: the path of the suffix.
+pub fn sort(values: &[&str], root: &str) -> Sort {
+    let nearly_all = |fits: usize| !values.is_empty() && fits * 100 >= values.len() * NEARLY_ALL;
+    let count = |fits: fn(&str) -> bool| values.iter().filter(|value| fits(value)).count();
+    if nearly_all(count(|value| matches!(value, "TRUE" | "FALSE"))) {
+        return Sort::Boolean { yes: count(|value| value == "TRUE") * 1000 / values.len() };
+    }
+    if nearly_all(count(is_time)) {
+        return time(values);
+    }
+    if nearly_all(count(|value| scheme(value).is_some())) {
+        return password(values);
+    }
+    let paths = values.iter().filter_map(|value| dn(value, root));
+    let mut found: Vec<(String, usize)> = Vec::new();
+    let mut all = 0;
+    for path in paths {
+        all += 1;
+        match found.iter().position(|(known, _)| *known == path) {
+            Some(at) => found[at].1 += 1,
+            None if found.len() < MOST_PATHS => found.push((path, 1)),
+            None => {}
+        }
+    }
+    if !nearly_all(all) {
+        return Sort::Text;
+    }
+    found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    Sort::Dn(found)
+}
+
+fn is_time(value: &str) -> bool {
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = &value.as_bytes()[digits..];
+    digits == 14 && (rest == b"Z" || (rest.starts_with(b".") && rest.ends_with(b"Z")))
+}
+
+fn time(values: &[&str]) -> Sort {
+    let mut years: Vec<u32> = values
+        .iter()
+        .filter(|value| is_time(value))
+        .filter_map(|value| value[..4].parse().ok())
+        .collect();
+    years.retain(|year| (1970..=2200).contains(year));
+    years.sort_unstable();
+    // A few strange ones tell nothing of the rest.
+    let outside = years.len() / 100;
+    let first = years.get(outside).copied().unwrap_or(2020);
+    let last = years.get(years.len().saturating_sub(outside + 1)).copied().unwrap_or(first);
+    Sort::Time { first, last }
+}
+
+fn password(values: &[&str]) -> Sort {
+    let mut counts: FxHashMap<&'static str, usize> = FxHashMap::default();
+    for (name, _) in values.iter().filter_map(|value| scheme(value)) {
+        *counts.entry(name).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|(name, count)| (*count, *name));
+    Sort::Password { scheme: most.map_or("SSHA", |(name, _)| name) }
+}
+
+/// How long what stands behind the scheme is.
+pub fn hash_lengths(values: &[&str]) -> Histogram {
+    let mut lengths = Histogram::default();
+    for (_, hash) in values.iter().filter_map(|value| scheme(value)) {
+        lengths.add(hash.len() as u64);
+    }
+    lengths
+}
+
+/// The path of a value that is a DN: of several RDNs or below the suffix.
+fn dn(value: &str, root: &str) -> Option<String> {
+    if !value.contains('=') {
+        return None;
+    }
+    let place = Place::new(value.as_bytes());
+    let path = String::from_utf8_lossy(place.path()).into_owned();
+    let named = path.split([',', '+']).all(|kind| {
+        !kind.is_empty()
+            && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+    });
+    let equals = value.bytes().filter(|byte| *byte == b'=').count();
+    (named && equals >= place.depth() && (place.depth() > 1 || path == root)).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorts() {
+        assert_eq!(sort(&["TRUE", "FALSE", "FALSE", "FALSE"], "dc"), Sort::Boolean { yes: 250 });
+        assert_eq!(
+            sort(&["20200101000000Z", "20240101000000.123Z"], "dc"),
+            Sort::Time { first: 2020, last: 2024 }
+        );
+        assert_eq!(sort(&["{SSHA}x", "{ssha}y"], "dc"), Sort::Password { scheme: "SSHA" });
+        assert_eq!(
+            sort(&["uid=a,ou=people,dc=x", "UID=b,ou=y,dc=x"], "dc"),
+            Sort::Dn(vec![("uid,ou,dc".to_owned(), 2)])
+        );
+        for text in ["plain", "a=b", "http://x/?a=b,c", "20200101", "{odd}x"] {
+            assert_eq!(sort(&[text], "dc"), Sort::Text, "{text}");
+        }
+    }
+}

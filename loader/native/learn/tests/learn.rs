@@ -1,0 +1,193 @@
+//! From LDIF to a template that the generator takes.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+use ldif::{Code, Counters};
+use learn::{Learned, Source, learn};
+
+fn learned(ldif: &str, jobs: usize) -> ldif::Result<Learned> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(ldif.as_bytes()).unwrap();
+    learn(vec![Source::Path(file.path().to_path_buf())], jobs, &Counters::default())
+}
+
+/// Entries that the template makes of so many of its largest kind.
+fn made(template: &str, entries: u64) -> String {
+    let read = synth::toml::parse(Path::new("learned.toml"), template, &[]).unwrap();
+    let options = synth::Options { entries: Some(entries), ..synth::Options::default() };
+    let tree = synth::compile(&read, &options).unwrap();
+    let (mut maker, mut out) = (synth::Maker::new(&tree), Vec::new());
+    (0..tree.entries()).for_each(|number| maker.entry(number, &mut out));
+    String::from_utf8(out).unwrap()
+}
+
+const HEAD: &str = "dn: dc=corp,dc=test\nobjectClass: domain\ndc: corp\n\n\
+                    dn: ou=people,dc=corp,dc=test\nobjectClass: organizationalUnit\nou: people\n\n";
+
+fn people(count: usize, attributes: impl Fn(usize) -> String) -> String {
+    let mut ldif = HEAD.to_owned();
+    for number in 0..count {
+        let more = attributes(number);
+        let dn = format!("uid=p{number:05},ou=people,dc=corp,dc=test");
+        let _ = writeln!(ldif, "dn: {dn}\nobjectClass: account\nuid: p{number:05}\n{more}");
+    }
+    ldif
+}
+
+fn line<'t>(template: &'t str, name: &str) -> &'t str {
+    let head = format!("{name} = ");
+    template.lines().find(|line| line.starts_with(&head)).unwrap_or_default()
+}
+
+#[test]
+fn sorts_of_values() {
+    let ldif = people(400, |number| {
+        format!(
+            "enabled: {}\nseen: 20{:02}0101000000Z\nmanager: uid=p{:05},ou=people,dc=corp,dc=test\n\
+             id: 6ba7b810-9dad-11d1-80b4-{number:012}\nuserPassword: {{SSHA512}}{}\n",
+            if number % 4 == 0 { "TRUE" } else { "FALSE" },
+            10 + number % 10,
+            number / 2,
+            "abcd".repeat(20),
+        )
+    });
+    let template = learned(&ldif, 2).unwrap().template;
+    for (name, part) in [
+        ("enabled", "{shape:account-enabled}"),
+        ("seen", "{time:20100101:20200101}"),
+        ("manager", "{dn:account}"),
+        ("id", "{uuid}"),
+        ("userPassword", "{{SSHA512}}{chars:base64:histogram:80=10000}"),
+        ("below", "ou=people"),
+    ] {
+        assert!(line(&template, name).contains(part), "{name}: {}", line(&template, name));
+    }
+    let made = made(&template, 100);
+    assert_eq!(made.matches("\ndn: uid=").count(), 100);
+    assert_eq!(made.matches("\nmanager: uid=").count(), 100);
+}
+
+#[test]
+fn chances_and_numbers_of_values() {
+    let ldif = people(1000, |number| {
+        let phones = (0..number % 3).fold(String::new(), |text, phone| {
+            text + &format!("phone: {}\n", 100_000 + number * 7 + phone)
+        });
+        let room = if number % 10 == 0 { "room: 17\n" } else { "" };
+        let rare = if number < 3 { "secret: hidden\n" } else { "" };
+        format!("{phones}{room}{rare}")
+    });
+    let template = learned(&ldif, 1).unwrap().template;
+    assert!(line(&template, "room").contains("chance = 0.1 "), "{}", line(&template, "room"));
+    assert!(line(&template, "phone").contains("count = \"histogram:1=5"), "{template}");
+    assert!(!template.contains("secret"), "{template}");
+    let made = made(&template, 1000);
+    let phones = made.matches("\nphone: ").count();
+    assert!((950..1050).contains(&phones), "{phones}");
+}
+
+#[test]
+fn names_are_never_the_same() {
+    let word =
+        |number: usize| format!("n{}", ["ab", "cd", "ef"][number % 3].repeat(number % 4 + 1));
+    let mut ldif = HEAD.to_owned();
+    for number in 0..500 {
+        let name = format!("{}-{}", word(number), word(number / 12));
+        let _ = writeln!(
+            ldif,
+            "dn: cn={name},ou=people,dc=corp,dc=test\nobjectClass: person\ncn: {name}\n"
+        );
+    }
+    let template = learned(&ldif, 1).unwrap().template;
+    let made = made(&template, 5000);
+    let mut names: Vec<&str> = made.lines().filter(|line| line.starts_with("dn: cn=")).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 5000);
+}
+
+#[test]
+fn jobs_change_nothing() {
+    let ldif = people(3000, |number| format!("sn: name{}\n", number % 77));
+    assert_eq!(learned(&ldif, 1).unwrap(), learned(&ldif, 3).unwrap());
+}
+
+#[test]
+fn a_tree_without_its_suffix_can_be_learned_from() {
+    let ldif = people(500, |_| String::new());
+    let people = &ldif[HEAD.len()..];
+    let learned = learned(people, 1).unwrap();
+    assert_eq!((learned.main, learned.kinds), (500, 1));
+    assert_eq!(made(&learned.template, 20).matches("dn: uid=").count(), 20);
+}
+
+#[test]
+fn odd_names_of_attributes_do_not_stand_in_the_way() {
+    let ldif = people(100, |number| {
+        format!(
+            "number: {number}\nx;lang-en: a{number}\nx;binary: b\ndn2: {number}\n1.2.3: {{brace}}{number}\n"
+        )
+    });
+    let template = learned(&ldif, 1).unwrap().template;
+    assert_eq!(made(&template, 10).matches("dn: uid=").count(), 10);
+}
+
+#[test]
+fn nothing_to_learn() {
+    for ldif in ["", HEAD] {
+        assert_eq!(learned(ldif, 1).unwrap_err().code, Code::Empty);
+    }
+}
+
+#[test]
+fn many_kinds_are_bounded() {
+    let mut ldif = HEAD.to_owned();
+    for number in 0..6000 {
+        let kind = number / 2;
+        let dn = format!("cn=e{number},ou=people,dc=corp,dc=test");
+        let _ = writeln!(ldif, "dn: {dn}\nobjectClass: class{kind}\ncn: e{number}\n");
+    }
+    ldif += &people(50, |_| String::new())[HEAD.len()..];
+    let learned = learned(&ldif, 2).unwrap();
+    assert_eq!(learned.kinds, 1);
+    assert_eq!(learned.left_out, 6000);
+}
+
+/// Whatever LDIF holds, learning ends, and the generator takes the template.
+#[test]
+fn any_ldif_makes_a_template_that_compiles() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let ldif = people(60, |number| {
+        format!(
+            "cn: Ann {number}\nmail: a{number}@b.c\nmember: uid=p00001,ou=people,dc=corp,dc=test\n"
+        )
+    });
+    let mut taken = 0;
+    for _ in 0..150 {
+        let mut bytes = ldif.clone().into_bytes();
+        for _ in 0..random.usize(1..12) {
+            let at = random.usize(..bytes.len());
+            bytes[at] = *random.choice(b"{}\"\\=,+:;.@- \n\tAz09\xc3\xa4\xff\0").unwrap();
+        }
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&bytes).unwrap();
+        let source = vec![Source::Path(file.path().to_path_buf())];
+        if let Ok(learned) = learn(source, 1, &Counters::default()) {
+            made(&learned.template, 30);
+            taken += 1;
+        }
+    }
+    assert!(taken > 20, "{taken}");
+}
+
+#[test]
+fn values_too_long_to_be_kept_and_empty_ones() {
+    let ldif = people(50, |number| {
+        format!("long: {}\nempty:\nmarks: - - - - - - -\n", "x y ".repeat(400 + number))
+    });
+    let template = learned(&ldif, 1).unwrap().template;
+    let size = made(&template, 50).len();
+    assert!((ldif.len() * 9 / 10..ldif.len() * 11 / 10).contains(&size), "{size} {}", ldif.len());
+}

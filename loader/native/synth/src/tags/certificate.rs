@@ -1,0 +1,125 @@
+//! X.509 certificates of nobody (RFC 5280), as long as they are to be. The signature is random: nothing verifies it, and
+//! LDAP servers look at the form alone.
+
+use super::{At, Render, Scope};
+use crate::draw::{Stream, again, below};
+
+/// Bytes of the longest.
+const LONGEST: u64 = 1 << 20;
+/// Of one whose extension is empty, about.
+const BARE: u64 = 236;
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const INTEGER: u8 = 0x02;
+const BITS: u8 = 0x03;
+const OCTETS: u8 = 0x04;
+const UTF8: u8 = 0x0C;
+const UTC_TIME: u8 = 0x17;
+/// The algorithm Ed25519, and the types commonName and subjectKeyIdentifier, as identifiers.
+const ED25519: [u8; 5] = [0x06, 0x03, 0x2B, 0x65, 0x70];
+const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
+const KEY_IDENTIFIER: [u8; 5] = [0x06, 0x03, 0x55, 0x1D, 0x0E];
+
+#[derive(Debug)]
+struct Certificate {
+    stream: Stream,
+    low: u64,
+    count: u64,
+}
+
+pub fn certificate(low: u64, high: u64, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
+    if low > high || high > LONGEST {
+        return Err(format!(
+            "{low} to {high}: write lengths up to {LONGEST}, the smaller one first"
+        ));
+    }
+    Ok(Box::new(Certificate { stream: scope.stream, low, count: high - low + 1 }))
+}
+
+impl Render for Certificate {
+    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+        let bits = at.bits(self.stream);
+        let length = self.low + below(bits, self.count);
+        out.extend_from_slice(&whole(bits, length.saturating_sub(BARE)));
+    }
+
+    fn most(&self) -> u64 {
+        self.low + self.count + BARE + 32
+    }
+
+    fn is_printable(&self) -> bool {
+        false
+    }
+}
+
+fn whole(bits: u64, padding: u64) -> Vec<u8> {
+    let algorithm = element(SEQUENCE, &[&ED25519]);
+    let key = element(BITS, &[&[0], &random(bits, 1, 32)]);
+    // A serial number is positive.
+    let serial = element(INTEGER, &[&[1], &random(bits, 2, 8)]);
+    let date = element(UTC_TIME, &[b"260101000000Z"]);
+    let name = named("nobody");
+    let extension = element(OCTETS, &[&element(OCTETS, &[&random(bits, 3, padding)])]);
+    let extension = element(SEQUENCE, &[&KEY_IDENTIFIER, &extension]);
+    let to_be_signed = element(
+        SEQUENCE,
+        &[
+            &element(0xA0, &[&element(INTEGER, &[&[2]])]),
+            &serial,
+            &algorithm,
+            &name,
+            &element(SEQUENCE, &[&date, &date]),
+            &name,
+            &element(SEQUENCE, &[&algorithm, &key]),
+            &element(0xA3, &[&element(SEQUENCE, &[&extension])]),
+        ],
+    );
+    let signature = element(BITS, &[&[0], &random(bits, 4, 64)]);
+    element(SEQUENCE, &[&to_be_signed, &algorithm, &signature])
+}
+
+fn named(name: &str) -> Vec<u8> {
+    let value = element(UTF8, &[name.as_bytes()]);
+    let pair = element(SEQUENCE, &[&COMMON_NAME, &value]);
+    element(SEQUENCE, &[&element(SET, &[&pair])])
+}
+
+/// Tag, length and content (X.690, DER).
+fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    let mut out = vec![tag];
+    if let Ok(short @ 0..=127) = u8::try_from(length) {
+        out.push(short);
+    } else {
+        let bytes = (length as u64).to_be_bytes();
+        let digits = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
+        out.push(0x80 | u8::try_from(digits.len()).unwrap_or(8));
+        out.extend_from_slice(digits);
+    }
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+    out
+}
+
+fn random(bits: u64, which: u64, length: u64) -> Vec<u8> {
+    let eights =
+        (0..length.div_ceil(8)).flat_map(|turn| again(bits, which << 32 | turn).to_le_bytes());
+    eights.take(usize::try_from(length).unwrap_or(0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_as_long_as_they_are_to_be() {
+        for length in [300, 1000, 1500, 70_000] {
+            let made = whole(7, length - BARE).len() as u64;
+            assert!(made.abs_diff(length) < 20, "{length}: {made}");
+        }
+        assert_ne!(whole(1, 100), whole(2, 100));
+        assert_eq!(whole(1, 100)[..2], [SEQUENCE, 0x82]);
+    }
+}

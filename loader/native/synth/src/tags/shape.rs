@@ -1,0 +1,106 @@
+//! One of several texts; where the values are to be few, the same ones again and again.
+
+use std::sync::OnceLock;
+
+use rustc_hash::FxHashSet;
+
+use super::{At, Render, Scope};
+use crate::alias::Alias;
+use crate::body::Text;
+use crate::compile::items;
+use crate::draw::{Stream, again};
+use crate::problem::suggestion;
+use crate::vocabulary::Ranks;
+
+/// Phrases that are told apart; of more, some may be the same.
+const TOLD_APART: u64 = 1 << 16;
+/// Tries to find one that is not there yet.
+const TRIES: u8 = 16;
+
+#[derive(Debug)]
+struct Shape {
+    stream: Stream,
+    alias: Alias,
+    texts: Vec<Text>,
+    phrases: Option<Ranks>,
+    /// Which try made each phrase.
+    tries: OnceLock<Vec<u8>>,
+}
+
+pub fn shape(name: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
+    if scope.in_shape {
+        return Err(format!("shape {name:?} stands in a shape"));
+    }
+    let all = &scope.learned.shapes;
+    let said = all.iter().find(|one| one.name == name).ok_or_else(|| {
+        let known = all.iter().map(|one| one.name.as_str());
+        format!("there is no shape {name:?} in [shapes]{}", suggestion(name, known))
+    })?;
+    let weights: Vec<f64> = said.texts.iter().map(|(_, weight)| *weight).collect();
+    let alias = Alias::new(&weights).ok_or("weights must be above 0")?;
+    let mut texts = Vec::new();
+    for (number, (text, _)) in said.texts.iter().enumerate() {
+        let within = |names: &[&str]| Scope {
+            stream: part(scope.stream, number, names),
+            in_shape: true,
+            ..*scope
+        };
+        texts.push(items::text(text, &[], within)?);
+    }
+    let tries = OnceLock::new();
+    Ok(Box::new(Shape { stream: scope.stream, alias, texts, phrases: said.phrases.clone(), tries }))
+}
+
+/// The randomness of a place of one of the texts.
+fn part(stream: Stream, text: usize, names: &[&str]) -> Stream {
+    let place = names.first().and_then(|place| place.parse::<u64>().ok()).unwrap_or(0);
+    stream.part(text as u64 + 1).part(place)
+}
+
+impl Shape {
+    fn made(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+        let text = self.alias.pick(at.bits(self.stream.part(0)));
+        self.texts[text].write(at, out);
+    }
+
+    /// Phrase `number`, at a try.
+    fn phrase(&self, number: u64, turn: u8, at: &mut At<'_>, out: &mut Vec<u8>) {
+        let index = number + (u64::from(turn) << 40);
+        let names = &mut *at.names;
+        let mut at =
+            At { tree: at.tree, kind: at.kind, index, occurrence: 0, slots: at.slots, names };
+        self.made(&mut at, out);
+    }
+
+    fn find_tries(&self, count: u64, at: &mut At<'_>) -> Vec<u8> {
+        let (mut known, mut text) = (FxHashSet::default(), Vec::new());
+        let mut found = |number| {
+            (0..TRIES)
+                .find(|&turn| {
+                    text.clear();
+                    self.phrase(number, turn, at, &mut text);
+                    known.insert(xxhash_rust::xxh3::xxh3_64(&text))
+                })
+                .unwrap_or(TRIES - 1)
+        };
+        (0..count.min(TOLD_APART)).map(&mut found).collect()
+    }
+}
+
+impl Render for Shape {
+    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+        let Some(phrases) = &self.phrases else { return self.made(at, out) };
+        let number = phrases.draw(again(at.bits(self.stream), 1));
+        let tries = self.tries.get_or_init(|| self.find_tries(phrases.end(), at));
+        let turn = usize::try_from(number).ok().and_then(|number| tries.get(number).copied());
+        self.phrase(number, turn.unwrap_or(0), at, out);
+    }
+
+    fn most(&self) -> u64 {
+        self.texts.iter().map(|text| text.most).max().unwrap_or(0)
+    }
+
+    fn is_printable(&self) -> bool {
+        self.texts.iter().all(|text| text.printable)
+    }
+}

@@ -1,0 +1,216 @@
+//! Which letter follows which: a coarse table, and words made by walking it.
+
+use crate::draw::{again, below};
+
+/// a to z, letters of two bytes, letters of three.
+pub const SYMBOLS: usize = 28;
+/// The head of a word, and every symbol.
+pub const ROWS: usize = SYMBOLS + 1;
+const TWO: usize = 26;
+/// Letters that stand for all others of as many bytes in UTF-8.
+const TWO_BYTES: [char; 16] =
+    ['à', 'á', 'ä', 'å', 'æ', 'ç', 'è', 'é', 'ê', 'í', 'ñ', 'ó', 'ö', 'ø', 'ú', 'ü'];
+const THREE_BYTES: u32 = 0x4E00;
+const THREE_BYTES_COUNT: u64 = 512;
+/// Letters that can follow in a word that counts ([`Letters::counted`]).
+const FOLLOWERS: usize = 16;
+const BASE: u64 = FOLLOWERS as u64;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Letters {
+    /// Cumulated weights.
+    rows: Vec<[u32; SYMBOLS]>,
+    /// The most frequent followers, first.
+    best: Vec<[u8; FOLLOWERS]>,
+}
+
+impl Letters {
+    /// One digit a symbol: 9 for the most frequent, each less is half of it, 0 is never. None unless there are as many
+    /// as there must be.
+    pub fn new(rows: &[&str]) -> Option<Self> {
+        if rows.len() != ROWS {
+            return None;
+        }
+        let marks = rows.iter().map(|row| marks(row)).collect::<Option<Vec<_>>>()?;
+        let spare = marks[0];
+        let filled = marks.into_iter().map(|row| filled(row, &spare));
+        let (rows, best) = filled.map(|row| (cumulated(&row), best(&row))).unzip();
+        Some(Self { rows, best })
+    }
+
+    /// Appends a word of so many letters that follows from `bits`; `ascii`: of a to z alone.
+    pub fn walk(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) {
+        self.walk_on(bits, letters, ascii, out);
+    }
+
+    /// The row after the last letter.
+    fn walk_on(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) -> usize {
+        let mut row = 0;
+        for turn in 0..letters {
+            let bits = again(bits, turn + 1);
+            let weights = &self.rows[row];
+            let drawn = u32::try_from(below(bits, u64::from(weights[SYMBOLS - 1]))).unwrap_or(0);
+            let mut symbol = weights.partition_point(|weight| *weight <= drawn);
+            if ascii && symbol >= TWO {
+                symbol = usize::try_from(below(again(bits, 2), TWO as u64)).unwrap_or(0);
+            }
+            push(symbol, again(bits, 1), out);
+            row = symbol + 1;
+        }
+        row
+    }
+
+    /// Appends a word of at least so many letters that no other number below `count` gets: its last letters count in
+    /// digits of what may follow the letter before.
+    pub fn counted(
+        &self,
+        bits: u64,
+        letters: u64,
+        (number, count): (u64, u64),
+        ascii: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let digits = digits(count);
+        let mut row = self.walk_on(bits, letters.saturating_sub(digits), ascii, out);
+        let mut rest = number;
+        for _ in 0..digits {
+            let place = usize::try_from(rest % BASE).unwrap_or(0);
+            let symbol = usize::from(self.best[row][place]);
+            push(symbol, 0, out);
+            row = symbol + 1;
+            rest /= BASE;
+        }
+    }
+}
+
+/// Digits of base [`BASE`] that tell so many numbers apart.
+pub fn digits(count: u64) -> u64 {
+    let mut digits = 1;
+    let mut most = BASE;
+    while most < count {
+        most = most.saturating_mul(BASE);
+        digits += 1;
+    }
+    digits
+}
+
+fn marks(row: &str) -> Option<[u8; SYMBOLS]> {
+    let digits: Vec<u8> =
+        row.bytes().filter(u8::is_ascii_digit).map(|digit| digit - b'0').collect();
+    if row.len() == SYMBOLS { digits.try_into().ok() } else { None }
+}
+
+/// A row after which nothing was ever seen goes on like a new word; where even that is empty, anyhow.
+fn filled(row: [u8; SYMBOLS], spare: &[u8; SYMBOLS]) -> [u8; SYMBOLS] {
+    [row, *spare].into_iter().find(|row| row.iter().any(|mark| *mark > 0)).unwrap_or([1; SYMBOLS])
+}
+
+fn cumulated(row: &[u8; SYMBOLS]) -> [u32; SYMBOLS] {
+    let mut sum = 0;
+    row.map(|mark| {
+        sum += if mark == 0 { 0 } else { 1 << (mark - 1) };
+        sum
+    })
+}
+
+/// Of letters of one byte, which look like themselves only.
+fn best(row: &[u8; SYMBOLS]) -> [u8; FOLLOWERS] {
+    let mut order: Vec<u8> = (0..26).collect();
+    order.sort_by_key(|&symbol| std::cmp::Reverse(row[usize::from(symbol)]));
+    std::array::from_fn(|at| order[at])
+}
+
+fn push(symbol: usize, bits: u64, out: &mut Vec<u8>) {
+    if symbol < TWO {
+        out.push(b'a' + u8::try_from(symbol).unwrap_or(0));
+        return;
+    }
+    let letter = if symbol == TWO {
+        TWO_BYTES[usize::try_from(below(bits, TWO_BYTES.len() as u64)).unwrap_or(0)]
+    } else {
+        let place = u32::try_from(below(bits, THREE_BYTES_COUNT)).unwrap_or(0);
+        char::from_u32(THREE_BYTES + place).unwrap_or('一')
+    };
+    out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+/// Of the words and names that are shipped.
+pub const LATIN: [&str; ROWS] = [
+    "9998888878889778489757805500",
+    "4666446560477904097765435300",
+    "7400900064060070084074000040",
+    "7050700970660080054630000000",
+    "8405905080055080086560604000",
+    "6466544260075854097725334500",
+    "8000986090077080090080000000",
+    "8004900770054670080470004040",
+    "9000900070056670064670405040",
+    "8587847000686955068746030430",
+    "9000500000000090000080000070",
+    "8000950670070570075070000070",
+    "8405963084385380036555306500",
+    "9600800080006376005050003040",
+    "9579908484600880068960004540",
+    "3654065630387966097675635040",
+    "8500950760085085076500500500",
+    "0000000000000000000090000000",
+    "9467907390664783077763306340",
+    "8584904680056085007975004040",
+    "8050904880064080085870404000",
+    "6767746470487806098700045400",
+    "9000900090000070050000000000",
+    "9000800580000570050000005000",
+    "9000700000000000000000000000",
+    "9000900060070670007060000000",
+    "8700700090000080000000000070",
+    "0007078800070800090000700000",
+    "0000000000000000000000000000",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_follow_from_their_bits() {
+        let letters = Letters::new(&LATIN).unwrap();
+        let word = |bits| {
+            let mut out = Vec::new();
+            letters.walk(bits, 7, false, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(word(1), word(1));
+        assert_ne!(word(1), word(2));
+        assert_eq!(word(3).chars().count(), 7);
+    }
+
+    #[test]
+    fn counted_words_are_never_the_same() {
+        let letters = Letters::new(&LATIN).unwrap();
+        let mut found: Vec<Vec<u8>> = (0..5000)
+            .map(|number| {
+                let mut out = Vec::new();
+                let letters_of = 3 + number % 5;
+                letters.counted(again(number, 1), letters_of, (number, 5000), true, &mut out);
+                assert!(out.is_ascii());
+                out
+            })
+            .collect();
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), 5000);
+        assert_eq!((digits(1), digits(16), digits(17), digits(u64::MAX)), (1, 1, 2, 16));
+    }
+
+    #[test]
+    fn tables_that_are_none() {
+        assert!(Letters::new(&LATIN[1..]).is_none());
+        let mut rows = LATIN;
+        rows[3] = "12345";
+        assert!(Letters::new(&rows).is_none());
+        let empty = ["0000000000000000000000000000"; ROWS];
+        let mut out = Vec::new();
+        Letters::new(&empty).unwrap().walk(1, 5, false, &mut out);
+        assert!(out.len() >= 5);
+    }
+}

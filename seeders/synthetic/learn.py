@@ -1,0 +1,80 @@
+"""Learn a template from a real tree: LDIF, a database directory, or a server.
+
+LDIF is read once and as it comes. Databases and servers are exported beside the template first; what was exported is
+removed again, for it holds the real values.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import ldif
+from loader.ldif import Learned, files_of
+from loader.manifest import Manifest
+from loader.operations.export_mdb import DumpOptions, export_database
+from loader.progress import Progress
+from loader.server.options import Connection
+from loader.sources.mdb import Part, database_directory
+from loader.storage import files
+
+STDIN = "-"
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """sources: LDIF files, directories of such, `-` for standard input, or one database directory; none: `connection`.
+
+    base: the part of a database. output: where the template goes; None: nowhere. jobs: threads, or connections.
+    """
+
+    sources: tuple[str, ...]
+    connection: Connection | None
+    base: str | None
+    output: Path | None
+    jobs: int
+
+
+def learn(options: LearnOptions, progress: Progress) -> Learned:
+    """The template, written to `output` durably and at once."""
+    if options.output is not None:
+        files.require_writable(options.output.parent)
+    with _ldif(options, progress) as (paths, descriptor), progress.step("learn") as meter:
+        learned = ldif.learn(paths, descriptor, options.jobs, meter)
+    if options.output is not None:
+        with files.explained(options.output):
+            files.write_durably(options.output, learned.template.encode())
+    return learned
+
+
+@contextmanager
+def _ldif(options: LearnOptions, progress: Progress) -> Iterator[tuple[list[Path], int | None]]:
+    """Files of LDIF and a descriptor to read, in this order."""
+    if options.sources:
+        database = database_directory(options.sources[0]) if len(options.sources) == 1 else None
+        if database is None:
+            named = [Path(one) for one in options.sources if one != STDIN]
+            yield files_of(named), (0 if STDIN in options.sources else None)
+            return
+    else:
+        database = None
+    place = options.output.absolute().parent if options.output else None
+    with tempfile.TemporaryDirectory(prefix=".ditseed-learn-", dir=place) as scratch:
+        output = Path(scratch) / "export"
+        if database is None:
+            made = _of_server(options, output, progress)
+        else:
+            dump = DumpOptions(Part(database, options.base), output, options.jobs)
+            made = export_database(dump, progress, {})
+        yield made.paths(output), None
+
+
+def _of_server(options: LearnOptions, output: Path, progress: Progress) -> Manifest:
+    # Here, since python-ldap takes longer to load than a file to be read.
+    from loader.operations.export import ExportOptions, export
+
+    assert options.connection is not None
+    return export(ExportOptions(options.connection, output, options.jobs), progress, {})

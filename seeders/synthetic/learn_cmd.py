@@ -1,0 +1,89 @@
+"""`ditseed generate learn`: a template from a real tree."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loader import units
+from loader.cli import options
+from loader.cli.report import show_facts, show_json
+from loader.errors import UsageProblem
+from seeders.synthetic.learn import LearnOptions, learn
+
+
+@click.command("learn")
+@click.argument("sources", metavar="[SOURCE]...", nargs=-1)
+@options.connection_options
+@click.option(
+    "-o",
+    "output",
+    required=True,
+    metavar="TEMPLATE|-",
+    help="The template to write; - is standard output.",
+)
+@click.option(
+    "--jobs",
+    "-j",
+    type=click.IntRange(min=1),
+    help="Threads, or connections (default: as many as processors).",
+)
+@click.option("--replace", is_flag=True, help="Put the template in the place of one that is there.")
+@options.json_option
+@options.progress_option
+def command(
+    sources: tuple[str, ...],
+    output: str,
+    jobs: int | None,
+    replace: bool,
+    as_json: bool,
+    progress_mode: str,
+    **connecting: Any,
+) -> None:
+    """Learn a template from a real tree, which then makes trees of any size like it.
+
+    SOURCE is LDIF (files, directories of them such as an export, - for standard input) or the directory
+    of a database, whether slapd runs or not; without one the server of -H is read. No value of it gets
+    into the template, nor a part of one: words are made up.
+
+    \b
+    Examples:
+      ditseed generate learn /srv/export -o ours.toml               from LDIF
+      ditseed generate learn /var/lib/ldap -o ours.toml             from a database
+      ditseed generate learn -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o ours.toml
+      ditseed generate ./ours.toml -n 30000000 -o /srv/tree         a tree like it, of any size
+    """
+    base = connecting["base"]
+    connection = options.connection_of(connecting)
+    if sources and connection.uri:
+        raise UsageProblem(reason="a SOURCE, or -H and a server: one of them")
+    place = None if output == "-" else Path(output)
+    if place is not None and place.exists() and not replace:
+        raise UsageProblem(reason=f"{place} is there already; --replace writes another one")
+    asked = LearnOptions(
+        sources, None if sources else connection, base, place, jobs or os.cpu_count() or 1
+    )
+    learned = learn(asked, options.progress_of(progress_mode))
+    if place is None:
+        sys.stdout.write(learned.template)
+        return
+    facts = {
+        "entries": learned.entries,
+        "kinds": learned.kinds,
+        "entries of the main kind": learned.main,
+        "entries left out": learned.left_out,
+    }
+    if as_json:
+        show_json({**facts, "template": place})
+        return
+    numbers = {name: units.number(count) for name, count in facts.items()}
+    show_facts({**numbers, "template": place, "try": f"ditseed generate {_path(place)} -n 1000"})
+
+
+def _path(place: Path) -> str:
+    """As `generate` takes it for a path, and not for the name of a shipped template."""
+    return str(place) if "/" in str(place) else f"./{place}"
