@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from loader import units
 from loader.defaults import ENGINES
@@ -15,6 +16,7 @@ from loader.errors import LoaderError, UsageProblem
 from loader.mdb.verify import LEVELS
 from loader.progress import Progress
 from loader.server.options import Connection
+from loader.sources.synthetic import Synthetic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -147,6 +149,39 @@ native_options = stack(
         help="Read `attribute:< file:///path` from this host.",
     ),
 )
+count_option = click.option(
+    "-n",
+    "entries",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Entries of the template's main kind; others and containers come on top.",
+)
+seed_option = click.option(
+    "--seed", type=int, default=1, show_default=True, help="Another seed, other entries."
+)
+tree_suffix_option = click.option(
+    "--suffix", "tree_suffix", metavar="DN", help="The tree's suffix (default: the template's own)."
+)
+define_option = click.option(
+    "--define",
+    "defines",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another value for a define of a makeldif template.",
+)
+operational_option = click.option(
+    "--operational",
+    is_flag=True,
+    help="Add entryUUID, entryCSN, names and times, so that builds repeat exactly.",
+)
+# What a tree follows from, wherever one is made; the suffix is an option of its own where a verb has none.
+tree_options = stack(count_option, seed_option, define_option, operational_option)
+from_option = click.option(
+    "--from",
+    "template",
+    metavar="TEMPLATE",
+    help="In the place of LDIF: a template of `ditseed generate`, its name or path.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 progress_option = click.option(
     "--progress",
@@ -185,6 +220,34 @@ def connection_of(options: dict[str, Any]) -> Connection:
             raise UsageProblem(reason="-W asks on a terminal, and there is none; use -y FILE")
         password = click.prompt("Password", hide_input=True, err=True)
     return Connection(**taken, password=password)
+
+
+def tree_of(options: dict[str, Any], inputs: Sequence[Path], suffix: str | None) -> Synthetic | None:
+    """Take the options of a tree out of a command's arguments; None where LDIF is given."""
+    template = options.pop("template")
+    given = {name: options.pop(name) for name in ("entries", "seed", "defines", "operational")}
+    if template is None:
+        if not inputs:
+            raise UsageProblem(reason="what to load? LDIF files, or --from TEMPLATE -n N")
+        refuse_given([*given, "tree_suffix"], "--from TEMPLATE")
+        return None
+    if inputs:
+        raise UsageProblem(reason=f"--from {template} takes the place of LDIF; {inputs[0]} is given too")
+    return Synthetic(template, suffix=suffix, **given)
+
+
+def refuse_given(names: Iterable[str], only: str) -> None:
+    """Raise UsageProblem for any of these that stands on the command line: they are for `only`."""
+    spelled = {one.name: one.opts[0] for one in click.get_current_context().command.params}
+    for name in names:
+        if is_given(name):
+            raise UsageProblem(reason=f"{spelled[name]} is for {only}")
+
+
+def is_given(name: str) -> bool:
+    """Does that parameter of the running command stand on its command line?"""
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in (None, ParameterSource.DEFAULT)
 
 
 def progress_of(mode: str) -> Progress:

@@ -1,0 +1,133 @@
+//! Whether a text of a template tells its entry apart from all others of its kind, so that a search for it finds one.
+
+use crate::list::List;
+use crate::model::{Item, Kind, Piece, Tag, Template, Text};
+
+/// Values that name values that name values: no deeper than this.
+const DEEPEST: usize = 32;
+
+/// The text with the values it names in their place.
+pub fn flattened(kind: &Kind, text: &Text) -> Text {
+    let mut out = Vec::new();
+    flatten(kind, text, DEEPEST, &mut out);
+    out
+}
+
+fn flatten(kind: &Kind, text: &Text, depth: usize, out: &mut Text) {
+    for piece in text {
+        let named = match piece {
+            Piece::Tag(Tag::Value { name }) => kind.values.iter().find(|one| one.name == *name),
+            _ => None,
+        };
+        match named {
+            Some(named) if depth > 0 && is_plain(&named.item) => {
+                flatten(kind, &named.item.text, depth - 1, out);
+            }
+            _ => out.push(piece.clone()),
+        }
+    }
+}
+
+fn is_plain(item: &Item) -> bool {
+    item.chance >= 1.0 && item.conditions.is_empty() && item.count.is_none()
+}
+
+/// True when no two entries of the kind can have the same of it. False says nothing.
+pub fn is_unique(template: &Template, kind: &Kind, count: u64, text: &Text) -> bool {
+    let text = flattened(kind, text);
+    (0..text.len()).any(|at| {
+        let Some(number) = numbering(&text[at], count) else { return false };
+        let (before, after) = (&text[..at], &text[at + 1..]);
+        let left = number.fixed || before.last().is_none_or(|piece| ends_apart(piece, number));
+        let right = number.fixed || after.first().is_none_or(|piece| begins_apart(piece, number));
+        (left && after.iter().all(is_literal))
+            || (right && before.iter().all(is_literal))
+            || (left && is_delimited(template, kind, before, after))
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Numbering {
+    /// All have as many digits.
+    fixed: bool,
+    hexadecimal: bool,
+}
+
+impl Numbering {
+    const fn is_digit(self, byte: u8) -> bool {
+        if self.hexadecimal { byte.is_ascii_hexdigit() } else { byte.is_ascii_digit() }
+    }
+}
+
+fn numbering(piece: &Piece, count: u64) -> Option<Numbering> {
+    match piece {
+        Piece::Tag(Tag::Number { start, width }) => {
+            let last = start.saturating_add(count.saturating_sub(1));
+            let digits = last.checked_ilog10().unwrap_or(0) as usize + 1;
+            Some(Numbering { fixed: digits <= *width, hexadecimal: false })
+        }
+        Piece::Tag(Tag::Unique { base, .. }) => {
+            Some(Numbering { fixed: true, hexadecimal: *base == 16 })
+        }
+        _ => None,
+    }
+}
+
+fn ends_apart(piece: &Piece, number: Numbering) -> bool {
+    matches!(piece, Piece::Literal(bytes) if bytes.last().is_some_and(|byte| !number.is_digit(*byte)))
+}
+
+fn begins_apart(piece: &Piece, number: Numbering) -> bool {
+    matches!(piece, Piece::Literal(bytes) if bytes.first().is_some_and(|byte| !number.is_digit(*byte)))
+}
+
+const fn is_literal(piece: &Piece) -> bool {
+    matches!(piece, Piece::Literal(_))
+}
+
+/// The number ends at the first sign of some sort, such as the @ of an address.
+fn is_delimited(template: &Template, kind: &Kind, before: &[Piece], after: &[Piece]) -> bool {
+    let Some(Piece::Literal(next)) = after.first() else { return false };
+    let Some(&sign) = next.first() else { return false };
+    !sign.is_ascii_alphanumeric() && before.iter().all(|piece| never_has(template, kind, piece, sign))
+}
+
+/// `sign` is no letter and no digit.
+fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool {
+    match piece {
+        Piece::Literal(bytes) => !bytes.contains(&sign),
+        Piece::Tag(Tag::Pick { list }) => template
+            .lists
+            .iter()
+            .find(|one| one.name == *list)
+            .is_some_and(|list: &std::sync::Arc<List>| list.values().all(|value| !value.contains(&sign))),
+        Piece::Tag(Tag::Value { name }) => kind.values.iter().any(|one| {
+            one.name == *name && one.item.text.iter().all(|piece| is_literal(piece) && never_has(template, kind, piece, sign))
+        }),
+        Piece::Tag(Tag::Uuid) => sign != b'-',
+        Piece::Tag(
+            Tag::Number { .. } | Tag::Digits(_) | Tag::Hex(_) | Tag::Drawn { .. } | Tag::Unique { .. } | Tag::Ascii { .. },
+        ) => true,
+        Piece::Tag(_) => false,
+    }
+}
+
+/// True when no value of one can be a value of the other, whatever the tags become: they begin or end with other words.
+pub fn are_apart(one: &Text, other: &Text) -> bool {
+    let heads = (head(one.first()), head(other.first()));
+    let tails = (tail(one.last()), tail(other.last()));
+    heads.0.iter().zip(&heads.1).any(|(a, b)| a != b) || tails.0.iter().zip(&tails.1).any(|(a, b)| a != b)
+}
+
+fn head(piece: Option<&Piece>) -> Vec<u8> {
+    match piece {
+        Some(Piece::Literal(bytes)) => bytes.to_ascii_lowercase(),
+        _ => Vec::new(),
+    }
+}
+
+fn tail(piece: Option<&Piece>) -> Vec<u8> {
+    let mut bytes = head(piece);
+    bytes.reverse();
+    bytes
+}
