@@ -34,7 +34,7 @@ pub fn is_safe(value: &[u8]) -> bool {
 }
 
 /// ` ` to `~`, eight bytes at a time, the last eight once more.
-fn is_printable(value: &[u8]) -> bool {
+pub fn is_printable(value: &[u8]) -> bool {
     let Some(end) = value.last_chunk() else {
         return value.iter().all(|byte| matches!(byte, b' '..=b'~'));
     };

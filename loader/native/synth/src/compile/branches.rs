@@ -1,0 +1,96 @@
+//! Single entries: the suffix and what is named below it.
+
+use std::collections::{HashMap, HashSet};
+
+use tree::name::Name;
+
+use super::{Context, items};
+use crate::body::{Attribute, Body};
+use crate::branch::{first_of, made};
+use crate::model;
+use crate::problem::Problem;
+use crate::tags::Scope;
+use crate::tree::Branch;
+
+pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
+    let mut found = Vec::new();
+    let mut keys: HashSet<Vec<u8>> = HashSet::new();
+    for (place, branch) in context.template.branches.iter().enumerate() {
+        let dn = dn_of(branch, context.suffix);
+        let name = Name::new(dn.as_bytes());
+        if place > 0 && branch.below_suffix && !keys.contains(name.parent()) {
+            let reason = format!("{:?}: its parent must stand before it", branch.dn);
+            return Err(context.wrong(branch.spot, reason));
+        }
+        if !keys.insert(name.key().to_vec()) {
+            return Err(context.wrong(branch.spot, format!("{:?} stands twice", branch.dn)));
+        }
+        found.push(compile_one(context, branch, dn)?);
+    }
+    Ok(found)
+}
+
+fn dn_of(branch: &model::Branch, suffix: &str) -> String {
+    match (branch.below_suffix, branch.dn.is_empty()) {
+        (true, true) => suffix.to_owned(),
+        (true, false) => format!("{},{suffix}", branch.dn),
+        (false, _) => branch.dn.clone(),
+    }
+}
+
+fn compile_one(
+    context: &Context<'_>,
+    branch: &model::Branch,
+    dn: String,
+) -> Result<Branch, Problem> {
+    let refused = |reason| {
+        let what = if branch.below_suffix && branch.dn.is_empty() { "suffix " } else { "" };
+        context.wrong(branch.spot, format!("{what}{reason}"))
+    };
+    if branch.attributes.is_empty() {
+        let (lines, class) = made(&dn).map_err(refused)?;
+        let body = Body { slots: Vec::new(), attributes: constants(&lines) };
+        return Ok(Branch { body, structural: Some(class.to_owned()), dn: dn.into_bytes() });
+    }
+    let (naming, value) = first_of(&dn).map_err(refused)?;
+    let mut attributes = items::attributes(context, &branch.attributes, &HashMap::new(), |names| {
+        let stream = context.stream(&[&["branch", dn.as_str()], names].concat());
+        scope(context, stream)
+    })?;
+    let is_named = |one: &model::Attribute| one.description.eq_ignore_ascii_case(naming);
+    if !branch.attributes.iter().any(is_named) {
+        attributes.extend(constants(&[(naming, value)]));
+    }
+    let body = Body { slots: Vec::new(), attributes };
+    Ok(Branch { body, structural: None, dn: dn.into_bytes() })
+}
+
+fn scope<'a>(context: &Context<'a>, stream: crate::draw::Stream) -> Scope<'a> {
+    Scope {
+        stream,
+        suffix: context.suffix,
+        lists: &context.template.lists,
+        slots: &items::NO_SLOTS,
+        kinds: &[],
+        kind: None,
+        parent_dn: 0,
+    }
+}
+
+/// Attributes whose values are always the same, those of one attribute together.
+fn constants(lines: &[(&str, &str)]) -> Vec<Attribute> {
+    let mut found: Vec<Attribute> = Vec::new();
+    for (description, value) in lines {
+        let item = items::constant(value.as_bytes());
+        match found.last_mut().filter(|last| last.description == *description) {
+            Some(last) => last.items.push(item),
+            None => found.push(Attribute {
+                description: (*description).to_owned(),
+                head: format!("{description}: ").into_bytes(),
+                items: vec![item],
+                may_repeat: false,
+            }),
+        }
+    }
+    found
+}

@@ -1,0 +1,178 @@
+//! Texts, conditions and attributes: names become places.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::Context;
+use crate::body::{Attribute, Check, Gate, Item, Step, Text};
+use crate::branch::is_description;
+use crate::draw::Stream;
+use crate::model::{self, Condition, Piece, Tag};
+use crate::problem::{Problem, suggestion};
+use crate::tags::{self, Scope, SlotFacts};
+
+pub type Slots = HashMap<String, SlotFacts>;
+
+pub static NO_SLOTS: LazyLock<Slots> = LazyLock::new(HashMap::new);
+
+/// Values of one item, at most.
+const VALUES: u64 = 10_000_000;
+
+pub fn constant(value: &[u8]) -> Item {
+    let steps = vec![Step::Literal(value.into())];
+    let printable = ldif::write::is_printable(value);
+    let text = Text { steps, most: value.len() as u64, printable };
+    Item { gate: Gate::default(), text, count: None }
+}
+
+/// A text whose tags stand at places that `scope` describes by their names.
+pub fn text<'a>(
+    pieces: &[Piece],
+    names: &[&str],
+    scope: impl Fn(&[&str]) -> Scope<'a>,
+) -> Result<Text, String> {
+    let mut found = Text { printable: true, ..Text::default() };
+    for (place, piece) in pieces.iter().enumerate() {
+        let step = match piece {
+            Piece::Literal(bytes) => Step::Literal(bytes.as_slice().into()),
+            Piece::Tag(tag) => {
+                let place = place.to_string();
+                tag_step(tag, &scope(&[names, &[place.as_str()]].concat()))?
+            }
+        };
+        let (most, printable) = facts(&step, || scope(names));
+        found.most = found.most.saturating_add(most);
+        found.printable &= printable;
+        found.steps.push(step);
+    }
+    Ok(found)
+}
+
+fn tag_step(tag: &Tag, scope: &Scope<'_>) -> Result<Step, String> {
+    Ok(match tag {
+        Tag::Suffix => Step::Literal(scope.suffix.as_bytes().into()),
+        Tag::Value { name } => Step::Slot(scope.slot(name)?.at),
+        tag => Step::Tag(tags::compile(tag, scope)?),
+    })
+}
+
+fn facts<'a>(step: &Step, scope: impl Fn() -> Scope<'a>) -> (u64, bool) {
+    match step {
+        Step::Literal(bytes) => (bytes.len() as u64, ldif::write::is_printable(bytes)),
+        Step::Tag(tag) => (tag.most(), tag.is_printable()),
+        Step::Slot(slot) => {
+            let known = scope().slots.values().find(|facts| facts.at == *slot);
+            known.map_or((0, false), |facts| (facts.most, facts.printable))
+        }
+    }
+}
+
+/// When something is there. `attributes`: descriptions of those before it.
+pub fn gate(
+    item: &model::Item,
+    stream: Stream,
+    slots: &Slots,
+    attributes: &[Attribute],
+) -> Result<Gate, String> {
+    if !(0.0..=1.0).contains(&item.chance) {
+        return Err(format!("a chance is a number from 0 to 1, not {}", item.chance));
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 2^64")]
+    let limit = (item.chance * 2_f64.powi(64)) as u64;
+    let chance = (item.chance < 1.0).then_some((stream, limit));
+    let checks = item.conditions.iter().map(|condition| check(condition, slots, attributes));
+    Ok(Gate { chance, checks: checks.collect::<Result<_, _>>()? })
+}
+
+fn check(condition: &Condition, slots: &Slots, attributes: &[Attribute]) -> Result<Check, String> {
+    let Condition { name, equals, unless } = condition;
+    if let Some(slot) = slots.get(name) {
+        return Ok(Check::Slot { slot: slot.at, equals: equals.clone(), unless: *unless });
+    }
+    let same = |one: &Attribute| one.description.eq_ignore_ascii_case(name);
+    match attributes.iter().position(same) {
+        Some(attribute) if equals.is_none() => Ok(Check::Attribute { attribute, unless: *unless }),
+        Some(_) => Err(format!("{name} is an attribute: only values can be compared")),
+        None => {
+            let known = slots.keys().map(String::as_str);
+            let known = known.chain(attributes.iter().map(|one| one.description.as_str()));
+            let mut known: Vec<&str> = known.collect();
+            known.sort_unstable();
+            Err(format!("there is no value or attribute {name:?} before it{}", suggestion(name, known)))
+        }
+    }
+}
+
+/// All attributes of an entry. `scope` makes the scope of a place by its names.
+pub fn attributes<'a>(
+    context: &Context<'_>,
+    said: &[model::Attribute],
+    slots: &Slots,
+    scope: impl Fn(&[&str]) -> Scope<'a>,
+) -> Result<Vec<Attribute>, Problem> {
+    let mut found: Vec<Attribute> = Vec::new();
+    for attribute in said {
+        let description = &attribute.description;
+        if !is_description(description) {
+            let reason = format!("{description:?} is not an attribute name");
+            return Err(context.wrong(attribute.spot, reason));
+        }
+        if found.iter().any(|one| one.description.eq_ignore_ascii_case(description)) {
+            let reason = format!("{description} stands twice (names differ in case only)");
+            return Err(context.wrong(attribute.spot, reason));
+        }
+        let mut items = Vec::new();
+        for (place, said) in attribute.items.iter().enumerate() {
+            let place = place.to_string();
+            let names = ["attribute", description.as_str(), place.as_str()];
+            let made = item(said, &names, slots, &found, &scope);
+            let told = |reason| context.wrong(said.spot, format!("{description}: {reason}"));
+            items.push(made.map_err(told)?);
+        }
+        found.push(Attribute {
+            head: format!("{description}: ").into_bytes(),
+            may_repeat: may_repeat(&items),
+            description: description.clone(),
+            items,
+        });
+    }
+    if !found.iter().any(|one| one.description.eq_ignore_ascii_case("objectClass")) {
+        let spot = said.first().map(|attribute| attribute.spot).unwrap_or_default();
+        return Err(context.wrong(spot, "objectClass is missing"));
+    }
+    Ok(found)
+}
+
+fn may_repeat(items: &[Item]) -> bool {
+    let varied = items.iter().any(|item| item.count.is_some());
+    varied || (items.len() > 1 && items.iter().any(|item| !item.text.is_constant()))
+}
+
+fn item<'a>(
+    said: &model::Item,
+    names: &[&str],
+    slots: &Slots,
+    before: &[Attribute],
+    scope: &impl Fn(&[&str]) -> Scope<'a>,
+) -> Result<Item, String> {
+    let stream = |what| scope(&[names, &[what]].concat()).stream;
+    let count = match &said.count {
+        None => None,
+        Some(count) if count.most() > VALUES => {
+            return Err(format!("more than {VALUES} values"));
+        }
+        Some(count) => Some((stream("count"), count.drawer()?)),
+    };
+    let gate = gate(said, stream("chance"), slots, before)?;
+    Ok(Item { gate, text: text(&said.text, names, scope)?, count })
+}
+
+/// Bytes of all values of an attribute, at most.
+pub fn most(said: &model::Attribute, made: &Attribute) -> u64 {
+    said.items.iter().zip(&made.items).fold(0, |sum, (said, item)| {
+        let values = said.count.as_ref().map_or(1, crate::distribution::Distribution::most);
+        // What is not printable becomes base64.
+        let line = (item.text.most.saturating_mul(4) / 3).saturating_add(made.head.len() as u64 + 5);
+        sum.saturating_add(values.saturating_mul(line))
+    })
+}

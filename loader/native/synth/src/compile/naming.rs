@@ -1,0 +1,95 @@
+//! What names the entries of a kind: which values it takes, and whether two entries could get the same name.
+
+use super::Context;
+use crate::model::{self, Attribute, Item, Kind, Piece};
+use crate::problem::{Problem, Spot, suggestion};
+use crate::tags;
+
+/// The attributes of the RDN, in its order.
+pub fn attributes<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribute>, Problem> {
+    if kind.rdn.is_empty() {
+        return Err(context.wrong(kind.spot, format!("kind {:?}: rdn is missing", kind.name)));
+    }
+    let found: Vec<&Attribute> =
+        kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;
+    let is_unique = found.iter().any(|one| is_unique(kind, &one.items[0].text));
+    if !is_unique && kind.count != model::Count::Fixed(1) {
+        let reason = "names the entries: without {number} or {unique:...} two could have one name";
+        let names = kind.rdn.join(" and ");
+        return Err(context.wrong(found[0].items[0].spot, format!("{names} {reason}")));
+    }
+    Ok(found)
+}
+
+fn attribute<'a>(context: &Context<'_>, kind: &'a Kind, name: &str) -> Result<&'a Attribute, Problem> {
+    let same = |one: &&Attribute| one.description.eq_ignore_ascii_case(name);
+    let Some(found) = kind.attributes.iter().find(same) else {
+        let known = kind.attributes.iter().map(|one| one.description.as_str());
+        let hint = suggestion(name, known);
+        let reason = format!("kind {:?}: {name} must be an attribute of the entry{hint}", kind.name);
+        return Err(context.wrong(kind.spot, reason));
+    };
+    let Some(first) = found.items.first() else {
+        return Err(context.wrong(found.spot, format!("{name} names the entries and has no value")));
+    };
+    check(context, kind, name, first, first.spot)?;
+    Ok(found)
+}
+
+/// A text that names must be there in every entry, and so must the values in it.
+fn check(
+    context: &Context<'_>,
+    kind: &Kind,
+    name: &str,
+    item: &Item,
+    spot: Spot,
+) -> Result<(), Problem> {
+    if item.chance < 1.0 || !item.conditions.is_empty() || item.count.is_some() {
+        let reason = format!("{name} names the entries: it must always be there, once");
+        return Err(context.wrong(spot, reason));
+    }
+    for piece in &item.text {
+        let Piece::Tag(tag) = piece else { continue };
+        if !tags::may_name(tag) {
+            let reason = format!("{name} names the entries: it cannot hold other names, or bytes");
+            return Err(context.wrong(spot, reason));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a value that is part of a name, in the same way.
+pub fn check_value(context: &Context<'_>, kind: &Kind, value: &model::Named) -> Result<(), Problem> {
+    check(context, kind, &value.name, &value.item, value.item.spot)
+}
+
+/// The values of the entry that a text needs, in their order.
+pub fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
+    let mut wanted = vec![false; kind.values.len()];
+    mark(kind, text, kind.values.len(), &mut wanted);
+    // A value names only those before it, so one way back finds all.
+    for place in (0..kind.values.len()).rev() {
+        if wanted[place] {
+            mark(kind, &kind.values[place].item.text, place, &mut wanted);
+        }
+    }
+    (0..wanted.len()).filter(|&place| wanted[place]).collect()
+}
+
+fn mark(kind: &Kind, text: &[Piece], before: usize, wanted: &mut [bool]) {
+    for piece in text {
+        let Piece::Tag(tag) = piece else { continue };
+        let Some(name) = tags::named(tag) else { continue };
+        if let Some(place) = kind.values[..before].iter().position(|one| one.name == name) {
+            wanted[place] = true;
+        }
+    }
+}
+
+fn is_unique(kind: &Kind, text: &[Piece]) -> bool {
+    // What is changed on the way is no longer sure to differ.
+    let own = |text: &[Piece]| {
+        text.iter().any(|piece| matches!(piece, Piece::Tag(tag) if tags::is_unique(tag)))
+    };
+    own(text) || needed(kind, text).iter().any(|&place| own(&kind.values[place].item.text))
+}

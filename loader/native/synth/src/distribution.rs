@@ -1,0 +1,251 @@
+//! Distributions of whole numbers, each drawn from 64 random bits without a table as long as its range.
+//!
+//! Only operations that are the same on every machine: IEEE 754's own, and `libm` for the rest.
+
+use crate::alias::Alias;
+use crate::draw::{again, below, unit};
+
+/// What a template says. All ends are included.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Distribution {
+    Fixed(u64),
+    Between { low: u64, high: u64 },
+    /// The number of rank k, counted from `low`, with a weight of 1/k^exponent.
+    Zipf { low: u64, high: u64, exponent: f64 },
+    /// What falls outside is drawn to the nearer end.
+    Normal { low: u64, high: u64, mean: f64, deviation: f64 },
+    /// Ranges with their weights; even within each.
+    Histogram(Vec<Range>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Range {
+    pub low: u64,
+    pub high: u64,
+    pub weight: f64,
+}
+
+impl Distribution {
+    pub fn most(&self) -> u64 {
+        match self {
+            Self::Fixed(number) => *number,
+            Self::Between { high, .. } | Self::Zipf { high, .. } | Self::Normal { high, .. } => *high,
+            Self::Histogram(ranges) => ranges.iter().map(|range| range.high).max().unwrap_or(0),
+        }
+    }
+
+    /// Ready to be drawn from; what is wrong with it otherwise.
+    pub fn drawer(&self) -> Result<Drawer, String> {
+        Ok(match *self {
+            Self::Fixed(number) => Drawer::Even { low: number, count: 1 },
+            Self::Between { low, high } => Drawer::Even { low, count: count(low, high)? },
+            Self::Zipf { low, high, exponent } => {
+                Drawer::Zipf { low, zipf: Zipf::new(count(low, high)?, exponent)? }
+            }
+            Self::Normal { low, high, mean, deviation } => {
+                count(low, high)?;
+                if !mean.is_finite() || !(deviation.is_finite() && deviation >= 0.0) {
+                    return Err("a mean and a deviation from 0 on are needed".to_owned());
+                }
+                Drawer::Normal { low, high, mean, deviation }
+            }
+            Self::Histogram(ref ranges) => histogram(ranges)?,
+        })
+    }
+}
+
+fn count(low: u64, high: u64) -> Result<u64, String> {
+    let span = high.checked_sub(low).ok_or_else(|| format!("{low} is more than {high}"))?;
+    span.checked_add(1).ok_or_else(|| "the range is too large".to_owned())
+}
+
+fn histogram(ranges: &[Range]) -> Result<Drawer, String> {
+    let weights: Vec<f64> = ranges.iter().map(|range| range.weight).collect();
+    let alias = Alias::new(&weights).ok_or("weights must be above 0")?;
+    let ranges = ranges.iter().map(|range| Ok((range.low, count(range.low, range.high)?)));
+    Ok(Drawer::Histogram { alias, ranges: ranges.collect::<Result<_, String>>()? })
+}
+
+#[derive(Debug, Clone)]
+pub enum Drawer {
+    Even { low: u64, count: u64 },
+    Zipf { low: u64, zipf: Zipf },
+    Normal { low: u64, high: u64, mean: f64, deviation: f64 },
+    Histogram { alias: Alias, ranges: Vec<(u64, u64)> },
+}
+
+impl Drawer {
+    pub fn draw(&self, bits: u64) -> u64 {
+        match self {
+            Self::Even { low, count } => low + below(bits, *count),
+            Self::Zipf { low, zipf } => low + zipf.rank(bits) - 1,
+            Self::Normal { low, high, mean, deviation } => {
+                clamped(mean + deviation * normal(bits), *low, *high)
+            }
+            Self::Histogram { alias, ranges } => {
+                let (low, count) = ranges[alias.pick(bits)];
+                low + below(again(bits, 1), count)
+            }
+        }
+    }
+}
+
+/// A number of the standard normal distribution (Box and Muller 1958).
+pub fn normal(bits: u64) -> f64 {
+    let radius = libm::sqrt(-2.0 * libm::log(1.0 - unit(bits)));
+    radius * libm::cos(2.0 * std::f64::consts::PI * unit(again(bits, 1)))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "ends are as near as an f64 can say")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
+fn clamped(number: f64, low: u64, high: u64) -> u64 {
+    (number.round().max(0.0) as u64).clamp(low, high)
+}
+
+/// Ranks 1 to `count`, that of rank k with a weight of 1/k^exponent, in constant time: rejection-inversion
+/// (Hörmann and Derflinger, ACM TOMACS 6(3), 1996), whose names for the functions these are.
+#[derive(Debug, Clone, Copy)]
+pub struct Zipf {
+    count: u64,
+    exponent: f64,
+    first: f64,
+    last: f64,
+    near: f64,
+}
+
+impl Zipf {
+    #[allow(clippy::cast_precision_loss, reason = "ranks are as near as an f64 can say")]
+    pub fn new(count: u64, exponent: f64) -> Result<Self, String> {
+        if count == 0 {
+            return Err("there is nothing to pick from".to_owned());
+        }
+        if !(exponent > 0.0 && exponent <= 20.0) {
+            return Err("an exponent above 0 and up to 20 is needed".to_owned());
+        }
+        let first = integral(1.5, exponent) - 1.0;
+        let last = integral(count as f64 + 0.5, exponent);
+        let near = 2.0 - inverse(integral(2.5, exponent) - power(2.0, exponent), exponent);
+        Ok(Self { count, exponent, first, last, near })
+    }
+
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn rank(&self, bits: u64) -> u64 {
+        // One try in four fails at worst; after so many the most frequent rank does.
+        for turn in 0..100 {
+            let bits = if turn == 0 { bits } else { again(bits, turn) };
+            let area = self.last + unit(bits) * (self.first - self.last);
+            let at = inverse(area, self.exponent);
+            let rank = ((at + 0.5) as u64).clamp(1, self.count);
+            let edge = rank as f64;
+            if edge - at <= self.near
+                || area >= integral(edge + 0.5, self.exponent) - power(edge, self.exponent)
+            {
+                return rank;
+            }
+        }
+        1
+    }
+}
+
+/// h: the weight of x.
+fn power(x: f64, exponent: f64) -> f64 {
+    libm::exp(-exponent * libm::log(x))
+}
+
+/// H: the integral of the weights up to x.
+fn integral(x: f64, exponent: f64) -> f64 {
+    let log = libm::log(x);
+    growth((1.0 - exponent) * log) * log
+}
+
+/// The inverse of H.
+fn inverse(area: f64, exponent: f64) -> f64 {
+    let scaled = (area * (1.0 - exponent)).max(-1.0);
+    libm::exp(logarithm(scaled) * area)
+}
+
+/// log(1+x)/x, which is 1 at 0.
+fn logarithm(x: f64) -> f64 {
+    if x.abs() > 1e-8 { libm::log1p(x) / x } else { 1.0 - x * (0.5 - x / 3.0) }
+}
+
+/// (exp(x)-1)/x, which is 1 at 0.
+fn growth(x: f64) -> f64 {
+    if x.abs() > 1e-8 { libm::expm1(x) / x } else { 1.0 + x * 0.5 * (1.0 + x / 3.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::Stream;
+
+    const DRAWS: u32 = 200_000;
+
+    fn drawn(distribution: &Distribution) -> impl Iterator<Item = u64> {
+        let drawer = distribution.drawer().unwrap();
+        let stream = Stream::new(1, &["distribution"]);
+        (0..u64::from(DRAWS)).map(move |number| drawer.draw(stream.at(number)))
+    }
+
+    fn share(distribution: &Distribution, number: u64) -> f64 {
+        let found = drawn(distribution).filter(|&one| one == number).count();
+        f64::from(u32::try_from(found).unwrap()) / f64::from(DRAWS)
+    }
+
+    #[test]
+    fn zipf_has_the_weights_of_its_ranks() {
+        for exponent in [0.5, 1.0, 1.1, 2.0] {
+            let sum: f64 = (1..=1000).map(|rank| power(f64::from(rank), exponent)).sum();
+            let zipf = Distribution::Zipf { low: 1, high: 1000, exponent };
+            for rank in [1, 2, 3, 10] {
+                let expected = power(f64::from(rank), exponent) / sum;
+                let found = share(&zipf, u64::from(rank));
+                assert!((found - expected).abs() < 0.005, "{exponent} {rank}: {found} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn zipf_stays_within_its_ends() {
+        for (low, high) in [(1, 1), (0, 2), (5, 1 << 60)] {
+            let zipf = Distribution::Zipf { low, high, exponent: 1.2 };
+            assert!(drawn(&zipf).all(|number| (low..=high).contains(&number)));
+        }
+    }
+
+    #[test]
+    fn normal_has_its_mean_and_deviation() {
+        let normal = Distribution::Normal { low: 0, high: 1000, mean: 500.0, deviation: 50.0 };
+        #[allow(clippy::cast_precision_loss)]
+        let numbers: Vec<f64> = drawn(&normal).map(|number| number as f64).collect();
+        let mean = numbers.iter().sum::<f64>() / f64::from(DRAWS);
+        let squares = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>();
+        assert!((mean - 500.0).abs() < 0.5, "{mean}");
+        assert!(((squares / f64::from(DRAWS)).sqrt() - 50.0).abs() < 0.5);
+    }
+
+    #[test]
+    fn a_histogram_keeps_its_weights() {
+        let ranges = vec![
+            Range { low: 0, high: 0, weight: 3.0 },
+            Range { low: 10, high: 19, weight: 1.0 },
+        ];
+        let histogram = Distribution::Histogram(ranges);
+        assert!((share(&histogram, 0) - 0.75).abs() < 0.01);
+        assert!((share(&histogram, 15) - 0.025).abs() < 0.005);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for wrong in [
+            Distribution::Between { low: 2, high: 1 },
+            Distribution::Between { low: 0, high: u64::MAX },
+            Distribution::Zipf { low: 1, high: 9, exponent: 0.0 },
+            Distribution::Zipf { low: 1, high: 9, exponent: f64::NAN },
+            Distribution::Normal { low: 1, high: 9, mean: f64::INFINITY, deviation: 1.0 },
+            Distribution::Histogram(Vec::new()),
+        ] {
+            assert!(wrong.drawer().is_err(), "{wrong:?}");
+        }
+    }
+}

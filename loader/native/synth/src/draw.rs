@@ -1,0 +1,95 @@
+//! Counter-based randomness: 64 bits from (seed, names, number), with no state between two draws.
+//!
+//! The mixing is splitmix64's (Steele, Lea, Flood 2014): a few multiplications, the same on every machine.
+
+use xxhash_rust::xxh3::Xxh3;
+
+const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The draws of one place of a template; those of other places or seeds have nothing to do with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream(u64);
+
+impl Stream {
+    pub fn new(seed: i64, names: &[&str]) -> Self {
+        let mut hash = Xxh3::with_seed(seed.cast_unsigned());
+        for name in names {
+            hash.update(&(name.len() as u64).to_le_bytes());
+            hash.update(name.as_bytes());
+        }
+        Self(hash.digest())
+    }
+
+    /// Another stream that follows from this one.
+    #[must_use]
+    pub const fn part(self, number: u64) -> Self {
+        Self(again(self.0, number + 1))
+    }
+
+    /// 64 random bits for this number.
+    pub const fn at(self, number: u64) -> u64 {
+        mix(self.0.wrapping_add(number.wrapping_mul(GAMMA)))
+    }
+}
+
+/// Further bits out of those of one draw; `turn` from 1 on.
+pub const fn again(bits: u64, turn: u64) -> u64 {
+    mix(bits.wrapping_add(turn.wrapping_mul(GAMMA)))
+}
+
+const fn mix(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ (bits >> 31)
+}
+
+/// Random bits as a number from 0 to `count`-1; 0 when there is none.
+#[allow(clippy::cast_possible_truncation, reason = "the upper half of a product of 128 bits")]
+pub const fn below(bits: u64, count: u64) -> u64 {
+    ((bits as u128 * count as u128) >> 64) as u64
+}
+
+/// Random bits as a number from 0 up to, but not including, 1.
+#[allow(clippy::cast_precision_loss, reason = "53 bits are what an f64 holds")]
+pub const fn unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_draws_are_what_every_machine_must_make() {
+        let stream = Stream::new(1, &["person", "cn", "0"]);
+        assert_eq!([0, 1, 1_000_000_000].map(|number| stream.at(number)), PINNED);
+    }
+
+    const PINNED: [u64; 3] = [0, 0, 0];
+
+    #[test]
+    fn streams_of_other_names_and_seeds_differ() {
+        let names = [&["ab", "c"][..], &["a", "bc"], &["abc"], &["abc", ""]];
+        let mut found: Vec<u64> = (0..20)
+            .flat_map(|seed| names.map(|names| Stream::new(seed, names).at(7)))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found.len(), 80);
+    }
+
+    #[test]
+    fn below_is_even() {
+        let stream = Stream::new(3, &["even"]);
+        let mut counts = [0; 10];
+        (0..100_000).for_each(|number| counts[usize::try_from(below(stream.at(number), 10)).unwrap()] += 1);
+        assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn the_ends_are_reached_and_not_passed() {
+        assert_eq!((below(0, 7), below(u64::MAX, 7), below(u64::MAX, 0)), (0, 6, 0));
+        assert!(unit(u64::MAX) < 1.0);
+        assert!(unit(0) == 0.0);
+    }
+}

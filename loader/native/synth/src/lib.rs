@@ -1,0 +1,29 @@
+//! Synthetic trees. A template, in whatever syntax, becomes a [`model`]; the model, a seed and a number of entries become
+//! a [`Tree`]; the tree makes the LDIF of any entry by its number. A value follows from the seed, its kind, the entry's
+//! number in that kind and its place in the template, and from nothing else: no state goes from entry to entry.
+
+pub mod alias;
+pub mod distribution;
+pub mod draw;
+pub mod list;
+pub mod model;
+mod permute;
+pub mod problem;
+pub mod tags;
+//pub mod toml;
+
+mod body;
+mod branch;
+mod compile;
+mod maker;
+mod names;
+mod operational;
+mod parent;
+mod tree;
+//mod write;
+
+pub use compile::{Options, compile};
+pub use maker::Maker;
+pub use problem::{Problem, Spot};
+pub use tree::{Place, Tree};
+//pub use write::{Shard, to_descriptor, to_file};

@@ -1,0 +1,170 @@
+//! Lists of values to pick from: one a line, with a weight behind a tab where some are likelier.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::alias::{Alias, even};
+use crate::problem::{Problem, Spot};
+
+/// Bytes of the largest list that is read.
+const LARGEST: u64 = 256 << 20;
+
+pub struct List {
+    pub name: String,
+    bytes: Vec<u8>,
+    /// Where each value ends.
+    ends: Vec<u32>,
+    weights: Option<Alias>,
+    sum: u64,
+}
+
+impl List {
+    /// One value a line, UTF-8; empty lines do not count.
+    pub fn read(name: &str, path: &Path) -> Result<Self, Problem> {
+        let wrong = |message: String| Problem::new(path, Spot::default(), message);
+        let size = path.metadata().map_err(|error| wrong(error.to_string()))?.len();
+        if size > LARGEST {
+            return Err(wrong(format!("{size} bytes: a list may have {LARGEST} at most")));
+        }
+        let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            wrong(format!("not UTF-8 text (byte {})", error.utf8_error().valid_up_to()))
+        })?;
+        Self::parse(name, path, &text)
+    }
+
+    /// Of a list whose lines are `text`; `path` is for messages.
+    pub fn parse(name: &str, path: &Path, text: &str) -> Result<Self, Problem> {
+        let mut reading = Reading::default();
+        for (number, line) in text.lines().enumerate() {
+            let spot = Spot::new(u32::try_from(number + 1).unwrap_or(u32::MAX), 0);
+            reading.line(line).map_err(|message| Problem::new(path, spot, message))?;
+        }
+        reading.list(name).ok_or_else(|| Problem::new(path, Spot::default(), "it is empty"))
+    }
+
+    /// Of values that are all alike; None when there are none.
+    pub fn of(name: &str, values: &[&str]) -> Option<Self> {
+        let mut reading = Reading::default();
+        values.iter().for_each(|value| reading.add(value, 1.0));
+        reading.list(name)
+    }
+
+    /// The same with weights above 0.
+    pub fn weighted(name: &str, values: &[(&str, f64)]) -> Option<Self> {
+        let mut reading = Reading { weighted: true, ..Reading::default() };
+        values.iter().for_each(|(value, weight)| reading.add(value, *weight));
+        reading.list(name)
+    }
+
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn value(&self, at: usize) -> &[u8] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        &self.bytes[start..self.ends[at] as usize]
+    }
+
+    /// The one that random bits fall on.
+    pub fn pick(&self, bits: u64) -> &[u8] {
+        self.value(match &self.weights {
+            Some(alias) => alias.pick(bits),
+            None => even(bits, self.count()),
+        })
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.count()).map(|at| self.value(at))
+    }
+}
+
+/// What decides the values, so that fingerprints of templates tell lists apart.
+impl fmt::Debug for List {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "List {{ {}, {:016x} }}", self.name, self.sum)
+    }
+}
+
+#[derive(Default)]
+struct Reading {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+    weights: Vec<f64>,
+    weighted: bool,
+}
+
+impl Reading {
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        if line.trim().is_empty() {
+            return Ok(());
+        }
+        let Some((value, weight)) = line.split_once('\t') else {
+            self.add(line, 1.0);
+            return Ok(());
+        };
+        let number: f64 = weight.trim().parse().unwrap_or(f64::NAN);
+        if !number.is_finite() || number <= 0.0 {
+            return Err(format!("{:?} is no weight above 0", weight.trim()));
+        }
+        self.weighted = true;
+        self.add(value, number);
+        Ok(())
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "LARGEST is less than 2^32")]
+    fn add(&mut self, value: &str, weight: f64) {
+        self.bytes.extend_from_slice(value.as_bytes());
+        self.ends.push(self.bytes.len() as u32);
+        self.weights.push(weight);
+    }
+
+    fn list(self, name: &str) -> Option<List> {
+        let weights = if self.weighted { Some(Alias::new(&self.weights)?) } else { None };
+        if self.ends.is_empty() {
+            return None;
+        }
+        let mut hash = xxhash_rust::xxh3::Xxh3::new();
+        hash.update(&self.bytes);
+        self.ends.iter().for_each(|end| hash.update(&end.to_le_bytes()));
+        if self.weighted {
+            self.weights.iter().for_each(|weight| hash.update(&weight.to_le_bytes()));
+        }
+        let sum = hash.digest();
+        Some(List { name: name.to_owned(), bytes: self.bytes, ends: self.ends, weights, sum })
+    }
+}
+
+/// The file of a list: beside the template, or else in one of the other directories.
+pub fn find(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
+    directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<List, String> {
+        List::parse("x", Path::new("x.txt"), text).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn lines_are_values() {
+        let list = parsed("rot\n\ngr\u{fc}n\r\n").unwrap();
+        assert_eq!(list.values().collect::<Vec<_>>(), ["rot".as_bytes(), "gr\u{fc}n".as_bytes()]);
+    }
+
+    #[test]
+    fn a_weight_makes_a_value_likelier() {
+        let list = parsed("often\t99\nseldom\t1\n").unwrap();
+        let stream = crate::draw::Stream::new(1, &["w"]);
+        let often = (0..10_000).filter(|&number| list.pick(stream.at(number)) == b"often").count();
+        assert!((9_800..10_000).contains(&often), "{often}");
+    }
+
+    #[test]
+    fn mistakes_have_their_line() {
+        assert_eq!(parsed("a\nb\tx\n").unwrap_err(), "x.txt: line 2: \"x\" is no weight above 0");
+        assert_eq!(parsed("\n").unwrap_err(), "x.txt: it is empty");
+    }
+}

@@ -1,0 +1,116 @@
+//! What is wrong with a template, and where.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// A place in a file. It does not count for what a template says, so its debug form is always the same.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spot {
+    /// From 1; 0 when it is not known.
+    pub line: u32,
+    /// From 1, in characters; 0 when it is not known.
+    pub column: u32,
+}
+
+impl fmt::Debug for Spot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Spot")
+    }
+}
+
+impl Spot {
+    pub const fn new(line: u32, column: u32) -> Self {
+        Self { line, column }
+    }
+
+    /// The place of a byte of `text`.
+    pub fn of(text: &str, byte: usize) -> Self {
+        let before = text.get(..byte).unwrap_or(text);
+        let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
+        let start = before.rfind('\n').map_or(0, |at| at + 1);
+        let column = before[start..].chars().count() + 1;
+        Self { line: count(line), column: count(column) }
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub path: PathBuf,
+    pub spot: Spot,
+    pub message: String,
+}
+
+impl Problem {
+    pub fn new(path: impl Into<PathBuf>, spot: Spot, message: impl Into<String>) -> Self {
+        Self { path: path.into(), spot, message: message.into() }
+    }
+
+    /// The place, as far as it is known, and what is wrong there.
+    pub fn located(&self) -> String {
+        match self.spot {
+            Spot { line: 0, .. } => self.message.clone(),
+            Spot { line, column: 0 } => format!("line {line}: {}", self.message),
+            Spot { line, column } => format!("line {line}, column {column}: {}", self.message),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.path.display(), self.located())
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// ": did you mean X?" when one of `known` looks like `word`, else what there is.
+pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    let close = known.iter().map(|name| (distance(word, name), *name)).min();
+    match close {
+        Some((steps, name)) if steps <= 1 + word.chars().count() / 4 => {
+            format!(" (did you mean {name}?)")
+        }
+        _ if known.is_empty() => String::new(),
+        _ => format!(" (there are: {})", known.join(", ")),
+    }
+}
+
+/// Letters to change, add or leave out (Levenshtein), without regard to case.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.to_lowercase().chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (line, letter) in a.to_lowercase().chars().take(64).enumerate() {
+        let mut corner = row[0];
+        row[0] = line + 1;
+        for (column, other) in b.iter().enumerate() {
+            let change = corner + usize::from(letter != *other);
+            corner = row[column + 1];
+            row[column + 1] = change.min(corner + 1).min(row[column] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_has_a_line_and_a_column() {
+        assert_eq!(Spot::of("a\nbö c", 6), Spot::new(2, 4));
+        assert_eq!(Spot::of("", 0), Spot::new(1, 1));
+        assert_eq!(Spot::of("ö", 1), Spot::new(1, 2));
+    }
+
+    #[test]
+    fn what_is_meant_is_guessed() {
+        assert_eq!(suggestion("brances", ["branches", "kinds"]), " (did you mean branches?)");
+        assert_eq!(suggestion("x", ["branches", "kinds"]), " (there are: branches, kinds)");
+        assert_eq!(suggestion("x", []), "");
+    }
+}
