@@ -7,6 +7,7 @@ pub mod distribution;
 pub mod draw;
 pub mod list;
 pub mod model;
+pub mod operations;
 mod permute;
 pub mod problem;
 pub mod tags;

@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_search_says_what_it_finds() {
-        let mut search = |found| {
+        let search = |found| {
             let base = b"o=x".to_vec();
             line(&Operation::Search { base, scope: "sub", filter: "(cn=a)".to_owned(), found })
         };

@@ -9,10 +9,7 @@ use crate::permute::Permutation;
 /// that are deleted or renamed from its end.
 #[derive(Debug)]
 pub struct Targets {
-    /// Of the tree.
-    pub kind: usize,
-    /// Of the tree.
-    pub count: u64,
+    count: u64,
     order: Permutation,
     key: u64,
     rank: Zipf,
@@ -22,11 +19,11 @@ pub struct Targets {
 
 impl Targets {
     /// `once`: so many are not read. `skew`: the exponent of Zipf's law.
-    pub fn new(kind: usize, count: u64, once: u64, skew: f64, stream: Stream) -> Result<Self, String> {
+    pub fn new(count: u64, once: u64, skew: f64, stream: Stream) -> Result<Self, String> {
         let read = count.saturating_sub(once).max(1);
         let rank = Zipf::new(read, skew)?;
         let order = Permutation::new(count);
-        Ok(Self { kind, count, order, key: stream.part(kind as u64).at(0), rank, read })
+        Ok(Self { count, order, key: stream.at(0), rank, read })
     }
 
     /// One that is read; few are very often.
@@ -89,7 +86,7 @@ mod tests {
     #[test]
     fn what_is_read_is_not_taken_away() {
         let stream = Stream::new(1, &["targets"]);
-        let targets = Targets::new(3, 1000, 100, 0.9, stream).unwrap();
+        let targets = Targets::new(1000, 100, 0.9, stream).unwrap();
         let once: HashSet<u64> = (0..100).map(|number| targets.once(number)).collect();
         let often: HashSet<u64> =
             (0..20_000).map(|number| targets.often(stream.at(number))).collect();
@@ -101,7 +98,7 @@ mod tests {
     #[test]
     fn few_are_read_often() {
         let stream = Stream::new(1, &["skew"]);
-        let targets = Targets::new(0, 100_000, 0, 1.0, stream).unwrap();
+        let targets = Targets::new(100_000, 0, 1.0, stream).unwrap();
         let mut counts = std::collections::HashMap::new();
         for number in 0..10_000 {
             *counts.entry(targets.often(stream.at(number))).or_insert(0) += 1;

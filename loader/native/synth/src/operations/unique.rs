@@ -131,3 +131,100 @@ fn tail(piece: Option<&Piece>) -> Vec<u8> {
     bytes.reverse();
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::{Count, Named, Operational, Parent};
+    use crate::problem::Spot;
+
+    fn literal(text: &str) -> Piece {
+        Piece::Literal(text.as_bytes().to_vec())
+    }
+
+    const NUMBER: Piece = Piece::Tag(Tag::Number { start: 0, width: 0 });
+
+    fn tag(text: &str) -> Piece {
+        Piece::Tag(match text.split_once(':') {
+            Some(("pick", list)) => Tag::Pick { list: list.to_owned() },
+            Some(("number", width)) => Tag::Number { start: 0, width: width.parse().unwrap() },
+            Some(("unique", width)) => Tag::Unique { base: 10, width: width.parse().unwrap() },
+            Some(("ascii", name)) => Tag::Ascii { name: name.to_owned() },
+            _ => Tag::Value { name: text.to_owned() },
+        })
+    }
+
+    fn template() -> (Template, Kind) {
+        let list = |name, values: &[&str]| Arc::new(List::of(name, values).unwrap());
+        let value = |name: &str, text| Named { name: name.to_owned(), item: Item::always(Spot::default(), text) };
+        let kind = Kind {
+            spot: Spot::default(),
+            name: "person".to_owned(),
+            count: Count::Asked,
+            parent: Parent::Branch(0),
+            rdn: Vec::new(),
+            structural: None,
+            values: vec![value("uid", vec![literal("u"), NUMBER]), value("first", vec![tag("pick:names")])],
+            attributes: Vec::new(),
+        };
+        let template = Template {
+            path: PathBuf::new(),
+            description: String::new(),
+            suffix: String::new(),
+            lists: vec![list("names", &["Ann", "Zo\u{eb}"]), list("hosts", &["a.org", "1.b@net"])],
+            branches: Vec::new(),
+            kinds: vec![kind.clone()],
+            operational: Operational::default(),
+        };
+        (template, kind)
+    }
+
+    #[test]
+    fn numbers_that_can_be_told_from_what_stands_around_them() {
+        let (template, kind) = template();
+        for text in [
+            vec![NUMBER],
+            vec![tag("uid")],
+            vec![tag("pick:names"), literal(" "), NUMBER],
+            vec![literal("u"), NUMBER, literal("@example.com")],
+            vec![NUMBER, literal("."), tag("pick:hosts")],
+            vec![tag("pick:names"), literal("."), NUMBER, literal("@"), tag("pick:hosts")],
+            vec![tag("pick:hosts"), tag("number:9")],
+            vec![tag("unique:8"), tag("pick:hosts")],
+        ] {
+            assert!(is_unique(&template, &kind, 1000, &text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_may_run_together_with_others() {
+        let (template, kind) = template();
+        for text in [
+            vec![literal("u")],
+            vec![tag("pick:names")],
+            vec![tag("pick:hosts"), NUMBER],
+            vec![literal("u1"), NUMBER, tag("pick:names"), NUMBER, tag("pick:names")],
+            vec![tag("pick:hosts"), literal("."), NUMBER, literal("@"), tag("pick:hosts")],
+            vec![tag("pick:hosts"), tag("number:2")],
+            vec![tag("ascii:uid")],
+        ] {
+            assert!(!is_unique(&template, &kind, 1000, &text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn texts_with_other_ends_are_apart() {
+        let apart = |one: &str, other: &str| {
+            are_apart(&vec![literal(one), NUMBER], &vec![literal(other), NUMBER])
+                || are_apart(&vec![NUMBER, literal(one)], &vec![NUMBER, literal(other)])
+        };
+        assert!(apart("a", "d"));
+        assert!(apart("ax", "ay1"));
+        assert!(!apart("a", "A"));
+        assert!(!apart("a", ""));
+        assert!(!are_apart(&vec![NUMBER], &vec![literal("1")]));
+    }
+}
