@@ -11,7 +11,7 @@ pub mod operations;
 mod permute;
 pub mod problem;
 pub mod tags;
-//pub mod toml;
+pub mod toml;
 
 mod body;
 mod branch;
@@ -21,10 +21,10 @@ mod names;
 mod operational;
 mod parent;
 mod tree;
-//mod write;
+mod write;
 
 pub use compile::{Options, compile};
 pub use maker::Maker;
 pub use problem::{Problem, Spot};
 pub use tree::{Place, Tree};
-//pub use write::{Shard, to_descriptor, to_file};
+pub use write::{Shard, Task, to_descriptor, to_file};

@@ -1,0 +1,64 @@
+//! Lists to pick from: a file beside the template or among those shipped, values in the template itself, or values with
+//! weights.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use serde_spanned::Spanned;
+use toml::de::DeValue;
+
+use super::document::{Table, Value, float};
+use crate::list::{List, find};
+use crate::problem::Problem;
+
+pub fn read(root: &Table<'_, '_>, places: &[PathBuf]) -> Result<Vec<Arc<List>>, Problem> {
+    let Some(table) = root.table("lists")? else { return Ok(Vec::new()) };
+    let entries = table.entries.iter();
+    entries.map(|(key, value)| one(&table, key.get_ref(), value, places).map(Arc::new)).collect()
+}
+
+fn one(
+    table: &Table<'_, '_>,
+    name: &str,
+    value: &Value<'_>,
+    places: &[PathBuf],
+) -> Result<List, Problem> {
+    let found = match value.get_ref() {
+        DeValue::String(file) => return from_file(table, name, file, places),
+        DeValue::Array(values) => {
+            let texts: Option<Vec<&str>> = values.iter().map(|one| text(one.get_ref())).collect();
+            texts.and_then(|texts| List::of(name, &texts))
+        }
+        DeValue::Table(values) => {
+            let pairs: Option<Vec<(&str, f64)>> = values
+                .iter()
+                .map(|(value, weight)| Some((value.get_ref().as_ref(), float(Spanned::get_ref(weight))?)))
+                .collect();
+            pairs.and_then(|pairs| List::weighted(name, &pairs))
+        }
+        _ => None,
+    };
+    let reason = "must be the name of a file, a list of texts, or a table of texts with weights above 0";
+    found.ok_or_else(|| table.wrong(name, reason))
+}
+
+fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
+    if let DeValue::String(text) = value { Some(text) } else { None }
+}
+
+/// Only files below the places: a template of strangers must not read any others.
+fn from_file(
+    table: &Table<'_, '_>,
+    name: &str,
+    file: &str,
+    places: &[PathBuf],
+) -> Result<List, Problem> {
+    let is_plain = Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_plain || file.is_empty() {
+        return Err(table.wrong(name, format!("{file:?}: write a name beside the template")));
+    }
+    let found = find(file, places).ok_or_else(|| {
+        table.wrong(name, format!("no file {file} beside the template or among the shipped lists"))
+    })?;
+    List::read(name, &found)
+}

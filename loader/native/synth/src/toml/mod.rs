@@ -1,0 +1,77 @@
+//! Templates in our own syntax: TOML, whose texts hold tags in braces. `docs/generate.md` is its manual.
+//!
+//! A template is hostile until it is checked: whatever is wrong is a [`Problem`] with line and column.
+
+mod document;
+mod kinds;
+mod lists;
+mod tags;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use crate::model::{self, Template};
+use crate::problem::{Problem, Spot};
+use document::{Document, Table};
+
+pub use tags::{NAMES as TAGS, distribution};
+
+/// Bytes of a template, at most.
+pub const LARGEST: u64 = 16 << 20;
+pub const SUFFIX: &str = "dc=example,dc=com";
+
+/// Reads a template. Its lists are looked for beside it, then in `lists`.
+pub fn read(path: &Path, lists: &[PathBuf]) -> Result<Template, Problem> {
+    let text = text_of(path)?;
+    let beside = path.parent().map(Path::to_path_buf);
+    let places: Vec<PathBuf> = beside.into_iter().chain(lists.iter().cloned()).collect();
+    parse(path, &text, &places)
+}
+
+/// The text of a template file of any syntax.
+pub fn text_of(path: &Path) -> Result<String, Problem> {
+    let wrong = |message: String| Problem::new(path, Spot::default(), message);
+    let facts = path.metadata().map_err(|error| wrong(error.to_string()))?;
+    if !facts.is_file() {
+        return Err(wrong("not a file".to_owned()));
+    }
+    if facts.len() > LARGEST {
+        return Err(wrong(format!("{} bytes: a template may have {LARGEST}", facts.len())));
+    }
+    let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        wrong(format!("not UTF-8 text (byte {})", error.utf8_error().valid_up_to()))
+    })
+}
+
+/// Reads a template from its text; `path` is for messages, and lists are looked for in `places`.
+pub fn parse(path: &Path, text: &str, places: &[PathBuf]) -> Result<Template, Problem> {
+    let document = Document { path, text };
+    let whole = document.parse()?;
+    let root = Table::new(document, "the template", &whole);
+    root.only(&["description", "suffix", "branches", "lists", "kinds", "operational"])?;
+    let lists = lists::read(&root, places)?;
+    let branches = kinds::branches(&root, &lists)?;
+    let kinds = kinds::read(&root, &branches, &lists)?;
+    Ok(Template {
+        path: path.to_path_buf(),
+        description: root.text("description")?.unwrap_or_default().to_owned(),
+        suffix: root.text("suffix")?.unwrap_or(SUFFIX).to_owned(),
+        operational: operational(&root)?,
+        lists,
+        branches,
+        kinds,
+    })
+}
+
+fn operational(root: &Table<'_, '_>) -> Result<model::Operational, Problem> {
+    let Some(table) = root.table("operational")? else { return Ok(model::Operational::default()) };
+    table.only(&["from", "to"])?;
+    let (from, to) = (table.time("from")?, table.time("to")?);
+    match (from, to) {
+        (Some(from), None) => Ok(model::Operational::Load { from }),
+        (Some(from), Some(to)) if from <= to => Ok(model::Operational::Years { from, to }),
+        (Some(_), Some(_)) => Err(table.wrong("to", "must not be before from")),
+        (None, _) => Err(table.wrong("from", "from is missing")),
+    }
+}

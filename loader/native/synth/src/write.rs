@@ -1,0 +1,238 @@
+//! Ranges of entries into descriptors and files. Several threads make them; what comes out does not depend on how many.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::{mem, thread};
+
+use ldif::polled::Polled;
+use ldif::{Code, Counters, Error, Output, Record, Result};
+use rustix::fs::{FileType, fstat};
+use tree::fingerprint::{Checksum, Printer};
+
+use crate::maker::Maker;
+use crate::tree::Tree;
+
+/// Entries that a thread takes at once.
+const TURN: u64 = 512;
+/// Bytes that are handed on although the turn's entries are not all made: large entries must not fill the memory.
+const FULL: usize = 1 << 20;
+
+/// Entries `first` to `end`-1 of a tree, made by so many threads.
+#[derive(Debug, Clone, Copy)]
+pub struct Task<'a> {
+    pub tree: &'a Tree,
+    pub first: u64,
+    pub end: u64,
+    pub jobs: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Shard {
+    pub entries: u64,
+    /// Uncompressed.
+    pub bytes: u64,
+    /// That of a tree digest of it with nothing ignored.
+    pub checksum: String,
+}
+
+/// Plain LDIF into a descriptor, whatever it is.
+pub fn to_descriptor(task: &Task<'_>, fd: OwnedFd, counters: &Counters) -> Result<()> {
+    let kind = FileType::from_raw_mode(fstat(&fd).map_err(io::Error::from)?.st_mode);
+    // Nobody waits at the other end of these.
+    if matches!(kind, FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice) {
+        let mut whole = Whole(fd);
+        return run(task, counters, false, &mut |bytes| Ok(whole.write_all(bytes)?)).map(|_| ());
+    }
+    let mut pipe = Polled::new(fd, counters);
+    let mut write = |bytes: &[u8]| pipe.write_all(bytes).map_err(|error| counters.explain(error));
+    run(task, counters, false, &mut write).map(|_| ())
+}
+
+struct Whole(OwnedFd);
+
+impl Write for Whole {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(self.0.as_fd(), bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file of its own, compressed when its name ends so; on the disk when it returns.
+pub fn to_file(task: &Task<'_>, path: &Path, counters: &Counters) -> Result<Shard> {
+    let threads = u32::try_from(task.jobs).unwrap_or(u32::MAX).max(1);
+    let mut output = Output::create(path, threads)?;
+    let mut bytes = 0;
+    let mut write = |piece: &[u8]| {
+        bytes += piece.len() as u64;
+        output.write(piece)
+    };
+    let checksum = run(task, counters, true, &mut write)?;
+    output.finish()?;
+    Ok(Shard { entries: task.end.saturating_sub(task.first), bytes, checksum: checksum.hex() })
+}
+
+type Sink<'s> = &'s mut (dyn FnMut(&[u8]) -> Result<()> + Send);
+
+fn run(task: &Task<'_>, counters: &Counters, sum: bool, sink: Sink<'_>) -> Result<Checksum> {
+    if task.first > task.end || task.end > task.tree.entries() {
+        let all = task.tree.entries();
+        let message = format!("entries {}:{} of {all}", task.first, task.end);
+        return Err(Error::new(Code::Empty, message));
+    }
+    let shared = Shared {
+        task,
+        counters,
+        sum,
+        next: AtomicU64::new(0),
+        line: Mutex::new(Line { turn: 0, failure: None, checksum: Checksum::default() }),
+        moved: Condvar::new(),
+        sink: Mutex::new(sink),
+    };
+    thread::scope(|scope| {
+        for _ in 1..task.jobs.max(1) {
+            scope.spawn(|| shared.work());
+        }
+        shared.work();
+    });
+    let line = shared.line.into_inner().unwrap_or_else(PoisonError::into_inner);
+    line.failure.map_or(Ok(line.checksum), Err)
+}
+
+struct Shared<'a, 's> {
+    task: &'a Task<'a>,
+    counters: &'a Counters,
+    sum: bool,
+    /// The turn that nobody has taken yet.
+    next: AtomicU64,
+    line: Mutex<Line>,
+    moved: Condvar,
+    /// Only for who has the turn.
+    sink: Mutex<Sink<'s>>,
+}
+
+struct Line {
+    /// The turn that may write.
+    turn: u64,
+    failure: Option<Error>,
+    checksum: Checksum,
+}
+
+/// A thread ends early: another one failed, and has told why.
+struct GivenUp;
+
+impl Shared<'_, '_> {
+    fn work(&self) {
+        let mut worker = Worker {
+            maker: Maker::new(self.task.tree),
+            printer: Printer::default(),
+            made: Made::default(),
+        };
+        let _alarm = Alarm(self);
+        // Who fails says so itself, so that the others stop.
+        while let Some(turn) = self.take() {
+            if let Err(GivenUp) = self.turn(turn, &mut worker) {
+                break;
+            }
+        }
+    }
+
+    fn take(&self) -> Option<u64> {
+        let turn = self.next.fetch_add(1, Relaxed);
+        (turn < (self.task.end - self.task.first).div_ceil(TURN)).then_some(turn)
+    }
+
+    fn turn(&self, turn: u64, worker: &mut Worker<'_>) -> std::result::Result<(), GivenUp> {
+        let start = self.task.first + turn * TURN;
+        for number in start..self.task.end.min(start + TURN) {
+            if let Err(error) = worker.make(number, self.sum) {
+                return self.fail(error);
+            }
+            if worker.made.bytes.len() >= FULL {
+                self.hand_on(turn, &mut worker.made)?;
+            }
+        }
+        self.hand_on(turn, &mut worker.made)?;
+        self.lock().turn = turn + 1;
+        self.moved.notify_all();
+        Ok(())
+    }
+
+    /// Writes what is made, once it is this turn's turn.
+    fn hand_on(&self, turn: u64, made: &mut Made) -> std::result::Result<(), GivenUp> {
+        let mut line = self.lock();
+        while line.turn != turn && line.failure.is_none() {
+            line = self.moved.wait(line).unwrap_or_else(PoisonError::into_inner);
+        }
+        if line.failure.is_some() {
+            return Err(GivenUp);
+        }
+        line.checksum.join(mem::take(&mut made.checksum));
+        drop(line);
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = self.counters.check().and_then(|()| sink(&made.bytes));
+        drop(sink);
+        if let Err(error) = written {
+            return self.fail(error);
+        }
+        self.counters.add(made.entries, made.bytes.len() as u64);
+        made.bytes.clear();
+        made.entries = 0;
+        Ok(())
+    }
+
+    fn fail(&self, error: Error) -> std::result::Result<(), GivenUp> {
+        self.lock().failure.get_or_insert(error);
+        self.moved.notify_all();
+        Err(GivenUp)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the others from waiting for a thread that panics.
+struct Alarm<'l, 'a, 's>(&'l Shared<'a, 's>);
+
+impl Drop for Alarm<'_, '_, '_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.0.fail(Error::new(Code::Damaged, "a generating thread panicked"));
+        }
+    }
+}
+
+struct Worker<'t> {
+    maker: Maker<'t>,
+    printer: Printer,
+    made: Made,
+}
+
+/// What a thread has made and not yet handed on.
+#[derive(Default)]
+struct Made {
+    bytes: Vec<u8>,
+    entries: u64,
+    checksum: Checksum,
+}
+
+impl Worker<'_> {
+    fn make(&mut self, number: u64, sum: bool) -> Result<()> {
+        let start = self.made.bytes.len();
+        self.maker.entry(number, &mut self.made.bytes);
+        self.made.entries += 1;
+        if sum {
+            // Without the empty line behind it.
+            let bytes = &self.made.bytes[start..self.made.bytes.len() - 1];
+            let record = Record { bytes, line: 1, closed: true, last: false };
+            self.made.checksum.add(self.printer.print(&record)?.combined());
+        }
+        Ok(())
+    }
+}
