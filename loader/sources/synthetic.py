@@ -1,63 +1,64 @@
 """Source: the tree of a template, made while it is read.
 
-Templates by name come from the packages that ship some: entry points `ditseed.templates` of setup.cfg, so that loader
-does not import seeders.
+Templates are found by the packages that ship some: functions named by the entry points `ditseed.templates` of setup.cfg,
+so that loader does not import seeders.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import entry_points
+from pathlib import Path
 
 from loader import resources
-from loader.errors import LdifUnreadable, LoaderError
+from loader.errors import NoSuchTemplate
 from loader.progress import Meter
 from loader.sources import dit
-from loader.sources.dit import Template
+from loader.sources.dit import Recipe, Template
 
+GROUP = "ditseed.templates"
 MOMENT = "20260101000000Z"  # what a build of such a tree takes for its time, so that it can be made again
 _PIPE = 1 << 20  # bytes, the most that Linux gives everybody
 
 
+def find(name: str) -> tuple[Path, tuple[Path, ...]]:
+    """The file of a template by its name or path, and where its lists are besides. Raises NoSuchTemplate."""
+    for entry in entry_points(group=GROUP):
+        path, lists = entry.load()(name)
+        return path, tuple(lists)
+    raise NoSuchTemplate(name=name, known="none, for no package here brings any")
+
+
 @dataclass(frozen=True)
 class Synthetic:
-    """Which tree: the same values are the same bytes, on every machine.
+    """The same recipe is the same bytes, on every machine."""
 
-    template: a name or a path. suffix: None is the template's own. defines: "NAME=VALUE" each.
-    """
-
-    template: str
-    entries: int | None = None
-    seed: int = 1
-    suffix: str | None = None
-    defines: tuple[str, ...] = ()
-    operational: bool = False
+    recipe: Recipe
 
     @cached_property
     def compiled(self) -> Template:
-        """Raises NoSuchTemplate, TemplateError."""
-        return dit.load(
-            self.template,
-            seed=self.seed,
-            suffix=self.suffix,
-            entries=self.entries,
-            defines=self.defines,
-            operational=self.operational,
-        )
+        """Raises TemplateError, UsageProblem."""
+        return self.recipe.compiled()
+
+    def below(self, suffix: str) -> Synthetic:
+        """The same tree elsewhere."""
+        return Synthetic(dataclasses.replace(self.recipe, suffix=suffix))
 
     def identity(self) -> dict[str, object]:
         """What decides the bytes."""
         return {
             "template": self.compiled.fingerprint,
             "entries": self.compiled.entries,
-            "seed": self.seed,
+            "seed": self.recipe.seed,
             "suffix": self.compiled.suffix,
-            "operational": self.operational,
+            "operational": self.recipe.operational,
         }
 
     @contextmanager
@@ -72,21 +73,12 @@ class Synthetic:
                 yield reading
             finally:
                 os.close(reading)
-            _finish(making)
+            with suppress(BrokenPipeError):  # the reader had enough, and knows why
+                making.result()
 
     def _write(self, descriptor: int) -> None:
+        meter, jobs = Meter("template"), resources.processors()
         try:
-            jobs = resources.processors()
-            self.compiled.write(descriptor, 0, self.compiled.entries, jobs, Meter("template"))
+            dit.write(self.compiled, dit.whole(self.compiled), descriptor, jobs, meter)
         finally:
             os.close(descriptor)
-
-
-def _finish(making: Future[None]) -> None:
-    """Raise what went wrong, unless it is that the reader had enough."""
-    error = making.exception()
-    if isinstance(error, LdifUnreadable | BrokenPipeError):
-        return
-    if isinstance(error, LoaderError):
-        raise error
-    making.result()

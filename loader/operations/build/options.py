@@ -63,7 +63,7 @@ class BuildOptions:
         """The same, with the tree in the database of that suffix."""
         if self.tree is None:
             return self
-        return dataclasses.replace(self, tree=dataclasses.replace(self.tree, suffix=suffix))
+        return dataclasses.replace(self, tree=self.tree.below(suffix))
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption: options, and the inputs as they are now."""

@@ -166,6 +166,8 @@ pub enum Tag {
     Unique { base: u32, width: usize },
     /// A line of a list of the template.
     Pick { list: String },
+    /// What a line of a list of the template holds in base64.
+    Base64 { list: String },
     /// A value of the entry.
     Value { name: String },
     /// That value fit for a mail address: lower case, no accents, letters and digits only.

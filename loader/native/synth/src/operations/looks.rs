@@ -1,6 +1,6 @@
 //! What clients search a kind of entry by.
 
-use crate::model::{Kind, Template};
+use crate::model::{Kind, Template, Text};
 use crate::operations::unique::{are_apart, flattened, is_unique};
 
 /// One way to search.
@@ -134,13 +134,14 @@ fn finds_one(template: &Template, kind: &Kind, count: u64, attribute: &str) -> b
     }
     let named = template.branches.iter().any(|branch| is_type(&branch.dn, attribute));
     own.iter().all(|text| is_unique(template, kind, count, text))
-        && own.iter().all(|text| others.iter().all(|other| are_apart(text, other)))
-        && (own.len() == 1 || pairs_are_apart(&own))
+        && own.iter().all(|text| others.iter().all(|other| are_apart(template, text, other)))
+        && (own.len() == 1 || pairs_are_apart(template, &own))
         && !named
 }
 
-fn pairs_are_apart(texts: &[crate::model::Text]) -> bool {
-    texts.iter().enumerate().all(|(at, one)| texts[at + 1..].iter().all(|other| are_apart(one, other)))
+fn pairs_are_apart(template: &Template, texts: &[Text]) -> bool {
+    let after = |at: usize| texts[at + 1..].iter();
+    texts.iter().enumerate().all(|(at, one)| after(at).all(|other| are_apart(template, one, other)))
 }
 
 /// `uid;x-option` and `uid=...` are of the type `uid`.

@@ -113,23 +113,39 @@ fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool 
 }
 
 /// True when no value of one can be a value of the other, whatever the tags become: they begin or end with other words.
-pub fn are_apart(one: &Text, other: &Text) -> bool {
-    let heads = (head(one.first()), head(other.first()));
-    let tails = (tail(one.last()), tail(other.last()));
-    heads.0.iter().zip(&heads.1).any(|(a, b)| a != b) || tails.0.iter().zip(&tails.1).any(|(a, b)| a != b)
+pub fn are_apart(template: &Template, one: &Text, other: &Text) -> bool {
+    let words = |piece: Option<&Piece>| words(template, piece);
+    differ(&words(one.first()), &words(other.first()), false)
+        || differ(&words(one.last()), &words(other.last()), true)
 }
 
-fn head(piece: Option<&Piece>) -> Vec<u8> {
+/// Lists of more values are not looked through.
+const WORDS: usize = 400;
+
+/// What a piece may become, in lower case; nothing when nobody knows.
+fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
     match piece {
-        Some(Piece::Literal(bytes)) => bytes.to_ascii_lowercase(),
+        Some(Piece::Literal(bytes)) => vec![bytes.to_ascii_lowercase()],
+        Some(Piece::Tag(Tag::Pick { list })) => {
+            let list = template.lists.iter().find(|one| one.name == *list);
+            let values = list.filter(|list| list.count() <= WORDS).into_iter().flat_map(|list| list.values());
+            values.map(<[u8]>::to_ascii_lowercase).collect()
+        }
         _ => Vec::new(),
     }
 }
 
-fn tail(piece: Option<&Piece>) -> Vec<u8> {
-    let mut bytes = head(piece);
-    bytes.reverse();
-    bytes
+/// Each differs from each in a byte that both have, counted from the beginning or from the end.
+fn differ(some: &[Vec<u8>], others: &[Vec<u8>], from_end: bool) -> bool {
+    let apart = |one: &[u8], other: &[u8]| {
+        if from_end {
+            one.iter().rev().zip(other.iter().rev()).any(|(a, b)| a != b)
+        } else {
+            one.iter().zip(other).any(|(a, b)| a != b)
+        }
+    };
+    let known = !some.is_empty() && !others.is_empty();
+    known && some.iter().all(|one| others.iter().all(|other| apart(one, other)))
 }
 
 #[cfg(test)]
@@ -217,10 +233,14 @@ mod tests {
 
     #[test]
     fn texts_with_other_ends_are_apart() {
+        let (template, _) = template();
+        let are_apart = |one: &Text, other: &Text| are_apart(&template, one, other);
         let apart = |one: &str, other: &str| {
             are_apart(&vec![literal(one), NUMBER], &vec![literal(other), NUMBER])
                 || are_apart(&vec![NUMBER, literal(one)], &vec![NUMBER, literal(other)])
         };
+        assert!(are_apart(&vec![NUMBER, tag("pick:hosts")], &vec![NUMBER, literal("x.com")]));
+        assert!(!are_apart(&vec![NUMBER, tag("pick:hosts")], &vec![NUMBER, literal("x.net")]));
         assert!(apart("a", "d"));
         assert!(apart("ax", "ay1"));
         assert!(!apart("a", "A"));
