@@ -10,7 +10,7 @@ Two DNs are the same when they differ in ASCII case, in spaces around `,` `=` `+
 escaping (RFC 4514), or in the order of a multi-valued RDN. No schema is known here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 
@@ -38,6 +38,7 @@ __all__ = [
     "Shard",
     "Slice",
     "Survey",
+    "Template",
     "Tree",
     "Verdict",
     "add",
@@ -106,6 +107,8 @@ class NativeError(Exception):
       ldap.lost         the connection broke, or the server closed it
       ldap.silent       the server owed an answer for too long
       ldap.protocol     what came is not LDAP
+      template.syntax   a template that makes no sense; line and column stand in the message
+      template.usage    a template that makes no sense with what was asked of it: a count, a suffix, a define
       cancelled         `Counters.cancel()` was called
     """
 
@@ -780,3 +783,53 @@ def merge(
     shared: entries that all have. context: the suffix whose entry gets contextCSN, as with slapadd -w. jobs: threads
     that read. A damaged part is an error.
     """
+
+@final
+class Template:
+    """A template made ready: the bytes of every entry follow from what is given here, and from its number.
+
+    lists: directories where files that it names are looked for, after its own. suffix: None is the template's. entries: of
+    the kind that has no count of its own; otherwise: when `entries` is None and there is such a kind. defines: of
+    makeldif templates. operational: with entryUUID, entryCSN, names and times.
+    """
+
+    def __new__(
+        cls,
+        path: _Path,
+        *,
+        lists: Sequence[_Path],
+        suffix: str | None,
+        seed: int,
+        entries: int | None,
+        otherwise: int | None,
+        defines: Mapping[str, str],
+        operational: bool,
+    ) -> Template: ...
+    @property
+    def entries(self) -> int:
+        """All of the tree, the suffix and the branches included."""
+    @property
+    def suffix(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def fingerprint(self) -> str:
+        """Of what the template and its lists say: the same for two files that say the same."""
+    @property
+    def kinds(self) -> list[tuple[str, int, int]]:
+        """Name, number of the first entry, and entries of each."""
+    def entry(self, number: int) -> bytes:
+        """The record of one entry, with the empty line behind it. Raises IndexError."""
+    def write(
+        self,
+        fd: int,
+        first: int,
+        end: int,
+        jobs: int,
+        counters: Counters,
+        *,
+        compress: bool = False,
+    ) -> None:
+        """Entries `first` to `end`-1 as LDIF (zstd if wanted), made by `jobs` threads; the bytes do not depend on how many."""
+    def shard(self, path: _Path, first: int, end: int, jobs: int, counters: Counters) -> Shard:
+        """The same into a file."""

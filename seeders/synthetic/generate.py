@@ -6,23 +6,20 @@ Interrupted, a directory is gone on with by shards.
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-from loader import defaults, ldif, manifest
+from loader import defaults, manifest
 from loader.errors import TargetNotEmpty, UsageProblem
 from loader.manifest import Manifest
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
+from loader.sources import dit
+from loader.sources.dit import Range, Recipe, Template
 from loader.storage import files
-from seeders.synthetic.blocks import Block, Blocks, Range
-from seeders.synthetic.entries import Recipe
 
 RUN_DIR = ".ditseed"  # inside the output directory
 SHARD_ENTRIES = 1_000_000
@@ -30,45 +27,40 @@ SHARD_ENTRIES = 1_000_000
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    """What to make. Neither `jobs` (processes) nor `shard_entries` changes the entries."""
+    """What to make. template: of the recipe. Neither `jobs` (threads) nor `shard_entries` changes the entries."""
 
     recipe: Recipe
+    template: Template
     range: Range
     jobs: int = 1
     compress: str = defaults.COMPRESS
     shard_entries: int = SHARD_ENTRIES
 
-    @property
-    def total(self) -> int:
-        """Records, the containers among them."""
-        containers = 1 + len(self.recipe.template.branches) if self.range.first == 0 else 0
-        return self.range.entries + containers
-
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
-        recipe = self.recipe
         return {
-            "template": recipe.template.fingerprint,
-            "seed": recipe.seed,
-            "suffix": recipe.suffix,
-            "operational": recipe.operational,
+            "template": self.template.fingerprint,
+            "seed": self.recipe.seed,
+            "suffix": self.template.suffix,
+            "operational": self.recipe.operational,
+            "entries": self.template.entries,
             "range": [self.range.first, self.range.end],
             "compress": self.compress,
             "shard_entries": self.shard_entries,
         }
 
 
-def to_stream(options: GenerateOptions, out: BinaryIO, progress: Progress) -> int:
-    """Write plain LDIF; how many records."""
-    with (
-        progress.step("generate", options.total) as meter,
-        Blocks(options.recipe, options.jobs) as blocks,
-    ):
-        for block in blocks.of(options.range):
-            out.write(block.data)
-            meter.add(block.entries, len(block.data))
-        out.flush()
-        return meter.entries
+def to_stream(options: GenerateOptions, descriptor: int, progress: Progress) -> None:
+    """Write LDIF to a descriptor."""
+    with progress.step("generate", options.range.entries) as meter:
+        dit.write(
+            options.template,
+            options.range,
+            descriptor,
+            options.jobs,
+            meter,
+            compress=options.compress == "zstd",
+        )
 
 
 def to_directory(
@@ -85,7 +77,7 @@ def to_directory(
     with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
         work = _Work(options, output, run)
         begun = run.do("start", work.start)
-        run.do("shards", work.shards, total=options.total)
+        run.do("shards", work.shards, total=options.range.entries)
         run.do("publish", lambda meter: work.publish(begun))
     found = manifest.read(output)
     assert found is not None
@@ -111,20 +103,18 @@ class _Work:
         """One after another; a finished one is not made again."""
         done = self.run.catalogue.partitions("shards")
         meter.add(sum(facts["entries"] for facts in done.values()))
-        with Blocks(self.options.recipe, self.options.jobs) as blocks:
-            for number, piece in enumerate(self.options.range.cut(self.options.shard_entries)):
-                name = f"{number:05}.ldif" + (".zst" if self.options.compress == "zstd" else "")
-                if name in done:
-                    continue
-                facts = self._shard(name, blocks.of(piece), meter)
-                self.run.catalogue.finish_partition("shards", name, facts)
-                killpoint("shards.one")
+        for number, piece in enumerate(self.options.range.cut(self.options.shard_entries)):
+            name = f"{number:05}.ldif" + (".zst" if self.options.compress == "zstd" else "")
+            if name in done:
+                continue
+            self.run.catalogue.finish_partition("shards", name, self._shard(name, piece, meter))
+            killpoint("shards.one")
         return {"entries": meter.entries}
 
-    def _shard(self, name: str, blocks: Iterable[Block], meter: Meter) -> Facts:
+    def _shard(self, name: str, piece: Range, meter: Meter) -> Facts:
         partial = self.output / (name + files.PARTIAL)
         with files.explained(self.output):
-            made = write_shard(partial, blocks, meter)
+            made = dit.shard(self.options.template, piece, partial, self.options.jobs, meter)
             files.publish(partial, self.output / name)
         return {"entries": made.entries, "bytes": made.bytes, "checksum": made.checksum}
 
@@ -132,12 +122,12 @@ class _Work:
         """The manifest last: where it stands, the tree is whole."""
         options, done = self.options, self.run.catalogue.partitions("shards")
         made = Manifest(
-            base=options.recipe.suffix,
+            base=options.template.suffix,
             entries=sum(facts["entries"] for facts in done.values()),
             content_checksum=_sum(facts["checksum"] for facts in done.values()),
             context_csns=(),
             shards=tuple(manifest.describe(self.output / name) for name in sorted(done)),
-            source=f"generate {options.recipe.template.name}, seed {options.recipe.seed}, entries "
+            source=f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries "
             f"{options.range.first}:{options.range.end}",
             started=begun["started"],
             finished=_now(),
@@ -145,34 +135,6 @@ class _Work:
         )
         files.write_durably(self.output / manifest.FILE, made.text())
         return {"entries": made.entries}
-
-
-def write_shard(path: Path, blocks: Iterable[Block], meter: Meter) -> ldif.Shard:
-    """Blocks into one file (compressed when it ends in .zst) through the native writer."""
-    reading, writing = os.pipe()
-    with ThreadPoolExecutor(1) as pool:
-        shard = pool.submit(_shard_from, reading, path, meter)
-        try:
-            with os.fdopen(writing, "wb", buffering=0) as pipe:
-                for block in blocks:
-                    _write_all(pipe.fileno(), block.data)
-        except BrokenPipeError:
-            shard.result()  # the writer stopped first: its error is the one to tell
-            raise
-        return shard.result()
-
-
-def _shard_from(descriptor: int, path: Path, meter: Meter) -> ldif.Shard:
-    try:
-        return ldif.shard(descriptor, path, (), meter, str(path))
-    finally:
-        os.close(descriptor)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def _sum(checksums: Iterable[str]) -> str:

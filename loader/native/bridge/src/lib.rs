@@ -15,6 +15,7 @@ mod gate;
 mod loading;
 mod merging;
 mod results;
+mod synth;
 mod wire;
 
 use pyo3::prelude::*;
@@ -41,6 +42,8 @@ mod _native {
     use super::merging::{Merged, Plan, Slice, find_name, merge, plan};
     #[pymodule_export]
     use super::results::{Arrangement, Difference, Scan, Shard, Survey, Tree};
+    #[pymodule_export]
+    use super::synth::Template;
     #[pymodule_export]
     use super::wire::{Channel, Link, Part, Search};
 

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let began = Instant::now();
     let task = Task { tree: &tree, first: 0, end: tree.entries(), jobs: jobs.parse()? };
     let out = std::io::stdout().as_fd().try_clone_to_owned()?;
-    to_descriptor(&task, out, &counters).map_err(|error| error.to_string())?;
+    to_descriptor(&task, out, false, &counters).map_err(|error| error.to_string())?;
     let seconds = began.elapsed().as_secs_f64();
     #[allow(clippy::cast_precision_loss)]
     let (entries, bytes) = (counters.entries() as f64, counters.bytes() as f64);

@@ -19,7 +19,8 @@ impl Alias {
     pub fn new(weights: &[f64]) -> Option<Self> {
         let sum: f64 = weights.iter().sum();
         let sound = weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
-        if weights.is_empty() || !sound || !sum.is_finite() || u32::try_from(weights.len()).is_err() {
+        if weights.is_empty() || !sound || !sum.is_finite() || u32::try_from(weights.len()).is_err()
+        {
             return None;
         }
         #[allow(clippy::cast_precision_loss, reason = "fewer than 2^32")]

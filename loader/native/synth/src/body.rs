@@ -13,7 +13,6 @@ pub struct Body {
 /// A value drawn once an entry.
 #[derive(Debug)]
 pub struct Drawn {
-    pub name: String,
     pub gate: Gate,
     pub text: Text,
 }
@@ -45,9 +44,16 @@ pub struct Gate {
 
 #[derive(Debug)]
 pub enum Check {
-    Slot { slot: usize, equals: Option<Vec<u8>>, unless: bool },
+    Slot {
+        slot: usize,
+        equals: Option<Vec<u8>>,
+        unless: bool,
+    },
     /// A place among the attributes of the entry, before this one.
-    Attribute { attribute: usize, unless: bool },
+    Attribute {
+        attribute: usize,
+        unless: bool,
+    },
 }
 
 /// A text, ready to be written.

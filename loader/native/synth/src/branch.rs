@@ -9,6 +9,9 @@ const MADE: [(&str, &[&str]); 5] = [
     ("c", &["country"]),
 ];
 
+/// Attributes and values.
+pub type Lines<'t> = Vec<(&'t str, &'t str)>;
+
 /// What has a meaning of its own in a DN (RFC 4514).
 const SPECIAL: [char; 9] = [',', '+', '"', '\\', '<', '>', ';', '=', '#'];
 
@@ -24,7 +27,7 @@ pub fn first_of(dn: &str) -> Result<(&str, &str), String> {
 
 fn assertion(part: &str) -> Option<(&str, &str)> {
     let (attribute, value) = part.split_once('=')?;
-    let (attribute, value) = (attribute.trim(), value.trim());
+    let (attribute, value) = (attribute.trim_matches(' '), value.trim_matches(' '));
     let is_named = attribute.starts_with(|letter: char| letter.is_ascii_alphabetic())
         && attribute.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
     (is_named && !value.is_empty() && !value.contains(SPECIAL) && !value.contains(char::is_control))
@@ -32,13 +35,13 @@ fn assertion(part: &str) -> Option<(&str, &str)> {
 }
 
 /// Attributes and values of an entry that is known by its name only; the structural object class.
-pub fn made(dn: &str) -> Result<(Vec<(&str, &str)>, &'static str), String> {
+pub fn made(dn: &str) -> Result<(Lines<'_>, &'static str), String> {
     let (attribute, value) = first_of(dn)?;
     let known = MADE.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
     let (name, classes) = known.ok_or_else(|| {
         format!("{dn:?}: must be a plain DN that begins with dc=, o=, ou=, l= or c=")
     })?;
-    let mut lines: Vec<(&str, &str)> = classes.iter().map(|class| ("objectClass", *class)).collect();
+    let mut lines: Lines<'_> = classes.iter().map(|class| ("objectClass", *class)).collect();
     lines.push((name, value));
     if *name == "dc" {
         lines.push(("o", value));
@@ -50,7 +53,8 @@ pub fn made(dn: &str) -> Result<(Vec<(&str, &str)>, &'static str), String> {
 pub fn is_description(text: &str) -> bool {
     let mut parts = text.split(';');
     let is_word = |part: &str| {
-        !part.is_empty() && part.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
+        !part.is_empty()
+            && part.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
     };
     let kind = parts.next().unwrap_or_default();
     let is_name = kind.starts_with(|letter: char| letter.is_ascii_alphabetic()) && is_word(kind);
@@ -59,7 +63,9 @@ pub fn is_description(text: &str) -> bool {
 
 fn is_oid(text: &str) -> bool {
     text.contains('.')
-        && text.split('.').all(|part| !part.is_empty() && part.chars().all(|one| one.is_ascii_digit()))
+        && text
+            .split('.')
+            .all(|part| !part.is_empty() && part.chars().all(|one| one.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -81,7 +87,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_made_is_refused() {
-        for dn in ["", "example.com", "cn=x", "dc=a+o=b", "dc=", "o=\"a,b\"", "dc=a,,dc=b", "dc=a\n"] {
+        for dn in
+            ["", "example.com", "cn=x", "dc=a+o=b", "dc=", "o=\"a,b\"", "dc=a,,dc=b", "dc=a\n"]
+        {
             assert!(made(dn).is_err(), "{dn:?}");
         }
     }

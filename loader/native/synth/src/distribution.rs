@@ -9,11 +9,23 @@ use crate::draw::{again, below, unit};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
     Fixed(u64),
-    Between { low: u64, high: u64 },
+    Between {
+        low: u64,
+        high: u64,
+    },
     /// The number of rank k, counted from `low`, with a weight of 1/k^exponent.
-    Zipf { low: u64, high: u64, exponent: f64 },
+    Zipf {
+        low: u64,
+        high: u64,
+        exponent: f64,
+    },
     /// What falls outside is drawn to the nearer end.
-    Normal { low: u64, high: u64, mean: f64, deviation: f64 },
+    Normal {
+        low: u64,
+        high: u64,
+        mean: f64,
+        deviation: f64,
+    },
     /// Ranges with their weights; even within each.
     Histogram(Vec<Range>),
 }
@@ -29,7 +41,9 @@ impl Distribution {
     pub fn most(&self) -> u64 {
         match self {
             Self::Fixed(number) => *number,
-            Self::Between { high, .. } | Self::Zipf { high, .. } | Self::Normal { high, .. } => *high,
+            Self::Between { high, .. } | Self::Zipf { high, .. } | Self::Normal { high, .. } => {
+                *high
+            }
             Self::Histogram(ranges) => ranges.iter().map(|range| range.high).max().unwrap_or(0),
         }
     }
@@ -44,7 +58,7 @@ impl Distribution {
             }
             Self::Normal { low, high, mean, deviation } => {
                 count(low, high)?;
-                if !mean.is_finite() || !(deviation.is_finite() && deviation >= 0.0) {
+                if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
                     return Err("a mean and a deviation from 0 on are needed".to_owned());
                 }
                 Drawer::Normal { low, high, mean, deviation }
@@ -197,7 +211,7 @@ mod tests {
         for exponent in [0.5, 1.0, 1.1, 2.0] {
             let sum: f64 = (1..=1000).map(|rank| power(f64::from(rank), exponent)).sum();
             let zipf = Distribution::Zipf { low: 1, high: 1000, exponent };
-            for rank in [1, 2, 3, 10] {
+            for rank in [1_u32, 2, 3, 10] {
                 let expected = power(f64::from(rank), exponent) / sum;
                 let found = share(&zipf, u64::from(rank));
                 assert!((found - expected).abs() < 0.005, "{exponent} {rank}: {found} {expected}");
@@ -226,10 +240,8 @@ mod tests {
 
     #[test]
     fn a_histogram_keeps_its_weights() {
-        let ranges = vec![
-            Range { low: 0, high: 0, weight: 3.0 },
-            Range { low: 10, high: 19, weight: 1.0 },
-        ];
+        let ranges =
+            vec![Range { low: 0, high: 0, weight: 3.0 }, Range { low: 10, high: 19, weight: 1.0 }];
         let histogram = Distribution::Histogram(ranges);
         assert!((share(&histogram, 0) - 0.75).abs() < 0.01);
         assert!((share(&histogram, 15) - 0.025).abs() < 0.005);

@@ -27,4 +27,20 @@ pub use compile::{Options, compile};
 pub use maker::Maker;
 pub use problem::{Problem, Spot};
 pub use tree::{Place, Tree};
-pub use write::{Shard, Task, to_descriptor, to_file};
+pub use write::{Task, to_descriptor, to_file};
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Reads a template, whatever its syntax. Its lists are looked for beside it, then in `lists`.
+pub fn read(
+    path: &Path,
+    lists: &[PathBuf],
+    defines: &BTreeMap<String, String>,
+) -> Result<model::Template, Problem> {
+    if let Some(name) = defines.keys().next() {
+        let message = format!("--define {name}: only makeldif templates have defines");
+        return Err(Problem::asked(path, message));
+    }
+    toml::read(path, lists)
+}

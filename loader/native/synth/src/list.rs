@@ -49,14 +49,18 @@ impl List {
     /// Of values that are all alike; None when there are none.
     pub fn of(name: &str, values: &[&str]) -> Option<Self> {
         let mut reading = Reading::default();
-        values.iter().for_each(|value| reading.add(value, 1.0));
+        for value in values {
+            reading.add(value, 1.0);
+        }
         reading.list(name)
     }
 
     /// The same with weights above 0.
     pub fn weighted(name: &str, values: &[(&str, f64)]) -> Option<Self> {
         let mut reading = Reading { weighted: true, ..Reading::default() };
-        values.iter().for_each(|(value, weight)| reading.add(value, *weight));
+        for (value, weight) in values {
+            reading.add(value, *weight);
+        }
         reading.list(name)
     }
 

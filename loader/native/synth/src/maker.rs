@@ -124,7 +124,14 @@ impl<'t> Maker<'t> {
         }
     }
 
-    fn item(&mut self, attribute: &Attribute, item: &Item, kind: usize, index: u64, out: &mut Vec<u8>) {
+    fn item(
+        &mut self,
+        attribute: &Attribute,
+        item: &Item,
+        kind: usize,
+        index: u64,
+        out: &mut Vec<u8>,
+    ) {
         let (slots, names) = (&self.slots, &mut self.names);
         let mut at = At { tree: self.tree, kind, index, occurrence: 0, slots, names };
         if !item.gate.is_open(&at, &self.present) {
@@ -165,7 +172,13 @@ impl<'t> Maker<'t> {
 }
 
 /// Ends a line that begins at `start`; in base64 where the value wants it. `printable`: only its ends may.
-fn end_line(out: &mut Vec<u8>, start: usize, description: &[u8], printable: bool, spare: &mut Vec<u8>) {
+fn end_line(
+    out: &mut Vec<u8>,
+    start: usize,
+    description: &[u8],
+    printable: bool,
+    spare: &mut Vec<u8>,
+) {
     let value = &out[start + description.len() + 2..];
     let is_safe = match value {
         [first, .., last] if printable => !matches!(first, b' ' | b':' | b'<') && *last != b' ',

@@ -72,7 +72,10 @@ pub enum Count {
     Asked,
     Fixed(u64),
     /// So many for each started `of` of the kind that is [`Count::Asked`].
-    Share { ones: u64, of: u64 },
+    Share {
+        ones: u64,
+        of: u64,
+    },
     /// Exactly so many below each entry of the parent kind.
     Each(u64),
 }
@@ -155,36 +158,68 @@ pub enum Piece {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tag {
     /// The number of the entry in its kind, from `start` on, with zeros before it up to that width.
-    Number { start: u64, width: usize },
+    Number {
+        start: u64,
+        width: usize,
+    },
     /// So many random decimal digits.
     Digits(usize),
     /// So many random hexadecimal digits.
     Hex(usize),
     /// A random number, with zeros before it up to that width.
-    Drawn { distribution: Distribution, width: usize },
+    Drawn {
+        distribution: Distribution,
+        width: usize,
+    },
     /// A permutation of all numbers of so many digits of that base (10 or 16): random to look at, never twice.
-    Unique { base: u32, width: usize },
+    Unique {
+        base: u32,
+        width: usize,
+    },
     /// A line of a list of the template.
-    Pick { list: String },
+    Pick {
+        list: String,
+    },
     /// What a line of a list of the template holds in base64.
-    Base64 { list: String },
+    Base64 {
+        list: String,
+    },
     /// A value of the entry.
-    Value { name: String },
+    Value {
+        name: String,
+    },
     /// That value fit for a mail address: lower case, no accents, letters and digits only.
-    Ascii { name: String },
+    Ascii {
+        name: String,
+    },
     /// That value as a salted SHA-1 password (RFC 2307).
-    Ssha { name: String },
+    Ssha {
+        name: String,
+    },
     /// That value as an Argon2id password; memory in KiB.
-    Argon2 { name: String, memory: u32, passes: u32 },
+    Argon2 {
+        name: String,
+        memory: u32,
+        passes: u32,
+    },
     /// A random UUID.
     Uuid,
     Suffix,
     /// The DN of an entry of that kind.
-    Dn { kind: String, pick: Pick },
+    Dn {
+        kind: String,
+        pick: Pick,
+    },
     /// The DN of the entry above.
     ParentDn,
     /// A generalizedTime between two (seconds since 1970), later ones more often.
-    Time { from: i64, to: i64 },
+    Time {
+        from: i64,
+        to: i64,
+    },
     /// So many random bytes.
-    Bytes { low: u64, high: u64 },
+    Bytes {
+        low: u64,
+        high: u64,
+    },
 }

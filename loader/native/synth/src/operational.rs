@@ -77,7 +77,8 @@ impl Clock {
         let bits = self.times.at(number);
         let place = (u128::from(number) << 64) + u128::from(bits);
         let all = u128::from(self.entries.max(1));
-        let created = from.saturating_add_unsigned((u128::from(span) * (place / all) >> 64) as u64);
+        let created =
+            from.saturating_add_unsigned(((u128::from(span) * (place / all)) >> 64) as u64);
         if unit(again(bits, 1)) < UNCHANGED {
             return (created, created);
         }

@@ -22,10 +22,6 @@ impl Permutation {
         Self { count, half: if bits < 2 { 1 } else { bits.div_ceil(2) } }
     }
 
-    pub const fn count(self) -> u64 {
-        self.count
-    }
-
     /// Where `number` goes under the key; numbers from `count` on begin anew.
     pub fn place(self, key: u64, number: u64) -> u64 {
         let mut place = number % self.count;
@@ -61,7 +57,8 @@ mod tests {
         for count in [1, 2, 3, 5, 64, 100, 1000, 4097] {
             let permutation = Permutation::new(count);
             for key in [0, 1, u64::MAX] {
-                let mut found: Vec<u64> = (0..count).map(|number| permutation.place(key, number)).collect();
+                let mut found: Vec<u64> =
+                    (0..count).map(|number| permutation.place(key, number)).collect();
                 found.sort_unstable();
                 assert_eq!(found, (0..count).collect::<Vec<_>>(), "{count}");
             }
@@ -72,7 +69,9 @@ mod tests {
     fn neighbours_part() {
         let permutation = Permutation::new(1_000_000);
         let close = (0..1000)
-            .filter(|&number| permutation.place(9, number).abs_diff(permutation.place(9, number + 1)) < 1000)
+            .filter(|&number| {
+                permutation.place(9, number).abs_diff(permutation.place(9, number + 1)) < 1000
+            })
             .count();
         assert!(close < 10, "{close}");
     }

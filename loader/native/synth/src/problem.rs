@@ -42,11 +42,23 @@ pub struct Problem {
     pub path: PathBuf,
     pub spot: Spot,
     pub message: String,
+    /// Not the template's fault, but that of what was asked of it.
+    pub asked: bool,
 }
 
 impl Problem {
     pub fn new(path: impl Into<PathBuf>, spot: Spot, message: impl Into<String>) -> Self {
-        Self { path: path.into(), spot, message: message.into() }
+        Self { path: path.into(), spot, message: message.into(), asked: false }
+    }
+
+    /// A template that makes no sense with a count, a suffix or a define that it was given.
+    pub fn asked(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        Self { asked: true, ..Self::new(path, Spot::default(), message) }
+    }
+
+    /// What scripts see.
+    pub const fn code(&self) -> &'static str {
+        if self.asked { "template.usage" } else { "template.syntax" }
     }
 
     /// The place, as far as it is known, and what is wrong there.

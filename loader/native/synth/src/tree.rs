@@ -54,7 +54,10 @@ pub(crate) enum Above {
 pub enum Place {
     Branch(usize),
     /// A place in [`Tree::kinds`], and a number in that kind.
-    Entry { kind: usize, index: u64 },
+    Entry {
+        kind: usize,
+        index: u64,
+    },
 }
 
 impl Tree {

@@ -10,6 +10,7 @@ use std::{mem, thread};
 use ldif::polled::Polled;
 use ldif::{Code, Counters, Error, Output, Record, Result};
 use rustix::fs::{FileType, fstat};
+use tree::Shard;
 use tree::fingerprint::{Checksum, Printer};
 
 use crate::maker::Maker;
@@ -29,26 +30,42 @@ pub struct Task<'a> {
     pub jobs: usize,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub struct Shard {
-    pub entries: u64,
-    /// Uncompressed.
-    pub bytes: u64,
-    /// That of a tree digest of it with nothing ignored.
-    pub checksum: String,
-}
-
-/// Plain LDIF into a descriptor, whatever it is.
-pub fn to_descriptor(task: &Task<'_>, fd: OwnedFd, counters: &Counters) -> Result<()> {
+/// LDIF into a descriptor, whatever it is; packed by zstd if wanted.
+pub fn to_descriptor(
+    task: &Task<'_>,
+    fd: OwnedFd,
+    compress: bool,
+    counters: &Counters,
+) -> Result<()> {
     let kind = FileType::from_raw_mode(fstat(&fd).map_err(io::Error::from)?.st_mode);
     // Nobody waits at the other end of these.
-    if matches!(kind, FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice) {
-        let mut whole = Whole(fd);
-        return run(task, counters, false, &mut |bytes| Ok(whole.write_all(bytes)?)).map(|_| ());
+    let is_prompt =
+        matches!(kind, FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice);
+    if is_prompt {
+        through(task, &mut Whole(fd), compress, counters)
+    } else {
+        through(task, &mut Polled::new(fd, counters), compress, counters)
     }
-    let mut pipe = Polled::new(fd, counters);
-    let mut write = |bytes: &[u8]| pipe.write_all(bytes).map_err(|error| counters.explain(error));
-    run(task, counters, false, &mut write).map(|_| ())
+}
+
+const LEVEL: i32 = 3;
+
+fn through(
+    task: &Task<'_>,
+    out: &mut (impl Write + Send),
+    compress: bool,
+    counters: &Counters,
+) -> Result<()> {
+    let told = |error: io::Error| counters.explain(error);
+    if !compress {
+        return run(task, counters, false, &mut |bytes| out.write_all(bytes).map_err(told))
+            .map(|_| ());
+    }
+    let mut packed = zstd::Encoder::new(out, LEVEL)?;
+    packed.include_checksum(true)?;
+    packed.multithread(threads(task))?;
+    run(task, counters, false, &mut |bytes| packed.write_all(bytes).map_err(told))?;
+    packed.finish().map(|_| ()).map_err(told)
 }
 
 struct Whole(OwnedFd);
@@ -65,8 +82,7 @@ impl Write for Whole {
 
 /// A file of its own, compressed when its name ends so; on the disk when it returns.
 pub fn to_file(task: &Task<'_>, path: &Path, counters: &Counters) -> Result<Shard> {
-    let threads = u32::try_from(task.jobs).unwrap_or(u32::MAX).max(1);
-    let mut output = Output::create(path, threads)?;
+    let mut output = Output::create(path, threads(task))?;
     let mut bytes = 0;
     let mut write = |piece: &[u8]| {
         bytes += piece.len() as u64;
@@ -75,6 +91,11 @@ pub fn to_file(task: &Task<'_>, path: &Path, counters: &Counters) -> Result<Shar
     let checksum = run(task, counters, true, &mut write)?;
     output.finish()?;
     Ok(Shard { entries: task.end.saturating_sub(task.first), bytes, checksum: checksum.hex() })
+}
+
+/// More than any machine has use for is a slip.
+fn threads(task: &Task<'_>) -> u32 {
+    u32::try_from(task.jobs.clamp(1, 200)).unwrap_or(1)
 }
 
 type Sink<'s> = &'s mut (dyn FnMut(&[u8]) -> Result<()> + Send);
@@ -95,7 +116,7 @@ fn run(task: &Task<'_>, counters: &Counters, sum: bool, sink: Sink<'_>) -> Resul
         sink: Mutex::new(sink),
     };
     thread::scope(|scope| {
-        for _ in 1..task.jobs.max(1) {
+        for _ in 1..threads(task) {
             scope.spawn(|| shared.work());
         }
         shared.work();

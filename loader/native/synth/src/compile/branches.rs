@@ -43,9 +43,11 @@ fn compile_one(
     branch: &model::Branch,
     dn: String,
 ) -> Result<Branch, Problem> {
-    let refused = |reason| {
-        let what = if branch.below_suffix && branch.dn.is_empty() { "suffix " } else { "" };
-        context.wrong(branch.spot, format!("{what}{reason}"))
+    let refused = |reason: String| {
+        if context.is_given && branch.below_suffix && branch.dn.is_empty() {
+            return Problem::asked(&context.template.path, format!("suffix {reason}"));
+        }
+        context.wrong(branch.spot, reason)
     };
     if branch.attributes.is_empty() {
         let (lines, class) = made(&dn).map_err(refused)?;
@@ -53,10 +55,11 @@ fn compile_one(
         return Ok(Branch { body, structural: Some(class.to_owned()), dn: dn.into_bytes() });
     }
     let (naming, value) = first_of(&dn).map_err(refused)?;
-    let mut attributes = items::attributes(context, &branch.attributes, &HashMap::new(), |names| {
-        let stream = context.stream(&[&["branch", dn.as_str()], names].concat());
-        scope(context, stream)
-    })?;
+    let mut attributes =
+        items::attributes(context, &branch.attributes, &HashMap::new(), |names| {
+            let stream = context.stream(&[&["branch", dn.as_str()], names].concat());
+            scope(context, stream)
+        })?;
     let is_named = |one: &model::Attribute| one.description.eq_ignore_ascii_case(naming);
     if !branch.attributes.iter().any(is_named) {
         attributes.extend(constants(&[(naming, value)]));

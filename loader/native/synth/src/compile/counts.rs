@@ -1,25 +1,26 @@
 //! How many entries each kind has.
 
-use super::{Context, ENTRIES};
+use super::{Context, ENTRIES, Options};
 use crate::model::{Count, Kind, Parent};
-use crate::problem::{Problem, Spot};
+use crate::problem::Problem;
 
 /// In the order of the kinds.
-pub fn of(context: &Context<'_>, asked: Option<u64>) -> Result<Vec<u64>, Problem> {
+pub fn of(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem> {
     let kinds = &context.template.kinds;
     let open: Vec<&Kind> = kinds.iter().filter(|kind| kind.count == Count::Asked).collect();
     if let [_, second, ..] = open[..] {
         let reason = format!("kind {:?} has no count, like another one before it", second.name);
         return Err(context.wrong(second.spot, reason));
     }
-    let asked = match (open.first(), asked) {
+    let asked = match (open.first(), options.entries) {
+        (Some(_), None) if options.otherwise.is_some() => options.otherwise,
         (Some(kind), None) => {
             let reason = format!("say how many entries of kind {:?}: -n N", kind.name);
-            return Err(context.wrong(Spot::default(), reason));
+            return Err(Problem::asked(&context.template.path, reason));
         }
         (None, Some(_)) => {
             let reason = "its kinds have counts of their own, so that -n has no meaning";
-            return Err(context.wrong(Spot::default(), reason));
+            return Err(Problem::asked(&context.template.path, reason));
         }
         (_, asked) => asked,
     };
@@ -30,7 +31,7 @@ pub fn of(context: &Context<'_>, asked: Option<u64>) -> Result<Vec<u64>, Problem
     }
     let total = found.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
     if total.is_none_or(|total| total > ENTRIES) {
-        return Err(context.wrong(Spot::default(), format!("more than {ENTRIES} entries")));
+        return Err(Problem::asked(&context.template.path, format!("more than {ENTRIES} entries")));
     }
     Ok(found)
 }

@@ -98,7 +98,10 @@ fn check(condition: &Condition, slots: &Slots, attributes: &[Attribute]) -> Resu
             let known = known.chain(attributes.iter().map(|one| one.description.as_str()));
             let mut known: Vec<&str> = known.collect();
             known.sort_unstable();
-            Err(format!("there is no value or attribute {name:?} before it{}", suggestion(name, known)))
+            Err(format!(
+                "there is no value or attribute {name:?} before it{}",
+                suggestion(name, known)
+            ))
         }
     }
 }
@@ -172,7 +175,8 @@ pub fn most(said: &model::Attribute, made: &Attribute) -> u64 {
     said.items.iter().zip(&made.items).fold(0, |sum, (said, item)| {
         let values = said.count.as_ref().map_or(1, crate::distribution::Distribution::most);
         // What is not printable becomes base64.
-        let line = (item.text.most.saturating_mul(4) / 3).saturating_add(made.head.len() as u64 + 5);
+        let line =
+            (item.text.most.saturating_mul(4) / 3).saturating_add(made.head.len() as u64 + 5);
         sum.saturating_add(values.saturating_mul(line))
     })
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::items::{self, Slots};
 use super::{Context, ENTRY, naming};
-use crate::body::{Body, Drawn, Item, Step, Text};
+use crate::body::{Body, Drawn, Gate, Item, Step, Text};
 use crate::draw::Stream;
 use crate::model::{self, Named, Parent, Piece, Tag};
 use crate::parent::{Chooser, Levels};
@@ -47,9 +47,8 @@ fn facts(
         }
     }
     let kinds = context.template.kinds.iter().zip(counts);
-    let mut facts: Vec<KindFacts> = kinds
-        .map(|(kind, &count)| KindFacts { name: kind.name.clone(), count, dn: 0 })
-        .collect();
+    let mut facts: Vec<KindFacts> =
+        kinds.map(|(kind, &count)| KindFacts { name: kind.name.clone(), count, dn: 0 }).collect();
     for place in 0..facts.len() {
         let compiling = Compiling { context, facts: &facts, place, branches };
         let dn = compiling.longest_dn()?;
@@ -103,7 +102,9 @@ impl<'a> Compiling<'a> {
             most = most.saturating_add(items::most(said, made));
         }
         if most > ENTRY {
-            return Err(self.wrong(format!("an entry could have {most} bytes; the most is {ENTRY}")));
+            return Err(
+                self.wrong(format!("an entry could have {most} bytes; the most is {ENTRY}"))
+            );
         }
         for (description, slot) in &rdn {
             name_by_slot(&mut attributes, description, *slot);
@@ -158,7 +159,7 @@ impl<'a> Compiling<'a> {
         let facts =
             SlotFacts { at: drawing.slots.len(), most: text.most, printable: text.printable };
         drawing.known.insert(name.to_owned(), facts);
-        drawing.slots.push(Drawn { name: name.to_owned(), gate, text });
+        drawing.slots.push(Drawn { gate, text });
         Ok(())
     }
 
@@ -170,7 +171,7 @@ impl<'a> Compiling<'a> {
         for attribute in naming::attributes(self.context, said)? {
             let item = &attribute.items[0];
             for place in naming::needed(said, &item.text) {
-                naming::check_value(self.context, said, &said.values[place])?;
+                naming::check_value(self.context, &said.values[place])?;
                 naming.push(place);
             }
             let slot = match item.text[..] {
@@ -188,14 +189,17 @@ impl<'a> Compiling<'a> {
     }
 
     /// A slot for an attribute that names, so that it is made once for the name and the line.
-    fn hidden(&self, drawing: &mut Drawing, attribute: &model::Attribute) -> Result<usize, Problem> {
+    fn hidden(
+        &self,
+        drawing: &mut Drawing,
+        attribute: &model::Attribute,
+    ) -> Result<usize, Problem> {
         let (description, item) = (attribute.description.as_str(), &attribute.items[0]);
         let names = ["attribute", description, "0"];
         let known = &drawing.known;
         let text = items::text(&item.text, &names, |names| self.scope(known, self.stream(names)));
         let told = |reason| self.context.wrong(item.spot, format!("{description}: {reason}"));
-        let name = String::new();
-        drawing.slots.push(Drawn { name, gate: crate::body::Gate::default(), text: text.map_err(told)? });
+        drawing.slots.push(Drawn { gate: Gate::default(), text: text.map_err(told)? });
         Ok(drawing.slots.len() - 1)
     }
 

@@ -25,6 +25,8 @@ pub struct Options {
     pub suffix: Option<String>,
     /// Entries of the kind that has no count of its own.
     pub entries: Option<u64>,
+    /// When `entries` is not given and the template leaves a count open.
+    pub otherwise: Option<u64>,
     /// With what slapd would make up: entryUUID, entryCSN, names and times.
     pub operational: bool,
 }
@@ -34,9 +36,10 @@ pub fn compile(template: &Template, options: &Options) -> Result<Tree, Problem> 
         template,
         seed: options.seed,
         suffix: options.suffix.as_ref().unwrap_or(&template.suffix),
+        is_given: options.suffix.is_some(),
     };
     let branches = branches::compile(&context)?;
-    let counts = counts::of(&context, options.entries)?;
+    let counts = counts::of(&context, options)?;
     let kinds = kinds::compile(&context, &counts, &branches)?;
     let largest = kinds.iter().map(|(_, most)| *most).max().unwrap_or(0);
     let mut tree = Tree {
@@ -68,6 +71,8 @@ struct Context<'a> {
     template: &'a Template,
     seed: i64,
     suffix: &'a str,
+    /// The suffix is not the template's.
+    is_given: bool,
 }
 
 impl Context<'_> {

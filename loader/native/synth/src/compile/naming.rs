@@ -6,7 +6,10 @@ use crate::problem::{Problem, Spot, suggestion};
 use crate::tags;
 
 /// The attributes of the RDN, in its order.
-pub fn attributes<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribute>, Problem> {
+pub fn attributes<'a>(
+    context: &Context<'_>,
+    kind: &'a Kind,
+) -> Result<Vec<&'a Attribute>, Problem> {
     if kind.rdn.is_empty() {
         return Err(context.wrong(kind.spot, format!("kind {:?}: rdn is missing", kind.name)));
     }
@@ -21,29 +24,28 @@ pub fn attributes<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a A
     Ok(found)
 }
 
-fn attribute<'a>(context: &Context<'_>, kind: &'a Kind, name: &str) -> Result<&'a Attribute, Problem> {
+fn attribute<'a>(
+    context: &Context<'_>,
+    kind: &'a Kind,
+    name: &str,
+) -> Result<&'a Attribute, Problem> {
     let same = |one: &&Attribute| one.description.eq_ignore_ascii_case(name);
     let Some(found) = kind.attributes.iter().find(same) else {
         let known = kind.attributes.iter().map(|one| one.description.as_str());
         let hint = suggestion(name, known);
-        let reason = format!("kind {:?}: {name} must be an attribute of the entry{hint}", kind.name);
+        let reason =
+            format!("kind {:?}: {name} must be an attribute of the entry{hint}", kind.name);
         return Err(context.wrong(kind.spot, reason));
     };
     let Some(first) = found.items.first() else {
         return Err(context.wrong(found.spot, format!("{name} names the entries and has no value")));
     };
-    check(context, kind, name, first, first.spot)?;
+    check(context, name, first, first.spot)?;
     Ok(found)
 }
 
 /// A text that names must be there in every entry, and so must the values in it.
-fn check(
-    context: &Context<'_>,
-    kind: &Kind,
-    name: &str,
-    item: &Item,
-    spot: Spot,
-) -> Result<(), Problem> {
+fn check(context: &Context<'_>, name: &str, item: &Item, spot: Spot) -> Result<(), Problem> {
     if item.chance < 1.0 || !item.conditions.is_empty() || item.count.is_some() {
         let reason = format!("{name} names the entries: it must always be there, once");
         return Err(context.wrong(spot, reason));
@@ -59,8 +61,8 @@ fn check(
 }
 
 /// Checks a value that is part of a name, in the same way.
-pub fn check_value(context: &Context<'_>, kind: &Kind, value: &model::Named) -> Result<(), Problem> {
-    check(context, kind, &value.name, &value.item, value.item.spot)
+pub fn check_value(context: &Context<'_>, value: &model::Named) -> Result<(), Problem> {
+    check(context, &value.name, &value.item, value.item.spot)
 }
 
 /// The values of the entry that a text needs, in their order.

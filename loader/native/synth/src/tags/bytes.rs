@@ -90,7 +90,9 @@ struct Bytes {
 
 pub fn random(low: u64, high: u64, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
     if low > high || high > LONGEST {
-        return Err(format!("{low} to {high}: write lengths up to {LONGEST}, the smaller one first"));
+        return Err(format!(
+            "{low} to {high}: write lengths up to {LONGEST}, the smaller one first"
+        ));
     }
     Ok(Box::new(Bytes { stream: scope.stream, low, count: high - low + 1 }))
 }

@@ -92,9 +92,10 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
 /// The values of the entry that a tag names.
 pub fn named(tag: &Tag) -> Option<&str> {
     match tag {
-        Tag::Value { name } | Tag::Ascii { name } | Tag::Ssha { name } | Tag::Argon2 { name, .. } => {
-            Some(name)
-        }
+        Tag::Value { name }
+        | Tag::Ascii { name }
+        | Tag::Ssha { name }
+        | Tag::Argon2 { name, .. } => Some(name),
         _ => None,
     }
 }

@@ -152,6 +152,7 @@ pub fn pair(number: usize) -> [u8; 2] {
 }
 
 /// Appends a number with zeros before it up to that width.
+#[allow(clippy::cast_possible_truncation, reason = "numbers below 100")]
 pub fn decimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
     let mut text = [b'0'; WIDEST];
     let mut at = WIDEST;

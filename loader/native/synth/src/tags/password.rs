@@ -87,7 +87,9 @@ impl Render for Hashed {
             &mut memory,
         );
         let (cost, passes) = (self.params.m_cost(), self.params.t_cost());
-        out.extend_from_slice(format!("{{ARGON2}}$argon2id$v=19$m={cost},t={passes},p=1$").as_bytes());
+        out.extend_from_slice(
+            format!("{{ARGON2}}$argon2id$v=19$m={cost},t={passes},p=1$").as_bytes(),
+        );
         out.extend_from_slice(STANDARD_NO_PAD.encode(salt).as_bytes());
         out.push(b'$');
         out.extend_from_slice(STANDARD_NO_PAD.encode(hash).as_bytes());

@@ -159,7 +159,9 @@ pub fn integer(value: &DeValue<'_>) -> Option<u64> {
 
 pub fn float(value: &DeValue<'_>) -> Option<f64> {
     match value {
-        DeValue::Float(number) => number.as_str().parse().ok().filter(|number: &f64| number.is_finite()),
+        DeValue::Float(number) => {
+            number.as_str().parse().ok().filter(|number: &f64| number.is_finite())
+        }
         DeValue::Integer(number) => number.as_str().parse().ok(),
         _ => None,
     }

@@ -37,7 +37,9 @@ pub fn branches(root: &Table<'_, '_>, lists: &Lists) -> Result<Vec<Branch>, Prob
         });
     }
     if found.first().is_none_or(|first| !first.dn.is_empty()) {
-        let spot = root.get("suffix").map_or_else(|| root.spot(), |value| root.document.spot(value.span().start));
+        let spot = root
+            .get("suffix")
+            .map_or_else(|| root.spot(), |value| root.document.spot(value.span().start));
         let suffix = Branch { spot, dn: String::new(), below_suffix: true, attributes: Vec::new() };
         found.insert(0, suffix);
     }
@@ -55,7 +57,11 @@ fn branch(table: &Table<'_, '_>, lists: &Lists) -> Result<Branch, Problem> {
     })
 }
 
-pub fn read(root: &Table<'_, '_>, branches: &[Branch], lists: &Lists) -> Result<Vec<Kind>, Problem> {
+pub fn read(
+    root: &Table<'_, '_>,
+    branches: &[Branch],
+    lists: &Lists,
+) -> Result<Vec<Kind>, Problem> {
     let mut tables = Vec::new();
     for value in bounded(root, "kinds", root.all("kinds"))? {
         tables.push(Table::of(root.document, "a kind", value)?);
@@ -118,7 +124,10 @@ fn count(table: &Table<'_, '_>) -> Result<Count, Problem> {
         Some(value) => integer(value).map(Count::Fixed),
     };
     said.ok_or_else(|| {
-        table.wrong("count", "write a number, \"1 per 200\" of the kind without a count, or \"3 each\"")
+        table.wrong(
+            "count",
+            "write a number, \"1 per 200\" of the kind without a count, or \"3 each\"",
+        )
     })
 }
 
@@ -140,9 +149,8 @@ fn parent(table: &Table<'_, '_>, own: &str, branches: &[Branch]) -> Result<Paren
     let name = below.required("kind")?;
     let pick = match below.text("pick")? {
         None => Pick::Each,
-        Some(text) => tags::pick(text).ok_or_else(|| {
-            below.wrong("pick", "write each, uniform, normal or zipf:EXPONENT")
-        })?,
+        Some(text) => tags::pick(text)
+            .ok_or_else(|| below.wrong("pick", "write each, uniform, normal or zipf:EXPONENT"))?,
     };
     if name != own {
         if let Some(key) = ["under", "depth"].into_iter().find(|key| below.get(key).is_some()) {
@@ -187,7 +195,8 @@ impl Reading<'_> {
                 let reason = format!("{name} is the name of a tag; choose another");
                 return Err(values.document.wrong(key.span().start, reason));
             }
-            let is_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
+            let is_word =
+                |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
             if name.is_empty() || !name.chars().all(is_word) {
                 let reason = format!("{name:?}: a name has letters, digits, - and _");
                 return Err(values.document.wrong(key.span().start, reason));
@@ -208,7 +217,8 @@ impl Reading<'_> {
         let attributes =
             attributes.ok_or_else(|| table.wrong("attributes", "attributes are missing"))?;
         let mut found = Vec::new();
-        for (key, value) in bounded(&attributes, "attributes", attributes.entries.iter().collect())? {
+        for (key, value) in bounded(&attributes, "attributes", attributes.entries.iter().collect())?
+        {
             let name: &str = key.get_ref();
             let items = listed(value).into_iter().map(|value| self.item(&attributes, name, value));
             found.push(Attribute {
@@ -228,7 +238,8 @@ impl Reading<'_> {
             return Ok(Item::always(spot, self.text(table, value, text)?));
         }
         let DeValue::Table(_) = value.get_ref() else {
-            let reason = format!("{name}: must be a text in quotes, a table with one, or a list of these");
+            let reason =
+                format!("{name}: must be a text in quotes, a table with one, or a list of these");
             return Err(document.wrong(value.span().start, reason));
         };
         let table = Table::of(document, name, value)?;

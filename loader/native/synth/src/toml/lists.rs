@@ -32,13 +32,16 @@ fn one(
         DeValue::Table(values) => {
             let pairs: Option<Vec<(&str, f64)>> = values
                 .iter()
-                .map(|(value, weight)| Some((value.get_ref().as_ref(), float(Spanned::get_ref(weight))?)))
+                .map(|(value, weight)| {
+                    Some((value.get_ref().as_ref(), float(Spanned::get_ref(weight))?))
+                })
                 .collect();
             pairs.and_then(|pairs| List::weighted(name, &pairs))
         }
         _ => None,
     };
-    let reason = "must be the name of a file, a list of texts, or a table of texts with weights above 0";
+    let reason =
+        "must be the name of a file, a list of texts, or a table of texts with weights above 0";
     found.ok_or_else(|| table.wrong(name, reason))
 }
 

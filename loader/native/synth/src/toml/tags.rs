@@ -13,7 +13,9 @@ const TABLE: [(&str, &str, Parse); 19] = [
     ("digits", "{digits:WIDTH}", |words| Some(Tag::Digits(one(words)?))),
     ("hex", "{hex:WIDTH}", |words| Some(Tag::Hex(one(words)?))),
     ("unique", "{unique:WIDTH} or {unique:hex:WIDTH}", unique),
-    ("between", "{between:LOW:HIGH} or {between:LOW:HIGH:WIDTH}", |words| drawn("between", words, 2)),
+    ("between", "{between:LOW:HIGH} or {between:LOW:HIGH:WIDTH}", |words| {
+        drawn("between", words, 2)
+    }),
     ("zipf", "{zipf:LOW:HIGH:EXPONENT}", |words| drawn("zipf", words, 3)),
     ("normal", "{normal:LOW:HIGH:MEAN:DEVIATION}", |words| drawn("normal", words, 4)),
     ("histogram", "{histogram:NUMBER=WEIGHT,LOW-HIGH=WEIGHT,...}", |words| {
@@ -46,7 +48,8 @@ pub const NAMES: [&str; TABLE.len()] = {
 /// The tag that stands between two braces.
 pub fn parse(inside: &str, values: &[&str]) -> Result<Tag, String> {
     let (name, argument) = inside.split_once(':').unwrap_or((inside, ""));
-    let words: Vec<&str> = if argument.is_empty() { Vec::new() } else { argument.split(':').collect() };
+    let words: Vec<&str> =
+        if argument.is_empty() { Vec::new() } else { argument.split(':').collect() };
     if let Some((_, form, parse)) = TABLE.iter().find(|(known, ..)| *known == name) {
         return parse(&words).ok_or_else(|| format!("{{{inside}}}: write {form}"));
     }
@@ -136,7 +139,9 @@ fn number(words: &[&str]) -> Option<Tag> {
     match words {
         [] => Some(Tag::Number { start: 0, width: 0 }),
         [width] => Some(Tag::Number { start: 0, width: width.parse().ok()? }),
-        [width, start] => Some(Tag::Number { start: start.parse().ok()?, width: width.parse().ok()? }),
+        [width, start] => {
+            Some(Tag::Number { start: start.parse().ok()?, width: width.parse().ok()? })
+        }
         _ => None,
     }
 }

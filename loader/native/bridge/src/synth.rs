@@ -1,0 +1,125 @@
+//! Synthetic trees: templates in, LDIF out.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use synth::{Maker, Options, Problem, Task, Tree, compile, read};
+
+use crate::counters::Counters;
+use crate::error::{NativeError, Raise, raise};
+use crate::gate::{duplicate, enter};
+use crate::results::Shard;
+
+impl Raise for Problem {
+    fn raise(self, py: Python<'_>) -> PyErr {
+        let raised = NativeError::new_err(self.to_string());
+        let value = raised.value(py);
+        let line = (self.spot.line > 0).then_some(self.spot.line);
+        let given = value
+            .setattr("code", self.code())
+            .and_then(|()| value.setattr("message", self.located()))
+            .and_then(|()| value.setattr("line", line))
+            .and_then(|()| value.setattr("path", self.path.into_os_string()));
+        match given {
+            Ok(()) => raised,
+            Err(failure) => failure,
+        }
+    }
+}
+
+/// A template made ready for one seed, one suffix and one number of entries.
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Template {
+    tree: Tree,
+}
+
+#[pymethods]
+impl Template {
+    #[new]
+    #[pyo3(signature = (path, *, lists, suffix, seed, entries, otherwise, defines, operational))]
+    #[allow(clippy::too_many_arguments, reason = "all that decides the bytes")]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        lists: Vec<PathBuf>,
+        suffix: Option<String>,
+        seed: i64,
+        entries: Option<u64>,
+        otherwise: Option<u64>,
+        defines: BTreeMap<String, String>,
+        operational: bool,
+    ) -> PyResult<Self> {
+        let options = Options { seed, suffix, entries, otherwise, operational };
+        let made = py.detach(|| compile(&read(&path, &lists, &defines)?, &options));
+        made.map(|tree| Self { tree }).map_err(|problem| raise(py, problem))
+    }
+
+    #[getter]
+    fn entries(&self) -> u64 {
+        self.tree.entries()
+    }
+
+    #[getter]
+    fn suffix(&self) -> &str {
+        &self.tree.suffix
+    }
+
+    #[getter]
+    fn description(&self) -> &str {
+        &self.tree.description
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> &str {
+        &self.tree.fingerprint
+    }
+
+    #[getter]
+    fn kinds(&self) -> Vec<(&str, u64, u64)> {
+        self.tree.kinds().iter().map(|kind| (kind.name.as_str(), kind.start, kind.count)).collect()
+    }
+
+    fn entry<'py>(&self, py: Python<'py>, number: u64) -> PyResult<Bound<'py, PyBytes>> {
+        if number >= self.tree.entries() {
+            let reason = format!("there is no entry {number}");
+            return Err(pyo3::exceptions::PyIndexError::new_err(reason));
+        }
+        let mut out = Vec::new();
+        Maker::new(&self.tree).entry(number, &mut out);
+        Ok(PyBytes::new(py, &out))
+    }
+
+    #[pyo3(signature = (fd, first, end, jobs, counters, *, compress = false))]
+    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+    fn write(
+        &self,
+        py: Python<'_>,
+        fd: i32,
+        first: u64,
+        end: u64,
+        jobs: usize,
+        counters: &Counters,
+        compress: bool,
+    ) -> PyResult<()> {
+        let fd = duplicate(fd)?;
+        let task = Task { tree: &self.tree, first, end, jobs };
+        enter(py, &counters.0, || synth::to_descriptor(&task, fd, compress, &counters.0))
+    }
+
+    fn shard(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        first: u64,
+        end: u64,
+        jobs: usize,
+        counters: &Counters,
+    ) -> PyResult<Shard> {
+        let task = Task { tree: &self.tree, first, end, jobs };
+        let work = || synth::to_file(&task, &path, &counters.0);
+        enter(py, &counters.0, work).map(Shard::from)
+    }
+}

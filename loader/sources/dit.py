@@ -1,0 +1,115 @@
+"""Source: a synthetic tree, made by the native core from a template and entry numbers alone.
+
+The door to the part of loader._native that generates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loader import _native, ldif
+from loader._native import Counters, Shard, Template
+from loader.errors import TemplateError, UsageProblem
+from loader.progress import Meter
+
+__all__ = ["Shard", "Template"]
+
+SEEDS = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides the bytes of an entry, with its number.
+
+    path: of the template. lists: where its lists are looked for besides. suffix: None is the template's. entries: of the
+    kind without a count of its own. defines: of makeldif templates.
+    """
+
+    path: Path
+    lists: tuple[Path, ...] = ()
+    seed: int = 1
+    suffix: str | None = None
+    entries: int | None = None
+    defines: Mapping[str, str] = field(default_factory=dict)
+    operational: bool = False
+
+    def compiled(self, otherwise: int | None = None) -> Template:
+        """Ready to make entries. otherwise: `entries`, when the template needs it and there is none.
+
+        Raises TemplateError, UsageProblem.
+        """
+        if self.seed not in SEEDS:
+            raise UsageProblem(reason=f"--seed {self.seed}: must be a number of 64 bits")
+        try:
+            return Template(
+                self.path,
+                lists=self.lists,
+                suffix=self.suffix,
+                seed=self.seed,
+                entries=self.entries,
+                otherwise=otherwise,
+                defines=dict(self.defines),
+                operational=self.operational,
+            )
+        except _native.NativeError as error:
+            if error.code == "template.usage":
+                raise UsageProblem(reason=error.message) from error
+            raise TemplateError(path=error.path or self.path, reason=error.message) from error
+
+
+@dataclass(frozen=True)
+class Range:
+    """Entries `first` to `end`-1 of a tree. Entry 0 is the suffix."""
+
+    first: int
+    end: int
+
+    @property
+    def entries(self) -> int:
+        return self.end - self.first
+
+    def cut(self, size: int) -> Iterator[Range]:
+        """Pieces that end at multiples of `size`, wherever the range begins."""
+        first = self.first
+        while first < self.end:
+            end = min(self.end, first - first % size + size)
+            yield Range(first, end)
+            first = end
+
+
+def whole(template: Template) -> Range:
+    return Range(0, template.entries)
+
+
+def write(
+    template: Template,
+    piece: Range,
+    descriptor: int,
+    jobs: int,
+    meter: Meter,
+    compress: bool = False,
+) -> None:
+    """LDIF into a descriptor. BrokenPipeError when nobody reads it any more."""
+    with _counting(meter, "standard output") as counters:
+        template.write(descriptor, piece.first, piece.end, jobs, counters, compress=compress)
+
+
+def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter) -> Shard:
+    """A file (compressed when it ends in .zst), on the disk when it returns."""
+    with _counting(meter, str(path)) as counters:
+        return template.shard(path, piece.first, piece.end, jobs, counters)
+
+
+@contextmanager
+def _counting(meter: Meter, target: str) -> Iterator[Counters]:
+    counters = Counters()
+    with meter.counting(counters):
+        try:
+            yield counters
+        except _native.NativeError as error:
+            if error.code == "ldif.pipe":
+                raise BrokenPipeError(error.message) from error
+            raise ldif.ours(error, target) from error
