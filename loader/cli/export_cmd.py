@@ -88,6 +88,7 @@ def command(
     restart: bool,
     progress_mode: str,
     as_json: bool,
+    tree_suffix: str | None,
     **connecting: Any,
 ) -> None:
     """Read a running server with several searches side by side, or the database in DIR: all user and operational
@@ -109,11 +110,11 @@ def command(
       ditseed export -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o /srv/export --compress none
       ditseed export /var/lib/ldap -o /srv/export
     """
-    if connecting["template"] is not None:
+    if connecting.pop("template") is not None:
         _generate(output)
         return
     progress = options.progress_of(progress_mode)
-    options.tree_of(connecting, [output], None)
+    options.no_tree(connecting)
     if source is None:
         latency = None if max_latency is None else max_latency / 1000
         limits = {

@@ -16,7 +16,8 @@ from loader.errors import LoaderError, UsageProblem
 from loader.mdb.verify import LEVELS
 from loader.progress import Progress
 from loader.server.options import Connection
-from loader.sources.synthetic import Synthetic
+from loader.sources.dit import Recipe
+from loader.sources.synthetic import Synthetic, find
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -149,33 +150,38 @@ native_options = stack(
         help="Read `attribute:< file:///path` from this host.",
     ),
 )
-count_option = click.option(
-    "-n",
-    "entries",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Entries of the template's main kind; others and containers come on top.",
+_TREE = (
+    click.option(
+        "-n",
+        "entries",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Entries of the kind that has no count in the template.",
+    ),
+    click.option(
+        "--seed", type=int, default=1, show_default=True, help="Another seed, other entries."
+    ),
+    click.option(
+        "--define",
+        "defines",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a define of a makeldif template. May be repeated.",
+    ),
+    click.option(
+        "--operational",
+        is_flag=True,
+        help="Add entryUUID, entryCSN, names and times, so that builds repeat exactly.",
+    ),
 )
-seed_option = click.option(
-    "--seed", type=int, default=1, show_default=True, help="Another seed, other entries."
-)
+# What a tree follows from, wherever one is made; a verb may have a suffix of its own.
+tree_options = stack(*_TREE)
 tree_suffix_option = click.option(
-    "--suffix", "tree_suffix", metavar="DN", help="The tree's suffix (default: the template's own)."
+    "--suffix",
+    "tree_suffix",
+    metavar="DN",
+    help="The tree's suffix (default: the template's, mostly dc=example,dc=com).",
 )
-define_option = click.option(
-    "--define",
-    "defines",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Another value for a define of a makeldif template.",
-)
-operational_option = click.option(
-    "--operational",
-    is_flag=True,
-    help="Add entryUUID, entryCSN, names and times, so that builds repeat exactly.",
-)
-# What a tree follows from, wherever one is made; the suffix is an option of its own where a verb has none.
-tree_options = stack(count_option, seed_option, define_option, operational_option)
 from_option = click.option(
     "--from",
     "template",
@@ -222,18 +228,45 @@ def connection_of(options: dict[str, Any]) -> Connection:
     return Connection(**taken, password=password)
 
 
-def tree_of(options: dict[str, Any], inputs: Sequence[Path], suffix: str | None) -> Synthetic | None:
+_OF_TREE = ("entries", "seed", "defines", "operational")
+
+
+def tree_of(
+    options: dict[str, Any], inputs: Sequence[Path], suffix: str | None
+) -> Synthetic | None:
     """Take the options of a tree out of a command's arguments; None where LDIF is given."""
-    template = options.pop("template")
-    given = {name: options.pop(name) for name in ("entries", "seed", "defines", "operational")}
-    if template is None:
+    name = options.pop("template")
+    if name is None:
         if not inputs:
             raise UsageProblem(reason="what to load? LDIF files, or --from TEMPLATE -n N")
-        refuse_given([*given, "tree_suffix"], "--from TEMPLATE")
+        no_tree(options)
         return None
     if inputs:
-        raise UsageProblem(reason=f"--from {template} takes the place of LDIF; {inputs[0]} is given too")
-    return Synthetic(template, suffix=suffix, **given)
+        reason = f"--from {name} takes the place of LDIF, and {inputs[0]} is given too"
+        raise UsageProblem(reason=reason)
+    return Synthetic(recipe_of(name, options, suffix))
+
+
+def recipe_of(name: str, options: dict[str, Any], suffix: str | None) -> Recipe:
+    """What the options of a tree say, taken out of a command's arguments. Raises NoSuchTemplate, UsageProblem."""
+    path, lists = find(name)
+    given = {one: options.pop(one) for one in _OF_TREE}
+    defines = dict(map(_define, given.pop("defines")))
+    return Recipe(path=path, lists=lists, suffix=suffix, defines=defines, **given)
+
+
+def _define(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise UsageProblem(reason=f"--define {text}: write NAME=VALUE")
+    return name, value
+
+
+def no_tree(options: dict[str, Any]) -> None:
+    """Take them out where there is no template. Raises UsageProblem for any that is given."""
+    refuse_given([*_OF_TREE, "tree_suffix"], "--from TEMPLATE")
+    for name in _OF_TREE:
+        del options[name]
 
 
 def refuse_given(names: Iterable[str], only: str) -> None:

@@ -43,6 +43,7 @@ const LONGEST: u64 = 1_000_000;
 pub struct Schedule {
     /// What it is, how many of a round, and the place of the first.
     shares: Vec<(Action, u64, u64)>,
+    sum: u64,
     round: Permutation,
     stream: Stream,
 }
@@ -58,12 +59,12 @@ impl Schedule {
         if placed.is_empty() || sum > LONGEST {
             return Err(format!("shares must be more than 0, and {LONGEST} at most together"));
         }
-        Ok(Self { shares: placed, round: Permutation::new(sum), stream })
+        Ok(Self { shares: placed, sum, round: Permutation::new(sum), stream })
     }
 
     /// What operation `number` does, and how many of its kind come before it or in its place.
     pub fn at(&self, number: u64) -> (Action, u64) {
-        let (round, place) = (number / self.round.count(), number % self.round.count());
+        let (round, place) = (number / self.sum, number % self.sum);
         let place = self.round.place(self.stream.at(round), place);
         let found = self.shares.iter().rev().find(|(_, _, first)| *first <= place);
         let &(action, share, first) = found.unwrap_or(&self.shares[0]);
@@ -73,7 +74,7 @@ impl Schedule {
     /// The second number of [`Self::at`] is less than this for all of so many operations.
     pub fn most(&self, action: Action, operations: u64) -> u64 {
         let share = self.shares.iter().find(|(known, ..)| *known == action);
-        operations.div_ceil(self.round.count()) * share.map_or(0, |(_, share, _)| *share)
+        operations.div_ceil(self.sum) * share.map_or(0, |(_, share, _)| *share)
     }
 }
 

@@ -16,6 +16,7 @@ mod unique;
 use crate::draw::{Stream, below};
 use crate::model::Template;
 use crate::tree::Tree;
+use crate::write::{Items, Making};
 
 pub use form::Operation;
 pub use looks::{Form, Wanted};
@@ -62,6 +63,28 @@ pub struct Plan<'t> {
     spares: u64,
 }
 
+/// A plan as it is written down: lines of JSON, or change records.
+#[derive(Debug)]
+pub struct Lines<'p> {
+    pub plan: &'p Plan<'p>,
+    pub ldif: bool,
+}
+
+impl Items for Lines<'_> {
+    fn count(&self) -> u64 {
+        self.plan.operations
+    }
+
+    fn maker(&self) -> Making<'_> {
+        let mut planner = Planner::new(self.plan);
+        Box::new(move |number, out| {
+            let operation = planner.operation(number)?;
+            if self.ldif { operation.ldif(out) } else { operation.json(out) }
+            Ok(())
+        })
+    }
+}
+
 impl<'t> Plan<'t> {
     /// What cannot be done is told.
     pub fn new(template: &Template, tree: &'t Tree, wishes: &Wishes) -> Result<Self, String> {
@@ -92,10 +115,6 @@ impl<'t> Plan<'t> {
         let (operations, miss) = (wishes.operations, wishes.miss);
         let stream = stream.part(3);
         Ok(Self { tree, operations, miss, schedule, stream, subjects, targets, once, deletes, renames, spares })
-    }
-
-    pub const fn operations(&self) -> u64 {
-        self.operations
     }
 
     /// One of the subjects that `fits`, those with many entries more often.

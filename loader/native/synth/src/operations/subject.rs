@@ -49,7 +49,7 @@ pub fn subjects(template: &Template, tree: &Tree, wanted: &[Wanted], changes: bo
             kind: place,
             count: made.count,
             looks,
-            password: password(kind, tree, place),
+            password: password(kind),
             changing,
             loose: is_leaf(template, kind) && takes_words(tree, place),
             attributes: kind.attributes.iter().map(|one| one.description.clone()).collect(),
@@ -85,14 +85,14 @@ fn changing(kind: &Kind, looks: &mut Vec<Look>) -> Vec<String> {
     shared
 }
 
-fn password(kind: &Kind, tree: &Tree, place: usize) -> Option<Password> {
+fn password(kind: &Kind) -> Option<Password> {
     let held = kind.attributes.iter().find(|one| one.description.eq_ignore_ascii_case(PASSWORD))?;
     let [item] = held.items.as_slice() else { return None };
     let text = flattened(kind, &item.text);
     match text.as_slice() {
         [Piece::Tag(Tag::Ssha { name } | Tag::Argon2 { name, .. })] => {
-            let slots = &tree.kinds[place].body.slots;
-            slots.iter().position(|slot| slot.name == *name).map(Password::Slot)
+            // Values are the first slots, in their order.
+            kind.values.iter().position(|value| value.name == *name).map(Password::Slot)
         }
         [Piece::Literal(bytes), ..] if bytes.starts_with(b"{") => None,
         _ => Some(Password::Plain),
