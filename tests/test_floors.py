@@ -46,6 +46,7 @@ GUARDED = {
         "loader.server.wire",
         "loader.sinks.ldap",
         "loader.sinks.mdb",
+        "loader.sources.dit",
         "loader.sources.mdb",
         "loader.sinks.shards",
     ),

@@ -28,9 +28,8 @@ def whole(*arguments: str) -> bytes:
 
 
 def test_pieces_join_to_the_whole() -> None:
-    pieces = [whole("--range", piece) for piece in ("0:30", "30:31", "31:100")]
-    assert b"".join(pieces) == whole("-n", "100")
-    assert whole("-n", "100", "--range", "30:31") == pieces[1]
+    pieces = [whole("-n", "100", "--range", piece) for piece in ("0:30", "30:31", "31:102")]
+    assert b"".join(pieces) == whole("-n", "100", "--jobs", "1")
 
 
 def test_seed_and_suffix_and_operational_change_the_entries() -> None:
@@ -53,8 +52,9 @@ def test_stdout_compressed() -> None:
 
 def test_show_prints_the_entry_that_is_generated() -> None:
     done = ditseed("show", "people", "17", "--seed", "3")
-    assert done.stdout.startswith(b"dn: uid=u000000017,")
-    assert done.stdout == whole("--range", "17:18", "--seed", "3")
+    assert done.stdout.startswith(b"dn: uid=u000000015,")
+    assert done.stdout == whole("-n", "1000", "--range", "17:18", "--seed", "3")
+    assert ditseed("show", "people", "0").stdout.startswith(b"dn: dc=example,dc=com\n")
 
 
 def test_the_shipped_templates_are_listed() -> None:
@@ -74,9 +74,10 @@ def test_a_directory_and_its_report(tmp_path: Path) -> None:
 def test_a_template_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "hosts.toml"
     path.write_text(
-        '[entry]\nrdn = "cn"\n[entry.attributes]\nobjectClass = "device"\ncn = "h{number}"\n'
+        '[[kinds]]\nname = "host"\nrdn = "cn"\n'
+        '[kinds.attributes]\nobjectClass = "device"\ncn = "h{number}"\n'
     )
-    done = ditseed("show", str(path), "7")
+    done = ditseed("show", str(path), "8")
     assert done.stdout == b"dn: cn=h7,dc=example,dc=com\nobjectClass: device\ncn: h7\n\n"
 
 
@@ -100,11 +101,16 @@ def test_a_reader_that_has_seen_enough() -> None:
         (["people"], UsageProblem.exit_status, "say how many entries"),
         (["people", "-n", "0"], UsageProblem.exit_status, "0 is not in the range"),
         (["people", "-n", "many"], UsageProblem.exit_status, "not a valid integer"),
-        (["people", "--range", "5"], UsageProblem.exit_status, "write A:B"),
-        (["people", "--range", "5:5"], UsageProblem.exit_status, "A less than B"),
-        (["people", "--range", "-1:5"], UsageProblem.exit_status, "write A:B"),
-        (["people", "-n", "9", "--range", "5:10"], UsageProblem.exit_status, "ends after the 9"),
-        (["people", "-n", "1", "--suffix", "x"], UsageProblem.exit_status, "suffix 'x'"),
+        (["people", "--range", "5:6"], UsageProblem.exit_status, "say how many entries"),
+        (["people", "-n", "9", "--range", "5"], UsageProblem.exit_status, "write A:B"),
+        (["people", "-n", "9", "--range", "5:5"], UsageProblem.exit_status, "A less than B"),
+        (["people", "-n", "9", "--range", "-1:5"], UsageProblem.exit_status, "write A:B"),
+        (["people", "-n", "9", "--range", "5:12"], UsageProblem.exit_status, "ends after the 11"),
+        (["people", "-n", "1", "--suffix", "x"], UsageProblem.exit_status, 'suffix "x"'),
+        (["people", "-n", "1", "--define", "x"], UsageProblem.exit_status, "write NAME=VALUE"),
+        (["people", "-n", "1", "--define", "a=b"], UsageProblem.exit_status, "only makeldif"),
+        (["people", "-n", "1", "--seed", str(2**63)], UsageProblem.exit_status, "64 bits"),
+        (["show", "people", "12", "-n", "10"], UsageProblem.exit_status, "entries 0 to 11"),
         (["show", "people", "-1"], UsageProblem.exit_status, ""),
         (["people", "-n", "1", "-o", "/proc/nowhere"], NoSuchPath.exit_status, "/proc/nowhere"),
         (["people", "-n", "1", "-o", "/dev/null"], UsageProblem.exit_status, "is a file"),
@@ -121,10 +127,10 @@ def test_bad_usage(arguments: list[str], status: int, words: str) -> None:
 
 def test_a_template_with_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
-    path.write_text('[entry]\nrdn = "cn"\n[entry.attributes]\ncn = "{nmber}"\n')
+    path.write_text('[[kinds]]\nname = "x"\nrdn = "cn"\n[kinds.attributes]\ncn = "a{nmber}"\n')
     done = ditseed(str(path), "-n", "1")
     assert done.returncode == TemplateError.exit_status
-    assert b"bad.toml: line 4: cn: unknown tag {nmber}" in done.stderr
+    assert b"bad.toml: line 5, column 8: unknown tag {nmber} (did you mean number?)" in done.stderr
 
 
 def test_a_directory_in_use_by_others(tmp_path: Path) -> None:

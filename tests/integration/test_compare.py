@@ -43,23 +43,22 @@ from loader.operations.compare import (
 from loader.progress import Progress
 from loader.server.options import Connection
 from loader.sources.location import Location, locate
-from seeders.synthetic import template
-from seeders.synthetic.blocks import Blocks, Range
-from seeders.synthetic.entries import Recipe
-from seeders.synthetic.generate import GenerateOptions, to_directory
+from loader.sources.dit import Range
+from seeders.synthetic.generate import to_directory
+from tests.support import generating
+from tests.support.generating import text_of
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
 ENTRIES = 3000
 SUFFIX = "dc=example,dc=com"
-RECIPE = Recipe(template.load("people"), 1, SUFFIX, operational=True)
+RECIPE = generating.people(ENTRIES)
 
 
 @pytest.fixture(scope="module")
 def generated() -> bytes:
-    with Blocks(RECIPE) as blocks:
-        return b"".join(block.data for block in blocks.of(Range(0, ENTRIES)))
+    return text_of(RECIPE)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def test_every_form_of_the_same_data_is_equal(
     server: Slapd, generated: bytes, tmp_path: Path
 ) -> None:
     who = connection(server)
-    options = GenerateOptions(RECIPE, Range(0, ENTRIES), shard_entries=1000)
+    options = generating.options(RECIPE)
     to_directory(options, tmp_path / "export", Progress("none"))
     (tmp_path / "tree.ldif.gz").write_bytes(gzip.compress(generated))
     places = [
@@ -167,8 +166,7 @@ def test_a_hard_tree_is_the_same_by_its_pages_slapcat_and_ldap(tmp_path: Path) -
 
 def test_what_slapd_writes_itself_can_be_left_out(tmp_path: Path, server: Slapd) -> None:
     bare = dataclasses.replace(RECIPE, operational=False)
-    with Blocks(bare) as blocks:
-        text = b"".join(block.data for block in blocks.of(Range(0, ENTRIES)))
+    text = text_of(bare)
     a, b = written(tmp_path / "bare.ldif", text), locate(str(server.config_path), Connection())
     assert compared(a, b).changed == ENTRIES + 2
     assert compared(a, b, ignore=(*IGNORED, *SERVER_ATTRIBUTES)).equal
@@ -369,10 +367,9 @@ def test_a_damaged_database(tmp_path: Path) -> None:
 
 def test_an_export_with_a_shard_too_few_entries(tmp_path: Path) -> None:
     export = tmp_path / "export"
-    to_directory(GenerateOptions(RECIPE, Range(0, 50)), export, Progress("none"))
+    to_directory(generating.options(RECIPE, Range(0, 52)), export, Progress("none"))
     [shard] = export.glob("*.ldif.zst")
-    with Blocks(RECIPE) as blocks:
-        text = b"".join(block.data for block in blocks.of(Range(0, 40)))
+    text = text_of(RECIPE, Range(0, 42))
     shard.write_bytes(zstandard.compress(text))
     with pytest.raises(ManifestBroken, match="promises 52 entries, the files hold 42"):
         compared(at(export), at(export))

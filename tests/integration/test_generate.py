@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,38 +15,30 @@ from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader import ldif, manifest
-from loader.errors import NoSpace, RunMismatch, TargetNotEmpty, ToolFailed
+from loader.errors import NoSpace, RunMismatch, TargetNotEmpty
 from loader.manifest import Manifest
 from loader.operations.compare import CompareOptions, compare
 from loader.progress import Meter, Progress
 from loader.server.options import Connection
 from loader.sources.location import locate
-from seeders.synthetic import template
-from seeders.synthetic.blocks import Blocks, Range
-from seeders.synthetic.entries import Recipe
+from loader.sources.dit import Range
 from seeders.synthetic.generate import GenerateOptions, to_directory
+from tests.support import generating
+from tests.support.generating import text_of
 from tests.support.require import require
 
 SUFFIX = "dc=example,dc=com"
-PEOPLE = template.load("people")
 DITSEED = str(Path(sys.executable).with_name("ditseed"))
 
 
 def options(
-    last: int = 2500, first: int = 0, jobs: int = 1, size: int = 1000, compress: str = "zstd"
+    piece: Range | None = None, jobs: int = 1, size: int = 1000, compress: str = "zstd"
 ) -> GenerateOptions:
-    return GenerateOptions(
-        Recipe(PEOPLE, 1, SUFFIX, True), Range(first, last), jobs, compress, size
-    )
+    return generating.options(generating.people(2500), piece, jobs, size, compress)
 
 
 def generated(output: Path, chosen: GenerateOptions) -> Manifest:
     return to_directory(chosen, output, Progress("none"))
-
-
-def text_of(chosen: GenerateOptions) -> bytes:
-    with Blocks(chosen.recipe) as blocks:
-        return b"".join(block.data for block in blocks.of(chosen.range))
 
 
 def test_the_manifest_tells_what_the_shards_hold(tmp_path: Path) -> None:
@@ -66,7 +57,7 @@ def test_the_manifest_tells_what_the_shards_hold(tmp_path: Path) -> None:
     assert tree.checksum == made.content_checksum
 
 
-def test_neither_processes_nor_shards_change_the_entries(tmp_path: Path) -> None:
+def test_neither_threads_nor_shards_change_the_entries(tmp_path: Path) -> None:
     one = generated(tmp_path / "one", options(jobs=1, compress="none"))
     three = generated(tmp_path / "three", options(jobs=3, compress="none"))
     assert one.shards == three.shards
@@ -74,13 +65,13 @@ def test_neither_processes_nor_shards_change_the_entries(tmp_path: Path) -> None
     assert small.content_checksum == one.content_checksum
     for made, place in ((one, "one"), (small, "small")):
         joined = b"".join(path.read_bytes() for path in made.paths(tmp_path / place))
-        assert joined == text_of(options())
+        assert joined == text_of(generating.people(2500))
 
 
 def test_pieces_made_apart_hold_the_whole(tmp_path: Path) -> None:
     pieces = [
-        generated(tmp_path / f"{a}", options(b, a))
-        for a, b in ((0, 700), (700, 1800), (1800, 2500))
+        generated(tmp_path / f"{a}", options(Range(a, b)))
+        for a, b in ((0, 700), (700, 1800), (1800, 2502))
     ]
     whole = generated(tmp_path / "whole", options())
     total = sum(int(piece.content_checksum, 16) for piece in pieces) % 2**128
@@ -98,8 +89,8 @@ def test_done_it_does_nothing(tmp_path: Path) -> None:
 def test_other_options_are_refused_and_a_restart_takes_them(tmp_path: Path) -> None:
     generated(tmp_path, options(size=500))
     with pytest.raises(RunMismatch, match="range"):
-        generated(tmp_path, options(last=900, size=500))
-    made = to_directory(options(last=900, size=500), tmp_path, Progress("none"), restart=True)
+        generated(tmp_path, options(Range(0, 902), size=500))
+    made = to_directory(options(Range(0, 902), size=500), tmp_path, Progress("none"), restart=True)
     assert sorted(path.name for path in tmp_path.glob("0*")) == [
         shard.name for shard in made.shards
     ]
@@ -142,52 +133,6 @@ def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
     assert (made.shards, made.content_checksum) == (whole.shards, whole.content_checksum)
 
 
-def test_processes_end_with_their_parent() -> None:
-    """`kill -9` of ditseed leaves no generating process behind."""
-    child = subprocess.Popen(
-        [DITSEED, "generate", "people", "-n", "1000000000", "--jobs", "2", "--progress", "none"],
-        stdout=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 20
-    while len(workers := children_of(child.pid)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)  # two workers, and multiprocessing's own tracker
-    child.kill()
-    child.wait()
-    assert len(workers) == 3
-    while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not [pid for pid in workers if alive(pid)]
-
-
-def test_a_process_that_is_killed_is_told() -> None:
-    chosen = options(last=1_000_000)
-    with Blocks(chosen.recipe, jobs=2) as blocks:
-        made = blocks.of(chosen.range)
-        next(made), next(made)
-        worker = next(pid for pid in children_of(os.getpid()) if "spawn_main" in command_of(pid))
-        os.kill(worker, signal.SIGKILL)
-        with pytest.raises(ToolFailed, match="ended from outside"):
-            list(made)
-
-
-def command_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_text()
-
-
-def children_of(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 @pytest.mark.slapd
 @pytest.mark.parametrize(
     "suffix", [SUFFIX, "o=Example Ltd,c=GB", "ou=test,o=example", "l=Zürich,c=CH", "c=CH"]
@@ -195,8 +140,7 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize("operational", [False, True])
 def test_slapadd_takes_it(suffix: str, operational: bool) -> None:
     """First the strict check of every value against its syntax, writing nothing; then the load."""
-    recipe = Recipe(PEOPLE, 1, suffix, operational)
-    text = text_of(GenerateOptions(recipe, Range(0, 300))).decode()
+    text = text_of(generating.people(300, 1, operational, suffix)).decode()
     server = Slapd(Settings(suffix=suffix), form="conf")
     try:
         server.slapadd(text, "-u", "-o", "schema-check=yes", "-o", "value-check=yes")
@@ -208,10 +152,11 @@ def test_slapadd_takes_it(suffix: str, operational: bool) -> None:
 
 @pytest.mark.slapd
 def test_what_slapd_holds_is_what_was_made(tmp_path: Path) -> None:
-    made = generated(tmp_path, options(last=5000))
+    recipe = generating.people(5000)
+    made = generated(tmp_path, generating.options(recipe))
     with Slapd() as server:
         server.stop()
-        server.slapadd(text_of(options(last=5000)).decode())
+        server.slapadd(text_of(recipe).decode())
         places = locate(str(tmp_path), Connection()), locate(str(server.config_path), Connection())
         report = compare(CompareOptions(*places, ignore=()), Progress("none"))
         assert report.equal
@@ -231,7 +176,7 @@ def bind(server: Slapd, number: int) -> None:
 
 def test_a_full_disk_is_told_and_more_room_goes_on(tmp_path: Path) -> None:
     require(missing_loop_filesystem())
-    chosen = options(last=20_000, size=2_000, compress="none")
+    chosen = generating.options(generating.people(20_000), size=2_000, compress="none")
     with loop_filesystem(12) as disk:
         with pytest.raises(NoSpace):
             generated(disk / "tree", chosen)

@@ -1,13 +1,19 @@
-"""Templates: those shipped are sound, and every mistake is found with its line."""
+"""Templates: those shipped are sound, and every mistake is found with its line and column."""
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import hashlib
+import uuid
 from pathlib import Path
 
 import pytest
 
-from loader.errors import NoSuchTemplate, TemplateError
-from seeders.synthetic import template
+from loader.errors import NoSuchTemplate, TemplateError, UsageProblem
+from loader.sources.dit import Recipe
+from seeders.synthetic import templates
+from tests.support.generating import LISTS, text_of
 
 GOOD = """\
 description = "machines"
@@ -16,94 +22,239 @@ branches = ["ou=sites", "ou=berlin,ou=sites"]
 [lists]
 colour = "colours.txt"
 
-[values]
-name = "host{number:4}"
-
-[entry]
+[[kinds]]
+name = "host"
 below = "ou=berlin,ou=sites"
 rdn = "cn"
 
-[entry.attributes]
+[kinds.values]
+name = "host{number:4}"
+
+[kinds.attributes]
 objectClass = ["device"]
 cn = "{name}"
 description = ["{pick:colour}", "{digits:4}"]
 """
 
 
-def written(directory: Path, text: str) -> str:
-    (directory / "colours.txt").write_text("rot\ngrün\n", "utf-8")
+def written(directory: Path, text: str) -> Recipe:
+    (directory / "colours.txt").write_text("rot\ngrün\t2.5\n", "utf-8")
     path = directory / "machines.toml"
     path.write_text(text, "utf-8")
-    return str(path)
+    return Recipe(path, LISTS, entries=100)
 
 
-def test_the_shipped_templates_are_sound() -> None:
-    assert "people" in template.shipped()
-    for name in template.shipped():
-        assert template.load(name).description
+def values(directory: Path, text: str, extra: str = "") -> list[str]:
+    """What becomes of a text, in 100 entries."""
+    said = GOOD.replace('["{pick:colour}", "{digits:4}"]', f"'{text}'")
+    made = text_of(written(directory, said.replace("[kinds.attributes]", f"{extra}[kinds.attributes]")))
+    found = []
+    for line in made.decode().splitlines():
+        if line.startswith("description:: "):
+            found.append(base64.b64decode(line.split(" ", 1)[1]).decode())
+        elif line.startswith("description: "):
+            found.append(line.split(" ", 1)[1])
+    return found
 
 
-def test_a_template_of_ones_own(tmp_path: Path) -> None:
-    made = template.load(written(tmp_path, GOOD))
-    assert (made.name, made.rdn, made.below) == ("machines", "cn", "ou=berlin,ou=sites")
-    assert made.lists == {"colour": ("rot", "grün")}
-    assert made.attributes["description"] == ("{pick:colour}", "{digits:4}")
+@pytest.mark.parametrize("name", templates.shipped())
+def test_the_shipped_templates_are_sound(name: str) -> None:
+    made = Recipe(templates.find(name), LISTS).compiled(otherwise=100)
+    assert made.description
+    assert made.entries > 100
 
 
 def test_shipped_lists_can_be_used(tmp_path: Path) -> None:
-    made = template.load(written(tmp_path, GOOD.replace("colours.txt", "last-names.txt")))
-    assert "Müller" in made.lists["colour"]
+    text = GOOD.replace("colours.txt", "last-names.txt").replace("{digits:4}", "x")
+    assert "description:: " in text_of(written(tmp_path, text)).decode()
 
 
 def test_the_fingerprint_is_of_what_it_says(tmp_path: Path) -> None:
-    made = template.load(written(tmp_path, GOOD))
-    assert template.load(written(tmp_path, "# why\n" + GOOD)).fingerprint == made.fingerprint
-    other = template.load(written(tmp_path, GOOD.replace("{digits:4}", "{digits:5}")))
-    assert other.fingerprint != made.fingerprint
+    made = written(tmp_path, GOOD).compiled().fingerprint
+    assert written(tmp_path, "# why\n" + GOOD).compiled().fingerprint == made
+    other = GOOD.replace("{digits:4}", "{digits:5}")
+    assert written(tmp_path, other).compiled().fingerprint != made
+    recipe = written(tmp_path, GOOD)
+    (tmp_path / "colours.txt").write_text("rot\n")
+    assert recipe.compiled().fingerprint != made
 
 
 def test_an_unknown_template_names_those_shipped() -> None:
     with pytest.raises(NoSuchTemplate) as caught:
-        template.load("poeple")
+        templates.find("poeple")
     assert "people" in str(caught.value.advice())
 
 
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"\xff\xfe", "not UTF-8"), (b"x" * (17 << 20), "bytes: a template")]
+)
+def test_a_file_that_is_no_template(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "x.toml"
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(TemplateError, match="not UTF-8"):
-        template.load(str(path))
+    path.write_bytes(content)
+    with pytest.raises(TemplateError, match=reason):
+        Recipe(path).compiled()
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "reason"),
+    ("old", "new", "place", "reason"),
     [
-        ('"machines"', '"machines', 1, ""),
-        ("branches =", "branch =", 2, "unknown key branch (there are: branches,"),
-        ('"ou=sites", ', "", 2, "its parent 'ou=sites' must stand before it"),
-        ('"ou=sites", ', '"cn=sites", ', 2, "a branch begins with ou="),
-        ("colours.txt", "colors.txt", 5, "no file colors.txt"),
-        ('"host{number:4}"', "4", 8, "must be a text in quotes"),
-        ("{number:4}", "{nr}", 8, "unknown tag {nr}"),
-        ("name =", "pick =", 8, "pick is the name of a tag"),
-        ("[entry]", "[entries]", 10, "unknown key entries"),
-        ('below = "ou=berlin,', 'below = "ou=bonn,', 11, "is not one of the branches"),
-        ('rdn = "cn"', 'rdn = "uid"', 12, "uid must be an attribute of the entry"),
-        ('rdn = "cn"', "", 10, "rdn is missing"),
-        ('objectClass = ["device"]', "", 14, "objectClass is missing"),
-        ('["device"]', "[1]", 15, "must be a text, or a list of texts"),
-        ('"{name}"', '"host"', 16, "without {number} two could have one name"),
-        ("{pick:colour}", "{pick:color}", 17, "no such list (there are: colour)"),
-        ("{digits:4}", "{digits:4", 17, "braces do not match"),
-        ("description = [", '"my text" = [', 17, "is not an attribute name"),
-        ("description = [", "CN = [", 14, "an attribute stands twice"),
+        ('"machines"', '"machines', (1, 24), ""),
+        ("branches =", "branchs =", (2, 1), "unknown key branchs in the template (did you mean br"),
+        ('"ou=sites", ', "", (2, 13), "its parent must stand before it"),
+        ('"ou=sites", ', '"cn=sites", ', (2, 13), "begins with dc=, o=, ou="),
+        ('"ou=sites", ', '"ou=sites", "OU=Sites", ', (2, 25), "stands twice"),
+        ("colours.txt", "colors.txt", (5, 10), "no file colors.txt"),
+        ("colours.txt", "../colours.txt", (5, 10), "write a name beside the template"),
+        ("colours.txt", "/etc/passwd", (5, 10), "write a name beside the template"),
+        ('"colours.txt"', "{ red = 0 }", (5, 10), "weights above 0"),
+        ('"host{number:4}"', "4", (13, 8), "must be a text in quotes"),
+        ("{number:4}", "{nmber}", (13, 13), "unknown tag {nmber} (did you mean number?)"),
+        ("{number:4}", "{number:x}", (13, 13), "{number:x}: write {number}"),
+        ("{number:4}", "{number:4}{digits:19}", (13, 23), "write a width from 1 to 18"),
+        ("{number:4}", "{number}{between:5:3}", (13, 21), "5 is more than 3"),
+        ("{number:4}", "{number}{ascii:x}", (13, 21), 'no value "x" before it'),
+        ("{number:4}", "{number}{dn:hosts}", (13, 21), 'no kind "hosts" (did you mean host?)'),
+        ("{number:4}", "{number}{dn:host}", (13, 8), "it cannot hold other names"),
+        ('name = "host{', 'pick = "host{', (13, 1), "pick is the name of a tag"),
+        ("[[kinds]]", "[[kind]]", (7, 3), "unknown key kind"),
+        ('name = "host"\n', "", (7, 1), "name is missing"),
+        ('below = "ou=berlin,', 'below = "ou=bonn,', (9, 9), "is not one of the branches"),
+        ('below = "ou=berlin,ou=sites"', 'below = { kind = "site" }', (7, 1), 'no kind "site"'),
+        ('rdn = "cn"', 'rdn = "uid"', (7, 1), "uid must be an attribute of the entry"),
+        ('rdn = "cn"', "", (7, 1), "rdn is missing"),
+        ('rdn = "cn"', 'rdn = "cn"\ncount = "half"', (11, 9), "write a number"),
+        ('rdn = "cn"', 'rdn = "cn"\ncount = "1 per 2"', (7, 1), "a share needs a kind without"),
+        ('objectClass = ["device"]', "", (17, 1), "objectClass is missing"),
+        ('["device"]', "[1]", (16, 16), "must be a text in quotes"),
+        ('"{name}"', '"host"', (17, 6), "without {number} or {unique:...} two could have"),
+        ('"{name}"', '{ text = "{name}", chance = 0.5 }', (17, 6), "it must always be there"),
+        ("{pick:colour}", "{pick:color}", (18, 17), 'no list "color" (did you mean colour?)'),
+        ("{digits:4}", "a{digits:4", (18, 35), "braces do not match"),
+        ('"{digits:4}"', '{ text = "x", chance = 2 }', (18, 56), "a number from 0 to 1"),
+        ('"{digits:4}"', '{ text = "x", when = "no" }', (18, 33), 'no value or attribute "no"'),
+        ('"{digits:4}"', '{ text = "x", count = "many" }', (18, 55), "write a number, between"),
+        ('"{digits:4}"', '{ text = "x", often = 1 }', (18, 47), "unknown key often"),
+        ("description = [", '"my text" = [', (18, 1), "is not an attribute name"),
+        ("description = [", "CN = [", (18, 1), "stands twice"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(
-    tmp_path: Path, old: str, new: str, line: int, reason: str
+def test_a_mistake_is_told_with_its_place(
+    tmp_path: Path, old: str, new: str, place: tuple[int, int], reason: str
 ) -> None:
     with pytest.raises(TemplateError) as caught:
-        template.load(written(tmp_path, GOOD.replace(old, new, 1)))
-    assert f"line {line}" in str(caught.value)
+        written(tmp_path, GOOD.replace(old, new, 1)).compiled()
+    line, column = place
+    assert f"machines.toml: line {line}, column {column}: " in str(caught.value)
     assert reason in str(caught.value)
-    assert "machines.toml" in str(caught.value)
+
+
+def test_a_mistake_in_a_list_is_told_with_its_line(tmp_path: Path) -> None:
+    recipe = written(tmp_path, GOOD)
+    (tmp_path / "colours.txt").write_text("rot\ngelb\toften\n")
+    with pytest.raises(TemplateError, match=r'colours.txt: line 2: "often" is no weight'):
+        recipe.compiled()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('rdn = "cn"', 'rdn = "cn"\ncount = 1000000000000000000', "more than"),
+        ('rdn = "cn"', 'rdn = "cn"\ncount = "9999999999999 per 1"', "more than"),
+        ('"{digits:4}"', '{ text = "x{digits:9}", count = 10000000000 }', "more than 10000000 values"),
+        ('"{digits:4}"', '{ text = "{bytes:999999}", count = 100000 }', "the most is"),
+        ('"{digits:4}"', '"{bytes:99999999999}"', "write lengths up to"),
+        ('"{digits:4}"', '"{argon2:name:99999999:1}"', "KiB"),
+        ('"{digits:4}"', "[" * 2000 + "]" * 2000, ""),
+    ],
+)
+def test_a_hostile_template_is_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:
+    with pytest.raises((TemplateError, UsageProblem)) as caught:
+        recipe = written(tmp_path, GOOD.replace(old, new, 1))
+        dataclasses.replace(recipe, entries=None).compiled(otherwise=100)
+    assert reason in str(caught.value)
+
+
+def test_values_that_grow_by_naming_each_other_are_refused(tmp_path: Path) -> None:
+    grown = ['v0 = "xxxxxxxxxx"', *(f'v{n} = "{"{v" + str(n - 1) + "}"}{"{v" + str(n - 1) + "}"}"' for n in range(1, 64))]
+    text = GOOD.replace("[kinds.values]", "[kinds.values]\n" + "\n".join(grown))
+    with pytest.raises(TemplateError, match="the most is 268435456"):
+        written(tmp_path, text).compiled()
+
+
+# --- tags -----------------------------------------------------------------------------------------
+
+
+def test_text_without_tags_stands_as_it_is(tmp_path: Path) -> None:
+    assert values(tmp_path, "100 % {{plain}}") == ["100 % {plain}"] * 100
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("{number}", "12"), ("{number:6}", "000012"), ("{number:1:5000}", "5012")]
+)
+def test_number(tmp_path: Path, text: str, expected: str) -> None:
+    assert values(tmp_path, text)[12] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "base"), [("{digits:8}", 8, 10), ("{hex:16}", 16, 16), ("{unique:2}", 2, 10)]
+)
+def test_digits_have_their_width(tmp_path: Path, text: str, length: int, base: int) -> None:
+    found = set(values(tmp_path, text))
+    assert len(found) == 100
+    assert {len(one) for one in found} == {length}
+    assert all(int(one, base) >= 0 for one in found)
+
+
+def test_a_permutation_too_small_for_the_entries(tmp_path: Path) -> None:
+    with pytest.raises(TemplateError, match="line 18, column 15: description: 1 digits are too few"):
+        values(tmp_path, "{unique:1}")
+
+
+def test_numbers_include_both_ends(tmp_path: Path) -> None:
+    assert set(values(tmp_path, "{between:3:5}")) == {"3", "4", "5"}
+    assert set(values(tmp_path, "{histogram:1=1,3-4=1}")) == {"1", "3", "4"}
+    assert {int(one) for one in values(tmp_path, "{zipf:1:3:1.0}")} == {1, 2, 3}
+    assert all(40 <= int(one) <= 60 for one in values(tmp_path, "{normal:40:60:50:5}"))
+
+
+def test_pick_takes_all_of_the_list(tmp_path: Path) -> None:
+    assert set(values(tmp_path, "{pick:colour}")) == {"rot", "grün"}
+
+
+def test_two_tags_in_one_text_are_drawn_apart(tmp_path: Path) -> None:
+    assert all(len(set(one.split())) == 2 for one in values(tmp_path, "{digits:9} {digits:9}"))
+
+
+def test_values_and_suffix_are_put_in(tmp_path: Path) -> None:
+    assert values(tmp_path, "{name}@{suffix}")[3] == "host0003@dc=example,dc=com"
+
+
+def test_ascii_is_fit_for_a_mail_address(tmp_path: Path) -> None:
+    extra = 'odd = "Zoë O\'Brien-{number}"\n'
+    assert values(tmp_path, "{ascii:odd}", extra)[3] == "zoeobrien3"
+
+
+def test_ssha_is_the_password_salted(tmp_path: Path) -> None:
+    found = values(tmp_path, "{ssha:odd}", 'odd = "sécret"\n')
+    assert len(set(found)) == 100
+    raw = base64.b64decode(found[0].removeprefix("{SSHA}"))
+    assert hashlib.sha1("sécret".encode() + raw[20:]).digest() == raw[:20]
+
+
+def test_uuid_is_one(tmp_path: Path) -> None:
+    found = values(tmp_path, "{uuid}")
+    assert len(set(found)) == 100
+    assert {uuid.UUID(text).version for text in found} == {4}
+
+
+def test_times_are_within_and_rather_late(tmp_path: Path) -> None:
+    found = values(tmp_path, "{time:20100101:20191231235959}")
+    assert all("20100101000000Z" <= one <= "20191231235959Z" for one in found)
+    assert sum(one > "20150101" for one in found) > 60
+
+
+def test_names_of_entries_and_of_the_one_above(tmp_path: Path) -> None:
+    assert set(values(tmp_path, "{parentdn}")) == {"ou=berlin,ou=sites,dc=example,dc=com"}
+    found = values(tmp_path, "{dn:host}")
+    assert len(set(found)) > 50
+    assert all(one.startswith("cn=host00") and one.endswith(",dc=com") for one in found)

@@ -25,11 +25,16 @@ pub struct Attribute {
     pub items: Vec<Item>,
     /// Whether two values could be the same.
     pub may_repeat: bool,
+    /// All its lines, when they are the same in every entry.
+    pub constant: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
 pub struct Item {
     pub gate: Gate,
+    /// The head, and with it what the text begins with in every entry.
+    pub lead: Vec<u8>,
+    /// What follows.
     pub text: Text,
     pub count: Option<(Stream, Drawer)>,
 }
@@ -84,6 +89,48 @@ impl Body {
             drawn.text.write(&mut at, &mut text);
         }
         slots[slot] = Slot { text, there };
+    }
+}
+
+impl Attribute {
+    pub fn new(description: &str, items: Vec<Item>, may_repeat: bool) -> Self {
+        let head = format!("{description}: ").into_bytes();
+        let mut made =
+            Self { description: description.to_owned(), head, items, may_repeat, constant: None };
+        for item in &mut made.items {
+            item.lead.clone_from(&made.head);
+            if let Some(Step::Literal(bytes)) = item.text.steps.first() {
+                item.lead.extend_from_slice(bytes);
+                item.text.steps.remove(0);
+            }
+        }
+        made.constant = made.lines();
+        made
+    }
+
+    /// Its lines, if they hang on nothing.
+    fn lines(&self) -> Option<Vec<u8>> {
+        let mut lines = Vec::new();
+        for item in &self.items {
+            let is_bound = item.text.steps.is_empty() && item.count.is_none();
+            if !is_bound || item.gate.chance.is_some() || !item.gate.checks.is_empty() {
+                return None;
+            }
+            let value = &item.lead[self.head.len()..];
+            if !value.is_empty() {
+                ldif::write::line(&mut lines, self.description.as_bytes(), value);
+            }
+        }
+        Some(lines)
+    }
+
+    /// The first value stands in a slot.
+    pub fn name_by(&mut self, slot: usize) {
+        if let Some(item) = self.items.first_mut() {
+            item.lead.clone_from(&self.head);
+            item.text.steps = vec![Step::Slot(slot)];
+        }
+        self.constant = None;
     }
 }
 

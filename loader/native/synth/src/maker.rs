@@ -114,6 +114,11 @@ impl<'t> Maker<'t> {
         self.present.clear();
         for attribute in &body.attributes {
             let before = out.len();
+            if let Some(lines) = &attribute.constant {
+                out.extend_from_slice(lines);
+                self.present.push(!lines.is_empty());
+                continue;
+            }
             if attribute.may_repeat {
                 self.seen.clear();
             }
@@ -143,7 +148,7 @@ impl<'t> Maker<'t> {
         let mut made = 0;
         while made < wanted && at.occurrence < tries {
             let start = out.len();
-            out.extend_from_slice(&attribute.head);
+            out.extend_from_slice(&item.lead);
             item.text.write(&mut at, out);
             at.occurrence += 1;
             let value = &out[start + attribute.head.len()..];

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tree::name::Name;
 
 use super::{Context, items};
-use crate::body::{Attribute, Body};
+use crate::body::{Attribute, Body, Item};
 use crate::branch::{first_of, made};
 use crate::model;
 use crate::problem::Problem;
@@ -82,18 +82,16 @@ fn scope<'a>(context: &Context<'a>, stream: crate::draw::Stream) -> Scope<'a> {
 
 /// Attributes whose values are always the same, those of one attribute together.
 fn constants(lines: &[(&str, &str)]) -> Vec<Attribute> {
-    let mut found: Vec<Attribute> = Vec::new();
+    let mut found: Vec<(&str, Vec<Item>)> = Vec::new();
     for (description, value) in lines {
         let item = items::constant(value.as_bytes());
-        match found.last_mut().filter(|last| last.description == *description) {
-            Some(last) => last.items.push(item),
-            None => found.push(Attribute {
-                description: (*description).to_owned(),
-                head: format!("{description}: ").into_bytes(),
-                items: vec![item],
-                may_repeat: false,
-            }),
+        match found.last_mut().filter(|last| last.0 == *description) {
+            Some(last) => last.1.push(item),
+            None => found.push((description, vec![item])),
         }
     }
     found
+        .into_iter()
+        .map(|(description, items)| Attribute::new(description, items, false))
+        .collect()
 }

@@ -18,10 +18,11 @@ pub fn of(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem>
             let reason = format!("say how many entries of kind {:?}: -n N", kind.name);
             return Err(Problem::asked(&context.template.path, reason));
         }
-        (None, Some(_)) => {
+        (None, Some(_)) if !kinds.iter().any(|kind| matches!(kind.count, Count::Share { .. })) => {
             let reason = "its kinds have counts of their own, so that -n has no meaning";
             return Err(Problem::asked(&context.template.path, reason));
         }
+        (None, _) => None,
         (_, asked) => asked,
     };
     let mut found = Vec::new();

@@ -22,7 +22,7 @@ pub fn constant(value: &[u8]) -> Item {
     let steps = vec![Step::Literal(value.into())];
     let printable = ldif::write::is_printable(value);
     let text = Text { steps, most: value.len() as u64, printable };
-    Item { gate: Gate::default(), text, count: None }
+    Item { gate: Gate::default(), lead: Vec::new(), text, count: None }
 }
 
 /// A text whose tags stand at places that `scope` describes by their names.
@@ -132,12 +132,8 @@ pub fn attributes<'a>(
             let told = |reason| context.wrong(said.spot, format!("{description}: {reason}"));
             items.push(made.map_err(told)?);
         }
-        found.push(Attribute {
-            head: format!("{description}: ").into_bytes(),
-            may_repeat: may_repeat(&items),
-            description: description.clone(),
-            items,
-        });
+        let may_repeat = may_repeat(&items);
+        found.push(Attribute::new(description, items, may_repeat));
     }
     if !found.iter().any(|one| one.description.eq_ignore_ascii_case("objectClass")) {
         let spot = said.first().map(|attribute| attribute.spot).unwrap_or_default();
@@ -167,7 +163,7 @@ fn item<'a>(
         Some(count) => Some((stream("count"), count.drawer()?)),
     };
     let gate = gate(said, stream("chance"), slots, before)?;
-    Ok(Item { gate, text: text(&said.text, names, scope)?, count })
+    Ok(Item { gate, lead: Vec::new(), text: text(&said.text, names, scope)?, count })
 }
 
 /// Bytes of all values of an attribute, at most.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::items::{self, Slots};
 use super::{Context, ENTRY, naming};
-use crate::body::{Body, Drawn, Gate, Item, Step, Text};
+use crate::body::{Body, Drawn, Gate};
 use crate::draw::Stream;
 use crate::model::{self, Named, Parent, Piece, Tag};
 use crate::parent::{Chooser, Levels};
@@ -107,7 +107,10 @@ impl<'a> Compiling<'a> {
             );
         }
         for (description, slot) in &rdn {
-            name_by_slot(&mut attributes, description, *slot);
+            let mut all = attributes.iter_mut();
+            if let Some(found) = all.find(|one| one.description.as_bytes() == description) {
+                found.name_by(*slot);
+            }
         }
         let kind = Kind {
             name: said.name.clone(),
@@ -265,15 +268,5 @@ impl<'a> Compiling<'a> {
                 Ok(Above::Itself { branch: *branch, levels })
             }
         }
-    }
-}
-
-/// The value that names the entry stands in a slot already.
-fn name_by_slot(attributes: &mut [crate::body::Attribute], description: &[u8], slot: usize) {
-    let found = attributes.iter_mut().find(|one| one.description.as_bytes() == description);
-    let first: Option<&mut Item> = found.and_then(|attribute| attribute.items.first_mut());
-    if let Some(item) = first {
-        let Text { most, printable, .. } = item.text;
-        item.text = Text { steps: vec![Step::Slot(slot)], most, printable };
     }
 }
