@@ -15,9 +15,14 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted((HERE / "templates").glob("*.toml"))}
 
 
-def find(name: str) -> tuple[Path, tuple[Path, ...]]:
-    """A shipped template by name, or another by path; and where its lists are besides. Raises NoSuchTemplate."""
+def find(name: str) -> Path:
+    """A shipped template by name, or another by path. Raises NoSuchTemplate."""
     path = shipped().get(name, Path(name))
     if not path.is_file():
         raise NoSuchTemplate(name=name, known=", ".join(shipped()))
-    return path, (LISTS,)
+    return path
+
+
+def located(name: str) -> tuple[Path, tuple[Path, ...]]:
+    """The same, and where its lists are besides: an entry point of `ditseed.templates`."""
+    return find(name), (LISTS,)

@@ -154,9 +154,8 @@ impl Template {
             let wishes = Wishes { operations, mix, miss, skew, seed, looks: looks.collect() };
             Plan::new(&self.template, &self.tree, &wishes)
         });
-        let plan = planned.map_err(|message| {
-            raise(py, Problem::asked(&self.template.path, message))
-        })?;
+        let plan =
+            planned.map_err(|message| raise(py, Problem::asked(&self.template.path, message)))?;
         let lines = Lines { plan: &plan, ldif };
         let task = Task { items: &lines, first: 0, end: operations, jobs };
         enter(py, &counters.0, || synth::to_descriptor(&task, fd, false, &counters.0))

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tree = compile(&template, &options)?;
     let counters = Counters::default();
     let began = Instant::now();
-    let task = Task { tree: &tree, first: 0, end: tree.entries(), jobs: jobs.parse()? };
+    let task = Task { items: &tree, first: 0, end: tree.entries(), jobs: jobs.parse()? };
     let out = std::io::stdout().as_fd().try_clone_to_owned()?;
     to_descriptor(&task, out, false, &counters).map_err(|error| error.to_string())?;
     let seconds = began.elapsed().as_secs_f64();

@@ -9,21 +9,44 @@ use serde_json::{Map, Value, json};
 /// What a client does, and what becomes of it.
 #[derive(Debug)]
 pub enum Operation {
-    Search { base: Vec<u8>, scope: &'static str, filter: String, found: Found },
-    Bind { dn: Vec<u8>, password: Vec<u8>, result: u8 },
+    Search {
+        base: Vec<u8>,
+        scope: &'static str,
+        filter: String,
+        found: Found,
+    },
+    Bind {
+        dn: Vec<u8>,
+        password: Vec<u8>,
+        result: u8,
+    },
     /// One attribute gets these values in the place of all it has.
-    Modify { dn: Vec<u8>, attribute: String, values: Vec<Vec<u8>> },
-    Add { dn: Vec<u8>, values: Vec<(String, Vec<u8>)> },
-    Delete { dn: Vec<u8> },
+    Modify {
+        dn: Vec<u8>,
+        attribute: String,
+        values: Vec<Vec<u8>>,
+    },
+    Add {
+        dn: Vec<u8>,
+        values: Vec<(String, Vec<u8>)>,
+    },
+    Delete {
+        dn: Vec<u8>,
+    },
     /// The old RDN goes.
-    Rename { dn: Vec<u8>, rdn: Vec<u8> },
+    Rename {
+        dn: Vec<u8>,
+        rdn: Vec<u8>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     Exactly(u64),
     /// Nobody counted; a client asks for so many.
-    Some { limit: u64 },
+    Some {
+        limit: u64,
+    },
     /// The base is not there.
     NoBase,
 }
@@ -36,7 +59,8 @@ impl Operation {
     pub fn json(&self, out: &mut Vec<u8>) {
         let value = match self {
             Self::Search { base, scope, filter, found } => {
-                let mut line = json!({"op": "search", "base": text(base), "scope": scope, "filter": filter});
+                let mut line =
+                    json!({"op": "search", "base": text(base), "scope": scope, "filter": filter});
                 let more = match found {
                     Found::Exactly(entries) => json!({"entries": entries}),
                     Found::Some { limit } => json!({"entriesAtLeast": 1, "sizeLimit": limit}),
@@ -52,9 +76,13 @@ impl Operation {
                 let values: Vec<Value> = values.iter().map(|value| text(value)).collect();
                 json!({"op": "modify", "dn": text(dn), "replace": {attribute: values}})
             }
-            Self::Add { dn, values } => json!({"op": "add", "dn": text(dn), "attributes": grouped(values)}),
+            Self::Add { dn, values } => {
+                json!({"op": "add", "dn": text(dn), "attributes": grouped(values)})
+            }
             Self::Delete { dn } => json!({"op": "delete", "dn": text(dn)}),
-            Self::Rename { dn, rdn } => json!({"op": "modrdn", "dn": text(dn), "newRdn": text(rdn), "deleteOldRdn": true}),
+            Self::Rename { dn, rdn } => {
+                json!({"op": "modrdn", "dn": text(dn), "newRdn": text(rdn), "deleteOldRdn": true})
+            }
         };
         out.extend_from_slice(value.to_string().as_bytes());
         out.push(b'\n');
@@ -75,11 +103,15 @@ impl Operation {
         match self {
             Self::Modify { attribute, values, .. } => {
                 line(out, b"replace", attribute.as_bytes());
-                values.iter().for_each(|value| line(out, attribute.as_bytes(), value));
+                for value in values {
+                    line(out, attribute.as_bytes(), value);
+                }
                 out.extend_from_slice(b"-\n");
             }
             Self::Add { values, .. } => {
-                values.iter().for_each(|(name, value)| line(out, name.as_bytes(), value));
+                for (name, value) in values {
+                    line(out, name.as_bytes(), value);
+                }
             }
             Self::Rename { rdn, .. } => {
                 line(out, b"newrdn", rdn);
@@ -110,7 +142,8 @@ fn grouped(values: &[(String, Vec<u8>)]) -> Map<String, Value> {
 
 /// A string, or what is no UTF-8 as `{"base64": ...}`.
 fn text(bytes: &[u8]) -> Value {
-    std::str::from_utf8(bytes).map_or_else(|_| json!({"base64": STANDARD.encode(bytes)}), Value::from)
+    std::str::from_utf8(bytes)
+        .map_or_else(|_| json!({"base64": STANDARD.encode(bytes)}), Value::from)
 }
 
 /// A value in a filter (RFC 4515, 3).
@@ -153,7 +186,8 @@ mod tests {
     fn changes_are_ldif() {
         let mut out = Vec::new();
         let values = vec![b"a".to_vec(), b" b".to_vec()];
-        Operation::Modify { dn: b"cn=a".to_vec(), attribute: "l".to_owned(), values }.ldif(&mut out);
+        Operation::Modify { dn: b"cn=a".to_vec(), attribute: "l".to_owned(), values }
+            .ldif(&mut out);
         Operation::Rename { dn: b"cn=a".to_vec(), rdn: b"cn=b".to_vec() }.ldif(&mut out);
         Operation::Delete { dn: b"cn=c".to_vec() }.ldif(&mut out);
         let expected = "dn: cn=a\nchangetype: modify\nreplace: l\nl: a\nl:: IGI=\n-\n\n\

@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn every_round_has_each_its_share_and_no_number_twice() {
-        let shares = [(Action::Search, 7), (Action::Delete, 2), (Action::Bind, 0), (Action::Add, 1)];
+        let shares =
+            [(Action::Search, 7), (Action::Delete, 2), (Action::Bind, 0), (Action::Add, 1)];
         let schedule = Schedule::new(&shares, Stream::new(1, &["mix"])).unwrap();
         let mut deletes: Vec<u64> = (0..1000)
             .map(|number| schedule.at(number))

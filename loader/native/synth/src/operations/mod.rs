@@ -42,6 +42,9 @@ pub struct Wishes {
     pub looks: Vec<Wanted>,
 }
 
+const MOST: u64 = 1 << 40;
+/// Beside the weights of looks that nobody gave.
+const READING: u64 = 20;
 /// Sources of new entries: no more are needed for variety.
 const SPARES: u64 = 1000;
 
@@ -51,6 +54,8 @@ pub struct Plan<'t> {
     tree: &'t Tree,
     operations: u64,
     miss: f64,
+    /// The weight of reading an entry by its name.
+    reading: u64,
     schedule: Schedule,
     stream: Stream,
     subjects: Vec<Subject>,
@@ -79,7 +84,11 @@ impl Items for Lines<'_> {
         let mut planner = Planner::new(self.plan);
         Box::new(move |number, out| {
             let operation = planner.operation(number)?;
-            if self.ldif { operation.ldif(out) } else { operation.json(out) }
+            if self.ldif {
+                operation.ldif(out);
+            } else {
+                operation.json(out);
+            }
             Ok(())
         })
     }
@@ -88,6 +97,9 @@ impl Items for Lines<'_> {
 impl<'t> Plan<'t> {
     /// What cannot be done is told.
     pub fn new(template: &Template, tree: &'t Tree, wishes: &Wishes) -> Result<Self, String> {
+        if wishes.operations > MOST {
+            return Err(format!("{} operations: {MOST} at most", wishes.operations));
+        }
         if !(0.0..=1.0).contains(&wishes.miss) {
             return Err(format!("a part of {} to miss: 0 to 1 is meant", wishes.miss));
         }
@@ -114,13 +126,28 @@ impl<'t> Plan<'t> {
         }
         let (operations, miss) = (wishes.operations, wishes.miss);
         let stream = stream.part(3);
-        Ok(Self { tree, operations, miss, schedule, stream, subjects, targets, once, deletes, renames, spares })
+        let reading = if wishes.looks.is_empty() { READING } else { 0 };
+        Ok(Self {
+            tree,
+            operations,
+            miss,
+            reading,
+            schedule,
+            stream,
+            subjects,
+            targets,
+            once,
+            deletes,
+            renames,
+            spares,
+        })
     }
 
     /// One of the subjects that `fits`, those with many entries more often.
     fn subject(&self, bits: u64, fits: impl Fn(&Subject) -> bool) -> Option<usize> {
         let fitting = |(_, subject): &(usize, &Subject)| fits(subject);
-        let all: u64 = self.subjects.iter().enumerate().filter(fitting).map(|(_, one)| one.count).sum();
+        let all: u64 =
+            self.subjects.iter().enumerate().filter(fitting).map(|(_, one)| one.count).sum();
         let mut place = below(bits, all);
         for (number, subject) in self.subjects.iter().enumerate().filter(fitting) {
             if place < subject.count {
@@ -147,7 +174,10 @@ fn require(subjects: &[Subject], schedule: &Schedule, wishes: &Wishes) -> Result
         return Err("nobody can bind: no kind of the template has a password that is known before it is hashed".to_owned());
     }
     if asked(Action::Modify) && !subjects.iter().any(|one| !one.changing.is_empty()) {
-        return Err("nothing can be modified: the template has no attribute that nobody searches by".to_owned());
+        return Err(
+            "nothing can be modified: the template has no attribute that nobody searches by"
+                .to_owned(),
+        );
     }
     if !wishes.looks.is_empty() && subjects.iter().all(|one| one.looks.is_empty()) {
         return Err("no kind of the template has an attribute that is to be searched by".to_owned());

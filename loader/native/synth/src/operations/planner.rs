@@ -21,8 +21,6 @@ pub struct Planner<'p> {
 
 /// So often another entry is looked at, when one lacks what is needed.
 const TRIES: u64 = 16;
-/// Reading an entry by its name, beside the weights of looks.
-const READING: u64 = 20;
 /// Entries that are asked for where many may be found.
 const LIMIT: u64 = 50;
 /// Bytes of a value in a filter.
@@ -90,7 +88,11 @@ impl<'p> Planner<'p> {
     // --- targets --------------------------------------------------------------------------------------------------
 
     /// One that is read, of a subject that fits; of any where none does.
-    fn often(&mut self, dice: &mut Dice, fits: impl Fn(&Subject) -> bool) -> ldif::Result<Target<'p>> {
+    fn often(
+        &mut self,
+        dice: &mut Dice,
+        fits: impl Fn(&Subject) -> bool,
+    ) -> ldif::Result<Target<'p>> {
         let found = self.plan.subject(dice.throw(), fits);
         let place = found.or_else(|| self.plan.subject(dice.throw(), |_| true)).unwrap_or(0);
         let index = self.plan.targets[place].often(dice.throw());
@@ -132,7 +134,7 @@ impl<'p> Planner<'p> {
     fn search(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
         let mut target = self.often(dice, |subject| !subject.looks.is_empty())?;
         for _ in 0..TRIES {
-            let Some(look) = look(dice, &target.subject.looks) else { break };
+            let Some(look) = look(dice, &target.subject.looks, self.plan.reading) else { break };
             if let Some((filter, found)) = filter(dice, look, &target.record) {
                 return Ok(Operation::Search { base: self.suffix(), scope: "sub", filter, found });
             }
@@ -146,7 +148,8 @@ impl<'p> Planner<'p> {
     fn missing(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
         let target = self.often(dice, |subject| !subject.looks.is_empty())?;
         let nobody = format!("nobody-{:016x}", dice.throw());
-        let named = look(dice, &target.subject.looks).filter(|look| look.form == Form::Equality);
+        let named = look(dice, &target.subject.looks, self.plan.reading)
+            .filter(|look| look.form == Form::Equality);
         if let Some(look) = named {
             let value = target.record.values(&look.attribute).next().unwrap_or_default();
             let value = unlike(&nobody, value);
@@ -192,7 +195,7 @@ impl<'p> Planner<'p> {
     /// An attribute gets the values that another entry of the kind has.
     fn modify(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
         let target = self.often(dice, |subject| !subject.changing.is_empty())?;
-        let (subject, dn) = (target.subject, target.record.dn);
+        let subject = target.subject;
         let place = self.plan.subjects.iter().position(|one| one.kind == subject.kind).unwrap_or(0);
         let mut attribute = String::new();
         for _ in 0..TRIES {
@@ -202,11 +205,12 @@ impl<'p> Planner<'p> {
             let values: Vec<Vec<u8>> = record.values(&attribute).map(<[u8]>::to_vec).collect();
             let size: usize = values.iter().map(Vec::len).sum();
             if !values.is_empty() && size <= CHANGE.0 && values.len() <= CHANGE.1 {
-                return Ok(Operation::Modify { dn, attribute, values });
+                return Ok(Operation::Modify { dn: target.record.dn, attribute, values });
             }
         }
-        // What is seldom there at all is taken away.
-        Ok(Operation::Modify { dn, attribute, values: Vec::new() })
+        // The others have none, or too many: it keeps its own.
+        let values = target.record.values(&attribute).map(<[u8]>::to_vec).collect();
+        Ok(Operation::Modify { dn: target.record.dn, attribute, values })
     }
 
     /// A copy of an entry under another name.
@@ -214,7 +218,8 @@ impl<'p> Planner<'p> {
         let target = self.once(thing)?;
         let (rdn, old, new) = self.renamed(&target, &format!("-new{ordinal}"));
         let dn = [rdn.as_slice(), b",", &self.parent(&target)].concat();
-        let held = |name: &str| target.subject.attributes.iter().any(|one| one.eq_ignore_ascii_case(name));
+        let held =
+            |name: &str| target.subject.attributes.iter().any(|one| one.eq_ignore_ascii_case(name));
         let naming = self.naming(&target).0;
         let values = target.record.values.into_iter().filter(|(name, _)| held(name));
         let values = values.map(|(name, value)| {
@@ -233,7 +238,10 @@ impl<'p> Planner<'p> {
     /// The first naming attribute and its value; the entry was made last.
     fn naming(&self, target: &Target<'_>) -> (String, Vec<u8>) {
         let (name, slot) = &self.plan.tree.kinds[target.subject.kind].rdn[0];
-        (String::from_utf8_lossy(name).into_owned(), self.maker.value(*slot).unwrap_or_default().to_vec())
+        (
+            String::from_utf8_lossy(name).into_owned(),
+            self.maker.value(*slot).unwrap_or_default().to_vec(),
+        )
     }
 
     /// The RDN with more behind its first value; that value before and after.
@@ -241,7 +249,9 @@ impl<'p> Planner<'p> {
         let (_, old) = self.naming(target);
         let new = [old.as_slice(), more.as_bytes()].concat();
         let mut rdn = Vec::new();
-        for (place, (name, slot)) in self.plan.tree.kinds[target.subject.kind].rdn.iter().enumerate() {
+        for (place, (name, slot)) in
+            self.plan.tree.kinds[target.subject.kind].rdn.iter().enumerate()
+        {
             if place > 0 {
                 rdn.push(b'+');
             }
@@ -255,9 +265,9 @@ impl<'p> Planner<'p> {
 }
 
 /// None stands for reading the entry by its name.
-fn look<'s>(dice: &mut Dice, looks: &'s [Look]) -> Option<&'s Look> {
-    let sum: u64 = looks.iter().map(|look| look.weight).sum();
-    let mut place = dice.below(sum + READING);
+fn look<'s>(dice: &mut Dice, looks: &'s [Look], reading: u64) -> Option<&'s Look> {
+    let sum: u64 = looks.iter().map(|look| look.weight).fold(0, u64::saturating_add);
+    let mut place = dice.below(sum.saturating_add(reading));
     looks.iter().find(|look| {
         let found = place < look.weight;
         place = place.saturating_sub(look.weight);
@@ -275,7 +285,8 @@ fn filter(dice: &mut Dice, look: &Look, record: &Record) -> Option<(String, Foun
     }
     let plain = format!("({}={})", look.attribute, escaped(value));
     let class = record.values("objectClass").next().filter(|_| dice.below(10) == 0);
-    let filter = class.map_or(plain.clone(), |class| format!("(&(objectClass={}){plain})", escaped(class)));
+    let filter =
+        class.map_or(plain.clone(), |class| format!("(&(objectClass={}){plain})", escaped(class)));
     let found = if look.unique { Found::Exactly(1) } else { Found::Some { limit: LIMIT } };
     Some((filter, found))
 }
@@ -293,7 +304,9 @@ fn unlike(nobody: &str, value: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(value);
     match (text.find('@'), text.find(',')) {
         (Some(at), None) => format!("{nobody}{}", &text[at..]).into_bytes(),
-        (None, Some(comma)) if text.contains('=') => format!("cn={nobody}{}", &text[comma..]).into_bytes(),
+        (None, Some(comma)) if text.contains('=') => {
+            format!("cn={nobody}{}", &text[comma..]).into_bytes()
+        }
         _ => nobody.as_bytes().to_vec(),
     }
 }

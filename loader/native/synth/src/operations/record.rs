@@ -24,7 +24,8 @@ impl Record {
     }
 
     pub fn values<'a>(&'a self, attribute: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        let found = self.values.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(attribute));
+        let found =
+            self.values.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(attribute));
         found.map(|(_, value)| value.as_slice())
     }
 }

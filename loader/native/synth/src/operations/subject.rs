@@ -35,10 +35,23 @@ const ELSEWHERE: [&[u8]; 2] = [b"alias", b"referral"];
 /// Bytes of a name that may grow.
 const LONG: u64 = 100;
 /// Naming attributes whose syntax takes no words.
-const NUMBERS: [&str; 8] =
-    ["uidNumber", "gidNumber", "ipServicePort", "ipProtocolNumber", "oncRpcNumber", "c", "x121Address", "member"];
+const NUMBERS: [&str; 8] = [
+    "uidNumber",
+    "gidNumber",
+    "ipServicePort",
+    "ipProtocolNumber",
+    "oncRpcNumber",
+    "c",
+    "x121Address",
+    "member",
+];
 
-pub fn subjects(template: &Template, tree: &Tree, wanted: &[Wanted], changes: bool) -> Vec<Subject> {
+pub fn subjects(
+    template: &Template,
+    tree: &Tree,
+    wanted: &[Wanted],
+    changes: bool,
+) -> Vec<Subject> {
     let mut found = Vec::new();
     for (place, made) in tree.kinds.iter().enumerate().filter(|(_, made)| made.count > 0) {
         let kind = template.kinds.iter().find(|kind| kind.name == made.name);
@@ -59,7 +72,8 @@ pub fn subjects(template: &Template, tree: &Tree, wanted: &[Wanted], changes: bo
 }
 
 fn is_elsewhere(kind: &Kind) -> bool {
-    let classes = kind.attributes.iter().filter(|one| one.description.eq_ignore_ascii_case("objectClass"));
+    let classes =
+        kind.attributes.iter().filter(|one| one.description.eq_ignore_ascii_case("objectClass"));
     classes.flat_map(|one| &one.items).any(|item| match item.text.as_slice() {
         [Piece::Literal(class)] => ELSEWHERE.iter().any(|known| known.eq_ignore_ascii_case(class)),
         _ => false,
@@ -73,21 +87,26 @@ fn changing(kind: &Kind, looks: &mut Vec<Look>) -> Vec<String> {
         !fixed && !is_naming(kind, name) && !name.contains(';')
     });
     let is_looked = |name: &str, looks: &[Look], unique: bool| {
-        looks.iter().any(|look| look.attribute.eq_ignore_ascii_case(name) && (look.unique || !unique))
+        looks
+            .iter()
+            .any(|look| look.attribute.eq_ignore_ascii_case(name) && (look.unique || !unique))
     };
-    let (spare, looked): (Vec<_>, Vec<_>) = all.cloned().partition(|name| !is_looked(name, looks, false));
+    let (spare, looked): (Vec<_>, Vec<_>) =
+        all.cloned().partition(|name| !is_looked(name, looks, false));
     if !spare.is_empty() {
         return spare;
     }
-    let mut shared: Vec<String> = looked.into_iter().filter(|name| !is_looked(name, looks, true)).collect();
+    let mut shared: Vec<String> =
+        looked.into_iter().filter(|name| !is_looked(name, looks, true)).collect();
     shared.truncate(1);
     looks.retain(|look| !shared.iter().any(|name| name.eq_ignore_ascii_case(&look.attribute)));
     shared
 }
 
+/// The first of its passwords that is always there.
 fn password(kind: &Kind) -> Option<Password> {
     let held = kind.attributes.iter().find(|one| one.description.eq_ignore_ascii_case(PASSWORD))?;
-    let [item] = held.items.as_slice() else { return None };
+    let item = held.items.iter().find(|item| item.chance >= 1.0 && item.conditions.is_empty())?;
     let text = flattened(kind, &item.text);
     match text.as_slice() {
         [Piece::Tag(Tag::Ssha { name } | Tag::Argon2 { name, .. })] => {
@@ -100,12 +119,14 @@ fn password(kind: &Kind) -> Option<Password> {
 }
 
 fn is_leaf(template: &Template, kind: &Kind) -> bool {
-    let is_above = |other: &Kind| matches!(&other.parent, Parent::Kind { name, .. } if *name == kind.name);
+    let is_above =
+        |other: &Kind| matches!(&other.parent, Parent::Kind { name, .. } if *name == kind.name);
     !matches!(kind.parent, Parent::Itself { .. }) && !template.kinds.iter().any(is_above)
 }
 
 fn takes_words(tree: &Tree, place: usize) -> bool {
     let kind = &tree.kinds[place];
-    let is_number = |name: &[u8]| NUMBERS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
+    let is_number =
+        |name: &[u8]| NUMBERS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
     kind.rdn.iter().all(|(name, slot)| !is_number(name) && kind.body.slots[*slot].text.most <= LONG)
 }

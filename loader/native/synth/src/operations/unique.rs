@@ -89,24 +89,35 @@ const fn is_literal(piece: &Piece) -> bool {
 fn is_delimited(template: &Template, kind: &Kind, before: &[Piece], after: &[Piece]) -> bool {
     let Some(Piece::Literal(next)) = after.first() else { return false };
     let Some(&sign) = next.first() else { return false };
-    !sign.is_ascii_alphanumeric() && before.iter().all(|piece| never_has(template, kind, piece, sign))
+    !sign.is_ascii_alphanumeric()
+        && before.iter().all(|piece| never_has(template, kind, piece, sign))
 }
 
 /// `sign` is no letter and no digit.
 fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool {
     match piece {
         Piece::Literal(bytes) => !bytes.contains(&sign),
-        Piece::Tag(Tag::Pick { list }) => template
-            .lists
-            .iter()
-            .find(|one| one.name == *list)
-            .is_some_and(|list: &std::sync::Arc<List>| list.values().all(|value| !value.contains(&sign))),
+        Piece::Tag(Tag::Pick { list }) => {
+            template.lists.iter().find(|one| one.name == *list).is_some_and(
+                |list: &std::sync::Arc<List>| list.values().all(|value| !value.contains(&sign)),
+            )
+        }
         Piece::Tag(Tag::Value { name }) => kind.values.iter().any(|one| {
-            one.name == *name && one.item.text.iter().all(|piece| is_literal(piece) && never_has(template, kind, piece, sign))
+            one.name == *name
+                && one
+                    .item
+                    .text
+                    .iter()
+                    .all(|piece| is_literal(piece) && never_has(template, kind, piece, sign))
         }),
         Piece::Tag(Tag::Uuid) => sign != b'-',
         Piece::Tag(
-            Tag::Number { .. } | Tag::Digits(_) | Tag::Hex(_) | Tag::Drawn { .. } | Tag::Unique { .. } | Tag::Ascii { .. },
+            Tag::Number { .. }
+            | Tag::Digits(_)
+            | Tag::Hex(_)
+            | Tag::Drawn { .. }
+            | Tag::Unique { .. }
+            | Tag::Ascii { .. },
         ) => true,
         Piece::Tag(_) => false,
     }
@@ -128,7 +139,10 @@ fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
         Some(Piece::Literal(bytes)) => vec![bytes.to_ascii_lowercase()],
         Some(Piece::Tag(Tag::Pick { list })) => {
             let list = template.lists.iter().find(|one| one.name == *list);
-            let values = list.filter(|list| list.count() <= WORDS).into_iter().flat_map(|list| list.values());
+            let values = list
+                .filter(|list| list.count() <= WORDS)
+                .into_iter()
+                .flat_map(|list| list.values());
             values.map(<[u8]>::to_ascii_lowercase).collect()
         }
         _ => Vec::new(),
@@ -175,7 +189,10 @@ mod tests {
 
     fn template() -> (Template, Kind) {
         let list = |name, values: &[&str]| Arc::new(List::of(name, values).unwrap());
-        let value = |name: &str, text| Named { name: name.to_owned(), item: Item::always(Spot::default(), text) };
+        let value = |name: &str, text| Named {
+            name: name.to_owned(),
+            item: Item::always(Spot::default(), text),
+        };
         let kind = Kind {
             spot: Spot::default(),
             name: "person".to_owned(),
@@ -183,7 +200,10 @@ mod tests {
             parent: Parent::Branch(0),
             rdn: Vec::new(),
             structural: None,
-            values: vec![value("uid", vec![literal("u"), NUMBER]), value("first", vec![tag("pick:names")])],
+            values: vec![
+                value("uid", vec![literal("u"), NUMBER]),
+                value("first", vec![tag("pick:names")]),
+            ],
             attributes: Vec::new(),
         };
         let template = Template {
