@@ -42,8 +42,8 @@ from loader.operations.compare import (
 )
 from loader.progress import Progress
 from loader.server.options import Connection
-from loader.sources.location import Location, locate
 from loader.sources.dit import Range
+from loader.sources.location import Location, locate
 from seeders.synthetic.generate import to_directory
 from tests.support import generating
 from tests.support.generating import text_of

@@ -20,8 +20,8 @@ from loader.manifest import Manifest
 from loader.operations.compare import CompareOptions, compare
 from loader.progress import Meter, Progress
 from loader.server.options import Connection
-from loader.sources.location import locate
 from loader.sources.dit import Range
+from loader.sources.location import locate
 from seeders.synthetic.generate import GenerateOptions, to_directory
 from tests.support import generating
 from tests.support.generating import text_of

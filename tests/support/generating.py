@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from loader.progress import Meter
 from loader.sources import dit
@@ -15,7 +14,9 @@ LISTS = (templates.LISTS,)
 PEOPLE = templates.find("people")
 
 
-def people(entries: int, seed: int = 1, operational: bool = True, suffix: str | None = None) -> Recipe:
+def people(
+    entries: int, seed: int = 1, operational: bool = True, suffix: str | None = None
+) -> Recipe:
     return Recipe(PEOPLE, LISTS, seed, suffix, entries, operational=operational)
 
 
@@ -40,5 +41,3 @@ def options(
     """To make it in shards of `size` entries."""
     template = recipe.compiled()
     return GenerateOptions(recipe, template, piece or dit.whole(template), jobs, compress, size)
-
-

@@ -47,7 +47,9 @@ def written(directory: Path, text: str) -> Recipe:
 def values(directory: Path, text: str, extra: str = "") -> list[str]:
     """What becomes of a text, in 100 entries."""
     said = GOOD.replace('["{pick:colour}", "{digits:4}"]', f"'{text}'")
-    made = text_of(written(directory, said.replace("[kinds.attributes]", f"{extra}[kinds.attributes]")))
+    made = text_of(
+        written(directory, said.replace("[kinds.attributes]", f"{extra}[kinds.attributes]"))
+    )
     found = []
     for line in made.decode().splitlines():
         if line.startswith("description:: "):
@@ -160,7 +162,11 @@ def test_a_mistake_in_a_list_is_told_with_its_line(tmp_path: Path) -> None:
     [
         ('rdn = "cn"', 'rdn = "cn"\ncount = 1000000000000000000', "more than"),
         ('rdn = "cn"', 'rdn = "cn"\ncount = "9999999999999 per 1"', "more than"),
-        ('"{digits:4}"', '{ text = "x{digits:9}", count = 10000000000 }', "more than 10000000 values"),
+        (
+            '"{digits:4}"',
+            '{ text = "x{digits:9}", count = 10000000000 }',
+            "more than 10000000 values",
+        ),
         ('"{digits:4}"', '{ text = "{bytes:999999}", count = 100000 }', "the most is"),
         ('"{digits:4}"', '"{bytes:99999999999}"', "write lengths up to"),
         ('"{digits:4}"', '"{argon2:name:99999999:1}"', "KiB"),
@@ -168,14 +174,17 @@ def test_a_mistake_in_a_list_is_told_with_its_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_hostile_template_is_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:
+    recipe = dataclasses.replace(written(tmp_path, GOOD.replace(old, new, 1)), entries=None)
     with pytest.raises((TemplateError, UsageProblem)) as caught:
-        recipe = written(tmp_path, GOOD.replace(old, new, 1))
-        dataclasses.replace(recipe, entries=None).compiled(otherwise=100)
+        recipe.compiled(otherwise=100)
     assert reason in str(caught.value)
 
 
 def test_values_that_grow_by_naming_each_other_are_refused(tmp_path: Path) -> None:
-    grown = ['v0 = "xxxxxxxxxx"', *(f'v{n} = "{"{v" + str(n - 1) + "}"}{"{v" + str(n - 1) + "}"}"' for n in range(1, 64))]
+    grown = [
+        'v0 = "xxxxxxxxxx"',
+        *(f'v{n} = "{"{v" + str(n - 1) + "}"}{"{v" + str(n - 1) + "}"}"' for n in range(1, 64)),
+    ]
     text = GOOD.replace("[kinds.values]", "[kinds.values]\n" + "\n".join(grown))
     with pytest.raises(TemplateError, match="the most is 268435456"):
         written(tmp_path, text).compiled()
@@ -189,7 +198,8 @@ def test_text_without_tags_stands_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("{number}", "12"), ("{number:6}", "000012"), ("{number:1:5000}", "5012")]
+    ("text", "expected"),
+    [("{number}", "12"), ("{number:6}", "000012"), ("{number:1:5000}", "5012")],
 )
 def test_number(tmp_path: Path, text: str, expected: str) -> None:
     assert values(tmp_path, text)[12] == expected
@@ -206,7 +216,9 @@ def test_digits_have_their_width(tmp_path: Path, text: str, length: int, base: i
 
 
 def test_a_permutation_too_small_for_the_entries(tmp_path: Path) -> None:
-    with pytest.raises(TemplateError, match="line 18, column 15: description: 1 digits are too few"):
+    with pytest.raises(
+        TemplateError, match="line 18, column 15: description: 1 digits are too few"
+    ):
         values(tmp_path, "{unique:1}")
 
 

@@ -12,12 +12,13 @@ pub mod ldif;
 pub mod lmdb_reader;
 pub mod schema;
 mod sound;
+pub mod template;
 pub mod values;
 
 /// A name, and what runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("ldif", ldif::run),
     ("dn", dn::run),
     ("schema", schema::run),
@@ -26,6 +27,7 @@ pub const TARGETS: [Target; 8] = [
     ("blob", blob::run),
     ("builder", builder::run),
     ("dump", dump::run),
+    ("template", template::run),
 ];
 
 /// Takes the first `N` bytes for switches; too short an input has none.

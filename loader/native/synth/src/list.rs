@@ -10,7 +10,7 @@ use crate::alias::{Alias, even};
 use crate::problem::{Problem, Spot};
 
 /// Bytes of the largest list that is read.
-const LARGEST: u64 = 256 << 20;
+const LARGEST: u64 = 64 << 20;
 
 pub struct List {
     pub name: String,
@@ -62,6 +62,11 @@ impl List {
             reading.add(value, *weight);
         }
         reading.list(name)
+    }
+
+    /// Bytes of all values.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
     }
 
     pub fn count(&self) -> usize {

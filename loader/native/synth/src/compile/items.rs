@@ -19,9 +19,8 @@ pub static NO_SLOTS: LazyLock<Slots> = LazyLock::new(HashMap::new);
 const VALUES: u64 = 10_000_000;
 
 pub fn constant(value: &[u8]) -> Item {
-    let steps = vec![Step::Literal(value.into())];
-    let printable = ldif::write::is_printable(value);
-    let text = Text { steps, most: value.len() as u64, printable };
+    let (step, most, printable) = literal(value);
+    let text = Text { steps: vec![step], most, printable };
     Item { gate: Gate::default(), lead: Vec::new(), text, count: None }
 }
 
@@ -33,14 +32,13 @@ pub fn text<'a>(
 ) -> Result<Text, String> {
     let mut found = Text { printable: true, ..Text::default() };
     for (place, piece) in pieces.iter().enumerate() {
-        let step = match piece {
-            Piece::Literal(bytes) => Step::Literal(bytes.as_slice().into()),
+        let (step, most, printable) = match piece {
+            Piece::Literal(bytes) => literal(bytes),
             Piece::Tag(tag) => {
                 let place = place.to_string();
-                tag_step(tag, &scope(&[names, &[place.as_str()]].concat()))?
+                step(tag, &scope(&[names, &[place.as_str()]].concat()))?
             }
         };
-        let (most, printable) = facts(&step, || scope(names));
         found.most = found.most.saturating_add(most);
         found.printable &= printable;
         found.steps.push(step);
@@ -48,23 +46,24 @@ pub fn text<'a>(
     Ok(found)
 }
 
-fn tag_step(tag: &Tag, scope: &Scope<'_>) -> Result<Step, String> {
-    Ok(match tag {
-        Tag::Suffix => Step::Literal(scope.suffix.as_bytes().into()),
-        Tag::Value { name } => Step::Slot(scope.slot(name)?.at),
-        tag => Step::Tag(tags::compile(tag, scope)?),
-    })
+fn literal(bytes: &[u8]) -> (Step, u64, bool) {
+    (Step::Literal(bytes.into()), bytes.len() as u64, ldif::write::is_printable(bytes))
 }
 
-fn facts<'a>(step: &Step, scope: impl Fn() -> Scope<'a>) -> (u64, bool) {
-    match step {
-        Step::Literal(bytes) => (bytes.len() as u64, ldif::write::is_printable(bytes)),
-        Step::Tag(tag) => (tag.most(), tag.is_printable()),
-        Step::Slot(slot) => {
-            let known = scope().slots.values().find(|facts| facts.at == *slot);
-            known.map_or((0, false), |facts| (facts.most, facts.printable))
+/// With the bytes it writes at most, and whether they are printable.
+fn step(tag: &Tag, scope: &Scope<'_>) -> Result<(Step, u64, bool), String> {
+    Ok(match tag {
+        Tag::Suffix => literal(scope.suffix.as_bytes()),
+        Tag::Value { name } => {
+            let slot = scope.slot(name)?;
+            (Step::Slot(slot.at), slot.most, slot.printable)
         }
-    }
+        tag => {
+            let tag = tags::compile(tag, scope)?;
+            let (most, printable) = (tag.most(), tag.is_printable());
+            (Step::Tag(tag), most, printable)
+        }
+    })
 }
 
 /// When something is there. `attributes`: descriptions of those before it.
@@ -160,10 +159,17 @@ fn item<'a>(
         Some(count) if count.most() > VALUES => {
             return Err(format!("more than {VALUES} values"));
         }
+        Some(_) if said.text.iter().any(is_slow) => {
+            return Err("passwords that are made slowly on purpose have no count".to_owned());
+        }
         Some(count) => Some((stream("count"), count.drawer()?)),
     };
     let gate = gate(said, stream("chance"), slots, before)?;
     Ok(Item { gate, lead: Vec::new(), text: text(&said.text, names, scope)?, count })
+}
+
+const fn is_slow(piece: &Piece) -> bool {
+    matches!(piece, Piece::Tag(Tag::Argon2 { .. }))
 }
 
 /// Bytes of all values of an attribute, at most.

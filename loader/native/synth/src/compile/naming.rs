@@ -1,9 +1,14 @@
 //! What names the entries of a kind: which values it takes, and whether two entries could get the same name.
 
+use std::collections::HashMap;
+
 use super::Context;
 use crate::model::{self, Attribute, Item, Kind, Piece};
 use crate::problem::{Problem, Spot, suggestion};
 use crate::tags;
+
+/// Attributes of a name, at most.
+const PARTS: usize = 8;
 
 /// The attributes of the RDN, in its order.
 pub fn attributes<'a>(
@@ -12,6 +17,18 @@ pub fn attributes<'a>(
 ) -> Result<Vec<&'a Attribute>, Problem> {
     if kind.rdn.is_empty() {
         return Err(context.wrong(kind.spot, format!("kind {:?}: rdn is missing", kind.name)));
+    }
+    if kind.rdn.len() > PARTS {
+        let reason = format!("kind {:?}: more than {PARTS} attributes in a name", kind.name);
+        return Err(context.wrong(kind.spot, reason));
+    }
+    let stands_before = |place: &usize| {
+        kind.rdn[..*place].iter().any(|one| one.eq_ignore_ascii_case(&kind.rdn[*place]))
+    };
+    if let Some(place) = (0..kind.rdn.len()).find(stands_before) {
+        let name = &kind.rdn[place];
+        let reason = format!("kind {:?}: {name} stands twice in rdn", kind.name);
+        return Err(context.wrong(kind.spot, reason));
     }
     let found: Vec<&Attribute> =
         kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;
@@ -67,23 +84,25 @@ pub fn check_value(context: &Context<'_>, value: &model::Named) -> Result<(), Pr
 
 /// The values of the entry that a text needs, in their order.
 pub fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
+    let names = kind.values.iter().enumerate().map(|(place, value)| (value.name.as_str(), place));
+    let places: HashMap<&str, usize> = names.collect();
     let mut wanted = vec![false; kind.values.len()];
-    mark(kind, text, kind.values.len(), &mut wanted);
+    mark(&places, text, &mut wanted);
     // A value names only those before it, so one way back finds all.
     for place in (0..kind.values.len()).rev() {
         if wanted[place] {
-            mark(kind, &kind.values[place].item.text, place, &mut wanted);
+            mark(&places, &kind.values[place].item.text, &mut wanted[..place]);
         }
     }
     (0..wanted.len()).filter(|&place| wanted[place]).collect()
 }
 
-fn mark(kind: &Kind, text: &[Piece], before: usize, wanted: &mut [bool]) {
+fn mark(places: &HashMap<&str, usize>, text: &[Piece], wanted: &mut [bool]) {
     for piece in text {
         let Piece::Tag(tag) = piece else { continue };
-        let Some(name) = tags::named(tag) else { continue };
-        if let Some(place) = kind.values[..before].iter().position(|one| one.name == name) {
-            wanted[place] = true;
+        let place = tags::named(tag).and_then(|name| places.get(name));
+        if let Some(found) = place.and_then(|&place| wanted.get_mut(place)) {
+            *found = true;
         }
     }
 }

@@ -48,6 +48,8 @@ fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
 /// What one password may cost: KiB and passes.
 const MEMORY: u32 = 65_536;
 const PASSES: u32 = 10;
+/// KiB times passes: some 60 ms.
+const COST: u32 = 65_536;
 
 #[derive(Debug)]
 struct Hashed {
@@ -63,8 +65,10 @@ pub fn argon2(
     passes: u32,
     scope: &Scope<'_>,
 ) -> Result<Box<dyn Render>, String> {
-    if !(8..=MEMORY).contains(&memory) || !(1..=PASSES).contains(&passes) {
-        return Err(format!("write 8 to {MEMORY} KiB and 1 to {PASSES} passes"));
+    let is_bounded = (8..=MEMORY).contains(&memory) && (1..=PASSES).contains(&passes);
+    if !is_bounded || memory * passes > COST {
+        let most = format!("{COST} KiB in all passes together");
+        return Err(format!("write 8 to {MEMORY} KiB and 1 to {PASSES} passes, {most}"));
     }
     let params = Params::new(memory, passes, 1, Some(32)).map_err(|error| error.to_string())?;
     Ok(Box::new(Hashed { slot: scope.slot(name)?, stream: scope.stream, params }))

@@ -182,7 +182,7 @@ struct Reading<'r> {
     lists: &'r Lists,
     kinds: &'r [KindFacts],
     /// Values so far.
-    values: HashMap<String, SlotFacts>,
+    values: tags::Values,
 }
 
 impl Reading<'_> {
@@ -262,8 +262,7 @@ impl Reading<'_> {
     }
 
     fn text(&self, table: &Table<'_, '_>, value: &Value<'_>, text: &str) -> Result<Text, Problem> {
-        let values: Vec<&str> = self.values.keys().map(String::as_str).collect();
-        let parsed = text::parse(text, &values, |tag| self.check(tag));
+        let parsed = text::parse(text, &self.values, |tag| self.check(tag));
         parsed.map_err(|wrong| {
             let at = table.document.within(&value.span(), text, wrong.at);
             table.document.wrong(at, wrong.message)

@@ -11,10 +11,23 @@ use super::document::{Table, Value, float};
 use crate::list::{List, find};
 use crate::problem::Problem;
 
+/// Bytes of all lists of a template, at most.
+const ROOM: usize = 256 << 20;
+
 pub fn read(root: &Table<'_, '_>, places: &[PathBuf]) -> Result<Vec<Arc<List>>, Problem> {
     let Some(table) = root.table("lists")? else { return Ok(Vec::new()) };
-    let entries = table.entries.iter();
-    entries.map(|(key, value)| one(&table, key.get_ref(), value, places).map(Arc::new)).collect()
+    let mut found = Vec::new();
+    let mut left = ROOM;
+    for (key, value) in table.entries {
+        let name: &str = key.get_ref();
+        let list = one(&table, name, value, places)?;
+        // An empty value takes room too.
+        left = left.checked_sub(list.size() + list.count()).ok_or_else(|| {
+            table.wrong(name, format!("the lists have more than {ROOM} bytes together"))
+        })?;
+        found.push(Arc::new(list));
+    }
+    Ok(found)
 }
 
 fn one(

@@ -1,9 +1,14 @@
 //! How tags are spelled.
 
+use std::collections::HashMap;
+
 use crate::distribution::{Distribution, Range};
 use crate::model::{Pick, Tag};
 use crate::problem::suggestion;
-use crate::tags::time;
+use crate::tags::{SlotFacts, time};
+
+/// The values of an entry, by their names.
+pub type Values = HashMap<String, SlotFacts>;
 
 type Parse = fn(&[&str]) -> Option<Tag>;
 
@@ -46,15 +51,17 @@ pub const NAMES: [&str; TABLE.len()] = {
 };
 
 /// The tag that stands between two braces.
-pub fn parse(inside: &str, values: &[&str]) -> Result<Tag, String> {
+pub fn parse(inside: &str, values: &Values) -> Result<Tag, String> {
     let (name, argument) = inside.split_once(':').unwrap_or((inside, ""));
     let words: Vec<&str> =
         if argument.is_empty() { Vec::new() } else { argument.split(':').collect() };
     if let Some((_, form, parse)) = TABLE.iter().find(|(known, ..)| *known == name) {
         return parse(&words).ok_or_else(|| format!("{{{inside}}}: write {form}"));
     }
-    if !values.contains(&name) {
-        let known = values.iter().chain(&NAMES).copied();
+    if !values.contains_key(name) {
+        let mut known: Vec<&str> = values.keys().map(String::as_str).collect();
+        known.sort_unstable();
+        known.extend(NAMES);
         return Err(format!("unknown tag {{{name}}}{}", suggestion(name, known)));
     }
     if inside != name {

@@ -1,6 +1,6 @@
 //! Texts with tags: `{tag}` or `{tag:argument}`; `{{` and `}}` are braces.
 
-use super::tags;
+use super::tags::{self, Values};
 use crate::model::{Piece, Text};
 
 /// Pieces of a text, at most.
@@ -16,7 +16,7 @@ pub struct Wrong {
 /// `values`: the entry's values that may be named. `check`: what else is to be said of a tag.
 pub fn parse(
     text: &str,
-    values: &[&str],
+    values: &Values,
     check: impl Fn(&crate::model::Tag) -> Result<(), String>,
 ) -> Result<Text, Wrong> {
     let mut found: Text = Vec::new();
@@ -72,9 +72,11 @@ fn push(found: &mut Text, literal: &str) {
 mod tests {
     use super::*;
     use crate::model::Tag;
+    use crate::tags::SlotFacts;
 
     fn parsed(text: &str) -> Result<Text, Wrong> {
-        parse(text, &["name"], |_| Ok(()))
+        let facts = SlotFacts { at: 0, most: 0, printable: false };
+        parse(text, &Values::from([("name".to_owned(), facts)]), |_| Ok(()))
     }
 
     #[test]

@@ -1,0 +1,64 @@
+//! Templates of synthetic trees: read, compiled, and some entries made.
+
+use std::path::Path;
+
+use ldif::Record;
+use synth::{Maker, Options, Place, Tree, compile, toml};
+
+use crate::switches;
+
+/// A password of Argon2 takes its time on purpose; many of them are no hang of ours.
+const SLOW: (&str, usize) = ("argon2", 2);
+
+/// What is no template is refused with a place; what is one makes entries that read as LDIF, each the same whenever it is
+/// made, and below a parent with a smaller number.
+///
+/// # Panics
+/// When that does not hold.
+pub fn run(data: &[u8]) {
+    let Some(([entries, more], text)) = switches(data) else { return };
+    let text = String::from_utf8_lossy(text);
+    if text.matches(SLOW.0).count() > SLOW.1 {
+        return;
+    }
+    let options = Options {
+        seed: i64::from(more),
+        suffix: (more & 2 > 0).then(|| "o=fuzz".to_owned()),
+        otherwise: Some(1 << (entries % 40)),
+        operational: more & 1 > 0,
+        ..Options::default()
+    };
+    let made = toml::parse(Path::new("fuzz.toml"), &text, &[]);
+    match made.and_then(|template| compile(&template, &options)) {
+        Ok(tree) => look(&tree),
+        Err(problem) => assert!(!problem.message.is_empty()),
+    }
+}
+
+fn look(tree: &Tree) {
+    let last = tree.entries() - 1;
+    for number in [0, 1, last / 2, last].map(|number| number.min(last)) {
+        let place = tree.place(number);
+        assert_eq!(tree.number(place), number);
+        let (mut made, mut again) = (Vec::new(), Vec::new());
+        let mut maker = Maker::new(tree);
+        maker.entry(number, &mut made);
+        maker.entry(number, &mut again);
+        assert_eq!(made, again);
+        read(&made);
+        if let Place::Entry { kind, index } = place {
+            assert!(tree.number(tree.parent(kind, index)) < number);
+        }
+    }
+}
+
+fn read(made: &[u8]) {
+    let bytes = made.strip_suffix(b"\n").expect("an empty line behind it");
+    let record = Record { bytes, line: 1, closed: true, last: false };
+    let entry = record.entry().expect("a record");
+    assert!(!entry.dn.is_empty());
+    for field in entry.fields {
+        let field = field.expect("a line");
+        assert!(!field.value().expect("a value").is_empty());
+    }
+}
