@@ -788,9 +788,9 @@ def merge(
 class Template:
     """A template made ready: the bytes of every entry follow from what is given here, and from its number.
 
-    lists: directories where files that it names are looked for, after its own. suffix: None is the template's. entries: of
-    the kind that has no count of its own; otherwise: when `entries` is None and there is such a kind. defines: of
-    makeldif templates. operational: with entryUUID, entryCSN, names and times.
+    lists: directories where files that it names are looked for, after its own. suffix: None is the template's.
+    entries: of the kind that has no count of its own; otherwise: when `entries` is None and there is such a kind.
+    defines: of makeldif templates. operational: with entryUUID, entryCSN, names and times.
     """
 
     def __new__(
@@ -830,7 +830,10 @@ class Template:
         *,
         compress: bool = False,
     ) -> None:
-        """Entries `first` to `end`-1 as LDIF (zstd if wanted), made by `jobs` threads; the bytes do not depend on how many."""
+        """Entries `first` to `end`-1 as LDIF (zstd if wanted), made by `jobs` threads.
+
+        The bytes do not depend on how many.
+        """
     def shard(self, path: _Path, first: int, end: int, jobs: int, counters: Counters) -> Shard:
         """The same into a file."""
     def plan(

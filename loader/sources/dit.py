@@ -24,8 +24,8 @@ SEEDS = range(-(2**63), 2**63)
 class Recipe:
     """All that decides the bytes of an entry, with its number.
 
-    path: of the template. lists: where its lists are looked for besides. suffix: None is the template's. entries: of the
-    kind without a count of its own. defines: of makeldif templates.
+    path: of the template. lists: where its lists are looked for besides. suffix: None is the template's. entries:
+    of the kind without a count of its own. defines: of makeldif templates.
     """
 
     path: Path

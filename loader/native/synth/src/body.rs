@@ -1,5 +1,7 @@
 //! The values and attributes of an entry, ready to be written as LDIF.
 
+use rustc_hash::FxHashSet;
+
 use crate::distribution::Drawer;
 use crate::draw::Stream;
 use crate::tags::{At, Render, Slot};
@@ -110,14 +112,14 @@ impl Attribute {
 
     /// Its lines, if they hang on nothing.
     fn lines(&self) -> Option<Vec<u8>> {
-        let mut lines = Vec::new();
+        let (mut lines, mut values) = (Vec::new(), FxHashSet::default());
         for item in &self.items {
             let is_bound = item.text.steps.is_empty() && item.count.is_none();
             if !is_bound || item.gate.chance.is_some() || !item.gate.checks.is_empty() {
                 return None;
             }
             let value = &item.lead[self.head.len()..];
-            if !value.is_empty() {
+            if !value.is_empty() && values.insert(value.to_ascii_lowercase()) {
                 ldif::write::line(&mut lines, self.description.as_bytes(), value);
             }
         }

@@ -22,6 +22,7 @@ pub fn compile(
     branches: &[Branch],
 ) -> Result<Vec<(Kind, u64)>, Problem> {
     let facts = facts(context, counts, branches)?;
+    naming::distinct(context)?;
     let mut start = branches.len() as u64;
     let mut found = Vec::new();
     for place in 0..counts.len() {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Context;
-use crate::model::{self, Attribute, Item, Kind, Piece};
+use crate::model::{self, Attribute, Item, Kind, Piece, Tag};
 use crate::problem::{Problem, Spot, suggestion};
 use crate::tags;
 
@@ -67,6 +67,10 @@ fn check(context: &Context<'_>, name: &str, item: &Item, spot: Spot) -> Result<(
         let reason = format!("{name} names the entries: it must always be there, once");
         return Err(context.wrong(spot, reason));
     }
+    if item.text.windows(2).any(run_together) {
+        let reason = "a number beside {number}: without a width, two entries could have one name";
+        return Err(context.wrong(spot, format!("{name}: {reason}")));
+    }
     for piece in &item.text {
         let Piece::Tag(tag) = piece else { continue };
         if !tags::may_name(tag) {
@@ -77,9 +81,36 @@ fn check(context: &Context<'_>, name: &str, item: &Item, spot: Spot) -> Result<(
     Ok(())
 }
 
+/// 1 and 12 look like 11 and 2.
+fn run_together(pair: &[Piece]) -> bool {
+    let is_count = |piece: &Piece| matches!(piece, Piece::Tag(Tag::Number { width: 0..=1, .. }));
+    let is_open = |piece: &Piece| {
+        is_count(piece) || matches!(piece, Piece::Tag(Tag::Drawn { width: 0..=1, .. }))
+    };
+    pair.iter().any(is_count) && pair.iter().all(is_open)
+}
+
 /// Checks a value that is part of a name, in the same way.
 pub fn check_value(context: &Context<'_>, value: &model::Named) -> Result<(), Problem> {
     check(context, &value.name, &value.item, value.item.spot)
+}
+
+/// Two kinds whose entries have the same names in the same place.
+pub fn distinct(context: &Context<'_>) -> Result<(), Problem> {
+    let mut known: HashMap<String, &str> = HashMap::new();
+    for kind in &context.template.kinds {
+        let texts = attributes(context, kind)?.into_iter().map(|one| {
+            let values = needed(kind, &one.items[0].text).into_iter();
+            let values: Vec<_> = values.map(|place| &kind.values[place]).collect();
+            (one.description.to_lowercase(), &one.items[0].text, values)
+        });
+        let said = format!("{:?} {:?}", kind.parent, texts.collect::<Vec<_>>());
+        if let Some(other) = known.insert(said, &kind.name) {
+            let reason = format!("kind {:?}: its entries have the names of {other:?}", kind.name);
+            return Err(context.wrong(kind.spot, reason));
+        }
+    }
+    Ok(())
 }
 
 /// The values of the entry that a text needs, in their order.
