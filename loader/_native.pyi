@@ -852,7 +852,7 @@ class Template:
     ) -> None:
         """What clients do with the tree: lines of JSON, or LDIF of the changes among them.
 
-        mix: search, bind, modify, add, delete, modrdn with their shares. miss: the part of searches that find nothing and
-        of binds that are refused. skew: Zipf's exponent. looks: attribute, whether by its beginning, weight; none leaves
-        it to the template.
+        mix: search, bind, modify, add, delete, modrdn with their shares. miss: the part of searches that find
+        nothing and of binds that are refused. skew: Zipf's exponent. looks: attribute, whether by its beginning,
+        weight; none leaves it to the template.
         """

@@ -106,8 +106,8 @@ def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter)
 @dataclass(frozen=True)
 class Wishes:
     """A load plan. mix: operation -> share. miss: part of searches that find nothing, and of binds that are refused.
-    skew: Zipf's exponent for who is asked for. looks: attribute, whether by its beginning, and weight; none leaves it to
-    the template. ldif: only changes, as LDIF."""
+    skew: Zipf's exponent for who is asked for. looks: attribute, whether by its beginning, and weight; none leaves it
+    to the template. ldif: only changes, as LDIF."""
 
     operations: int
     mix: Mapping[str, int]
@@ -119,7 +119,7 @@ class Wishes:
 
 
 def plan(template: Template, wishes: Wishes, descriptor: int, jobs: int, meter: Meter) -> None:
-    """A load plan into a descriptor. BrokenPipeError when nobody reads it any more; UsageProblem for what cannot be done."""
+    """A load plan into a descriptor. BrokenPipeError when nobody reads it any more, UsageProblem when it cannot be."""
     with _counting(meter, "standard output") as counters:
         template.plan(
             descriptor,

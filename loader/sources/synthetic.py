@@ -1,7 +1,7 @@
 """Source: the tree of a template, made while it is read.
 
-Templates are found by the packages that ship some: functions named by the entry points `ditseed.templates` of setup.cfg,
-so that loader does not import seeders.
+Templates are found by the packages that ship some: functions named by the entry points `ditseed.templates` of
+setup.cfg, so that loader does not import seeders.
 """
 
 from __future__ import annotations

@@ -67,7 +67,9 @@ MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=1
 @click.option(
     "-o", "output", default="-", metavar="FILE|-", help="Where to (default: standard output)."
 )
-@click.option("--jobs", "-j", type=click.IntRange(1), help="Threads (default: as many as processors).")
+@click.option(
+    "--jobs", "-j", type=click.IntRange(1), help="Threads (default: as many as processors)."
+)
 @tree_options
 @tree_suffix_option
 @progress_option
@@ -87,8 +89,8 @@ def operations(
 ) -> None:
     """Make a load plan for the tree of TEMPLATE: give -n, --seed and --suffix as for the tree itself.
 
-    Each operation says what becomes of it (entries found, result of a bind), and that stays true while the whole plan is
-    carried out, in any order. docs/generate.md tells the format.
+    Each operation says what becomes of it (entries found, result of a bind), and that stays true while the whole
+    plan is carried out, in any order. docs/generate.md tells the format.
 
     \b
     Examples:
@@ -118,7 +120,7 @@ def operations(
 
 
 def shares(text: str, form: str) -> dict[str, int]:
-    """"search=80,bind=20" -> {"search": 80, "bind": 20}. Raises UsageProblem."""
+    """ "search=80,bind=20" -> {"search": 80, "bind": 20}. Raises UsageProblem."""
     found = {}
     for part in text.split(","):
         name, _, share = part.strip().partition("=")
@@ -132,7 +134,7 @@ def shares(text: str, form: str) -> dict[str, int]:
 
 
 def percentage(text: str) -> float:
-    """"5%" or "5" -> 0.05. Raises UsageProblem."""
+    """ "5%" or "5" -> 0.05. Raises UsageProblem."""
     number = text.removesuffix("%")
     if not number.replace(".", "", 1).isdecimal() or float(number) > 100:
         raise UsageProblem(reason=f"--miss {text}: write 0% to 100%")
@@ -140,7 +142,7 @@ def percentage(text: str) -> float:
 
 
 def looked(text: str | None) -> tuple[tuple[str, bool, int], ...]:
-    """"uid=80,cn*=20" -> (("uid", False, 80), ("cn", True, 20)). Raises UsageProblem."""
+    """ "uid=80,cn*=20" -> (("uid", False, 80), ("cn", True, 20)). Raises UsageProblem."""
     found = []
     for part in text.split(",") if text else ():
         name, _, weight = part.strip().partition("=")

@@ -92,7 +92,9 @@ def test_it_goes_on_where_it_was_killed(target: Slapd) -> None:
 def test_progress_knows_how_many_there_are(target: Slapd) -> None:
     said = build_from(target, "campus", 20_000, "--progress", "json").ok().err
     records = [json.loads(line) for line in said.splitlines()]
-    totals = {one["total"] for one in records if one["event"] == "progress" and one["step"] == "load"}
+    totals = {
+        one["total"] for one in records if one["event"] == "progress" and one["step"] == "load"
+    }
     (load,) = (one for one in records if one["event"] == "step" and one["step"] == "load")
     assert totals <= {load["entries"]}
 
@@ -119,7 +121,10 @@ def test_added_to_a_running_server(target: Slapd) -> None:
         (("build", "--from", "people", "-n", 5, "x.ldif"), "takes the place of LDIF"),
         (("build", "x.ldif", "-n", 5), "-n is for --from TEMPLATE"),
         (("build", "x.ldif", "--operational"), "--operational is for --from TEMPLATE"),
-        (("build", "--from", "people", "-n", 5, "--engine", "slapadd", "--shards", 2), "--shards cuts"),
+        (
+            ("build", "--from", "people", "-n", 5, "--engine", "slapadd", "--shards", 2),
+            "--shards cuts",
+        ),
         (("build", "--from", "people", "-n", 5, "--define", "x"), "write NAME=VALUE"),
         (("build", "--from", "people"), "-n"),
         (("add",), "what to load?"),

@@ -50,7 +50,7 @@ def test_searches_and_binds_end_as_they_say(loaded: Loaded) -> None:
     driver = Driver(target.ldapi_uri)
     assert [one for one in map(driver.wrong, plan) if one] == []
     kinds = Counter((one["op"], one.get("result", 0), one.get("entries")) for one in plan)
-    assert kinds["bind", 0, None] > 250 < kinds["search", 0, 1]
+    assert kinds["bind", 0, None] > 200 < kinds["search", 0, 1]
     assert kinds["bind", 49, None] > 30 < kinds["search", 0, 0]
     assert kinds["search", 32, 0] > 5 < kinds["search", 0, None]
 
@@ -83,8 +83,8 @@ def test_the_ldif_applies(template: str) -> None:
     try:
         build_from(target, template, ENTRIES).ok()
         with target:
-            text = asked(template, 400, "--format", "ldif").ok().out
-            assert text.count("changetype: ") == 400
+            text = asked(template, 160, "--format", "ldif").ok().out
+            assert text.count("changetype: ") == 160
             target.ldapmodify(text)
     finally:
         target.close()
@@ -107,7 +107,10 @@ def test_who_is_asked_for_is_skewed() -> None:
 
 def test_searched_by_what_is_asked_for() -> None:
     words = ("--mix", "search=1", "--miss", "0%", "--search", "mail=9,sn*=1", "--seed", "1")
-    filters = [one["filter"].removeprefix("(&(objectClass=acctAccount)") for one in lines("accounts", 300, *words)]
+    filters = [
+        one["filter"].removeprefix("(&(objectClass=acctAccount)")
+        for one in lines("accounts", 300, *words)
+    ]
     assert sum(one.startswith("(mail=") for one in filters) > 200
     assert any(one.startswith("(sn=") and one.endswith("*)") for one in filters)
 
