@@ -1,6 +1,6 @@
 """A consistent copy of an environment, live or stopped: as it stands, compacting, or sharing its blocks.
 
-liblmdb holds a reader's slot, in a process apart, and the native core reads the pages. While the slot is held no page
+liblmdb holds a reader's slot (snapshot.py), and the native core reads the pages. While the slot is held no page
 of its snapshot is written to: LMDB writes changed pages to other places (mdb_page_touch) and takes freed ones again
 only when no reader can want them (mdb_find_oldest). So pages may be read at leisure, in any order, or be shared with
 the copy by the file system at any moment; only the two meta pages go on to change, and those are made from the one that
@@ -14,11 +14,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,18 +27,17 @@ from loader import units
 from loader.child import Child
 from loader.errors import (
     LoaderError,
-    MdbBusy,
     NoReflink,
     NoSpace,
     UsageProblem,
 )
 from loader.mdb import apart, copying, environment, meta
-from loader.mdb.environment import Environment, explained
+from loader.mdb.environment import explained
+from loader.mdb.snapshot import Image, image
 from loader.progress import Meter
 
 PARTIAL = meta.DATA + ".partial"
 JOURNAL = PARTIAL + ".have"  # how much of a stream has come (passage.py)
-_TRIES = 10_000  # to read a meta page before a busy writer writes over it
 
 
 @dataclass(frozen=True)
@@ -75,28 +72,6 @@ class How:
     reflink: Literal["never", "try", "must"] = "never"
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """A moment of an environment whose reader's slot is held. page: the meta page that tells of it."""
-
-    source: Path
-    page: bytes
-    facts: meta.Facts
-
-    @property
-    def head(self) -> bytes:
-        """Both meta pages of a copy as it stands: either alone is enough, LMDB goes on with the next transaction."""
-        pages = [self._page(number) for number in range(2)]
-        return b"".join(pages)
-
-    def _page(self, number: int) -> bytes:
-        """Transaction N writes meta page N % 2 (mdb_env_write_meta)."""
-        txnid = self.facts.txnid
-        if txnid % 2 != number:
-            txnid = max(0, txnid - 1)
-        return meta.renumbered(self.page, self.facts, number, txnid)
-
-
 def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copied:
     """Copy the environment in directory `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
@@ -108,9 +83,9 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     partial.unlink(missing_ok=True)
     needed = 0 if how.reflink == "must" else require_space(source, target)
     try:
-        with held(source) as snapshot:
+        with image(source) as held:
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            shared = _write(snapshot, partial, meter, how)
+            shared = _write(held, partial, meter, how)
     except NoSpace:  # somebody else has filled the disk meanwhile
         error = _no_space(target, needed)
         partial.unlink(missing_ok=True)
@@ -122,20 +97,19 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     return Copied(partial, copied, Sizes.of(meta.data_file(source)), Sizes.of(partial), shared)
 
 
-def _write(snapshot: Snapshot, partial: Path, meter: Meter, how: How) -> bool:
-    path = meta.data_file(snapshot.source)
-    if how.compact and snapshot.facts.format != 1:
-        reason = f"data format {snapshot.facts.format} cannot be compacted, only format 1 (OpenLDAP 2.4 to 2.6)"
+def _write(held: Image, partial: Path, meter: Meter, how: How) -> bool:
+    if how.compact and held.facts.format != 1:
+        reason = f"data format {held.facts.format} cannot be compacted, only format 1 (OpenLDAP 2.4 to 2.6)"
         raise UsageProblem(reason=reason)
     if how.reflink != "never" and not how.compact:
-        if _share(snapshot, path, partial):
+        if _share(held, partial):
             return True
         if how.reflink == "must":
-            raise NoReflink(path=path, target=partial.parent)
+            raise NoReflink(path=held.path, target=partial.parent)
     if how.compact:
-        copying.compact(path, partial, snapshot.page, meter)
+        copying.compact(held.path, partial, held.page, meter)
     else:
-        copying.plain(path, partial, snapshot.head, snapshot.facts.used, meter)
+        copying.plain(held.path, partial, held.head, held.facts.used, meter)
     return False
 
 
@@ -143,9 +117,9 @@ _CANNOT_SHARE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errn
 _SHARE = 0x40049409  # FICLONE, linux/fs.h
 
 
-def _share(snapshot: Snapshot, path: Path, partial: Path) -> bool:
+def _share(held: Image, partial: Path) -> bool:
     """Whether the file system could give the copy the blocks of the source."""
-    with path.open("rb") as source, partial.open("r+b", buffering=0) as copy:
+    with held.path.open("rb") as source, partial.open("r+b", buffering=0) as copy:
         try:
             fcntl.ioctl(copy, _SHARE, source.fileno())
         except OSError as error:
@@ -153,8 +127,8 @@ def _share(snapshot: Snapshot, path: Path, partial: Path) -> bool:
                 return False
             raise
         size = os.fstat(copy.fileno()).st_size
-        os.ftruncate(copy.fileno(), min(size, snapshot.facts.used))
-        copy.write(snapshot.head)
+        os.ftruncate(copy.fileno(), min(size, held.facts.used))
+        copy.write(held.head)
         os.fsync(copy.fileno())
     return True
 
@@ -170,31 +144,6 @@ def require_space(source: Path, target: Path) -> int:
 def _no_space(target: Path, needed: int) -> NoSpace:
     free = shutil.disk_usage(target).free
     return NoSpace(path=target, needed=units.size(needed), free=units.size(free))
-
-
-@contextmanager
-def held(source: Path) -> Iterator[Snapshot]:
-    """A snapshot of the environment in directory `source`, held until the block ends.
-
-    Raises what `opened` raises, and ToolFailed when the process that held it was ended meanwhile, in which case what
-    was read of it is worth nothing.
-    """
-    try:
-        with Child(
-            apart.command(__name__, source, "hold"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as child:
-            assert child.process.stdin is not None
-            assert child.process.stdout is not None
-            told = child.process.stdout.readline()
-            if not told:
-                apart.finish(child, source)
-            page = bytes.fromhex(json.loads(told)["page"])
-            yield Snapshot(source, page, meta.of_page(page, str(meta.data_file(source))))
-            child.process.stdin.close()
-            apart.finish(child, source)
-    except BaseException:
-        release_readers(source)
-        raise
 
 
 def oldest_reader_lag(source: Path) -> int:
@@ -224,41 +173,13 @@ def _work(source: str, what: str) -> dict[str, int] | None:
     path = Path(source)
     if what == "lag":
         return {"lag": environment.oldest_reader_lag(path)}
-    data = os.open(meta.data_file(path), os.O_RDONLY | os.O_CLOEXEC)
     with environment.opened(path) as held_open:
         released = int(held_open.reader_check())
         if what == "release":
             return {"released": released}
         with explained(path):
-            if what == "hold":
-                _hold(held_open, data, path)
-            else:
-                held_open.copyfd(1)
+            held_open.copyfd(1)
     return None
-
-
-def _hold(held_open: Environment, data: int, path: Path) -> None:
-    """Tell the meta page of a new snapshot, and hold that until our input ends."""
-    for _ in range(_TRIES):
-        with held_open.begin() as transaction:
-            page = _meta_page(held_open, data, int(transaction.id()), str(path))
-            if page is not None:
-                print(json.dumps({"page": page.hex()}), flush=True)
-                sys.stdin.buffer.read()
-                return
-    raise MdbBusy(path=path, tries=_TRIES)
-
-
-def _meta_page(held_open: Environment, data: int, txnid: int, origin: str) -> bytes | None:
-    """The page that tells of transaction `txnid`, which the second commit after it writes over: None when one has.
-
-    While no newer transaction than this has ended, that cannot have begun.
-    """
-    head = os.pread(data, meta.HEAD_BYTES, 0)
-    size = meta.parse(head, origin).page_size
-    page = head[txnid % 2 * size :][:size]
-    fresh = int(held_open.info()["last_txnid"]) == txnid
-    return page if fresh and meta.of_page(page, origin).txnid == txnid else None
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from pathlib import Path
 from loader import units
 from loader.errors import StreamBroken
 from loader.mdb import copying, meta
-from loader.mdb.copy import JOURNAL, PARTIAL, held
+from loader.mdb.copy import JOURNAL, PARTIAL
+from loader.mdb.snapshot import image
 from loader.progress import Meter
 
 
@@ -28,11 +29,10 @@ class Sent:
 
 def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> Sent:
     """Send the environment in directory `source`. Raises StreamBroken when nobody listens any more."""
-    path = meta.data_file(source)
-    with held(source) as snapshot:
-        used = snapshot.facts.used
-        skipped = copying.send(path, descriptor, snapshot.head, used, token, meter)
-    return Sent(snapshot.facts, skipped, min(used, path.stat().st_size))
+    with image(source) as held:
+        used = held.facts.used
+        skipped = copying.send(held.path, descriptor, held.head, used, token, meter)
+    return Sent(held.facts, skipped, min(used, held.path.stat().st_size))
 
 
 def receive(descriptor: int, target: Path, meter: Meter) -> Path:

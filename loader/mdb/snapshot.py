@@ -1,17 +1,19 @@
 """A snapshot of a database, held while others read its pages: a read transaction keeps LMDB from using them again.
 
 py-lmdb holds the reader's slot and reads nothing but the meta pages; so a damaged file cannot end this process.
+A process that was killed keeps its slots until somebody looks: whoever opens an environment here does.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader.errors import NotLmdb
+from loader.errors import MdbBusy, NotLmdb
 from loader.mdb import meta
 from loader.mdb.environment import Environment, explained, opened
 
@@ -25,6 +27,27 @@ class Snapshot:
 
     path: Path
     txn: int
+
+
+@dataclass(frozen=True)
+class Image:
+    """A snapshot that can be copied: `page` is the meta page that tells of it."""
+
+    path: Path
+    page: bytes
+    facts: meta.Facts
+
+    @property
+    def head(self) -> bytes:
+        """Both meta pages of a copy as it stands: either alone is enough, LMDB goes on with the next transaction."""
+        return b"".join(self._page(number) for number in range(2))
+
+    def _page(self, number: int) -> bytes:
+        """Transaction N writes meta page N % 2 (mdb_env_write_meta)."""
+        txnid = self.facts.txnid
+        if txnid % 2 != number:
+            txnid = max(0, txnid - 1)
+        return meta.renumbered(self.page, self.facts, number, txnid)
 
 
 @dataclass
@@ -46,16 +69,43 @@ def held(place: Path) -> Iterator[Snapshot]:
 
     Raises NotLmdb, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath.
     """
-    facts = require_format(place)
+    facts, path = require_format(place), meta.data_file(place)
+    with (
+        _shared_environment(place) as environment,
+        explained(path, facts),
+        environment.begin(buffers=True) as transaction,
+    ):
+        yield Snapshot(path, int(transaction.id()))
+
+
+_TRIES = 10_000  # to read a meta page before a busy writer writes over it
+
+
+@contextmanager
+def image(place: Path) -> Iterator[Image]:
+    """As `held`, of any format; raises MdbBusy too."""
     path = meta.data_file(place)
-    status = path.stat()
-    identity = (status.st_dev, status.st_ino)
-    environment = _open(place, identity)
-    try:
-        with explained(path, facts), environment.begin(buffers=True) as transaction:
-            yield Snapshot(path, int(transaction.id()))
-    finally:
-        _close(identity)
+    with _shared_environment(place) as environment, explained(path):
+        for _ in range(_TRIES):
+            with environment.begin() as transaction:
+                page = _meta_page(environment, path, int(transaction.id()))
+                if page is not None:
+                    yield Image(path, page, meta.of_page(page, str(path)))
+                    return
+    raise MdbBusy(path=path, tries=_TRIES)
+
+
+def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None:
+    """The page that tells of transaction `txnid`, which the second commit after it writes over: None when one has.
+
+    While no newer transaction than this has ended, that cannot have begun.
+    """
+    with path.open("rb", buffering=0) as file:
+        head = os.pread(file.fileno(), meta.HEAD_BYTES, 0)
+    size = meta.parse(head, str(path)).page_size
+    page = head[txnid % 2 * size :][:size]
+    fresh = int(environment.info()["last_txnid"]) == txnid
+    return page if fresh and meta.of_page(page, str(path)).txnid == txnid else None
 
 
 def require_format(place: Path) -> meta.Facts:
@@ -67,11 +117,24 @@ def require_format(place: Path) -> meta.Facts:
     return facts
 
 
+@contextmanager
+def _shared_environment(place: Path) -> Iterator[Environment]:
+    status = meta.data_file(place).stat()
+    identity = (status.st_dev, status.st_ino)
+    environment = _open(place, identity)
+    try:
+        yield environment
+    finally:
+        _close(identity)
+
+
 def _open(place: Path, identity: tuple[int, int]) -> Environment:
     with _lock:
         if identity not in _shared:
             closing = ExitStack()
-            _shared[identity] = _Shared(closing.enter_context(opened(place)), closing)
+            environment = closing.enter_context(opened(place))
+            environment.reader_check()
+            _shared[identity] = _Shared(environment, closing)
         _shared[identity].holders += 1
         return _shared[identity].environment
 

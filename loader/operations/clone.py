@@ -17,7 +17,7 @@ from loader.mdb import copy, growth, meta, verify
 from loader.mdb.copy import Copied, How
 from loader.mdb.growth import Growth
 from loader.mdb.look import Outline, prepared
-from loader.operations.publish import put, require_target
+from loader.operations.target import put, require_target
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive

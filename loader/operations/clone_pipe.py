@@ -10,7 +10,7 @@ from loader.errors import LoaderError, UsageProblem
 from loader.mdb import copy, meta, passage, verify
 from loader.mdb.look import look
 from loader.operations.clone import require_source, target_directory
-from loader.operations.publish import put, require_target
+from loader.operations.target import put, require_target
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.storage import files

@@ -15,11 +15,12 @@ from pathlib import Path
 from loader import defaults, indexes
 from loader.config import Database
 from loader.errors import NoSuchPath, UsageProblem
+from loader.mdb.meta import DATA
 from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
 from loader.operations.export import STEPS as EXPORT_STEPS
-from loader.operations.publish import DATA, Place
+from loader.operations.publish import Place
 from loader.operations.shards import clear as clear_export
 from loader.progress import Progress
 from loader.run.catalogue import FILE as CATALOGUE

@@ -16,7 +16,7 @@ from loader.operations.backup import pack, repository
 from loader.operations.backup.repository import Backup
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space, target_directory
-from loader.operations.publish import put, require_target
+from loader.operations.target import put, require_target
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
 from loader.server import configuration

@@ -12,9 +12,10 @@ from pathlib import Path
 from loader import resources, schema
 from loader.errors import EntriesLost
 from loader.mdb import map_size, meta, verify
+from loader.mdb.meta import DATA
 from loader.operations.build import finish, inputs, proven
 from loader.operations.build.options import FULL, STDIN, BuildOptions
-from loader.operations.publish import DATA, Place
+from loader.operations.publish import Place
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint

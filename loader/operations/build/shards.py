@@ -15,9 +15,10 @@ from typing import Any
 
 from loader import backmdb, resources, units
 from loader.errors import LdifUnreadable
+from loader.mdb.meta import DATA
 from loader.operations.build import finish, inputs, shard_count
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import DATA, Place
+from loader.operations.publish import Place
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from loader.errors import EntriesLost
 from loader.mdb import environment, verify
+from loader.mdb.meta import DATA
 from loader.operations import estimate
 from loader.operations.build import finish, inputs, shard_count, shards
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import DATA, Place
+from loader.operations.publish import Place
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint

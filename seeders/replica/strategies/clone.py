@@ -14,9 +14,10 @@ from loader import csn
 from loader.errors import NoContextCSN, UsageProblem
 from loader.mdb import context_csn, copy, environment, meta, names, verify
 from loader.mdb.hold_back import hold_back
+from loader.mdb.meta import DATA
 from loader.operations import indexing, schema
 from loader.operations.estimate import choose_maxsize
-from loader.operations.publish import DATA, Place, publish_environment
+from loader.operations.publish import Place, publish_environment
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import lmdb
@@ -69,10 +71,20 @@ def test_a_killed_reader_is_cleared_away_by_the_next_copy(tmp_path: Path) -> Non
         _end(holder)
 
 
+_READER = """
+import lmdb, sys
+with lmdb.open(sys.argv[1], max_readers=1, max_dbs=8) as opened, opened.begin() as held:
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_no_reader_slot_left(tmp_path: Path) -> None:
     source = make(tmp_path / "source", readers=1)
-    with lmdb.open(str(source), max_readers=1, max_dbs=8) as opened, opened.begin() as held:
-        assert held
+    words = [sys.executable, "-c", _READER, str(source)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"held\n"
         with pytest.raises(ReadersFull):
             copy.hot_copy(source, tmp_path, Meter("copy"))
     assert not (tmp_path / "data.mdb.partial").exists()

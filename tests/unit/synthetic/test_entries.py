@@ -21,11 +21,41 @@ SUFFIX = "dc=example,dc=com"
 EVERYTHING = Path(__file__).with_name("everything.toml")
 # Other machines must make the same bytes, and a change here changes every data set that was ever published.
 GOLDEN = {
-    ("people", 1, False, 0, 2002): "",
-    ("people", 1, True, 0, 2002): "",
-    ("people", -7, True, 1_000_000_000, 1_000_000_500): "",
-    ("everything", 1, True, 0, 2000): "",
-    ("everything", 42, False, 1500, 1700): "",
+    (
+        "people",
+        1,
+        False,
+        0,
+        2002,
+    ): "9ad53b054fa9748552c77cca38d35db011c783b75d8fe994532ec8be8cddbeb2",
+    (
+        "people",
+        1,
+        True,
+        0,
+        2002,
+    ): "9d528d75bdf59b736ff7e297cae54228860d5231ecec2e2d7cb3d79d96d365ae",
+    (
+        "people",
+        -7,
+        True,
+        10**9,
+        10**9 + 500,
+    ): "82b595df49a31df0ff368898d773422c05c825354a46d3f268beeeb8be6cf926",
+    (
+        "everything",
+        1,
+        True,
+        0,
+        1769,
+    ): "44f6eccf4adb9e09cc5aa362ad7bad7d40fe54f766f8653f52502c074eca7830",
+    (
+        "everything",
+        42,
+        False,
+        1500,
+        1700,
+    ): "90028f7935e0eabf05670534207e3c240d7a71568ac25cfdd08f41fa9b6fd73b",
 }
 
 

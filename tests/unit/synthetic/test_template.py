@@ -161,7 +161,7 @@ def test_a_mistake_in_a_list_is_told_with_its_line(tmp_path: Path) -> None:
     ("old", "new", "reason"),
     [
         ('rdn = "cn"', 'rdn = "cn"\ncount = 1000000000000000000', "more than"),
-        ('rdn = "cn"', 'rdn = "cn"\ncount = "9999999999999 per 1"', "more than"),
+        ('rdn = "cn"', 'rdn = "cn"\ncount = "9999999999999 per 1"', "a share needs"),
         (
             '"{digits:4}"',
             '{ text = "x{digits:9}", count = 10000000000 }',

@@ -56,7 +56,7 @@ impl Template {
     ) -> PyResult<Self> {
         let options = Options { seed, suffix, entries, otherwise, operational };
         let made = py.detach(|| {
-            let template = read(&path, &lists, &defines)?;
+            let template = read(&path, &lists, &defines, options.suffix.as_deref())?;
             let tree = compile(&template, &options)?;
             Ok(Self { template, tree })
         });

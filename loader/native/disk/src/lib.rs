@@ -8,4 +8,4 @@ mod direct;
 mod stream;
 
 pub use direct::{Buffer, open, refused};
-pub use stream::{Disk, Stream};
+pub use stream::{BUFFER, Disk, Ending, Stream};

@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
@@ -11,6 +13,9 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::direct::{self, ALIGNMENT, Buffer};
 
+/// Bytes of a buffer that serve best: three of them stay in the processor's cache, and the device
+/// takes them from there. With 16 MiB a copy of 2 GiB took a third longer.
+pub const BUFFER: usize = 1 << 20;
 /// Buffers under way: one is filled, one written, one waits for whichever is slower.
 const BUFFERS: usize = 3;
 
@@ -25,7 +30,20 @@ pub struct Stream {
     /// Buffers that may still be made; a small file needs no more than one.
     unmade: usize,
     size: usize,
+    /// The writer is to sync the file at its end.
+    sync: Arc<AtomicBool>,
     writer: Option<JoinHandle<io::Result<Disk>>>,
+}
+
+/// A file that is on its way to the disk.
+#[derive(Debug)]
+pub struct Ending(Option<JoinHandle<io::Result<Disk>>>);
+
+impl Ending {
+    /// Until the disk has it.
+    pub fn wait(self) -> io::Result<()> {
+        self.0.map_or(Ok(()), |writer| joined(writer).map(drop))
+    }
 }
 
 impl Stream {
@@ -35,6 +53,8 @@ impl Stream {
         let mut disk = Disk::create(path, mode)?;
         let (full, filled) = sync_channel::<(u64, Buffer)>(BUFFERS);
         let (emptied, empty) = channel();
+        let sync = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&sync);
         let work = move || {
             for (gap, mut buffer) in filled {
                 disk.end += gap;
@@ -43,11 +63,23 @@ impl Stream {
                 // Nobody takes the last ones back.
                 let _ = emptied.send(buffer);
             }
+            if asked.load(Relaxed) {
+                disk.sync()?;
+            }
             Ok(disk)
         };
         let writer = std::thread::Builder::new().name("disk".into()).spawn(work)?;
         let (buffer, unmade) = (Buffer::new(size), BUFFERS - 1);
-        Ok(Self { buffer, gap: 0, full: Some(full), empty, unmade, size, writer: Some(writer) })
+        Ok(Self {
+            buffer,
+            gap: 0,
+            full: Some(full),
+            empty,
+            unmade,
+            size,
+            sync,
+            writer: Some(writer),
+        })
     }
 
     /// Takes `bytes` in; may wait for the disk.
@@ -126,13 +158,25 @@ impl Stream {
         self.writer.take().and_then(|writer| joined(writer).err()).unwrap_or_else(gone)
     }
 
-    /// Hands out the file once all is written. It is not synced.
-    pub fn finish(mut self) -> io::Result<Disk> {
+    /// No more comes: what is left is written and synced by and by.
+    pub fn end(mut self) -> io::Result<Ending> {
+        self.sync.store(true, Relaxed);
+        self.last()?;
+        Ok(Ending(self.writer.take()))
+    }
+
+    fn last(&mut self) -> io::Result<()> {
         if !self.buffer.is_empty() {
             let last = std::mem::replace(&mut self.buffer, Buffer::new(0));
             self.hand_over(last)?;
         }
         self.full = None;
+        Ok(())
+    }
+
+    /// Hands out the file once all is written. It is not synced.
+    pub fn finish(mut self) -> io::Result<Disk> {
+        self.last()?;
         match self.writer.take() {
             Some(writer) => joined(writer),
             None => Err(self.failed()),

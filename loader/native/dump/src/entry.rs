@@ -28,6 +28,8 @@ pub(crate) struct Entry<'a> {
 pub(crate) struct Value<'a> {
     pub(crate) description: &'a Description,
     pub(crate) bytes: &'a [u8],
+    /// Which of the attribute's values it is.
+    at: usize,
     /// The attribute has no other.
     single: bool,
 }
@@ -35,10 +37,21 @@ pub(crate) struct Value<'a> {
 impl Value<'_> {
     #[inline]
     pub(crate) fn print(&self, printer: &mut Printer) {
+        self.add(hash_value(self.description.hash, self.bytes), printer);
+    }
+
+    /// Appends its line too.
+    #[inline]
+    pub(crate) fn record(&self, out: &mut Vec<u8>, printer: &mut Printer) {
+        self.add(self.description.record(self.at, self.bytes, out), printer);
+    }
+
+    #[inline]
+    fn add(&self, hash: u128, printer: &mut Printer) {
         if self.single {
-            printer.add_single(hash_value(self.description.hash, self.bytes));
+            printer.add_single(hash);
         } else {
-            printer.add(hash_value(self.description.hash, self.bytes));
+            printer.add(hash);
         }
     }
 }
@@ -76,7 +89,11 @@ impl Entry<'_> {
             return self.apart(stored, description, see);
         }
         let single = stored.count == 1 && !self.scattered && self.descriptions.distinct;
-        stored.each_value(|bytes| see(&Value { description, bytes, single }));
+        let mut at = 0;
+        stored.each_value(|bytes| {
+            see(&Value { description, bytes, at, single });
+            at += 1;
+        });
         Ok(())
     }
 
@@ -99,7 +116,7 @@ impl Entry<'_> {
         cursor.seek(&key).map_err(reading)?;
         while let Some((_, row)) = cursor.next().map_err(reading)?.filter(|(at, _)| *at == key) {
             let (_, bytes) = rows::read(row).ok_or_else(|| wrong("a damaged value"))?;
-            see(&Value { description, bytes, single: false });
+            see(&Value { description, bytes, at: count as usize, single: false });
             count += 1;
         }
         if count == stored.count {

@@ -11,7 +11,7 @@ use tree::fingerprint::{Checksum, Printer};
 use crate::base::{self, Found};
 use crate::entry::Entry;
 use crate::late::Late;
-use crate::shard::{Finished, Shard};
+use crate::shard::{Ended, Finished, Shard};
 use crate::tables::{Snapshot, Tables};
 use crate::walk::Met;
 use crate::workers::{Plan, Work};
@@ -154,12 +154,14 @@ struct Writer<'g> {
     printer: Printer,
     checksum: Checksum,
     shard: Option<Shard>,
+    /// The one before.
+    before: Option<Ended>,
 }
 
 impl<'g> Writer<'g> {
     fn new(place: &'g Place, all: &'g Gathered) -> Self {
         let (printer, checksum) = (Printer::default(), Checksum::default());
-        Self { place, all, printer, checksum, shard: None }
+        Self { place, all, printer, checksum, shard: None, before: None }
     }
 }
 
@@ -175,10 +177,7 @@ impl Work for Writer<'_> {
         let (text, printer) = (&mut shard.text, &mut self.printer);
         line(text, b"dn", &entry.place.dn);
         printer.begin();
-        entry.each(|value| {
-            value.description.line(value.bytes, text);
-            value.print(printer);
-        })?;
+        entry.each(|value| value.record(text, printer))?;
         text.push(b'\n');
         self.checksum.add(printer.end(&entry.place.dn).combined());
         let length = (text.len() - start) as u64;
@@ -191,10 +190,16 @@ impl Work for Writer<'_> {
     }
 
     fn end(&mut self) -> Result<()> {
-        let finished = self.shard.take().map_or(Ok(None), Shard::finish)?;
+        let ended = self.shard.take().map_or(Ok(None), Shard::end)?;
+        let before = std::mem::replace(&mut self.before, ended);
+        let finished = before.map(Ended::wait).transpose()?;
         let mut done = self.all.done.lock().unwrap_or_else(PoisonError::into_inner);
         done.0.join(std::mem::take(&mut self.checksum));
         done.1.extend(finished);
         Ok(())
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.end()
     }
 }

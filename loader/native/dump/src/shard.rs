@@ -72,10 +72,29 @@ impl Shard {
     }
 
     /// On the disk; `None` where there was no entry.
-    pub(crate) fn finish(mut self) -> Result<Option<Finished>> {
+    pub(crate) fn finish(self) -> Result<Option<Finished>> {
+        self.end()?.map(Ended::wait).transpose()
+    }
+
+    /// No more comes.
+    pub(crate) fn end(mut self) -> Result<Option<Ended>> {
         self.flush()?;
         let Some(output) = self.output else { return Ok(None) };
-        let sum = output.finish()?;
-        Ok(Some(Finished { name: self.name, sum, bytes: self.bytes }))
+        Ok(Some(Ended { name: self.name, bytes: self.bytes, output: output.end()? }))
+    }
+}
+
+/// One on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    name: String,
+    bytes: u64,
+    output: ldif::Ended,
+}
+
+impl Ended {
+    /// Until it is there.
+    pub(crate) fn wait(self) -> Result<Finished> {
+        Ok(Finished { name: self.name, sum: self.output.wait()?, bytes: self.bytes })
     }
 }

@@ -27,6 +27,11 @@ pub(crate) trait Work {
     fn end(&mut self) -> Result<()> {
         Ok(())
     }
+
+    /// No other range comes.
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What all workers have in common.
@@ -101,6 +106,7 @@ impl Plan<'_> {
             walker.range(*range, self.counters, go_on, |entry| work.entry(entry))?;
             work.end()?;
         }
+        work.close()?;
         let mut met = shared.met.lock().unwrap_or_else(PoisonError::into_inner);
         met.records += walker.met.records;
         met.entries += walker.met.entries;

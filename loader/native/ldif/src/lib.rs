@@ -21,5 +21,5 @@ pub use counters::Counters;
 pub use error::{Code, Error, Result};
 pub use fields::{Entry, Field};
 pub use input::Input;
-pub use output::Output;
+pub use output::{Ended, Output};
 pub use records::Record;

@@ -13,8 +13,6 @@ use crate::{Code, Error, Result};
 
 const LEVEL: i32 = 3;
 const BUFFER: usize = 256 * 1024;
-/// Bytes of each of the three buffers of a plain file.
-const DIRECT: usize = 1 << 20;
 
 /// Readable by its owner only: entries carry password hashes.
 const MODE: u32 = 0o600;
@@ -58,14 +56,49 @@ impl Output {
     /// Ends the file and waits until it is on the disk. Its XXH3 of 128 bits in hexadecimal digits if it is summed,
     /// else "".
     pub fn finish(self) -> Result<String> {
-        self.sink.finish().map_err(|error| locate(error, &self.path))
+        self.end()?.wait()
+    }
+
+    /// Ends the file without waiting.
+    pub fn end(self) -> Result<Ended> {
+        let Self { path, sink } = self;
+        match sink.end() {
+            Ok((rest, sum)) => Ok(Ended { path, rest, sum }),
+            Err(error) => Err(locate(error, &path)),
+        }
+    }
+}
+
+/// A file on its way to the disk.
+#[derive(Debug)]
+pub struct Ended {
+    path: PathBuf,
+    rest: Rest,
+    sum: String,
+}
+
+#[derive(Debug)]
+enum Rest {
+    Stream(disk::Ending),
+    File(File),
+}
+
+impl Ended {
+    /// As [`Output::finish`].
+    pub fn wait(self) -> Result<String> {
+        let synced = match self.rest {
+            Rest::Stream(ending) => ending.wait(),
+            Rest::File(file) => file.sync_all(),
+        };
+        synced.map_err(|error| locate(error, &self.path))?;
+        Ok(self.sum)
     }
 }
 
 impl Sink {
     fn create(path: &Path, threads: u32, sum: Option<Box<Xxh3>>) -> io::Result<Self> {
         if extension(path) != "zst" {
-            let inner = Stream::create(path, MODE, DIRECT)?;
+            let inner = Stream::create(path, MODE, disk::BUFFER)?;
             return Ok(Self::Plain(Summed { inner, sum }));
         }
         let mut options = OpenOptions::new();
@@ -87,16 +120,13 @@ impl Sink {
         }
     }
 
-    fn finish(self) -> io::Result<String> {
+    fn end(self) -> io::Result<(Rest, String)> {
         match self {
-            Self::Plain(Summed { inner, sum }) => {
-                inner.finish()?.sync()?;
-                Ok(text(sum))
-            }
+            Self::Plain(Summed { inner, sum }) => Ok((Rest::Stream(inner.end()?), text(sum))),
             Self::Zstd(encoder) => {
                 let Summed { inner, sum } = encoder.finish()?;
-                inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-                Ok(text(sum))
+                let file = inner.into_inner().map_err(io::IntoInnerError::into_error)?;
+                Ok((Rest::File(file), text(sum)))
             }
         }
     }

@@ -6,8 +6,6 @@ use disk::{Buffer, Stream};
 
 use crate::{Error, Result};
 
-/// Bytes of one of the stream's buffers.
-const BUFFER: usize = 4 << 20;
 /// As the user's own mask has it.
 const MODE: u32 = 0o666;
 
@@ -21,7 +19,7 @@ pub(crate) struct Output {
 
 impl Output {
     pub fn create(path: &Path) -> Result<Self> {
-        let stream = Stream::create(path, MODE, BUFFER);
+        let stream = Stream::create(path, MODE, disk::BUFFER);
         let stream = stream.map_err(|error| Error::from(error).of_file(path))?;
         Ok(Self { stream, path: path.to_path_buf(), failure: None })
     }

@@ -169,8 +169,12 @@ impl Text {
         }
     }
 
-    /// The same in every entry.
-    pub fn is_constant(&self) -> bool {
-        self.steps.iter().all(|step| matches!(step, Step::Literal(_)))
+    /// What it is, when it is the same in every entry.
+    pub fn constant(&self) -> Option<Vec<u8>> {
+        let literals = self.steps.iter().map(|step| match step {
+            Step::Literal(bytes) => Some(&**bytes),
+            Step::Slot(_) | Step::Tag(_) => None,
+        });
+        Some(literals.collect::<Option<Vec<&[u8]>>>()?.concat())
     }
 }

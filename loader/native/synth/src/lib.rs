@@ -6,6 +6,7 @@ pub mod alias;
 pub mod distribution;
 pub mod draw;
 pub mod list;
+pub mod makeldif;
 pub mod model;
 pub mod operations;
 mod permute;
@@ -32,12 +33,21 @@ pub use write::{Items, Making, Task, to_descriptor, to_file};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Reads a template, whatever its syntax. Its lists are looked for beside it, then in `lists`.
+/// Reads a template, whatever its syntax. Its lists are looked for beside it, then in `lists`. `suffix` instead of the
+/// template's, where the template tells of it.
 pub fn read(
     path: &Path,
     lists: &[PathBuf],
     defines: &BTreeMap<String, String>,
+    suffix: Option<&str>,
 ) -> Result<model::Template, Problem> {
+    if makeldif::is_one(path)? {
+        let mut defines = defines.clone();
+        if let Some(suffix) = suffix {
+            defines.entry("suffix".to_owned()).or_insert_with(|| suffix.to_owned());
+        }
+        return makeldif::read(path, lists, &defines);
+    }
     if let Some(name) = defines.keys().next() {
         let message = format!("--define {name}: only makeldif templates have defines");
         return Err(Problem::asked(path, message));

@@ -24,15 +24,7 @@ pub struct List {
 impl List {
     /// One value a line, UTF-8; empty lines do not count.
     pub fn read(name: &str, path: &Path) -> Result<Self, Problem> {
-        let wrong = |message: String| Problem::new(path, Spot::default(), message);
-        let size = path.metadata().map_err(|error| wrong(error.to_string()))?.len();
-        if size > LARGEST {
-            return Err(wrong(format!("{size} bytes: a list may have {LARGEST} at most")));
-        }
-        let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            wrong(format!("not UTF-8 text (byte {})", error.utf8_error().valid_up_to()))
-        })?;
+        let text = text(path)?;
         Self::parse(name, path, &text)
     }
 
@@ -158,6 +150,19 @@ impl Reading {
         let sum = hash.digest();
         Some(List { name: name.to_owned(), bytes: self.bytes, ends: self.ends, weights, sum })
     }
+}
+
+/// The text of a list's file.
+pub fn text(path: &Path) -> Result<String, Problem> {
+    let wrong = |message: String| Problem::new(path, Spot::default(), message);
+    let size = path.metadata().map_err(|error| wrong(error.to_string()))?.len();
+    if size > LARGEST {
+        return Err(wrong(format!("{size} bytes: a list may have {LARGEST} at most")));
+    }
+    let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        wrong(format!("not UTF-8 text (byte {})", error.utf8_error().valid_up_to()))
+    })
 }
 
 /// The file of a list: beside the template, or else in one of the other directories.

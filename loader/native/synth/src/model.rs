@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::distribution::Distribution;
 use crate::list::List;
+use crate::makeldif::own::Own;
 use crate::problem::Spot;
 
 #[derive(Debug, Clone)]
@@ -59,6 +60,8 @@ pub struct Kind {
     pub parent: Parent,
     /// Attributes that name an entry; each has one text that is always there. Several make a multi-valued RDN.
     pub rdn: Vec<String>,
+    /// Names that two entries could share, or that hang on values which are not always there, are the template's business.
+    pub may_collide: bool,
     /// The structural object class, which operational attributes tell.
     pub structural: Option<String>,
     /// Drawn once an entry, for texts that name them. Each may name those before it.
@@ -222,4 +225,6 @@ pub enum Tag {
         low: u64,
         high: u64,
     },
+    /// What only templates of makeldif have.
+    Makeldif(Own),
 }

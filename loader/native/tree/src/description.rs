@@ -1,5 +1,7 @@
 //! What is known of an attribute description that comes in every entry.
 
+use std::cell::RefCell;
+
 use ldif::write::{is_safe, line, line_in_base64};
 
 use crate::fingerprint::{hash_text, hash_value};
@@ -29,6 +31,12 @@ pub struct Description {
     /// Stands in base64, so that nobody reads it in passing; so does slapcat's.
     veiled: bool,
     pub stamp: Option<Stamp>,
+    memory: RefCell<Memory>,
+}
+
+/// What entries are likely to have in common.
+#[derive(Debug, Default)]
+struct Memory {
     /// By place among the attribute's values.
     usual: Vec<Usual>,
     /// Values in a row that were not the usual ones.
@@ -68,8 +76,7 @@ impl Description {
                 () if is(b"hasSubordinates") => Some(Stamp::HasSubordinates),
                 () => None,
             },
-            usual: Vec::new(),
-            misses: 0,
+            memory: RefCell::default(),
         })
     }
 
@@ -79,35 +86,21 @@ impl Description {
 
     /// Appends the line of the value at a place, and tells the value's hash.
     #[inline]
-    pub fn record(&mut self, place: usize, value: &[u8], out: &mut Vec<u8>) -> u128 {
-        if let Some(usual) = self.usual.get(place).filter(|usual| usual.value == value) {
-            self.misses = 0;
+    pub fn record(&self, place: usize, value: &[u8], out: &mut Vec<u8>) -> u128 {
+        let mut memory = self.memory.borrow_mut();
+        if let Some(usual) = memory.usual.get(place).filter(|usual| usual.value == value) {
             out.extend_from_slice(&usual.line);
-            return usual.hash;
+            let hash = usual.hash;
+            memory.misses = 0;
+            return hash;
         }
         let start = out.len();
         self.line(value, out);
         let hash = hash_value(self.hash, value);
-        if self.misses < MISSES && place < PLACES {
-            self.remember(place, value, &out[start..], hash);
+        if memory.misses < MISSES && place < PLACES {
+            memory.remember(place, value, &out[start..], hash);
         }
         hash
-    }
-
-    fn remember(&mut self, place: usize, value: &[u8], line: &[u8], hash: u128) {
-        self.misses += 1;
-        if self.misses == MISSES {
-            return self.usual.clear();
-        }
-        if self.usual.len() == place {
-            self.usual.push(Usual::default());
-        }
-        let Some(usual) = self.usual.get_mut(place) else { return };
-        usual.value.clear();
-        usual.value.extend_from_slice(value);
-        usual.line.clear();
-        usual.line.extend_from_slice(line);
-        usual.hash = hash;
     }
 
     /// Appends a line of LDIF.
@@ -127,6 +120,24 @@ impl Description {
         out.truncate(end);
         out.extend_from_slice(value);
         out.push(b'\n');
+    }
+}
+
+impl Memory {
+    fn remember(&mut self, place: usize, value: &[u8], line: &[u8], hash: u128) {
+        self.misses += 1;
+        if self.misses == MISSES {
+            return self.usual.clear();
+        }
+        if self.usual.len() == place {
+            self.usual.push(Usual::default());
+        }
+        let Some(usual) = self.usual.get_mut(place) else { return };
+        usual.value.clear();
+        usual.value.extend_from_slice(value);
+        usual.line.clear();
+        usual.line.extend_from_slice(line);
+        usual.hash = hash;
     }
 }
 

@@ -14,22 +14,39 @@ pub(crate) struct Descriptions {
     ignore: Names,
     known: Vec<Description>,
     expected: usize,
+    /// All descriptions of the entry so far stand before it.
+    beyond: usize,
+    /// Two that are known may be spellings of one.
+    twins: bool,
 }
 
 impl Descriptions {
     pub(crate) fn new(drop: Names, ignore: Names) -> Self {
-        Self { drop, ignore, known: Vec::new(), expected: 0 }
+        Self { drop, ignore, known: Vec::new(), expected: 0, beyond: 0, twins: false }
     }
 
     /// Options included. An error where `text` is no description.
     #[inline]
-    pub(crate) fn of(&mut self, text: &[u8]) -> Result<&mut Description> {
+    pub(crate) fn of(&mut self, text: &[u8]) -> Result<&Description> {
         let at = match self.known.get(self.expected) {
             Some(expected) if expected.text() == text => self.expected,
             _ => self.find(text)?,
         };
         self.expected = at + 1;
-        Ok(&mut self.known[at])
+        Ok(&self.known[at])
+    }
+
+    /// The same, and whether it comes later than all before it in the usual order: then it is none of those.
+    #[inline]
+    pub(crate) fn next(&mut self, text: &[u8], first: bool) -> Result<(&Description, bool)> {
+        if first {
+            self.beyond = 0;
+        }
+        self.of(text)?;
+        let at = self.expected - 1;
+        let new = at >= self.beyond && !self.twins;
+        self.beyond = self.beyond.max(at + 1);
+        Ok((&self.known[at], new))
     }
 
     fn find(&mut self, text: &[u8]) -> Result<usize> {
@@ -38,8 +55,10 @@ impl Descriptions {
         }
         if self.known.len() == MOST {
             self.known.clear();
+            self.twins = true; // In an entry that goes on, numbers mean nothing any more.
         }
         let new = self.learn(text)?;
+        self.twins |= self.known.iter().any(|known| known.hash == new.hash);
         self.known.push(new);
         Ok(self.known.len() - 1)
     }

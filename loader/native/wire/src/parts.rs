@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use ldif::{Counters, Output};
+use ldif::{Counters, Ended, Output};
 use tree::{Names, row};
 
 use crate::message::Entry;
@@ -86,6 +86,8 @@ struct Writer<'a> {
     place: &'a Place,
     recorder: Recorder,
     piece: Option<Piece>,
+    /// The one before, on its way to the disk.
+    before: Option<[Ended; 2]>,
     inner: Output,
     text: Vec<u8>,
     note: Vec<u8>,
@@ -104,7 +106,16 @@ impl<'a> Writer<'a> {
         remove_old(place)?;
         let (recorder, done) = (Recorder::new(drop), Part::default());
         let inner = Output::create(&place.inner(), 0)?;
-        Ok(Self { place, recorder, piece: None, inner, text: Vec::new(), note: Vec::new(), done })
+        Ok(Self {
+            place,
+            recorder,
+            piece: None,
+            before: None,
+            inner,
+            text: Vec::new(),
+            note: Vec::new(),
+            done,
+        })
     }
 
     fn entry(&mut self, entry: &Entry<'_>, counters: &Counters) -> Result<()> {
@@ -125,11 +136,21 @@ impl<'a> Writer<'a> {
         self.done.bytes += bytes;
         counters.add(1, bytes);
         counters.pace();
-        if piece.bytes < (FIRST << self.done.sums.len().min(5)).min(PIECE) {
+        if piece.bytes < (FIRST << (self.done.files.len() - 1).min(5)).min(PIECE) {
             self.piece = Some(piece);
             return Ok(());
         }
-        self.done.sums.push(piece.finish()?);
+        let ended = piece.end()?;
+        self.wait()?;
+        self.before = Some(ended);
+        Ok(())
+    }
+
+    /// Until the disk has the piece before.
+    fn wait(&mut self) -> ldif::Result<()> {
+        let Some([rows, ldif]) = self.before.take() else { return Ok(()) };
+        rows.wait()?;
+        self.done.sums.push(ldif.wait()?);
         Ok(())
     }
 
@@ -144,9 +165,9 @@ impl<'a> Writer<'a> {
     }
 
     fn finish(mut self) -> ldif::Result<Part> {
-        if let Some(last) = self.piece.take() {
-            self.done.sums.push(last.finish()?);
-        }
+        self.wait()?;
+        self.before = self.piece.take().map(Piece::end).transpose()?;
+        self.wait()?;
         self.inner.finish()?;
         let directory = &self.place.directory;
         let synced = File::open(directory).and_then(|directory| directory.sync_all());
@@ -156,9 +177,8 @@ impl<'a> Writer<'a> {
 }
 
 impl Piece {
-    fn finish(self) -> ldif::Result<String> {
-        self.rows.finish()?;
-        self.ldif.finish()
+    fn end(self) -> ldif::Result<[Ended; 2]> {
+        Ok([self.rows.end()?, self.ldif.end()?])
     }
 }
 

@@ -2,13 +2,13 @@
 
 use ldif::write::line;
 use tree::description::Stamp;
-use tree::fingerprint::{Printer, hash};
+use tree::fingerprint::{Printer, hash, hash_value};
 use tree::row::hash_uuid;
-use tree::{Names, Row, csn};
+use tree::{Description, Names, Row, csn};
 
 use crate::Result;
 use crate::descriptions::Descriptions;
-use crate::message::{Attributes, Entry};
+use crate::message::{Entry, Values};
 
 /// Writes records; keeps its memory from entry to entry.
 ///
@@ -52,61 +52,41 @@ impl Recorder {
 
     /// Appends the record to `out`.
     pub fn record(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
-        self.write(entry, out, |_, _, _, _| ())
+        self.write(entry, out, &mut Seen::default())
     }
 
     /// The same, and the row that arranging wants of the record.
     pub fn record_with_row(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<Row> {
         let start = out.len();
-        let (mut uuid, mut csn) = (0, 0);
-        self.printer.begin();
-        self.write(entry, out, |printer, stamp, value, hash| {
-            match stamp {
-                Some(Stamp::EntryUuid) => uuid = hash_uuid(value),
-                Some(Stamp::EntryCsn) => csn = csn::pack(value),
-                Some(Stamp::HasSubordinates) | None => {}
-            }
-            if let Some(hash) = hash {
-                printer.add(hash);
-            }
-        })?;
+        let mut seen = Seen::default();
+        self.write(entry, out, &mut seen)?;
+        let Seen { uuid, csn } = seen;
         let print = self.printer.end(entry.dn);
         let parent = hash(self.printer.name().parent());
         let length = u32::try_from(out.len() - start - 1).unwrap_or(u32::MAX);
         Ok(Row { dn: print.dn, parent, uuid, csn, print: print.combined(), length })
     }
 
-    fn write(
-        &mut self,
-        entry: &Entry<'_>,
-        out: &mut Vec<u8>,
-        mut see: impl FnMut(&mut Printer, Option<Stamp>, &[u8], Option<u128>),
-    ) -> Result<()> {
+    fn write(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, row: &mut Seen) -> Result<()> {
         line(out, b"dn", entry.dn);
+        self.printer.begin();
         self.interior = false;
         self.seen.clear();
         let start = out.len();
-        let mut apart = false;
         for attribute in entry.attributes.clone() {
             let (name, values) = attribute?;
-            let known = self.descriptions.of(name)?;
+            let (known, new) = self.descriptions.next(name, self.seen.is_empty())?;
             if known.stamp == Some(Stamp::HasSubordinates) {
                 self.interior = values.clone().next().transpose()? == Some(b"TRUE");
             }
-            if known.dropped {
-                continue;
+            if !new && self.seen.contains(&known.hash) {
+                out.truncate(start);
+                return self.write_together(entry, out, row);
             }
-            apart |= self.seen.contains(&known.hash);
             self.seen.push(known.hash);
-            for (place, value) in values.enumerate() {
-                let value = value?;
-                let hash = known.record(place, value, out);
-                see(&mut self.printer, known.stamp, value, (!known.ignored).then_some(hash));
+            if !known.dropped {
+                attribute_lines(known, values, &mut self.printer, out, row)?;
             }
-        }
-        if apart {
-            out.truncate(start);
-            self.write_together(&entry.attributes, out)?;
         }
         out.push(b'\n');
         Ok(())
@@ -114,23 +94,88 @@ impl Recorder {
 
     /// Values of an attribute that came in several pieces stand side by side: slapd 2.6.11 to 2.6.14 damage
     /// entries where they do not.
-    fn write_together(&mut self, attributes: &Attributes<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn write_together(
+        &mut self,
+        entry: &Entry<'_>,
+        out: &mut Vec<u8>,
+        row: &mut Seen,
+    ) -> Result<()> {
         let mut pieces = Vec::new();
-        for attribute in attributes.clone() {
+        self.seen.clear();
+        for attribute in entry.attributes.clone() {
             let (name, values) = attribute?;
             let known = self.descriptions.of(name)?;
+            self.seen.push(known.hash);
             if !known.dropped {
                 let first = self.seen.iter().position(|&hash| hash == known.hash);
                 pieces.push((first, name, values));
             }
         }
         pieces.sort_by_key(|(first, ..)| *first);
+        self.printer.begin();
         for (_, name, values) in pieces {
             let known = self.descriptions.of(name)?;
             for value in values {
-                known.line(value?, out);
+                let value = value?;
+                known.line(value, out);
+                row.see(known, value);
+                if !known.ignored {
+                    self.printer.add(hash_value(known.hash, value));
+                }
             }
         }
+        out.push(b'\n');
         Ok(())
+    }
+}
+
+/// What a row has of an entry's values.
+#[derive(Debug, Default)]
+struct Seen {
+    uuid: u128,
+    csn: u128,
+}
+
+impl Seen {
+    #[inline]
+    fn see(&mut self, known: &Description, value: &[u8]) {
+        match known.stamp {
+            Some(Stamp::EntryUuid) => self.uuid = hash_uuid(value),
+            Some(Stamp::EntryCsn) => self.csn = csn::pack(value),
+            Some(Stamp::HasSubordinates) | None => {}
+        }
+    }
+}
+
+/// The lines of an attribute of which an entry has no other values.
+#[inline]
+fn attribute_lines(
+    known: &Description,
+    values: Values<'_>,
+    printer: &mut Printer,
+    out: &mut Vec<u8>,
+    row: &mut Seen,
+) -> Result<()> {
+    let mut only = None;
+    for (place, value) in values.enumerate() {
+        let value = value?;
+        let hash = known.record(place, value, out);
+        row.see(known, value);
+        if place == 0 {
+            only = Some(hash);
+        } else {
+            only.take().into_iter().chain([hash]).for_each(|hash| add(known, hash, printer));
+        }
+    }
+    if let Some(hash) = only.filter(|_| !known.ignored) {
+        printer.add_single(hash);
+    }
+    Ok(())
+}
+
+#[inline]
+fn add(known: &Description, hash: u128, printer: &mut Printer) {
+    if !known.ignored {
+        printer.add(hash);
     }
 }

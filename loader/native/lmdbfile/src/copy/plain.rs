@@ -10,8 +10,6 @@ use super::origin::Origin;
 use crate::compact::{Watch, cancelled};
 use crate::{Error, Result};
 
-/// Bytes of one of the stream's buffers.
-const BUFFER: usize = 16 << 20;
 /// As the user's own mask has it.
 const MODE: u32 = 0o666;
 /// What is skipped or copied are whole blocks of so many bytes.
@@ -36,7 +34,7 @@ pub fn copy(source: &Path, image: &Image<'_>, target: &Path, watch: Watch<'_>) -
     };
     let (origin, end) = open().map_err(|error: io::Error| Error::from(error).of_file(source))?;
     let of_target = |error: io::Error| Error::from(error).of_file(target);
-    let mut stream = Stream::create(target, MODE, BUFFER).map_err(of_target)?;
+    let mut stream = Stream::create(target, MODE, disk::BUFFER).map_err(of_target)?;
     stream.write(image.head).map_err(of_target)?;
     let mut at = image.head.len() as u64;
     watch(at);

@@ -54,16 +54,19 @@ fn compile_one(
         let body = Body { slots: Vec::new(), attributes: constants(&lines) };
         return Ok(Branch { body, structural: Some(class.to_owned()), dn: dn.into_bytes() });
     }
-    let (naming, value) = first_of(&dn).map_err(refused)?;
+    let naming = dn.split('=').next().unwrap_or_default().trim();
+    let is_named = |one: &model::Attribute| one.description.eq_ignore_ascii_case(naming);
+    let own = if branch.attributes.iter().any(is_named) {
+        Vec::new()
+    } else {
+        constants(&[first_of(&dn).map_err(refused)?])
+    };
     let mut attributes =
         items::attributes(context, &branch.attributes, &HashMap::new(), |names| {
             let stream = context.stream(&[&["branch", dn.as_str()], names].concat());
             scope(context, stream)
         })?;
-    let is_named = |one: &model::Attribute| one.description.eq_ignore_ascii_case(naming);
-    if !branch.attributes.iter().any(is_named) {
-        attributes.extend(constants(&[(naming, value)]));
-    }
+    attributes.extend(own);
     let body = Body { slots: Vec::new(), attributes };
     Ok(Branch { body, structural: None, dn: dn.into_bytes() })
 }

@@ -1,6 +1,6 @@
 //! Texts, conditions and attributes: names become places.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::Context;
@@ -143,7 +143,11 @@ pub fn attributes<'a>(
 
 fn may_repeat(items: &[Item]) -> bool {
     let varied = items.iter().any(|item| item.count.is_some());
-    varied || (items.len() > 1 && items.iter().any(|item| !item.text.is_constant()))
+    let texts: Option<Vec<Vec<u8>>> = items.iter().map(|item| item.text.constant()).collect();
+    let mut known = HashSet::new();
+    let all_differ = texts
+        .is_some_and(|texts| texts.into_iter().all(|text| known.insert(text.to_ascii_lowercase())));
+    varied || (items.len() > 1 && !all_differ)
 }
 
 fn item<'a>(

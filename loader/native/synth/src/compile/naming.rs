@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Context;
-use crate::model::{self, Attribute, Item, Kind, Piece, Tag};
+use crate::model::{self, Attribute, Condition, Item, Kind, Piece, Tag};
 use crate::problem::{Problem, Spot, suggestion};
 use crate::tags;
 
@@ -33,7 +33,7 @@ pub fn attributes<'a>(
     let found: Vec<&Attribute> =
         kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;
     let is_unique = found.iter().any(|one| is_unique(kind, &one.items[0].text));
-    if !is_unique && kind.count != model::Count::Fixed(1) {
+    if !is_unique && !kind.may_collide && kind.count != model::Count::Fixed(1) {
         let reason = "names the entries: without {number} or {unique:...} two could have one name";
         let names = kind.rdn.join(" and ");
         return Err(context.wrong(found[0].items[0].spot, format!("{names} {reason}")));
@@ -57,13 +57,20 @@ fn attribute<'a>(
     let Some(first) = found.items.first() else {
         return Err(context.wrong(found.spot, format!("{name} names the entries and has no value")));
     };
-    check(context, name, first, first.spot)?;
+    check(context, name, first, first.spot, kind.may_collide)?;
     Ok(found)
 }
 
 /// A text that names must be there in every entry, and so must the values in it.
-fn check(context: &Context<'_>, name: &str, item: &Item, spot: Spot) -> Result<(), Problem> {
-    if item.chance < 1.0 || !item.conditions.is_empty() || item.count.is_some() {
+fn check(
+    context: &Context<'_>,
+    name: &str,
+    item: &Item,
+    spot: Spot,
+    may_collide: bool,
+) -> Result<(), Problem> {
+    let is_always = item.chance >= 1.0 && item.conditions.is_empty();
+    if !(is_always || may_collide) || item.count.is_some() {
         let reason = format!("{name} names the entries: it must always be there, once");
         return Err(context.wrong(spot, reason));
     }
@@ -91,14 +98,18 @@ fn run_together(pair: &[Piece]) -> bool {
 }
 
 /// Checks a value that is part of a name, in the same way.
-pub fn check_value(context: &Context<'_>, value: &model::Named) -> Result<(), Problem> {
-    check(context, &value.name, &value.item, value.item.spot)
+pub fn check_value(
+    context: &Context<'_>,
+    kind: &Kind,
+    value: &model::Named,
+) -> Result<(), Problem> {
+    check(context, &value.name, &value.item, value.item.spot, kind.may_collide)
 }
 
 /// Two kinds whose entries have the same names in the same place.
 pub fn distinct(context: &Context<'_>) -> Result<(), Problem> {
     let mut known: HashMap<String, &str> = HashMap::new();
-    for kind in &context.template.kinds {
+    for kind in context.template.kinds.iter().filter(|kind| !kind.may_collide) {
         let texts = attributes(context, kind)?.into_iter().map(|one| {
             let values = needed(kind, &one.items[0].text).into_iter();
             let values: Vec<_> = values.map(|place| &kind.values[place]).collect();
@@ -118,20 +129,30 @@ pub fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
     let names = kind.values.iter().enumerate().map(|(place, value)| (value.name.as_str(), place));
     let places: HashMap<&str, usize> = names.collect();
     let mut wanted = vec![false; kind.values.len()];
-    mark(&places, text, &mut wanted);
+    mark(&places, text, &[], &mut wanted);
     // A value names only those before it, so one way back finds all.
     for place in (0..kind.values.len()).rev() {
         if wanted[place] {
-            mark(&places, &kind.values[place].item.text, &mut wanted[..place]);
+            let item = &kind.values[place].item;
+            mark(&places, &item.text, &item.conditions, &mut wanted[..place]);
         }
     }
     (0..wanted.len()).filter(|&place| wanted[place]).collect()
 }
 
-fn mark(places: &HashMap<&str, usize>, text: &[Piece], wanted: &mut [bool]) {
-    for piece in text {
-        let Piece::Tag(tag) = piece else { continue };
-        let place = tags::named(tag).and_then(|name| places.get(name));
+fn mark(
+    places: &HashMap<&str, usize>,
+    text: &[Piece],
+    conditions: &[Condition],
+    wanted: &mut [bool],
+) {
+    let tags = text.iter().filter_map(|piece| match piece {
+        Piece::Tag(tag) => Some(tag),
+        Piece::Literal(_) => None,
+    });
+    let told = tags.flat_map(tags::named).chain(conditions.iter().map(|condition| &condition.name));
+    for name in told {
+        let place = places.get(name.as_str());
         if let Some(found) = place.and_then(|&place| wanted.get_mut(place)) {
             *found = true;
         }

@@ -12,6 +12,7 @@ mod value;
 use std::fmt;
 
 use crate::draw::{Stream, again};
+use crate::makeldif::own::Own;
 use crate::model::Tag;
 use crate::names::Names;
 use crate::tree::Tree;
@@ -86,17 +87,19 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
         Tag::Dn { kind, pick } => name::dn(kind, *pick, scope),
         Tag::ParentDn => Ok(name::parent(scope)),
         Tag::Time { from, to } => time::between(*from, *to, scope),
+        Tag::Makeldif(own) => crate::makeldif::render::compile(own, scope),
     }
 }
 
 /// The values of the entry that a tag names.
-pub fn named(tag: &Tag) -> Option<&str> {
+pub fn named(tag: &Tag) -> &[String] {
     match tag {
         Tag::Value { name }
         | Tag::Ascii { name }
         | Tag::Ssha { name }
-        | Tag::Argon2 { name, .. } => Some(name),
-        _ => None,
+        | Tag::Argon2 { name, .. } => std::slice::from_ref(name),
+        Tag::Makeldif(own) => own.named(),
+        _ => &[],
     }
 }
 
@@ -107,5 +110,8 @@ pub const fn is_unique(tag: &Tag) -> bool {
 
 /// Whether it may stand in a name: those that tell of other names would have no end.
 pub const fn may_name(tag: &Tag) -> bool {
-    !matches!(tag, Tag::Dn { .. } | Tag::ParentDn | Tag::Bytes { .. })
+    !matches!(
+        tag,
+        Tag::Dn { .. } | Tag::ParentDn | Tag::Bytes { .. } | Tag::Makeldif(Own::Path { .. })
+    )
 }

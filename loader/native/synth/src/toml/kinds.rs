@@ -99,6 +99,7 @@ fn kind(
         return Err(table.wrong("rdn", "rdn is missing"));
     }
     Ok(Kind {
+        may_collide: false,
         spot: table.spot(),
         name: name.to_owned(),
         count: count(table)?,

@@ -1,0 +1,126 @@
+//! Branches and kinds of a file: where entries stand, and how many there are.
+
+use std::collections::HashMap;
+
+use crate::model::{self, Count, Kind, Parent, Pick};
+use crate::problem::Spot;
+
+use super::branch;
+use super::counting::Counting;
+use super::dn::Dn;
+use super::entry;
+use super::expand::{Above, Uses, expand};
+use super::facts::Facts;
+use super::files::Lists;
+use super::syntax::{self, File};
+use super::text::Texts;
+use super::wrong::{Result, Wrong};
+
+#[derive(Debug)]
+pub struct Made {
+    pub suffix: String,
+    pub branches: Vec<model::Branch>,
+    pub kinds: Vec<Kind>,
+}
+
+pub fn make(file: &File, lists: &mut Lists) -> Result<Made> {
+    let (suffix, branches) = branches(file, lists)?;
+    let uses = expand(file)?;
+    let mut facts: Vec<Facts<'_>> = file.templates.iter().map(Facts::new).collect::<Result<_>>()?;
+    for one in &uses.all {
+        facts[one.template].name_entries()?;
+    }
+    let names = names(file, &uses);
+    let mut making = Making { uses: &uses, names, counting: Counting::new(file, &uses)?, lists };
+    let kinds = uses.all.iter().enumerate();
+    let kinds = kinds.map(|(place, one)| making.kind(place, &facts[one.template]));
+    Ok(Made { suffix, branches, kinds: kinds.collect::<Result<_>>()? })
+}
+
+/// With the suffix, which is the first of them.
+fn branches(file: &File, lists: &mut Lists) -> Result<(String, Vec<model::Branch>)> {
+    let Some((first, others)) = file.branches.split_first() else {
+        let message = "a template needs a branch: for its entries to lie below";
+        return Err(Wrong::new(Spot::new(1, 1), message));
+    };
+    let suffix = parsed(first)?;
+    let mut branches = vec![branch_of(first, None, lists)?];
+    for one in others {
+        branches.push(branch_of(one, Some(&suffix), lists)?);
+    }
+    Ok((suffix.text, branches))
+}
+
+fn parsed(branch: &syntax::Branch) -> Result<Dn> {
+    Dn::parse(&branch.dn.value).map_err(|reason| Wrong::new(branch.dn.spot, reason))
+}
+
+/// The first branch is the suffix; others lie below it, or are suffixes of their own.
+fn branch_of(
+    said: &syntax::Branch,
+    suffix: Option<&Dn>,
+    lists: &mut Lists,
+) -> Result<model::Branch> {
+    let dn = parsed(said)?;
+    let attributes = branch::attributes(said, &dn, lists)?;
+    let relative = suffix.map_or(Some(""), |suffix| dn.below(suffix)).map(ToOwned::to_owned);
+    let below_suffix = relative.is_some();
+    let dn = relative.unwrap_or(dn.text);
+    Ok(model::Branch { spot: said.dn.spot, dn, below_suffix, attributes })
+}
+
+/// Kinds on their way.
+struct Making<'a> {
+    uses: &'a Uses,
+    names: Vec<String>,
+    counting: Counting<'a>,
+    lists: &'a mut Lists,
+}
+
+impl Making<'_> {
+    fn kind(&mut self, place: usize, facts: &Facts<'_>) -> Result<Kind> {
+        let template = facts.template;
+        let orders = self.counting.orders(template, place)?;
+        let all = self.counting.all[place].clone();
+        let made = entry::make(facts, &mut Texts { lists: self.lists, orders, all })?;
+        Ok(Kind {
+            spot: template.name.spot,
+            name: self.names[place].clone(),
+            count: self.count(place),
+            parent: self.parent(place),
+            rdn: template.rdn.iter().map(|name| name.value.clone()).collect(),
+            may_collide: true,
+            structural: None,
+            values: made.values,
+            attributes: made.attributes,
+        })
+    }
+
+    fn count(&self, place: usize) -> Count {
+        let one = &self.uses.all[place];
+        match (one.count, one.parent) {
+            (None, _) => Count::Asked,
+            (Some(count), Above::Branch(_)) => Count::Fixed(count),
+            (Some(count), Above::Use(_)) => Count::Each(count),
+        }
+    }
+
+    fn parent(&self, place: usize) -> Parent {
+        match self.uses.all[place].parent {
+            Above::Branch(branch) => Parent::Branch(branch),
+            Above::Use(above) => Parent::Kind { name: self.names[above].clone(), pick: Pick::Each },
+        }
+    }
+}
+
+/// The name of its template for the first use, with a number behind it for others.
+fn names(file: &File, uses: &Uses) -> Vec<String> {
+    let mut seen: HashMap<usize, usize> = HashMap::new();
+    let name = |one: &super::expand::Use| {
+        let times = seen.entry(one.template).or_default();
+        *times += 1;
+        let name = &file.templates[one.template].name.value;
+        if *times == 1 { name.clone() } else { format!("{name} ({times})") }
+    };
+    uses.all.iter().map(name).collect()
+}

@@ -1,0 +1,47 @@
+"""The directory that a data file is put into: whether it may be, and putting it there, with the directory's owner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loader import units
+from loader.errors import LoaderError, TargetNotEmpty, UsageProblem
+from loader.mdb import environment
+from loader.mdb.environment import LOCK
+from loader.mdb.meta import DATA
+from loader.run.killpoint import killpoint
+from loader.storage import files, holders
+from loader.storage.files import Owner
+
+
+def require_target(directory: Path, replace: bool) -> None:
+    """Refuse a directory that is in use, not ours to write, or holds entries (unless `replace`)."""
+    if directory.exists() and not directory.is_dir():
+        raise UsageProblem(reason=f"{directory} is not a directory")
+    files.require_writable(directory)
+    holders.require_unused(directory)
+    data = directory / DATA
+    if data.exists() and not replace and _has_entries(directory):
+        raise TargetNotEmpty(path=directory, size=units.size(files.allocated_bytes(data)))
+
+
+def _has_entries(directory: Path) -> bool:
+    """A slapd that was started once leaves a database without an entry; that is nothing to lose. In doubt: yes."""
+    try:
+        return environment.entry_count(directory) > 0
+    except LoaderError:
+        return True
+
+
+def put(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:
+    """Put a finished data file into an environment directory: the directory's owner, `mode`, no stale lock.mdb.
+
+    Raises TargetInUse, TargetNotEmpty: somebody may have come meanwhile.
+    """
+    Owner.of(directory).give(partial)
+    partial.chmod(mode)
+    files.make_durable(partial)
+    killpoint("publish.middle")
+    require_target(directory, replace)
+    (directory / LOCK).unlink(missing_ok=True)  # of the database that was there before
+    files.publish(partial, directory / DATA)
