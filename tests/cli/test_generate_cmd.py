@@ -97,7 +97,11 @@ def test_a_reader_that_has_seen_enough() -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["poeple", "-n", "1"], NoSuchTemplate.exit_status, "Shipped templates: accounts, campus, people, worst"),
+        (
+            ["poeple", "-n", "1"],
+            NoSuchTemplate.exit_status,
+            "Shipped templates: accounts, campus, people, worst",
+        ),
         (["people"], UsageProblem.exit_status, "say how many entries"),
         (["people", "-n", "0"], UsageProblem.exit_status, "0 is not in the range"),
         (["people", "-n", "many"], UsageProblem.exit_status, "not a valid integer"),

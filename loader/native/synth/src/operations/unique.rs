@@ -1,6 +1,7 @@
 //! Whether a text of a template tells its entry apart from all others of its kind, so that a search for it finds one.
 
 use crate::list::List;
+use crate::makeldif::own::Own;
 use crate::model::{Item, Kind, Piece, Tag, Template, Text};
 
 /// Values that name values that name values: no deeper than this.
@@ -68,6 +69,9 @@ fn numbering(piece: &Piece, count: u64) -> Option<Numbering> {
         }
         Piece::Tag(Tag::Unique { base, .. }) => {
             Some(Numbering { fixed: true, hexadecimal: *base == 16 })
+        }
+        Piece::Tag(Tag::Makeldif(Own::Sequence { start, .. })) if *start >= 0 => {
+            Some(Numbering { fixed: false, hexadecimal: false })
         }
         _ => None,
     }
