@@ -238,6 +238,13 @@ class Difference:
     @property
     def samples(self) -> list[tuple[Literal["only-left", "only-right", "changed"], str]]:
         """The first `limit` differing DNs, in the order of their text."""
+    @property
+    def subtrees(self) -> list[tuple[str | None, tuple[int, str], tuple[int, str], int]]:
+        """The `limit` most different subtrees: DN, entries and checksum of each side, entries that differ.
+
+        A subtree is what is below an entry that is directly below the base; without a name it is the base and what
+        is directly below it.
+        """
 
 def scan(paths: Sequence[_Path], counters: Counters) -> Scan:
     """A first look at files; every base64 value is decoded, and cut files are refused."""

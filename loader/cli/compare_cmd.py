@@ -25,6 +25,7 @@ from loader.operations.compare import (
     SERVER_ATTRIBUTES,
     CompareOptions,
     CompareReport,
+    Subtree,
     compare,
 )
 from loader.server.options import Connection
@@ -129,3 +130,13 @@ def _show(report: CompareReport) -> None:
     more = report.only_a + report.only_b + report.changed - len(report.samples)
     if more > 0:
         print(f"... and {units.number(more)} more (--limit)")
+    if report.subtrees:
+        print()
+        show_table(
+            ("below", "in A", "in B", "different"), [_subtree(one) for one in report.subtrees]
+        )
+
+
+def _subtree(found: Subtree) -> tuple[str, ...]:
+    numbers = (found.entries_a, found.entries_b, found.different)
+    return (found.dn or "(the base, one level)", *map(units.number, numbers))

@@ -6,7 +6,7 @@ The order of entries, attributes and values, the spelling of DNs and how values 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 
@@ -64,6 +64,18 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Subtree:
+    """What is below an entry that is directly below the base; `dn` None: the base and what is directly below it."""
+
+    dn: str | None
+    entries_a: int
+    entries_b: int
+    checksum_a: str
+    checksum_b: str
+    different: int
+
+
+@dataclass(frozen=True)
 class CompareReport:
     """The outcome. Counts are of entries."""
 
@@ -73,6 +85,7 @@ class CompareReport:
     only_b: int
     changed: int
     samples: tuple[Sample, ...]
+    subtrees: tuple[Subtree, ...]  # the most different ones
     ignored: tuple[str, ...]
     seconds: float
 
@@ -102,6 +115,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
         only_b=found.only_right,
         changed=found.changed,
         samples=tuple(samples),
+        subtrees=tuple(_subtrees(found)),
         ignored=options.ignore,
         seconds=time.monotonic() - started,
     )
@@ -129,6 +143,11 @@ def _give_up(sides: Sequence[Future[Tree]], meter: Meter) -> None:
 def _samples(found: Difference) -> list[Sample]:
     kinds = {"only-left": "only-a", "only-right": "only-b"}
     return [Sample(kinds.get(kind, kind), name) for kind, name in found.samples]
+
+
+def _subtrees(found: Difference) -> Iterator[Subtree]:
+    for name, (entries_a, checksum_a), (entries_b, checksum_b), different in found.subtrees:
+        yield Subtree(name, entries_a, entries_b, checksum_a, checksum_b, different)
 
 
 def _explained(samples: Sequence[Sample], options: CompareOptions) -> list[Sample]:

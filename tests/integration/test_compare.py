@@ -255,6 +255,8 @@ def test_a_hundred_planted_differences_are_found(
         report = compared(a, b, limit=1000)
         assert not report.equal
         assert (report.only_a, report.only_b, report.changed) == (30, 20, 60)
+        told = {one.dn: one.different for one in report.subtrees}
+        assert told == {f"ou=people,{SUFFIX}": 100, None: 10}
         assert names_of(report, "changed") == {name_of(records[place]) for place in changed}
         assert names_of(report, "only-a") == {
             f"uid=u{place - 2:09d},ou=people,{SUFFIX}" for place in [*removed, *moved]

@@ -117,7 +117,11 @@ pub struct Difference {
     only_right: u64,
     changed: u64,
     samples: Vec<(&'static str, String)>,
+    subtrees: Vec<Subtree>,
 }
+
+/// Its name, entries and checksum of each side, entries that differ.
+type Subtree = (Option<String>, (u64, String), (u64, String), u64);
 
 impl From<tree::Difference> for Difference {
     fn from(found: tree::Difference) -> Self {
@@ -127,8 +131,14 @@ impl From<tree::Difference> for Difference {
             only_right: found.only_right,
             changed: found.changed,
             samples,
+            subtrees: found.subtrees.into_iter().map(subtree).collect(),
         }
     }
+}
+
+fn subtree(found: tree::Subtree) -> Subtree {
+    let side = |side: tree::subtrees::Side| (side.entries, side.checksum.hex());
+    (found.dn, side(found.left), side(found.right), found.changes)
 }
 
 #[pyclass(frozen, module = "loader._native")]

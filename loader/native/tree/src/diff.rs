@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use std::thread;
 
 use crate::digest::{Digest, Row};
+use crate::subtrees::{Subtree, Subtrees};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
@@ -30,6 +31,8 @@ pub struct Difference {
     pub changed: u64,
     /// The first differing DNs in the order of their text.
     pub samples: Vec<(Change, String)>,
+    /// Where they are: the most different ones.
+    pub subtrees: Vec<Subtree>,
 }
 
 impl Difference {
@@ -39,9 +42,13 @@ impl Difference {
             scope.spawn(|| left.rows.sort_unstable());
             right.rows.sort_unstable();
         });
+        let (left, right) = (&*left, &*right);
         let mut collector = Collector { limit, ..Collector::default() };
+        if left.checksum() != right.checksum() {
+            collector.subtrees = Some(Subtrees::of(left, right));
+        }
         merge(&left.rows, &right.rows, |change, row| {
-            let side = if change == Change::OnlyRight { &*right } else { &*left };
+            let side = if change == Change::OnlyRight { right } else { left };
             collector.add(change, side.dn(row));
         });
         collector.finish()
@@ -75,6 +82,7 @@ struct Collector<'a> {
     limit: usize,
     found: Difference,
     least: BinaryHeap<(&'a [u8], Change)>,
+    subtrees: Option<Subtrees<'a>>,
 }
 
 impl<'a> Collector<'a> {
@@ -83,6 +91,9 @@ impl<'a> Collector<'a> {
             Change::OnlyLeft => self.found.only_left += 1,
             Change::OnlyRight => self.found.only_right += 1,
             Change::Changed => self.found.changed += 1,
+        }
+        if let Some(subtrees) = &mut self.subtrees {
+            subtrees.see(dn);
         }
         self.least.push((dn, change));
         if self.least.len() > self.limit {
@@ -94,6 +105,7 @@ impl<'a> Collector<'a> {
         let text =
             |(dn, change): (&[u8], Change)| (change, String::from_utf8_lossy(dn).into_owned());
         let samples = self.least.into_sorted_vec().into_iter().map(text).collect();
-        Difference { samples, ..self.found }
+        let subtrees = self.subtrees.map(|all| all.finish(self.limit)).unwrap_or_default();
+        Difference { samples, subtrees, ..self.found }
     }
 }

@@ -75,6 +75,10 @@ impl Digest {
         self.printer.ignored()
     }
 
+    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.rows.iter().map(|row| self.dn(row))
+    }
+
     pub(crate) fn dn(&self, row: &Row) -> &[u8] {
         self.texts.get(row.text)
     }
@@ -84,11 +88,19 @@ impl Row {
     fn new(print: &Fingerprint, text: u64) -> Self {
         Self { dn: halves(print.dn), body: halves(print.body), text }
     }
+
+    pub(crate) fn print(&self) -> Fingerprint {
+        Fingerprint { dn: whole(self.dn), body: whole(self.body) }
+    }
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "cutting in two is the purpose")]
 fn halves(number: u128) -> [u64; 2] {
     [(number >> 64) as u64, number as u64]
+}
+
+fn whole([high, low]: [u64; 2]) -> u128 {
+    u128::from(high) << 64 | u128::from(low)
 }
 
 /// Texts in one piece of memory, each behind its length.

@@ -15,6 +15,7 @@ pub mod names;
 pub mod row;
 pub mod scan;
 pub mod shard;
+pub mod subtrees;
 pub mod survey;
 
 pub use arrange::{Arrangement, Task, arrange};
@@ -26,4 +27,5 @@ pub use names::Names;
 pub use row::Row;
 pub use scan::{Scan, scan};
 pub use shard::{Shard, shard};
+pub use subtrees::Subtree;
 pub use survey::Survey;

@@ -108,6 +108,11 @@ pub fn parent_text(dn: &[u8]) -> &[u8] {
     trim_value(&dn[end..])
 }
 
+/// The RDNs of a DN, as they are spelled; none of an empty one.
+pub fn rdns(dn: &[u8]) -> impl Iterator<Item = &[u8]> {
+    split(dn, b',').filter(move |_| !trim_spaces(dn).is_empty())
+}
+
 fn unescaped(text: &[u8], separator: u8) -> Option<usize> {
     let mut escaped = false;
     text.iter().position(|&byte| {
