@@ -1,7 +1,10 @@
 //! What clients search a kind of entry by.
 
+use std::cell::Cell;
+use std::collections::HashMap;
+
 use crate::model::{Kind, Template, Text};
-use crate::operations::unique::{are_apart, flattened, is_unique};
+use crate::operations::unique::{are_apart, flattened, is_unique, words_of};
 
 /// One way to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,14 +84,14 @@ const SHARED: u64 = 2;
 const BEGINNING: u64 = 2;
 
 /// How a kind is searched, or nothing that is known to be worth it.
-pub fn looks(template: &Template, kind: &Kind, count: u64, wanted: &[Wanted]) -> Vec<Look> {
+pub fn looks(texts: &Texts<'_>, kind: &Kind, count: u64, wanted: &[Wanted]) -> Vec<Look> {
     let all = if wanted.is_empty() { usual(kind) } else { wanted.to_vec() };
     let mut found = Vec::new();
     for (attribute, form, weight) in all {
         if !has(kind, &attribute) {
             continue;
         }
-        let unique = form == Form::Equality && finds_one(template, kind, count, &attribute);
+        let unique = form == Form::Equality && texts.finds_one(kind, count, &attribute);
         let weight = if wanted.is_empty() && unique && weight == SHARED { UNIQUE } else { weight };
         found.push(Look { attribute, form, unique, weight });
     }
@@ -121,31 +124,57 @@ pub fn is_naming(kind: &Kind, attribute: &str) -> bool {
     kind.rdn.iter().any(|name| name.eq_ignore_ascii_case(attribute))
 }
 
-/// No other entry of the tree has a value of that attribute that one of this kind has.
-fn finds_one(template: &Template, kind: &Kind, count: u64, attribute: &str) -> bool {
-    let mut own = Vec::new();
-    let mut others = Vec::new();
-    for one in &template.kinds {
-        let same = one.name == kind.name;
-        for held in one.attributes.iter().filter(|held| is_type(&held.description, attribute)) {
-            let texts = held.items.iter().map(|item| flattened(one, &item.text));
-            if same { own.extend(texts) } else { others.extend(texts) }
-        }
-    }
-    let named = template.branches.iter().any(|branch| is_type(&branch.dn, attribute));
-    own.iter().all(|text| is_unique(template, kind, count, text))
-        && own.iter().all(|text| others.iter().all(|other| are_apart(template, text, other)))
-        && (own.len() == 1 || pairs_are_apart(template, &own))
-        && !named
+/// All texts of a template by the attribute they are for.
+#[derive(Debug)]
+pub struct Texts<'t> {
+    template: &'t Template,
+    /// Attribute type in lower case -> kind and text.
+    by_type: HashMap<String, Vec<(&'t str, Text)>>,
+    /// Comparisons that are left: a template of strangers must not take for ever, and without an answer it is no.
+    left: Cell<u64>,
 }
 
-fn pairs_are_apart(template: &Template, texts: &[Text]) -> bool {
-    let after = |at: usize| texts[at + 1..].iter();
-    texts.iter().enumerate().all(|(at, one)| after(at).all(|other| are_apart(template, one, other)))
+const COMPARISONS: u64 = 20_000_000;
+
+impl<'t> Texts<'t> {
+    pub fn new(template: &'t Template) -> Self {
+        let mut by_type: HashMap<String, Vec<_>> = HashMap::new();
+        for kind in &template.kinds {
+            for held in &kind.attributes {
+                let texts = held.items.iter().map(|item| flattened(kind, &item.text));
+                let known = by_type.entry(type_of(&held.description)).or_default();
+                known.extend(texts.map(|text| (kind.name.as_str(), text)));
+            }
+        }
+        Self { template, by_type, left: Cell::new(COMPARISONS) }
+    }
+
+    /// No other entry of the tree has a value of that attribute that one of this kind has.
+    fn finds_one(&self, kind: &Kind, count: u64, attribute: &str) -> bool {
+        let wanted = type_of(attribute);
+        let texts = self.by_type.get(&wanted).map_or(&[][..], Vec::as_slice);
+        let (own, others): (Vec<_>, Vec<_>) =
+            texts.iter().partition(|(name, _)| *name == kind.name);
+        let branch = |dn: &str| type_of(dn) == wanted;
+        !self.template.branches.iter().any(|one| branch(&one.dn))
+            && own.iter().enumerate().all(|(at, (_, text))| {
+                let rest = own[at + 1..].iter().chain(&others);
+                is_unique(self.template, kind, count, text)
+                    && rest.into_iter().all(|(_, other)| self.are_apart(text, other))
+            })
+    }
+
+    fn are_apart(&self, one: &Text, other: &Text) -> bool {
+        let words = |text: &Text| words_of(self.template, text);
+        let cost = words(one).saturating_mul(words(other)) + 1;
+        let Some(left) = self.left.get().checked_sub(cost) else { return false };
+        self.left.set(left);
+        are_apart(self.template, one, other)
+    }
 }
 
 /// `uid;x-option` and `uid=...` are of the type `uid`.
-fn is_type(text: &str, attribute: &str) -> bool {
+fn type_of(text: &str) -> String {
     let end = text.find([';', '=']).unwrap_or(text.len());
-    text[..end].eq_ignore_ascii_case(attribute)
+    text[..end].to_ascii_lowercase()
 }

@@ -1,7 +1,7 @@
 //! What a plan may do with the entries of a kind.
 
 use crate::model::{Kind, Parent, Piece, Tag, Template};
-use crate::operations::looks::{Look, Wanted, is_naming, looks};
+use crate::operations::looks::{Look, Texts, Wanted, is_naming, looks};
 use crate::operations::unique::flattened;
 use crate::tree::Tree;
 
@@ -52,11 +52,12 @@ pub fn subjects(
     wanted: &[Wanted],
     changes: bool,
 ) -> Vec<Subject> {
+    let texts = Texts::new(template);
     let mut found = Vec::new();
     for (place, made) in tree.kinds.iter().enumerate().filter(|(_, made)| made.count > 0) {
         let kind = template.kinds.iter().find(|kind| kind.name == made.name);
         let Some(kind) = kind.filter(|kind| !is_elsewhere(kind)) else { continue };
-        let mut looks = looks(template, kind, made.count, wanted);
+        let mut looks = looks(&texts, kind, made.count, wanted);
         let changing = if changes { changing(kind, &mut looks) } else { Vec::new() };
         found.push(Subject {
             kind: place,

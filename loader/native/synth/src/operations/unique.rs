@@ -4,25 +4,28 @@ use crate::list::List;
 use crate::makeldif::own::Own;
 use crate::model::{Item, Kind, Piece, Tag, Template, Text};
 
-/// Values that name values that name values: no deeper than this.
+/// Values that name values that name values: no deeper than this, and no more pieces.
 const DEEPEST: usize = 32;
+const MOST: usize = 1000;
 
 /// The text with the values it names in their place.
 pub fn flattened(kind: &Kind, text: &Text) -> Text {
     let mut out = Vec::new();
-    flatten(kind, text, DEEPEST, &mut out);
+    flatten(kind, text, DEEPEST, &mut { MOST }, &mut out);
     out
 }
 
-fn flatten(kind: &Kind, text: &Text, depth: usize, out: &mut Text) {
+/// `left`: pieces that may still be looked at; others stay as they are.
+fn flatten(kind: &Kind, text: &Text, depth: usize, left: &mut usize, out: &mut Text) {
     for piece in text {
+        *left = left.saturating_sub(1);
         let named = match piece {
             Piece::Tag(Tag::Value { name }) => kind.values.iter().find(|one| one.name == *name),
             _ => None,
         };
         match named {
-            Some(named) if depth > 0 && is_plain(&named.item) => {
-                flatten(kind, &named.item.text, depth - 1, out);
+            Some(named) if depth > 0 && *left > 0 && is_plain(&named.item) => {
+                flatten(kind, &named.item.text, depth - 1, left, out);
             }
             _ => out.push(piece.clone()),
         }
@@ -136,6 +139,12 @@ pub fn are_apart(template: &Template, one: &Text, other: &Text) -> bool {
 
 /// Lists of more values are not looked through.
 const WORDS: usize = 400;
+
+/// How many words a text may begin or end with.
+pub fn words_of(template: &Template, text: &Text) -> u64 {
+    let count = |piece: Option<&Piece>| words(template, piece).len() as u64;
+    count(text.first()).max(count(text.last()))
+}
 
 /// What a piece may become, in lower case; nothing when nobody knows.
 fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
@@ -254,6 +263,17 @@ mod tests {
         ] {
             assert!(!is_unique(&template, &kind, 1000, &text), "{text:?}");
         }
+    }
+
+    #[test]
+    fn values_of_values_of_values_are_not_followed_for_ever() {
+        let (_, mut kind) = template();
+        for number in 0..40 {
+            let text = vec![tag(&format!("v{number}")); 9];
+            let name = format!("v{}", number + 1);
+            kind.values.push(Named { name, item: Item::always(Spot::default(), text) });
+        }
+        assert!(flattened(&kind, &vec![tag("v40")]).len() < 10 * MOST);
     }
 
     #[test]
