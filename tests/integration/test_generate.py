@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from loader.manifest import Manifest
 from loader.operations.compare import CompareOptions, compare
 from loader.progress import Meter, Progress
 from loader.server.options import Connection
-from loader.sources.dit import Range
+from loader.sources.dit import Range, Recipe
 from loader.sources.location import locate
 from seeders.synthetic.generate import GenerateOptions, to_directory
 from tests.support import generating
@@ -146,6 +147,22 @@ def test_slapadd_takes_it(suffix: str, operational: bool) -> None:
         server.slapadd(text, "-u", "-o", "schema-check=yes", "-o", "value-check=yes")
         server.slapadd(text)
         assert server.slapcat().count("\ndn:") == 301
+    finally:
+        server.close()
+
+
+@pytest.mark.slapd
+def test_the_template_of_the_manual_is_one(tmp_path: Path) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "generate.md").read_text("utf-8")
+    (template,) = re.findall(r"```toml\n(description.*?)```", manual, re.DOTALL)
+    path = tmp_path / "manual.toml"
+    path.write_text(template, "utf-8")
+    text = text_of(Recipe(path, generating.LISTS, entries=300, operational=True))
+    server = Slapd(Settings(suffix=SUFFIX), form="conf")
+    try:
+        server.slapadd(text.decode(), "-u", "-o", "schema-check=yes", "-o", "value-check=yes")
+        server.slapadd(text.decode())
+        assert server.slapcat().count("\ndn:") == 3 + 300 + 15
     finally:
         server.close()
 
