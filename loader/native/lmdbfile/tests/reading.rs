@@ -26,6 +26,10 @@ proptest! {
         let mut visited = 0;
         let found = reader.walk(&mut |page| visited += page.count).unwrap();
         prop_assert_eq!(visited, summary.pages);
+        let (mut left, wanted) = (3, found.branch + found.leaf + 1);
+        let (_, damage) = reader.survey(&mut |_| { left -= 1; left > 0 });
+        prop_assert_eq!(damage.len() == 1, wanted >= 3, "of {} uses", wanted);
+        prop_assert!(left >= 0, "it goes on after it was told to give up");
         prop_assert_eq!(found.unreachable, vec![]);
         prop_assert_eq!(found.free, 0);
         let names: Vec<_> = tables.iter().map(|(name, _)| name.as_bytes()).collect();

@@ -124,8 +124,7 @@ impl Look<'_> {
         let mut damaged = BTreeSet::new();
         // A file may end before its last page when that one is free: only the walk can tell.
         if self.level >= Level::Pages || !reader.is_whole() {
-            self.counters.begin("pages", 0);
-            damaged = pages::look(reader, self.new, findings);
+            damaged = pages::look(reader, self.new, self.counters, findings);
         }
         self.counters.check()?;
         if self.level < Level::Tree {

@@ -2,13 +2,31 @@
 
 use std::collections::BTreeSet;
 
+use ldif::Counters;
 use lmdbfile::{Accounting, Reader};
 
 use super::findings::{Finding, Findings, Kind};
 
+/// Pages after which it is told how far the look is, and asked whether to go on.
+const STEP: u64 = 1024;
+
 /// Which tables are damaged. `new`: the file was written in one go, so that it has no free pages.
-pub fn look(reader: &Reader, new: bool, findings: &mut Findings) -> BTreeSet<String> {
-    let (found, damage) = reader.survey(&mut |_| {});
+pub fn look(
+    reader: &Reader,
+    new: bool,
+    counters: &Counters,
+    findings: &mut Findings,
+) -> BTreeSet<String> {
+    counters.begin("pages", reader.pages());
+    let (mut met, mut told) = (0, 0);
+    let (found, damage) = reader.survey(&mut |page| {
+        met += page.count;
+        if met - told >= STEP {
+            counters.advance(met - told);
+            told = met;
+        }
+        !counters.is_cancelled()
+    });
     for error in &damage {
         findings.add(Kind::Page, || error.into());
     }

@@ -7,9 +7,10 @@ use super::runs::Runs;
 use super::tree::{Tree, value_record};
 use super::view::{Kind, View};
 use super::{Named, Reader, TableReader};
+use crate::compact::cancelled;
 use crate::layout::{META_PAGES, node, read_u64};
 use crate::table::NO_PAGE;
-use crate::{Error, Flags, Result};
+use crate::{Error, ErrorKind, Flags, Result};
 
 /// The table of tables, in messages.
 const MAIN: &str = "main";
@@ -52,28 +53,35 @@ impl Reader {
     /// and that each record tells the true number of pages and values. A page used twice is an error.
     /// The content of overflow pages is not read.
     pub fn walk(&self, visit: &mut dyn FnMut(&PageUse<'_>)) -> Result<Accounting> {
-        let (found, damage) = self.survey(visit);
+        let (found, damage) = self.survey(&mut |page| {
+            visit(page);
+            true
+        });
         damage.into_iter().next().map_or(Ok(found), Err)
     }
 
     /// As [`walk`](Self::walk), but goes on with the next table where one is damaged: what was found of
-    /// the others, and the first damage of each. Which pages nobody uses is told only if there is none.
-    pub fn survey(&self, visit: &mut dyn FnMut(&PageUse<'_>)) -> (Accounting, Vec<Error>) {
+    /// the others, and the first damage of each. Which pages nobody uses is told only if there is none. `visit` gives up
+    /// with `false`: then the last damage is that the walk was cancelled.
+    pub fn survey(&self, visit: &mut dyn FnMut(&PageUse<'_>) -> bool) -> (Accounting, Vec<Error>) {
         let mut walk = Walk { visit, used: Runs::default(), found: Accounting::default() };
         walk.used.add(0, META_PAGES);
-        (walk.visit)(&PageUse {
-            number: 0,
-            count: META_PAGES,
-            kind: PageKind::Meta,
-            table: "main",
-        });
+        let meta = PageUse { number: 0, count: META_PAGES, kind: PageKind::Meta, table: MAIN };
+        if !(walk.visit)(&meta) {
+            return (walk.found, vec![cancelled()]);
+        }
         let (free, main) =
             (Named::new(b"free", self.meta.free), Named::new(MAIN.as_bytes(), self.meta.main));
         let mut damage = Vec::new();
         for table in [&free, &main].into_iter().chain(self.tables.values()) {
             let table = table.reader(&self.store);
             let walked = walk.table(table).map_err(|error| error.of_table(table.name));
-            damage.extend(walked.err());
+            let Err(error) = walked else { continue };
+            let given_up = error.kind == ErrorKind::Cancelled;
+            damage.push(error);
+            if given_up {
+                return (walk.found, damage);
+            }
         }
         damage.extend(self.free_pages(free.reader(&self.store), &mut walk).err());
         if damage.is_empty() {
@@ -105,7 +113,7 @@ impl Reader {
 }
 
 struct Walk<'v> {
-    visit: &'v mut dyn FnMut(&PageUse<'_>),
+    visit: &'v mut dyn FnMut(&PageUse<'_>) -> bool,
     used: Runs,
     found: Accounting,
 }
@@ -122,8 +130,11 @@ impl Walk<'_> {
             PageKind::Overflow | PageKind::Meta => &mut self.found.overflow,
         };
         *counter += count;
-        (self.visit)(&PageUse { number, count, kind, table });
-        Ok(())
+        if (self.visit)(&PageUse { number, count, kind, table }) {
+            Ok(())
+        } else {
+            Err(cancelled())
+        }
     }
 
     fn table(&mut self, table: TableReader<'_>) -> Result<()> {
