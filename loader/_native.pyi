@@ -870,3 +870,23 @@ class Template:
         """
     def shard(self, path: _Path, first: int, end: int, jobs: int, counters: Counters) -> Shard:
         """The same into a file."""
+    def plan(
+        self,
+        fd: int,
+        jobs: int,
+        counters: Counters,
+        *,
+        operations: int,
+        mix: Sequence[tuple[str, int]],
+        miss: float,
+        skew: float,
+        seed: int,
+        looks: Sequence[tuple[str, bool, int]],
+        ldif: bool,
+    ) -> None:
+        """What clients do with the tree: lines of JSON, or LDIF of the changes among them.
+
+        mix: search, bind, modify, add, delete, modrdn with their shares. miss: the part of searches that find
+        nothing and of binds that are refused. skew: Zipf's exponent. looks: attribute, whether by its beginning,
+        weight; none leaves it to the template.
+        """

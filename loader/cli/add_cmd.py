@@ -33,11 +33,13 @@ class Batch(click.ParamType[int]):
 @click.command("add")
 @click.argument(
     "inputs",
-    metavar="LDIF...",
+    metavar="[LDIF]...",
     nargs=-1,
-    required=True,
     type=click.Path(path_type=Path, readable=False),
 )
+@options.from_option
+@options.tree_options
+@options.tree_suffix_option
 @options.connection_options
 @click.option(
     "--jobs", type=click.IntRange(1), default=3, show_default=True, help="Connections side by side."
@@ -100,6 +102,7 @@ def command(
     restart: bool,
     progress_mode: str,
     as_json: bool,
+    tree_suffix: str | None,
     **given: Any,
 ) -> int:
     """Add LDIF (plain, .zst, .gz, an export directory, - for stdin) to a running server.
@@ -108,16 +111,19 @@ def command(
     may come before its parent. An entry that the server does not take goes to the file of rejects, with the reason; are
     there more than --max-rejects, the load ends. Exit status 1: done, with rejects.
 
+    With --from the tree of a template is made and added in one go.
+
     Stopped at any moment, on either side, the same command goes on: no entry twice, none left out.
 
     \b
     Examples:
       ditseed add people.ldif.zst -H ldapi:/// -Y EXTERNAL
       ditseed add /srv/export -H ldap://server -D cn=admin,dc=example,dc=com -y /root/admin.pw --on-exists skip
-      ditseed generate people -n 100000 -o - | ditseed add - -H ldapi:/// -Y EXTERNAL --nosync
+      ditseed add --from people -n 100000 -H ldapi:/// -Y EXTERNAL --nosync
     """
+    tree = options.tree_of(given, inputs, tree_suffix)
     connection = options.connection_of(given)
-    asked = AddOptions(connection, inputs, max_rate=max_rate or 0, **given)
+    asked = AddOptions(connection, inputs, max_rate=max_rate or 0, tree=tree, **given)
     progress = options.progress_of(progress_mode)
     if dry_run:
         facts = operation.plan(asked, progress)

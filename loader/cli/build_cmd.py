@@ -21,11 +21,12 @@ _FOR_MACHINES = ("phases", "tables", "rejections", "rate")
 @click.command("build")
 @click.argument(
     "inputs",
-    metavar="LDIF...",
+    metavar="[LDIF]...",
     nargs=-1,
-    required=True,
     type=click.Path(path_type=Path, readable=False),
 )
+@options.from_option
+@options.tree_options
 @options.config_option
 @click.option(
     "-b", "--suffix", "suffix", metavar="SUFFIX", help="Which database (default: the only one)."
@@ -70,12 +71,16 @@ def command(
     restart: bool,
     progress_mode: str,
     as_json: bool,
+    suffix: str | None,
     **building: Any,
 ) -> int:
     """Load LDIF (plain, .zst, .gz, an export directory, - for stdin) into the database directory of a configuration.
 
     slapd must not run on that database. The database is built beside its place, then checked and renamed: the target
     is the old one or the new one, never a half. Owner and mode are those of the directory and of the configuration.
+
+    With --from the tree of a template is made and loaded in one go, with the database's suffix, and no LDIF on the
+    disk. The same command makes the same file.
 
     An entry that slapd would not take goes to the file of rejects, with the reason; are there more than --max-rejects,
     nothing is put in place. Exit status 1: done, with rejects.
@@ -84,9 +89,10 @@ def command(
     Examples:
       ditseed build people.ldif.zst --config /etc/ldap/slapd.d -b dc=example,dc=com
       ditseed build /srv/export --config /etc/ldap/slapd.d --replace --maxsize auto
-      ditseed generate people -n 1000000 -o - | ditseed build - --config /etc/ldap/slapd.d
+      ditseed build --from accounts -n 30000000 --config /etc/ldap/slapd.d --maxsize auto
     """
-    asked = BuildOptions(inputs, config_path, **building)
+    tree = options.tree_of(building, inputs, suffix)
+    asked = BuildOptions(inputs, config_path, suffix, tree=tree, **building)
     progress = options.progress_of(progress_mode)
     if dry_run:
         facts = operation.plan(asked, progress)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from loader import defaults
-from loader.cli import options
+from loader.cli import options, verbs
 from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
 from loader.manifest import Manifest
@@ -25,6 +25,9 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 
 @click.command("export")
 @click.argument("source", metavar="[DIR]", required=False)
+@options.from_option
+@options.tree_options
+@options.tree_suffix_option
 @options.connection_options
 @click.option(
     "-o",
@@ -85,6 +88,7 @@ def command(
     restart: bool,
     progress_mode: str,
     as_json: bool,
+    tree_suffix: str | None,
     **connecting: Any,
 ) -> None:
     """Read a running server with several searches side by side, or the database in DIR: all user and operational
@@ -97,6 +101,8 @@ def command(
     configuration and asks no server: --jobs workers read the pages of one snapshot. The suffix entry carries
     the contextCSN that is stored.
 
+    --from TEMPLATE -o DIR is `ditseed generate TEMPLATE -o DIR`.
+
     \b
     Examples:
       ditseed export -H ldap://provider -D cn=replicator,dc=example,dc=com -y /root/replicator.pw \\
@@ -104,7 +110,11 @@ def command(
       ditseed export -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o /srv/export --compress none
       ditseed export /var/lib/ldap -o /srv/export
     """
+    if connecting.pop("template") is not None:
+        _generate(output)
+        return
     progress = options.progress_of(progress_mode)
+    options.no_tree(connecting)
     if source is None:
         latency = None if max_latency is None else max_latency / 1000
         limits = {
@@ -167,6 +177,31 @@ def _of_database(source: str, base: str | None, jobs: int, asked: _Asked) -> Man
     timeouts = options.timeouts_of(asked.timeouts, export_mdb.STEPS)
     wanted = DumpOptions(Part(directory, base), asked.output, jobs, asked.compress)
     return export_database(wanted, asked.progress, timeouts, asked.restart)
+
+
+_OF_TREE = ("template", "entries", "seed", "tree_suffix", "defines", "operational")
+_ALSO = ("jobs", "compress", "restart", "progress_mode", "as_json")
+
+
+def _generate(output: Path) -> None:
+    """By that verb, with the options as they were given."""
+    context = click.get_current_context()
+    strange = [name for name in context.params if name not in (*_OF_TREE, *_ALSO, "output")]
+    options.refuse_given(strange, "a server or a database, not for a template")
+    words = [context.params["template"], "-o", str(output)]
+    for one in context.command.get_params(context):
+        if one.name in (*_OF_TREE[1:], *_ALSO) and options.is_given(one.name):
+            words += _words(one, context.params[one.name])
+    (generate,) = (entry for entry in verbs() if entry.name == "generate")
+    generate.load().main(words, "ditseed generate", standalone_mode=False)
+
+
+def _words(option: click.Parameter, value: Any) -> list[str]:
+    spelled = option.opts[0]
+    if value is True:
+        return [spelled]
+    several = value if isinstance(value, tuple) else (value,)
+    return [word for one in several for word in (spelled, str(one))]
 
 
 def _refuse(given: dict[str, Any]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from loader import units
 from loader.defaults import ENGINES
@@ -15,6 +16,8 @@ from loader.errors import LoaderError, UsageProblem
 from loader.mdb.verify import LEVELS
 from loader.progress import Progress
 from loader.server.options import Connection
+from loader.sources.dit import Recipe
+from loader.sources.synthetic import Synthetic, find
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -147,6 +150,44 @@ native_options = stack(
         help="Read `attribute:< file:///path` from this host.",
     ),
 )
+_TREE = (
+    click.option(
+        "-n",
+        "entries",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Entries of the kind that has no count in the template.",
+    ),
+    click.option(
+        "--seed", type=int, default=1, show_default=True, help="Another seed, other entries."
+    ),
+    click.option(
+        "--define",
+        "defines",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a define of a makeldif template. May be repeated.",
+    ),
+    click.option(
+        "--operational",
+        is_flag=True,
+        help="Add entryUUID, entryCSN, names and times, so that builds repeat exactly.",
+    ),
+)
+# What a tree follows from, wherever one is made; a verb may have a suffix of its own.
+tree_options = stack(*_TREE)
+tree_suffix_option = click.option(
+    "--suffix",
+    "tree_suffix",
+    metavar="DN",
+    help="The tree's suffix (default: the template's, mostly dc=example,dc=com).",
+)
+from_option = click.option(
+    "--from",
+    "template",
+    metavar="TEMPLATE",
+    help="In the place of LDIF: a template of `ditseed generate`, its name or path.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 progress_option = click.option(
     "--progress",
@@ -185,6 +226,61 @@ def connection_of(options: dict[str, Any]) -> Connection:
             raise UsageProblem(reason="-W asks on a terminal, and there is none; use -y FILE")
         password = click.prompt("Password", hide_input=True, err=True)
     return Connection(**taken, password=password)
+
+
+_OF_TREE = ("entries", "seed", "defines", "operational")
+
+
+def tree_of(
+    options: dict[str, Any], inputs: Sequence[Path], suffix: str | None
+) -> Synthetic | None:
+    """Take the options of a tree out of a command's arguments; None where LDIF is given."""
+    name = options.pop("template")
+    if name is None:
+        if not inputs:
+            raise UsageProblem(reason="what to load? LDIF files, or --from TEMPLATE -n N")
+        no_tree(options)
+        return None
+    if inputs:
+        reason = f"--from {name} takes the place of LDIF, and {inputs[0]} is given too"
+        raise UsageProblem(reason=reason)
+    return Synthetic(recipe_of(name, options, suffix))
+
+
+def recipe_of(name: str, options: dict[str, Any], suffix: str | None) -> Recipe:
+    """What the options of a tree say, taken out of a command's arguments. Raises NoSuchTemplate, UsageProblem."""
+    path, lists = find(name)
+    given = {one: options.pop(one) for one in _OF_TREE}
+    defines = dict(map(_define, given.pop("defines")))
+    return Recipe(path=path, lists=lists, suffix=suffix, defines=defines, **given)
+
+
+def _define(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise UsageProblem(reason=f"--define {text}: write NAME=VALUE")
+    return name, value
+
+
+def no_tree(options: dict[str, Any]) -> None:
+    """Take them out where there is no template. Raises UsageProblem for any that is given."""
+    refuse_given([*_OF_TREE, "tree_suffix"], "--from TEMPLATE")
+    for name in _OF_TREE:
+        del options[name]
+
+
+def refuse_given(names: Iterable[str], only: str) -> None:
+    """Raise UsageProblem for any of these that stands on the command line: they are for `only`."""
+    spelled = {one.name: one.opts[0] for one in click.get_current_context().command.params}
+    for name in names:
+        if is_given(name):
+            raise UsageProblem(reason=f"{spelled[name]} is for {only}")
+
+
+def is_given(name: str) -> bool:
+    """Does that parameter of the running command stand on its command line?"""
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in (None, ParameterSource.DEFAULT)
 
 
 def progress_of(mode: str) -> Progress:

@@ -103,6 +103,38 @@ def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter)
         return template.shard(path, piece.first, piece.end, jobs, counters)
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """A load plan. mix: operation -> share. miss: part of searches that find nothing, and of binds that are refused.
+    skew: Zipf's exponent for who is asked for. looks: attribute, whether by its beginning, and weight; none leaves it
+    to the template. ldif: only changes, as LDIF."""
+
+    operations: int
+    mix: Mapping[str, int]
+    miss: float = 0.05
+    skew: float = 0.9
+    seed: int = 1
+    looks: tuple[tuple[str, bool, int], ...] = ()
+    ldif: bool = False
+
+
+def plan(template: Template, wishes: Wishes, descriptor: int, jobs: int, meter: Meter) -> None:
+    """A load plan into a descriptor. BrokenPipeError when nobody reads it any more, UsageProblem when it cannot be."""
+    with _counting(meter, "standard output") as counters:
+        template.plan(
+            descriptor,
+            jobs,
+            counters,
+            operations=wishes.operations,
+            mix=list(wishes.mix.items()),
+            miss=wishes.miss,
+            skew=wishes.skew,
+            seed=wishes.seed,
+            looks=wishes.looks,
+            ldif=wishes.ldif,
+        )
+
+
 @contextmanager
 def _counting(meter: Meter, target: str) -> Iterator[Counters]:
     counters = Counters()
@@ -112,4 +144,6 @@ def _counting(meter: Meter, target: str) -> Iterator[Counters]:
         except _native.NativeError as error:
             if error.code == "ldif.pipe":
                 raise BrokenPipeError(error.message) from error
+            if error.code == "template.usage":
+                raise UsageProblem(reason=error.message) from error
             raise ldif.ours(error, target) from error

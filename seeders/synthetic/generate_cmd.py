@@ -11,14 +11,22 @@ from typing import Any
 import click
 
 from loader import units
-from loader.cli.options import json_option, progress_of, progress_option, restart_option
+from loader.cli.options import (
+    json_option,
+    progress_of,
+    progress_option,
+    recipe_of,
+    restart_option,
+    tree_options,
+    tree_suffix_option,
+)
 from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
 from loader.sources import dit
 from loader.sources.dit import Range, Recipe, Template
 from seeders.synthetic import learn_cmd, templates
 from seeders.synthetic.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
-from seeders.synthetic.options import recipe_of, recipe_options
+from seeders.synthetic.operations_cmd import operations
 
 
 class Generate(click.Group):
@@ -68,7 +76,8 @@ command.add_command(learn_cmd.command)
     show_default=True,
     help="Entries a file.",
 )
-@recipe_options
+@tree_options
+@tree_suffix_option
 @restart_option
 @json_option
 @progress_option
@@ -117,8 +126,9 @@ def tree(
 @command.command("show")
 @click.argument("template_name", metavar="TEMPLATE")
 @click.argument("number", type=click.IntRange(min=0))
-@recipe_options
-def show(template_name: str, number: int, **options: Any) -> None:
+@tree_options
+@tree_suffix_option
+def show(template_name: str, number: int, tree_suffix: str | None, **options: Any) -> None:
     """Print entry NUMBER of TEMPLATE, as `generate` would make it. Entry 0 is the suffix.
 
     Without -n, of the smallest tree that holds it: give -n where the template has kinds that are a
@@ -128,11 +138,14 @@ def show(template_name: str, number: int, **options: Any) -> None:
     Example:
       ditseed generate show people 17000000
     """
-    template = recipe_of(template_name, **options).compiled(otherwise=number + 1)
+    template = recipe_of(template_name, options, tree_suffix).compiled(otherwise=number + 1)
     if number >= template.entries:
         raise UsageProblem(reason=f"the tree has entries 0 to {units.number(template.entries - 1)}")
     sys.stdout.buffer.write(template.entry(number))
     sys.stdout.buffer.flush()
+
+
+command.add_command(operations)
 
 
 @command.command("templates")
@@ -160,9 +173,10 @@ def _options(
     compress: str | None,
     jobs: int | None,
     shard_entries: int,
+    tree_suffix: str | None,
     **options: Any,
 ) -> GenerateOptions:
-    recipe = recipe_of(template_name, **options)
+    recipe = recipe_of(template_name, options, tree_suffix)
     template = recipe.compiled()
     return GenerateOptions(
         recipe,

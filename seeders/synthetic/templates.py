@@ -21,3 +21,8 @@ def find(name: str) -> Path:
     if not path.is_file():
         raise NoSuchTemplate(name=name, known=", ".join(shipped()))
     return path
+
+
+def located(name: str) -> tuple[Path, tuple[Path, ...]]:
+    """The same, and where its lists are besides: an entry point of `ditseed.templates`."""
+    return find(name), (LISTS,)

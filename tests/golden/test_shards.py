@@ -16,6 +16,7 @@ from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.trees import write_people
+from loader.operations.build import BuildOptions
 from loader.operations.build.inputs import moment
 from loader.progress import Meter
 from loader.sinks import shards
@@ -46,7 +47,9 @@ def one_stream(case: Case, ldif: Path, directory: Path) -> Path | None:
         return None
     server_id = int(case.options[case.options.index("-S") + 1]) if "-S" in case.options else 0
     last_mod = "lastmod off" not in case.settings.database_lines
-    making = Making(moment([ldif]) if last_mod else None, server_id, None, "")
+    making = Making(
+        moment(BuildOptions((ldif,), Path())) if last_mod else None, server_id, None, ""
+    )
     whole = Slice(source, plan.shared, plan.cuts[0], plan.leaves, making)
     stream = directory / "stream.ldif"
     with stream.open("wb") as file:

@@ -5,12 +5,14 @@ Steps: start, scan, load. Once done, the same command does nothing.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import defaults, ldif
 from loader.errors import AddLost, AddRefused, EmptyInput
+from loader.ldif import Scan
 from loader.operations.add import nosync
 from loader.operations.add.options import ON_EXISTS, AddOptions
 from loader.operations.build.options import STDIN
@@ -74,13 +76,20 @@ def plan(options: AddOptions, progress: Progress) -> Facts:
     with session(options.connection) as server:
         offer = subschema.offer(server)
     with progress.step("scan") as meter:
-        found = ldif.scan(options.files, meter)
+        found = _scanned(options, meter)
     return {
         "entries": found.entries,
         "transactions": offer.transactions,
         "left_out": sorted(set(found.attributes) & set(left_out(options, offer))),
         "first_dn": found.first_dn,
     }
+
+
+def _scanned(options: AddOptions, meter: Meter) -> Scan:
+    if options.tree is None:
+        return ldif.scan(options.files, meter)
+    with options.tree.stream() as descriptor:
+        return ldif.scan([Path(f"/dev/fd/{descriptor}")], meter)
 
 
 def _begins_anew(directory: Path, identity: Facts) -> bool:
@@ -131,6 +140,8 @@ class _Work:
 
     def scan(self, meter: Meter) -> Facts:
         """Is every file whole, and how many entries are there? Nothing is sent before."""
+        if self.options.tree is not None:
+            return {"entries": self.options.tree.compiled.entries}
         found = ldif.scan(self.options.files, meter)
         if not found.entries:
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
@@ -140,19 +151,25 @@ class _Work:
         options = self.options
         with files.explained(options.reject_file):
             options.reject_file.unlink(missing_ok=True)
-        loaded = sink.add(
-            options.connection,
-            self._inputs(),
-            self.offer,
-            self._rules(scan),
-            self._notes(start),
-            meter,
-        )
+        with self._inputs() as read:
+            loaded = sink.add(
+                options.connection,
+                read,
+                self.offer,
+                self._rules(scan),
+                self._notes(start),
+                meter,
+            )
         killpoint("load.middle")
         return {**self._told(loaded), "seconds": round(meter.seconds, 3)}
 
-    def _inputs(self) -> list[sink.Input]:
-        return [0 if str(path) == STDIN else path for path in self.options.files]
+    @contextmanager
+    def _inputs(self) -> Iterator[list[sink.Input]]:
+        if self.options.tree is None:
+            yield [0 if str(path) == STDIN else path for path in self.options.files]
+            return
+        with self.options.tree.stream() as descriptor:
+            yield [descriptor]
 
     def _rules(self, scan: Facts) -> Rules:
         options = self.options

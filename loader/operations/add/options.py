@@ -12,13 +12,14 @@ from loader.defaults import state_dir
 from loader.errors import UsageProblem
 from loader.operations.build.options import STDIN, fingerprint, is_stream, same_file
 from loader.server.options import Connection
+from loader.sources.synthetic import Synthetic
 
 ON_EXISTS = ("error", "skip", "replace", "newer")
 
 
 @dataclass(frozen=True)
 class AddOptions:
-    """LDIF files (or directories of them) into a running server.
+    """LDIF files (or directories of them), or a `tree`, into a running server.
 
     `batch`: entries a transaction, 0 finds out, 1 makes none. `max_rate`: entries/s, 0 is without limit.
     `as_replication`: everything is sent as it stands but contextCSN (shadow.py).
@@ -36,6 +37,7 @@ class AddOptions:
     keep_operational: bool = False
     as_replication: bool = False
     run_dir: Path | None = None
+    tree: Synthetic | None = None  # in the place of inputs
 
     @property
     def streamed(self) -> bool:
@@ -51,7 +53,7 @@ class AddOptions:
         """Where the run keeps its state: for the same files and server the same."""
         if self.run_dir is not None:
             return self.run_dir.absolute()
-        text = json.dumps([self.connection.uri, self._names()])
+        text = json.dumps([self.connection.uri, self._names() or self._tree()])
         return state_dir() / "add" / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -64,12 +66,16 @@ class AddOptions:
             "uri": self.connection.uri,
             "inputs": self._names(),
             "files": [fingerprint(path) for path in self.files],
+            "tree": self._tree(),
             "keep_operational": self.keep_operational,
             "as_replication": self.as_replication,
         }
 
     def _names(self) -> list[str]:
         return [str(path if is_stream(path) else path.absolute()) for path in self.files]
+
+    def _tree(self) -> dict[str, object] | None:
+        return self.tree.identity() if self.tree else None
 
     def require_fitting(self, dry: bool = False) -> None:
         """Raise UsageProblem for options that do not go together."""

@@ -42,8 +42,9 @@ def build(
 ) -> Facts:
     """Run or resume a build; the facts of its steps."""
     options.require_fitting()
-    identity = options.identity()
     place = find_place(options.config_path, options.suffix, options.replace, options.target)
+    options = options.below(place.database.suffix)
+    identity = options.identity()
     run_dir = place.directory / RUN_DIR
     # What came from a stream is gone, and nobody knows whether the next one brings the same.
     anew = place.begins_anew(run_dir, "build", identity, restart or options.streamed)
@@ -90,6 +91,7 @@ def plan(options: BuildOptions, progress: Progress) -> Facts:
     options.require_fitting(dry=True)
     place = find_place(options.config_path, options.suffix, options.replace, options.target)
     place.require_free()
+    options = options.below(place.database.suffix)
     with (
         tempfile.TemporaryDirectory(prefix="ditseed-plan-", dir=configuration.scratch()) as scratch,
         open_run(Path(scratch), "plan", {}, progress) as run,

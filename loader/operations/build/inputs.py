@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from loader import csn, ldif, manifest
@@ -17,6 +18,7 @@ from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place
 from loader.progress import Meter
 from loader.run.catalogue import Facts
+from loader.sources import synthetic
 
 _NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `ditseed export` always brings them."
 
@@ -24,6 +26,16 @@ _NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `
 def paths(options: BuildOptions) -> list[Path]:
     """LDIF in loading order."""
     return ordered(options.inputs)
+
+
+@contextmanager
+def opened(options: BuildOptions) -> Iterator[list[Path]]:
+    """LDIF in loading order, to be read once: of a tree it is made meanwhile."""
+    if options.tree is None:
+        yield paths(options)
+        return
+    with options.tree.stream() as descriptor:
+        yield [Path(f"/dev/fd/{descriptor}")]
 
 
 def ordered(given: Iterable[Path]) -> list[Path]:
@@ -46,7 +58,9 @@ def check(options: BuildOptions) -> None:
 
 
 def entries(options: BuildOptions) -> int | None:
-    """How many there are, where manifests tell."""
+    """How many there are, where the template tells, or manifests."""
+    if options.tree is not None:
+        return options.tree.compiled.entries
     told = [known.entries for _, known in _exports(options)]
     return sum(told) if len(told) == len(options.inputs) else None
 
@@ -61,7 +75,8 @@ def _exports(options: BuildOptions) -> Iterator[tuple[Path, Manifest]]:
 def scan(options: BuildOptions, place: Place, meter: Meter) -> Facts:
     """Read it all once: is every file whole, how many entries, which names do they use?"""
     check(options)
-    found = ldif.scan(paths(options), meter)
+    with opened(options) as read:
+        found = ldif.scan(read, meter)
     if not found.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
     return {
@@ -80,17 +95,20 @@ def require_schema(place: Place, scan: Facts, scratch: Path) -> None:
     schema.require_known(place, scan["attributes"], scan["object_classes"], scratch)
 
 
-def moment(paths: Sequence[Path]) -> str:
+def moment(options: BuildOptions) -> str:
     """As in createTimestamp: the age of the newest input, so that the same input makes the same database.
 
-    A stream is as old as the present. SOURCE_DATE_EPOCH (reproducible-builds.org) goes before both.
+    A stream is as old as the present, a tree of no age. SOURCE_DATE_EPOCH (reproducible-builds.org) goes before all.
     """
     seconds = os.environ.get(ENV_EPOCH)
     if seconds and seconds.isdigit():
         moment = float(seconds)
+    elif options.tree is not None:
+        return synthetic.MOMENT
     else:
-        ages = [path.stat().st_mtime for path in paths if path.is_file()]
-        moment = min([time.time(), max(ages)] if len(ages) == len(paths) else [time.time()])
+        found = paths(options)
+        ages = [path.stat().st_mtime for path in found if path.is_file()]
+        moment = min([time.time(), max(ages)] if len(ages) == len(found) else [time.time()])
     return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
 
 

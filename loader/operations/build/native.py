@@ -121,9 +121,9 @@ class _Work:
         with files.explained(self.rejects):
             self.rejects.unlink(missing_ok=True)
         partial = self.made / (DATA + files.PARTIAL)
-        with self._scratch() as scratch:
+        with self._scratch() as scratch, self._inputs() as read:
             built = mdb.build(
-                self.target, self._inputs(), partial, self._rules(scan), self._means(scratch), meter
+                self.target, read, partial, self._rules(scan), self._means(scratch), meter
             )
         killpoint("load.middle")
         partial.rename(self.made / DATA)
@@ -134,13 +134,18 @@ class _Work:
         found = [path for path in inputs.paths(self.options) if path.is_file()]
         return round(LEAST * sum(path.stat().st_size for path in found))
 
-    def _inputs(self) -> list[mdb.Input]:
-        return [0 if str(path) == STDIN else path for path in inputs.paths(self.options)]
+    @contextmanager
+    def _inputs(self) -> Iterator[list[mdb.Input]]:
+        if self.options.tree is None:
+            yield [0 if str(path) == STDIN else path for path in inputs.paths(self.options)]
+            return
+        with self.options.tree.stream() as descriptor:
+            yield [descriptor]
 
     def _rules(self, scan: Facts) -> Rules:
         options = self.options
         return Rules(
-            now=inputs.moment(inputs.paths(options)),
+            now=inputs.moment(options),
             check_values=options.check_values,
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,

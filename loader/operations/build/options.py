@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from loader import ldif
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
+from loader.sources.synthetic import Synthetic
 from loader.storage import files
 
 STDIN = "-"
@@ -17,11 +19,12 @@ _ONCE = (
     "a build reads its input more than once with --engine slapadd, with --dry-run and for a replica, "
     "so put the stream into a file first"
 )
+_FILES = "leave it out, or `ditseed generate TEMPLATE -o DIR` first"
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What to load (LDIF files, or directories of them), and into the database of which configuration.
+    """What to load (LDIF files, or directories of them; or a `tree`), and into the database of which configuration.
 
     `maxsize`: None takes the configured one, "auto" computes it, a number sets it; the last two change the
     configuration as `tune maxsize --apply` does, unless there is a `target`: a directory in the place of the configured
@@ -49,16 +52,24 @@ class BuildOptions:
     rejects: Path | None = None  # LDIF of refused entries; None: in the run directory
     check_values: bool = True
     file_urls: bool = False  # `attribute:< file:...` is read
+    tree: Synthetic | None = None  # in the place of inputs
 
     @property
     def streamed(self) -> bool:
         """Does an input go by but once?"""
         return any(is_stream(path) for path in self.inputs)
 
+    def below(self, suffix: str) -> BuildOptions:
+        """The same, with the tree in the database of that suffix."""
+        if self.tree is None:
+            return self
+        return dataclasses.replace(self, tree=self.tree.below(suffix))
+
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption: options, and the inputs as they are now."""
         return {
             "inputs": [fingerprint(path) for path in ldif.files_of(self.inputs)],
+            "tree": self.tree.identity() if self.tree else None,
             "config": str(self.config_path.absolute()),
             "suffix": self.suffix,
             "target": str(self.target.absolute()) if self.target else None,
@@ -78,6 +89,8 @@ class BuildOptions:
             raise UsageProblem(reason=f"--engine slapadd does not know {', '.join(strange)}")
         if self.shards and self.engine != "slapadd":
             raise UsageProblem(reason="--shards is for --engine slapadd")
+        if self.shards and self.tree:
+            raise UsageProblem(reason=f"--shards cuts files, and --from makes a stream: {_FILES}")
         if self.streamed and (self.engine == "slapadd" or self.seeding or dry):
             raise UsageProblem(reason=f"{self.inputs[0]} is no file: {_ONCE}")
         if self.rejects and any(

@@ -20,7 +20,7 @@ _WORTH = 4  # shared entries are loaded by each: together at most this part of t
 
 def wanted(options: BuildOptions, place: Place, entries: int, needed: int) -> int:
     """How many slices to cut; 1: none. needed: bytes that the database will take."""
-    if options.shards == 1 or _why_not(options, place):
+    if options.shards == 1 or options.tree or _why_not(options, place):
         return 1
     if options.shards:
         return options.shards

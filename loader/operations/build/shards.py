@@ -106,7 +106,7 @@ class Work:
 
     def _pieces(self, plan: Facts) -> Iterator[_Piece]:
         making = Making(
-            now=inputs.moment(self.source.paths) if self._settings.last_mod else None,
+            now=inputs.moment(self.options) if self._settings.last_mod else None,
             server_id=finish.server_id(self.options, self.place),
             claimed=self.scan["claimed"],
             root=self.place.database.suffix,

@@ -85,8 +85,8 @@ class _Work:
 
     def size(self, meter: Meter, scan: Facts) -> Facts:
         """How large the database will be, from a pilot load; is there room, in maxsize and on the disk?"""
-        paths = inputs.paths(self.options)
-        needed = estimate.needed(self.place, paths, scan["entries"], self.run.directory, meter)
+        with inputs.opened(self.options) as read:
+            needed = estimate.needed(self.place, read, scan["entries"], self.run.directory, meter)
         maxsize = finish.choose_maxsize(self.options, self.place, needed)
         count = shard_count.wanted(self.options, self.place, scan["entries"], needed)
         # Slices lie beside what is made of them.
@@ -109,8 +109,8 @@ class _Work:
                 copy, place.database.suffix, self.made, size["maxsize"], server_id
             )
             own = self.options.write_context and not self.options.seeding
-            paths = inputs.paths(self.options)
-            written = slapadd.load(target, paths, meter, scan["claimed"], own)
+            with inputs.opened(self.options) as read:
+                written = slapadd.load(target, read, meter, scan["claimed"], own)
         killpoint("load.middle")
         return {"entries": written}
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use synth::{Maker, Options, Problem, Task, Tree, compile, read};
+use synth::operations::{Action, Form, Lines, Plan, Wishes};
+use synth::{Maker, Options, Problem, Task, Tree, compile, model, read};
 
 use crate::counters::Counters;
 use crate::error::{NativeError, Raise, raise};
@@ -33,6 +34,7 @@ impl Raise for Problem {
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Template {
+    template: model::Template,
     tree: Tree,
 }
 
@@ -55,9 +57,10 @@ impl Template {
         let options = Options { seed, suffix, entries, otherwise, operational };
         let made = py.detach(|| {
             let template = read(&path, &lists, &defines, options.suffix.as_deref())?;
-            compile(&template, &options)
+            let tree = compile(&template, &options)?;
+            Ok(Self { template, tree })
         });
-        made.map(|tree| Self { tree }).map_err(|problem| raise(py, problem))
+        made.map_err(|problem: Problem| raise(py, problem))
     }
 
     #[getter]
@@ -108,7 +111,7 @@ impl Template {
         compress: bool,
     ) -> PyResult<()> {
         let fd = duplicate(fd)?;
-        let task = Task { tree: &self.tree, first, end, jobs };
+        let task = Task { items: &self.tree, first, end, jobs };
         enter(py, &counters.0, || synth::to_descriptor(&task, fd, compress, &counters.0))
     }
 
@@ -121,8 +124,40 @@ impl Template {
         jobs: usize,
         counters: &Counters,
     ) -> PyResult<Shard> {
-        let task = Task { tree: &self.tree, first, end, jobs };
+        let task = Task { items: &self.tree, first, end, jobs };
         let work = || synth::to_file(&task, &path, &counters.0);
         enter(py, &counters.0, work).map(Shard::from)
+    }
+
+    #[pyo3(signature = (fd, jobs, counters, *, operations, mix, miss, skew, seed, looks, ldif))]
+    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+    fn plan(
+        &self,
+        py: Python<'_>,
+        fd: i32,
+        jobs: usize,
+        counters: &Counters,
+        operations: u64,
+        mix: Vec<(String, u64)>,
+        miss: f64,
+        skew: f64,
+        seed: i64,
+        looks: Vec<(String, bool, u64)>,
+        ldif: bool,
+    ) -> PyResult<()> {
+        let fd = duplicate(fd)?;
+        let mix = mix.into_iter().map(|(name, share)| Ok((Action::named(&name)?, share)));
+        let looks = looks.into_iter().map(|(name, beginning, weight)| {
+            (name, if beginning { Form::Beginning } else { Form::Equality }, weight)
+        });
+        let planned = mix.collect::<Result<_, String>>().and_then(|mix| {
+            let wishes = Wishes { operations, mix, miss, skew, seed, looks: looks.collect() };
+            Plan::new(&self.template, &self.tree, &wishes)
+        });
+        let plan =
+            planned.map_err(|message| raise(py, Problem::asked(&self.template.path, message)))?;
+        let lines = Lines { plan: &plan, ldif };
+        let task = Task { items: &lines, first: 0, end: operations, jobs };
+        enter(py, &counters.0, || synth::to_descriptor(&task, fd, false, &counters.0))
     }
 }

@@ -8,6 +8,7 @@ pub mod draw;
 pub mod list;
 pub mod makeldif;
 pub mod model;
+pub mod operations;
 mod permute;
 pub mod problem;
 pub mod tags;
@@ -28,7 +29,7 @@ pub use compile::{Options, compile};
 pub use maker::Maker;
 pub use problem::{Problem, Spot};
 pub use tree::{Place, Tree};
-pub use write::{Task, to_descriptor, to_file};
+pub use write::{Items, Making, Task, to_descriptor, to_file};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

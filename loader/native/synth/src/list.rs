@@ -3,6 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::alias::{Alias, even};
 use crate::problem::{Problem, Spot};
 
@@ -73,6 +76,19 @@ impl List {
             Some(alias) => alias.pick(bits),
             None => even(bits, self.count()),
         })
+    }
+
+    /// The list of what its values hold in base64, as likely as they are.
+    pub fn decoded(&self) -> Result<Self, String> {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for value in self.values() {
+            STANDARD
+                .decode_vec(value, &mut bytes)
+                .map_err(|error| format!("list {}: no base64: {error}", self.name))?;
+            ends.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        }
+        let (name, weights) = (self.name.clone(), self.weights.clone());
+        Ok(Self { name, bytes, ends, weights, sum: self.sum })
     }
 
     pub fn values(&self) -> impl Iterator<Item = &[u8]> {
@@ -174,6 +190,13 @@ mod tests {
         let stream = crate::draw::Stream::new(1, &["w"]);
         let often = (0..10_000).filter(|&number| list.pick(stream.at(number)) == b"often").count();
         assert!((9_800..10_000).contains(&often), "{often}");
+    }
+
+    #[test]
+    fn bytes_stand_in_base64() {
+        let list = parsed("/w==\n\nYWI=\t2\n").unwrap().decoded().unwrap();
+        assert_eq!(list.values().collect::<Vec<_>>(), [&b"\xff"[..], b"ab"]);
+        assert!(parsed("x\n").unwrap().decoded().unwrap_err().starts_with("list x: no base64"));
     }
 
     #[test]

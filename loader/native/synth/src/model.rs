@@ -186,6 +186,10 @@ pub enum Tag {
     Pick {
         list: String,
     },
+    /// What a line of a list of the template holds in base64.
+    Base64 {
+        list: String,
+    },
     /// A value of the entry.
     Value {
         name: String,

@@ -1,5 +1,6 @@
-//! Ranges of entries into descriptors and files. Several threads make them; what comes out does not depend on how many.
+//! Ranges of entries, or whatever else is made by its number, into descriptors and files. Several threads make them; what comes out does not depend on how many.
 
+use std::fmt::Debug;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -21,16 +22,40 @@ const TURN: u64 = 512;
 /// Bytes that are handed on although the turn's entries are not all made: large entries must not fill the memory.
 const FULL: usize = 1 << 20;
 
-/// Entries `first` to `end`-1 of a tree, made by so many threads.
+/// What is made by its number.
+pub trait Items: Sync + Debug {
+    fn count(&self) -> u64;
+
+    /// Appends the item of a number, which is less than the count; one maker for each thread.
+    fn maker(&self) -> Making<'_>;
+}
+
+pub type Making<'i> = Box<dyn FnMut(u64, &mut Vec<u8>) -> Result<()> + 'i>;
+
+impl Items for Tree {
+    fn count(&self) -> u64 {
+        self.entries()
+    }
+
+    fn maker(&self) -> Making<'_> {
+        let mut maker = Maker::new(self);
+        Box::new(move |number, out| {
+            maker.entry(number, out);
+            Ok(())
+        })
+    }
+}
+
+/// Items `first` to `end`-1, made by so many threads.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
-    pub tree: &'a Tree,
+    pub items: &'a dyn Items,
     pub first: u64,
     pub end: u64,
     pub jobs: usize,
 }
 
-/// LDIF into a descriptor, whatever it is; packed by zstd if wanted.
+/// Into a descriptor, whatever it is; packed by zstd if wanted.
 pub fn to_descriptor(
     task: &Task<'_>,
     fd: OwnedFd,
@@ -80,7 +105,7 @@ impl Write for Whole {
     }
 }
 
-/// A file of its own, compressed when its name ends so; on the disk when it returns.
+/// Records into a file of its own, compressed when its name ends so; on the disk when it returns.
 pub fn to_file(task: &Task<'_>, path: &Path, counters: &Counters) -> Result<Shard> {
     let mut output = Output::create(path, threads(task))?;
     let mut bytes = 0;
@@ -101,9 +126,9 @@ fn threads(task: &Task<'_>) -> u32 {
 type Sink<'s> = &'s mut (dyn FnMut(&[u8]) -> Result<()> + Send);
 
 fn run(task: &Task<'_>, counters: &Counters, sum: bool, sink: Sink<'_>) -> Result<Checksum> {
-    if task.first > task.end || task.end > task.tree.entries() {
-        let all = task.tree.entries();
-        let message = format!("entries {}:{} of {all}", task.first, task.end);
+    if task.first > task.end || task.end > task.items.count() {
+        let all = task.items.count();
+        let message = format!("{}:{} of {all}", task.first, task.end);
         return Err(Error::new(Code::Empty, message));
     }
     let shared = Shared {
@@ -150,7 +175,7 @@ struct GivenUp;
 impl Shared<'_, '_> {
     fn work(&self) {
         let mut worker = Worker {
-            maker: Maker::new(self.task.tree),
+            make: self.task.items.maker(),
             printer: Printer::default(),
             made: Made::default(),
         };
@@ -230,7 +255,7 @@ impl Drop for Alarm<'_, '_, '_> {
 }
 
 struct Worker<'t> {
-    maker: Maker<'t>,
+    make: Making<'t>,
     printer: Printer,
     made: Made,
 }
@@ -246,7 +271,7 @@ struct Made {
 impl Worker<'_> {
     fn make(&mut self, number: u64, sum: bool) -> Result<()> {
         let start = self.made.bytes.len();
-        self.maker.entry(number, &mut self.made.bytes);
+        (self.make)(number, &mut self.made.bytes)?;
         self.made.entries += 1;
         if sum {
             // Without the empty line behind it.

@@ -38,6 +38,13 @@ impl Render for Picked {
     }
 }
 
+/// The same of a list whose lines hold bytes in base64.
+pub fn decoded(list: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
+    let list = Arc::new(scope.list(list)?.decoded()?);
+    let most = list.values().map(<[u8]>::len).max().unwrap_or(0) as u64;
+    Ok(Box::new(Picked { stream: scope.stream, list, most, printable: false }))
+}
+
 #[derive(Debug)]
 struct Uuid(Stream);
 

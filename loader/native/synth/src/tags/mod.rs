@@ -80,6 +80,7 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
         Tag::Unique { base, width } => number::unique(*base, *width, scope),
         Tag::Drawn { distribution, width } => number::drawn(distribution, *width, scope),
         Tag::Pick { list } => bytes::pick(list, scope),
+        Tag::Base64 { list } => bytes::decoded(list, scope),
         Tag::Uuid => Ok(bytes::uuid(scope)),
         Tag::Bytes { low, high } => bytes::random(*low, *high, scope),
         Tag::Value { name } => value::value(name, scope),

@@ -13,7 +13,7 @@ pub type Values = HashMap<String, SlotFacts>;
 type Parse = fn(&[&str]) -> Option<Tag>;
 
 /// Name, how it is written, and what it becomes.
-const TABLE: [(&str, &str, Parse); 24] = [
+const TABLE: [(&str, &str, Parse); 25] = [
     ("number", "{number}, {number:WIDTH} or {number:WIDTH:START}", number),
     ("digits", "{digits:WIDTH}", |words| Some(Tag::Digits(one(words)?))),
     ("hex", "{hex:WIDTH}", |words| Some(Tag::Hex(one(words)?))),
@@ -27,6 +27,7 @@ const TABLE: [(&str, &str, Parse); 24] = [
         drawn("histogram", words, 1)
     }),
     ("pick", "{pick:LIST}", |words| Some(Tag::Pick { list: name(words)? })),
+    ("base64", "{base64:LIST}", |words| Some(Tag::Base64 { list: name(words)? })),
     ("uuid", "{uuid}", |words| words.is_empty().then_some(Tag::Uuid)),
     ("ascii", "{ascii:NAME}", |words| Some(Tag::Ascii { name: name(words)? })),
     ("ssha", "{ssha:NAME}", |words| Some(Tag::Ssha { name: name(words)? })),

@@ -1,0 +1,211 @@
+//! Operations as lines of JSON, and changes as LDIF.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+/// What a client does, and what becomes of it.
+#[derive(Debug)]
+pub enum Operation {
+    Search {
+        base: Vec<u8>,
+        scope: &'static str,
+        filter: String,
+        found: Found,
+    },
+    Bind {
+        dn: Vec<u8>,
+        password: Vec<u8>,
+        result: u8,
+    },
+    /// One attribute gets these values in the place of all it has.
+    Modify {
+        dn: Vec<u8>,
+        attribute: String,
+        values: Vec<Vec<u8>>,
+    },
+    Add {
+        dn: Vec<u8>,
+        values: Vec<(String, Vec<u8>)>,
+    },
+    Delete {
+        dn: Vec<u8>,
+    },
+    /// The old RDN goes.
+    Rename {
+        dn: Vec<u8>,
+        rdn: Vec<u8>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    Exactly(u64),
+    /// Nobody counted; a client asks for so many.
+    Some {
+        limit: u64,
+    },
+    /// The base is not there.
+    NoBase,
+}
+
+/// Of LDAP (RFC 4511, A.1).
+const NO_SUCH_OBJECT: u8 = 32;
+
+impl Operation {
+    /// Appends a line.
+    pub fn json(&self, out: &mut Vec<u8>) {
+        let value = match self {
+            Self::Search { base, scope, filter, found } => {
+                let mut line =
+                    json!({"op": "search", "base": text(base), "scope": scope, "filter": filter});
+                let more = match found {
+                    Found::Exactly(entries) => json!({"entries": entries}),
+                    Found::Some { limit } => json!({"entriesAtLeast": 1, "sizeLimit": limit}),
+                    Found::NoBase => json!({"entries": 0, "result": NO_SUCH_OBJECT}),
+                };
+                join(&mut line, more);
+                line
+            }
+            Self::Bind { dn, password, result } => {
+                json!({"op": "bind", "dn": text(dn), "password": text(password), "result": result})
+            }
+            Self::Modify { dn, attribute, values } => {
+                let values: Vec<Value> = values.iter().map(|value| text(value)).collect();
+                json!({"op": "modify", "dn": text(dn), "replace": {attribute: values}})
+            }
+            Self::Add { dn, values } => {
+                json!({"op": "add", "dn": text(dn), "attributes": grouped(values)})
+            }
+            Self::Delete { dn } => json!({"op": "delete", "dn": text(dn)}),
+            Self::Rename { dn, rdn } => {
+                json!({"op": "modrdn", "dn": text(dn), "newRdn": text(rdn), "deleteOldRdn": true})
+            }
+        };
+        out.extend_from_slice(value.to_string().as_bytes());
+        out.push(b'\n');
+    }
+
+    /// Appends a change record; of what changes nothing, nothing.
+    pub fn ldif(&self, out: &mut Vec<u8>) {
+        use ldif::write::line;
+        let (dn, kind) = match self {
+            Self::Search { .. } | Self::Bind { .. } => return,
+            Self::Modify { dn, .. } => (dn, "modify"),
+            Self::Add { dn, .. } => (dn, "add"),
+            Self::Delete { dn } => (dn, "delete"),
+            Self::Rename { dn, .. } => (dn, "modrdn"),
+        };
+        line(out, b"dn", dn);
+        line(out, b"changetype", kind.as_bytes());
+        match self {
+            Self::Modify { attribute, values, .. } => {
+                line(out, b"replace", attribute.as_bytes());
+                for value in values {
+                    line(out, attribute.as_bytes(), value);
+                }
+                out.extend_from_slice(b"-\n");
+            }
+            Self::Add { values, .. } => {
+                for (name, value) in values {
+                    line(out, name.as_bytes(), value);
+                }
+            }
+            Self::Rename { rdn, .. } => {
+                line(out, b"newrdn", rdn);
+                line(out, b"deleteoldrdn", b"1");
+            }
+            _ => {}
+        }
+        out.push(b'\n');
+    }
+}
+
+fn join(line: &mut Value, more: Value) {
+    if let (Value::Object(line), Value::Object(more)) = (line, more) {
+        line.extend(more);
+    }
+}
+
+fn grouped(values: &[(String, Vec<u8>)]) -> Map<String, Value> {
+    let mut found = Map::new();
+    for (name, value) in values {
+        let group = found.entry(name.clone()).or_insert_with(|| json!([]));
+        if let Value::Array(group) = group {
+            group.push(text(value));
+        }
+    }
+    found
+}
+
+/// A string, or what is no UTF-8 as `{"base64": ...}`.
+fn text(bytes: &[u8]) -> Value {
+    std::str::from_utf8(bytes)
+        .map_or_else(|_| json!({"base64": STANDARD.encode(bytes)}), Value::from)
+}
+
+/// A value in a filter (RFC 4515, 3).
+pub fn escaped(value: &[u8]) -> String {
+    let plain = std::str::from_utf8(value).is_ok();
+    let mut out = String::with_capacity(value.len());
+    for part in value.utf8_chunks() {
+        part.valid().chars().for_each(|letter| match letter {
+            '*' | '(' | ')' | '\\' | '\0' => _ = write!(out, "\\{:02x}", u32::from(letter)),
+            _ => out.push(letter),
+        });
+        debug_assert!(!plain || part.invalid().is_empty(), "UTF-8 has no invalid parts");
+        part.invalid().iter().for_each(|byte| _ = write!(out, "\\{byte:02x}"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(operation: &Operation) -> String {
+        let mut out = Vec::new();
+        operation.json(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_search_says_what_it_finds() {
+        let search = |found| {
+            let base = b"o=x".to_vec();
+            line(&Operation::Search { base, scope: "sub", filter: "(cn=a)".to_owned(), found })
+        };
+        assert!(search(Found::Exactly(1)).contains(r#""entries":1"#));
+        assert!(search(Found::Some { limit: 9 }).contains(r#""sizeLimit":9"#));
+        assert!(search(Found::NoBase).contains(r#""result":32"#));
+    }
+
+    #[test]
+    fn changes_are_ldif() {
+        let mut out = Vec::new();
+        let values = vec![b"a".to_vec(), b" b".to_vec()];
+        Operation::Modify { dn: b"cn=a".to_vec(), attribute: "l".to_owned(), values }
+            .ldif(&mut out);
+        Operation::Rename { dn: b"cn=a".to_vec(), rdn: b"cn=b".to_vec() }.ldif(&mut out);
+        Operation::Delete { dn: b"cn=c".to_vec() }.ldif(&mut out);
+        let expected = "dn: cn=a\nchangetype: modify\nreplace: l\nl: a\nl:: IGI=\n-\n\n\
+                        dn: cn=a\nchangetype: modrdn\nnewrdn: cn=b\ndeleteoldrdn: 1\n\n\
+                        dn: cn=c\nchangetype: delete\n\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_told_apart() {
+        let values = vec![("p".to_owned(), b"\xff".to_vec()), ("p".to_owned(), b"x".to_vec())];
+        let line = line(&Operation::Add { dn: b"cn=a".to_vec(), values });
+        assert!(line.contains(r#""attributes":{"p":[{"base64":"/w=="},"x"]}"#), "{line}");
+    }
+
+    #[test]
+    fn filters_are_escaped() {
+        assert_eq!(escaped("a*(b)\\\0 \u{e9}".as_bytes()), "a\\2a\\28b\\29\\5c\\00 \u{e9}");
+        assert_eq!(escaped(b"a\xffb"), "a\\ffb");
+    }
+}

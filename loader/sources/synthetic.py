@@ -1,0 +1,84 @@
+"""Source: the tree of a template, made while it is read.
+
+Templates are found by the packages that ship some: functions named by the entry points `ditseed.templates` of
+setup.cfg, so that loader does not import seeders.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from loader import resources
+from loader.errors import NoSuchTemplate
+from loader.progress import Meter
+from loader.sources import dit
+from loader.sources.dit import Recipe, Template
+
+GROUP = "ditseed.templates"
+MOMENT = "20260101000000Z"  # what a build of such a tree takes for its time, so that it can be made again
+_PIPE = 1 << 20  # bytes, the most that Linux gives everybody
+
+
+def find(name: str) -> tuple[Path, tuple[Path, ...]]:
+    """The file of a template by its name or path, and where its lists are besides. Raises NoSuchTemplate."""
+    for entry in entry_points(group=GROUP):
+        path, lists = entry.load()(name)
+        return path, tuple(lists)
+    raise NoSuchTemplate(name=name, known="none, for no package here brings any")
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """The same recipe is the same bytes, on every machine."""
+
+    recipe: Recipe
+
+    @cached_property
+    def compiled(self) -> Template:
+        """Raises TemplateError, UsageProblem."""
+        return self.recipe.compiled()
+
+    def below(self, suffix: str) -> Synthetic:
+        """The same tree elsewhere."""
+        return Synthetic(dataclasses.replace(self.recipe, suffix=suffix))
+
+    def identity(self) -> dict[str, object]:
+        """What decides the bytes."""
+        return {
+            "template": self.compiled.fingerprint,
+            "entries": self.compiled.entries,
+            "seed": self.recipe.seed,
+            "suffix": self.compiled.suffix,
+            "operational": self.recipe.operational,
+        }
+
+    @contextmanager
+    def stream(self) -> Iterator[int]:
+        """A descriptor to read it from, once. What could not be made is raised when the body has ended."""
+        reading, writing = os.pipe()
+        with suppress(OSError):  # more of it than a user may have: then it stays small
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
+        with ThreadPoolExecutor(1, "template") as pool:
+            making = pool.submit(self._write, writing)
+            try:
+                yield reading
+            finally:
+                os.close(reading)
+            with suppress(BrokenPipeError):  # the reader had enough, and knows why
+                making.result()
+
+    def _write(self, descriptor: int) -> None:
+        meter, jobs = Meter("template"), resources.processors()
+        try:
+            dit.write(self.compiled, dit.whole(self.compiled), descriptor, jobs, meter)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,153 @@
+"""`ditseed generate operations`: what clients do with a tree, for load drivers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loader import resources
+from loader.cli.options import (
+    progress_of,
+    progress_option,
+    recipe_of,
+    tree_options,
+    tree_suffix_option,
+)
+from loader.errors import UsageProblem
+from loader.sources import dit
+from loader.sources.dit import Wishes
+from loader.storage import files
+
+READS = ("search", "bind")
+MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=10,modrdn=5"}
+
+
+@click.command("operations")
+@click.argument("template_name", metavar="TEMPLATE")
+@click.option(
+    "--operations", "count", type=click.IntRange(1), required=True, metavar="K", help="How many."
+)
+@click.option(
+    "--mix",
+    metavar="NAME=SHARE,...",
+    help="Shares of search, bind, modify, add, delete, modrdn "
+    f"(default: {MIX['jsonl']}; with --format ldif {MIX['ldif']}).",
+)
+@click.option(
+    "--miss",
+    default="5%",
+    show_default=True,
+    metavar="PERCENT",
+    help="Of searches that find nothing, and of binds with a wrong password.",
+)
+@click.option(
+    "--skew",
+    type=click.FloatRange(0, 20, min_open=True),
+    default=0.9,
+    show_default=True,
+    help="Exponent of Zipf's law for who is asked for: more, and fewer are asked for more often.",
+)
+@click.option(
+    "--search",
+    "looks",
+    metavar="ATTRIBUTE[*][=WEIGHT],...",
+    help="What is searched by; with * by a beginning (default: what the template's attributes are good for).",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(MIX)),
+    default="jsonl",
+    show_default=True,
+    help="A line of JSON for each operation, or changes as LDIF.",
+)
+@click.option(
+    "-o", "output", default="-", metavar="FILE|-", help="Where to (default: standard output)."
+)
+@click.option(
+    "--jobs", "-j", type=click.IntRange(1), help="Threads (default: as many as processors)."
+)
+@tree_options
+@tree_suffix_option
+@progress_option
+def operations(
+    template_name: str,
+    count: int,
+    mix: str | None,
+    miss: str,
+    skew: float,
+    looks: str | None,
+    form: str,
+    output: str,
+    jobs: int | None,
+    progress_mode: str,
+    tree_suffix: str | None,
+    **options: Any,
+) -> None:
+    """Make a load plan for the tree of TEMPLATE: give -n, --seed and --suffix as for the tree itself.
+
+    Each operation says what becomes of it (entries found, result of a bind), and that stays true while the whole
+    plan is carried out, in any order. docs/generate.md tells the format.
+
+    \b
+    Examples:
+      ditseed generate operations accounts -n 30000000 --operations 1000000 -o plan.jsonl
+      ditseed generate operations accounts -n 1000 --operations 100 --search 'uid=80,mail=15,cn*=5'
+      ditseed generate operations people -n 1000 --operations 500 --format ldif | ldapmodify -H ldap://test ...
+    """
+    seed = options["seed"]
+    template = recipe_of(template_name, options, tree_suffix).compiled()
+    wishes = Wishes(
+        count,
+        shares(mix or MIX[form], form),
+        percentage(miss),
+        skew,
+        seed,
+        looked(looks),
+        form == "ldif",
+    )
+    with progress_of(progress_mode).step("operations", count) as meter:
+        if output == "-":
+            dit.plan(template, wishes, 1, jobs or resources.processors(), meter)
+            return
+        path = Path(output)
+        with files.explained(path), path.open("wb") as file:
+            dit.plan(template, wishes, file.fileno(), jobs or resources.processors(), meter)
+            os.fsync(file.fileno())
+
+
+def shares(text: str, form: str) -> dict[str, int]:
+    """ "search=80,bind=20" -> {"search": 80, "bind": 20}. Raises UsageProblem."""
+    found = {}
+    for part in text.split(","):
+        name, _, share = part.strip().partition("=")
+        if not share.isdecimal():
+            raise UsageProblem(reason=f"--mix {text}: write NAME=SHARE,... with whole numbers")
+        found[name] = int(share)
+    reads = [name for name in READS if found.get(name)]
+    if form == "ldif" and reads:
+        raise UsageProblem(reason=f"--mix {text}: LDIF holds changes, and no {reads[0]}")
+    return found
+
+
+def percentage(text: str) -> float:
+    """ "5%" or "5" -> 0.05. Raises UsageProblem."""
+    number = text.removesuffix("%")
+    if not number.replace(".", "", 1).isdecimal() or float(number) > 100:
+        raise UsageProblem(reason=f"--miss {text}: write 0% to 100%")
+    return float(number) / 100
+
+
+def looked(text: str | None) -> tuple[tuple[str, bool, int], ...]:
+    """ "uid=80,cn*=20" -> (("uid", False, 80), ("cn", True, 20)). Raises UsageProblem."""
+    found = []
+    for part in text.split(",") if text else ():
+        name, _, weight = part.strip().partition("=")
+        attribute, beginning = name.removesuffix("*"), name.endswith("*")
+        if not attribute or not (weight or "1").isdecimal():
+            raise UsageProblem(reason=f"--search {text}: write ATTRIBUTE[*][=WEIGHT],...")
+        found.append((attribute, beginning, int(weight or 1)))
+    return tuple(found)
