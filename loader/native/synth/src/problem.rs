@@ -22,19 +22,6 @@ impl Spot {
     pub const fn new(line: u32, column: u32) -> Self {
         Self { line, column }
     }
-
-    /// The place of a byte of `text`.
-    pub fn of(text: &str, byte: usize) -> Self {
-        let before = text.get(..byte).unwrap_or(text);
-        let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
-        let start = before.rfind('\n').map_or(0, |at| at + 1);
-        let column = before[start..].chars().count() + 1;
-        Self { line: count(line), column: count(column) }
-    }
-}
-
-fn count(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +66,9 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
+/// Names that are shown, at most.
+const SHOWN: usize = 40;
+
 /// ": did you mean X?" when one of `known` looks like `word`, else what there is.
 pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
@@ -87,7 +77,7 @@ pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> S
         Some((steps, name)) if steps <= 1 + word.chars().count() / 4 => {
             format!(" (did you mean {name}?)")
         }
-        _ if known.is_empty() => String::new(),
+        _ if known.is_empty() || known.len() > SHOWN => String::new(),
         _ => format!(" (there are: {})", known.join(", ")),
     }
 }
@@ -111,13 +101,6 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_byte_has_a_line_and_a_column() {
-        assert_eq!(Spot::of("a\nbö c", 6), Spot::new(2, 4));
-        assert_eq!(Spot::of("", 0), Spot::new(1, 1));
-        assert_eq!(Spot::of("ö", 1), Spot::new(1, 2));
-    }
 
     #[test]
     fn what_is_meant_is_guessed() {

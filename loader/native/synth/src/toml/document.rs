@@ -14,6 +14,38 @@ use crate::tags::time;
 pub struct Document<'d> {
     pub path: &'d Path,
     pub text: &'d str,
+    pub lines: &'d Lines,
+}
+
+/// Where the lines of a text begin, so that places are found without reading it again for each.
+#[derive(Debug)]
+pub struct Lines {
+    starts: Vec<usize>,
+    is_ascii: bool,
+}
+
+/// Bytes of a line whose characters are counted.
+const LONG: usize = 10_000;
+
+impl Lines {
+    pub fn of(text: &str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
+        Self { starts, is_ascii: text.is_ascii() }
+    }
+
+    /// The place of a byte of that text; without a column far along a line that is not ASCII.
+    fn spot(&self, text: &str, byte: usize) -> Spot {
+        let line = self.starts.partition_point(|&start| start <= byte);
+        let start = self.starts[line - 1];
+        let column = match text.get(start..byte) {
+            _ if self.is_ascii => byte - start + 1,
+            Some(before) if before.len() < LONG => before.chars().count() + 1,
+            _ => 0,
+        };
+        let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        Spot::new(count(line), count(column))
+    }
 }
 
 pub type Value<'d> = Spanned<DeValue<'d>>;
@@ -31,7 +63,7 @@ impl<'d> Document<'d> {
     }
 
     pub fn spot(self, byte: usize) -> Spot {
-        Spot::of(self.text, byte)
+        self.lines.spot(self.text, byte.min(self.text.len()))
     }
 
     /// Where byte `offset` of a text stands whose quotes are at `span`; the quotes when it is not as it is written.
@@ -164,5 +196,28 @@ pub fn float(value: &DeValue<'_>) -> Option<f64> {
         }
         DeValue::Integer(number) => number.as_str().parse().ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spot(text: &str, byte: usize) -> Spot {
+        Lines::of(text).spot(text, byte)
+    }
+
+    #[test]
+    fn a_byte_has_a_line_and_a_column() {
+        assert_eq!(spot("a\nb\u{f6} c", 6), Spot::new(2, 4));
+        assert_eq!(spot("a\n\nbc", 4), Spot::new(3, 2));
+        assert_eq!(spot("", 0), Spot::new(1, 1));
+        assert_eq!(spot("a\n", 2), Spot::new(2, 1));
+    }
+
+    #[test]
+    fn far_along_a_long_line_there_is_no_column() {
+        let text = "\u{f6}".repeat(LONG);
+        assert_eq!(spot(&text, 2 * LONG), Spot::new(1, 0));
     }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::model::{self, Template};
 use crate::problem::{Problem, Spot};
-use document::{Document, Table};
+use document::{Document, Lines, Table};
 
 pub use tags::{NAMES as TAGS, distribution};
 
@@ -46,7 +46,8 @@ pub fn text_of(path: &Path) -> Result<String, Problem> {
 
 /// Reads a template from its text; `path` is for messages, and lists are looked for in `places`.
 pub fn parse(path: &Path, text: &str, places: &[PathBuf]) -> Result<Template, Problem> {
-    let document = Document { path, text };
+    let lines = Lines::of(text);
+    let document = Document { path, text, lines: &lines };
     let whole = document.parse()?;
     let root = Table::new(document, "the template", &whole);
     root.only(&["description", "suffix", "branches", "lists", "kinds", "operational"])?;
