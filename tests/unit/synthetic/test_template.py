@@ -171,6 +171,8 @@ def test_a_mistake_in_a_list_is_told_with_its_line(tmp_path: Path) -> None:
         ('"{digits:4}"', '"{bytes:99999999999}"', "write lengths up to"),
         ('"{digits:4}"', '"{argon2:name:99999999:1}"', "KiB"),
         ('"{digits:4}"', "[" * 2000 + "]" * 2000, ""),
+        ('"{digits:4}"', ", ".join(['"x"'] * 10_001), "more than 10000 texts"),
+        ("[[kinds]]", "".join(f"l{n} = ['x']\n" for n in range(1000)) + "[[kinds]]", "1000 lists"),
     ],
 )
 def test_a_hostile_template_is_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:

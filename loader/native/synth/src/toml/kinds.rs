@@ -20,6 +20,8 @@ type Lists = Vec<Arc<List>>;
 
 /// Branches, kinds, and values or attributes of one, at most.
 const MOST: usize = 4_000;
+/// Texts of one attribute, at most.
+const ITEMS: usize = 10_000;
 
 /// The suffix first, unless it is described.
 pub fn branches(root: &Table<'_, '_>, lists: &Lists) -> Result<Vec<Branch>, Problem> {
@@ -221,7 +223,12 @@ impl Reading<'_> {
         for (key, value) in bounded(&attributes, "attributes", attributes.entries.iter().collect())?
         {
             let name: &str = key.get_ref();
-            let items = listed(value).into_iter().map(|value| self.item(&attributes, name, value));
+            let items = listed(value);
+            if items.len() > ITEMS {
+                let reason = format!("{name}: more than {ITEMS} texts; count makes more values");
+                return Err(attributes.document.wrong(value.span().start, reason));
+            }
+            let items = items.into_iter().map(|value| self.item(&attributes, name, value));
             found.push(Attribute {
                 spot: attributes.document.spot(key.span().start),
                 description: name.to_owned(),

@@ -11,11 +11,16 @@ use super::document::{Table, Value, float};
 use crate::list::{List, find};
 use crate::problem::Problem;
 
+/// Lists of a template, at most.
+const LISTS: usize = 1_000;
 /// Bytes of all lists of a template, at most.
 const ROOM: usize = 256 << 20;
 
 pub fn read(root: &Table<'_, '_>, places: &[PathBuf]) -> Result<Vec<Arc<List>>, Problem> {
     let Some(table) = root.table("lists")? else { return Ok(Vec::new()) };
+    if table.entries.len() > LISTS {
+        return Err(root.wrong("lists", format!("more than {LISTS} lists")));
+    }
     let mut found = Vec::new();
     let mut left = ROOM;
     for (key, value) in table.entries {
