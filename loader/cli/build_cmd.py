@@ -91,7 +91,7 @@ def command(
       ditseed build /srv/export --config /etc/ldap/slapd.d --replace --maxsize auto
       ditseed build --from accounts -n 30000000 --config /etc/ldap/slapd.d --maxsize auto
     """
-    tree = options.tree_of(building, inputs, suffix)
+    tree = options.tree_of(building, inputs, None)
     asked = BuildOptions(inputs, config_path, suffix, tree=tree, **building)
     progress = options.progress_of(progress_mode)
     if dry_run:

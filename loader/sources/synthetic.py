@@ -48,7 +48,9 @@ class Synthetic:
         return self.recipe.compiled()
 
     def below(self, suffix: str) -> Synthetic:
-        """The same tree elsewhere."""
+        """The same tree elsewhere. A template of makeldif may know its own place only, so that is not named again."""
+        if self.compiled.suffix == suffix:
+            return self
         return Synthetic(dataclasses.replace(self.recipe, suffix=suffix))
 
     def identity(self) -> dict[str, object]:
