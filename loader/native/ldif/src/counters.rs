@@ -77,6 +77,11 @@ impl Counters {
         self.rate.store(rate, Relaxed);
     }
 
+    /// Whether there is a rate to be kept.
+    pub fn is_limited(&self) -> bool {
+        self.rate.load(Relaxed) > 0
+    }
+
     /// Waits as long as more entries have passed than the rate allows.
     pub fn pace(&self) {
         while self.is_ahead() && !self.is_cancelled() {

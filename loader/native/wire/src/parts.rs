@@ -15,6 +15,9 @@ use crate::{Channel, Result, Search, search};
 const PIECE: u64 = 64 << 20;
 const FIRST: u64 = 2 << 20;
 
+/// Records that go into their files together: one at a time they would cost more.
+const TOGETHER: u64 = 32;
+
 /// Threads that compress, where files are compressed.
 const COMPRESSING: u32 = 1;
 
@@ -55,6 +58,7 @@ pub fn part(
 ) -> Result<Part> {
     let mut writer = Writer::new(place, drop)?;
     search(channel, asked, |entry| writer.entry(entry, counters))?;
+    writer.flush(counters)?;
     Ok(writer.finish()?)
 }
 
@@ -89,8 +93,11 @@ struct Writer<'a> {
     /// The one before, on its way to the disk.
     before: Option<[Ended; 2]>,
     inner: Output,
+    /// Records that wait for [`Writer::flush`], their rows, and the notes.
     text: Vec<u8>,
-    note: Vec<u8>,
+    rows: Vec<u8>,
+    notes: Vec<u8>,
+    waiting: u64,
     done: Part,
 }
 
@@ -113,29 +120,45 @@ impl<'a> Writer<'a> {
             before: None,
             inner,
             text: Vec::new(),
-            note: Vec::new(),
+            rows: Vec::new(),
+            notes: Vec::new(),
+            waiting: 0,
             done,
         })
     }
 
     fn entry(&mut self, entry: &Entry<'_>, counters: &Counters) -> Result<()> {
-        self.text.clear();
         let row = self.recorder.record_with_row(entry, &mut self.text)?;
-        self.note.clear();
-        self.recorder.note(entry, &mut self.note)?;
-        self.inner.write(&self.note)?;
-        let bytes = self.text.len() as u64;
+        self.recorder.note(entry, &mut self.notes)?;
+        self.rows.extend_from_slice(&row.to_bytes());
+        self.waiting += 1;
+        if self.waiting < TOGETHER && !counters.is_limited() {
+            return Ok(());
+        }
+        self.flush(counters)?;
+        counters.pace();
+        Ok(())
+    }
+
+    fn flush(&mut self, counters: &Counters) -> ldif::Result<()> {
+        if self.waiting == 0 {
+            return Ok(());
+        }
         let mut piece = match self.piece.take() {
             Some(piece) => piece,
             None => self.begin()?,
         };
         piece.ldif.write(&self.text)?;
-        piece.rows.write(&row.to_bytes())?;
+        piece.rows.write(&self.rows)?;
+        self.inner.write(&self.notes)?;
+        let (entries, bytes) = (std::mem::take(&mut self.waiting), self.text.len() as u64);
+        self.text.clear();
+        self.rows.clear();
+        self.notes.clear();
         piece.bytes += bytes;
-        self.done.entries += 1;
+        self.done.entries += entries;
         self.done.bytes += bytes;
-        counters.add(1, bytes);
-        counters.pace();
+        counters.add(entries, bytes);
         if piece.bytes < (FIRST << (self.done.files.len() - 1).min(5)).min(PIECE) {
             self.piece = Some(piece);
             return Ok(());
