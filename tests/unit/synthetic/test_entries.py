@@ -48,14 +48,14 @@ GOLDEN = {
         True,
         0,
         1769,
-    ): "44f6eccf4adb9e09cc5aa362ad7bad7d40fe54f766f8653f52502c074eca7830",
+    ): "d3fe92d614b6d3064cd2be7c7183f244904aea5f76677e321bb61a0db2ace8a6",
     (
         "everything",
         42,
         False,
         1500,
         1700,
-    ): "90028f7935e0eabf05670534207e3c240d7a71568ac25cfdd08f41fa9b6fd73b",
+    ): "6880f7f8c657e81a3d3f0d4a3495a493596df1dc2251fd0746c895f77150fb0a",
 }
 
 

@@ -11,6 +11,7 @@
 mod columns;
 mod curve;
 mod describe;
+mod fan_out;
 mod gather;
 mod histogram;
 mod kind;
