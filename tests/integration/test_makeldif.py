@@ -23,6 +23,7 @@ HERE = Path(__file__).parents[2] / "fixtures" / "makeldif"
 OURS = sorted(path.stem for path in HERE.glob("*.template"))
 SHIPPED = ("addrate", "example", "people_and_groups")  # by OpenDJ
 NO_CHANCE = ("deep", "extends", "hierarchy", "managers", "school", "suffixes")
+A_FEW = ("formats", "mail", "multivalued")
 FIRST, LAST = ("Ann", "Bob", "Cid"), ("Xu", "Young", "Zed", "West")
 SUFFIX = "dc=example,dc=com"
 
@@ -125,7 +126,7 @@ jpegPhoto:< file:///etc/hostname
 street: <file:departments.txt:sequential> x\{y\}\<z\>\[q\]\\w
 title: no [b r] [num] \[[num]\]
 empty: [empty]
-trail: foo 
+trail: foo [empty]
 utf: Zoë Ünal
 displayName: {givenname:2}{utf:3}{surname:0}
 displayName: <StaticText:foo> < File : departments.txt : SEQUENTIAL >
@@ -158,7 +159,13 @@ def test_every_tag_that_does_not_hang_on_chance_is_the_same(templates: Path) -> 
     assert ours == theirs
 
 
-@pytest.mark.parametrize("name", sorted({*OURS} - {*NO_CHANCE}))
+def by_chance() -> Iterator[object]:
+    """Each starts a Java: a few of them always, the others by hand."""
+    for name in sorted({*OURS} - {*NO_CHANCE}):
+        yield pytest.param(name, marks=() if name in A_FEW else pytest.mark.heavy)
+
+
+@pytest.mark.parametrize("name", [*by_chance()])
 def test_what_hangs_on_chance_has_the_same_shape(name: str, templates: Path) -> None:
     theirs, ours = both(templates / f"{name}.template")
     assert len(ours) == len(theirs)
@@ -240,7 +247,9 @@ def test_the_shipped_ones_have_the_entries_of_theirs(tmp_path: Path) -> None:
 
 
 def picked(entries: Entries, starts: tuple[str, ...]) -> Entries:
-    return {dn: [line for line in lines if line.startswith(starts)] for dn, lines in entries.items()}
+    return {
+        dn: [line for line in lines if line.startswith(starts)] for dn, lines in entries.items()
+    }
 
 
 def test_entries_are_made_alone_and_in_pieces(templates: Path) -> None:
@@ -259,7 +268,8 @@ def test_counts_and_suffixes_are_the_callers(templates: Path) -> None:
     assert made(users, "--define", "NumUsers=3").count("uid: ") == 3
     assert "uid=user.1,ou=People,o=else\n" in made(users, "--suffix", "o=else")
     groups = made(templates / "big-groups.template", "--suffix", "o=else")
-    assert "uniqueMember: uid=user." in groups and "dc=example" not in groups
+    assert "uniqueMember: uid=user." in groups
+    assert "dc=example" not in groups
     addrate = next(theirs())
     assert "say how many" in ditseed("generate", addrate).err
     assert made(addrate, "-n", 4).count("uid: ") == 4

@@ -42,11 +42,7 @@ pub fn read(
     suffix: Option<&str>,
 ) -> Result<model::Template, Problem> {
     if makeldif::is_one(path)? {
-        let mut defines = defines.clone();
-        if let Some(suffix) = suffix {
-            defines.entry("suffix".to_owned()).or_insert_with(|| suffix.to_owned());
-        }
-        return makeldif::read(path, lists, &defines);
+        return makeldif::read(path, lists, defines, suffix);
     }
     if let Some(name) = defines.keys().next() {
         let message = format!("--define {name}: only makeldif templates have defines");

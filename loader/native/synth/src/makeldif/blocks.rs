@@ -13,6 +13,8 @@ use super::wrong::{Located, Result, Wrong};
 
 /// What a makeldif file may begin with, once comments are over.
 const BEGINNINGS: [&str; 4] = ["define ", "branch:", "template:", "include "];
+/// The define that tells where a tree lies, by a custom that all templates keep.
+pub const SUFFIX: &str = "suffix";
 /// Lines before the first attribute of a template.
 const EXTENDS: &str = "extends:";
 const RDN: &str = "rdnattr:";
@@ -42,7 +44,9 @@ pub fn parse(text: &str, mut defines: Defines) -> Result<File> {
         }
         let line = defines.substitute(line)?.into_owned();
         if let Some(at) = after(&line.text, "define ") {
-            defines.add(&line, at)?;
+            if defines.add(&line, at)? == SUFFIX {
+                reader.file.suffix = defines.get(SUFFIX).map(ToOwned::to_owned);
+            }
         } else {
             let body: Vec<&Line> = rest.by_ref().take_while(|line| !line.text.is_empty()).collect();
             let body = body.into_iter().filter(|line| !is_nothing(line));

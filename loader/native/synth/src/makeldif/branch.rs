@@ -2,63 +2,46 @@
 
 use crate::model::{self, Item, Piece as Said, Tag, Text};
 
+use super::attributes::{Attributes, constant};
 use super::dn::Dn;
 use super::files::Lists;
 use super::names::canonical;
 use super::syntax::{Access, Branch, Piece, ValueLine};
-use super::text::{add, constant, literal_of, random_of};
+use super::text::{literal_of, random_of};
 use super::wrong::{Located, Result, Wrong};
 
 /// The attributes of the entry: those of its name, then its lines.
 pub fn attributes(branch: &Branch, dn: &Dn, lists: &mut Lists) -> Result<Vec<model::Attribute>> {
-    let mut making = Making { dn, lists, found: Vec::new() };
+    let mut making = Making { dn, lists, found: Attributes::default() };
     for (attribute, value) in dn.assertions() {
         let item = Item::always(branch.dn.spot, vec![literal_of(&value)]);
-        making.add(&canonical(&attribute), item);
+        making.found.add(&canonical(&attribute), item);
     }
     for line in &branch.lines {
         making.line(line)?;
     }
-    if !making.found.iter().any(|one| one.description == "objectClass") {
+    if making.found.get("objectClass").is_none() {
         making.classes(branch);
     }
-    Ok(making.found)
+    Ok(making.found.all)
 }
 
 struct Making<'a> {
     dn: &'a Dn,
     lists: &'a mut Lists,
-    found: Vec<model::Attribute>,
+    found: Attributes,
 }
 
 impl Making<'_> {
-    fn add(&mut self, attribute: &str, item: Item) {
-        let known = self.found.iter_mut().find(|one| one.description == attribute);
-        match known {
-            Some(known) => add(known, item),
-            None => self.found.push(model::Attribute {
-                spot: item.spot,
-                description: attribute.to_owned(),
-                items: vec![item],
-            }),
-        }
-    }
-
     /// Object classes where no line tells any, as makeldif's manual promises and its program once did.
     fn classes(&mut self, branch: &Branch) {
         let Ok((lines, _)) = crate::branch::made(self.dn.part(1)) else { return };
-        let lines = lines.into_iter().filter(|(attribute, _)| {
-            *attribute == "objectClass"
-                || !self.found.iter().any(|one| one.description == *attribute)
-        });
-        let lines: Vec<(String, String)> =
-            lines.map(|(attribute, value)| (attribute.to_owned(), value.to_owned())).collect();
         for (attribute, value) in lines {
-            self.add(&attribute, Item::always(branch.dn.spot, vec![literal_of(&value)]));
-        }
-        let classes = self.found.iter().position(|one| one.description == "objectClass");
-        if let Some(place) = classes {
-            self.found[..=place].rotate_right(1);
+            let is_class = attribute == "objectClass";
+            if is_class || self.found.get(attribute).is_none() {
+                let item = Item::always(branch.dn.spot, vec![literal_of(value)]);
+                self.found.add(attribute, item);
+            }
         }
     }
 
@@ -77,7 +60,7 @@ impl Making<'_> {
                 _ => self.piece(piece, &mut item.text)?,
             }
         }
-        self.add(&line.attribute.value, item);
+        self.found.add(&line.attribute.value, item);
         Ok(())
     }
 
@@ -123,8 +106,8 @@ impl Making<'_> {
 
     /// The values of an attribute, at least one; they must not hang on chance.
     fn known(&self, name: &str, piece: &Located<Piece>) -> Result<Vec<String>> {
-        let Some(attribute) = self.found.iter().find(|one| one.description == name) else {
-            let known = self.found.iter().map(|one| one.description.as_str());
+        let Some(attribute) = self.found.get(name) else {
+            let known = self.found.all.iter().map(|one| one.description.as_str());
             let hint = crate::problem::suggestion(name, known);
             let message = format!("no line before this one makes {name}{hint}");
             return Err(Wrong::new(piece.spot, message));

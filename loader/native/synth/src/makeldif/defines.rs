@@ -22,14 +22,20 @@ impl Defines {
         Self(values.iter().map(|(name, value)| (name.to_lowercase(), value.clone())).collect())
     }
 
-    /// A `define` line, substituted already; `at` is where its name begins. The first one of a name counts.
-    pub fn add(&mut self, line: &Line, at: usize) -> Result<()> {
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// A `define` line, substituted already; `at` is where its name begins. The first one of a name counts. Returns
+    /// the name.
+    pub fn add(&mut self, line: &Line, at: usize) -> Result<String> {
         let (name, value) = line.text[at..]
             .split_once('=')
             .filter(|(name, _)| !name.trim().is_empty())
             .ok_or_else(|| Wrong::new(line.spot(at), "write: define NAME=VALUE"))?;
-        self.0.entry(name.trim().to_lowercase()).or_insert_with(|| value.to_owned());
-        Ok(())
+        let name = name.trim().to_lowercase();
+        self.0.entry(name.clone()).or_insert_with(|| value.to_owned());
+        Ok(name)
     }
 
     /// The line with every `[NAME]` replaced.

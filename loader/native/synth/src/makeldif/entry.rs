@@ -6,10 +6,11 @@
 use crate::model::{self, Condition, Item, Named, Piece as Said, Tag};
 use crate::problem::Spot;
 
+use super::attributes::Attributes;
 use super::facts::Facts;
 use super::own::Own;
 use super::syntax::{Piece, ValueLine};
-use super::text::{Texts, add};
+use super::text::Texts;
 use super::wrong::Result;
 
 /// What the entries of one kind are made of.
@@ -20,7 +21,7 @@ pub struct Made {
 }
 
 pub fn make(facts: &Facts<'_>, texts: &mut Texts<'_>) -> Result<Made> {
-    let mut making = Making { facts, made: Made::default() };
+    let mut making = Making { facts, values: Vec::new(), attributes: Attributes::default() };
     for (place, line) in facts.template.lines.iter().enumerate() {
         let text = texts.pieces(facts, place)?;
         making.line(place, line, text);
@@ -28,46 +29,43 @@ pub fn make(facts: &Facts<'_>, texts: &mut Texts<'_>) -> Result<Made> {
     for name in &facts.template.rdn {
         making.name_by(&name.value, name.spot);
     }
-    Ok(making.made)
+    Ok(Made { values: making.values, attributes: making.attributes.all })
 }
 
 struct Making<'a> {
     facts: &'a Facts<'a>,
-    made: Made,
+    values: Vec<Named>,
+    attributes: Attributes,
 }
 
 impl Making<'_> {
     fn line(&mut self, place: usize, line: &ValueLine, text: model::Text) {
+        let (spot, description) = (line.attribute.spot, &line.attribute.value);
+        let item = self.item(place, line, text);
+        let is_always = item.chance >= 1.0 && item.conditions.is_empty();
+        let Some(name) = self.facts.value(place) else {
+            if item.chance > 0.0 {
+                self.attributes.add(description, item);
+            }
+            return;
+        };
+        let there = Condition { name: name.clone(), equals: None, unless: false };
+        let told = Item::always(spot, value(&name));
+        self.values.push(Named { name, item });
+        let conditions = if is_always { Vec::new() } else { vec![there] };
+        self.attributes.add(description, Item { conditions, ..told });
+    }
+
+    fn item(&mut self, place: usize, line: &ValueLine, text: model::Text) -> Item {
         let spot = line.attribute.spot;
-        let Some(conditions) = self.conditions(place, line) else { return };
+        let Some(conditions) = self.conditions(place, line) else {
+            return Item { chance: 0.0, ..Item::always(spot, text) };
+        };
         let chance = line.pieces.iter().fold(1.0, |chance, piece| match piece.value {
             Piece::Presence(percent) => chance * f64::from(percent) / 100.0,
             _ => chance,
         });
-        let is_always = chance >= 1.0 && conditions.is_empty();
-        let mut item = Item { spot, text, chance, conditions, count: None };
-        if let Some(name) = self.facts.value(place) {
-            let told = Item::always(spot, value(&name));
-            let there = Condition { name: name.clone(), equals: None, unless: false };
-            self.made.values.push(Named { name, item });
-            item = Item { conditions: if is_always { Vec::new() } else { vec![there] }, ..told };
-        }
-        add(self.attribute(&line.attribute.value, spot), item);
-    }
-
-    /// The attribute of that name, which stands where its first line does.
-    fn attribute(&mut self, description: &str, spot: Spot) -> &mut model::Attribute {
-        let all = &mut self.made.attributes;
-        let known = all.iter().position(|one| one.description == description);
-        let place = known.unwrap_or_else(|| {
-            all.push(model::Attribute {
-                spot,
-                description: description.to_owned(),
-                items: Vec::new(),
-            });
-            all.len() - 1
-        });
-        &mut all[place]
+        Item { chance, conditions, ..Item::always(spot, text) }
     }
 
     /// None when they never hold.
@@ -102,15 +100,15 @@ impl Making<'_> {
             equals: equals.clone(),
             unless,
         };
-        match lines.as_slice() {
+        match lines {
             [line] if !absent => vec![of(line, false)],
             lines if absent => lines.iter().map(|line| of(line, true)).collect(),
             lines => {
                 // All of the conditions of an item must hold. One of several: not none of them.
                 let none = lines.iter().map(|line| of(line, true)).collect();
-                let name = format!("none#{}", self.made.values.len());
+                let name = format!("none#{}", self.values.len());
                 let item = Item { conditions: none, ..Item::always(Spot::default(), Vec::new()) };
-                self.made.values.push(Named { name: name.clone(), item });
+                self.values.push(Named { name: name.clone(), item });
                 vec![Condition { name, equals: None, unless: true }]
             }
         }
@@ -125,8 +123,9 @@ impl Making<'_> {
         let name = format!("{attribute}#rdn");
         let names = lines.iter().map(|&line| self.facts.name(line)).collect();
         let first = Said::Tag(Tag::Makeldif(Own::Cut { names, characters: 0 }));
-        self.made.values.push(Named { name: name.clone(), item: Item::always(spot, vec![first]) });
-        self.attribute(attribute, spot).items.insert(0, Item::always(spot, value(&name)));
+        self.values.push(Named { name: name.clone(), item: Item::always(spot, vec![first]) });
+        let place = self.attributes.place(attribute, spot);
+        self.attributes.all[place].items.insert(0, Item::always(spot, value(&name)));
     }
 }
 

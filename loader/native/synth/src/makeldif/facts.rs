@@ -14,16 +14,26 @@ pub struct Facts<'a> {
     of: HashMap<&'a str, Vec<usize>>,
     /// Lines that another one tells of, or that name the entry.
     told: BTreeSet<usize>,
+    /// How often one line tells of another.
+    pub links: usize,
 }
+
+/// Lines that are told of, attributes, and links: what is more than that is no template that somebody wrote.
+const MOST: usize = 2_000;
+pub const MOST_LINKS: usize = 200_000;
 
 impl<'a> Facts<'a> {
     pub fn new(template: &'a Template) -> Result<Self> {
-        let mut facts = Self { template, of: HashMap::new(), told: BTreeSet::new() };
+        let mut facts = Self { template, of: HashMap::new(), told: BTreeSet::new(), links: 0 };
         for (place, line) in template.lines.iter().enumerate() {
             for piece in &line.pieces {
                 facts.tell(piece)?;
             }
             facts.of.entry(line.attribute.value.as_str()).or_default().push(place);
+            if facts.of.len().max(facts.told.len()) > MOST || facts.links > MOST_LINKS {
+                let message = format!("{place} lines tell too much of one another");
+                return Err(Wrong::new(line.attribute.spot, message));
+            }
         }
         Ok(facts)
     }
@@ -36,7 +46,7 @@ impl<'a> Facts<'a> {
             return Err(Wrong::new(*spot, message));
         }
         for name in &self.template.rdn {
-            let naming = self.naming(name)?;
+            let naming = self.naming(name)?.to_vec();
             self.told.extend(naming);
         }
         Ok(())
@@ -44,8 +54,8 @@ impl<'a> Facts<'a> {
 
     fn tell(&mut self, piece: &Located<Piece>) -> Result<()> {
         let (name, lines) = match &piece.value {
-            Piece::Attribute { name, .. } => (name, self.first_of(name, usize::MAX)),
-            Piece::If { attribute, .. } => (attribute, self.all_of(attribute, usize::MAX)),
+            Piece::Attribute { name, .. } => (name, self.first_of(name, usize::MAX).to_vec()),
+            Piece::If { attribute, .. } => (attribute, self.all_of(attribute, usize::MAX).to_vec()),
             _ => return Ok(()),
         };
         if lines.is_empty() {
@@ -53,6 +63,7 @@ impl<'a> Facts<'a> {
             let message = format!("no line before this one makes {name}{hint}");
             return Err(Wrong::new(piece.spot, message));
         }
+        self.links += lines.len();
         self.told.extend(lines);
         Ok(())
     }
@@ -64,7 +75,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The lines that may name an entry: those up to the first that is always there.
-    fn naming(&self, name: &Located<String>) -> Result<Vec<usize>> {
+    fn naming(&self, name: &Located<String>) -> Result<&[usize]> {
         let Located { value, spot } = name;
         let lines = self.first_of(value, usize::MAX);
         let Some(&last) = lines.last() else {
@@ -80,24 +91,22 @@ impl<'a> Facts<'a> {
     }
 
     /// Lines of an attribute before a place.
-    pub fn all_of(&self, name: &str, before: usize) -> Vec<usize> {
+    pub fn all_of(&self, name: &str, before: usize) -> &[usize] {
         let all = self.of.get(name).map(Vec::as_slice).unwrap_or_default();
-        all[..all.partition_point(|&line| line < before)].to_vec()
+        &all[..all.partition_point(|&line| line < before)]
     }
 
     /// The same up to the first that is always there: the first value of the attribute is of one of them.
-    pub fn first_of(&self, name: &str, before: usize) -> Vec<usize> {
-        let mut lines = self.all_of(name, before);
-        if let Some(always) = lines.iter().position(|&line| is_always(&self.template.lines[line])) {
-            lines.truncate(always + 1);
-        }
-        lines
+    pub fn first_of(&self, name: &str, before: usize) -> &[usize] {
+        let lines = self.all_of(name, before);
+        let always = lines.iter().position(|&line| is_always(&self.template.lines[line]));
+        always.map_or(lines, |always| &lines[..=always])
     }
 
     /// Whether an attribute is there in every entry by then.
     pub fn is_there(&self, name: &str, before: usize) -> bool {
-        let last = self.first_of(name, before).pop();
-        last.is_some_and(|line| is_always(&self.template.lines[line]))
+        let last = self.first_of(name, before).last();
+        last.is_some_and(|&line| is_always(&self.template.lines[line]))
     }
 
     /// Whether the entry has its name by then.

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use tree::name::Name;
+
 use crate::model::{self, Count, Kind, Parent, Pick};
 use crate::problem::Spot;
 
@@ -10,7 +12,7 @@ use super::counting::Counting;
 use super::dn::Dn;
 use super::entry;
 use super::expand::{Above, Uses, expand};
-use super::facts::Facts;
+use super::facts::{Facts, MOST_LINKS};
 use super::files::Lists;
 use super::syntax::{self, File};
 use super::text::Texts;
@@ -27,8 +29,14 @@ pub fn make(file: &File, lists: &mut Lists) -> Result<Made> {
     let (suffix, branches) = branches(file, lists)?;
     let uses = expand(file)?;
     let mut facts: Vec<Facts<'_>> = file.templates.iter().map(Facts::new).collect::<Result<_>>()?;
+    let mut links = 0;
     for one in &uses.all {
         facts[one.template].name_entries()?;
+        links += facts[one.template].links;
+    }
+    if links > MOST_LINKS {
+        let message = "the lines of all kinds of entries tell too much of one another";
+        return Err(Wrong::new(file.templates[0].name.spot, message));
     }
     let names = names(file, &uses);
     let mut making = Making { uses: &uses, names, counting: Counting::new(file, &uses)?, lists };
@@ -37,36 +45,42 @@ pub fn make(file: &File, lists: &mut Lists) -> Result<Made> {
     Ok(Made { suffix, branches, kinds: kinds.collect::<Result<_>>()? })
 }
 
-/// With the suffix, which is the first of them.
+/// With the suffix.
 fn branches(file: &File, lists: &mut Lists) -> Result<(String, Vec<model::Branch>)> {
-    let Some((first, others)) = file.branches.split_first() else {
+    let dns: Vec<Dn> = file.branches.iter().map(parsed).collect::<Result<_>>()?;
+    let Some(first) = dns.first() else {
         let message = "a template needs a branch: for its entries to lie below";
         return Err(Wrong::new(Spot::new(1, 1), message));
     };
-    let suffix = parsed(first)?;
-    let mut branches = vec![branch_of(first, None, lists)?];
-    for one in others {
-        branches.push(branch_of(one, Some(&suffix), lists)?);
+    parents_first(file, &dns)?;
+    let suffix = file.suffix.as_deref().and_then(|text| Dn::parse(text).ok());
+    let suffix = suffix.filter(|suffix| first.below(suffix).is_some());
+    let suffix = suffix.as_ref().unwrap_or(first).text.clone();
+    let mut branches = Vec::new();
+    for (said, dn) in file.branches.iter().zip(dns) {
+        let attributes = branch::attributes(said, &dn, lists)?;
+        let (spot, dn) = (said.dn.spot, dn.text);
+        branches.push(model::Branch { spot, dn, below_suffix: false, attributes });
     }
-    Ok((suffix.text, branches))
+    Ok((suffix, branches))
 }
 
 fn parsed(branch: &syntax::Branch) -> Result<Dn> {
     Dn::parse(&branch.dn.value).map_err(|reason| Wrong::new(branch.dn.spot, reason))
 }
 
-/// The first branch is the suffix; others lie below it, or are suffixes of their own.
-fn branch_of(
-    said: &syntax::Branch,
-    suffix: Option<&Dn>,
-    lists: &mut Lists,
-) -> Result<model::Branch> {
-    let dn = parsed(said)?;
-    let attributes = branch::attributes(said, &dn, lists)?;
-    let relative = suffix.map_or(Some(""), |suffix| dn.below(suffix)).map(ToOwned::to_owned);
-    let below_suffix = relative.is_some();
-    let dn = relative.unwrap_or(dn.text);
-    Ok(model::Branch { spot: said.dn.spot, dn, below_suffix, attributes })
+/// What lies above the suffix, or was made by a template, is not among the branches, and need not be.
+fn parents_first(file: &File, dns: &[Dn]) -> Result<()> {
+    let names: Vec<Name> = dns.iter().map(|dn| Name::new(dn.text.as_bytes())).collect();
+    let places = names.iter().enumerate().map(|(place, name)| (name.key(), place));
+    let places: HashMap<&[u8], usize> = places.collect();
+    for (place, name) in names.iter().enumerate() {
+        if places.get(name.parent()).is_some_and(|&parent| parent > place) {
+            let message = format!("{:?}: its parent must stand before it", dns[place].text);
+            return Err(Wrong::new(file.branches[place].dn.spot, message));
+        }
+    }
+    Ok(())
 }
 
 /// Kinds on their way.

@@ -3,6 +3,7 @@
 //! What the language means was read from its manual and found by asking makeldif 4.9.3 itself. Entries come in another
 //! order (parents first, kind by kind), but what is counted is counted in its order: [`order`].
 
+mod attributes;
 mod blocks;
 mod branch;
 mod counting;
@@ -34,6 +35,10 @@ use std::path::{Path, PathBuf};
 use crate::model::{Operational, Template};
 use crate::problem::Problem;
 use crate::toml::text_of;
+use blocks::SUFFIX;
+use defines::Defines;
+use files::Lists;
+use syntax::File;
 
 /// Whether the template of that path is one of these: any that is no TOML by its name or by how it begins.
 pub fn is_one(path: &Path) -> Result<bool, Problem> {
@@ -41,13 +46,24 @@ pub fn is_one(path: &Path) -> Result<bool, Problem> {
     Ok(!is_toml && blocks::looks_like(&text_of(path)?))
 }
 
-/// Reads the template of a file. `lists`: where lists are that do not lie beside it.
+/// Reads the template of a file. `lists`: where lists are that do not lie beside it. `suffix` is what its define of
+/// that name is to be.
 pub fn read(
     path: &Path,
     lists: &[PathBuf],
     defines: &BTreeMap<String, String>,
+    suffix: Option<&str>,
 ) -> Result<Template, Problem> {
-    parse(path, &text_of(path)?, lists, defines)
+    let mut defines = defines.clone();
+    if let Some(suffix) = suffix {
+        defines.insert(SUFFIX.to_owned(), suffix.to_owned());
+    }
+    let file = file(path, &text_of(path)?, &defines)?;
+    if suffix.is_some() && file.suffix.is_none() {
+        let message = "--suffix: the template has no define named suffix; --define sets others";
+        return Err(Problem::asked(path, message));
+    }
+    template(path, &file, lists)
 }
 
 /// Makes a template out of its text; `path` is for messages and for what lies beside it.
@@ -57,10 +73,16 @@ pub fn parse(
     lists: &[PathBuf],
     defines: &BTreeMap<String, String>,
 ) -> Result<Template, Problem> {
-    let told = |wrong: wrong::Wrong| Problem::new(path, wrong.spot, wrong.message);
-    let file = blocks::parse(text, defines::Defines::given(defines)).map_err(told)?;
-    let mut lists = files::Lists::new(path, lists);
-    let made = kinds::make(&file, &mut lists).map_err(told)?;
+    template(path, &file(path, text, defines)?, lists)
+}
+
+fn file(path: &Path, text: &str, defines: &BTreeMap<String, String>) -> Result<File, Problem> {
+    blocks::parse(text, Defines::given(defines)).map_err(|wrong| wrong.in_file(path))
+}
+
+fn template(path: &Path, file: &File, lists: &[PathBuf]) -> Result<Template, Problem> {
+    let mut lists = Lists::new(path, lists);
+    let made = kinds::make(file, &mut lists).map_err(|wrong| wrong.in_file(path))?;
     Ok(Template {
         path: path.to_path_buf(),
         description: String::new(),

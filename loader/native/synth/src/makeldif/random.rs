@@ -7,8 +7,8 @@ use super::wrong::Result;
 
 use crate::problem::suggestion;
 
-const KINDS: [&str; 8] =
-    ["alpha", "alphanumeric", "base64", "chars", "hex", "month", "numeric", "telephone"];
+const KINDS: [&str; 9] =
+    ["alpha", "alphanumeric", "base64", "chars", "hex", "month", "numeric", "telephone", "uuid"];
 const ALPHA: &str = "abcdefghijklmnopqrstuvwxyz";
 const DIGITS: &str = "0123456789";
 const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -33,6 +33,8 @@ pub fn parse(arguments: &Arguments) -> Result<Random> {
         "numeric" => number(arguments),
         "month" => month(arguments),
         "telephone" => Ok(Random::Telephone),
+        // Not of OpenDJ, which has GUID; others have it.
+        "uuid" => Ok(Random::Uuid),
         other => arguments.wrong(format!("Random knows no {other}{}", suggestion(other, KINDS))),
     }
 }

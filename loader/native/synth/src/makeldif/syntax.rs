@@ -7,6 +7,8 @@ use super::wrong::Located;
 
 #[derive(Debug, Default)]
 pub struct File {
+    /// What the define of that name is; None when the file has no such line.
+    pub suffix: Option<String>,
     pub branches: Vec<Branch>,
     pub templates: Vec<Template>,
 }
@@ -108,4 +110,5 @@ pub enum Random {
         longest: usize,
     },
     Telephone,
+    Uuid,
 }

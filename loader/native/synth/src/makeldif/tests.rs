@@ -165,6 +165,17 @@ fn mistakes_are_told_with_their_spot() {
 }
 
 #[test]
+fn a_branch_may_lie_below_what_is_made_elsewhere() {
+    let text = format!(
+        "define suffix=dc=x\nbranch: ou=a,[suffix]\nsubordinateTemplate: p:1\n\ntemplate: p\n{PERSON}"
+    );
+    assert_eq!(tree(&text).unwrap().suffix, "dc=x");
+    assert_eq!(lines(&made(&text), "dn: "), ["ou=a,dc=x", "uid=u1,ou=a,dc=x"]);
+    let wrong = told("branch: ou=a,dc=x\n\nbranch: dc=x\n");
+    assert_eq!(wrong, "line 1, column 9: \"ou=a,dc=x\": its parent must stand before it");
+}
+
+#[test]
 fn hostile_templates_are_refused() {
     let chain = |times: &str| {
         let mut text = format!("branch: dc=x\nsubordinateTemplate: t0:{times}\n\n");
@@ -217,4 +228,43 @@ fn no_text_whatever_makes_it_panic() {
             }
         }
     }
+}
+
+#[test]
+fn large_templates_take_no_time() {
+    let members: String = (0..20_000).fold(String::new(), |mut text, n| {
+        let _ = writeln!(text, "member: cn=u{n},dc=x");
+        text
+    });
+    let group = "branch: dc=x\nsubordinateTemplate: g:1\n\ntemplate: g\nrdnAttr: cn\nobjectClass: groupOfNames\ncn: g\n";
+    assert_eq!(lines(&made(&format!("{group}{members}")), "member: ").len(), 20_000);
+    let mut circle = group.to_owned();
+    for _ in 0..5_000 {
+        circle.push_str("l: <presence:50>x\nst: <ifabsent:l>y\n");
+    }
+    assert!(told(&circle).contains("too much of one another"), "{}", told(&circle));
+    let mut wide = group.to_owned();
+    for n in 0..20_000 {
+        let _ = writeln!(wide, "a{n}: x");
+    }
+    assert!(told(&wide).contains("too much"));
+}
+
+#[test]
+fn a_line_that_never_is_tells_nothing() {
+    let made = made(
+        "branch: dc=x\nsubordinateTemplate: p:1\n\ntemplate: p\nrdnAttr: cn\nobjectClass: device\ncn: a\n\
+         l: <ifabsent:cn>b\nou: <presence:0>c\nst: ({l}|{ou})\nuid: <ifpresent:l>d\n",
+    );
+    assert_eq!(lines(&made, "st: "), ["(|)"]);
+    assert!(lines(&made, "uid: ").is_empty());
+}
+
+#[test]
+fn long_lines_take_no_time() {
+    let group = "define a=b\n\nbranch: dc=x\nsubordinateTemplate: g:1\n\ntemplate: g\nrdnAttr: cn\nobjectClass: device\ncn: g\nl: ";
+    let tags = made(&format!("{group}{}\n", "x<sequential:1>".repeat(60_000)));
+    assert_eq!(lines(&tags, "l: ")[0].len(), 120_000);
+    let defined = made(&format!("{group}{}\n", "[a]\n ".repeat(100_000)));
+    assert_eq!(lines(&defined, "l: "), ["b".repeat(100_000)]);
 }

@@ -1,6 +1,6 @@
 //! The pieces of a line, as the model has them.
 
-use crate::model::{Attribute, Item, Piece as Said, Tag, Text};
+use crate::model::{Piece as Said, Tag, Text};
 
 use super::facts::Facts;
 use super::files::Lists;
@@ -42,8 +42,7 @@ impl Texts<'_> {
         Ok(match &piece.value {
             Piece::Attribute { name, characters } => {
                 let lines = facts.first_of(name, line);
-                let mut names: Vec<String> =
-                    lines.into_iter().map(|line| facts.name(line)).collect();
+                let mut names: Vec<String> = lines.iter().map(|&line| facts.name(line)).collect();
                 if names.len() == 1 && *characters == 0 {
                     return Ok(Tag::Value { name: names.remove(0) });
                 }
@@ -91,28 +90,6 @@ impl Texts<'_> {
     }
 }
 
-/// Adds a value to an attribute, unless it always has that one. Case does not count, as when entries are made.
-pub fn add(attribute: &mut Attribute, item: Item) {
-    let new = constant(&Item::always(item.spot, item.text.clone()));
-    let is_there = |one: &Item| match (constant(one), &new) {
-        (Some(old), Some(new)) => old.eq_ignore_ascii_case(new),
-        _ => false,
-    };
-    if !attribute.items.iter().any(is_there) {
-        attribute.items.push(item);
-    }
-}
-
-/// The value of an item that is the same in every entry.
-pub fn constant(item: &Item) -> Option<String> {
-    let mut text = String::new();
-    for piece in &item.text {
-        let Said::Literal(literal) = piece else { return None };
-        text.push_str(&String::from_utf8_lossy(literal));
-    }
-    (item.chance >= 1.0 && item.conditions.is_empty()).then_some(text)
-}
-
 pub fn literal_of(text: &str) -> Said {
     Said::Literal(text.as_bytes().to_vec())
 }
@@ -143,6 +120,7 @@ pub fn random_of(random: &Random, lists: &mut Lists, text: &mut Text) {
         Random::Month { longest } => {
             text.push(Said::Tag(Tag::Pick { list: lists.months(*longest) }));
         }
+        Random::Uuid => text.push(Said::Tag(Tag::Uuid)),
         // A number of North America: area, exchange, subscriber.
         Random::Telephone => text.extend([
             literal_of("+1 "),

@@ -10,7 +10,8 @@ use super::wrong::{Located, Result, Wrong};
 
 pub fn parse(line: &Line) -> Result<ValueLine> {
     let (end, attribute) = name(line)?;
-    let mut rest = Rest { line, at: begin(&line.text, end + 1) };
+    let at = begin(&line.text, end + 1);
+    let mut rest = Rest { line, at, known: (at, line.spot(at)) };
     let mut pieces = Vec::new();
     while rest.at < line.text.len() {
         pieces.push(rest.piece()?);
@@ -45,11 +46,14 @@ fn begin(text: &str, mut at: usize) -> usize {
 struct Rest<'a> {
     line: &'a Line,
     at: usize,
+    /// An offset before it, and its spot.
+    known: (usize, Spot),
 }
 
 impl Rest<'_> {
     fn piece(&mut self) -> Result<Located<Piece>> {
-        let spot = self.line.spot(self.at);
+        let spot = self.line.spot_behind(self.known.0, self.known.1, self.at);
+        self.known = (self.at, spot);
         let value = match self.line.text.as_bytes()[self.at] {
             b'<' => tag::parse(&self.enclosed('>')?, spot)?,
             b'{' => tag::reference(&self.enclosed('}')?, spot)?,

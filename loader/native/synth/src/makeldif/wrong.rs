@@ -1,6 +1,8 @@
 //! A mistake, before the file it stands in is known to it.
 
-use crate::problem::Spot;
+use std::path::Path;
+
+use crate::problem::{Problem, Spot};
 
 #[derive(Debug)]
 pub struct Wrong {
@@ -13,6 +15,12 @@ pub type Result<T> = std::result::Result<T, Wrong>;
 impl Wrong {
     pub fn new(spot: Spot, message: impl Into<String>) -> Self {
         Self { spot, message: message.into() }
+    }
+}
+
+impl Wrong {
+    pub fn in_file(self, path: &Path) -> Problem {
+        Problem::new(path, self.spot, self.message)
     }
 }
 
