@@ -228,6 +228,7 @@ mod tests {
             branches: Vec::new(),
             kinds: vec![kind.clone()],
             operational: Operational::default(),
+            learned: crate::vocabulary::Learned::default(),
         };
         (template, kind)
     }
