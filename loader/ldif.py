@@ -51,7 +51,7 @@ def counting(meter: Meter, origin: str = "") -> Iterator[Counters]:
 
 def ours(error: _native.NativeError, origin: str) -> LoaderError:
     """The LoaderError for a native one."""
-    path, line, reason = error.path or origin, error.line or 0, str(error)
+    path, line, reason = error.path or origin, error.line or 0, error.message
     if error.code == "ldif.truncated":
         return LdifTruncated(path=path, line=line, reason=reason)
     if error.code == "ldif.syntax":
