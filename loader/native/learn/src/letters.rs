@@ -21,7 +21,6 @@ const SHARPEST: f64 = 4.0;
 const HALVINGS: u32 = 6;
 
 /// Pairs counted: row 0 is the head of a word, row s+1 what follows symbol s.
-/// Pairs counted: row 0 is the head of a word, row s+1 what follows symbol s.
 #[derive(Debug, Clone)]
 pub struct Letters {
     /// Distinct ones.
