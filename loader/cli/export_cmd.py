@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,18 +35,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     required=True,
     help="Directory for shards and manifest.",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    default=os.cpu_count() or 2,
-    help="Connections side by side, or workers.",
-)
-@click.option(
-    "--pieces",
-    type=click.IntRange(0),
-    default=0,
-    help="Searches that the tree is cut into; 0: as many as jobs. A cut connection costs one piece.",
-)
+@options.reading_options(jobs="Connections side by side, or workers.")
 @click.option(
     "--max-rate",
     type=click.IntRange(0),
@@ -58,12 +46,6 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     "--max-latency",
     type=click.FloatRange(0, min_open=True),
     help="Read slower while the server takes more milliseconds than this for a small question.",
-)
-@click.option(
-    "--page",
-    type=click.IntRange(0),
-    default=0,
-    help="Entries a page; 0 asks for no pages unless a limit demands them.",
 )
 @click.option(
     "--compress",
