@@ -110,7 +110,8 @@ def command(
         made = _of_server(options.connection_of(connecting), limits, asked)
     else:
         base = connecting.pop("base")
-        _refuse({**connecting, "pieces": pieces, "max_rate": max_rate, "page": page})
+        of_server = (*connecting, "pieces", "max_rate", "max_latency", "page")
+        options.refuse_given(of_server, "a server, not for a database")
         asked = _Asked(output.absolute(), compress, progress, timeouts, restart)
         made = _of_database(source, base, jobs, asked)
     if as_json:
@@ -184,10 +185,3 @@ def _words(option: click.Parameter, value: Any) -> list[str]:
         return [spelled]
     several = value if isinstance(value, tuple) else (value,)
     return [word for one in several for word in (spelled, str(one))]
-
-
-def _refuse(given: dict[str, Any]) -> None:
-    """Options that mean nothing where a database is read."""
-    spelled = {one.name: one.opts[0] for one in click.get_current_context().command.params}
-    for name in [name for name, value in given.items() if value]:
-        raise UsageProblem(reason=f"{spelled[name]} is for a server, not for a database")
