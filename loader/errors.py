@@ -60,9 +60,14 @@ class NoSuchPath(LoaderError):
     hint = "Check the path and its spelling; nothing was changed."
 
 
+FULL = "no space left on its file system"  # a lack of unknown size
+
+
 class NoSpace(LoaderError):
+    """lack: how much is needed and how much there is, or FULL."""
+
     code, exit_status = "storage.no_space", 6
-    message = "{path}: {needed} needed, {free} free"
+    message = "{path}: {lack}"
     hint = "Free space on that file system, or put the files elsewhere; nothing was changed."
 
 

@@ -22,6 +22,7 @@ from loader._native import (
     Tree,
 )
 from loader.errors import (
+    FULL,
     Cancelled,
     LdifSyntax,
     LdifTruncated,
@@ -61,7 +62,7 @@ def ours(error: _native.NativeError, origin: str) -> LoaderError:
     if error.code == "cancelled":
         return Cancelled(signal="the watch over this step")
     if "No space left" in reason:
-        return NoSpace(path=path, needed="more", free="nothing")
+        return NoSpace(path=path, lack=FULL)
     return LdifUnreadable(path=path, reason=reason)
 
 

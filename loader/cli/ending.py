@@ -26,6 +26,7 @@ from loader import defaults
 from loader.cli.report import show_error
 from loader.errors import (
     EXIT_OK,
+    FULL,
     Cancelled,
     Internal,
     LoaderError,
@@ -130,7 +131,7 @@ def _known(error: Exception) -> LoaderError | None:
         return None
     if error.filename is None:
         full = error.errno == errno.ENOSPC
-        return NoSpace(path="a file system", needed="more", free="nothing") if full else None
+        return NoSpace(path="a file", lack=FULL) if full else None
     try:
         with files.explained(Path(os.fsdecode(error.filename))):
             raise error

@@ -143,7 +143,7 @@ def require_space(source: Path, target: Path) -> int:
 
 def _no_space(target: Path, needed: int) -> NoSpace:
     free = shutil.disk_usage(target).free
-    return NoSpace(path=target, needed=units.size(needed), free=units.size(free))
+    return NoSpace(path=target, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
 
 def oldest_reader_lag(source: Path) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from loader import _native
 from loader.errors import (
+    FULL,
     LoaderError,
     MdbDamaged,
     NoSpace,
@@ -60,7 +61,7 @@ def _explained(source: Path, target: Path) -> Iterator[None]:
 
 def _ours(error: _native.NativeError, source: Path, target: Path) -> LoaderError:
     if error.code == "lmdb.no_space":
-        return NoSpace(path=target, needed="more", free="nothing")
+        return NoSpace(path=target, lack=FULL)
     if error.code == "lmdb.damaged":
         return MdbDamaged(path=source, reason=error.message)
     if error.code == "lmdb.misuse":

@@ -17,6 +17,7 @@ from typing import Any
 import lmdb
 
 from loader.errors import (
+    FULL,
     LoaderError,
     MapFull,
     MdbDamaged,
@@ -115,7 +116,7 @@ def _ours(error: Exception, path: Path) -> LoaderError:
     if "Permission denied" in words or "Read-only" in words:
         return NotPermitted(action="open", path=path, owner=meta.owner_of(path))
     if "No space left" in words:
-        return NoSpace(path=path, needed="more", free="nothing")
+        return NoSpace(path=path, lack=FULL)
     return MdbDamaged(path=path, reason=f"LMDB says: {words}")
 
 

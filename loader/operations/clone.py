@@ -221,7 +221,7 @@ def require_space(directory: Path, needed: int) -> int:
     left = directory / copy.PARTIAL
     free = files.free_bytes(directory) + (files.allocated_bytes(left) if left.exists() else 0)
     if free < needed:
-        raise NoSpace(path=directory, needed=units.size(needed), free=units.size(free))
+        raise NoSpace(path=directory, lack=f"{units.size(needed)} needed, {units.size(free)} free")
     return free
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from loader import defaults
-from loader.errors import CatalogueDamaged, CatalogueVersion, NoSpace, RunMismatch
+from loader.errors import FULL, CatalogueDamaged, CatalogueVersion, NoSpace, RunMismatch
 
 FORMAT = 1
 FILE = "run.sqlite"
@@ -78,7 +78,7 @@ class Catalogue:
             yield
         except sqlite3.DatabaseError as error:
             if "disk is full" in str(error):
-                raise NoSpace(path=self.directory, needed="more", free="nothing") from error
+                raise NoSpace(path=self.directory, lack=FULL) from error
             raise CatalogueDamaged(path=self.directory / FILE, reason=error) from error
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:

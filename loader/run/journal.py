@@ -22,7 +22,7 @@ from typing import Any
 
 from loader import log
 from loader.defaults import state_dir
-from loader.errors import NoSpace, NotPermitted
+from loader.errors import FULL, NoSpace, NotPermitted
 
 FORMAT = 1
 FILE = "changes.jsonl"
@@ -117,7 +117,7 @@ def _append(lines: list[dict[str, Any]]) -> None:
         _append_durably(place, text)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoSpace(path=place, needed="a line", free="nothing") from error
+            raise NoSpace(path=place, lack=FULL) from error
         raise NotPermitted(action="write", path=place, owner="root") from error
 
 

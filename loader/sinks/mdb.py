@@ -14,6 +14,7 @@ from loader import _native, units
 from loader._native import Built, Database, Rejection, Schema
 from loader.backmdb import Settings
 from loader.errors import (
+    FULL,
     EmptyInput,
     EntryRefused,
     LdifSyntax,
@@ -173,7 +174,7 @@ def _ours(
     if error.code == "build.damaged":
         return MdbDamaged(path=out, reason=error.message)
     if error.code == "ldif.no_space":
-        return NoSpace(path=error.path or out.parent, needed="more", free="nothing")
+        return NoSpace(path=error.path or out.parent, lack=FULL)
     return None
 
 

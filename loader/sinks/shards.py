@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import _native, units
-from loader.errors import EntryRefused, LoaderError, MapFull, MdbDamaged, NoSpace
+from loader.errors import FULL, EntryRefused, LoaderError, MapFull, MdbDamaged, NoSpace
 from loader.ldif import counting
 from loader.progress import Meter
 
@@ -149,7 +149,7 @@ def _ours(
     if error.code == "build.damaged":
         return MdbDamaged(path=out.parent, reason=error.message)
     if error.code == "ldif.no_space":
-        return NoSpace(path=out.parent, needed="more", free="nothing")
+        return NoSpace(path=out.parent, lack=FULL)
     return None
 
 

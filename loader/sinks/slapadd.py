@@ -15,6 +15,7 @@ from typing import TypeVar
 from loader import ldif
 from loader.child import Child
 from loader.errors import (
+    FULL,
     EntryRefused,
     LdifUnreadable,
     LoaderError,
@@ -126,7 +127,7 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
         return MapFull(path=target.directory, map_size=target.maxsize)
     # With a writable map the kernel has no other way to say that a page found no room.
     if "No space left" in text or status in (-signal.SIGBUS, 128 + signal.SIGBUS):
-        return NoSpace(path=target.directory, needed="more", free="nothing")
+        return NoSpace(path=target.directory, lack=FULL)
     if "entries missing" in text:
         return MissingParents(count="some", first="see slapadd's words: " + " ".join(words[-3:]))
     for word in words:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
-from loader.errors import NoSpace, NoSuchPath, NotPermitted
+from loader.errors import FULL, NoSpace, NoSuchPath, NotPermitted
 
 PARTIAL = ".partial"
 _GET_GENERATION = 0x80087601  # FS_IOC_GETVERSION, linux/fs.h
@@ -73,7 +73,7 @@ def require_space(path: Path, needed: int) -> None:
     """Raise NoSpace unless `needed` bytes fit."""
     free = free_bytes(path)
     if free < needed:
-        raise NoSpace(path=path, needed=units.size(needed), free=units.size(free))
+        raise NoSpace(path=path, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
 
 def existing(path: Path) -> Path:
@@ -139,8 +139,8 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise NotPermitted(action="use", path=named, owner=owner_name(named)) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            free = units.size(free_bytes(named))
-            raise NoSpace(path=named, needed="more", free=free) from error
+            left = units.size(free_bytes(named))
+            raise NoSpace(path=named, lack=f"{FULL} ({left} free)") from error
         raise
 
 

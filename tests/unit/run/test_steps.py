@@ -47,7 +47,7 @@ def test_a_failed_step_is_done_again_and_those_before_it_are_not(tmp_path: Path)
     done: list[str] = []
 
     def fails(meter: Meter) -> Facts:
-        raise NoSpace(path="/srv", needed="1", free="0")
+        raise NoSpace(path="/srv", lack="full")
 
     with open_run(tmp_path, "test", {"a": 1}, QUIET) as run:
         run.do("one", lambda meter: {"by": "one"})

@@ -94,7 +94,7 @@ def test_a_full_file_system_is_no_space(small: Path) -> None:
     path = small / "fills"
     with pytest.raises(NoSpace) as caught, files.explained(path), path.open("wb", 0) as file:
         file.writelines(bytes(1 << 20) for _ in range(64))
-    assert str(caught.value).startswith(f"{path}: more needed, ")
+    assert str(caught.value).startswith(f"{path}: no space left on its file system (")
     assert isinstance(caught.value.__cause__, OSError)
     assert caught.value.__cause__.errno == errno.ENOSPC
     path.unlink()
