@@ -20,6 +20,9 @@ class LoaderError(Exception):
     exit_status: ClassVar[int] = EXIT_ERROR
     message: ClassVar[str] = "{reason}"
     hint: ClassVar[str | None] = None
+    hint_without_run: ClassVar[str | None] = (
+        None  # in its place where no run stays that could go on
+    )
     retryable: ClassVar[bool] = False
 
     def __init__(self, **facts: object) -> None:
@@ -28,10 +31,23 @@ class LoaderError(Exception):
 
     def advice(self) -> str | None:
         """The hint with the facts put in."""
-        return self.hint.format(**self.facts) if self.hint else None
+        hint = self.hint if goes_on(self) else self.hint_without_run or self.hint
+        return hint.format(**self.facts) if hint else None
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_revive, (type(self), self.facts))
+
+
+_GOES_ON = "ditseed_goes_on"
+
+
+def leaves_a_run(error: BaseException) -> None:
+    """Note in an error, or a stop, that it leaves a run behind with which the same command goes on."""
+    error.__dict__[_GOES_ON] = True
+
+
+def goes_on(error: BaseException) -> bool:
+    return _GOES_ON in error.__dict__
 
 
 def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
@@ -233,6 +249,7 @@ class ConnectionLost(LoaderError):
     code, exit_status = "server.connection_lost", 36
     message = "{uri}: the connection broke: {reason}"
     hint = "The same command goes on with the parts that are missing."
+    hint_without_run = "Look into the server's log; the same command begins anew."
     retryable = True
 
 
@@ -479,6 +496,7 @@ class Cancelled(LoaderError):
     code, exit_status = "cancelled", 130
     message = "stopped by {signal}"
     hint = "The same command goes on from here."
+    hint_without_run = "The same command begins anew."
 
 
 class Internal(LoaderError):

@@ -33,6 +33,8 @@ from loader.errors import (
     NoSpace,
     SystemFailed,
     UsageProblem,
+    goes_on,
+    leaves_a_run,
 )
 from loader.log import blank
 from loader.storage import files
@@ -77,7 +79,7 @@ def _fail(error: BaseException) -> int:
     """Say what went wrong; its exit status."""
     stopped = next(filter(_is_stop, _chain(error)), None)
     if stopped is not None:
-        return _stopped(str(stopped) or "SIGINT")
+        return _stopped(str(stopped) or "SIGINT", _leaves_a_run(error))
     if isinstance(error, BrokenPipeError) and _reader_gone():
         return _silenced()
     if isinstance(error, click.ClickException):
@@ -87,6 +89,8 @@ def _fail(error: BaseException) -> int:
         raise error
     logging.getLogger(__name__).debug("where it happened", exc_info=error)
     known = _known(error) or _bug(error)
+    if _leaves_a_run(error):
+        leaves_a_run(known)
     show_error(known)
     return known.exit_status
 
@@ -103,8 +107,15 @@ def _is_stop(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt | click.Abort)
 
 
-def _stopped(by: str) -> int:
-    show_error(Cancelled(signal={"SIGINT": "Ctrl-C"}.get(by, by)))
+def _leaves_a_run(error: BaseException) -> bool:
+    return any(map(goes_on, _chain(error)))
+
+
+def _stopped(by: str, run_stays: bool) -> int:
+    told = Cancelled(signal={"SIGINT": "Ctrl-C"}.get(by, by))
+    if run_stays:
+        leaves_a_run(told)
+    show_error(told)
     return 128 + getattr(signal, by, signal.SIGINT)
 
 

@@ -68,10 +68,15 @@ def error_classes() -> list[type[LoaderError]]:
 
 def error_list() -> str:
     rows = [
-        f"| {kind.exit_status} | `{kind.code}` | {_cell(kind.message)} | {_cell(kind.hint or '')} |"
+        f"| {kind.exit_status} | `{kind.code}` | {_cell(kind.message)} | {_cell(_hint(kind))} |"
         for kind in error_classes()
     ]
     return _ERRORS_HEAD + "\n".join(rows) + "\n"
+
+
+def _hint(kind: type[LoaderError]) -> str:
+    other = kind.hint_without_run
+    return (kind.hint or "") + (f" Verbs that keep no run: {other}" if other else "")
 
 
 def _cell(text: str) -> str:

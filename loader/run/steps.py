@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loader.errors import NotPermitted
+from loader.errors import NotPermitted, leaves_a_run
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Catalogue, Facts, forget
 from loader.run.killpoint import killpoint
@@ -74,6 +74,9 @@ def open_run(
             if catalogue.begin(verb, options):
                 progress.say(f"going on with the run in {directory}")
             yield Run(catalogue, progress, timeouts or {})
+        except BaseException as error:
+            leaves_a_run(error)
+            raise
         finally:
             catalogue.close()
 

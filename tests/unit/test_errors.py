@@ -28,7 +28,7 @@ PARTICULAR = [kind for kind in CLASSES if kind is not LoaderError]
 
 def fields(kind: type[LoaderError]) -> set[str]:
     """What message and hint want to be told."""
-    texts = (kind.message, kind.hint or "")
+    texts = (kind.message, kind.hint or "", kind.hint_without_run or "")
     return {name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
 
 
@@ -48,7 +48,10 @@ def test_an_error_of_the_list(kind: type[LoaderError]) -> None:
     assert 3 <= kind.exit_status < 100 or kind.exit_status == 130
     assert "{" not in str(error)
     assert not kind.message.endswith(".")
-    assert kind.hint is None or "{" not in str(error.advice())
+    for _ in range(2):
+        assert kind.hint is None or "{" not in str(error.advice())
+        errors.leaves_a_run(error)
+    assert error.advice() is None or kind.hint is not None
 
 
 @pytest.mark.parametrize("kind", PARTICULAR, ids=lambda kind: kind.__name__)
