@@ -1,53 +1,22 @@
 //! One kind of entries as a table of the template: every attribute with its text, how often, how many values.
 
+mod described;
+mod origin;
+mod shared;
+mod values;
+
 use ldif::Result;
 
 use crate::columns::Columns;
 use crate::kind::{Attribute, Kind};
 use crate::registry::Registry;
-use crate::schemes::{is_certificate, is_made_by_servers, is_signed, scheme, structural};
+use crate::schemes::{is_made_by_servers, is_signed};
 use crate::shapes::{LEAST_SEEN, shapes};
 use crate::text::{Subject, text, unique};
 use crate::token;
 use crate::toml::{decimal, histogram};
 use crate::tree_shape::Grown;
-use crate::value::{Sort, hash_lengths, sort};
-
-/// What a template says of a kind, but for where it stands.
-#[derive(Debug, Default)]
-pub struct Described {
-    pub rdn: Vec<String>,
-    pub structural: Option<String>,
-    /// When its entries came into being.
-    pub created: Option<Created>,
-    /// Values that several attributes have in common.
-    pub values: Vec<(String, String)>,
-    pub attributes: Vec<Line>,
-}
-
-/// Years, and whether all came in one load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Created {
-    pub first: u32,
-    pub last: u32,
-    pub at_once: bool,
-}
-
-#[derive(Debug)]
-pub struct Line {
-    pub name: String,
-    /// Texts; the first one is of the name of the entry where there are two.
-    pub texts: Vec<Item>,
-    pub note: String,
-}
-
-#[derive(Debug, Clone, Default)]
-pub struct Item {
-    pub text: String,
-    pub chance: f64,
-    /// As [`histogram`] writes it; empty for one.
-    pub count: String,
-}
+pub use described::{Created, Described, Item, Line};
 
 /// What is the same for all kinds.
 #[derive(Debug)]
@@ -190,117 +159,6 @@ impl<'a> Describing<'a, '_> {
         Some(Line { name: self.names[number].clone(), texts, note: self.note(number) })
     }
 
-    fn text(&mut self, number: usize) -> String {
-        let values: Vec<&str> = self.columns.values(number).collect();
-        if values.is_empty() {
-            // All are too long to be looked at.
-            let lengths = &self.attribute(number).lengths;
-            return format!("{{chars:base64:histogram:{}}}", histogram(lengths));
-        }
-        match sort(&values, &self.means.root) {
-            Sort::Boolean { yes } => self.boolean(number, yes),
-            Sort::Time { first, last } => format!("{{time:{first}0101:{}0101}}", last + 1),
-            Sort::Password { scheme } => self.password(scheme, &values),
-            Sort::Dn(paths) => self.dn(&paths),
-            Sort::Text => self.shaped(number),
-        }
-    }
-
-    fn shaped(&mut self, number: usize) -> String {
-        let found = shapes(&self.columns, number, &self.earlier);
-        let stem = self.stem(number);
-        let subject = self.subject(number, &stem);
-        let made = text(&found, &subject, self.means.registry);
-        let attribute = self.attribute(number);
-        if subject.single && attribute.entries * 1000 >= self.kind.entries * 999 {
-            self.offer(number);
-        }
-        made
-    }
-
-    /// Others may repeat it, if texts can name it.
-    fn offer(&mut self, number: usize) {
-        let name = &self.names[number];
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        if name.bytes().all(fits) && !synth::toml::TAGS.contains(&name.as_str()) {
-            self.earlier.push(number);
-        }
-    }
-
-    fn boolean(&mut self, number: usize, yes: usize) -> String {
-        let texts = vec![
-            ("TRUE".to_owned(), yes.max(1) as u64),
-            ("FALSE".to_owned(), (1000 - yes).max(1) as u64),
-        ];
-        let choice = crate::registry::Choice { texts, phrases: None };
-        let stem = self.stem(number);
-        format!("{{shape:{}}}", self.means.registry.add_shapes(&stem, choice))
-    }
-
-    /// A hash of the scheme's length. Where it can be made, it is that of the entry's own name.
-    fn password(&self, name: &str, values: &[&str]) -> String {
-        let lengths = hash_lengths(values);
-        let of_name = self.earlier.first().filter(|_| name == "SSHA" && lengths.only().is_some());
-        if let Some(&number) = of_name {
-            return format!("{{ssha:{}}}", self.names[number]);
-        }
-        debug_assert!(scheme(&format!("{{{name}}}")).is_some());
-        format!("{{{{{name}}}}}{{chars:base64:histogram:{}}}", histogram(&lengths))
-    }
-
-    /// Of an entry of the kind that most values name.
-    fn dn(&self, paths: &[(String, usize)]) -> String {
-        let kinds = self.means.kinds;
-        let found =
-            paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
-        match found.or(kinds.first()) {
-            Some((_, kind)) => format!("{{dn:{kind}}}"),
-            None => "{suffix}".to_owned(),
-        }
-    }
-
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "lengths")]
-    fn binary(&self, number: usize) -> String {
-        let lengths = &self.attribute(number).lengths;
-        let (least, mean) = (lengths.least(), lengths.mean().round() as u64);
-        let is_certificate = is_certificate(&self.columns.names[number]);
-        let tag = if is_certificate { "certificate" } else { "bytes" };
-        let least = least.max(1);
-        format!("{{{tag}:{least}:{}}}", (2 * mean).saturating_sub(least).max(least))
-    }
-
-    fn classes(&self) -> Line {
-        let number = self.columns.names.iter().position(|name| name == "objectclass");
-        let row = number.and_then(|number| self.columns.rows.first().map(|row| &row[number]));
-        let item = |text: &String| Item { text: text.clone(), chance: 1.0, count: String::new() };
-        let fits = |text: &&String| {
-            text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
-        };
-        let texts = row.into_iter().flatten().filter(fits).map(item).collect();
-        Line { name: "objectClass".to_owned(), texts, note: String::new() }
-    }
-
-    /// What the entries say themselves, else what is known of their classes.
-    fn structural(&self) -> Option<String> {
-        let said = self.columns.names.iter().position(|name| name == "structuralobjectclass");
-        let classes = self.classes();
-        let classes: Vec<&str> = classes.texts.iter().map(|item| item.text.as_str()).collect();
-        let said = said.and_then(|number| self.columns.values(number).next());
-        let said = said.filter(|said| classes.iter().any(|class| class.eq_ignore_ascii_case(said)));
-        said.or_else(|| structural(&classes)).map(str::to_owned)
-    }
-
-    /// What createTimestamp says: of one load, hundreds of entries have the same.
-    fn created(&self) -> Option<Created> {
-        const OF_ONE_LOAD: u64 = 10;
-        let number = self.columns.names.iter().position(|name| name == "createtimestamp")?;
-        let values: Vec<&str> = self.columns.values(number).collect();
-        let Sort::Time { first, last } = sort(&values, &self.means.root) else { return None };
-        let times = &self.attribute(number).distinct;
-        let at_once = times.estimate() * OF_ONE_LOAD < self.kind.entries;
-        Some(Created { first, last, at_once })
-    }
-
     fn stem(&self, number: usize) -> String {
         format!("{}-{}", self.name, self.columns.names[number].replace([';', '.'], "-"))
     }
@@ -329,32 +187,6 @@ impl<'a> Describing<'a, '_> {
             format!("{distinct} % distinct")
         };
         format!("in {} % of entries, {distinct}", decimal(share, 1))
-    }
-
-    /// Attributes that others repeat become values of the entry.
-    fn share(&self, lines: &mut [(usize, Line)], found: &mut Described) {
-        for &number in &self.earlier {
-            let name = &self.names[number];
-            let tags =
-                [format!("{{{name}}}"), format!("{{ascii:{name}}}"), format!("{{ssha:{name}}}")];
-            let named = |text: &String| tags.iter().any(|tag| text.contains(tag.as_str()));
-            if !self
-                .means
-                .registry
-                .shapes
-                .iter()
-                .flat_map(|(_, choice)| &choice.texts)
-                .any(|(text, _)| named(text))
-                && !lines.iter().flat_map(|(_, line)| &line.texts).any(|item| named(&item.text))
-            {
-                continue;
-            }
-            let Some((_, line)) = lines.iter_mut().find(|(one, _)| *one == number) else {
-                continue;
-            };
-            let text = std::mem::replace(&mut line.texts[0].text, format!("{{{name}}}"));
-            found.values.push((name.clone(), text));
-        }
     }
 }
 
