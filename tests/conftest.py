@@ -10,6 +10,7 @@ import pytest
 
 from fixtures import replication
 from fixtures.slapd import Form, Slapd, missing_slapd
+from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
 from tests.support.require import require
 
@@ -86,3 +87,21 @@ def provider(people_ldif: Path) -> Iterator[Slapd]:
     server.slapadd(people_ldif)
     with server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def stopped(people_ldif: Path) -> Iterator[Slapd]:
+    """A stopped server with `people_ldif` in a file that looks 10 GiB large. Read it only."""
+    require(missing_slapd())
+    server = Slapd(Settings(maxsize=10 << 30))
+    server.slapadd(people_ldif, "-w")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def other(stopped: Slapd) -> Iterator[Slapd]:
+    """A stopped server of the same suffix, empty."""
+    server = Slapd(stopped.settings)
+    yield server
+    server.close()

@@ -7,7 +7,6 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from fixtures import replication
 from fixtures.churn import Churn
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Settings
 from loader.errors import (
     LoaderError,
     Locked,
@@ -46,23 +44,6 @@ NOBODY = 65534
 
 def run(source: Path, target: Path, **options: object) -> CloneReport:
     return clone(CloneOptions(source, target, **options), Progress("none"))  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def stopped(people_ldif: Path) -> Iterator[Slapd]:
-    """A stopped server with 1,029 entries in a file that looks 10 GiB large. Read it only."""
-    server = Slapd(Settings(maxsize=parse_size("10G")))
-    server.slapadd(people_ldif, "-w")
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def other(stopped: Slapd) -> Iterator[Slapd]:
-    """A stopped server of the same suffix, empty."""
-    server = Slapd(stopped.settings)
-    yield server
-    server.close()
 
 
 def content(directory: Path) -> dict[str, tuple[int, int, int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,23 +25,6 @@ pytestmark = pytest.mark.slapd
 
 HUGE = parse_size("250G")
 CHANGE = "dn: dc=example,dc=com\nchangetype: modify\nreplace: o\no: more\n\n"
-
-
-@pytest.fixture(scope="module")
-def stopped(people_ldif: Path) -> Iterator[Slapd]:
-    """A stopped server with 1,029 entries. Read it only."""
-    server = Slapd()
-    server.slapadd(people_ldif, "-w")
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def other(stopped: Slapd) -> Iterator[Slapd]:
-    """A stopped server of the same suffix, empty."""
-    server = Slapd(stopped.settings)
-    yield server
-    server.close()
 
 
 def piped(
