@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,14 @@ from fixtures.trees import write_people
 from tests.support.require import require
 
 SUFFIX = "dc=example,dc=com"
+
+
+def pytest_configure() -> None:
+    """A shell's background job ignores Ctrl-C, and one under nohup hang-ups; what it starts would too, for only what is
+    ignored is inherited. Tests send both: so a handler takes them and does nothing."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

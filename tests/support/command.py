@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 COMMAND = Path(sys.executable).with_name("ditseed")
 _STATE = tempfile.TemporaryDirectory(prefix="ditseed-state-")  # not the operator's own
+atexit.register(_STATE.cleanup)
 
 
 @dataclass(frozen=True)
