@@ -21,8 +21,26 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require(missing_slapd())
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--alone",
+        choices=["with", "without", "only"],
+        default="with",
+        help="The tests that must run beside nothing: with the others, not, or only they.",
+    )
+
+
+def _of_this_phase(item: pytest.Item, phase: str) -> bool:
+    return phase == "with" or (item.get_closest_marker("alone") is None) == (phase == "without")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`heavy` runs only when it is named."""
+    """Of --alone, what is wanted; `heavy` runs only when it is named."""
+    phase = config.getoption("--alone")
+    left = [item for item in items if not _of_this_phase(item, phase)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if _of_this_phase(item, phase)]
     if "heavy" in (config.option.markexpr or ""):
         return
     for item in items:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,18 +35,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     required=True,
     help="Directory for shards and manifest.",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    default=os.cpu_count() or 2,
-    help="Connections side by side, or workers.",
-)
-@click.option(
-    "--pieces",
-    type=click.IntRange(0),
-    default=0,
-    help="Searches that the tree is cut into; 0: as many as jobs. A cut connection costs one piece.",
-)
+@options.reading_options(jobs="Connections side by side, or workers.")
 @click.option(
     "--max-rate",
     type=click.IntRange(0),
@@ -58,12 +46,6 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     "--max-latency",
     type=click.FloatRange(0, min_open=True),
     help="Read slower while the server takes more milliseconds than this for a small question.",
-)
-@click.option(
-    "--page",
-    type=click.IntRange(0),
-    default=0,
-    help="Entries a page; 0 asks for no pages unless a limit demands them.",
 )
 @click.option(
     "--compress",
@@ -128,7 +110,8 @@ def command(
         made = _of_server(options.connection_of(connecting), limits, asked)
     else:
         base = connecting.pop("base")
-        _refuse({**connecting, "pieces": pieces, "max_rate": max_rate, "page": page})
+        of_server = (*connecting, "pieces", "max_rate", "max_latency", "page")
+        options.refuse_given(of_server, "a server, not for a database")
         asked = _Asked(output.absolute(), compress, progress, timeouts, restart)
         made = _of_database(source, base, jobs, asked)
     if as_json:
@@ -203,10 +186,3 @@ def _words(option: click.Parameter, value: Any) -> list[str]:
         return [spelled]
     several = value if isinstance(value, tuple) else (value,)
     return [word for one in several for word in (spelled, str(one))]
-
-
-def _refuse(given: dict[str, Any]) -> None:
-    """Options that mean nothing where a database is read."""
-    spelled = {one.name: one.opts[0] for one in click.get_current_context().command.params}
-    for name in [name for name, value in given.items() if value]:
-        raise UsageProblem(reason=f"{spelled[name]} is for a server, not for a database")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -100,12 +101,34 @@ def verify_option(*more: str) -> Callable[[Function], Function]:
     )
 
 
+def reading_options(jobs: str, where: str = "") -> Callable[[Function], Function]:
+    """How a server is read. jobs: what --jobs says; where: the strategies it is all for, `search, online: `."""
+
+    def count(name: str, least: int, default: int, said: str) -> Callable[[Function], Function]:
+        told = f"{where}{said[0].lower()}{said[1:]}" if where else said
+        return click.option(name, type=click.IntRange(least), default=default, help=told)
+
+    return stack(
+        count("--jobs", 1, os.cpu_count() or 2, jobs),
+        count(
+            "--pieces",
+            0,
+            0,
+            "Searches that the tree is cut into; 0: as many as jobs. A cut connection costs one piece.",
+        ),
+        count("--page", 0, 0, "Entries a page; 0 asks for no pages unless a limit demands them."),
+    )
+
+
 engine_option = click.option(
     "--engine",
     type=click.Choice(ENGINES),
     default=ENGINES[0],
     show_default=True,
     help="What writes the database: ditseed itself, or slapadd.",
+)
+threads_option = click.option(
+    "--jobs", "-j", type=click.IntRange(1), help="Threads (default: as many as processors)."
 )
 native_options = stack(
     click.option(
@@ -120,9 +143,7 @@ native_options = stack(
         metavar="DIR",
         help="Where to put what does not fit into it (default: beside the database).",
     ),
-    click.option(
-        "--jobs", type=click.IntRange(1), help="Threads (default: as many as processors)."
-    ),
+    threads_option,
     click.option(
         "--max-rejects",
         type=click.IntRange(0),

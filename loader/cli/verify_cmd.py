@@ -15,6 +15,7 @@ from loader.cli.options import (
     json_option,
     progress_of,
     progress_option,
+    threads_option,
 )
 from loader.cli.report import show_facts, show_json
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
@@ -57,7 +58,7 @@ _path = click.Path(path_type=Path, readable=False)
     metavar="DIR",
     help="Where to put what does not fit into it (default: $TMPDIR or /tmp).",
 )
-@click.option("--jobs", type=click.IntRange(1), help="Threads (default: as many as processors).")
+@threads_option
 @dry_run_option
 @json_option
 @progress_option

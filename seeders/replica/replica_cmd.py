@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,24 +110,7 @@ def command() -> None:
     is_flag=True,
     help="ldif: take contextCSN from the entries (only for a slapcat).",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    default=os.cpu_count() or 2,
-    help="search, online: connections to the provider side by side.",
-)
-@click.option(
-    "--pieces",
-    type=click.IntRange(0),
-    default=0,
-    help="search, online: searches that the tree is cut into; 0: as many as jobs.",
-)
-@click.option(
-    "--page",
-    type=click.IntRange(0),
-    default=0,
-    help="search, online: entries a page; 0 asks for no pages unless a limit demands them.",
-)
+@options.reading_options("Connections to the provider side by side.", "search, online: ")
 @click.option(
     "--nosync", is_flag=True, help="online: nosync meanwhile, as `ditseed add --nosync` has it."
 )

@@ -17,6 +17,7 @@ from loader.cli.options import (
     progress_option,
     recipe_of,
     restart_option,
+    threads_option,
     tree_options,
     tree_suffix_option,
 )
@@ -66,9 +67,7 @@ command.add_command(learn_cmd.command)
     type=click.Choice(["zstd", "none"]),
     help="Default: zstd for a directory, none for stdout.",
 )
-@click.option(
-    "--jobs", "-j", type=click.IntRange(1), help="Threads (default: as many as processors)."
-)
+@threads_option
 @click.option(
     "--shard-entries",
     type=click.IntRange(min=1),

@@ -13,6 +13,7 @@ from loader.cli.options import (
     progress_of,
     progress_option,
     recipe_of,
+    threads_option,
     tree_options,
     tree_suffix_option,
 )
@@ -67,9 +68,7 @@ MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=1
 @click.option(
     "-o", "output", default="-", metavar="FILE|-", help="Where to (default: standard output)."
 )
-@click.option(
-    "--jobs", "-j", type=click.IntRange(1), help="Threads (default: as many as processors)."
-)
+@threads_option
 @tree_options
 @tree_suffix_option
 @progress_option

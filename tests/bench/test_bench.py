@@ -91,6 +91,7 @@ def test_slapadd_with_a_thread_that_reads_ahead(tmp_path: Path) -> None:
 
 
 @pytest.mark.slapd
+@pytest.mark.alone
 def test_within_a_limit_and_without(tmp_path: Path) -> None:
     require(missing_memory_group())
     found = facts(tmp_path, "--engines", "native", "--memory-limit", "256M", "--cold")

@@ -175,6 +175,7 @@ def test_a_lease_that_was_never_taken_or_stays_is_no_result() -> None:
             servers.require_leased(server, before, "somebody")
 
 
+@pytest.mark.alone
 def test_children_count_together() -> None:
     """Two of 100 MiB at one time; getrusage tells of the greater one only."""
     script = "import time; x = bytearray(b'x') * (100 << 20); time.sleep(2)"

@@ -35,6 +35,7 @@ def test_one_slapadd_and_several_are_measured(tmp_path: Path) -> None:
     assert found["ratios"][0]["median"] == pytest.approx(alone / two)
 
 
+@pytest.mark.alone
 def test_a_slapadd_without_memory_is_broken_off_and_its_rate_told(tmp_path: Path) -> None:
     require(missing_memory_group())
     found = _facts(tmp_path, "-n", 60000, "--shards", 4, "--memory-limit", "96M", "--patience", 3)

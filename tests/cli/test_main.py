@@ -105,6 +105,7 @@ def test_help_imports_no_verb() -> None:
     subprocess.run([sys.executable, "-c", IMPORTED], check=True, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.alone
 def test_help_is_quick() -> None:
     """The best of some, for the machine may be busy with other things."""
     times = []

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.golden import names, shapes, syntaxes
-from fixtures.golden.case import Case, settings, tree
-from fixtures.golden.cases import INDEXES
+from fixtures.golden.case import Case, settings
+from fixtures.golden.cases import INDEXES, mixed
 from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
@@ -25,14 +24,7 @@ CASE = Case(
     "life",
     "searched and changed",
     settings(*INDEXES, database=("multival seeAlso,gDn 3,1",)),
-    lambda: tree(
-        names.escapes,
-        names.several,
-        syntaxes.each,
-        syntaxes.sounds,
-        shapes.options,
-        shapes.children_first,
-    ),
+    mixed,
 )
 
 # One for each way into an index.

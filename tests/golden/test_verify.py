@@ -22,9 +22,9 @@ from fixtures import damage
 from fixtures.chroots import chroot, missing_chroot
 from fixtures.churn import Churn
 from fixtures.damage import INDEX_KINDS, Damage, Sound, Tables
-from fixtures.golden import blobs, names, shapes, syntaxes
-from fixtures.golden.case import Case, settings, tree
-from fixtures.golden.cases import INDEXES
+from fixtures.golden import blobs
+from fixtures.golden.case import Case, settings
+from fixtures.golden.cases import INDEXES, mixed
 from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import masked
 from fixtures.slapd import Slapd
@@ -52,14 +52,7 @@ CASE = Case(
     settings(
         *INDEXES, database=("multival default 2,1",), top_lines=("sortvals gIgnore gInteger",)
     ),
-    lambda: tree(
-        names.escapes,
-        names.several,
-        syntaxes.each,
-        syntaxes.sounds,
-        shapes.options,
-        shapes.children_first,
-    ),
+    mixed,
 )
 CHANGES = 1500
 SHORT, LONG = 60, 2000

@@ -18,8 +18,9 @@ import ldap
 import pytest
 
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.ports import free_port
 from fixtures.replication import consumer, provider
-from fixtures.slapd import Slapd, free_port
+from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader import errors
 from tests.support.command import ditseed

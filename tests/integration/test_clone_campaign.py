@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import ldap
 import pytest
 
+from fixtures.aside import Aside
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from tests.support.command import ditseed
@@ -23,14 +23,13 @@ RATE = 1000  # modifications a second
 WINDOW = 16  # that wait for their answers
 
 
-class Hammer:
+class Hammer(Aside):
     """Modifies people, so many a second as the server takes, until the block ends."""
 
     def __init__(self, server: Slapd, rate: int) -> None:
+        super().__init__()
         self._server, self._wanted = server, rate
         self._done = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work)
         self._started = time.monotonic()
 
     def rate(self) -> float:
@@ -54,14 +53,6 @@ class Hammer:
                 time.sleep(max(0.0, ahead))
             for one in waiting:
                 handle.result3(one)
-
-    def __enter__(self) -> Hammer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ TOP = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n"
 # --- one server ---------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_starts_quickly_and_takes_entries(form: Form) -> None:
     began = time.monotonic()
     with Slapd(form=form) as server:
@@ -328,6 +329,7 @@ def _timed_search(uri: str, base: str = "") -> float:
         handle.unbind_ext_s()
 
 
+@pytest.mark.alone
 def test_proxy_delays_each_round_trip(slapd_instance: Slapd) -> None:
     with Proxy(slapd_instance.uri) as proxy:
         assert _timed_search(proxy.uri) < 0.2
@@ -335,6 +337,7 @@ def test_proxy_delays_each_round_trip(slapd_instance: Slapd) -> None:
         assert 0.5 <= _timed_search(proxy.uri) < 1.0
 
 
+@pytest.mark.alone
 def test_proxy_delay_keeps_throughput(provider: Slapd) -> None:
     """All entries are many chunks; they come one delay later, not each one delay after the other."""
     with Proxy(provider.uri, delay=0.25) as proxy:
@@ -424,6 +427,7 @@ def test_loop_filesystem_fills_up(kind: Filesystem, size: int) -> None:
     assert not disk.exists()
 
 
+@pytest.mark.alone
 def test_memory_group_limits() -> None:
     require(missing_memory_group())
     with memory_group(64 << 20) as group:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
+
+from fixtures.aside import Aside
 
 SHOWN = ("cmdline", "environ", "comm")  # of /proc/PID: what others, or a support bundle, may read
 LOOKS_APART = 0.005  # seconds
@@ -42,40 +42,26 @@ def in_text(text: str, secret: bytes) -> bool:
     return any(form in text.encode() for form in forms(secret))
 
 
-class Watch:
+class Watch(Aside):
     """`with Watch(secret, about):` looks at every process again and again.
 
     leaks: what showed it. seen: process ID -> how many looks met it, of processes whose command line names `about`.
     """
 
     def __init__(self, secret: bytes, about: str) -> None:
+        super().__init__()
         self._forms = forms(secret)
         self._about = about.encode()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
         self.leaks: set[str] = set()
         self.seen: dict[int, int] = {}
 
-    def _look(self) -> None:
+    def _work(self) -> None:
         while not self._over.wait(LOOKS_APART):
             for pid, name, content in _shown():
                 if any(form in content for form in self._forms):
                     self.leaks.add(f"{name} of {pid}: {content[:200]!r}")
                 if name == "cmdline" and self._about in content:
                     self.seen[pid] = self.seen.get(pid, 0) + 1
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 def _shown() -> Iterator[tuple[int, str, bytes]]:

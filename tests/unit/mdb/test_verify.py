@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from fixtures.trees import people
 from loader.errors import LoaderError, MdbDamaged, NotLmdb, UsageProblem
 from loader.mdb import copy, environment, look, meta
 from loader.mdb.verify import default_level, verify
-from loader.progress import Meter
+from loader.progress import Meter, Staged
 
 pytestmark = pytest.mark.slapd
 
@@ -49,6 +50,27 @@ def check(path: Path, level: str) -> int | None:
 def test_a_sound_database(sound: Path, level: str) -> None:
     assert check(sound, level) == check(sound.parent, level) == 423
     assert verify(sound, level, Meter("verify")).level == level
+
+
+class Kept(Meter):
+    """What a native call told of its stages when it ended."""
+
+    last: tuple[str, int, int] = ("", 0, 0)
+
+    @contextlib.contextmanager
+    def following(self, staged: Staged) -> Iterator[None]:
+        with super().following(staged):
+            yield
+        self.last = staged.stage
+
+
+def test_progress_comes_to_its_end(sound: Path) -> None:
+    """In a small database too, all of whose parts are shorter than the way between two words of progress."""
+    meter = Kept("verify")
+    verify(sound, "tree", meter)
+    name, done, total = meter.last
+    assert (name, total) == ("entries", 423)
+    assert done >= total
 
 
 def test_a_sparse_file_is_sound(broken: Path) -> None:

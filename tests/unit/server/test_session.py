@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from fixtures import replication
-from fixtures.slapd import Slapd, free_port, missing_slapd
+from fixtures.ports import free_port
+from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from loader import csn

@@ -1,9 +1,7 @@
 //! The fourth rung: every index made again from the entries, and held against what is stored.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use extsort::{KeySize, Postings, Sorted};
 use ldif::Counters;
@@ -14,6 +12,7 @@ use super::ahead::Stop;
 use super::findings::{Finding, Findings, Kind};
 use super::head::OWN;
 use super::held::{Held, Tally};
+use super::workers::side_by_side;
 use crate::indexes::Indexes;
 use crate::{Code, Result, Settings, lock, verify};
 
@@ -76,32 +75,16 @@ pub struct Task<'a> {
 pub fn look(task: &Task<'_>, reader: &Reader, findings: &mut Findings) -> Result<()> {
     let tables = &task.asked.indexes.tables;
     task.counters.begin("indexes", tables.len() as u64);
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = |reader: Reader| -> Result<()> {
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= tables.len() {
-                return Ok(());
-            }
-            let of_index = task.index(&reader, at)?;
-            lock(&found).push((at, of_index));
+    let found = Mutex::new(BTreeMap::new());
+    side_by_side(reader, task.jobs, tables.len(), |reader, turns| {
+        for at in turns {
+            let of_index = task.index(reader, at)?;
+            lock(&found).insert(at, of_index);
             task.counters.advance(1);
         }
-    };
-    let readers = (0..task.jobs.clamp(1, tables.len().max(1))).map(|_| reader.fork());
-    let readers: lmdbfile::Result<Vec<_>> = readers.collect();
-    let readers = readers.map_err(|error| verify::damaged(&error))?;
-    thread::scope(|scope| {
-        let workers: Vec<_> =
-            readers.into_iter().map(|reader| scope.spawn(|| work(reader))).collect();
-        let done = workers.into_iter().map(|worker| {
-            worker.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
-        });
-        done.collect::<Result<Vec<()>>>()
+        Ok(())
     })?;
-    let mut found = std::mem::take(&mut *lock(&found));
-    found.sort_by_key(|(at, _)| *at);
-    for (_, of_index) in found {
+    for of_index in std::mem::take(&mut *lock(&found)).into_values() {
         findings.absorb(of_index);
     }
     Ok(())

@@ -20,6 +20,7 @@ mod posted;
 mod row;
 mod sums;
 mod walk;
+mod workers;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use extsort::Postings;
 use lmdbfile::Reader;
@@ -16,7 +14,8 @@ use super::misplaced;
 use super::posted::Posted;
 use super::sums::Sums;
 use super::walk::{Part, Tables, Walk};
-use crate::{Code, Error, Result, lock, verify};
+use super::workers::side_by_side;
+use crate::{Code, Error, Result, lock};
 
 /// Parts of the entries, or some more or fewer: as many as keep all workers at work to the end.
 const SPANS: usize = 256;
@@ -34,30 +33,18 @@ pub fn look(
     let Some(tables) = Tables::of(reader) else { return Ok(()) };
     look.counters.begin("entries", tables.id2e.record().entries);
     let spans = spans(&tables);
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    let work = |reader: Reader| -> Result<()> {
-        let Some(tables) = Tables::of(&reader) else { return Ok(()) };
+    let done = Mutex::new(BTreeMap::new());
+    side_by_side(reader, look.means.jobs, spans.len(), |reader, turns| {
+        let Some(tables) = Tables::of(reader) else { return Ok(()) };
         let judge = judging.map(|(judge, postings)| (judge, Posted::new(postings.writer())));
         let (part, counters) = (Part::new(look.limit), look.counters);
         let mut walk = Walk { tables, texts, scattered: look.new, judge, part, counters };
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(span) = spans.get(at) else { return walk.end() };
-            walk.span(*span)?;
+        for at in turns {
+            walk.span(spans[at])?;
             let part = std::mem::replace(&mut walk.part, Part::new(look.limit));
             lock(&done).insert(at, part);
         }
-    };
-    let readers = (0..look.means.jobs.max(1)).map(|_| reader.fork());
-    let readers: lmdbfile::Result<Vec<_>> = readers.collect();
-    let readers = readers.map_err(|error| verify::damaged(&error))?;
-    thread::scope(|scope| {
-        let workers: Vec<_> =
-            readers.into_iter().map(|reader| scope.spawn(|| work(reader))).collect();
-        let ended = workers.into_iter().map(|worker| {
-            worker.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
-        });
-        ended.collect::<Result<Vec<()>>>()
+        walk.end()
     })?;
     let parts = std::mem::take(&mut *lock(&done));
     settle(look, &tables, parts, findings)

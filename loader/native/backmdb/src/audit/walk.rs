@@ -92,7 +92,11 @@ impl Walk<'_> {
         let (mut rows, mut seen) = (Rows::new(), 0);
         loop {
             let ids = [entries.id(), nodes.id(), values.as_ref().and_then(Ahead::id)];
-            let Some(id) = ids.into_iter().flatten().min() else { return Ok(()) };
+            let Some(id) = ids.into_iter().flatten().min() else {
+                // What is left since the last pause: many a part is shorter than one.
+                self.counters.advance(seen % PATIENCE);
+                return Ok(());
+            };
             seen += 1;
             if seen % PATIENCE == 0 {
                 self.settle()?;
