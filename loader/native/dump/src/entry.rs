@@ -92,7 +92,8 @@ impl Entry<'_> {
         all.iter().try_for_each(|stored| self.attribute(stored, true, see))
     }
 
-    #[inline]
+    #[allow(clippy::inline_always, reason = "as with the attribute that is shown")]
+    #[inline(always)]
     fn attribute(
         &self,
         stored: &Stored<'_>,
