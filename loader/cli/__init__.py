@@ -6,8 +6,10 @@ A verb's module turns options into one options object, calls one operation, and 
 from __future__ import annotations
 
 import ast
+import gc
 import sys
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,55 +18,82 @@ import click
 from loader import log
 from loader.cli import ending
 
-# As in setup.cfg. It stands here again because setuptools sorts entry points by name; a test compares the two.
-ORDER = (
-    "replica",
-    "export",
-    "build",
-    "add",
-    "generate",
-    "clone",
-    "compare",
-    "verify",
-    "backup",
-    "tune",
-)
+# As in setup.cfg, and held against it by a test: to ask importlib.metadata takes a third of the start of a verb, and
+# setuptools sorts entry points by name.
+OWN = {
+    "replica": "seeders.replica.replica_cmd:command",
+    "export": "loader.cli.export_cmd:command",
+    "build": "loader.cli.build_cmd:command",
+    "add": "loader.cli.add_cmd:command",
+    "generate": "seeders.synthetic.generate_cmd:command",
+    "clone": "loader.cli.clone_cmd:command",
+    "compare": "loader.cli.compare_cmd:command",
+    "verify": "loader.cli.verify_cmd:command",
+    "backup": "loader.cli.backup_cmd:command",
+    "tune": "loader.cli.tune_cmd:command",
+}
+_GROUP = "ditseed.verbs"
+
+
+@dataclass(frozen=True)
+class Verb:
+    """place: module and function, as an entry point names them."""
+
+    name: str
+    place: str
+
+    @property
+    def module(self) -> str:
+        return self.place.partition(":")[0]
+
+    @property
+    def function(self) -> str:
+        return self.place.partition(":")[2]
+
+    def load(self) -> click.Command:
+        command: click.Command = getattr(import_module(self.module), self.function)
+        return command
 
 
 class Verbs(click.Group):
     """Loads a verb's module only when it is called, so that `ditseed --help` stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [entry.name for entry in verbs()]
+        return [verb.name for verb in verbs()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for entry in verbs():
-            if entry.name == cmd_name:
-                command: click.Command = entry.load()
-                return command
-        return None
+        verb = named(cmd_name)
+        return verb.load() if verb else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         found = verbs()
-        room = formatter.width - 6 - max(len(entry.name) for entry in found)
+        room = formatter.width - 6 - max(len(verb.name) for verb in found)
         with formatter.section("Verbs"):
-            formatter.write_dl([(entry.name, summary(entry, room)) for entry in found])
+            formatter.write_dl([(verb.name, summary(verb, room)) for verb in found])
 
 
-def verbs() -> list[EntryPoint]:
-    """The verbs that are installed; those that ORDER does not name come last."""
-    place = {name: number for number, name in enumerate(ORDER)}
-    found = entry_points(group="ditseed.verbs")
-    return sorted(found, key=lambda entry: (place.get(entry.name, len(place)), entry.name))
+def named(name: str) -> Verb | None:
+    """The verb of that name; that of another package only where it takes no name of ours."""
+    if name in OWN:
+        return Verb(name, OWN[name])
+    return next((verb for verb in verbs() if verb.name == name), None)
 
 
-def summary(entry: EntryPoint, limit: int) -> str:
+def verbs() -> list[Verb]:
+    """The verbs that are installed; those that OWN does not name come last."""
+    from importlib.metadata import entry_points
+
+    places = {entry.name: entry.value for entry in entry_points(group=_GROUP)}
+    return [Verb(name, place) for name, place in (OWN | places).items()]
+
+
+def summary(verb: Verb, limit: int) -> str:
     """First sentence of a verb's help text, read from its source: importing all verbs takes half a second."""
-    spec = find_spec(entry.module)
+    spec = find_spec(verb.module)
     if spec is None or spec.origin is None:
         return "(missing from this installation)"
     for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef) and node.name == entry.attr:
+        if isinstance(node, ast.FunctionDef) and node.name == verb.function:
             return click.Command(None, help=ast.get_docstring(node)).get_short_help_str(limit)
     return ""
 
@@ -92,4 +121,6 @@ def ditseed(verbose: int, quiet: bool) -> None:
 
 def main() -> None:
     """Entry point, and the only place that exits."""
-    sys.exit(ending.run(ditseed, "ditseed"))
+    status = ending.run(ditseed, "ditseed")
+    gc.freeze()  # The interpreter would look through all modules twice before it ends.
+    sys.exit(status)

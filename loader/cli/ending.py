@@ -15,7 +15,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
@@ -157,6 +156,8 @@ def _keep(error: Exception) -> str:
 
 def _write(error: Exception, place: Path) -> str:
     """mkstemp makes it for our eyes only: it may name entries."""
+    from importlib.metadata import version  # Here, for it takes a third of the start of a verb.
+
     stamp = time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime())
     descriptor, path = tempfile.mkstemp(prefix=f"ditseed-{stamp}", suffix=".txt", dir=place)
     told = [

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from loader import defaults
-from loader.cli import options, verbs
+from loader.cli import named, options
 from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
 from loader.manifest import Manifest
@@ -192,7 +192,8 @@ def _generate(output: Path) -> None:
     for one in context.command.get_params(context):
         if one.name in (*_OF_TREE[1:], *_ALSO) and options.is_given(one.name):
             words += _words(one, context.params[one.name])
-    (generate,) = (entry for entry in verbs() if entry.name == "generate")
+    generate = named("generate")
+    assert generate is not None, "one of our own"
     generate.load().main(words, "ditseed generate", standalone_mode=False)
 
 

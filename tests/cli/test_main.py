@@ -12,13 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
 import pytest
 
 from fixtures.slapd import Slapd
-from loader.cli import ORDER, ditseed, verbs
+from loader.cli import OWN, ditseed, verbs
 from loader.errors import Internal, UsageProblem
 from tests.support import command
 from tests.support.command import Done, environment
@@ -41,22 +42,38 @@ def leaves(group: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
 LEAVES = sorted(leaves(ditseed))
 
 
-def in_setup_cfg() -> list[str]:
+def in_setup_cfg() -> dict[str, str]:
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
     lines = settings["options.entry_points"]["ditseed.verbs"].strip().splitlines()
-    return [line.partition("=")[0].strip() for line in lines]
+    return dict(re.split(r"\s*=\s*", line.strip(), maxsplit=1) for line in lines)
 
 
-def test_verbs_have_the_order_of_setup_cfg() -> None:
-    assert list(ORDER) == in_setup_cfg()
-    assert [entry.name for entry in verbs()] == in_setup_cfg(), "run bin/setup"
+def test_verbs_are_those_of_setup_cfg_in_its_order() -> None:
+    assert list(OWN.items()) == list(in_setup_cfg().items())
+    found = {entry.name: entry.value for entry in entry_points(group="ditseed.verbs")}
+    assert found == OWN, "run bin/setup"
+
+
+def test_a_verb_of_another_package_comes_last(tmp_path: Path) -> None:
+    """Such a package is a module and what setuptools writes of its entry points."""
+    (tmp_path / "elsewhere.py").write_text(
+        'import click\n\n\n@click.command()\ndef command():\n    """Say hello.\n"""\n    click.echo("hello")\n'
+    )
+    about = tmp_path / "elsewhere-1.dist-info"
+    about.mkdir()
+    (about / "entry_points.txt").write_text("[ditseed.verbs]\nhello = elsewhere:command\n")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1\n")
+    where = {"PYTHONPATH": str(tmp_path)}
+    assert command.ditseed("hello", env=where).ok().out == "hello\n"
+    shown = command.ditseed("--help", env=where).ok().out.splitlines()
+    assert shown[-1].split() == ["hello", "Say", "hello."]
 
 
 def test_help_lists_every_verb_with_one_line() -> None:
     shown = command.ditseed("--help").ok().out
     lines = shown.partition("\nVerbs:\n")[2].splitlines()
-    assert [line.split()[0] for line in lines] == in_setup_cfg()
+    assert [line.split()[0] for line in lines] == list(in_setup_cfg())
     assert all(re.fullmatch(r"  \S+ +\S.*", line) for line in lines)
     assert "missing" not in shown
     assert max(map(len, shown.splitlines())) <= 100
