@@ -46,7 +46,9 @@ def _consumer_options(required: bool) -> Callable[[Function], Function]:
             "--consumer-password-file", metavar="FILE", help="Its password file (default: -y)."
         ),
         click.option(
-            "--consumer-mechanism", metavar="MECH", help="SASL mechanism there (default: -Y)."
+            "--consumer-mechanism",
+            metavar="MECH",
+            help="SASL mechanism there (default: -Y, without --consumer-dn).",
         ),
     )
 
@@ -63,7 +65,8 @@ def _consumer_of(provider: Connection, given: dict[str, Any]) -> Connection | No
         uri=uri,
         bind_dn=bind_dn or provider.bind_dn,
         password_file=password_file or provider.password_file,
-        mechanism=mechanism or provider.mechanism,
+        mechanism=mechanism or (None if bind_dn else provider.mechanism),
+        sasl=dataclasses.replace(provider.sasl, authcid=None) if bind_dn else provider.sasl,
     )
 
 
