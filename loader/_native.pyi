@@ -332,6 +332,9 @@ class Link:
         mechanism: str | None,
         authcid: str | None,
         authzid: str | None,
+        realm: str | None,
+        secprops: str | None,
+        as_written: bool,
         start_tls: int,
         connect_timeout: float,
         silence: float,
@@ -339,7 +342,8 @@ class Link:
 
 @final
 class Search:
-    """filter: RFC 4515. scope: as ldapsearch -s. page: entries a page, 0 without pages."""
+    """filter: RFC 4515. scope: as ldapsearch -s. page: entries a page, 0 without pages. subentries: these alone
+    (RFC 3672), of a server that offers the control."""
 
     def __new__(
         cls,
@@ -349,6 +353,7 @@ class Search:
         attributes: Sequence[str],
         *,
         page: int = 0,
+        subentries: bool = False,
     ) -> Search: ...
 
 @final

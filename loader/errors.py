@@ -211,7 +211,28 @@ class ServerDown(LoaderError):
 class BadCredentials(LoaderError):
     code, exit_status = "server.bad_credentials", 31
     message = "{uri}: the server refused the bind as {who}: {reason}"
-    hint = "Check -D and the password file (-y reads the whole file, a newline at its end counts)."
+    hint = "Check -D (with -Y: -U and -X) and the password file (-y reads the whole file, a newline at its end counts)."
+
+
+class KerberosFailed(LoaderError):
+    code, exit_status = "server.kerberos", 77
+    message = "{uri}: Kerberos: {reason}"
+    hint = "{advice}"
+
+
+class NoMechanism(LoaderError):
+    code, exit_status = "server.no_mechanism", 78
+    message = "{uri}: no bind by {mechanism}: {reason}"
+    hint = (
+        "The server offers: {offered}. This host needs Cyrus SASL's plugin for it (Debian: libsasl2-modules for SCRAM "
+        "and others, libsasl2-modules-gssapi-mit for GSSAPI)."
+    )
+
+
+class TooWeak(LoaderError):
+    code, exit_status = "server.too_weak", 79
+    message = "{uri}: the bind as {who} is too weak: {reason}"
+    hint = "Encrypt the connection (-ZZ, ldaps://), or bind with a security layer (-Y GSSAPI, -O minssf=56)."
 
 
 class NoSuchBase(LoaderError):

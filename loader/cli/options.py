@@ -16,7 +16,7 @@ from loader.defaults import ENGINES
 from loader.errors import LoaderError, UsageProblem
 from loader.mdb.verify import LEVELS
 from loader.progress import Progress
-from loader.server.options import Connection
+from loader.server.options import Connection, Sasl
 from loader.sources.dit import Recipe
 from loader.sources.synthetic import Synthetic, find
 
@@ -56,7 +56,19 @@ bind_options = stack(
     click.option("-y", "password_file", metavar="FILE", help="The whole file is the password."),
     click.option("-W", "ask", is_flag=True, help="Ask for the password."),
     click.option(
-        "-Y", "mechanism", metavar="MECH", help="SASL mechanism; EXTERNAL with ldapi:///."
+        "-Y",
+        "mechanism",
+        metavar="MECH",
+        help="SASL mechanism: EXTERNAL with ldapi:///, GSSAPI, SCRAM-SHA-256 ...",
+    ),
+    click.option("-U", "authcid", metavar="NAME", help="SASL: who authenticates (default: -D)."),
+    click.option("-X", "authzid", metavar="ID", help="SASL: act as this one, dn:DN or u:NAME."),
+    click.option("-R", "realm", metavar="REALM", help="SASL: the realm."),
+    click.option(
+        "-O", "properties", metavar="PROPS", help="SASL: security properties, such as minssf=56."
+    ),
+    click.option(
+        "-N", "as_written", is_flag=True, help="SASL: the host's name is as -H has it, not as DNS."
     ),
     click.option("-Z", "start_tls", count=True, help="StartTLS; -ZZ demands that it succeeds."),
     click.option(
@@ -241,12 +253,23 @@ def connection_of(options: dict[str, Any]) -> Connection:
         name: options.pop(name, None)
         for name in ("uri", "bind_dn", "password_file", "mechanism", "start_tls", "base")
     }
+    sasl = {name: options.pop(name, None) for name in _OF_SASL}
+    _require_mechanism(taken["mechanism"])
     password = None
     if options.pop("ask"):
         if not sys.stdin.isatty():
             raise UsageProblem(reason="-W asks on a terminal, and there is none; use -y FILE")
         password = click.prompt("Password", hide_input=True, err=True)
-    return Connection(**taken, password=password)
+    return Connection(**taken, password=password, sasl=Sasl(**sasl))
+
+
+_OF_SASL = ("authcid", "authzid", "realm", "properties", "as_written")
+
+
+def _require_mechanism(mechanism: str | None) -> None:
+    """Without -Y the bind is simple, and what is said for SASL would be passed over in silence."""
+    if mechanism is None:
+        refuse_given(_OF_SASL, "SASL: give -Y MECH too")
 
 
 _OF_TREE = ("entries", "seed", "defines", "operational")

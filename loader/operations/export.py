@@ -113,6 +113,7 @@ class _Work:
             return {
                 "base": base,
                 "context_csns": moved.context_csns(server, base),
+                "subentries": server.offers_subentries(),
                 "started": now(),
                 "uri": server.uri,
             }
@@ -133,11 +134,12 @@ class _Work:
                 *(server, base, looked, pieces, start["context_csns"], entries),
                 lambda: source.survey(connection, base, meter),
             )
+            partitions = [*cut.partitions, *planner.besides(base, start["subentries"])]
             return {
                 "expected": entries,
                 "how": cut.how,
                 "hidden_passwords": looked.lack_passwords(),
-                "partitions": [_facts_of(one) for one in cut.partitions],
+                "partitions": [_facts_of(one) for one in partitions],
             }
 
     def read(self, meter: Meter, plan: Plan) -> Facts:
@@ -193,7 +195,8 @@ class _Work:
     def _containers(self, meter: Meter, start: Facts) -> Containers:
         options = self.options
         where = (options.connection, start["base"], options.page, options.compress != "none")
-        return Containers(*where, self.parts, start["context_csns"], meter)
+        began, subentries = start["context_csns"], start["subentries"]
+        return Containers(*where, self.parts, began, meter, subentries)
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
         """Each entry once, parents first. Nothing that was read may go missing on the way."""
@@ -215,8 +218,8 @@ class _Work:
                     "shards": sorted(path.name for path in self.arranged.iterdir()),
                 }
             again = containers.missed(found.orphans, start["context_csns"])
-            for asked in again:
-                containers.read_again(asked)
+            for top in again:
+                containers.read_below(top)
             if again:
                 since = containers.settle(since)
             found = self._arrange(meter, start, drop_orphans=not again)
@@ -259,8 +262,9 @@ class _Work:
         counted, calm = source.patiently(lambda: self._counted(start), meter)
         if counted is None or counted == arranged["entries"]:
             return notes
+        others = "" if start["subentries"] else ", or they are subentries"
         why = (
-            f"access control hides the others from {who}, or they are subentries"
+            f"access control hides the others from {who}{others}"
             if calm and counted > arranged["entries"]
             else "the tree changed meanwhile; syncrepl brings the rest"
         )
@@ -293,13 +297,19 @@ class _Work:
 
 def _facts_of(partition: Partition) -> Facts:
     search = partition.search
-    facts = {"base": search.base, "where": search.where, "scope": search.scope}
+    facts = {
+        "base": search.base,
+        "where": search.where,
+        "scope": search.scope,
+        "subentries": search.subentries,
+    }
     return {"name": partition.name, **facts}
 
 
 def _plan_of(cut: Facts, page: int) -> Plan:
     def partition(facts: dict[str, Any]) -> Partition:
-        search = Search(facts["base"], facts["where"], facts["scope"], page=page)
+        asked = (facts["base"], facts["where"], facts["scope"])
+        search = Search(*asked, page=page, subentries=facts["subentries"])
         return Partition(facts["name"], search)
 
     return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])

@@ -47,6 +47,7 @@ class Containers:
     parts: Path
     began: Sequence[str]  # contextCSN of before the reading
     meter: Meter
+    subentries: bool  # the server shows them on request
     _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> where it was read again
 
     def context_csns(self) -> list[str]:
@@ -64,7 +65,7 @@ class Containers:
             if not moved:
                 return now
             for top in _topmost(list(moved)):
-                if self.read_again(Search(top, page=self.page)):
+                if self.read_below(top):
                     self._place({name: moved[name] for name in moved if dn.within(name, top)})
             since = now
         raise TreeRestless(base=self.base, passes=LOOKS)
@@ -118,6 +119,12 @@ class Containers:
     def _place(self, read: Mapping[str, str]) -> None:
         self._placed.update({uuid: dn.key(name) for name, uuid in read.items()})
 
+    def read_below(self, top: str) -> bool:
+        """The whole subtree, as `read_again`."""
+        if self.subentries:
+            self.read_again(Search(top, page=self.page, subentries=True))
+        return self.read_again(Search(top, page=self.page))
+
     def read_again(self, asked: Search) -> bool:
         """False when there is no such entry any more: then it moved on, which the next look shows, or was deleted."""
         number = len(list(self.parts.glob(f"late-*{INNER_NOTES}")))
@@ -130,8 +137,8 @@ class Containers:
             return False
         return True
 
-    def missed(self, orphans: Sequence[Orphan], since: Sequence[str]) -> list[Search]:
-        """What to read again for entries whose parent is nowhere: a container that was renamed there and back.
+    def missed(self, orphans: Sequence[Orphan], since: Sequence[str]) -> list[str]:
+        """Below what to read again for entries whose parent is nowhere: a container that was renamed there and back.
 
         One that was deleted, or that moved by itself, is syncrepl's. One that still stands where it was read has a
         parent that is hidden from us, and to leave it out would lose it: MissingParents.
@@ -146,14 +153,17 @@ class Containers:
                     again.append(dn.parent(place))
         if hidden:
             raise MissingParents(count=len(hidden), first=hidden[0])
-        return [Search(name, page=self.page) for name in _topmost(list(dict.fromkeys(again)))]
+        return _topmost(list(dict.fromkeys(again)))
 
     def _now(self, server: Session, orphan: Orphan) -> list[tuple[str, dict[str, str]]]:
         """Where that entry is now, and its entryCSN; nowhere when it was deleted."""
         _, name, uuid = orphan
         if not uuid:
             return [(name, {})] if server.exists(name) else []
-        found = server.find(self.base, f"(entryUUID={uuid})", ["entryCSN"])
+        asked = (self.base, f"(entryUUID={uuid})", ["entryCSN"])
+        found = server.find(*asked)
+        if not found and self.subentries:
+            found = server.find(*asked, subentries=True)
         return [
             (place, csn.by_server(value.decode() for value in entry.get("entrycsn", [])))
             for place, entry in found

@@ -105,6 +105,11 @@ class Catalogue:
         now = {"verb": verb, **json.loads(json.dumps(dict(options)))}
         return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
+    def about(self) -> tuple[str, Facts] | None:
+        """The verb and the options of the run; None when there is none yet."""
+        rows = self._rows("SELECT verb, options FROM run")
+        return (rows[0][0], json.loads(rows[0][1])) if rows else None
+
     def has_work(self) -> bool:
         """Is there enough that a run with other options should not throw it away unasked?"""
         parts = [json.loads(facts) for (facts,) in self._rows("SELECT facts FROM partition")]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from loader.defaults import state_dir
 from loader.errors import Locked, NotPermitted
-from loader.run.lock import exclusive
+from loader.run.lock import exclusive, holder
 
 FORMAT = 1
 
@@ -44,6 +44,12 @@ def holding(lease: Lease) -> Iterator[Callable[[], None]]:
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         _write(path, {"format": FORMAT, **asdict(lease), "taken": now})
         yield lambda: _forget(path)
+
+
+def of(target: str) -> list[tuple[Lease, int | None]]:
+    """All of a server with the process that holds each; None: nobody does any more."""
+    found = [(_read(path), holder(_lock(path))) for path in sorted(_place().glob("*.json"))]
+    return [(one, pid) for one, pid in found if one is not None and one.target == target]
 
 
 def any_standing() -> bool:

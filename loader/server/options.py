@@ -8,6 +8,23 @@ from loader.errors import NoSuchPath, NotPermitted
 
 
 @dataclass(frozen=True)
+class Sasl:
+    """What SASL mechanisms want to know besides the password: ldapsearch's -U -X -R -O -N."""
+
+    authcid: str | None = None
+    authzid: str | None = None
+    realm: str | None = None
+    properties: str | None = None  # "minssf=56,..." (ldap.conf(5), SASL_SECPROPS)
+    as_written: bool = False  # take the server's name from the URI, not from DNS
+
+    def options(self) -> tuple[str, ...]:
+        """As they were given."""
+        given = {"-U": self.authcid, "-X": self.authzid, "-R": self.realm, "-O": self.properties}
+        words = [word for letter, value in given.items() if value for word in (letter, value)]
+        return (*words, *(["-N"] if self.as_written else []))
+
+
+@dataclass(frozen=True)
 class Connection:
     """Where None stands, libldap's own files and variables decide (ldap.conf, ~/.ldaprc, LDAPURI, LDAPBASE ...).
 
@@ -19,6 +36,7 @@ class Connection:
     password_file: str | None = None
     password: str | None = None
     mechanism: str | None = None  # SASL; "EXTERNAL" for ldapi
+    sasl: Sasl = Sasl()
     start_tls: int = 0  # 1 try (-Z), 2 demand (-ZZ)
     base: str | None = None
 
@@ -28,16 +46,24 @@ class Connection:
     @property
     def who(self) -> str:
         if self.mechanism:
-            return f"SASL {self.mechanism}"
+            named = f" as {self.sasl.authcid}" if self.sasl.authcid else ""
+            return f"SASL {self.mechanism}{named}"
         return self.bind_dn or "anonymous"
+
+    @property
+    def authcid(self) -> str | None:
+        """Who SASL says we are: -U, else what -D says."""
+        return self.sasl.authcid or self.bind_dn
 
     def identity(self) -> dict[str, object]:
         """What tells one connection from another, without secrets: for the catalogue and manifests."""
+        sasl = {"authcid": self.sasl.authcid, "authzid": self.sasl.authzid}
         return {
             "uri": self.uri,
             "bind_dn": self.bind_dn,
             "mechanism": self.mechanism,
             "base": self.base,
+            **{name: value for name, value in sasl.items() if value},
         }
 
     def secret(self) -> bytes | None:

@@ -12,12 +12,11 @@ from typing import Any, TypeVar
 import ldap
 import ldap.filter
 import ldap.ldapobject
-import ldap.sasl
+from ldap.controls import RequestControl
 from ldap.controls.simple import ManageDSAITControl
 
 from loader import csn
 from loader.errors import (
-    BadCredentials,
     ConnectionLost,
     LimitTooLow,
     LoaderError,
@@ -27,14 +26,18 @@ from loader.errors import (
     ServerRefused,
     TlsFailed,
 )
-from loader.server import tls
+from loader.server import sasl, tls
 from loader.server.options import Connection
+from loader.server.refusal import bind_error
+from loader.server.search import SUBENTRIES
 
 Attributes = dict[str, list[bytes]]  # names in lower case
 Result = TypeVar("Result")
 
+_WEAK = (ldap.STRONG_AUTH_REQUIRED, ldap.CONFIDENTIALITY_REQUIRED)
 _PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # of a server that is about to end, too
 _LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
+_VISIBLE = RequestControl(SUBENTRIES, True, b"\x01\x01\xff")  # BOOLEAN TRUE in BER
 CONNECT_TIMEOUT = 30.0  # seconds for a TCP connection; everything after it is watched, not timed
 
 
@@ -59,14 +62,7 @@ class Session:
                 if self.connection.start_tls > 1:
                     raise
         if self.connection.mechanism:
-            secret = (self.connection.secret() or b"").decode()
-            callbacks = {
-                ldap.sasl.CB_AUTHNAME: self.connection.bind_dn or "",
-                ldap.sasl.CB_PASS: secret,
-            }
-            self._ldap.sasl_interactive_bind_s(
-                "", ldap.sasl.sasl(callbacks, self.connection.mechanism)
-            )
+            sasl.bind(self._ldap, self.connection)
         else:
             self._ldap.simple_bind_s(self.connection.bind_dn or "", self.connection.secret() or b"")
 
@@ -92,8 +88,10 @@ class Session:
             return lost(uri=self.uri, reason=reason)
         if isinstance(error, _PASSING):
             return ConnectionLost(uri=self.uri, reason=reason)
-        if isinstance(error, ldap.INVALID_CREDENTIALS | ldap.INAPPROPRIATE_AUTH):
-            return BadCredentials(uri=self.uri, who=self.connection.who, reason=reason)
+        if operation == "bind" or isinstance(error, _WEAK):
+            refused = bind_error(self.connection, self.uri, facts.get("result", 0), reason)
+            if refused:
+                return refused
         if isinstance(error, ldap.NO_SUCH_OBJECT):
             known = ", ".join(self.naming_contexts()) or "none that can be seen"
             return NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=known)
@@ -120,11 +118,15 @@ class Session:
         where: str,
         attributes: Sequence[str] = ("1.1",),
         scope: int = ldap.SCOPE_SUBTREE,
+        subentries: bool = False,
     ) -> list[tuple[str, Attributes]]:
-        """The few entries that match; not for bulk."""
+        """The few entries (or subentries) that match; not for bulk."""
+        controls = [_VISIBLE] if subentries else []
         found = self._asking(
             f"search {base}",
-            lambda: self._ldap.search_s(base, scope, where, list(attributes)),
+            lambda: self._ldap.search_ext_s(
+                base, scope, where, list(attributes), serverctrls=controls
+            ),
             base,
         )
         return [_lowered(dn, entry) for dn, entry in found if dn]
@@ -208,6 +210,11 @@ class Session:
             return False
         return True
 
+    def offers_subentries(self) -> bool:
+        """Does it know the control that shows subentries (RFC 3672)?"""
+        known = self.read("", ["supportedControl"]).get("supportedcontrol", [])
+        return SUBENTRIES.encode() in known
+
     def naming_contexts(self) -> list[str]:
         return [
             value.decode() for value in self.read("", ["namingContexts"]).get("namingcontexts", [])
@@ -282,7 +289,7 @@ _LIFTED = (
 
 def limit_error(uri: str, who: str, reason: str, status: int) -> LimitTooLow:
     """What a limit met in a search means, and the server's setting that lifts all of them."""
-    subject = f'dn.exact="{who}"' if "=" in who else "users"
+    subject = f'dn.exact="{who}"' if "=" in who and not who.startswith("SASL ") else "users"
     setting = (
         f"olcLimits: {{0}}{subject} {_LIFTED} (in slapd.conf, first: limits {subject} {_LIFTED})"
     )

@@ -16,7 +16,6 @@ import ldap
 from loader import _native
 from loader._native import Counters, Part, Survey, Tree
 from loader.errors import (
-    BadCredentials,
     ConnectionLost,
     LoaderError,
     NoSuchBase,
@@ -28,6 +27,7 @@ from loader.ldif import counting
 from loader.progress import Meter
 from loader.server import tls
 from loader.server.options import Connection
+from loader.server.refusal import bind_error
 from loader.server.search import Search
 from loader.server.session import CONNECT_TIMEOUT, LIMITS, is_tls, limit_error
 
@@ -37,7 +37,7 @@ SILENCE = 300.0  # seconds without a byte of what a server owes us: looking thro
 Result = TypeVar("Result")
 
 # RFC 4511, A.1.
-_INVALID = (48, 49)  # inappropriateAuthentication, invalidCredentials
+_WEAK = (8, 13)  # strongerAuthRequired, confidentialityRequired
 _NO_SUCH_OBJECT = 32
 _PASSING = (51, 52, 80)  # busy, unavailable, other
 
@@ -106,8 +106,11 @@ def link(connection: Connection) -> _native.Link:
         bind_dn=None if connection.mechanism else connection.bind_dn,
         secret=connection.secret(),
         mechanism=connection.mechanism,
-        authcid=connection.bind_dn if connection.mechanism else None,
-        authzid=None,
+        authcid=connection.authcid if connection.mechanism else None,
+        authzid=connection.sasl.authzid,
+        realm=connection.sasl.realm,
+        secprops=connection.sasl.properties,
+        as_written=connection.sasl.as_written,
         start_tls=connection.start_tls,
         connect_timeout=CONNECT_TIMEOUT,
         silence=SILENCE,
@@ -116,7 +119,12 @@ def link(connection: Connection) -> _native.Link:
 
 def _of(asked: Search) -> _native.Search:
     return _native.Search(
-        asked.base, asked.where, asked.scope, list(asked.attributes), page=asked.page
+        asked.base,
+        asked.where,
+        asked.scope,
+        list(asked.attributes),
+        page=asked.page,
+        subentries=asked.subentries,
     )
 
 
@@ -126,8 +134,10 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
     who, reason, result = connection.who, str(error), error.result or 0
     if error.code in ("ldap.connect", "ldap.tls", "ldap.lost"):
         return _broken(error, uri, connection.start_tls)
-    if error.code == "ldap.bind" and result in _INVALID:
-        return BadCredentials(uri=uri, who=who, reason=reason)
+    refused = error.code == "ldap.bind" or result in _WEAK
+    why = bind_error(connection, uri, result, reason) if refused else None
+    if why:
+        return why
     if error.code == "ldap.request" and result in LIMITS:
         return limit_error(uri, who, reason, result)
     if error.code == "ldap.request" and result == _NO_SUCH_OBJECT:

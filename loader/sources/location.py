@@ -60,11 +60,15 @@ class Server:
         with session(self.connection) as server:
             base = server.base()
             server.read(base, ["1.1"])
-        return ldap.patiently(lambda: self._digest(Search(base), ignore, meter), meter)
+            searches = [Search(base)]
+            if server.offers_subentries():
+                searches.append(Search(base, subentries=True))
+        return ldap.patiently(lambda: self._digest(searches, ignore, meter), meter)
 
-    def _digest(self, asked: Search, ignore: Sequence[str], meter: Meter) -> Tree:
+    def _digest(self, searches: Sequence[Search], ignore: Sequence[str], meter: Meter) -> Tree:
         with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter) as reader:
-            reader.digest(asked, tree)
+            for asked in searches:
+                reader.digest(asked, tree)
             return tree
 
     def find(self, names: Sequence[str]) -> Entries:

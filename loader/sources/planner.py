@@ -201,6 +201,11 @@ def _by_subtree(server: Session, base: str) -> Plan:
     return Plan(tuple(pieces), f"{len(inner)} subtrees" if inner else "one piece")
 
 
+def besides(base: str, subentries: bool) -> list[Partition]:
+    """What no search for entries shows. slapd finds them by its index of objectClass."""
+    return [Partition("subentries", Search(base, subentries=True))] if subentries else []
+
+
 def expected(server: Session, base: str) -> int | None:
     """How many entries the server says it has in the database of `base`; None when it does not tell."""
     try:

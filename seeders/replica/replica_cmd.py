@@ -11,9 +11,8 @@ import click
 
 from loader import errors, units
 from loader.cli import options
-from loader.cli.report import for_people, show_facts, show_json, show_table
+from loader.cli.report import for_people, show_facts, show_json
 from loader.errors import UsageProblem
-from loader.operations import build
 from loader.operations.compare import CompareReport
 from loader.progress import Progress
 from loader.run.catalogue import Facts
@@ -23,6 +22,7 @@ from seeders.replica import seed as seeding
 from seeders.replica import verify as checking
 from seeders.replica.online import OnlineOptions
 from seeders.replica.seed import SeedOptions
+from seeders.replica.status_cmd import command as status
 from seeders.replica.strategies import BY_NAME
 from seeders.replica.verify import VerifyOptions
 
@@ -45,7 +45,9 @@ def _consumer_options(required: bool) -> Callable[[Function], Function]:
             "--consumer-password-file", metavar="FILE", help="Its password file (default: -y)."
         ),
         click.option(
-            "--consumer-mechanism", metavar="MECH", help="SASL mechanism there (default: -Y)."
+            "--consumer-mechanism",
+            metavar="MECH",
+            help="SASL mechanism there (default: -Y, without --consumer-dn).",
         ),
     )
 
@@ -62,7 +64,8 @@ def _consumer_of(provider: Connection, given: dict[str, Any]) -> Connection | No
         uri=uri,
         bind_dn=bind_dn or provider.bind_dn,
         password_file=password_file or provider.password_file,
-        mechanism=mechanism or provider.mechanism,
+        mechanism=mechanism or (None if bind_dn else provider.mechanism),
+        sasl=dataclasses.replace(provider.sasl, authcid=None) if bind_dn else provider.sasl,
     )
 
 
@@ -212,34 +215,7 @@ def _show(facts: Facts, as_json: bool) -> None:
         show_facts(for_people(facts))
 
 
-@command.command("status")
-@options.config_option
-@click.option("-b", "--suffix", "suffix", metavar="SUFFIX", help="Which database of the consumer.")
-@options.run_dir_option
-@options.json_option
-def status(config_path: Path, suffix: str | None, run_dir: Path | None, as_json: bool) -> None:
-    """What a seeding has done so far, also while it runs.
-
-    \b
-    Example:
-      ditseed replica status --config /etc/ldap/slapd.d
-    """
-    place = build.find_place(config_path, suffix, replace=False)
-    steps, done = seeding.status(seeding.run_dir_of(run_dir, place))
-    if as_json:
-        show_json({"done": done, "steps": [step.__dict__ for step in steps]})
-        return
-    rows = [
-        (
-            step.name,
-            units.number(step.entries),
-            units.duration(step.seconds),
-            units.rate(step.entries, step.seconds),
-        )
-        for step in steps
-    ]
-    show_table(("step", "entries", "time", "entries/s"), rows)
-    print("finished" if done else "not finished: the same `replica seed` command goes on")
+command.add_command(status)
 
 
 @command.command("verify")

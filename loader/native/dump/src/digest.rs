@@ -62,11 +62,16 @@ impl Taker<'_, '_> {
 impl Work for Taker<'_, '_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
         let (printer, mut bytes) = (&mut self.printer, 0);
-        printer.begin();
-        entry.each(|value| {
-            bytes += value.bytes.len() as u64;
-            if !value.description.ignored {
-                value.print(printer);
+        entry.each(|value| match value {
+            Some(value) => {
+                bytes += value.bytes.len() as u64;
+                if !value.description.ignored {
+                    value.print(printer);
+                }
+            }
+            None => {
+                bytes = 0;
+                printer.begin();
             }
         })?;
         let print = printer.end(&entry.place.dn);

@@ -19,8 +19,6 @@ pub(crate) struct Entry<'a> {
     descriptions: &'a Descriptions,
     value: &'a [u8],
     id2v: Option<TableReader<'a>>,
-    /// An attribute stands in several places.
-    scattered: bool,
 }
 
 /// A value of an entry.
@@ -58,28 +56,50 @@ impl Value<'_> {
 
 impl Entry<'_> {
     /// Shows every value, those of one attribute side by side: slapd 2.6.11 to 2.6.14 damage entries that are loaded
-    /// otherwise.
+    /// otherwise. `None` comes first, and once more when an attribute turns out to stand in several places: what was shown
+    /// by then is void.
     #[inline]
-    pub(crate) fn each(&self, mut see: impl FnMut(&Value<'_>)) -> Result<()> {
-        let read = if self.scattered {
-            self.together(&mut see)
-        } else {
-            blob::each(self.value, |stored| self.attribute(stored, &mut see))
-        };
-        read.map_err(|error| {
+    pub(crate) fn each(&self, mut see: impl FnMut(Option<&Value<'_>>)) -> Result<()> {
+        self.shown(&mut see).map_err(|error| {
             let message = format!("entry {}: {}", self.id, error.message);
             Error { message, ..error }
         })
     }
 
-    fn together(&self, see: &mut impl FnMut(&Value<'_>)) -> Result<()> {
-        let mut all: Vec<_> = blob::attributes(self.value)?.collect::<Result<_>>()?;
-        bring_together(&mut all);
-        all.iter().try_for_each(|stored| self.attribute(stored, see))
+    #[inline]
+    fn shown(&self, see: &mut impl FnMut(Option<&Value<'_>>)) -> Result<()> {
+        let (mut met, mut scattered) = (Met::default(), false);
+        see(None);
+        blob::each(self.value, |stored| {
+            scattered = scattered || (met.add(stored.number) && self.has_twice());
+            if scattered { Ok(()) } else { self.attribute(stored, false, see) }
+        })?;
+        if scattered { self.together(see) } else { Ok(()) }
     }
 
-    #[inline]
-    fn attribute(&self, stored: &Stored<'_>, see: &mut impl FnMut(&Value<'_>)) -> Result<()> {
+    #[cold]
+    fn has_twice(&self) -> bool {
+        let mut numbers: Vec<_> = blob::numbers(self.value).collect();
+        numbers.sort_unstable();
+        numbers.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
+    #[cold]
+    fn together(&self, see: &mut impl FnMut(Option<&Value<'_>>)) -> Result<()> {
+        see(None);
+        let mut all: Vec<_> = blob::attributes(self.value)?.collect::<Result<_>>()?;
+        bring_together(&mut all);
+        all.iter().try_for_each(|stored| self.attribute(stored, true, see))
+    }
+
+    #[allow(clippy::inline_always, reason = "as with the attribute that is shown")]
+    #[inline(always)]
+    fn attribute(
+        &self,
+        stored: &Stored<'_>,
+        scattered: bool,
+        see: &mut impl FnMut(Option<&Value<'_>>),
+    ) -> Result<()> {
         let number = stored.number;
         let description = self
             .descriptions
@@ -88,10 +108,10 @@ impl Entry<'_> {
         if stored.apart {
             return self.apart(stored, description, see);
         }
-        let single = stored.count == 1 && !self.scattered && self.descriptions.distinct;
+        let single = stored.count == 1 && !scattered && self.descriptions.distinct;
         let mut at = 0;
         stored.each_value(|bytes| {
-            see(&Value { description, bytes, at, single });
+            see(Some(&Value { description, bytes, at, single }));
             at += 1;
         });
         Ok(())
@@ -102,7 +122,7 @@ impl Entry<'_> {
         &self,
         stored: &Stored<'_>,
         description: &Description,
-        see: &mut impl FnMut(&Value<'_>),
+        see: &mut impl FnMut(Option<&Value<'_>>),
     ) -> Result<()> {
         let wrong = |what: &str| {
             let name = String::from_utf8_lossy(description.text());
@@ -116,7 +136,7 @@ impl Entry<'_> {
         cursor.seek(&key).map_err(reading)?;
         while let Some((_, row)) = cursor.next().map_err(reading)?.filter(|(at, _)| *at == key) {
             let (_, bytes) = rows::read(row).ok_or_else(|| wrong("a damaged value"))?;
-            see(&Value { description, bytes, at: count as usize, single: false });
+            see(Some(&Value { description, bytes, at: count as usize, single: false }));
             count += 1;
         }
         if count == stored.count {
@@ -126,36 +146,37 @@ impl Entry<'_> {
     }
 }
 
+/// Low bits of the numbers of attributes so far: one that is met again may be a number that is there already.
+#[derive(Debug, Default)]
+struct Met([u64; 8]);
+
+impl Met {
+    /// Whether it was there.
+    #[inline]
+    fn add(&mut self, number: u32) -> bool {
+        let (word, bit) = (&mut self.0[number as usize / 64 % 8], 1 << (number % 64));
+        let there = *word & bit != 0;
+        *word |= bit;
+        there
+    }
+}
+
 /// Gives entries what they are read with.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Decoder<'d> {
-    descriptions: &'d Descriptions,
-    id2v: Option<TableReader<'d>>,
-    /// By number: the entry in which it was met last, counted from 1.
-    met: Vec<u64>,
-    entries: u64,
+    pub(crate) descriptions: &'d Descriptions,
+    pub(crate) id2v: Option<TableReader<'d>>,
 }
 
 impl<'d> Decoder<'d> {
-    pub(crate) fn new(descriptions: &'d Descriptions, id2v: Option<TableReader<'d>>) -> Self {
-        Self { descriptions, id2v, met: vec![0; descriptions.len()], entries: 0 }
-    }
-
     /// `value`: what id2e has under `id`.
     #[inline]
-    pub(crate) fn entry<'a>(&mut self, id: u64, value: &'a [u8], place: &'a Place) -> Entry<'a>
+    pub(crate) fn entry<'a>(&self, id: u64, value: &'a [u8], place: &'a Place) -> Entry<'a>
     where
         'd: 'a,
     {
-        self.entries += 1;
-        let mut scattered = false;
-        for number in blob::numbers(value) {
-            if let Some(met) = self.met.get_mut(number as usize) {
-                scattered |= std::mem::replace(met, self.entries) == self.entries;
-            }
-        }
-        let Self { descriptions, id2v, .. } = *self;
-        Entry { id, place, descriptions, value, id2v, scattered }
+        let Self { descriptions, id2v } = *self;
+        Entry { id, place, descriptions, value, id2v }
     }
 }
 

@@ -104,10 +104,12 @@ impl Root {
 fn context_csns(tables: &Tables<'_>, suffix: u64) -> Result<Vec<String>> {
     let mut found = Vec::new();
     tables.show(suffix, |entry| {
-        entry.each(|value| {
-            if value.description.text().eq_ignore_ascii_case(b"contextCSN") {
+        entry.each(|value| match value {
+            Some(value) if value.description.text().eq_ignore_ascii_case(b"contextCSN") => {
                 found.push(text(value.bytes));
             }
+            Some(_) => {}
+            None => found.clear(),
         })
     })?;
     Ok(found)
@@ -176,8 +178,14 @@ impl Work for Writer<'_> {
         let start = shard.text.len();
         let (text, printer) = (&mut shard.text, &mut self.printer);
         line(text, b"dn", &entry.place.dn);
-        printer.begin();
-        entry.each(|value| value.record(text, printer))?;
+        let values = text.len();
+        entry.each(|value| match value {
+            Some(value) => value.record(text, printer),
+            None => {
+                text.truncate(values);
+                printer.begin();
+            }
+        })?;
         text.push(b'\n');
         self.checksum.add(printer.end(&entry.place.dn).combined());
         let length = (text.len() - start) as u64;

@@ -19,7 +19,11 @@ pub fn pick(source: &Source<'_>, names: &[String], counters: &Counters) -> Resul
         };
         tables.show(found.id, |entry| {
             line(&mut text, b"dn", &found.dn);
-            entry.each(|value| value.description.line(value.bytes, &mut text))?;
+            let values = text.len();
+            entry.each(|value| match value {
+                Some(value) => value.description.line(value.bytes, &mut text),
+                None => text.truncate(values),
+            })?;
             text.push(b'\n');
             Ok(())
         })?;

@@ -63,7 +63,8 @@ impl Tables<'_> {
             return Ok(());
         }
         let descriptions = self.descriptions(&Names::default())?;
-        see(&Decoder::new(&descriptions, self.id2v).entry(id, &value, &Place::default()))
+        let decoder = Decoder { descriptions: &descriptions, id2v: self.id2v };
+        see(&decoder.entry(id, &value, &Place::default()))
     }
 
     /// `ignore`: attributes that do not count in fingerprints.

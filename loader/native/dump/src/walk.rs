@@ -44,7 +44,7 @@ impl<'w> Walker<'w> {
     ) -> Result<Self> {
         Ok(Self {
             tables: *tables,
-            decoder: Decoder::new(descriptions, tables.id2v),
+            decoder: Decoder { descriptions, id2v: tables.id2v },
             nodes: Nodes::new(&tables.dn2i)?,
             parents: Parents::new(&tables.dn2i, base)?,
             place: Place::default(),

@@ -14,11 +14,12 @@ pub mod schema;
 mod sound;
 pub mod template;
 pub mod values;
+pub mod wire;
 
 /// A name, and what runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("ldif", ldif::run),
     ("dn", dn::run),
     ("schema", schema::run),
@@ -28,6 +29,7 @@ pub const TARGETS: [Target; 9] = [
     ("builder", builder::run),
     ("dump", dump::run),
     ("template", template::run),
+    ("wire", wire::run),
 ];
 
 /// Takes the first `N` bytes for switches; too short an input has none.

@@ -39,10 +39,7 @@ impl Output {
         let finish = || {
             let mut file = self.stream.finish()?;
             for (offset, page) in late {
-                let mut buffer = Buffer::new(page.len());
-                buffer.room().copy_from_slice(page);
-                buffer.fill(page.len());
-                file.write_at(&buffer, *offset)?;
+                file.write_at(&Buffer::from(&page[..]), *offset)?;
             }
             file.sync()
         };

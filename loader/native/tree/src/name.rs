@@ -154,6 +154,9 @@ fn push_value(key: &mut Vec<u8>, mut value: &[u8]) {
     if matches!(value, [b'\\', b'#', ..] | [b'\\', b'2', b'3', ..]) {
         key.push(b'\\');
     }
+    if !value.iter().any(|byte| matches!(byte, b',' | b'+' | b'\\')) {
+        return key.extend(value.iter().map(u8::to_ascii_lowercase));
+    }
     while let Some((byte, rest)) = unescape(value) {
         if matches!(byte, b',' | b'+' | b'\\') {
             key.push(b'\\');

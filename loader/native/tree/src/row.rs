@@ -68,11 +68,12 @@ impl Row {
     }
 
     /// From `SIZE` bytes.
+    #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let number = |at: usize| {
-            bytes[at..at + 16].iter().rev().fold(0, |sum, &byte| (sum << 8) | u128::from(byte))
+            bytes[at..].first_chunk().copied().map(u128::from_le_bytes).unwrap_or_default()
         };
-        let length = bytes[80..84].iter().rev().fold(0, |sum, &byte| (sum << 8) | u32::from(byte));
+        let length = bytes[80..].first_chunk().copied().map(u32::from_le_bytes).unwrap_or_default();
         Self {
             dn: number(0),
             parent: number(16),
@@ -86,5 +87,13 @@ impl Row {
 
 /// Spelled in either case.
 pub fn hash_uuid(value: &[u8]) -> u128 {
-    hash(&value.to_ascii_lowercase())
+    let mut lower = [0; 36];
+    match lower.get_mut(..value.len()) {
+        Some(lower) => {
+            lower.copy_from_slice(value);
+            lower.make_ascii_lowercase();
+            hash(lower)
+        }
+        None => hash(&value.to_ascii_lowercase()),
+    }
 }

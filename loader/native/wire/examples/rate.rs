@@ -20,6 +20,7 @@ fn main() -> wire::Result<()> {
         filter: word(5).unwrap_or_else(|| "(objectClass=*)".into()),
         attributes: vec!["*".into(), "+".into()],
         page: word(4).and_then(|page| page.parse().ok()).unwrap_or(0),
+        subentries: false,
     };
     let (mut entries, mut values, mut bytes) = (0_u64, 0_u64, 0_u64);
     search(&mut channel, &asked, |entry| {

@@ -12,23 +12,32 @@ const READ: usize = 512 * 1024;
 /// A message larger than this is taken for something that is not LDAP.
 pub const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 
+/// A message is cut out of the bytes that came so far; memory follows these, not what a server claims.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub struct Input {
     memory: Vec<u8>,
     filled: Range<usize>,
 }
 
+impl Default for Input {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Input {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self { memory: vec![0; READ], filled: 0..0 }
     }
 
     /// Takes out the next whole message, as a place for [`Self::bytes`] that holds until more is read.
-    pub(crate) fn next(&mut self) -> Result<Option<Range<usize>>> {
+    #[allow(clippy::should_implement_trait, reason = "it fails, and more may come after the end")]
+    pub fn next(&mut self) -> Result<Option<Range<usize>>> {
         let waiting = &self.memory[self.filled.clone()];
         let Some(length) = frame(waiting, SEQUENCE, MAX_MESSAGE)? else { return Ok(None) };
         if length > waiting.len() {
-            self.make_room(length);
+            let doubled = (2 * waiting.len()).max(READ);
+            self.make_room(length.min(doubled));
             return Ok(None);
         }
         let start = self.filled.start;
@@ -36,19 +45,19 @@ impl Input {
         Ok(Some(start..start + length))
     }
 
-    pub(crate) fn bytes(&self, place: Range<usize>) -> &[u8] {
+    pub fn bytes(&self, place: Range<usize>) -> &[u8] {
         &self.memory[place]
     }
 
     /// Where to read to; never empty.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
+    pub fn room(&mut self) -> &mut [u8] {
         if self.filled.is_empty() || self.filled.end == self.memory.len() {
             self.make_room(self.filled.len() + 1);
         }
         &mut self.memory[self.filled.end..]
     }
 
-    pub(crate) fn fill(&mut self, count: usize) {
+    pub fn fill(&mut self, count: usize) {
         self.filled.end = (self.filled.end + count).min(self.memory.len());
     }
 
@@ -102,5 +111,41 @@ impl Output {
 
     pub(crate) fn went(&mut self, count: usize) {
         self.gone = (self.gone + count).min(self.under_way.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_takes_no_memory() {
+        let mut input = Input::new();
+        let head = [SEQUENCE, 0x84, 0x0f, 0xff, 0, 0];
+        input.room()[..head.len()].copy_from_slice(&head);
+        input.fill(head.len());
+        assert_eq!(input.next(), Ok(None));
+        assert_eq!(input.memory.len(), READ);
+    }
+
+    #[test]
+    fn a_message_larger_than_the_buffer_is_whole() {
+        let length = 5 * READ;
+        let mut input = Input::new();
+        let mut sent = vec![SEQUENCE, 0x84];
+        sent.extend_from_slice(&u32::try_from(length).unwrap().to_be_bytes());
+        sent.extend((0..length).map(|at| u8::try_from(at % 251).unwrap()));
+        let mut rest = sent.as_slice();
+        while input.next().unwrap().is_none_or(|place| input.bytes(place) != sent) {
+            let room = input.room();
+            let count = room.len().min(rest.len());
+            assert!(count > 0, "no message, and nothing left to come");
+            room[..count].copy_from_slice(&rest[..count]);
+            rest = &rest[count..];
+            input.fill(count);
+        }
+        assert!(rest.is_empty());
+        input.room();
+        assert_eq!(input.memory.len(), READ);
     }
 }

@@ -62,6 +62,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub(crate) const SERVER_DOWN: i32 = -1;
 pub(crate) const DECODING_ERROR: i32 = -4;
 pub(crate) const TIMEOUT: i32 = -5;
+pub(crate) const PARAM_ERROR: i32 = -9;
 pub(crate) const CONNECT_ERROR: i32 = -11;
 
 impl Failure {

@@ -5,7 +5,7 @@
 //! messages through the security layers that libldap set up, and no object of libldap's an entry.
 
 pub mod ber;
-mod buffer;
+pub mod buffer;
 pub mod channel;
 mod descriptions;
 pub mod error;

@@ -44,6 +44,11 @@ pub struct Link {
     /// Who SASL says we are, and for whom we act.
     pub authcid: Option<String>,
     pub authzid: Option<String>,
+    pub realm: Option<String>,
+    /// What a security layer must be (ldap.conf(5), `SASL_SECPROPS`).
+    pub secprops: Option<String>,
+    /// The server's name is that of the URI, whatever its address is called (`SASL_NOCANON`).
+    pub as_written: bool,
     /// 1: try, and go on in the clear (-Z). 2: demand (-ZZ).
     pub start_tls: u8,
     pub connect_timeout: Duration,
@@ -60,6 +65,9 @@ impl Default for Link {
             mechanism: None,
             authcid: None,
             authzid: None,
+            realm: None,
+            secprops: None,
+            as_written: false,
             start_tls: 0,
             connect_timeout: Duration::from_secs(30),
             silence: Duration::ZERO,

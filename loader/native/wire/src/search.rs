@@ -9,6 +9,10 @@ const CONTROLS: u8 = 0xa0;
 
 /// Referral objects are entries here, not signposts (RFC 3296).
 const MANAGE_DSA_IT: &[u8] = b"2.16.840.1.113730.3.4.2";
+/// RFC 3672: subentries, and nothing else.
+const SUBENTRIES: &[u8] = b"1.3.6.1.4.1.4203.1.10.1";
+/// A BOOLEAN in BER: they are to be visible.
+const VISIBLE: &[u8] = &[0x01, 0x01, 0xff];
 /// RFC 2696.
 const PAGED: &[u8] = b"1.2.840.113556.1.4.319";
 
@@ -43,6 +47,8 @@ pub struct Search {
     pub attributes: Vec<String>,
     /// Entries a page; 0 asks for no pages.
     pub page: u32,
+    /// Subentries, which a search leaves out otherwise, instead of entries.
+    pub subentries: bool,
 }
 
 /// Shows every entry to `see`. An error unless the server says that these were all.
@@ -116,11 +122,21 @@ fn write(out: &mut Writer, id: i32, asked: &Search, filter: &[u8], cookie: &[u8]
         });
         out.nest(CONTROLS, |out| {
             out.sequence(|out| out.octets(MANAGE_DSA_IT));
+            if asked.subentries {
+                out.sequence(subentries);
+            }
             if asked.page > 0 {
                 out.sequence(|out| paged(out, asked.page, cookie));
             }
         });
     });
+}
+
+/// Critical: a server that does not know it would send all entries.
+fn subentries(out: &mut Writer) {
+    out.octets(SUBENTRIES);
+    out.boolean(true);
+    out.octets(VISIBLE);
 }
 
 /// Not critical: a server without pages sends all at once.

@@ -1,7 +1,8 @@
 //! Threads that read and check leaves before they are wanted.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 
 use super::cancelled;
@@ -9,13 +10,20 @@ use super::leaf::{Leaf, Want, leaves};
 use super::pages::Pages;
 use crate::Result;
 
-/// One waits for the disk while the other checks.
-const THREADS: usize = 2;
+/// One checks while the others wait for the disk.
+const THREADS: usize = 3;
 
 /// Hands work out. The threads end when it is dropped.
 #[derive(Debug)]
 pub(super) struct Ahead {
     queue: Sender<Order>,
+    over: Arc<AtomicBool>,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.over.store(true, Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -30,11 +38,11 @@ struct Order {
 pub(super) struct Coming(Receiver<Result<Vec<Leaf>>>);
 
 impl Ahead {
-    pub fn start<'s>(scope: &'s Scope<'s, '_>, pages: &'s Pages<'_>) -> Result<Self> {
+    pub fn start<'s>(scope: &'s Scope<'s, '_>, pages: &'s Pages) -> Result<Self> {
         let (queue, orders) = channel::<Order>();
-        let orders = std::sync::Arc::new(Mutex::new(orders));
+        let orders = Arc::new(Mutex::new(orders));
         for _ in 0..THREADS {
-            let orders = std::sync::Arc::clone(&orders);
+            let orders = Arc::clone(&orders);
             let work = move || {
                 while let Some(order) = take(&orders) {
                     // Nobody waits any more when the copying has ended with an error.
@@ -43,7 +51,11 @@ impl Ahead {
             };
             std::thread::Builder::new().name("ahead".into()).spawn_scoped(scope, work)?;
         }
-        Ok(Self { queue })
+        let over = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&over);
+        let sweep = move || pages.ahead.sweep(|| !asked.load(Relaxed));
+        std::thread::Builder::new().name("sweep".into()).spawn_scoped(scope, sweep)?;
+        Ok(Self { queue, over })
     }
 
     pub fn ask(&self, numbers: Vec<u64>, want: Want) -> Coming {

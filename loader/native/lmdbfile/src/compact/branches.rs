@@ -24,7 +24,7 @@ impl Branches {
     }
 
     /// The numbers of the next leaves; `seen` has all pages that were met.
-    pub fn next(&mut self, pages: &Pages<'_>, seen: &mut Runs) -> Result<Option<Vec<u64>>> {
+    pub fn next(&mut self, pages: &Pages, seen: &mut Runs) -> Result<Option<Vec<u64>>> {
         while let Some((number, level)) = self.left.pop() {
             if level == self.depth {
                 mark(seen, &[number])?;
@@ -35,13 +35,13 @@ impl Branches {
                 mark(seen, &children)?;
                 return Ok(Some(children));
             }
-            pages.advise(&children);
+            pages.want_branches(&children);
             self.left.extend(children.iter().rev().map(|&child| (child, level + 1)));
         }
         Ok(None)
     }
 
-    fn children(&mut self, pages: &Pages<'_>, number: u64, seen: &mut Runs) -> Result<Vec<u64>> {
+    fn children(&mut self, pages: &Pages, number: u64, seen: &mut Runs) -> Result<Vec<u64>> {
         mark(seen, &[number])?;
         let view: View = pages.view(number)?;
         if view.kind != Kind::Branch {

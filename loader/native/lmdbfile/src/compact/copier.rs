@@ -13,12 +13,12 @@ use crate::reader::{Kind, Runs};
 use crate::{Error, FileWriter, Result, Summary, Table};
 
 /// Lowest branches whose leaves are on their way.
-const BRANCHES_AHEAD: usize = 4;
+const BRANCHES_AHEAD: usize = 6;
 /// A tree of a key's values up to this depth is not worth the way to another thread.
 const SHALLOW: u16 = 2;
 
 pub(super) struct Copier<'p> {
-    pages: &'p Pages<'p>,
+    pages: &'p Pages,
     ahead: &'p Ahead,
     file: FileWriter,
     seen: Runs,
@@ -36,7 +36,7 @@ struct Tree {
 }
 
 impl<'p> Copier<'p> {
-    pub fn new(pages: &'p Pages<'p>, ahead: &'p Ahead, file: FileWriter, watch: Watch<'p>) -> Self {
+    pub fn new(pages: &'p Pages, ahead: &'p Ahead, file: FileWriter, watch: Watch<'p>) -> Self {
         let mut seen = Runs::default();
         seen.add(0, META_PAGES);
         let page = vec![0; pages.layout.page_size];

@@ -44,7 +44,8 @@ impl Want {
 }
 
 /// Reads leaves and checks them; what they point to is on its way into memory then.
-pub(super) fn leaves(pages: &Pages<'_>, numbers: &[u64], want: Want) -> Result<Vec<Leaf>> {
+pub(super) fn leaves(pages: &Pages, numbers: &[u64], want: Want) -> Result<Vec<Leaf>> {
+    pages.want(numbers);
     let views = pages.views(numbers)?.into_iter();
     let found: Result<Vec<_>> =
         numbers.iter().zip(views).map(|(&number, view)| Leaf::new(number, view, want)).collect();
@@ -52,9 +53,9 @@ pub(super) fn leaves(pages: &Pages<'_>, numbers: &[u64], want: Want) -> Result<V
     for (_, pointer) in found.iter().flat_map(|leaf| &leaf.pointers) {
         match pointer {
             Pointer::Large(first, size) => {
-                pages.advise_run(*first, pages.layout.overflow_pages(*size));
+                pages.want_run(*first, pages.layout.overflow_pages(*size));
             }
-            Pointer::Values(record) | Pointer::Table(record) => pages.advise_run(record.root, 1),
+            Pointer::Values(record) | Pointer::Table(record) => pages.want_run(record.root, 1),
         }
     }
     Ok(found)

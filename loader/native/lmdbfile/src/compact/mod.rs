@@ -28,7 +28,7 @@ impl Reader {
     ///
     /// The whole structure is checked on the way, but not the order of keys and values.
     pub fn compact(&self, target: &Path, watch: Watch<'_>) -> Result<Summary> {
-        let pages = Pages::new(self.file(), self.layout(), self.store.pages);
+        let pages = Pages::new(self.store.source()?, self.layout(), self.store.pages)?;
         let file = FileWriter::create(target, &self.options())?;
         std::thread::scope(|scope| {
             let ahead = Ahead::start(scope, &pages)?;

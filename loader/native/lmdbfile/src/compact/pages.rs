@@ -1,21 +1,21 @@
 //! Pages of the file by their numbers, many at a time.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use disk::Buffer;
-use rustix::fs::{Advice, fadvise};
+use disk::{Ahead, Buffer, Source};
 
 use crate::layout::{META_PAGES, page};
 use crate::reader::View;
 use crate::{Error, Layout, Result};
 
-/// The source. What the page cache has is taken from there.
+/// The source. What the page cache has is taken from there; of the rest neighbours are read past it,
+/// and what lies alone is read into it ahead.
 #[derive(Debug)]
-pub(super) struct Pages<'f> {
-    file: &'f File,
+pub(super) struct Pages {
+    source: Source,
+    pub ahead: Ahead,
     pub layout: Layout,
     /// All numbers are below it.
     count: u64,
@@ -28,6 +28,8 @@ pub(super) struct Pages<'f> {
 const SPARE: usize = 16;
 /// Bytes of the smallest that is kept.
 const KEPT: usize = 64 << 10;
+/// Bytes of neighbours that are read past the cache.
+const LONG: usize = 128 << 10;
 
 /// A value on overflow pages: the first of these and how many LMDB has given it.
 #[derive(Debug, Clone, Copy)]
@@ -36,9 +38,10 @@ pub(super) struct Large {
     pub pages: u64,
 }
 
-impl<'f> Pages<'f> {
-    pub fn new(file: &'f File, layout: Layout, count: u64) -> Self {
-        Self { file, layout, count, spare: Mutex::default() }
+impl Pages {
+    pub fn new(source: Source, layout: Layout, count: u64) -> Result<Self> {
+        let ahead = Ahead::new(source.file(), count * layout.page_size as u64)?;
+        Ok(Self { source, ahead, layout, count, spare: Mutex::default() })
     }
 
     /// The pages, checked, in the order of `numbers`.
@@ -88,19 +91,29 @@ impl<'f> Pages<'f> {
         self.read_at(room, offset, value.first)
     }
 
-    /// Has the kernel read them in before they are asked for.
-    pub fn advise(&self, numbers: &[u64]) {
+    /// Branches that will be read, between leaves that are read together.
+    pub fn want_branches(&self, numbers: &[u64]) {
+        let size = self.layout.page_size as u64;
         for (first, count) in runs(numbers) {
-            self.advise_run(first, count as u64);
+            self.ahead.want_only(first.saturating_mul(size), count as u64 * size);
         }
     }
 
-    pub fn advise_run(&self, first: u64, count: u64) {
+    /// Leaves that will be read now.
+    pub fn want(&self, numbers: &[u64]) {
+        for (first, count) in runs(numbers).filter(|run| !self.is_long(run.1)) {
+            self.want_run(first, count as u64);
+        }
+    }
+
+    /// Whether a run is better read past the cache.
+    fn is_long(&self, count: usize) -> bool {
+        count * self.layout.page_size >= LONG
+    }
+
+    pub fn want_run(&self, first: u64, count: u64) {
         let size = self.layout.page_size as u64;
-        let Some(start) = first.checked_mul(size) else { return };
-        let length = count.saturating_mul(size).try_into().ok();
-        // It is a hint: reading without it tells what is wrong.
-        let _ = fadvise(self.file, start, length, Advice::WillNeed);
+        self.ahead.want(first.saturating_mul(size), count.saturating_mul(size));
     }
 
     fn read(&self, numbers: &[u64]) -> Result<Buffer> {
@@ -110,7 +123,12 @@ impl<'f> Pages<'f> {
             self.check(first)?;
             self.check(first + count as u64 - 1)?;
             let room = &mut buffer.room()[..count * size];
-            self.read_at(room, first * size as u64, first)?;
+            let offset = first * size as u64;
+            if self.is_long(count) {
+                whole(self.source.read(room, offset)? == room.len(), first)?;
+            } else {
+                self.read_at(room, offset, first)?;
+            }
             buffer.fill(count * size);
         }
         Ok(buffer)
@@ -121,6 +139,7 @@ impl<'f> Pages<'f> {
         let fits = spare.iter_mut().position(|buffer| buffer.room().len() >= size);
         match fits {
             Some(at) if size >= KEPT => spare.swap_remove(at),
+            _ if size > disk::BUFFER / 2 => Buffer::new(size.next_multiple_of(disk::BUFFER)),
             _ => Buffer::new(size),
         }
     }
@@ -137,12 +156,10 @@ impl<'f> Pages<'f> {
     }
 
     fn read_at(&self, room: &mut [u8], offset: u64, number: u64) -> Result<()> {
-        self.file.read_exact_at(room, offset).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                Error::corrupt(number, "the file ends before this page")
-            }
-            _ => error.into(),
-        })
+        match self.source.file().read_exact_at(room, offset) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => whole(false, number),
+            result => Ok(result?),
+        }
     }
 
     fn check(&self, number: u64) -> Result<()> {
@@ -151,6 +168,10 @@ impl<'f> Pages<'f> {
         }
         Err(Error::corrupt(number, "a page that is outside of the file"))
     }
+}
+
+fn whole(is: bool, number: u64) -> Result<()> {
+    if is { Ok(()) } else { Err(Error::corrupt(number, "the file ends before this page")) }
 }
 
 /// Neighbours together: the first of them, and how many.

@@ -1,75 +1,68 @@
-//! The file that is copied: where it has data, and that data, past the page cache where it can be.
+//! The file that is copied: where it has data.
 
 use std::fs::File;
-use std::io::{self, IoSliceMut};
-use std::path::Path;
+use std::io;
+use std::ops::Range;
 
-use std::cell::Cell;
-
+use disk::PIECE;
 use rustix::fs::{SeekFrom, seek};
-use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
+use rustix::io::Errno;
 
-/// Takes from the page cache what it has, and leaves there nothing that was not there before: Linux
-/// 6.14 (`RWF_DONTCACHE`, linux/fs.h).
-const UNCACHED: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+/// What is left out or copied are whole blocks of so many bytes.
+const BLOCK: u64 = 4096;
 
+/// Goes through the data of a part of a file, piece by piece.
 #[derive(Debug)]
-pub(super) struct Origin {
-    file: File,
-    /// The kernel or the file system does not know [`UNCACHED`].
-    cached: Cell<bool>,
+pub(super) struct Data<'f> {
+    file: &'f File,
+    at: u64,
+    /// Where the data ends in which it is.
+    stop: u64,
+    end: u64,
 }
 
-impl Origin {
-    pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: File::open(path)?, cached: Cell::new(false) })
+impl<'f> Data<'f> {
+    pub fn new(file: &'f File, range: Range<u64>) -> Self {
+        Self { file, at: range.start, stop: range.start, end: range.end }
     }
+}
 
-    pub fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+impl Iterator for Data<'_> {
+    type Item = io::Result<Range<u64>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.stop {
+            let (start, stop) = match data(self.file, self.at, self.end).transpose()? {
+                Ok(found) => found,
+                Err(error) => return Some(Err(error)),
+            };
+            self.at = (start / BLOCK * BLOCK).max(self.at);
+            self.stop = stop.next_multiple_of(BLOCK).min(self.end);
+        }
+        let start = self.at;
+        self.at = self.stop.min(start + PIECE as u64);
+        Some(Ok(start..self.at))
     }
+}
 
-    /// The next data at or after `from`: where it begins and where it ends. All of a file is data
-    /// where the file system knows no holes.
-    pub fn data(&self, from: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
-        let start = match seek(&self.file, SeekFrom::Data(from)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => return Ok(None),
-            Err(Errno::INVAL) => from,
-            Err(error) => return Err(error.into()),
-        };
-        if start >= end {
-            return Ok(None);
-        }
-        match seek(&self.file, SeekFrom::Hole(start)) {
-            Ok(hole) => Ok(Some((start, hole.min(end)))),
-            Err(Errno::INVAL) => Ok(Some((start, end))),
-            Err(error) => Err(error.into()),
-        }
+/// The next data at or after `from`: where it begins and where it ends. All of a file is data
+/// where the file system knows no holes.
+fn data(file: &File, from: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
+    if from >= end {
+        return Ok(None);
     }
-
-    /// Fills `room`, less at the end of the file: how many bytes.
-    pub fn read(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut done = 0;
-        while done < room.len() {
-            match self.read_some(&mut room[done..], offset + done as u64)? {
-                0 => break,
-                count => done += count,
-            }
-        }
-        Ok(done)
+    let start = match seek(file, SeekFrom::Data(from)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL) => from,
+        Err(error) => return Err(error.into()),
+    };
+    if start >= end {
+        return Ok(None);
     }
-
-    fn read_some(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut read = |flags| {
-            retry_on_intr(|| preadv2(&self.file, &mut [IoSliceMut::new(room)], offset, flags))
-        };
-        if !self.cached.get() {
-            match read(UNCACHED) {
-                Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => self.cached.set(true),
-                result => return Ok(result?),
-            }
-        }
-        Ok(read(ReadWriteFlags::empty())?)
+    match seek(file, SeekFrom::Hole(start)) {
+        Ok(hole) => Ok(Some((start, hole.min(end)))),
+        Err(Errno::INVAL) => Ok(Some((start, end))),
+        Err(error) => Err(error.into()),
     }
 }

@@ -1,19 +1,16 @@
 //! From file to file.
 
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 
-use disk::Stream;
+use disk::{Buffer, Disk, Source, pieces};
 
-use super::origin::Origin;
+use super::origin::Data;
 use crate::compact::{Watch, cancelled};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// As the user's own mask has it.
 const MODE: u32 = 0o666;
-/// What is skipped or copied are whole blocks of so many bytes.
-const BLOCK: u64 = 4096;
 
 /// What the copy is to be.
 #[derive(Debug, Clone, Copy)]
@@ -27,46 +24,47 @@ pub struct Image<'i> {
 /// Copies the data of `source` into the new file `target`, and waits until the disk has it: the
 /// bytes of the copy.
 pub fn copy(source: &Path, image: &Image<'_>, target: &Path, watch: Watch<'_>) -> Result<u64> {
-    let open = || {
-        let origin = Origin::open(source)?;
-        let end = image.length.min(origin.len()?);
-        Ok((origin, end))
-    };
-    let (origin, end) = open().map_err(|error: io::Error| Error::from(error).of_file(source))?;
+    let (origin, end) = open(source, image)?;
     let of_target = |error: io::Error| Error::from(error).of_file(target);
-    let mut stream = Stream::create(target, MODE, disk::BUFFER).map_err(of_target)?;
-    stream.write(image.head).map_err(of_target)?;
-    let mut at = image.head.len() as u64;
-    watch(at);
-    while let Some((start, stop)) = origin.data(at, end)? {
-        let start = (start / BLOCK * BLOCK).max(at);
-        stream.skip(start - at).map_err(of_target)?;
-        at = start
-            + pass(&origin, start..stop.next_multiple_of(BLOCK).min(end), &mut stream, watch)?;
-        if at < stop {
-            break; // The file has been cut meanwhile.
-        }
-    }
-    let disk = stream.finish().map_err(of_target)?;
+    let mut disk = Disk::create(target, MODE).map_err(of_target)?;
+    disk.write_at(&Buffer::from(image.head), 0).map_err(of_target)?;
+    let head = image.head.len() as u64;
+    watch(head);
+    let mut told = None;
+    let copied = each(&origin, head..end, watch, |start, bytes| {
+        disk.write_at(bytes, start).map_err(|error| {
+            told = Some(of_target(error));
+            cancelled()
+        })
+    });
+    copied.map_err(|error| told.unwrap_or_else(|| error.of_file(source)))?;
     disk.set_len(end).and_then(|()| disk.sync()).map_err(of_target)?;
     Ok(end)
 }
 
-/// How many bytes there were.
-fn pass(origin: &Origin, range: Range<u64>, stream: &mut Stream, watch: Watch<'_>) -> Result<u64> {
-    let mut at = range.start;
-    while at < range.end {
-        let room = stream.room()?;
-        let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(room.len());
-        let count = origin.read(&mut room[..wanted], at)?;
-        if count == 0 {
-            break;
+/// The file, and where in it the copy ends.
+pub(super) fn open(source: &Path, image: &Image<'_>) -> Result<(Source, u64)> {
+    let open = || {
+        let origin = Source::open(source)?;
+        let length = origin.file().metadata()?.len();
+        Ok((origin, image.length.min(length)))
+    };
+    open().map_err(|error: io::Error| Error::from(error).of_file(source))
+}
+
+/// All data in that range, piece by piece.
+pub(super) fn each(
+    origin: &Source,
+    range: std::ops::Range<u64>,
+    watch: Watch<'_>,
+    mut take: impl FnMut(u64, &Buffer) -> Result<()>,
+) -> Result<()> {
+    pieces(origin, Data::new(origin.file(), range), |piece, bytes| {
+        let count = bytes.len() as u64;
+        if count < piece.end - piece.start {
+            return Err(Error::new(ErrorKind::Corrupt, "the file has been cut meanwhile"));
         }
-        stream.filled(count);
-        at += count as u64;
-        if !watch(count as u64) {
-            return Err(cancelled());
-        }
-    }
-    Ok(at - range.start)
+        take(piece.start, bytes)?;
+        if watch(count) { Ok(()) } else { Err(cancelled()) }
+    })
 }

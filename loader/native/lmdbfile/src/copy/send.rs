@@ -1,14 +1,12 @@
 //! From a file into a stream.
 
 use std::io::Write;
-use std::ops::Range;
 use std::path::Path;
 
 use super::frame::{self, Frames, Header};
-use super::origin::Origin;
-use super::plain::Image;
-use crate::compact::{Watch, cancelled};
-use crate::{Error, ErrorKind, Result};
+use super::plain::{Image, each, open};
+use crate::Result;
+use crate::compact::Watch;
 
 /// How much of which image somebody has already, as a receiver's journal tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +24,7 @@ pub fn send(
     out: &mut dyn Write,
     watch: Watch<'_>,
 ) -> Result<u64> {
-    let origin = Origin::open(source).map_err(|error| Error::from(error).of_file(source))?;
-    let length = image.length.min(origin.len()?);
+    let (origin, length) = open(source, image)?;
     let number = frame::image(image.head);
     let part = part.filter(|part| part.image == number && part.have <= length);
     let from = part.map_or(0, |part| part.have);
@@ -37,34 +34,8 @@ pub fn send(
     if from < head {
         frames.data(0, image.head)?;
     }
-    data(&origin, from.max(head)..length, &mut frames, watch)
+    each(&origin, from.max(head)..length, watch, |start, bytes| Ok(frames.data(start, bytes)?))
         .map_err(|error| error.of_file(source))?;
     frames.end(length)?;
     Ok(from)
-}
-
-fn data(
-    origin: &Origin,
-    range: Range<u64>,
-    frames: &mut Frames<&mut dyn Write>,
-    watch: Watch<'_>,
-) -> Result<()> {
-    let mut at = range.start;
-    let mut room = vec![0; frame::BLOCK];
-    while let Some((start, stop)) = origin.data(at, range.end)? {
-        at = start;
-        while at < stop {
-            let wanted = usize::try_from(stop - at).unwrap_or(usize::MAX).min(room.len());
-            let count = origin.read(&mut room[..wanted], at)?;
-            if count == 0 {
-                return Err(Error::new(ErrorKind::Corrupt, "the file has been cut meanwhile"));
-            }
-            frames.data(at, &room[..count])?;
-            at += count as u64;
-            if !watch(count as u64) {
-                return Err(cancelled());
-            }
-        }
-    }
-    Ok(())
 }

@@ -11,7 +11,6 @@ mod view;
 mod walk;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 
 pub use cursor::Cursor;
 pub(crate) use cursor::table_record;
@@ -56,10 +55,6 @@ pub struct TableReader<'r> {
 impl Reader {
     pub fn layout(&self) -> Layout {
         self.store.layout
-    }
-
-    pub(crate) fn file(&self) -> &File {
-        self.store.file()
     }
 
     /// The size in bytes that LMDB may let the file grow to.

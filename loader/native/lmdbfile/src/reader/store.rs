@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::view::View;
 use crate::layout::{Layout, META_PAGES, page};
 use crate::{Error, Result};
-use disk::Buffer;
+use disk::{Buffer, Source};
 use rustix::io::ReadWriteFlags;
 
 /// Bytes of a block.
@@ -84,8 +84,10 @@ impl Store {
         })
     }
 
-    pub fn file(&self) -> &File {
-        &self.file
+    /// The file for whoever reads it in an order of their own.
+    pub fn source(&self) -> Result<Source> {
+        let direct = self.direct.as_ref().map(File::try_clone).transpose()?;
+        Ok(Source::new(self.file.try_clone()?, direct))
     }
 
     /// A page of a tree.

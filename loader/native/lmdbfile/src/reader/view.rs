@@ -96,33 +96,39 @@ impl View {
         self.block
     }
 
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.block[self.range.clone()]
     }
 
+    #[inline]
     fn pointer(&self, at: usize) -> usize {
         usize::from(read_u16(self.bytes(), self.layout.page_header + 2 * at))
     }
 
+    /// Where the key of the node at `start` is.
+    #[inline]
+    fn key_range(&self, bytes: &[u8], start: usize) -> Range<usize> {
+        let key = start + self.layout.node_header;
+        key..key + usize::from(read_u16(bytes, start + 6))
+    }
+
     /// Where the key and the data of the node at `start` are.
+    #[inline]
     fn node_ranges(&self, start: usize) -> (Range<usize>, Range<usize>) {
         let bytes = self.bytes();
-        let key = start + self.layout.node_header;
-        let data = key + usize::from(read_u16(bytes, start + 6));
+        let key = self.key_range(bytes, start);
         let size = match self.kind {
             Kind::Branch => 0,
             _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => size_of::<u64>(),
-            _ => self.size(start),
+            _ => size(bytes, start),
         };
-        (key..data, data..data + size)
-    }
-
-    fn size(&self, start: usize) -> usize {
-        let half = |at| usize::from(read_u16(self.bytes(), at));
-        half(start) | half(start + 2) << 16
+        let data = key.end;
+        (key, data..data + size)
     }
 
     /// `at` is below `count`, the page no branch.
+    #[inline]
     pub fn node(&self, at: usize) -> Node<'_> {
         let bytes = self.bytes();
         if let Kind::Leaf2(size) = self.kind {
@@ -132,7 +138,7 @@ impl View {
         let start = self.pointer(at);
         let (key, data) = self.node_ranges(start);
         let flags = read_u16(bytes, start + 4);
-        Node { flags, size: self.size(start), key: &bytes[key], data: &bytes[data] }
+        Node { flags, size: size(bytes, start), key: &bytes[key], data: &bytes[data] }
     }
 
     /// Where on the page the data of the node begins; `at` is below `count`, the page no LEAF2.
@@ -148,11 +154,13 @@ impl View {
     }
 
     /// The key at `at` of any page; the first of a branch means nothing.
+    #[inline]
     pub fn key(&self, at: usize) -> &[u8] {
-        match self.kind {
-            Kind::Leaf2(_) => self.node(at).key,
-            _ => &self.bytes()[self.node_ranges(self.pointer(at)).0],
+        if let Kind::Leaf2(_) = self.kind {
+            return self.node(at).key;
         }
+        let bytes = self.bytes();
+        &bytes[self.key_range(bytes, self.pointer(at))]
     }
 }
 
@@ -161,6 +169,12 @@ impl Node<'_> {
     pub fn overflow_page(&self) -> Option<u64> {
         (self.flags & node::BIGDATA != 0).then(|| read_u64(self.data, 0))
     }
+}
+
+/// The size of the value of the node at `start` of a leaf.
+#[inline]
+fn size(bytes: &[u8], start: usize) -> usize {
+    usize::from(read_u16(bytes, start)) | usize::from(read_u16(bytes, start + 2)) << 16
 }
 
 fn kind(flags: u16, pad: u16) -> Checked<Kind> {

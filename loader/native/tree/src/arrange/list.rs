@@ -1,7 +1,7 @@
 //! The rows that lie beside a file (`row.rs`): what arranging must know of its records, without
 //! reading them again.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -12,57 +12,55 @@ use crate::row::{self, Row};
 /// Rows looked at between two looks at the counters.
 const LOT: usize = 4096;
 
+const CUT: &str = "the list of rows is cut";
+
 pub(super) struct List {
-    file: File,
     path: PathBuf,
+    /// In it.
+    pub(super) rows: usize,
 }
 
 impl List {
     /// `None` for a file that came without.
     pub(super) fn beside(path: &Path) -> Result<Option<Self>> {
         let path = row::beside(path);
-        match File::open(&path) {
-            Ok(file) => Ok(Some(Self { file, path })),
+        match fs::metadata(&path) {
+            Ok(found) if found.len() % row::SIZE as u64 == 0 => {
+                let rows = usize::try_from(found.len()).unwrap_or(usize::MAX) / row::SIZE;
+                Ok(Some(Self { path, rows }))
+            }
+            Ok(_) => Err(Error::new(Code::Truncated, CUT).in_file(Some(&path))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::from(error).in_file(Some(&path))),
         }
     }
 
-    /// Every row in its order, counted as entry and bytes.
+    /// Every row in its order. `counted`: as entry and bytes too.
     pub(super) fn each(
-        mut self,
+        &self,
         counters: &Counters,
-        mut see: impl FnMut(&Row) -> Result<()>,
+        counted: bool,
+        mut see: impl FnMut(&Row),
     ) -> Result<()> {
-        let mut lot = vec![0; LOT * row::SIZE];
-        loop {
+        let failed = |error| Error::from(error).in_file(Some(&self.path));
+        let mut file = File::open(&self.path).map_err(failed)?;
+        let mut lot = vec![0; LOT.min(self.rows) * row::SIZE];
+        let mut left = self.rows;
+        while left > 0 {
             counters.check()?;
-            let rows = self.fill(&mut lot)?;
-            if rows.is_empty() {
-                return Ok(());
-            }
+            let count = LOT.min(left);
+            let lot = &mut lot[..count * row::SIZE];
+            file.read_exact(lot).map_err(failed)?;
             let mut bytes = 0;
-            for row in rows.chunks_exact(row::SIZE).map(Row::from_bytes) {
+            for row in lot.chunks_exact(row::SIZE).map(Row::from_bytes) {
                 bytes += u64::from(row.length);
-                see(&row)?;
+                see(&row);
             }
-            counters.add((rows.len() / row::SIZE) as u64, bytes);
-        }
-    }
-
-    fn fill<'a>(&mut self, lot: &'a mut [u8]) -> Result<&'a [u8]> {
-        let mut filled = 0;
-        while filled < lot.len() {
-            match self.file.read(&mut lot[filled..]) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                Err(error) => return Err(Error::from(error).in_file(Some(&self.path))),
+            if counted {
+                counters.add(count as u64, bytes);
             }
+            left -= count;
         }
-        if filled % row::SIZE == 0 {
-            return Ok(&lot[..filled]);
-        }
-        Err(Error::new(Code::Truncated, "the list of rows is cut").in_file(Some(&self.path)))
+        Ok(())
     }
 }

@@ -7,6 +7,8 @@
 mod list;
 mod pieces;
 mod plan;
+mod rows;
+mod twice;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use ldif::walk::each_record;
 use ldif::{Code, Counters, Error, Input, Record, Result};
 
 use self::pieces::Pieces;
-use self::plan::{Fate, Plan, Verdict};
+use self::plan::{Fate, Verdict};
 use crate::editor::Editor;
 use crate::fingerprint::{Checksum, Printer};
 use crate::join::{RootStamp, context_csn};
@@ -89,8 +91,7 @@ pub struct Task<'a> {
 pub fn arrange(task: &Task<'_>, out_dir: &Path, counters: &Counters) -> Result<Arrangement> {
     expect_empty(out_dir)?;
     let stamp = RootStamp::new(task.root, task.context_csns);
-    let plan = Plan::make(task, stamp.root(), counters)?;
-    let mut verdicts = plan.into_verdicts();
+    let mut verdicts = plan::verdicts(task, stamp.root(), counters)?;
     let mut writer = Writer::new(Pieces::new(out_dir, task.compress), stamp);
     for (shard, path) in task.paths.iter().chain(task.again).enumerate() {
         let (verdicts, checksum) = verdicts.next_file();

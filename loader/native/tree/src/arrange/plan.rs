@@ -1,18 +1,15 @@
 //! The first pass: which entries stay, and which of them others stand under.
 //!
-//! Memory: 64 bytes an entry (four 128-bit hashes and numbers, no text), 4 to 8 more while duplicates are
-//! looked for, and 2 after that. 30 million entries: 1.9 GB, 2.2 GB at the peak.
+//! Memory: 2 bytes an entry, 8 to 16 more while duplicates are looked for, and hashes of the entries that may
+//! be one, of the parents, and nothing else: rows are read again instead. 30 million entries: 60 MB, 0.4 GB at the peak.
 
-use std::path::{Path, PathBuf};
-
-use ldif::walk::each_record;
-use ldif::{Code, Counters, Error, Input, Result};
+use ldif::{Counters, Result};
 use rustc_hash::FxHashSet;
 
 use super::Task;
-use super::list::List;
-use crate::fingerprint::{Checksum, Printer, hash};
-use crate::join::context_csn;
+use super::rows::Rows;
+use super::twice::Met;
+use crate::fingerprint::{Checksum, hash};
 use crate::name::Name;
 use crate::row::Row;
 
@@ -36,23 +33,16 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
+    const LEAF: Self = Self { fate: Fate::Leaf, orphan: false };
+
     fn is_kept(self) -> bool {
         matches!(self.fate, Fate::Leaf | Fate::Interior)
     }
 
     /// Stays where it is, and there is nothing to say about it.
     pub(super) fn is_plain(self) -> bool {
-        self.fate == Fate::Leaf && !self.orphan
+        self == Self::LEAF
     }
-}
-
-#[derive(Debug)]
-pub(super) struct Plan {
-    rows: Vec<Key>,
-    verdicts: Vec<Verdict>,
-    /// Rows from here on were read later than all before, in their order.
-    again: u32,
-    lots: Vec<Lot>,
 }
 
 /// The rows of one file.
@@ -61,21 +51,6 @@ struct Lot {
     rows: usize,
     /// What they add to the checksum of the tree.
     checksum: Checksum,
-}
-
-/// What of a row decides about it.
-#[derive(Debug, Clone, Copy)]
-struct Key {
-    dn: u128,
-    parent: u128,
-    uuid: u128,
-    csn: u128,
-}
-
-impl From<&Row> for Key {
-    fn from(row: &Row) -> Self {
-        Self { dn: row.dn, parent: row.parent, uuid: row.uuid, csn: row.csn }
-    }
 }
 
 /// The decisions, file by file.
@@ -95,129 +70,168 @@ impl Verdicts {
     }
 }
 
-impl Plan {
-    pub(super) fn make(task: &Task<'_>, root: &Name, counters: &Counters) -> Result<Self> {
-        let (mut rows, mut lots) = (Vec::new(), Vec::new());
-        read_rows(task.paths, &mut rows, &mut lots, counters)?;
-        let again = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        read_rows(task.again, &mut rows, &mut lots, counters)?;
-        let leaf = Verdict { fate: Fate::Leaf, orphan: false };
-        let mut plan = Self { verdicts: vec![leaf; rows.len()], rows, again, lots };
-        plan.drop_older(|row| row.uuid);
-        plan.drop_older(|row| row.dn);
-        while task.drop_orphans && plan.drop_orphans(root) > 0 {}
-        plan.mark_parents(root);
-        Ok(plan)
+/// What of a row decides which of two is newer.
+#[derive(Debug, Clone, Copy)]
+struct Key {
+    at: usize,
+    dn: u128,
+    uuid: u128,
+    csn: u128,
+}
+
+impl Key {
+    fn of(at: usize, row: &Row) -> Self {
+        Self { at, dn: row.dn, uuid: row.uuid, csn: row.csn }
+    }
+}
+
+pub(super) fn verdicts(task: &Task<'_>, root: &Name, counters: &Counters) -> Result<Verdicts> {
+    let rows = Rows::of(task.paths.iter().chain(task.again), counters)?;
+    let mut lots: Vec<_> = rows.counts().map(|rows| Lot { rows, ..Lot::default() }).collect();
+    let again = lots[..task.paths.len()].iter().map(|lot| lot.rows).sum();
+    let total = lots.iter().map(|lot| lot.rows).sum();
+    let mut plan = Plan { rows, counters, verdicts: vec![Verdict::LEAF; total] };
+    let (met, parents) = plan.look(&mut lots)?;
+    let mut doubtful = Vec::new();
+    plan.mark_parents(root, parents, |at, row| {
+        if met.again(row) {
+            doubtful.push(Key::of(at, row));
+        }
+    })?;
+    // Where nothing was met twice, which is nearly always, that was all.
+    if plan.drop_older(&mut doubtful, again) || task.drop_orphans {
+        while task.drop_orphans && plan.drop_orphans(root)? > 0 {}
+        let parents = plan.parents()?;
+        plan.mark_parents(root, parents, |_, _| ())?;
+    }
+    Ok(Verdicts { all: plan.verdicts, lots: lots.into_iter(), at: 0 })
+}
+
+struct Plan<'a> {
+    rows: Rows,
+    counters: &'a Counters,
+    verdicts: Vec<Verdict>,
+}
+
+impl Plan<'_> {
+    /// Looks at every row: which keys may be there twice, and all parents. Adds up the checksums.
+    fn look(&self, lots: &mut [Lot]) -> Result<(MetRows, Parents)> {
+        let (mut met, mut parents) = (MetRows::new(self.verdicts.len()), Parents::default());
+        self.rows.each(self.counters, true, |file, _, row| {
+            lots[file].checksum.add(row.print);
+            met.see(row);
+            parents.see(row);
+        })?;
+        Ok((met, parents))
     }
 
-    pub(super) fn into_verdicts(self) -> Verdicts {
-        Verdicts { all: self.verdicts, lots: self.lots.into_iter(), at: 0 }
-    }
-
-    /// Of rows with the same key only the newest stays. An entry must win both by entryUUID and by
-    /// DN: one that was overtaken at its DN is gone from there, even when its successor moved on.
-    fn drop_older(&mut self, key: impl Fn(&Key) -> u128) {
-        let mut met = Met::new(self.rows.len());
-        self.rows.iter().for_each(|row| met.see(upper(key(row))));
-        let keys = (0..).zip(&self.rows).map(|(at, row)| (upper(key(row)), at));
-        let mut order: Vec<(u64, u32)> = keys.filter(|(key, _)| met.again(*key)).collect();
-        order.sort_unstable();
-        for alike in order.chunk_by_mut(|one, next| one.0 == next.0) {
-            if alike.len() > 1 {
-                self.drop_older_of(alike, &key);
+    /// Of rows with the same key only the newest stays; whether any does not. An entry must win both by entryUUID and
+    /// by DN: one that was overtaken at its DN is gone from there, even when its successor moved on. What was read
+    /// `again`, from that row on, is the truth, whatever its CSN: an entry that moved with its parent keeps its own.
+    fn drop_older(&mut self, keys: &mut [Key], again: usize) -> bool {
+        let mut any = false;
+        let age = |key: &Key| if key.at < again { (key.csn, key.at) } else { (u128::MAX, key.at) };
+        for of in [|key: &Key| key.uuid, |key: &Key| key.dn] {
+            keys.sort_unstable_by_key(|key| (of(key), age(key)));
+            for pair in keys.windows(2) {
+                if of(&pair[0]) == of(&pair[1]) && of(&pair[0]) != 0 {
+                    self.verdicts[pair[0].at].fate = Fate::Overtaken;
+                    any = true;
+                }
             }
         }
+        any
     }
 
-    fn drop_older_of(&mut self, alike: &mut [(u64, u32)], key: impl Fn(&Key) -> u128) {
-        let row = |at: u32| &self.rows[at as usize];
-        // What was read again is the truth, whatever its CSN: an entry that moved with its parent keeps its own.
-        let age = |at: u32| if at < self.again { (row(at).csn, at) } else { (u128::MAX, at) };
-        alike.sort_unstable_by_key(|&(_, at)| (key(row(at)), age(at)));
-        for pair in alike.windows(2) {
-            let (older, newer) = (key(row(pair[0].1)), key(row(pair[1].1)));
-            if older == newer && older != 0 {
-                self.verdicts[pair[0].1 as usize].fate = Fate::Overtaken;
-            }
-        }
-    }
-
-    fn mark_parents(&mut self, root: &Name) {
-        let mut missing = self.parents();
+    /// Decides of the rows that stay which are interior, and which name a parent that is nowhere; shows them to `see`.
+    fn mark_parents(
+        &mut self,
+        root: &Name,
+        Parents { mut all, .. }: Parents,
+        mut see: impl FnMut(usize, &Row),
+    ) -> Result<()> {
         let root_hash = hash(root.key());
-        for (verdict, row) in self.kept_mut() {
-            if missing.remove(&row.dn) || row.dn == root_hash {
-                verdict.fate = Fate::Interior;
-            }
+        self.each_kept(|verdict, at, row| {
+            let interior = all.remove(&row.dn) || row.dn == root_hash;
+            verdict.fate = if interior { Fate::Interior } else { Fate::Leaf };
+            verdict.orphan = false;
+            see(at, row);
+        })?;
+        forget_above(root, &mut all);
+        if all.is_empty() {
+            return Ok(());
         }
-        forget_above(root, &mut missing);
-        for (verdict, row) in self.kept_mut() {
-            verdict.orphan = missing.remove(&row.parent);
-        }
+        self.each_kept(|verdict, _, row| verdict.orphan = all.remove(&row.parent))
     }
 
     /// Drops the entries whose parent is nowhere; their children are next. Returns how many.
-    fn drop_orphans(&mut self, root: &Name) -> usize {
-        let mut missing = self.parents();
-        for row in self.kept() {
+    fn drop_orphans(&mut self, root: &Name) -> Result<usize> {
+        let Parents { all: mut missing, .. } = self.parents()?;
+        self.each_kept(|_, _, row| {
             missing.remove(&row.dn);
-        }
+        })?;
         forget_above(root, &mut missing);
-        let orphans = self.kept_mut().filter(|(_, row)| missing.contains(&row.parent));
-        orphans.map(|(verdict, _)| verdict.fate = Fate::Dropped).count()
-    }
-
-    fn parents(&self) -> FxHashSet<u128> {
-        let (mut parents, mut last) = (FxHashSet::default(), None);
-        for row in self.kept() {
-            // Children of one parent often stand together.
-            if last.replace(row.parent) != Some(row.parent) {
-                parents.insert(row.parent);
+        let mut dropped = 0;
+        self.each_kept(|verdict, _, row| {
+            if missing.contains(&row.parent) {
+                verdict.fate = Fate::Dropped;
+                dropped += 1;
             }
+        })?;
+        Ok(dropped)
+    }
+
+    /// Of the rows that stay.
+    fn parents(&mut self) -> Result<Parents> {
+        let mut parents = Parents::default();
+        self.each_kept(|_, _, row| parents.see(row))?;
+        Ok(parents)
+    }
+
+    fn each_kept(&mut self, mut see: impl FnMut(&mut Verdict, usize, &Row)) -> Result<()> {
+        let verdicts = &mut self.verdicts;
+        self.rows.each(self.counters, false, |_, at, row| {
+            if verdicts[at].is_kept() {
+                see(&mut verdicts[at], at, row);
+            }
+        })
+    }
+}
+
+/// Which rows may have the entryUUID or the DN of another.
+struct MetRows {
+    uuids: Met,
+    dns: Met,
+}
+
+impl MetRows {
+    fn new(rows: usize) -> Self {
+        Self { uuids: Met::new(rows), dns: Met::new(rows) }
+    }
+
+    fn see(&mut self, row: &Row) {
+        self.uuids.see(row.uuid);
+        self.dns.see(row.dn);
+    }
+
+    fn again(&self, row: &Row) -> bool {
+        self.uuids.again(row.uuid) || self.dns.again(row.dn)
+    }
+}
+
+/// Hashes of the DNs that rows name as their parents'.
+#[derive(Default)]
+struct Parents {
+    all: FxHashSet<u128>,
+    last: Option<u128>,
+}
+
+impl Parents {
+    fn see(&mut self, row: &Row) {
+        // Children of one parent often stand together.
+        if self.last.replace(row.parent) != Some(row.parent) {
+            self.all.insert(row.parent);
         }
-        parents
-    }
-
-    fn kept(&self) -> impl Iterator<Item = &Key> {
-        let all = self.verdicts.iter().zip(&self.rows);
-        all.filter(|(verdict, _)| verdict.is_kept()).map(|(_, row)| row)
-    }
-
-    fn kept_mut(&mut self) -> impl Iterator<Item = (&mut Verdict, &Key)> {
-        self.verdicts.iter_mut().zip(&self.rows).filter(|(verdict, _)| verdict.is_kept())
-    }
-}
-
-/// Which hashes may have been seen twice: all that were, and few besides. So hardly any are left to be
-/// sorted.
-struct Met {
-    /// For each value of the upper bits of a hash: seen, and seen again.
-    bits: Vec<[u64; 2]>,
-    shift: u32,
-}
-
-impl Met {
-    fn new(hashes: usize) -> Self {
-        let words = (hashes / 4).next_power_of_two();
-        Self { bits: vec![[0; 2]; words], shift: u64::BITS - 6 - words.ilog2() }
-    }
-
-    fn see(&mut self, hash: u64) {
-        let (word, bit) = self.place(hash);
-        let [seen, again] = &mut self.bits[word];
-        *again |= *seen & bit;
-        *seen |= bit;
-    }
-
-    fn again(&self, hash: u64) -> bool {
-        let (word, bit) = self.place(hash);
-        self.bits[word][1] & bit != 0
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "it is below the number of words")]
-    fn place(&self, hash: u64) -> (usize, u64) {
-        let place = hash >> self.shift;
-        ((place >> 6) as usize, 1 << (place & 63))
     }
 }
 
@@ -225,45 +239,4 @@ impl Met {
 fn forget_above(root: &Name, missing: &mut FxHashSet<u128>) {
     missing.remove(&hash(root.parent()));
     missing.remove(&hash(b""));
-}
-
-fn read_rows(
-    paths: &[PathBuf],
-    rows: &mut Vec<Key>,
-    lots: &mut Vec<Lot>,
-    counters: &Counters,
-) -> Result<()> {
-    for path in paths {
-        let mut lot = Lot::default();
-        each_row(path, counters, |row| {
-            if rows.len() == u32::MAX as usize {
-                return Err(Error::new(Code::TooLarge, "more than 4,294,967,295 entries"));
-            }
-            rows.push(Key::from(row));
-            lot.rows += 1;
-            lot.checksum.add(row.print);
-            Ok(())
-        })?;
-        lots.push(lot);
-    }
-    Ok(())
-}
-
-/// From the list that lies beside the file, else from its records.
-fn each_row(
-    path: &Path,
-    counters: &Counters,
-    mut see: impl FnMut(&Row) -> Result<()>,
-) -> Result<()> {
-    if let Some(list) = List::beside(path)? {
-        return list.each(counters, see);
-    }
-    let mut printer = Printer::new(context_csn());
-    each_record(Input::from_path(path)?, counters, |record| see(&Row::of(record, &mut printer)?))
-        .map(drop)
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "the upper half fits")]
-fn upper(number: u128) -> u64 {
-    (number >> 64) as u64
 }

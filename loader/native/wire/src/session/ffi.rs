@@ -93,6 +93,8 @@ pub const OPT_CONNECT_CB: c_int = 0x5011;
 pub const OPT_SASL_REALM: c_int = 0x6101;
 pub const OPT_SASL_AUTHCID: c_int = 0x6102;
 pub const OPT_SASL_AUTHZID: c_int = 0x6103;
+pub const OPT_SASL_SECPROPS: c_int = 0x6106;
+pub const OPT_SASL_NOCANON: c_int = 0x610b;
 
 pub const SASL_QUIET: c_uint = 2;
 pub const SASL_BIND_IN_PROGRESS: c_int = 14;

@@ -25,6 +25,7 @@ use layer::Wire;
 use ldif::Counters;
 use opening::Opening;
 
+use crate::error::PARAM_ERROR;
 use crate::{Error, Failure, Link, Phase, Result};
 
 /// libldap sets itself up at the first session, and not every version of it minds threads there.
@@ -112,7 +113,31 @@ fn initialize(link: &Link) -> Result<Handle> {
     }
     let handle = Handle { session, guard: Guard::new() };
     set_options(&handle, link);
+    set_sasl(&handle, link)?;
     Ok(handle)
+}
+
+/// Where nothing is said, ldap.conf decides.
+fn set_sasl(handle: &Handle, link: &Link) -> Result<()> {
+    if link.as_written {
+        let on: c_int = 1;
+        // SAFETY: the option reads an int, or takes any pointer but null for "on".
+        unsafe {
+            ffi::ldap_set_option(handle.session, ffi::OPT_SASL_NOCANON, (&raw const on).cast())
+        };
+    }
+    let Some(properties) = &link.secprops else { return Ok(()) };
+    let properties = text(properties, "the security properties")?;
+    // SAFETY: the option reads a text, which libldap takes apart during the call.
+    let code = unsafe {
+        ffi::ldap_set_option(handle.session, ffi::OPT_SASL_SECPROPS, properties.as_ptr().cast())
+    };
+    if code == ffi::SUCCESS {
+        return Ok(());
+    }
+    let told =
+        format!("libldap knows no SASL security properties {}", properties.to_string_lossy());
+    Err(Failure::new(Phase::Bind, PARAM_ERROR, told).into())
 }
 
 fn set_options(handle: &Handle, link: &Link) {

@@ -37,7 +37,7 @@ impl<'a> Answers<'a> {
             link,
             authcid: or_default(given(&link.authcid), ffi::OPT_SASL_AUTHCID),
             authzid: or_default(given(&link.authzid), ffi::OPT_SASL_AUTHZID),
-            realm: text_option(handle, ffi::OPT_SASL_REALM),
+            realm: or_default(given(&link.realm), ffi::OPT_SASL_REALM),
         }
     }
 

@@ -1,0 +1,87 @@
+//! How much memory may still be taken, the page cache's among it: what the host has, or less by our control groups.
+
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
+
+const GROUPS: &str = "/sys/fs/cgroup";
+/// cgroups(7), of versions 2 and 1: the limit, and what in `memory.stat` cannot be given up.
+const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
+const HELD: [&str; 2] = ["anon", "total_rss"];
+
+/// Bytes; 0 where nothing tells.
+pub fn available() -> u64 {
+    let host = field(&text("/proc/meminfo"), "MemAvailable:").unwrap_or(0) << 10;
+    let groups = places(&text("/proc/self/cgroup"));
+    groups.iter().filter_map(|group| left(group)).fold(host, u64::min)
+}
+
+/// Our groups and those above them.
+fn places(own: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for line in own.lines() {
+        let mut words = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (words.next(), words.next()) else { continue };
+        let top = match controllers {
+            "" => Path::new(GROUPS).to_path_buf(),
+            _ if controllers.split(',').any(|one| one == "memory") => {
+                Path::new(GROUPS).join("memory")
+            }
+            _ => continue,
+        };
+        let group = top.join(path.trim_start_matches('/'));
+        found.extend(group.ancestors().take_while(|place| place.starts_with(&top)).map(Into::into));
+    }
+    found
+}
+
+/// What a group may still take; `None` where it has no limit.
+fn left(group: &Path) -> Option<u64> {
+    let limit = LIMITS.iter().find_map(|name| number(&text(group.join(name))))?;
+    let stat = text(group.join("memory.stat"));
+    let held = HELD.iter().find_map(|name| field(&stat, name)).unwrap_or(0);
+    Some(limit.saturating_sub(held))
+}
+
+fn text(path: impl AsRef<Path>) -> String {
+    read_to_string(path).unwrap_or_default()
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// The number after a word at the beginning of a line.
+fn field(text: &str, word: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix([' ', '\t']));
+    rest?.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_some() {
+        assert!(available() > 1 << 20);
+    }
+
+    #[test]
+    fn what_a_group_may_still_take() {
+        let group = tempfile::tempdir().unwrap();
+        let put = |name, text| std::fs::write(group.path().join(name), text).unwrap();
+        assert_eq!(left(group.path()), None);
+        put("memory.max", "max\n");
+        assert_eq!(left(group.path()), None);
+        put("memory.max", "1000\n");
+        put("memory.stat", "file 5\nanon_thp 7\nanon 300\n");
+        assert_eq!(left(group.path()), Some(700));
+    }
+
+    #[test]
+    fn groups_of_both_versions() {
+        let own = "4:memory:/a/b\n3:cpu,cpuacct:/c\n0::/d\n";
+        let wanted = ["memory/a/b", "memory/a", "memory", "d", ""];
+        let wanted: Vec<_> = wanted.iter().map(|name| Path::new(GROUPS).join(name)).collect();
+        assert_eq!(places(own), wanted);
+    }
+}

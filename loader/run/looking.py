@@ -1,0 +1,57 @@
+"""Looking at a run from outside, while it goes on or after it was stopped; nothing is locked or changed by it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader.run.catalogue import FILE, Catalogue, DoneStep, Facts
+from loader.run.lock import holder
+
+
+@dataclass(frozen=True)
+class Look:
+    """A run as it stands. `process`: of the ditseed that works at it, None when none does. `heard`: Unix time of the
+    last sign of life. `partitions`: entries of finished pieces, by step."""
+
+    directory: Path
+    verb: str
+    options: Facts
+    steps: list[DoneStep]
+    partitions: dict[str, int]
+    process: int | None
+    heard: float
+
+    def found(self, step: str) -> Facts | None:
+        """What a finished step found."""
+        return next((one.facts for one in self.steps if one.name == step), None)
+
+
+def look(directory: Path) -> Look | None:
+    """None where no run is. Raises CatalogueDamaged, CatalogueVersion."""
+    if not (directory / FILE).exists():
+        return None
+    with closing(Catalogue(directory)) as catalogue:
+        about = catalogue.about()
+        if about is None:
+            return None
+        return Look(
+            directory,
+            *about,
+            catalogue.steps(),
+            {"read": sum(one["entries"] for one in catalogue.partitions("read").values())},
+            holder(directory / "lock"),
+            _heard(directory),
+        )
+
+
+def _heard(directory: Path) -> float:
+    """When a file below it was last written."""
+    latest = directory.stat().st_mtime
+    for path in directory.rglob("*"):
+        try:
+            latest = max(latest, path.lstat().st_mtime)
+        except FileNotFoundError:
+            continue  # moved on meanwhile
+    return latest

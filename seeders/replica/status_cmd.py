@@ -1,0 +1,137 @@
+"""ditseed replica status: what stands of a seeding, offline or online."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from loader import units
+from loader.cli import options
+from loader.cli.report import show_facts, show_json, show_table
+from loader.errors import NoSuchPath, UsageProblem
+from loader.operations import build
+from loader.run.catalogue import DoneStep, Facts
+from loader.server.options import Connection
+from seeders.replica import seed as seeding
+from seeders.replica import status as standing
+from seeders.replica.online import OnlineOptions
+from seeders.replica.status import Status
+
+_GOES_ON = "not finished: the same `replica seed` command goes on"
+
+
+@click.command("status")
+@options.optional_config_option
+@click.option(
+    "--consumer", "consumer", metavar="URI", help="Of a running server instead: as for the seeding."
+)
+@click.option("-b", "--suffix", "suffix", metavar="SUFFIX", help="Which database of the consumer.")
+@options.run_dir_option
+@options.json_option
+def command(
+    config_path: Path | None,
+    consumer: str | None,
+    suffix: str | None,
+    run_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """What a seeding has done so far, also while it runs.
+
+    --config is that of a stopped consumer. --consumer URI (and -b, as they were given to the seeding) is a running one:
+    what --strategy online does there, what loads of `ditseed add` to it there are, and what they have loosened
+    meanwhile. It reads what the runs of this host have written down, and asks no server.
+
+    \b
+    Examples:
+      ditseed replica status --config /etc/ldap/slapd.d
+      ditseed replica status --consumer ldapi:/// -b dc=example,dc=com
+    """
+    if (config_path is None) == (consumer is None):
+        raise UsageProblem(
+            reason="either --config (a stopped consumer) or --consumer (a running one)"
+        )
+    if consumer is not None:
+        _online(
+            consumer, OnlineOptions(Connection(consumer, base=suffix), run_dir=run_dir), as_json
+        )
+        return
+    assert config_path is not None
+    place = build.find_place(config_path, suffix, replace=False)
+    steps, done = seeding.status(seeding.run_dir_of(run_dir, place))
+    if as_json:
+        show_json({"done": done, "steps": [step.__dict__ for step in steps]})
+        return
+    _show_steps(steps)
+    print("finished" if done else _GOES_ON)
+
+
+def _online(uri: str, asked: OnlineOptions, as_json: bool) -> None:
+    loads, leases = standing.loads_of(uri), standing.leases_of(uri)
+    found = standing.of_online(asked) if standing.is_there(asked.directory) else None
+    if found is None and not loads and not leases:
+        raise NoSuchPath(path=asked.directory)
+    if as_json:
+        seed = {**dataclasses.asdict(found), "done": found.done} if found else None
+        show_json({"seed": seed, "loads": loads, "leases": leases})
+        return
+    if found is not None:
+        _show_seed(found)
+    _show_loads(loads)
+    for one in leases:
+        _show_lease(one)
+
+
+def _show_steps(steps: Sequence[DoneStep]) -> None:
+    rows = [
+        (
+            step.name,
+            units.number(step.entries),
+            units.duration(step.seconds),
+            units.rate(step.entries, step.seconds),
+        )
+        for step in steps
+    ]
+    show_table(("step", "entries", "time", "entries/s"), rows)
+
+
+def _show_seed(found: Status) -> None:
+    _show_steps(found.steps)
+    if found.step is None:
+        print("finished")
+        return
+    facts: dict[str, object] = {"next" if found.process is None else "under way": found.step}
+    if found.entries is not None:
+        facts["entries"] = _so_far(found.entries, found.expected)
+    facts["last heard"] = f"{units.duration(found.heard)} ago"
+    facts["process"] = found.process if found.process is not None else _GOES_ON
+    show_facts(facts)
+
+
+def _show_loads(loads: Sequence[Facts]) -> None:
+    rows = [
+        (
+            " ".join(one["inputs"]),
+            _so_far(one["entries"], one["expected"]),
+            f"{units.duration(one['heard'])} ago",
+            "finished" if one["done"] else one["process"] or "stopped: the same command goes on",
+        )
+        for one in loads
+    ]
+    if rows:
+        show_table(("add", "entries", "last heard", "process"), rows)
+
+
+def _show_lease(one: Facts) -> None:
+    held = f"given back by process {one['process']}" if one["process"] else "nobody gives it back"
+    print(f"{one['kind']} of {one['database']} since {one['taken']}: {held}")
+    if one["undo"]:
+        print(f"  by the next run, or by hand: {one['undo']}")
+
+
+def _so_far(entries: int, expected: int | None) -> str:
+    if not expected:
+        return units.number(entries)
+    return f"{units.number(entries)} of {units.number(expected)} ({100 * entries // expected} %)"
