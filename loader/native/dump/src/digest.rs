@@ -62,16 +62,14 @@ impl Taker<'_, '_> {
 impl Work for Taker<'_, '_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
         let (printer, mut bytes) = (&mut self.printer, 0);
-        entry.each(|value| match value {
-            Some(value) => {
-                bytes += value.bytes.len() as u64;
-                if !value.description.ignored {
-                    value.print(printer);
-                }
-            }
-            None => {
+        entry.each(|value| {
+            let Some(value) = value else {
                 bytes = 0;
-                printer.begin();
+                return printer.begin();
+            };
+            bytes += value.bytes.len() as u64;
+            if !value.description.ignored {
+                value.print(printer);
             }
         })?;
         let print = printer.end(&entry.place.dn);

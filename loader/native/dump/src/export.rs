@@ -179,9 +179,10 @@ impl Work for Writer<'_> {
         let (text, printer) = (&mut shard.text, &mut self.printer);
         line(text, b"dn", &entry.place.dn);
         let values = text.len();
-        entry.each(|value| match value {
-            Some(value) => value.record(text, printer),
-            None => {
+        entry.each(|value| {
+            if let Some(value) = value {
+                value.record(text, printer);
+            } else {
                 text.truncate(values);
                 printer.begin();
             }
