@@ -1,11 +1,9 @@
 //! A search into files of some tens of megabytes each, with the rows of its records beside them.
 
 use std::fs::{self, File};
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use ldif::{Counters, Ended, Output};
-use rustix::fs::{Advice, fadvise};
 use tree::{Names, row};
 
 use crate::message::Entry;
@@ -19,9 +17,6 @@ const FIRST: u64 = 2 << 20;
 
 /// Records that go into their files together: one at a time they would cost more.
 const TOGETHER: u64 = 32;
-
-/// Bytes that one advice is followed for on any device (`read_ahead_kb`).
-const ADVISED: usize = 128 << 10;
 
 /// Threads that compress, where files are compressed.
 const COMPRESSING: u32 = 1;
@@ -178,7 +173,6 @@ impl<'a> Writer<'a> {
     fn wait(&mut self) -> ldif::Result<()> {
         let Some([rows, ldif]) = self.before.take() else { return Ok(()) };
         rows.wait()?;
-        recall(&row::beside(&self.done.files[self.done.sums.len()]));
         self.done.sums.push(ldif.wait()?);
         Ok(())
     }
@@ -208,16 +202,6 @@ impl<'a> Writer<'a> {
 impl Piece {
     fn end(self) -> ldif::Result<[Ended; 2]> {
         Ok([self.rows.end()?, self.ldif.end()?])
-    }
-}
-
-/// Has the system read a file that went past its cache, for arranging will want it; it need not wait then. Where the
-/// system does not, it waits.
-fn recall(path: &Path) {
-    let Ok(file) = File::open(path) else { return };
-    let length = file.metadata().map_or(0, |found| found.len());
-    for start in (0..length).step_by(ADVISED) {
-        let _ = fadvise(&file, start, NonZeroU64::new(ADVISED as u64), Advice::WillNeed);
     }
 }
 
