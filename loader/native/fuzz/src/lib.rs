@@ -9,6 +9,7 @@ mod configuration;
 pub mod dn;
 pub mod dump;
 pub mod ldif;
+pub mod learn;
 pub mod lmdb_reader;
 pub mod schema;
 mod sound;
@@ -18,7 +19,7 @@ pub mod values;
 /// A name, and what runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("ldif", ldif::run),
     ("dn", dn::run),
     ("schema", schema::run),
@@ -28,6 +29,7 @@ pub const TARGETS: [Target; 9] = [
     ("builder", builder::run),
     ("dump", dump::run),
     ("template", template::run),
+    ("learn", learn::run),
 ];
 
 /// Takes the first `N` bytes for switches; too short an input has none.
