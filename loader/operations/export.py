@@ -113,7 +113,7 @@ class _Work:
             return {
                 "base": base,
                 "context_csns": moved.context_csns(server, base),
-                "subentries": server.offers_subentries(),
+                "subentries": server.offers_subentries(base),
                 "started": now(),
                 "uri": server.uri,
             }

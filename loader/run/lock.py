@@ -14,14 +14,18 @@ from loader.errors import Locked, NotPermitted
 def holder(path: Path) -> int | None:
     """Process ID of the ditseed that holds `path`, None when nobody does. Nothing is locked by asking (/proc/locks)."""
     try:
-        status = path.stat()
+        inode, pid = path.stat().st_ino, path.read_text().strip()
     except FileNotFoundError:
         return None
-    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     for line in Path("/proc/locks").read_text().splitlines():
+        # NUMBER: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ... The device of some file systems is another there.
         words = line.split()
-        if "FLOCK" in words and "WRITE" in words and "->" not in words and place in words:
-            return int(path.read_text().strip() or 0)
+        if (
+            words[1:4:2] == ["FLOCK", "WRITE"]
+            and words[4] == pid
+            and words[5].endswith(f":{inode}")
+        ):
+            return int(pid)
     return None
 
 

@@ -210,10 +210,16 @@ class Session:
             return False
         return True
 
-    def offers_subentries(self) -> bool:
-        """Does it know the control that shows subentries (RFC 3672)?"""
+    def offers_subentries(self, base: str) -> bool:
+        """Does it know the control that shows subentries (RFC 3672), and take it from us? OpenDJ does from few."""
         known = self.read("", ["supportedControl"]).get("supportedcontrol", [])
-        return SUBENTRIES.encode() in known
+        if SUBENTRIES.encode() not in known:
+            return False
+        try:
+            self.find(base, "(objectClass=*)", scope=ldap.SCOPE_BASE, subentries=True)
+        except ServerRefused:
+            return False
+        return True
 
     def naming_contexts(self) -> list[str]:
         return [

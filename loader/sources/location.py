@@ -61,7 +61,7 @@ class Server:
             base = server.base()
             server.read(base, ["1.1"])
             searches = [Search(base)]
-            if server.offers_subentries():
+            if server.offers_subentries(base):
                 searches.append(Search(base, subentries=True))
         return ldap.patiently(lambda: self._digest(searches, ignore, meter), meter)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import Locked
-from loader.run.lock import exclusive
+from loader.run.lock import exclusive, holder
 
 HOLDER = """
 import sys, time
@@ -47,3 +48,11 @@ def test_a_shorter_process_number_leaves_nothing_of_a_longer_one(tmp_path: Path)
     with exclusive(lock):
         assert lock.read_text().strip().isdigit()
         assert len(lock.read_text()) < 12
+
+
+def test_who_holds_it_is_told_without_holding_it(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    assert holder(lock) is None
+    with exclusive(lock):
+        assert holder(lock) == os.getpid()
+    assert holder(lock) is None

@@ -9,6 +9,7 @@ mod configuration;
 pub mod dn;
 pub mod dump;
 pub mod ldif;
+pub mod learn;
 pub mod lmdb_reader;
 pub mod schema;
 mod sound;
@@ -19,7 +20,7 @@ pub mod wire;
 /// A name, and what runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("ldif", ldif::run),
     ("dn", dn::run),
     ("schema", schema::run),
@@ -30,6 +31,7 @@ pub const TARGETS: [Target; 10] = [
     ("dump", dump::run),
     ("template", template::run),
     ("wire", wire::run),
+    ("learn", learn::run),
 ];
 
 /// Takes the first `N` bytes for switches; too short an input has none.

@@ -52,7 +52,12 @@ impl Gather {
         for field in &fields {
             lines.push(line(field, record.bytes)?);
         }
+        lines.retain(|line| synth::is_description(&line.name));
         self.place.set(&entry.dn);
+        if !self.place.has_types() {
+            self.uncounted += 1;
+            return Ok(());
+        }
         let key = Key { path: lossy(self.place.path()), classes: classes(&lines) };
         if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&key) {
             self.uncounted += 1;

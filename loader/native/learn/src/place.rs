@@ -27,6 +27,12 @@ impl Place {
         &self.path
     }
 
+    /// Whether what stands where types do can be some: a name may come from anywhere.
+    pub fn has_types(&self) -> bool {
+        std::str::from_utf8(&self.path)
+            .is_ok_and(|path| path.is_empty() || path.split([',', '+']).all(synth::is_description))
+    }
+
     pub fn key(&self) -> &[u8] {
         self.name.key()
     }

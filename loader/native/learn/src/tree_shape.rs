@@ -104,7 +104,8 @@ pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
     let (names, branches) = name(&single);
     let mut rest: Vec<_> = sorted.iter().filter(|(key, _)| !single.keys.contains(key)).collect();
     let all: u64 = sorted.iter().map(|(_, kind)| kind.entries).sum();
-    rest.retain(|(_, kind)| kind.entries >= LEAST_SEEN);
+    // Entries without an object class, which no server has, are none that could be made.
+    rest.retain(|(key, kind)| kind.entries >= LEAST_SEEN && !key.classes.is_empty());
     limit(&mut rest);
     let told: u64 = rest.iter().map(|(_, kind)| kind.entries).sum();
     let mut outline =

@@ -25,6 +25,7 @@ mod parent;
 mod tree;
 mod write;
 
+pub use branch::is_description;
 pub use compile::{Options, compile};
 pub use maker::Maker;
 pub use problem::{Problem, Spot};

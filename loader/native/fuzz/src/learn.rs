@@ -1,0 +1,106 @@
+//! LDIF to a template.
+
+use std::path::Path;
+
+use ::ldif::walk::each_record;
+use ::ldif::{Code, Counters};
+use ::learn::{Learned, Source};
+use synth::{Maker, Options, compile, toml};
+
+/// As a value, or a part of one, it gets into no template. Names of attribute types and object classes do.
+const SECRET: &str = "zq4711";
+/// Stands for the number of the copy, so that a short input makes many entries.
+const NUMBER: &str = "@";
+
+/// Two bytes of switches, then LDIF. What is learned of entries that a server could hold is a template that the generator
+/// takes; it holds no value; it says the same whenever it is learned, by however many workers.
+///
+/// # Panics
+/// When that does not hold.
+pub fn run(data: &[u8]) {
+    let Some(([copies, more], text)) = crate::switches::<2>(data) else { return };
+    let text = repeated(&String::from_utf8_lossy(text), 1 << (copies % 8));
+    let first = match learn(&text, 1) {
+        Ok(learned) => learned,
+        Err(error) => {
+            assert_ne!(error.code, Code::Damaged, "{error}");
+            return assert!(!error.to_string().is_empty());
+        }
+    };
+    let input = look(&text);
+    if !input.unnamed {
+        taken(&first, 1 + u64::from(more));
+    }
+    if !input.told {
+        assert!(!first.template.to_lowercase().contains(SECRET), "{}", first.template);
+    }
+    if more & 1 > 0 {
+        assert_eq!(learn(&text, 2).expect("as before"), first);
+    }
+}
+
+/// The first record once, what follows it as often as that.
+fn repeated(text: &str, copies: usize) -> String {
+    let (head, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let rest = (0..copies).map(|copy| rest.replace(NUMBER, &copy.to_string()) + "\n\n");
+    format!("{head}\n\n{}", rest.collect::<String>())
+}
+
+fn learn(text: &str, jobs: usize) -> ::ldif::Result<Learned> {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), text).expect("a file");
+    ::learn::learn(vec![Source::Path(file.path().to_owned())], jobs, &Counters::default())
+}
+
+fn taken(learned: &Learned, entries: u64) {
+    let template = &learned.template;
+    let read = toml::parse(Path::new("learned.toml"), template, &[]);
+    let read = read.unwrap_or_else(|problem| panic!("{}\n{template}", problem.message));
+    let options = Options { otherwise: Some(entries), ..Options::default() };
+    let tree = compile(&read, &options)
+        .unwrap_or_else(|problem| panic!("{}\n{template}", problem.message));
+    let (mut maker, mut made) = (Maker::new(&tree), Vec::new());
+    for number in [0, tree.entries() / 2, tree.entries() - 1] {
+        maker.entry(number, &mut made);
+    }
+    assert!(made.starts_with(b"dn: ") || made.starts_with(b"dn:: "));
+}
+
+/// What the input is like.
+#[derive(Default)]
+struct Input {
+    /// The secret stands where names do: in a description, in a DN, as an object class.
+    told: bool,
+    /// An entry lacks the attribute that it is named by, which no server takes: others may get the same name then.
+    unnamed: bool,
+}
+
+fn look(text: &str) -> Input {
+    let has = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_lowercase().contains(SECRET);
+    let mut found = Input::default();
+    let source = ::ldif::Input::from_reader(text.as_bytes());
+    let walked = each_record(source, &Counters::default(), |record| {
+        let entry = record.entry()?;
+        let (mut names, dn) = (Vec::new(), entry.dn.to_ascii_lowercase());
+        found.told |= has(&dn);
+        for field in entry.fields {
+            let field = field?;
+            let name = field.description().to_ascii_lowercase();
+            found.told |= has(&name) || name == b"objectclass" && has(&field.value()?);
+            names.push(name);
+        }
+        found.unnamed |= !is_named(&dn, &names);
+        Ok(())
+    });
+    found.told |= walked.is_err();
+    found
+}
+
+/// Escapes are not looked at: then it may say that a good one is none.
+fn is_named(dn: &[u8], names: &[Vec<u8>]) -> bool {
+    let rdn = dn.split(|byte| *byte == b',').next().unwrap_or_default();
+    rdn.split(|byte| *byte == b'+').all(|part| {
+        let name = part.split(|byte| *byte == b'=').next().unwrap_or_default();
+        names.iter().any(|known| known == name.trim_ascii())
+    })
+}
