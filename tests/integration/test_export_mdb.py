@@ -94,6 +94,28 @@ def test_a_stopped_server(stopped: Slapd, tmp_path: Path, compress: str) -> None
     assert lock.stat().st_uid == (stopped.database_dir / "data.mdb").stat().st_uid
 
 
+def test_an_attribute_in_several_places(tmp_path: Path) -> None:
+    """As slapadd stores an LDIF whose values do not stand together; other entries stand around it."""
+    person = "dn: cn={0},{1}\nobjectClass: person\ncn: {0}\n{2}sn: last\n\n"
+    torn = "telephoneNumber: 1\nsn: {0}\ntelephoneNumber: 2\ndescription: {0}\ntelephoneNumber: 3\n"
+    people = (person.format(n, SUFFIX, torn.format(n) if n % 3 == 1 else "") for n in range(30))
+    top = f"dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n\n"
+    with closing(Slapd(Settings(), form="conf")) as made:
+        made.slapadd(top + "".join(people), "-q")
+        export(made.database_dir, tmp_path / "out", "--compress", "none").ok()
+        ditseed("compare", made.database_dir, tmp_path / "out").ok()
+        assert any(record != together(record) for record in records(made.slapcat()))
+        ours = assert_as_slapcat(made, tmp_path / "out")
+        printed = (tmp_path / "out" / "0001.ldif").read_text()
+        lines = printed.split("dn: cn=1,")[1].split("\n\n")[0].splitlines()
+    kinds = [line.split(":")[0] for line in lines[1:]]
+    assert all(
+        kinds.count(a) == 1 or kinds[kinds.index(a) + kinds.count(a) - 1] == a for a in kinds
+    )
+    assert len(ours) == 31
+    assert (kinds.count("telephoneNumber"), kinds.count("sn")) == (3, 2)
+
+
 def test_jobs_make_no_difference(stopped: Slapd, tmp_path: Path) -> None:
     texts = []
     for jobs in (1, 2, 5):
