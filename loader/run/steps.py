@@ -66,19 +66,20 @@ def open_run(
     Raises Locked, RunMismatch (an unfinished run with other `options`), CatalogueVersion.
     """
     _make(directory)
-    with exclusive(directory / "lock"):
-        if restart:
-            forget(directory)
-        catalogue = Catalogue(directory)
-        try:
-            if catalogue.begin(verb, options):
-                progress.say(f"going on with the run in {directory}")
-            yield Run(catalogue, progress, timeouts or {})
-        except BaseException as error:
-            leaves_a_run(error)
-            raise
-        finally:
-            catalogue.close()
+    try:
+        with exclusive(directory / "lock"):
+            if restart:
+                forget(directory)
+            catalogue = Catalogue(directory)
+            try:
+                if catalogue.begin(verb, options):
+                    progress.say(f"going on with the run in {directory}")
+                yield Run(catalogue, progress, timeouts or {})
+            finally:
+                catalogue.close()
+    except BaseException as error:
+        leaves_a_run(error)
+        raise
 
 
 def _make(directory: Path) -> None:
