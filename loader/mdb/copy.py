@@ -4,8 +4,9 @@ liblmdb holds a reader's slot (snapshot.py), and the native core reads the pages
 of its snapshot is written to: LMDB writes changed pages to other places (mdb_page_touch) and takes freed ones again
 only when no reader can want them (mdb_find_oldest). So pages may be read at leisure, in any order, or be shared with
 the copy by the file system at any moment; only the two meta pages go on to change, and those are made from the one that
-was in force when the slot was taken. That holds with MDB_NOSYNC and MDB_WRITEMAP too, for all is read through the page
-cache. While it lasts the writer cannot use freed pages again, so copy to a near and quick place.
+was in force when the slot was taken. That holds with MDB_NOSYNC and MDB_WRITEMAP too: all is read through the page
+cache, or past it after the system has written what is dirty there. While it lasts the writer cannot use freed pages
+again, so copy to a near and quick place.
 lock.mdb is never copied.
 """
 

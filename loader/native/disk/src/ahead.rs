@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::thread::Builder;
 
 use rustix::fs::{Advice, fadvise};
 
@@ -13,13 +13,10 @@ use crate::memory;
 /// Bytes that are read together where all of the file has room in memory. A device takes as long for
 /// 16 KiB as for 4, and from 128 KiB on is as fast as it can be.
 const WINDOW: u64 = 256 << 10;
-/// Bytes of a file's blocks, as stat(2) counts them.
-const BLOCK: u64 = 512;
 
-/// Bytes of windows after which it shows whether a file is scattered.
+/// Bytes of windows after which it shows whether a file is scattered; or a share of it, if that is more.
 const SAMPLE: u64 = 64 << 20;
-/// How often whoever sweeps looks whether that is of use.
-const LOOK: Duration = Duration::from_millis(2);
+const SHARE: u64 = 8;
 
 /// What is wanted soon of a file, by whoever reads it in an order of their own.
 ///
@@ -41,39 +38,57 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    pub fn new(file: &File, length: u64) -> io::Result<Self> {
-        let status = file.metadata()?;
-        let length = length.min(status.len());
+    pub fn new(file: &File, length: u64) -> io::Result<Arc<Self>> {
+        let length = length.min(file.metadata()?.len());
         // The rest is for what goes on beside.
-        let fits = length.min(status.blocks() * BLOCK) <= memory::available() / 4 * 3;
+        let fits = length <= memory::available() / 4 * 3;
         let words = usize::try_from(length.div_ceil(WINDOW).div_ceil(64)).unwrap_or(0);
         let asked = fits.then(|| (0..words).map(|_| AtomicU64::new(0)).collect());
         let (scattered, wanted, read) = Default::default();
-        Ok(Self { file: file.try_clone()?, length, asked, scattered, wanted, read })
+        let file = file.try_clone()?;
+        Ok(Arc::new(Self { file, length, asked, scattered, wanted, read }))
     }
 
     /// So many bytes from `start` on will be read.
-    pub fn want(&self, start: u64, length: u64) {
+    pub fn want(self: &Arc<Self>, start: u64, length: u64) {
         let end = start.saturating_add(length).min(self.length);
-        let Some(asked) = &self.asked else { return self.advise(start, end) };
+        if self.asked.is_none() {
+            return self.advise(start, end);
+        }
         self.wanted.fetch_add(end.saturating_sub(start), Relaxed);
         for window in start / WINDOW..end.div_ceil(WINDOW) {
-            if is_first(asked, window) {
-                self.advise(window * WINDOW, (window + 1) * WINDOW);
+            if self.want_window(window) {
                 self.look(self.read.fetch_add(WINDOW, Relaxed));
             }
         }
     }
 
     /// The file is scattered when windows are read for the sake of little in each.
-    fn look(&self, read: u64) {
-        if read > SAMPLE && self.wanted.load(Relaxed) < read / 16 {
-            self.scattered.store(true, Relaxed);
+    fn look(self: &Arc<Self>, read: u64) {
+        if read > SAMPLE.max(self.length / SHARE) && self.wanted.load(Relaxed) < read / SHARE {
+            self.scattered();
+        }
+    }
+
+    /// What is read one after the other lies all over the file: from now on all is read, wanted or not, from its
+    /// beginning on, until nobody reads any more.
+    pub fn scattered(self: &Arc<Self>) {
+        if self.asked.is_some() && !self.scattered.swap(true, Relaxed) {
+            let own = Arc::clone(self);
+            // Without the thread there is only less that is read ahead.
+            let _ = Builder::new().name("sweep".into()).spawn(move || own.sweep());
+        }
+    }
+
+    fn sweep(self: Arc<Self>) {
+        let windows = 0..self.length.div_ceil(WINDOW);
+        for window in windows.take_while(|_| Arc::strong_count(&self) > 1) {
+            self.want_window(window);
         }
     }
 
     /// The same of what stands among bytes that are read otherwise, unless the file is scattered.
-    pub fn want_only(&self, start: u64, length: u64) {
+    pub fn want_only(self: &Arc<Self>, start: u64, length: u64) {
         if self.scattered.load(Relaxed) {
             self.want(start, length);
         } else {
@@ -81,20 +96,13 @@ impl Ahead {
         }
     }
 
-    /// As soon as the file is scattered, has all be read that was not wanted yet, from its beginning on; as long as it
-    /// is to `go_on`.
-    pub fn sweep(&self, go_on: impl Fn() -> bool) {
-        let Some(asked) = &self.asked else { return };
-        while !self.scattered.load(Relaxed) {
-            if !go_on() {
-                return;
-            }
-            std::thread::sleep(LOOK);
-        }
-        let windows = (0..self.length.div_ceil(WINDOW)).filter(|&window| is_first(asked, window));
-        for window in windows.take_while(|_| go_on()) {
+    /// Whether it has been asked for just now.
+    fn want_window(&self, window: u64) -> bool {
+        let first = self.asked.as_ref().is_some_and(|asked| is_first(asked, window));
+        if first {
             self.advise(window * WINDOW, (window + 1) * WINDOW);
         }
+        first
     }
 
     fn advise(&self, start: u64, end: u64) {
@@ -111,4 +119,55 @@ fn is_first(asked: &[AtomicU64], window: u64) -> bool {
     let bit = 1 << (window % 64);
     let word = usize::try_from(window / 64).ok().and_then(|at| asked.get(at));
     word.is_some_and(|word| word.fetch_or(bit, Relaxed) & bit == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    fn made(length: u64) -> (tempfile::NamedTempFile, Arc<Ahead>) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(length).unwrap();
+        let ahead = Ahead::new(file.as_file(), length).unwrap();
+        (file, ahead)
+    }
+
+    fn asked(ahead: &Ahead) -> u32 {
+        ahead.asked.iter().flatten().map(|word| word.load(Relaxed).count_ones()).sum()
+    }
+
+    #[test]
+    fn each_window_once_and_none_beyond_the_end() {
+        let (_file, ahead) = made(10 * WINDOW + 5);
+        ahead.want(WINDOW - 1, 2);
+        assert_eq!((asked(&ahead), ahead.read.load(Relaxed)), (2, 2 * WINDOW));
+        ahead.want(0, 2 * WINDOW);
+        assert_eq!(ahead.read.load(Relaxed), 2 * WINDOW);
+        ahead.want(10 * WINDOW, u64::MAX);
+        ahead.want(u64::MAX, u64::MAX);
+        ahead.want_only(3 * WINDOW, 1);
+        assert_eq!(asked(&ahead), 3);
+    }
+
+    #[test]
+    fn a_scattered_file_is_read_whole() {
+        let (_file, ahead) = made(4096 * WINDOW);
+        for page in 0..1024 {
+            ahead.want(page * 3 * WINDOW, 4096);
+        }
+        let end = Instant::now() + Duration::from_secs(60);
+        while asked(&ahead) < 4096 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(asked(&ahead), 4096);
+    }
+
+    #[test]
+    fn one_that_is_read_in_order_is_not() {
+        let (_file, ahead) = made(4096 * WINDOW);
+        (0..1024 * 64).for_each(|page| ahead.want(page * 4096, 4096));
+        assert!(!ahead.scattered.load(Relaxed));
+        assert_eq!(asked(&ahead), 1024);
+    }
 }

@@ -54,8 +54,7 @@ impl Source {
         let (first, rest) = room.split_at_mut(room.len().min(ALIGNMENT));
         let read = |room: &mut [u8], offset| {
             let rooms = &mut [IoSliceMut::new(room)];
-            let read =
-                retry_on_intr(|| preadv2(&self.file, rooms, offset, ReadWriteFlags::NOWAIT));
+            let read = retry_on_intr(|| preadv2(&self.file, rooms, offset, ReadWriteFlags::NOWAIT));
             read.unwrap_or(0)
         };
         match read(first, offset) {

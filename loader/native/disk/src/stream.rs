@@ -67,15 +67,7 @@ impl Stream {
         };
         let writer = std::thread::Builder::new().name("disk".into()).spawn(work)?;
         let (buffer, unmade) = (Buffer::new(size), BUFFERS - 1);
-        Ok(Self {
-            buffer,
-            full: Some(full),
-            empty,
-            unmade,
-            size,
-            sync,
-            writer: Some(writer),
-        })
+        Ok(Self { buffer, full: Some(full), empty, unmade, size, sync, writer: Some(writer) })
     }
 
     /// Takes `bytes` in; may wait for the disk.

@@ -1,6 +1,5 @@
 //! Threads that read and check leaves before they are wanted.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
@@ -17,13 +16,6 @@ const THREADS: usize = 3;
 #[derive(Debug)]
 pub(super) struct Ahead {
     queue: Sender<Order>,
-    over: Arc<AtomicBool>,
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        self.over.store(true, Relaxed);
-    }
 }
 
 #[derive(Debug)]
@@ -51,11 +43,7 @@ impl Ahead {
             };
             std::thread::Builder::new().name("ahead".into()).spawn_scoped(scope, work)?;
         }
-        let over = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&over);
-        let sweep = move || pages.ahead.sweep(|| !asked.load(Relaxed));
-        std::thread::Builder::new().name("sweep".into()).spawn_scoped(scope, sweep)?;
-        Ok(Self { queue, over })
+        Ok(Self { queue })
     }
 
     pub fn ask(&self, numbers: Vec<u64>, want: Want) -> Coming {

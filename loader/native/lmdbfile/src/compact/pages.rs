@@ -15,7 +15,7 @@ use crate::{Error, Layout, Result};
 #[derive(Debug)]
 pub(super) struct Pages {
     source: Source,
-    pub ahead: Ahead,
+    ahead: Arc<Ahead>,
     pub layout: Layout,
     /// All numbers are below it.
     count: u64,

@@ -134,14 +134,17 @@ impl Path {
                 return Ok(true);
             }
             let child = last.view.child(last.at);
-            self.push(store, child)?;
+            self.put(child, store.next_view(child)?)?;
         }
         Ok(false)
     }
 
     fn push(&mut self, store: &Store, number: u64) -> Result<()> {
+        self.put(number, store.view(number)?)
+    }
+
+    fn put(&mut self, number: u64, view: View) -> Result<()> {
         self.spend(1)?;
-        let view = store.view(number)?;
         let is_leaf = self.levels.len() + 1 == self.depth;
         if (view.kind == Kind::Branch) == is_leaf {
             return Err(Error::corrupt(number, "a tree of another depth than its record says"));

@@ -8,10 +8,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::view::View;
+use super::view::{Kind, View};
 use crate::layout::{Layout, META_PAGES, page};
 use crate::{Error, Result};
-use disk::{Buffer, Source};
+use disk::{Ahead, Buffer, Source};
 use rustix::io::ReadWriteFlags;
 
 /// Bytes of a block.
@@ -23,6 +23,9 @@ const AHEAD: u64 = 16;
 const AHEAD_IN_CACHE: u64 = 4;
 /// Pages kept where no block is larger than one.
 const SCATTERED_SLOTS: u64 = 64;
+
+/// Jumps after which pages lie in no order.
+const JUMPS: u32 = 256;
 
 /// A block and its number.
 type Slot = Option<(u64, Arc<Buffer>)>;
@@ -41,22 +44,28 @@ pub(crate) struct Store {
     pub pages: u64,
     slots: RefCell<Vec<Slot>>,
     /// Bytes of a block.
-    block: usize,
-    /// Pages lie in no order: nothing is read ahead.
-    scattered: bool,
+    block: Cell<usize>,
+    /// Pages lie in no order: no more than one is read at a time.
+    scattered: Cell<bool>,
+    /// For whoever goes through trees whose pages lie in no order.
+    ahead: Option<Arc<Ahead>>,
+    /// Blocks on the way through a tree that did not follow another, less those that did.
+    jumps: Cell<u32>,
 }
 
 impl Store {
     /// `pages` are in the file.
     pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
         let direct = disk::open(OpenOptions::new().read(true), path)?;
-        Ok(Self::new(file, direct, layout, pages, (BLOCK, SLOTS)))
+        let ahead = Ahead::new(&file, pages * layout.page_size as u64)?;
+        let store = Self::new(file, direct, layout, pages, (BLOCK, SLOTS));
+        Ok(Self { ahead: Some(ahead), ..store })
     }
 
     /// The same with no more read than is asked for, through the page cache.
     pub fn open_scattered(file: File, layout: Layout, pages: u64) -> Self {
         let sizes = (layout.page_size, SCATTERED_SLOTS);
-        Self { scattered: true, ..Self::new(file, None, layout, pages, sizes) }
+        Self { scattered: Cell::new(true), ..Self::new(file, None, layout, pages, sizes) }
     }
 
     fn new(
@@ -67,19 +76,35 @@ impl Store {
         (block, slots): (usize, u64),
     ) -> Self {
         let slots = RefCell::new((0..slots).map(|_| None).collect());
-        let (refused, cache, scattered) = (Cell::new(false), Cache::default(), false);
-        Self { file, direct, refused, cache, layout, pages, slots, block, scattered }
+        Self {
+            file,
+            direct,
+            refused: Cell::default(),
+            cache: Cache::default(),
+            layout,
+            pages,
+            slots,
+            block: Cell::new(block),
+            scattered: Cell::default(),
+            ahead: None,
+            jumps: Cell::default(),
+        }
     }
 
     /// The same pages for another thread.
     pub fn fork(&self) -> Result<Self> {
         let direct = self.direct.as_ref().map(File::try_clone).transpose()?;
+        let slots: Vec<Slot> = self.slots.borrow().iter().map(|_| None).collect();
         Ok(Self {
             file: self.file.try_clone()?,
             direct,
-            refused: Cell::new(self.refused.get()),
+            refused: self.refused.clone(),
             cache: Cache::default(),
-            slots: RefCell::new(self.slots.borrow().iter().map(|_| None).collect()),
+            slots: RefCell::new(slots),
+            block: self.block.clone(),
+            scattered: self.scattered.clone(),
+            ahead: self.ahead.clone(),
+            jumps: Cell::default(),
             ..*self
         })
     }
@@ -95,6 +120,50 @@ impl Store {
         let (block, start) = self.page(number)?;
         let range = start..start + self.layout.page_size;
         View::page(block, range, self.layout).map_err(|what| Error::corrupt(number, what))
+    }
+
+    /// A page of a tree that is gone through, in the order of its keys.
+    pub fn next_view(&self, number: u64) -> Result<View> {
+        if !self.scattered.get() && self.ahead.is_some() {
+            self.look(number);
+        }
+        let view = self.view(number)?;
+        if self.scattered.get() && view.kind == Kind::Branch {
+            (0..view.count).for_each(|at| self.want(view.child(at)));
+        }
+        Ok(view)
+    }
+
+    /// The page will be read.
+    fn want(&self, number: u64) {
+        let size = self.layout.page_size as u64;
+        if let Some(ahead) = &self.ahead {
+            ahead.want(number.saturating_mul(size), size);
+        }
+    }
+
+    /// Whether the pages of trees lie one after the other shows on the way.
+    fn look(&self, number: u64) {
+        let block = number / (self.block.get() / self.layout.page_size) as u64;
+        let slots = self.slots.borrow();
+        if kept(&slots, block).is_some() {
+            return;
+        }
+        let follows = block > 0 && kept(&slots, block - 1).is_some();
+        let jumps = self.jumps.get();
+        drop(slots);
+        self.jumps.set(if follows { jumps.saturating_sub(1) } else { jumps + 1 });
+        if self.jumps.get() > JUMPS {
+            self.scatter();
+        }
+    }
+
+    /// From now on pages are read one by one, through the page cache.
+    fn scatter(&self) {
+        self.scattered.set(true);
+        self.block.set(self.layout.page_size);
+        self.slots.borrow_mut().fill(None);
+        self.ahead.iter().for_each(Ahead::scattered);
     }
 
     /// The value of `size` bytes that begins on overflow page `number`, and how many pages it has.
@@ -128,7 +197,7 @@ impl Store {
         if number < META_PAGES || number >= self.pages {
             return Err(Error::corrupt(number, "a page that is outside of the file"));
         }
-        let in_block = (self.block / self.layout.page_size) as u64;
+        let in_block = (self.block.get() / self.layout.page_size) as u64;
         let start = usize::try_from(number % in_block).unwrap_or(0) * self.layout.page_size;
         let block = self.block(number / in_block)?;
         let page = block.get(start..start + self.layout.page_size);
@@ -145,12 +214,12 @@ impl Store {
             return Ok(block);
         }
         let in_order = number > 0 && kept(&slots, number - 1).is_some();
-        let count = if in_order && !self.scattered { self.cache.ahead() } else { 1 };
+        let count = if in_order && !self.scattered.get() { self.cache.ahead() } else { 1 };
         let mut blocks: Vec<_> =
-            (number..number + count).map(|at| reused(&mut slots, at, self.block)).collect();
-        self.read(&mut blocks, number * self.block as u64)?;
+            (number..number + count).map(|at| reused(&mut slots, at, self.block.get())).collect();
+        self.read(&mut blocks, number * self.block.get() as u64)?;
         for (at, block) in (number..).zip(blocks) {
-            if at == number || block.len() == self.block {
+            if at == number || block.len() == self.block.get() {
                 let place = slot(at, &slots);
                 slots[place] = Some((at, Arc::new(block)));
             }
@@ -167,7 +236,7 @@ impl Store {
             None => self.disk(&mut rooms, offset)?,
         };
         for block in blocks {
-            let here = count.min(self.block);
+            let here = count.min(self.block.get());
             block.fill(here);
             count -= here;
         }
@@ -177,7 +246,8 @@ impl Store {
     /// Past the page cache where that is possible.
     fn disk(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         let mut read = |file| retry(|| rustix::io::preadv(file, rooms, offset));
-        let direct = self.direct.as_ref().filter(|_| !self.refused.get());
+        let usable = !self.refused.get() && !self.scattered.get();
+        let direct = self.direct.as_ref().filter(|_| usable);
         match direct.map(&mut read) {
             Some(Err(error)) if disk::refused(&error) => self.refused.set(true),
             Some(count) => return Ok(count?),

@@ -156,7 +156,7 @@ impl Walk<'_> {
     }
 
     fn page(&mut self, tree: &mut Tree<'_>, number: u64, level: u16) -> Result<()> {
-        let view = tree.table.store.view(number)?;
+        let view = tree.table.store.next_view(number)?;
         let is_leaf = level == tree.record.depth;
         if is_leaf != (view.kind != Kind::Branch) || (is_leaf && view.kind != tree.kind) {
             return Err(Error::corrupt(number, "a page of another kind than its place wants"));
