@@ -134,7 +134,7 @@ class _Work:
                 *(server, base, looked, pieces, start["context_csns"], entries),
                 lambda: source.survey(connection, base, meter),
             )
-            partitions = [*cut.partitions, *planner.besides(base, start["subentries"])]
+            partitions = [*cut.partitions, *planner.besides(base, start.get("subentries", False))]
             return {
                 "expected": entries,
                 "how": cut.how,
@@ -195,7 +195,7 @@ class _Work:
     def _containers(self, meter: Meter, start: Facts) -> Containers:
         options = self.options
         where = (options.connection, start["base"], options.page, options.compress != "none")
-        began, subentries = start["context_csns"], start["subentries"]
+        began, subentries = start["context_csns"], start.get("subentries", False)
         return Containers(*where, self.parts, began, meter, subentries)
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
@@ -262,7 +262,7 @@ class _Work:
         counted, calm = source.patiently(lambda: self._counted(start), meter)
         if counted is None or counted == arranged["entries"]:
             return notes
-        others = "" if start["subentries"] else ", or they are subentries"
+        others = "" if start.get("subentries", False) else ", or they are subentries"
         why = (
             f"access control hides the others from {who}{others}"
             if calm and counted > arranged["entries"]
@@ -309,7 +309,7 @@ def _facts_of(partition: Partition) -> Facts:
 def _plan_of(cut: Facts, page: int) -> Plan:
     def partition(facts: dict[str, Any]) -> Partition:
         asked = (facts["base"], facts["where"], facts["scope"])
-        search = Search(*asked, page=page, subentries=facts["subentries"])
+        search = Search(*asked, page=page, subentries=facts.get("subentries", False))
         return Partition(facts["name"], search)
 
     return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])
