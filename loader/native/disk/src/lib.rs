@@ -9,6 +9,7 @@ mod ahead;
 mod direct;
 mod memory;
 mod pieces;
+mod resident;
 mod source;
 mod stream;
 

@@ -1,20 +1,22 @@
 //! A file that is read in large pieces: what the page cache has is taken from there, the rest goes past it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{Advice, fadvise};
-use rustix::io::{ReadWriteFlags, preadv2, retry_on_intr};
+use rustix::io::retry_on_intr;
 
 use crate::direct::{self, ALIGNMENT};
+use crate::resident::Resident;
 
 /// So nothing that others have in the cache has to give way, and nothing in it is read again.
 #[derive(Debug)]
 pub struct Source {
     file: File,
     direct: Option<File>,
+    resident: Option<Resident>,
     refused: AtomicBool,
 }
 
@@ -27,9 +29,10 @@ impl Source {
 
     /// `direct`: the same file for direct transfers.
     pub fn new(file: File, direct: Option<File>) -> Self {
-        // Or looking whether something is in the cache would have the kernel read megabytes after it.
+        // What is read through it alone is single pages; what lies around them is not wanted.
         let _ = fadvise(&file, 0, None, Advice::Random);
-        Self { file, direct, refused: AtomicBool::new(false) }
+        let resident = direct.as_ref().and_then(Resident::of);
+        Self { file, direct, resident, refused: AtomicBool::new(false) }
     }
 
     pub fn file(&self) -> &File {
@@ -38,7 +41,7 @@ impl Source {
 
     /// Fills `room` from `offset` on, less at the end of the file: how many bytes. Both are best aligned to 4096.
     pub fn read(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut done = self.cached(room, offset);
+        let mut done = self.cached(room, offset)?;
         while done < room.len() {
             match self.disk(&mut room[done..], offset + done as u64)? {
                 0 => break,
@@ -48,19 +51,10 @@ impl Source {
         Ok(done)
     }
 
-    /// What the cache has from the beginning of the room on. A block is asked for alone at first, for what is not there
-    /// is read in.
-    fn cached(&self, room: &mut [u8], offset: u64) -> usize {
-        let (first, rest) = room.split_at_mut(room.len().min(ALIGNMENT));
-        let read = |room: &mut [u8], offset| {
-            let rooms = &mut [IoSliceMut::new(room)];
-            let read = retry_on_intr(|| preadv2(&self.file, rooms, offset, ReadWriteFlags::NOWAIT));
-            read.unwrap_or(0)
-        };
-        match read(first, offset) {
-            count if count < first.len() => 0,
-            count => count + read(rest, offset + count as u64),
-        }
+    /// What the cache has from the beginning of the room on.
+    fn cached(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
+        let there = self.resident.as_ref().map_or(0, |known| known.bytes(offset, room.len()));
+        if there == 0 { Ok(0) } else { read_at(&self.file, &mut room[..there], offset) }
     }
 
     /// Past the cache where that can be.

@@ -1,0 +1,118 @@
+//! What of a file is in the page cache.
+
+use std::fs::File;
+use std::io;
+use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::param::page_size;
+
+/// Bytes of a block, which counts as there when all of it is.
+const BLOCK: usize = 256 << 10;
+/// Blocks that are looked at together, the first time that one of them is asked for: reading a block has the kernel read
+/// more behind it, which then is there, and so on to the end of the file.
+const TOGETHER: usize = 256;
+
+/// Found by a mapping that nobody can look into: to try a read and not to wait for it (`RWF_NOWAIT`) has the kernel read
+/// what is not there, and on a virtual disk the block is there before the call ends.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    start: NonNull<u8>,
+    length: usize,
+    known: Box<[OnceLock<[bool; TOGETHER]>]>,
+}
+
+// SAFETY: the pointer is only an address for the kernel; no memory is reached through it.
+#[allow(unsafe_code)]
+unsafe impl Send for Resident {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Resident {}
+
+impl Resident {
+    /// `None` for a file that has no bytes, or cannot be mapped.
+    pub fn of(file: &File) -> Option<Self> {
+        let length = usize::try_from(file.metadata().ok()?.len()).ok()?;
+        let (rights, flags) = (ProtFlags::empty(), MapFlags::SHARED | MapFlags::NORESERVE);
+        // SAFETY: a new mapping at a place that the kernel chooses, with no right to read or write it.
+        #[allow(unsafe_code)]
+        let start = unsafe { mmap(null_mut(), length, rights, flags, file, 0) };
+        let sections = length.div_ceil(BLOCK * TOGETHER);
+        let known = std::iter::repeat_with(OnceLock::new).take(sections).collect();
+        Some(Self { start: NonNull::new(start.ok()?.cast())?, length, known })
+    }
+
+    /// How many bytes from `offset` on the cache has, `most` at most. Where the file is not ours to write, the kernel
+    /// says all (mincore(2)).
+    pub fn bytes(&self, offset: u64, most: usize) -> usize {
+        let Ok(offset) = usize::try_from(offset) else { return 0 };
+        let end = offset.saturating_add(most).min(self.length);
+        let missing = (offset / BLOCK..end.div_ceil(BLOCK)).find(|block| !self.is_there(*block));
+        missing.map_or(end, |block| block * BLOCK).saturating_sub(offset)
+    }
+
+    fn is_there(&self, block: usize) -> bool {
+        let section = block / TOGETHER;
+        self.known[section].get_or_init(|| self.section(section))[block % TOGETHER]
+    }
+
+    fn section(&self, section: usize) -> [bool; TOGETHER] {
+        let (first, page) = (section * TOGETHER * BLOCK, page_size());
+        let span = (TOGETHER * BLOCK).min(self.length - first);
+        let mut pages = vec![0; span.div_ceil(page)];
+        let mut found = [false; TOGETHER];
+        if self.look(first, span, &mut pages).is_ok() {
+            for (found, pages) in found.iter_mut().zip(pages.chunks(BLOCK.div_ceil(page))) {
+                *found = pages.iter().all(|there| there & 1 == 1);
+            }
+        }
+        found
+    }
+
+    fn look(&self, first: usize, span: usize, there: &mut [u8]) -> io::Result<()> {
+        let start = self.start.as_ptr().wrapping_add(first).cast();
+        // SAFETY: the range lies in our mapping, and `there` has a byte for each of its pages.
+        #[allow(unsafe_code)]
+        let found = unsafe { libc::mincore(start, span, there.as_mut_ptr()) };
+        if found == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, and nobody has a pointer into it.
+        #[allow(unsafe_code)]
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Advice, fadvise};
+
+    #[test]
+    fn what_was_read_is_there_and_what_was_dropped_is_not() {
+        let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let size = (TOGETHER + 2) * BLOCK + 5;
+        io::Write::write_all(&mut file, &vec![1; size]).unwrap();
+        let resident = Resident::of(file.as_file()).unwrap();
+        assert_eq!(resident.bytes(0, usize::MAX), size);
+        assert_eq!(resident.bytes(3, 7), 7);
+        assert_eq!(resident.bytes(size as u64 - 3, BLOCK), 3);
+        assert_eq!(resident.bytes(size as u64 + 1, BLOCK), 0);
+        assert_eq!(resident.bytes(u64::MAX, BLOCK), 0);
+        file.as_file().sync_all().unwrap();
+        fadvise(file.as_file(), 0, None, Advice::DontNeed).unwrap();
+        assert_eq!(resident.bytes(0, usize::MAX), size, "looked at once");
+        let resident = Resident::of(file.as_file()).unwrap();
+        assert_eq!(resident.bytes(0, usize::MAX), 0);
+    }
+
+    #[test]
+    fn an_empty_file_has_nothing() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(Resident::of(&file).is_none());
+    }
+}
