@@ -82,6 +82,9 @@ def link(uri: str, silence: float = 30.0, **more: object) -> _native.Link:
         "mechanism": None,
         "authcid": None,
         "authzid": None,
+        "realm": None,
+        "secprops": None,
+        "as_written": False,
         "start_tls": 0,
     }
     return _native.Link(uri=uri, connect_timeout=5.0, silence=silence, **{**facts, **more})  # type: ignore[arg-type]
