@@ -49,6 +49,11 @@ impl Ahead {
         Ok(Arc::new(Self { file, length, asked, scattered, wanted, read }))
     }
 
+    /// Whether all of the file has room in memory.
+    pub fn has_room(&self) -> bool {
+        self.asked.is_some()
+    }
+
     /// So many bytes from `start` on will be read.
     pub fn want(self: &Arc<Self>, start: u64, length: u64) {
         let end = start.saturating_add(length).min(self.length);

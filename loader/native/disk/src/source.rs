@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustix::fs::{Advice, fadvise};
 use rustix::io::retry_on_intr;
 
 use crate::direct::{self, ALIGNMENT};
@@ -29,8 +28,6 @@ impl Source {
 
     /// `direct`: the same file for direct transfers.
     pub fn new(file: File, direct: Option<File>) -> Self {
-        // What is read through it alone is single pages; what lies around them is not wanted.
-        let _ = fadvise(&file, 0, None, Advice::Random);
         let resident = direct.as_ref().and_then(Resident::of);
         Self { file, direct, resident, refused: AtomicBool::new(false) }
     }
@@ -80,6 +77,7 @@ fn read_at(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
 mod tests {
     use super::*;
     use crate::Buffer;
+    use rustix::fs::{Advice, fadvise};
 
     #[test]
     fn any_part_of_a_file_in_the_cache_and_past_it() {

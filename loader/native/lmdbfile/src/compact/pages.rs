@@ -106,9 +106,10 @@ impl Pages {
         }
     }
 
-    /// Whether a run is better read past the cache.
+    /// Whether a run is better read past the cache. Where the file has no room in memory, what the kernel reads behind a
+    /// run is all that is there of the single pages after it: past the cache that took five times as long.
     fn is_long(&self, count: usize) -> bool {
-        count * self.layout.page_size >= LONG
+        self.ahead.has_room() && count * self.layout.page_size >= LONG
     }
 
     pub fn want_run(&self, first: u64, count: u64) {
