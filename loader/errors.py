@@ -20,9 +20,8 @@ class LoaderError(Exception):
     exit_status: ClassVar[int] = EXIT_ERROR
     message: ClassVar[str] = "{reason}"
     hint: ClassVar[str | None] = None
-    hint_without_run: ClassVar[str | None] = (
-        None  # in its place where no run stays that could go on
-    )
+    # In the hint's place where no run stays that could go on.
+    hint_without_run: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
 
     def __init__(self, **facts: object) -> None:

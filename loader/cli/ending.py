@@ -168,7 +168,8 @@ def _keep(error: Exception) -> str:
 
 def _write(error: Exception, place: Path) -> str:
     """mkstemp makes it for our eyes only: it may name entries."""
-    from importlib.metadata import version  # Here, for it takes a third of the start of a verb.
+    # Here, for it takes a third of the start of a verb.
+    from importlib.metadata import version
 
     stamp = time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime())
     descriptor, path = tempfile.mkstemp(prefix=f"ditseed-{stamp}", suffix=".txt", dir=place)

@@ -134,7 +134,7 @@ class _Work:
                 *(server, base, looked, pieces, start["context_csns"], entries),
                 lambda: source.survey(connection, base, meter),
             )
-            partitions = [*cut.partitions, *planner.besides(base, start.get("subentries", False))]
+            partitions = [*cut.partitions, *planner.besides(base, _with_subentries(start))]
             return {
                 "expected": entries,
                 "how": cut.how,
@@ -195,8 +195,8 @@ class _Work:
     def _containers(self, meter: Meter, start: Facts) -> Containers:
         options = self.options
         where = (options.connection, start["base"], options.page, options.compress != "none")
-        began, subentries = start["context_csns"], start.get("subentries", False)
-        return Containers(*where, self.parts, began, meter, subentries)
+        began = start["context_csns"]
+        return Containers(*where, self.parts, began, meter, _with_subentries(start))
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
         """Each entry once, parents first. Nothing that was read may go missing on the way."""
@@ -262,7 +262,7 @@ class _Work:
         counted, calm = source.patiently(lambda: self._counted(start), meter)
         if counted is None or counted == arranged["entries"]:
             return notes
-        others = "" if start.get("subentries", False) else ", or they are subentries"
+        others = "" if _with_subentries(start) else ", or they are subentries"
         why = (
             f"access control hides the others from {who}{others}"
             if calm and counted > arranged["entries"]
@@ -293,6 +293,11 @@ class _Work:
         files.write_durably(self.options.output / manifest.FILE, made.text())
         clear(self.run.directory)
         return {"entries": made.entries}
+
+
+def _with_subentries(start: Facts) -> bool:
+    """A run that an older ditseed began asks for none."""
+    return bool(start.get("subentries", False))
 
 
 def _facts_of(partition: Partition) -> Facts:

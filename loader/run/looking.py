@@ -13,13 +13,13 @@ from loader.run.lock import holder
 @dataclass(frozen=True)
 class Look:
     """A run as it stands. `process`: of the ditseed that works at it, None when none does. `heard`: Unix time of the
-    last sign of life. `partitions`: entries of finished pieces, by step."""
+    last sign of life. `read`: entries of the finished pieces of the step `read`."""
 
     directory: Path
     verb: str
     options: Facts
     steps: list[DoneStep]
-    partitions: dict[str, int]
+    read: int
     process: int | None
     heard: float
 
@@ -40,7 +40,7 @@ def look(directory: Path) -> Look | None:
             directory,
             *about,
             catalogue.steps(),
-            {"read": sum(one["entries"] for one in catalogue.partitions("read").values())},
+            sum(one["entries"] for one in catalogue.partitions("read").values()),
             holder(directory / "lock"),
             _heard(directory),
         )

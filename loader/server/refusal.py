@@ -40,8 +40,15 @@ _KEYTAB = (
 )
 
 
-def bind_error(connection: Connection, uri: str, result: int, reason: str) -> LoaderError | None:
-    """None where it has nothing to do with who we are. `result`: the code; `reason`: with the diagnostic message."""
+def bind_error(
+    connection: Connection, uri: str, result: int, reason: str, binding: bool
+) -> LoaderError | None:
+    """None where it has nothing to do with who we are. `result`: the code; `reason`: with the diagnostic message.
+
+    binding: it was the bind that failed. Of what comes later only one that was too weak shows there.
+    """
+    if not binding and result not in _WEAK:
+        return None
     who = connection.who
     if result in _WEAK or _TOO_WEAK in reason:
         return TooWeak(uri=uri, who=who, reason=reason)

@@ -34,7 +34,6 @@ from loader.server.search import SUBENTRIES
 Attributes = dict[str, list[bytes]]  # names in lower case
 Result = TypeVar("Result")
 
-_WEAK = (ldap.STRONG_AUTH_REQUIRED, ldap.CONFIDENTIALITY_REQUIRED)
 _PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # of a server that is about to end, too
 _LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
 _VISIBLE = RequestControl(SUBENTRIES, True, b"\x01\x01\xff")  # BOOLEAN TRUE in BER
@@ -88,10 +87,10 @@ class Session:
             return lost(uri=self.uri, reason=reason)
         if isinstance(error, _PASSING):
             return ConnectionLost(uri=self.uri, reason=reason)
-        if operation == "bind" or isinstance(error, _WEAK):
-            refused = bind_error(self.connection, self.uri, facts.get("result", 0), reason)
-            if refused:
-                return refused
+        result = facts.get("result", 0)
+        refused = bind_error(self.connection, self.uri, result, reason, operation == "bind")
+        if refused:
+            return refused
         if isinstance(error, ldap.NO_SUCH_OBJECT):
             known = ", ".join(self.naming_contexts()) or "none that can be seen"
             return NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=known)

@@ -37,7 +37,6 @@ SILENCE = 300.0  # seconds without a byte of what a server owes us: looking thro
 Result = TypeVar("Result")
 
 # RFC 4511, A.1.
-_WEAK = (8, 13)  # strongerAuthRequired, confidentialityRequired
 _NO_SUCH_OBJECT = 32
 _PASSING = (51, 52, 80)  # busy, unavailable, other
 
@@ -134,10 +133,9 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
     who, reason, result = connection.who, str(error), error.result or 0
     if error.code in ("ldap.connect", "ldap.tls", "ldap.lost"):
         return _broken(error, uri, connection.start_tls)
-    refused = error.code == "ldap.bind" or result in _WEAK
-    why = bind_error(connection, uri, result, reason) if refused else None
-    if why:
-        return why
+    refused = bind_error(connection, uri, result, reason, error.code == "ldap.bind")
+    if refused:
+        return refused
     if error.code == "ldap.request" and result in LIMITS:
         return limit_error(uri, who, reason, result)
     if error.code == "ldap.request" and result == _NO_SUCH_OBJECT:

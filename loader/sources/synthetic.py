@@ -29,9 +29,8 @@ _PIPE = 1 << 20  # bytes, the most that Linux gives everybody
 
 def find(name: str) -> tuple[Path, tuple[Path, ...]]:
     """The file of a template by its name or path, and where its lists are besides. Raises NoSuchTemplate."""
-    from importlib.metadata import (
-        entry_points,
-    )  # Here, for it takes a third of the start of a verb.
+    # Here, for it takes a third of the start of a verb.
+    from importlib.metadata import entry_points
 
     for entry in entry_points(group=GROUP):
         path, lists = entry.load()(name)

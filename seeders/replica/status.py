@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-from loader.errors import NoSuchPath
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import looking as loads
 from loader.operations.export import STEPS as EXPORT_STEPS
@@ -35,11 +33,11 @@ class Status:
         return self.step is None
 
 
-def of_online(options: OnlineOptions) -> Status:
-    """Of --strategy online. Raises NoSuchPath."""
+def of_online(options: OnlineOptions) -> Status | None:
+    """Of --strategy online; None where no run is."""
     run = look(options.directory)
     if run is None:
-        raise NoSuchPath(path=options.directory)
+        return None
     load = look(options.directory / "add")
     step = _next(run, load)
     return Status(
@@ -67,7 +65,7 @@ def _next(run: Look, load: Look | None) -> str | None:
 def _progress(step: str | None, run: Look, load: Look | None) -> dict[str, int | None]:
     if step == "read":
         plan = run.found("plan") or {}
-        return {"entries": run.partitions["read"], "expected": plan.get("expected")}
+        return {"entries": run.read, "expected": plan.get("expected")}
     if step == "load" and load is not None:
         return {"entries": loads.settled(load), "expected": loads.expected(load)}
     return {"entries": None, "expected": None}
@@ -101,8 +99,3 @@ def loads_of(uri: str) -> list[Facts]:
         }
         for load in loads.loads_of(uri)
     ]
-
-
-def is_there(directory: Path) -> bool:
-    """Is there a run?"""
-    return look(directory) is not None

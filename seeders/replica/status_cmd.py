@@ -70,7 +70,7 @@ def command(
 
 def _online(uri: str, asked: OnlineOptions, as_json: bool) -> None:
     loads, leases = standing.loads_of(uri), standing.leases_of(uri)
-    found = standing.of_online(asked) if standing.is_there(asked.directory) else None
+    found = standing.of_online(asked)
     if found is None and not loads and not leases:
         raise NoSuchPath(path=asked.directory)
     if as_json:

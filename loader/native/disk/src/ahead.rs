@@ -57,7 +57,7 @@ impl Ahead {
     /// So many bytes from `start` on will be read.
     pub fn want(self: &Arc<Self>, start: u64, length: u64) {
         let end = start.saturating_add(length).min(self.length);
-        if self.asked.is_none() {
+        if !self.has_room() {
             return self.advise(start, end);
         }
         self.wanted.fetch_add(end.saturating_sub(start), Relaxed);
@@ -78,7 +78,7 @@ impl Ahead {
     /// What is read one after the other lies all over the file: from now on all is read, wanted or not, from its
     /// beginning on, until nobody reads any more.
     pub fn scattered(self: &Arc<Self>) {
-        if self.asked.is_some() && !self.scattered.swap(true, Relaxed) {
+        if self.has_room() && !self.scattered.swap(true, Relaxed) {
             let own = Arc::clone(self);
             // Without the thread there is only less that is read ahead.
             let _ = Builder::new().name("sweep".into()).spawn(move || own.sweep());
