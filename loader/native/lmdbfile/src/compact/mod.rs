@@ -7,6 +7,7 @@
 mod ahead;
 mod branches;
 mod copier;
+mod hanging;
 mod leaf;
 mod pages;
 

@@ -92,10 +92,6 @@ impl View {
         Ok(())
     }
 
-    pub fn into_block(self) -> Arc<Buffer> {
-        self.block
-    }
-
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.block[self.range.clone()]

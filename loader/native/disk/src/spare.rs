@@ -1,0 +1,75 @@
+//! Memory that is used again: to have new memory mapped costs more than to fill it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Buffer;
+use crate::stream::BUFFER;
+
+/// Buffers that are kept at most.
+const MOST: usize = 16;
+/// Bytes of the smallest that is kept.
+const SMALLEST: usize = 64 << 10;
+
+/// Buffers that nobody looks at any more.
+#[derive(Debug, Default)]
+pub struct Spare {
+    free: Mutex<Vec<Buffer>>,
+}
+
+impl Spare {
+    /// A buffer of at least `size` bytes, which comes back when it is dropped.
+    pub fn buffer(self: &Arc<Self>, size: usize) -> Buffer {
+        if size < SMALLEST {
+            return Buffer::new(size);
+        }
+        let found = self.find(size);
+        let mut buffer = found.unwrap_or_else(|| Buffer::new(size.next_multiple_of(step(size))));
+        buffer.home = Some(Arc::clone(self));
+        buffer
+    }
+
+    fn find(&self, size: usize) -> Option<Buffer> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = free.iter_mut().position(|buffer| buffer.room().len() >= size)?;
+        Some(free.swap_remove(fits))
+    }
+
+    pub(crate) fn keep(&self, buffer: Buffer) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < MOST {
+            free.push(buffer);
+        }
+    }
+}
+
+/// Buffers are made of few sizes, so that one fits where another was.
+fn step(size: usize) -> usize {
+    if size > BUFFER / 2 { BUFFER } else { SMALLEST }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_used_again_and_empty() {
+        let spare = Arc::new(Spare::default());
+        let mut buffer = spare.buffer(100_000);
+        buffer.fill(100_000);
+        let place = buffer.as_ptr();
+        drop(buffer);
+        drop(spare.buffer(SMALLEST - 1));
+        let mut again = spare.buffer(90_000);
+        assert!(again.room().len() >= 90_000 && again.is_empty());
+        assert_eq!(again.as_ptr(), place);
+        assert_ne!(spare.buffer(90_000).as_ptr(), place);
+    }
+
+    #[test]
+    fn no_more_are_kept_than_are_of_use() {
+        let spare = Arc::new(Spare::default());
+        let many: Vec<_> = (0..MOST + 5).map(|_| spare.buffer(SMALLEST)).collect();
+        drop(many);
+        assert_eq!(spare.free.lock().unwrap().len(), MOST);
+    }
+}
