@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.limits import missing_memory_group
 from tests.bench.test_online import facts, run
 from tests.support.require import require
 
@@ -26,6 +27,15 @@ def test_all_copy_the_same_database(short_tmp: Path, builder: str) -> None:
         "seconds of mdb_copy / ditseed-verified",
     ]
     assert not list(short_tmp.glob("run-*"))
+
+
+def test_copies_in_little_memory(short_tmp: Path) -> None:
+    require(None if shutil.which("mdb_copy") else "mdb_copy is not installed")
+    require(missing_memory_group())
+    words = ("--memory-limit", "96M", "--contenders", "mdb_copy-c,ditseed-compact")
+    found = facts(short_tmp, "clone", "-n", ENTRIES, *words)
+    assert found["plan"]["limit"] == 96 << 20
+    assert [one["name"] for one in found["runs"]] == ["mdb_copy-c", "ditseed-compact"]
 
 
 def test_unknown_contenders_are_refused(short_tmp: Path) -> None:
