@@ -5,12 +5,9 @@ use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use rustix::mm::{Advice, madvise};
-
-use crate::spare::Spare;
 
 /// Direct transfers want memory, offset and size in multiples of the device's block.
 pub(crate) const ALIGNMENT: usize = 4096;
@@ -27,8 +24,6 @@ pub struct Buffer {
     start: usize,
     size: usize,
     used: usize,
-    /// Where its memory goes in the end.
-    pub(crate) home: Option<Arc<Spare>>,
 }
 
 impl Buffer {
@@ -40,7 +35,7 @@ impl Buffer {
         if size >= LARGE {
             prefer_huge(&mut memory[start..start + span]);
         }
-        Self { memory, start, size, used: 0, home: None }
+        Self { memory, start, size, used: 0 }
     }
 
     /// What is not filled yet.
@@ -55,15 +50,6 @@ impl Buffer {
 
     pub fn clear(&mut self) {
         self.used = 0;
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
-            let (memory, start, size) = (std::mem::take(&mut self.memory), self.start, self.size);
-            home.keep(Self { memory, start, size, used: 0, home: None });
-        }
     }
 }
 

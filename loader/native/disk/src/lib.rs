@@ -11,12 +11,10 @@ mod memory;
 mod pieces;
 mod resident;
 mod source;
-mod spare;
 mod stream;
 
 pub use ahead::Ahead;
 pub use direct::{Buffer, open, refused};
 pub use pieces::{PIECE, pieces};
 pub use source::Source;
-pub use spare::Spare;
 pub use stream::{BUFFER, Disk, Ending, Stream};

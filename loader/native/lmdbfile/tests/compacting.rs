@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use common::{Content, kinds, rows, write_file};
 use fastrand::Rng;
+use heed::EnvOpenOptions;
 use heed::types::Bytes;
-use heed::{DatabaseFlags, Env, EnvOpenOptions};
 use lmdbfile::{ErrorKind, Reader};
 
 const PAGE: usize = 4096;
@@ -44,58 +44,17 @@ fn content_is_kept() {
     }
 }
 
-fn open(place: &Path) -> Env {
-    let mut options = EnvOpenOptions::new();
-    options.map_size(1 << 30).max_dbs(8);
-    // SAFETY: the directory is the test's own and the file is opened once.
-    unsafe { options.open(place) }.unwrap()
-}
-
-/// Trees of values of each depth, their pages in the order in which they came to be; and so again from the copy, where
-/// each tree's stand together.
-#[test]
-fn values_wherever_they_are() {
-    let directory = tempfile::tempdir().unwrap();
-    let rng = &mut Rng::with_seed(7);
-    let env = open(directory.path());
-    for _ in 0..40 {
-        let mut txn = env.write_txn().unwrap();
-        for (name, fixed) in [("fixed", DatabaseFlags::DUP_FIXED), ("any", DatabaseFlags::empty())]
-        {
-            let flags = DatabaseFlags::DUP_SORT | fixed;
-            let mut options = env.database_options().types::<Bytes, Bytes>();
-            let table = options.name(name).flags(flags).create(&mut txn).unwrap();
-            for key in 0..60_u32 {
-                for _ in 0..rng.u32(..=key * key / 10) {
-                    let mut value = rng.u64(..).to_be_bytes().repeat(4);
-                    value.truncate(if fixed.is_empty() { rng.usize(8..32) } else { 8 });
-                    table.put(&mut txn, &key.to_be_bytes(), &value).unwrap();
-                }
-            }
-        }
-        txn.commit().unwrap();
-    }
-    let (first, second) = (directory.path().join("first"), directory.path().join("second"));
-    let mut source = Reader::open(&directory.path().join("data.mdb")).unwrap();
-    for copy in [&first, &second] {
-        source.compact(copy, &|_| true).unwrap();
-        let reader = Reader::open(copy).unwrap();
-        for name in [b"fixed".as_slice(), b"any"] {
-            assert!(rows(&reader, name).unwrap() == rows(&source, name).unwrap());
-            let (new, old) = (reader.table(name).unwrap(), source.table(name).unwrap());
-            assert_eq!(new.record().entries, old.record().entries);
-        }
-        assert!(reader.walk(&mut |_| {}).unwrap().unreachable.is_empty());
-        source = reader;
-    }
-    assert!(std::fs::read(&first).unwrap() == std::fs::read(&second).unwrap());
-}
-
 /// A file with free pages, on which LMDB goes on.
 #[test]
 fn free_pages_are_left_out() {
     let directory = tempfile::tempdir().unwrap();
     let target = tempfile::tempdir().unwrap();
+    let open = |place: &Path| {
+        let mut options = EnvOpenOptions::new();
+        options.map_size(1 << 30).max_dbs(8);
+        // SAFETY: the directory is this test's own and the file is opened once.
+        unsafe { options.open(place) }.unwrap()
+    };
     let env = open(directory.path());
     for round in 0..20_u64 {
         let mut txn = env.write_txn().unwrap();

@@ -43,23 +43,19 @@ impl Branches {
 
     fn children(&mut self, pages: &Pages, number: u64, seen: &mut Runs) -> Result<Vec<u64>> {
         mark(seen, &[number])?;
+        let view: View = pages.view(number)?;
+        if view.kind != Kind::Branch {
+            return Err(Error::corrupt(number, "a page of another kind than its place wants"));
+        }
+        if view.count < 2 {
+            return Err(Error::corrupt(number, "a branch with a single child"));
+        }
         self.count += 1;
-        children(&pages.view(number)?, number)
+        Ok((0..view.count).map(|at| view.child(at)).collect())
     }
 }
 
-/// `view`: of the branch with this number.
-pub(super) fn children(view: &View, number: u64) -> Result<Vec<u64>> {
-    if view.kind != Kind::Branch {
-        return Err(Error::corrupt(number, "a page of another kind than its place wants"));
-    }
-    if view.count < 2 {
-        return Err(Error::corrupt(number, "a branch with a single child"));
-    }
-    Ok((0..view.count).map(|at| view.child(at)).collect())
-}
-
-pub(super) fn mark(seen: &mut Runs, numbers: &[u64]) -> Result<()> {
+fn mark(seen: &mut Runs, numbers: &[u64]) -> Result<()> {
     for (first, count) in runs(numbers) {
         mark_run(seen, first, count as u64)?;
     }

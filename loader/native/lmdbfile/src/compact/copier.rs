@@ -2,21 +2,20 @@
 
 use std::collections::VecDeque;
 
-use super::ahead::Ahead;
-use super::branches::{Branches, mark, mark_run};
-use super::hanging::{Hanging, Thing};
-use super::leaf::{Leaf, Pointer, Want, leaves, only_branch, other_counts};
-use super::pages::{Large, Pages};
+use super::ahead::{Ahead, Coming};
+use super::branches::{Branches, mark_run};
+use super::leaf::{Leaf, Pointer, Want, leaves};
+use super::pages::Pages;
 use super::{Watch, cancelled};
 use crate::bulk::Bulk;
 use crate::layout::META_PAGES;
-use crate::reader::Runs;
-use crate::{FileWriter, Layout, Result, Summary, Table};
+use crate::reader::{Kind, Runs};
+use crate::{Error, FileWriter, Result, Summary, Table};
 
 /// Lowest branches whose leaves are on their way.
 const BRANCHES_AHEAD: usize = 6;
-/// Those whose leaves are there, and what hangs on them is on its way.
-const BRANCHES_HERE: usize = 1;
+/// A tree of a key's values up to this depth is not worth the way to another thread.
+const SHALLOW: u16 = 2;
 
 pub(super) struct Copier<'p> {
     pages: &'p Pages,
@@ -31,22 +30,9 @@ pub(super) struct Copier<'p> {
 /// A tree, and what was seen of it so far.
 struct Tree {
     bulk: Bulk,
+    want: Want,
     overflow_pages: u64,
     leaf_pages: u64,
-}
-
-impl Tree {
-    fn new(record: &Table, layout: Layout) -> Self {
-        let mut bulk = Bulk::new(record.flags, layout);
-        bulk.table.pad = record.pad;
-        Self { bulk, overflow_pages: 0, leaf_pages: 0 }
-    }
-
-    /// A tree of a key's values as it stands with the key in the new file.
-    fn values(&mut self, record: &Table, copy: &Table) -> Vec<u8> {
-        self.bulk.table.entries += record.entries - 1; // The key counted as one.
-        copy.encode().to_vec()
-    }
 }
 
 impl<'p> Copier<'p> {
@@ -70,68 +56,61 @@ impl<'p> Copier<'p> {
     /// The record of the tree as it stands in the new file.
     fn tree(&mut self, record: &Table, want: Want) -> Result<Table> {
         let mut branches = Branches::new(record)?;
-        let mut tree = Tree::new(record, self.pages.layout);
-        let (mut coming, mut here) = (VecDeque::new(), VecDeque::new());
+        let mut bulk = Bulk::new(record.flags, self.pages.layout);
+        bulk.table.pad = record.pad;
+        let mut tree = Tree { bulk, want, overflow_pages: 0, leaf_pages: 0 };
+        if matches!(want, Want::Values(_)) && record.depth <= SHALLOW {
+            while let Some(numbers) = branches.next(self.pages, &mut self.seen)? {
+                let found = leaves(self.pages, &numbers, want)?;
+                self.leaves(&mut tree, &found)?;
+            }
+        } else {
+            self.long_tree(&mut tree, &mut branches)?;
+        }
+        self.close(tree, &branches, record)
+    }
+
+    fn long_tree(&mut self, tree: &mut Tree, branches: &mut Branches) -> Result<()> {
+        let mut coming: VecDeque<Coming> = VecDeque::new();
         loop {
             while coming.len() < BRANCHES_AHEAD {
                 let Some(numbers) = branches.next(self.pages, &mut self.seen)? else { break };
-                coming.push_back(self.ahead.ask(move |pages| leaves(pages, &numbers, want)));
+                coming.push_back(self.ahead.ask(numbers, tree.want));
             }
-            if let Some(next) = coming.pop_front() {
-                let leaves = next.wait()?;
-                let hanging = Hanging::new(self.pages, self.ahead, &leaves);
-                here.push_back((leaves, hanging));
-            }
-            if here.len() > BRANCHES_HERE || coming.is_empty() {
-                let Some((leaves, hanging)) = here.pop_front() else { break };
-                self.leaves(&mut tree, &leaves, hanging)?;
-            }
+            let Some(next) = coming.pop_front() else { return Ok(()) };
+            let found = next.wait()?;
+            self.leaves(tree, &found)?;
+            self.pages.give_back(found.into_iter().map(|leaf| leaf.view));
         }
-        self.close(tree, branches.count, record)
     }
 
-    /// The same of one whose leaves are there.
-    fn shallow_tree(&mut self, record: &Table, leaves: &[Leaf]) -> Result<Table> {
-        let branch = only_branch(record);
-        let numbers = branch.into_iter().chain(leaves.iter().map(|leaf| leaf.number));
-        mark(&mut self.seen, &numbers.collect::<Vec<_>>())?;
-        let mut tree = Tree::new(record, self.pages.layout);
-        self.leaves(&mut tree, leaves, Hanging::new(self.pages, self.ahead, &[]))?;
-        self.close(tree, branch.is_some().into(), record)
-    }
-
-    fn close(&mut self, mut tree: Tree, branch_pages: u64, record: &Table) -> Result<Table> {
+    fn close(&mut self, mut tree: Tree, branches: &Branches, record: &Table) -> Result<Table> {
         let seen = Table {
-            branch_pages,
+            branch_pages: branches.count,
             leaf_pages: tree.leaf_pages,
             overflow_pages: tree.overflow_pages,
             entries: tree.bulk.table.entries,
             ..*record
         };
         if seen != *record {
-            return Err(other_counts(record));
+            let what = "a record with other counts than those of its tree";
+            return Err(Error::corrupt(record.root, what));
         }
         tree.bulk.finish(&mut self.file)
     }
 
-    fn leaves(&mut self, tree: &mut Tree, leaves: &[Leaf], mut hanging: Hanging<'_>) -> Result<()> {
+    fn leaves(&mut self, tree: &mut Tree, leaves: &[Leaf]) -> Result<()> {
         for leaf in leaves {
-            self.leaf(tree, leaf, &mut hanging)?;
+            self.leaf(tree, leaf)?;
         }
-        self.tell(leaves.len() * self.pages.layout.page_size)
-    }
-
-    fn tell(&self, bytes: usize) -> Result<()> {
+        let bytes = leaves.len() * self.pages.layout.page_size;
         if (self.watch)(bytes as u64) { Ok(()) } else { Err(cancelled()) }
     }
 
-    fn leaf(&mut self, tree: &mut Tree, leaf: &Leaf, hanging: &mut Hanging<'_>) -> Result<()> {
+    fn leaf(&mut self, tree: &mut Tree, leaf: &Leaf) -> Result<()> {
         let mut moved = Vec::with_capacity(leaf.pointers.len());
         for (at, pointer) in &leaf.pointers {
-            let bytes = match hanging.next(pointer)? {
-                Some(thing) => self.thing(tree, thing)?,
-                None => self.follow(tree, pointer, leaf.view.key(*at))?,
-            };
+            let bytes = self.follow(tree, pointer, leaf.view.key(*at))?;
             moved.push((leaf.view.data_start(*at), bytes));
         }
         self.page.copy_from_slice(leaf.view.bytes());
@@ -143,23 +122,7 @@ impl<'p> Copier<'p> {
         tree.bulk.hang_leaf(&mut self.file, &mut self.page, leaf.view.key(0))
     }
 
-    /// Copies it: what stands in the place of its pointer in the new file.
-    fn thing(&mut self, tree: &mut Tree, thing: Thing) -> Result<Vec<u8>> {
-        match thing {
-            Thing::Value { place, block, bytes } => {
-                let size = bytes.len();
-                self.value(tree, place, size)?;
-                let number = self.file.overflow(&[&block[bytes]], size)?;
-                Ok(number.to_ne_bytes().to_vec())
-            }
-            Thing::Tree { record, leaves } => {
-                let copy = self.shallow_tree(&record, &leaves)?;
-                Ok(tree.values(&record, &copy))
-            }
-        }
-    }
-
-    /// The same of what the pointer leads to.
+    /// Copies what the pointer leads to: what stands in its place in the new file.
     fn follow(&mut self, tree: &mut Tree, pointer: &Pointer, key: &[u8]) -> Result<Vec<u8>> {
         match pointer {
             Pointer::Large(first, size) => {
@@ -167,8 +130,13 @@ impl<'p> Copier<'p> {
                 Ok(number.to_ne_bytes().to_vec())
             }
             Pointer::Values(record) => {
-                let copy = self.tree(record, Want::values_of(record))?;
-                Ok(tree.values(record, &copy))
+                let kind = match record.pad as usize {
+                    0 => Kind::Leaf,
+                    size => Kind::Leaf2(size),
+                };
+                let copy = self.tree(record, Want::Values(kind))?;
+                tree.bulk.table.entries += record.entries - 1; // The key counted as one.
+                Ok(copy.encode().to_vec())
             }
             Pointer::Table(record) => {
                 let want = Want::Keys { flags: record.flags, main: false };
@@ -180,17 +148,14 @@ impl<'p> Copier<'p> {
     }
 
     fn large(&mut self, tree: &mut Tree, first: u64, size: usize) -> Result<u64> {
-        let place = self.pages.large(first, size)?;
-        self.value(tree, place, size)?;
-        let pages = self.pages;
-        self.file.overflow_in_parts(size, |from, room| pages.part(place, from, room))
-    }
-
-    /// Takes a value of this size on overflow pages into account.
-    fn value(&mut self, tree: &mut Tree, place: Large, size: usize) -> Result<()> {
-        mark_run(&mut self.seen, place.first, place.pages)?;
-        tree.overflow_pages += place.pages;
+        let value = self.pages.large(first, size)?;
+        mark_run(&mut self.seen, value.first, value.pages)?;
+        tree.overflow_pages += value.pages;
         tree.bulk.table.overflow_pages += self.pages.layout.overflow_pages(size);
-        self.tell(size)
+        let pages = self.pages;
+        if !(self.watch)(size as u64) {
+            return Err(cancelled());
+        }
+        self.file.overflow_in_parts(size, |from, room| pages.part(value, from, room))
     }
 }

@@ -1,7 +1,5 @@
 //! A leaf with all that points from it to other pages.
 
-use std::cmp::Reverse;
-
 use super::pages::Pages;
 use crate::layout::node;
 use crate::reader::{Kind, View, table_record, value_record};
@@ -22,7 +20,7 @@ pub(super) struct Leaf {
     pub view: View,
     /// Values on it, those on its sub-pages counted.
     pub entries: u64,
-    /// Each with the place of its node among the others; tables first, the largest before all.
+    /// Each with the place of its node among the others.
     pub pointers: Vec<(usize, Pointer)>,
 }
 
@@ -36,29 +34,7 @@ pub(super) enum Pointer {
     Table(Table),
 }
 
-impl Pointer {
-    /// Leaves of a table.
-    fn table_pages(&self) -> u64 {
-        if let Self::Table(record) = self { record.leaf_pages } else { 0 }
-    }
-
-    pub fn tree(&self) -> Option<&Table> {
-        match self {
-            Self::Values(record) | Self::Table(record) => Some(record),
-            Self::Large(..) => None,
-        }
-    }
-}
-
 impl Want {
-    /// On the leaves of a tree of a key's values.
-    pub fn values_of(record: &Table) -> Self {
-        Self::Values(match record.pad as usize {
-            0 => Kind::Leaf,
-            size => Kind::Leaf2(size),
-        })
-    }
-
     fn kind(self) -> Kind {
         match self {
             Self::Keys { .. } => Kind::Leaf,
@@ -67,24 +43,26 @@ impl Want {
     }
 }
 
-/// The only branch of a tree, if it has one: it points to all leaves.
-pub(super) fn only_branch(record: &Table) -> Option<u64> {
-    (record.depth == 2).then_some(record.root)
-}
-
-/// Reads leaves and checks them.
+/// Reads leaves and checks them; what they point to is on its way into memory then.
 pub(super) fn leaves(pages: &Pages, numbers: &[u64], want: Want) -> Result<Vec<Leaf>> {
     pages.want(numbers);
     let views = pages.views(numbers)?.into_iter();
-    numbers.iter().zip(views).map(|(&number, view)| Leaf::new(number, view, want)).collect()
-}
-
-pub(super) fn other_counts(record: &Table) -> Error {
-    Error::corrupt(record.root, "a record with other counts than those of its tree")
+    let found: Result<Vec<_>> =
+        numbers.iter().zip(views).map(|(&number, view)| Leaf::new(number, view, want)).collect();
+    let found = found?;
+    for (_, pointer) in found.iter().flat_map(|leaf| &leaf.pointers) {
+        match pointer {
+            Pointer::Large(first, size) => {
+                pages.want_run(*first, pages.layout.overflow_pages(*size));
+            }
+            Pointer::Values(record) | Pointer::Table(record) => pages.want_run(record.root, 1),
+        }
+    }
+    Ok(found)
 }
 
 impl Leaf {
-    pub fn new(number: u64, view: View, want: Want) -> Result<Self> {
+    fn new(number: u64, view: View, want: Want) -> Result<Self> {
         if view.kind != want.kind() {
             return Err(Error::corrupt(number, "a page of another kind than its place wants"));
         }
@@ -96,8 +74,6 @@ impl Leaf {
             Want::Values(Kind::Leaf2(_)) => leaf.entries = leaf.view.count as u64,
             _ => (0..leaf.view.count).try_for_each(|at| leaf.node(at, want))?,
         }
-        // The largest table lies all over a file that was not written at once: with it all else comes into memory.
-        leaf.pointers.sort_by_key(|(_, pointer)| Reverse(pointer.table_pages()));
         Ok(leaf)
     }
 

@@ -7,7 +7,6 @@
 mod ahead;
 mod branches;
 mod copier;
-mod hanging;
 mod leaf;
 mod pages;
 

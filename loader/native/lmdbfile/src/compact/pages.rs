@@ -2,9 +2,9 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use disk::{Ahead, Buffer, Source, Spare};
+use disk::{Ahead, Buffer, Source};
 
 use crate::layout::{META_PAGES, page};
 use crate::reader::View;
@@ -19,13 +19,17 @@ pub(super) struct Pages {
     pub layout: Layout,
     /// All numbers are below it.
     count: u64,
-    spare: Arc<Spare>,
+    /// Memory of pages that nobody looks at any more: to have new memory mapped costs more than to
+    /// read the pages.
+    spare: Mutex<Vec<Buffer>>,
 }
 
+/// Buffers that are kept at most.
+const SPARE: usize = 16;
+/// Bytes of the smallest that is kept.
+const KEPT: usize = 64 << 10;
 /// Bytes of neighbours that are read past the cache.
 const LONG: usize = 128 << 10;
-/// Pages between two that are read with them: a device takes no longer for them than for another request.
-const NEAR: u64 = 8;
 
 /// A value on overflow pages: the first of these and how many LMDB has given it.
 #[derive(Debug, Clone, Copy)]
@@ -37,25 +41,22 @@ pub(super) struct Large {
 impl Pages {
     pub fn new(source: Source, layout: Layout, count: u64) -> Result<Self> {
         let ahead = Ahead::new(source.file(), count * layout.page_size as u64)?;
-        Ok(Self { source, ahead, layout, count, spare: Arc::default() })
+        Ok(Self { source, ahead, layout, count, spare: Mutex::default() })
     }
 
     /// The pages, checked, in the order of `numbers`.
     pub fn views(&self, numbers: &[u64]) -> Result<Vec<View>> {
-        let block = Arc::new(self.read(numbers)?);
-        let view = |(at, &number)| self.view_in(&block, at, number);
-        numbers.iter().enumerate().map(view).collect()
-    }
-
-    /// The page at this place among those that were read together, checked.
-    pub fn view_in(&self, block: &Arc<Buffer>, at: usize, number: u64) -> Result<View> {
         let size = self.layout.page_size;
-        let range = at * size..(at + 1) * size;
-        if Layout::number(&block[range.clone()]) != number {
-            return Err(Error::corrupt(number, "a page with another number than its place"));
-        }
-        let view = View::page(Arc::clone(block), range, self.layout);
-        view.map_err(|what| Error::corrupt(number, what))
+        let block = Arc::new(self.read(numbers)?);
+        let views = numbers.iter().enumerate().map(|(at, &number)| {
+            let range = at * size..(at + 1) * size;
+            if Layout::number(&block[range.clone()]) != number {
+                return Err(Error::corrupt(number, "a page with another number than its place"));
+            }
+            let view = View::page(Arc::clone(&block), range, self.layout);
+            view.map_err(|what| Error::corrupt(number, what))
+        });
+        views.collect()
     }
 
     pub fn view(&self, number: u64) -> Result<View> {
@@ -68,15 +69,10 @@ impl Pages {
         self.check(first)?;
         let mut header = [0; 16];
         self.read_at(&mut header, first * self.layout.page_size as u64, first)?;
-        self.overflow(&header, first, size)
-    }
-
-    /// The same, `header` being that of its first page.
-    pub fn overflow(&self, header: &[u8], first: u64, size: usize) -> Result<Large> {
-        let pages = u64::from(Layout::overflow_count(header));
-        let what = if Layout::number(header) != first {
+        let pages = u64::from(Layout::overflow_count(&header));
+        let what = if Layout::number(&header) != first {
             "a page with another number than its place"
-        } else if Layout::header(header).flags & page::OVERFLOW == 0 {
+        } else if Layout::header(&header).flags & page::OVERFLOW == 0 {
             "a large value that is on no overflow page"
         } else if pages < self.layout.overflow_pages(size) {
             "a large value on too few overflow pages"
@@ -103,17 +99,17 @@ impl Pages {
         }
     }
 
-    /// Pages that will be read now.
+    /// Leaves that will be read now.
     pub fn want(&self, numbers: &[u64]) {
-        let short = runs(numbers).filter(|run| !self.is_long(run.1));
-        for (first, count) in near(short) {
-            self.want_run(first, count);
+        for (first, count) in runs(numbers).filter(|run| !self.is_long(run.1)) {
+            self.want_run(first, count as u64);
         }
     }
 
-    /// Whether a run is better read past the cache.
+    /// Whether a run is better read past the cache. Where the file has no room in memory, what the kernel reads behind a
+    /// run is all that is there of the single pages after it: past the cache that took five times as long.
     fn is_long(&self, count: usize) -> bool {
-        count * self.layout.page_size >= LONG
+        self.ahead.has_room() && count * self.layout.page_size >= LONG
     }
 
     pub fn want_run(&self, first: u64, count: u64) {
@@ -121,25 +117,15 @@ impl Pages {
         self.ahead.want(first.saturating_mul(size), count.saturating_mul(size));
     }
 
-    /// In the order of `numbers`, as they are.
-    pub fn read(&self, numbers: &[u64]) -> Result<Buffer> {
-        self.read_by(numbers, |count| self.is_long(count))
-    }
-
-    /// The same of what is on its way into the cache.
-    pub fn read_cached(&self, numbers: &[u64]) -> Result<Buffer> {
-        self.read_by(numbers, |_| false)
-    }
-
-    fn read_by(&self, numbers: &[u64], past_cache: impl Fn(usize) -> bool) -> Result<Buffer> {
+    fn read(&self, numbers: &[u64]) -> Result<Buffer> {
         let size = self.layout.page_size;
-        let mut buffer = self.spare.buffer(numbers.len() * size);
+        let mut buffer = self.buffer(numbers.len() * size);
         for (first, count) in runs(numbers) {
             self.check(first)?;
             self.check(first + count as u64 - 1)?;
             let room = &mut buffer.room()[..count * size];
             let offset = first * size as u64;
-            if past_cache(count) {
+            if self.is_long(count) {
                 whole(self.source.read(room, offset)? == room.len(), first)?;
             } else {
                 self.read_at(room, offset, first)?;
@@ -147,6 +133,27 @@ impl Pages {
             buffer.fill(count * size);
         }
         Ok(buffer)
+    }
+
+    fn buffer(&self, size: usize) -> Buffer {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = spare.iter_mut().position(|buffer| buffer.room().len() >= size);
+        match fits {
+            Some(at) if size >= KEPT => spare.swap_remove(at),
+            _ if size > disk::BUFFER / 2 => Buffer::new(size.next_multiple_of(disk::BUFFER)),
+            _ => Buffer::new(size),
+        }
+    }
+
+    /// Takes back the memory of pages that were read together.
+    pub fn give_back(&self, views: impl Iterator<Item = View>) {
+        let buffer = views.fold(None, |_, view| Arc::into_inner(view.into_block()));
+        let Some(mut buffer) = buffer else { return };
+        buffer.clear();
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE && buffer.room().len() >= KEPT {
+            spare.push(buffer);
+        }
     }
 
     fn read_at(&self, room: &mut [u8], offset: u64, number: u64) -> Result<()> {
@@ -172,23 +179,4 @@ fn whole(is: bool, number: u64) -> Result<()> {
 pub(super) fn runs(numbers: &[u64]) -> impl Iterator<Item = (u64, usize)> + '_ {
     let runs = numbers.chunk_by(|here, next| here.checked_add(1) == Some(*next));
     runs.map(|run| (run[0], run.len()))
-}
-
-/// Runs with what is between them, if that is little.
-fn near(runs: impl Iterator<Item = (u64, usize)>) -> Vec<(u64, u64)> {
-    let mut spans: Vec<(u64, u64)> = Vec::new();
-    for (first, count) in runs {
-        let count = count as u64;
-        match spans.last_mut() {
-            Some((start, length)) if is_near(start.saturating_add(*length), first) => {
-                *length = first - *start + count;
-            }
-            _ => spans.push((first, count)),
-        }
-    }
-    spans
-}
-
-fn is_near(end: u64, first: u64) -> bool {
-    first.checked_sub(end).is_some_and(|between| between <= NEAR)
 }

@@ -92,6 +92,10 @@ impl View {
         Ok(())
     }
 
+    pub fn into_block(self) -> Arc<Buffer> {
+        self.block
+    }
+
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.block[self.range.clone()]
