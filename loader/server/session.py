@@ -97,12 +97,10 @@ class Session:
             error, ldap.TIMEOUT
         ):  # libldap minds TIMEOUT of ldap.conf, too, and has no words for it
             reason = f"{operation}: no answer within {answer_limit():g} s"
-        if is_tls(reason):
-            return TlsFailed(uri=self.uri, reason=reason)
-        if isinstance(error, _MAYBE_TLS):
+        if is_tls(reason) or isinstance(error, _MAYBE_TLS):
             why = tls.failure(self.uri, self.connection.start_tls)
-            if why:
-                return TlsFailed(uri=self.uri, reason=why)
+            if why or is_tls(reason):
+                return TlsFailed(uri=self.uri, reason=why or reason)
         if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
             lost = ServerDown if operation == "bind" else ConnectionLost
             return lost(uri=self.uri, reason=reason)
