@@ -316,7 +316,8 @@ _LIFTED = (
 
 def limit_error(uri: str, who: str, reason: str, status: int) -> LimitTooLow:
     """What a limit met in a search means, and the server's setting that lifts all of them."""
-    subject = f'dn.exact="{who}"' if "=" in who and not who.startswith("SASL ") else "users"
+    named = "=" in who and not who.startswith("SASL ")
+    subject = f'dn.exact="{who}"' if named else "anonymous" if who == "anonymous" else "users"
     setting = (
         f"olcLimits: {{0}}{subject} {_LIFTED} (in slapd.conf, first: limits {subject} {_LIFTED})"
     )

@@ -52,7 +52,7 @@ pub struct Link {
     /// 1: try, and go on in the clear (-Z). 2: demand (-ZZ).
     pub start_tls: u8,
     pub connect_timeout: Duration,
-    /// So long may the answer to StartTLS, and to each step of a bind, take; zero is without limit.
+    /// So long may the answer to `StartTLS`, and to each step of a bind, take; zero is without limit.
     pub bind_timeout: Duration,
     /// So long may a server that owes us something send not a byte; zero is without limit.
     pub silence: Duration,
