@@ -320,7 +320,8 @@ def join(
 @final
 class Link:
     """How to reach a server, and as whom; None leaves it to ldap.conf. start_tls: 1 try, 2 demand. connect_timeout
-    and silence in seconds: so long may a server that owes an answer send not a byte, 0 is without limit.
+    (of a handshake, too), bind_timeout (of StartTLS and each step of a bind) and silence in seconds: so long may a
+    server that owes an answer send not a byte, 0 is without limit.
     """
 
     def __new__(
@@ -337,6 +338,7 @@ class Link:
         as_written: bool,
         start_tls: int,
         connect_timeout: float,
+        bind_timeout: float,
         silence: float,
     ) -> Link: ...
 

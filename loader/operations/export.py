@@ -29,8 +29,9 @@ from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
+from loader.server import subschema
 from loader.server.options import Connection
-from loader.server.search import Search
+from loader.server.search import EVERYTHING, Search
 from loader.server.session import session
 from loader.sources import ldap as source
 from loader.sources import planner
@@ -114,6 +115,7 @@ class _Work:
                 "base": base,
                 "context_csns": moved.context_csns(server, base),
                 "subentries": server.offers_subentries(base),
+                "attributes": subschema.everything(server),
                 "started": now(),
                 "uri": server.uri,
             }
@@ -139,6 +141,7 @@ class _Work:
                 "expected": entries,
                 "how": cut.how,
                 "hidden_passwords": looked.lack_passwords(),
+                "attributes": start.get("attributes", EVERYTHING),
                 "partitions": [_facts_of(one) for one in partitions],
             }
 
@@ -312,9 +315,11 @@ def _facts_of(partition: Partition) -> Facts:
 
 
 def _plan_of(cut: Facts, page: int) -> Plan:
+    attributes = tuple(cut.get("attributes", EVERYTHING))
+
     def partition(facts: dict[str, Any]) -> Partition:
-        asked = (facts["base"], facts["where"], facts["scope"])
-        search = Search(*asked, page=page, subentries=facts.get("subentries", False))
+        asked = (facts["base"], facts["where"], facts["scope"], attributes, page)
+        search = Search(*asked, subentries=facts.get("subentries", False))
         return Partition(facts["name"], search)
 
     return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])

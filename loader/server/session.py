@@ -5,6 +5,7 @@ Entries by the million never come this way. Every error of libldap leaves this f
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -28,6 +29,8 @@ from loader.errors import (
 )
 from loader.server import sasl, tls
 from loader.server.options import Connection
+from loader.server.patience import COMMIT, answer_limit, connect_limit, opening_limit
+from loader.server.question import GivenUp, NoAnswer, Question
 from loader.server.refusal import bind_error
 from loader.server.search import SUBENTRIES
 
@@ -37,19 +40,20 @@ Result = TypeVar("Result")
 _PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # of a server that is about to end, too
 _LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
 _VISIBLE = RequestControl(SUBENTRIES, True, b"\x01\x01\xff")  # BOOLEAN TRUE in BER
-CONNECT_TIMEOUT = 30.0  # seconds for a TCP connection; everything after it is watched, not timed
 
 
 class Session:
     """Bound and ready. Use `session(...)`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, given_up: threading.Event | None = None) -> None:
         self.connection = connection
         self.uri = connection.uri or ldap.get_option(ldap.OPT_URI) or "ldap://localhost"
+        self._given_up = given_up
+        self._waits = False  # libldap still waits for an answer that nobody wants any more
         self._ldap = ldap.initialize(self.uri)
         self._ldap.set_option(ldap.OPT_REFERRALS, 0)
-        self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, CONNECT_TIMEOUT)
-        self._asking("bind", self._bind)
+        self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
+        self._asking("bind", self._bind, limit=opening_limit(self.uri))
 
     def _bind(self) -> None:
         if self.connection.start_tls:
@@ -65,23 +69,37 @@ class Session:
         else:
             self._ldap.simple_bind_s(self.connection.bind_dn or "", self.connection.secret() or b"")
 
-    def _asking(self, operation: str, ask: Callable[[], Result], base: str = "") -> Result:
+    def _asking(
+        self,
+        operation: str,
+        ask: Callable[[], Result],
+        base: str = "",
+        limit: float | None = None,
+    ) -> Result:
+        self._waits = True
         try:
-            return ask()
+            found = Question(ask).answer(limit or answer_limit(), self._given_up)
         except ldap.LDAPError as error:
+            self._waits = False
             raise self._ours(operation, error, base) from error
+        except (GivenUp, NoAnswer) as error:
+            lost = ServerDown if operation == "bind" else ConnectionLost
+            raise lost(uri=self.uri, reason=f"{operation}: {error}") from None
+        self._waits = False
+        return found
 
     def _ours(self, operation: str, error: ldap.LDAPError, base: str) -> LoaderError:
         facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
         reason = "; ".join(str(facts[key]) for key in ("desc", "info") if facts.get(key)) or str(
             error
         )
-        if is_tls(reason):
-            return TlsFailed(uri=self.uri, reason=reason)
-        if isinstance(error, _MAYBE_TLS):
+        if isinstance(error, ldap.TIMEOUT):
+            # libldap minds TIMEOUT of ldap.conf, too, and has no words for it.
+            reason = f"{operation}: no answer within {answer_limit():g} s"
+        if is_tls(reason) or isinstance(error, _MAYBE_TLS):
             why = tls.failure(self.uri, self.connection.start_tls)
-            if why:
-                return TlsFailed(uri=self.uri, reason=why)
+            if why or is_tls(reason):
+                return TlsFailed(uri=self.uri, reason=why or reason)
         if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
             lost = ServerDown if operation == "bind" else ConnectionLost
             return lost(uri=self.uri, reason=reason)
@@ -182,14 +200,14 @@ class Session:
 
     def modify(self, dn: str, modlist: list[Any]) -> None:
         """python-ldap's list: (ldap.MOD_*, name, values or None)."""
-        self._asking(f"modify {dn}", lambda: self._ldap.modify_s(dn, modlist), dn)
+        self._asking(f"modify {dn}", lambda: self._ldap.modify_s(dn, modlist), dn, COMMIT)
 
     def add(self, dn: str, attributes: Mapping[str, Sequence[bytes]]) -> None:
         modlist = [(name, list(values)) for name, values in attributes.items()]
-        self._asking(f"add {dn}", lambda: self._ldap.add_s(dn, modlist), dn)
+        self._asking(f"add {dn}", lambda: self._ldap.add_s(dn, modlist), dn, COMMIT)
 
     def delete(self, dn: str) -> None:
-        self._asking(f"delete {dn}", lambda: self._ldap.delete_s(dn), dn)
+        self._asking(f"delete {dn}", lambda: self._ldap.delete_s(dn), dn, COMMIT)
 
     def who_am_i(self) -> str:
         """The DN that the server knows us by (RFC 4532)."""
@@ -249,6 +267,8 @@ class Session:
         )
 
     def close(self) -> None:
+        if self._waits:
+            return  # whoever closes a session waits for what is asked on it; it ends with the program
         try:
             self._ldap.unbind_s()
         except ldap.LDAPError:
@@ -271,9 +291,10 @@ def is_tls(reason: str) -> bool:
 
 
 @contextmanager
-def session(connection: Connection) -> Iterator[Session]:
-    """Connect, bind, hand over, unbind."""
-    opened = Session(connection)
+def session(connection: Connection, given_up: threading.Event | None = None) -> Iterator[Session]:
+    """Connect, bind, hand over, unbind. `given_up`: once it is set, no answer is waited for (beside Ctrl-C, which only
+    the main thread hears)."""
+    opened = Session(connection, given_up)
     try:
         yield opened
     finally:
@@ -294,7 +315,8 @@ _LIFTED = (
 
 def limit_error(uri: str, who: str, reason: str, status: int) -> LimitTooLow:
     """What a limit met in a search means, and the server's setting that lifts all of them."""
-    subject = f'dn.exact="{who}"' if "=" in who and not who.startswith("SASL ") else "users"
+    named = "=" in who and not who.startswith("SASL ")
+    subject = f'dn.exact="{who}"' if named else "anonymous" if who == "anonymous" else "users"
     setting = (
         f"olcLimits: {{0}}{subject} {_LIFTED} (in slapd.conf, first: limits {subject} {_LIFTED})"
     )

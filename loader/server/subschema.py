@@ -1,4 +1,4 @@
-"""What a server tells of itself before entries are added: its schema's attributes, what it offers, its suffixes."""
+"""What a server tells of itself before entries are read or added: its attributes, what it offers, its suffixes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 from ldap.schema.models import AttributeType
 
+from loader import defaults
+from loader.server.search import EVERYTHING
 from loader.server.session import Attributes, Session
 
 TRANSACTIONS = (b"1.3.6.1.1.21.1", b"1.3.6.1.1.21.3")  # RFC 5805: start and end
 _OPENLDAP = b"OpenLDAProotDSE"
+# Found anew for each answer by a look at all groups: ten times the cost of the rest of an entry in OpenDJ 4.9. It goes
+# by that name in Sun's directory server and its descendants; where clients may set it (eduMember), it is data.
+_COSTLY = "ismemberof"
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,19 @@ def offer(session: Session) -> Offer:
         ),
         openldap=_OPENLDAP in root.get("objectclass", []),
     )
+
+
+def everything(session: Session) -> tuple[str, ...]:
+    """What to ask for to get all of an entry but what costs the server too much and cannot be loaded anyway."""
+    root = session.read("", ["objectClass", "subschemaSubentry"])
+    if _OPENLDAP in root.get("objectclass", []):
+        return EVERYTHING
+    operational = [one for one in _types(session, root) if one.usage and one.names]
+    names = {one.names[0].lower(): one for one in operational}
+    if _COSTLY not in names or not names[_COSTLY].no_user_mod:
+        return EVERYTHING
+    left_out = {_COSTLY, *(name.lower() for name in defaults.DYNAMIC_ATTRIBUTES)}
+    return ("*", *(one.names[0] for name, one in names.items() if name not in left_out))
 
 
 def _types(session: Session, root: Attributes) -> Iterator[AttributeType]:

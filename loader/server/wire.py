@@ -27,13 +27,13 @@ from loader.ldif import counting
 from loader.progress import Meter
 from loader.server import tls
 from loader.server.options import Connection
+from loader.server.patience import SILENCE, bind_limit, connect_limit
 from loader.server.refusal import bind_error
 from loader.server.search import Search
-from loader.server.session import CONNECT_TIMEOUT, LIMITS, is_tls, limit_error
+from loader.server.session import LIMITS, is_tls, limit_error
 
 __all__ = ["Part", "Reader", "Survey", "reading"]
 
-SILENCE = 300.0  # seconds without a byte of what a server owes us: looking through an unindexed tree takes its time
 Result = TypeVar("Result")
 
 # RFC 4511, A.1.
@@ -111,7 +111,8 @@ def link(connection: Connection) -> _native.Link:
         secprops=connection.sasl.properties,
         as_written=connection.sasl.as_written,
         start_tls=connection.start_tls,
-        connect_timeout=CONNECT_TIMEOUT,
+        connect_timeout=connect_limit(),
+        bind_timeout=bind_limit(),
         silence=SILENCE,
     )
 

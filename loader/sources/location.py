@@ -16,6 +16,7 @@ from loader import dn, ldif, manifest
 from loader.errors import ManifestBroken, NoSuchBase, NoSuchPath
 from loader.ldif import Tree
 from loader.progress import Meter
+from loader.server import subschema
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import session
@@ -57,12 +58,13 @@ class Server:
         return self.connection.uri or "the default server"
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
-        with session(self.connection) as server:
+        with session(self.connection, meter.cancelled) as server:
             base = server.base()
             server.read(base, ["1.1"])
-            searches = [Search(base)]
+            asked = Search(base, attributes=subschema.everything(server))
+            searches = [asked]
             if server.offers_subentries(base):
-                searches.append(Search(base, subentries=True))
+                searches.append(replace(asked, subentries=True))
         return ldap.patiently(lambda: self._digest(searches, ignore, meter), meter)
 
     def _digest(self, searches: Sequence[Search], ignore: Sequence[str], meter: Meter) -> Tree:
@@ -74,9 +76,10 @@ class Server:
     def find(self, names: Sequence[str]) -> Entries:
         found: Entries = {}
         with session(self.connection) as server:
+            attributes = subschema.everything(server)
             for name in names:
                 try:
-                    entry = server.read(name)
+                    entry = server.read(name, attributes)
                 except NoSuchBase:
                     continue  # deleted since it was seen
                 found[dn.key(name)] = {key: frozenset(values) for key, values in entry.items()}

@@ -76,7 +76,9 @@ def _watch(pace: Pace, connection: Connection, latency: float, ended: threading.
     before = pace.entries
     while not ended.wait(LOOKS):
         now = pace.entries
-        pace.set(_next_rate(pace, max(0, now - before) / LOOKS, _latency(connection) > latency))
+        pace.set(
+            _next_rate(pace, max(0, now - before) / LOOKS, _latency(connection, ended) > latency)
+        )
         before = now
 
 
@@ -92,11 +94,11 @@ def _next_rate(pace: Pace, measured: float, slow: bool) -> int:
     return faster if measured > pace.rate / 2 else 0  # the server gives no more than that anyway
 
 
-def _latency(connection: Connection) -> float:
+def _latency(connection: Connection, ended: threading.Event) -> float:
     """Seconds until the root DSE is read over a connection of its own; without end when it cannot be."""
     begun = time.monotonic()
     try:
-        with session(connection) as server:
+        with session(connection, ended) as server:
             server.read("", ["1.1"])
     except LoaderError:
         return float("inf")

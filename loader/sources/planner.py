@@ -63,7 +63,8 @@ class Sample:
 
     def values(self, attribute: str) -> list[str]:
         """The first value of each entry that has the attribute."""
-        return [entry[attribute][0].decode() for _, entry in self.entries if entry.get(attribute)]
+        found = (entry[attribute][0] for _, entry in self.entries if entry.get(attribute))
+        return [value.decode("utf-8", "replace") for value in found]
 
     def lack_passwords(self) -> bool:
         """There are entries that could hold a userPassword, and not one shows it."""

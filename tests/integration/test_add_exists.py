@@ -9,6 +9,7 @@ import pytest
 from fixtures.slapd import Slapd
 from loader import errors
 from tests.support.adding import (
+    OPERATIONAL,
     SUFFIX,
     TOP,
     accounted,
@@ -128,3 +129,13 @@ def test_other_spellings_are_the_same_entry(held: Slapd, tmp_path: Path) -> None
     path = write(tmp_path / "x.ldif", text + "description: old\ntelephoneNumber: 1\n\n")
     told = facts(held, path, "--on-exists", "replace")
     assert (told["present"], told["replaced"]) == (1, 0)
+
+
+@pytest.mark.parametrize("how", ["replace", "newer"])
+def test_operational_attributes_that_clients_set(held: Slapd, tmp_path: Path, how: str) -> None:
+    """Servers show the `ref` of a referral, or a subtreeSpecification, to those only who name it."""
+    ldif = write(tmp_path / "x.ldif", *OPERATIONAL)
+    assert facts(held, ldif)["added"] == 2
+    assert facts(held, ldif, "--restart", "--on-exists", how)["present"] == 2
+    ldif.write_text(ldif.read_text().replace("ldap://a/", "ldap://b/"))
+    assert facts(held, ldif, "--restart", "--on-exists", "replace")["replaced"] == 1

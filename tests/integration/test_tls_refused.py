@@ -142,6 +142,37 @@ def test_a_bad_certificate_is_refused(
     _refused(attempt, words, tmp_path, TLS)
 
 
+OWN = {
+    "no such CA": (
+        {"LDAPTLS_CACERT": "/nonexistent.pem"},
+        r"TLS_CACERT /nonexistent.pem: No such file",
+    ),
+    "no such CRL": (
+        {"LDAPTLS_CRLFILE": "/nonexistent.pem"},
+        r"TLS_CRLFILE /nonexistent.pem: No such",
+    ),
+    "no key": ({"LDAPTLS_CERT": "{ca}"}, r"TLS_CERT .*ca.pem, TLS_KEY : "),
+}
+
+
+@pytest.mark.parametrize("way", ENCRYPTED)
+@pytest.mark.parametrize("case", OWN)
+def test_our_own_settings(
+    servers: dict[str, Slapd],
+    authorities: dict[str, Authority],
+    tmp_path: Path,
+    case: str,
+    way: str,
+) -> None:
+    """libldap takes some of them in the end, depending on the library that it has TLS of."""
+    ours, (settings, words) = authorities["ours"], OWN[case]
+    given = {name: value.format(ca=ours.ca) for name, value in settings.items()}
+    attempt = Attempt("export", servers["valid"], way, {**_trust(ours), **given}, tmp_path)
+    if attempt.done.status or case == "no such CA":
+        _refused(attempt, words, tmp_path, TLS)
+    attempt.nothing_in_clear()
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_server_without_start_tls(
     servers: dict[str, Slapd], authorities: dict[str, Authority], tmp_path: Path, verb: str

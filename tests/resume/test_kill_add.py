@@ -15,6 +15,7 @@ from fixtures.network import Proxy
 from fixtures.slapd import Slapd
 from tests.support import killing
 from tests.support.adding import (
+    OPERATIONAL,
     SUFFIX,
     TOP,
     accounted,
@@ -68,6 +69,22 @@ def _revive(server: Slapd) -> None:
     time.sleep(0.1)
     if not server.running:
         server.start()
+
+
+@pytest.mark.parametrize(
+    ("point", "options"), [("load.committed", ()), ("load.single", ("--batch", 1))]
+)
+def test_referrals_of_a_killed_run_are_ours(
+    server: Slapd, tmp_path: Path, point: str, options: tuple[object, ...]
+) -> None:
+    """Their `ref` is shown to those only who name it."""
+    ldif = write(tmp_path / "x.ldif", *OPERATIONAL, people(9))
+    server.ldapadd(TOP)
+    done = ditseed(*command(server, ldif, *options), env={killing.KILL_AT: point})
+    assert done.status == -signal.SIGKILL, done
+    _revive(server)
+    told = facts(server, ldif, *options)
+    assert (told["added"], told["rejected"]) == (told["read"], 0), told
 
 
 def test_killed_at_every_point_in_turn(server: Slapd, ldif: Path) -> None:

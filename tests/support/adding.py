@@ -14,6 +14,29 @@ SUFFIX = "dc=example,dc=com"
 TOP = record(SUFFIX, [("objectClass", "domain"), ("dc", "example")])
 
 
+# A referral and a subentry, each with an operational attribute that clients set.
+OPERATIONAL = (
+    record(
+        f"cn=elsewhere,{SUFFIX}",
+        [
+            ("objectClass", "referral"),
+            ("objectClass", "extensibleObject"),
+            ("cn", "elsewhere"),
+            ("ref", "ldap://a/dc=other"),
+        ],
+    ),
+    record(
+        f"cn=rules,{SUFFIX}",
+        [
+            ("objectClass", "subentry"),
+            ("objectClass", "extensibleObject"),
+            ("cn", "rules"),
+            ("subtreeSpecification", "{}"),
+        ],
+    ),
+)
+
+
 def unit(name: str, above: str = SUFFIX) -> str:
     return record(f"ou={name},{above}", [("objectClass", "organizationalUnit"), ("ou", name)])
 

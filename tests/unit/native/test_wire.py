@@ -87,7 +87,8 @@ def link(uri: str, silence: float = 30.0, **more: object) -> _native.Link:
         "as_written": False,
         "start_tls": 0,
     }
-    return _native.Link(uri=uri, connect_timeout=5.0, silence=silence, **{**facts, **more})  # type: ignore[arg-type]
+    limits = {"connect_timeout": 5.0, "bind_timeout": silence, "silence": silence}
+    return _native.Link(uri=uri, **{**facts, **limits, **more})  # type: ignore[arg-type]
 
 
 def search(where: str = "(objectClass=*)") -> _native.Search:

@@ -30,7 +30,7 @@ from loader.errors import (
 from loader.progress import Meter
 from loader.server.options import Connection
 from loader.server.search import Search
-from loader.server.session import session
+from loader.server.session import limit_error, session
 from loader.server.wire import reading
 from tests.support.command import environment
 from tests.support.require import require
@@ -254,3 +254,16 @@ def test_small_questions(admin: Connection) -> None:
         assert opened.read(PEOPLE)["description"] == [b"changed"]
         opened.replace(PEOPLE, {"description": []})
         assert "description" not in opened.read(PEOPLE)
+
+
+@pytest.mark.parametrize(
+    ("who", "subject"),
+    [
+        ("anonymous", "anonymous"),
+        ("cn=a,dc=x", 'dn.exact="cn=a,dc=x"'),
+        ("SASL GSSAPI as a", "users"),
+    ],
+)
+def test_whom_a_limit_is_lifted_for(who: str, subject: str) -> None:
+    told = limit_error("ldap://x", who, "Size limit exceeded", 4)
+    assert f"olcLimits: {{0}}{subject} size.soft=unlimited" in str(told.advice())

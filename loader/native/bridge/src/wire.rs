@@ -23,7 +23,7 @@ impl Link {
     #[new]
     #[pyo3(signature = (
         *, uri, bind_dn, secret, mechanism, authcid, authzid, realm, secprops, as_written, start_tls,
-        connect_timeout, silence
+        connect_timeout, bind_timeout, silence
     ))]
     #[allow(clippy::too_many_arguments, reason = "each is an option of ldapsearch's")]
     #[allow(clippy::similar_names, reason = "SASL named them")]
@@ -39,10 +39,12 @@ impl Link {
         as_written: bool,
         start_tls: u8,
         connect_timeout: f64,
+        bind_timeout: f64,
         silence: f64,
     ) -> PyResult<Self> {
         let secret = secret.map(Secret::new);
-        let (connect_timeout, silence) = (seconds(connect_timeout)?, seconds(silence)?);
+        let (connect_timeout, bind_timeout) = (seconds(connect_timeout)?, seconds(bind_timeout)?);
+        let silence = seconds(silence)?;
         Ok(Self(wire::Link {
             uri,
             bind_dn,
@@ -55,6 +57,7 @@ impl Link {
             as_written,
             start_tls,
             connect_timeout,
+            bind_timeout,
             silence,
         }))
     }

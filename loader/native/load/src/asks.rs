@@ -1,28 +1,52 @@
 //! Requests about entries that may be there already: reads, and modifies.
 
+use tree::Names;
 use wire::Result;
 use wire::ber::Writer;
 use wire::message::{Message, tag};
 
+use crate::entry::Entry;
 use crate::exchange::{Answer, Asker, Ready, answer};
 use crate::found::{CONTENT, Change, Found};
 use crate::requests;
 
-const NOTHING: &[&str] = &["1.1"];
+const NOTHING: &[u8] = b"1.1";
 
 /// Reads of single entries.
 #[derive(Debug)]
 pub struct Looks<'a> {
     names: Vec<&'a [u8]>,
-    content: bool,
+    /// What is asked for, for each of `names`; of no entry anything if there is none.
+    attributes: Vec<Vec<Vec<u8>>>,
     pub found: Vec<Option<Found>>,
 }
 
 impl<'a> Looks<'a> {
-    pub fn new(names: Vec<&'a [u8]>, content: bool) -> Self {
+    /// Whether they are there.
+    pub fn new(names: Vec<&'a [u8]>) -> Self {
         let found = names.iter().map(|_| None).collect();
-        Self { names, content, found }
+        Self { names, attributes: Vec::new(), found }
     }
+
+    /// Their content: user attributes, and whatever else the LDIF has, such as the `ref` of a referral, which servers
+    /// show on request only.
+    pub fn with_content(entries: Vec<&'a Entry>, leave_out: &Names) -> ldif::Result<Self> {
+        let attributes =
+            entries.iter().map(|entry| content(entry, leave_out)).collect::<ldif::Result<_>>()?;
+        let looks = Self::new(entries.into_iter().map(|entry| entry.dn.as_slice()).collect());
+        Ok(Self { attributes, ..looks })
+    }
+}
+
+fn content(entry: &Entry, leave_out: &Names) -> ldif::Result<Vec<Vec<u8>>> {
+    let fields = entry.fields()?;
+    let sent = fields.iter().filter(|field| !leave_out.hold(field));
+    let mut own: Vec<Vec<u8>> =
+        sent.map(|field| field.description().to_ascii_lowercase()).collect();
+    own.sort_unstable();
+    own.dedup();
+    own.extend(CONTENT.iter().map(|one| one.as_bytes().to_vec()));
+    Ok(own)
 }
 
 impl Asker for Looks<'_> {
@@ -35,8 +59,11 @@ impl Asker for Looks<'_> {
     }
 
     fn encode(&mut self, request: usize, id: i32, out: &mut Writer) {
-        let attributes = if self.content { CONTENT } else { NOTHING };
-        requests::read(out, id, self.names[request], attributes);
+        let (dn, nothing) = (self.names[request], [NOTHING]);
+        match self.attributes.get(request) {
+            Some(all) => requests::read(out, id, dn, all.iter().map(Vec::as_slice)),
+            None => requests::read(out, id, dn, nothing),
+        }
     }
 
     fn take(&mut self, request: usize, message: &Message<'_>) -> Result<()> {

@@ -76,7 +76,7 @@ impl Exchange {
 
     fn round_trip(&mut self) -> Result<Duration> {
         let begun = Instant::now();
-        self.pipeline(&mut Looks::new(vec![b""], false))?;
+        self.pipeline(&mut Looks::new(vec![b""]))?;
         Ok(begun.elapsed())
     }
 

@@ -108,7 +108,12 @@ fn extended(out: &mut Writer, id: i32, name: &[u8], value: Option<&[u8]>) {
 }
 
 /// Reads one entry, referral objects too.
-pub fn read(out: &mut Writer, id: i32, dn: &[u8], attributes: &[&str]) {
+pub fn read<'a>(
+    out: &mut Writer,
+    id: i32,
+    dn: &[u8],
+    attributes: impl IntoIterator<Item = &'a [u8]>,
+) {
     out.sequence(|message| {
         message.integer(id);
         message.nest(SEARCH, |search| {
@@ -121,7 +126,7 @@ pub fn read(out: &mut Writer, id: i32, dn: &[u8], attributes: &[&str]) {
             search.tagged(PRESENT, b"objectClass");
             search.sequence(|list| {
                 for one in attributes {
-                    list.octets(one.as_bytes());
+                    list.octets(one);
                 }
             });
         });

@@ -52,6 +52,8 @@ pub struct Link {
     /// 1: try, and go on in the clear (-Z). 2: demand (-ZZ).
     pub start_tls: u8,
     pub connect_timeout: Duration,
+    /// So long may the answer to `StartTLS`, and to each step of a bind, take; zero is without limit.
+    pub bind_timeout: Duration,
     /// So long may a server that owes us something send not a byte; zero is without limit.
     pub silence: Duration,
 }
@@ -70,6 +72,7 @@ impl Default for Link {
             as_written: false,
             start_tls: 0,
             connect_timeout: Duration::from_secs(30),
+            bind_timeout: Duration::from_secs(60),
             silence: Duration::ZERO,
         }
     }

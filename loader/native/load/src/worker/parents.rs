@@ -38,7 +38,7 @@ impl Worker<'_> {
         let first: Vec<usize> =
             open.iter().copied().filter(|&at| seen.insert(work.entry(at).parent)).collect();
         let names = first.iter().map(|&at| tree::name::parent_text(&work.entry(at).dn)).collect();
-        let mut looks = Looks::new(names, false);
+        let mut looks = Looks::new(names);
         self.exchange()?.pipeline(&mut looks)?;
         let found = looks.found;
         let mut missing = FxHashSet::default();

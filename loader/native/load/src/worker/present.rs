@@ -18,8 +18,12 @@ impl Worker<'_> {
         }
         let content = self.shared.options.exists.compares()
             || list.iter().any(|&at| work.marks[at].uncertain);
-        let mut looks =
-            Looks::new(list.iter().map(|&at| work.entry(at).dn.as_slice()).collect(), content);
+        let entries: Vec<_> = list.iter().map(|&at| work.entry(at)).collect();
+        let mut looks = if content {
+            Looks::with_content(entries, &self.shared.leave_out)?
+        } else {
+            Looks::new(entries.into_iter().map(|entry| entry.dn.as_slice()).collect())
+        };
         self.exchange()?.pipeline(&mut looks)?;
         let found = looks.found;
         let mut changes = Vec::new();

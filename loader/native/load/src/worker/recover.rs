@@ -17,6 +17,9 @@ const NAP: Duration = Duration::from_millis(50);
 /// So often a server may close the connection at a single entry before that is the entry's fault.
 const BREAKS: usize = 5;
 
+/// Bytes that a request of slapd's defaults may have from anybody (`SLAP_SB_MAX_INCOMING_DEFAULT`).
+const LARGE: usize = (1 << 18) - 1;
+
 impl Worker<'_> {
     /// Connects again after the connection broke, or the server was busy; any other error ends the load.
     pub(super) fn recover(&mut self, work: &mut Work<'_>, error: Error) -> Result<()> {
@@ -75,7 +78,8 @@ fn suspect(work: &mut Work<'_>, reason: &Failure) {
         let at = work.todo[0];
         let bytes = work.prepared[at].operation.len();
         let words = "the server closes the connection when this entry is sent";
-        work.reject(at, format!("{words} ({bytes} bytes): {}", reason.text), false);
+        let limit = if bytes > LARGE { "; slapd's limit is olcSockbufMaxIncomingAuth" } else { "" };
+        work.reject(at, format!("{words} ({bytes} bytes): {}{limit}", reason.text), false);
     }
 }
 

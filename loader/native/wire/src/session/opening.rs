@@ -151,7 +151,7 @@ impl Opening<'_> {
                 };
                 return Err(self.failure(Phase::Lost, code).into());
             }
-            expect_life(begun, self.link.silence)?;
+            expect_life(begun, self.link.bind_timeout)?;
         }
     }
 

@@ -1,0 +1,164 @@
+"""Entries that nobody expects, added, exported, compared and added again: each comes back byte for byte."""
+
+from __future__ import annotations
+
+import random
+import ssl
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from tests.support.adding import SUFFIX
+from tests.support.command import Done, ditseed
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+
+CLASS = "objectClass"
+Line = tuple[str, bytes | str]
+PERSON: tuple[Line, ...] = ((CLASS, "inetOrgPerson"), ("sn", "s"))
+MANY = 50_000  # values of one attribute
+HUGE = 20 << 20  # bytes of one value
+LARGER = "sockbuf_max_incoming_auth 100000000"  # than slapd takes by default: 16 MiB
+
+
+def _record(dn: str, *lines: Line) -> str:
+    def line(name: str, value: bytes | str) -> str:
+        raw = value.encode() if isinstance(value, str) else value
+        return f"{name}:: {b64encode(raw).decode()}\n"
+
+    return "".join([line("dn", dn), *(line(*one) for one in lines), "\n"])
+
+
+def _person(rdn: str, *lines: Line) -> str:
+    return _record(f"{rdn},{SUFFIX}", *PERSON, *lines)
+
+
+def _certificate() -> bytes:
+    return ssl.create_default_context().get_ca_certs(binary_form=True)[0]
+
+
+def _tree() -> Iterator[str]:
+    yield _record(
+        SUFFIX, (CLASS, "organization"), (CLASS, "dcObject"), ("dc", "example"), ("o", "x")
+    )
+    yield _person("cn=secret", ("cn", "secret"), ("userPassword", b"\x00\xff\xfe"))
+    yield from _names()
+    yield from _values()
+    yield from _special()
+    above = SUFFIX
+    for depth in range(60):
+        above = f"ou=deep{depth},{above}"
+        yield _record(above, (CLASS, "organizationalUnit"), ("ou", f"deep{depth}"))
+
+
+def _names() -> Iterator[str]:
+    yield _person(r"cn=a\2Cb\2Bc+sn=\20lead\20", ("cn", "a,b+c"), ("sn", " lead "))
+    yield _person(r"cn=\23hash\22\5C\3C\3E\3B=eq", ("cn", '#hash"\\<>;=eq'))
+    yield _person(r"cn=x+sn=s+uid=\C3\A9", ("cn", "x"), ("uid", "é"))
+    yield _person(r"cn=nul\00byte", ("cn", b"nul\0byte"))
+    yield _person(r"cn=sp\20", ("cn", "sp "))
+    yield _record(f"ou=ünï,{SUFFIX}", (CLASS, "organizationalUnit"), ("ou", "ünï"))
+    yield _record(f"ou=empty,{SUFFIX}", (CLASS, "organizationalUnit"), ("ou", "empty"))
+    upper = ("OBJECTCLASS", "inetOrgPerson"), ("CN", "UPPER"), ("SN", "S"), ("MAIL", "A@B.C")
+    yield _record("CN=UPPER,OU=EMPTY,DC=EXAMPLE,DC=COM", *upper)
+
+
+def _values() -> Iterator[str]:
+    tags = ("cn;lang-de", "cn;lang-fr", "description;lang-de", "cn;lang-de-AT")
+    yield _person("cn=tags", ("cn", "tags"), *((tag, tag) for tag in tags))
+    yield _person("cn=cert", ("cn", "cert"), ("userCertificate;binary", _certificate()))
+    yield _person("cn=huge", ("cn", "huge"), ("jpegPhoto", random.Random(1).randbytes(HUGE)))
+    members = (("member", f"uid=user{number:06},ou=nowhere,{SUFFIX}") for number in range(MANY))
+    yield _record(f"cn=many,{SUFFIX}", (CLASS, "groupOfNames"), ("cn", "many"), *members)
+    odd = ("two\nlines\r\n", " leading", ": colon", "< less", "trail ")
+    yield _person("cn=odd", ("cn", "odd"), *(("description", value) for value in odd))
+
+
+def _special() -> Iterator[str]:
+    def special(rdn: str, kind: str, *lines: Line) -> str:
+        name, _, value = rdn.partition("=")
+        classes = ((CLASS, kind), (CLASS, "extensibleObject"))
+        return _record(f"{rdn},{SUFFIX}", *classes, (name, value), *lines)
+
+    yield special("cn=ref", "referral", ("ref", "ldap://elsewhere.example.com/dc=other"))
+    yield special("ou=refs", "referral", ("ref", "ldap://a/"), ("ref", "ldap://b/x??sub"))
+    yield special("cn=alias", "alias", ("aliasedObjectName", f"ou=empty,{SUFFIX}"))
+    yield special("cn=dangling", "alias", ("aliasedObjectName", f"ou=not there,{SUFFIX}"))
+    yield special("cn=sub", "subentry", ("subtreeSpecification", "{}"))
+
+
+@pytest.fixture(scope="module")
+def ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("awkward") / "tree.ldif"
+    path.write_text("".join(_tree()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def pair(ldif: Path) -> Iterator[tuple[Slapd, Slapd]]:
+    """One that was given the tree over LDAP, and an empty one."""
+    settings = Settings(global_lines=(LARGER,))
+    with ExitStack() as running:
+        full, empty = (running.enter_context(replication.provider(settings)) for _ in range(2))
+        done = ditseed("add", ldif, *_as_root(full), "--json").ok()
+        assert done.facts["added"] == sum(1 for _ in _tree())
+        yield full, empty
+
+
+def _as_root(server: Slapd) -> tuple[object, ...]:
+    return ("-H", server.uri, "-D", server.root_dn, "-y", server.password_file)
+
+
+def _compared(a: object, b: object, server: Slapd, *more: object) -> Done:
+    who = ("-D", server.root_dn, "-y", server.password_file, "-b", SUFFIX)
+    return ditseed("compare", a, b, *who, *more).ok()
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--page", 10), ("--pieces", 7), ("--jobs", 1, "--compress", "none")]
+)
+def test_all_of_it_is_exported(
+    pair: tuple[Slapd, Slapd], ldif: Path, tmp_path: Path, options: tuple[object, ...]
+) -> None:
+    full, _ = pair
+    ditseed("export", *_as_root(full), "-b", SUFFIX, "-o", tmp_path / "out", *options).ok()
+    _compared(tmp_path / "out", full.uri, full)
+    _compared(tmp_path / "out", full.database_dir, full)
+    _compared(tmp_path / "out", ldif, full, "--user-attributes")
+
+
+def test_and_added_to_another(pair: tuple[Slapd, Slapd], tmp_path: Path) -> None:
+    full, empty = pair
+    ditseed("export", *_as_root(full), "-b", SUFFIX, "-o", tmp_path / "out").ok()
+    ditseed("add", tmp_path / "out", *_as_root(empty)).ok()
+    theirs = ("--password-file-b", empty.password_file)
+    _compared(full.uri, empty.uri, full, "--user-attributes", *theirs)
+    again = ("--restart", "--on-exists", "replace", "--json")
+    told = ditseed("add", tmp_path / "out", *_as_root(empty), *again).ok().facts
+    assert (told["present"], told["replaced"]) == (told["read"], 0)
+
+
+def test_a_value_that_is_too_large_for_the_server(ldif: Path, tmp_path: Path) -> None:
+    with Slapd() as server:
+        kept = ("--max-rejects", 1, "--rejects", tmp_path / "kept.ldif", "--json")
+        done = ditseed("add", ldif, *_as_root(server), *kept)
+    assert done.status == 1, done
+    ((*_, reason),) = done.facts["rejections"]
+    assert "olcSockbufMaxIncomingAuth" in reason
+
+
+def test_dead_servers_in_the_list(pair: tuple[Slapd, Slapd], tmp_path: Path) -> None:
+    """libldap's list: the next one, when one is down."""
+    full, _ = pair
+    for number, uris in enumerate(
+        (f"ldap://127.0.0.1:1 {full.uri}", f"ldap://no.invalid,{full.uri}")
+    ):
+        who = ("-H", uris, *_as_root(full)[2:])
+        ditseed("export", *who, "-b", SUFFIX, "-o", tmp_path / f"{number}").ok()
+        _compared(tmp_path / f"{number}", full.uri, full)
