@@ -568,6 +568,9 @@ class Dump:
     def export(self, directory: _Path, counters: Counters, *, compress: bool) -> Exported:
         """Files `0001.ldif[.zst]` and on in the empty `directory`: parents first, lines not folded, values of one
         attribute side by side. Same database, same bytes."""
+    def stream(self, fd: int, scratch: _Path, counters: Counters, *, compress: bool) -> Exported:
+        """What `export` writes, into a descriptor. After an error that is not the reader's (ldif.pipe) it ends with
+        what no reader of LDIF takes. scratch: a directory for a nameless file."""
     def digest(self, tree: Tree, counters: Counters) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
     def pick(self, names: Sequence[str], counters: Counters) -> bytes:

@@ -424,6 +424,12 @@ class StreamBroken(LoaderError):
     retryable = True
 
 
+class ReaderGone(LoaderError):
+    code, exit_status = "export.reader_gone", 82
+    message = "{path}: whoever read the {what} has gone before its end"
+    hint = "The other side says why; the same two commands begin anew."
+
+
 class StreamRefused(LoaderError):
     code, exit_status = "clone.stream_refused", 68
     message = "{path}: {reason}"

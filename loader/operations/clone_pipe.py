@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader.errors import LoaderError, UsageProblem
+from loader import standard
+from loader.errors import LoaderError
 from loader.mdb import copy, meta, passage, verify
 from loader.mdb.look import look
 from loader.operations.clone import require_source, target_directory
@@ -68,11 +68,10 @@ class ReceiveReport:
 
 def send(source: Path, token: str | None, progress: Progress) -> SendReport:
     """Send to stdout. The stream is not for people's eyes: refuses a terminal."""
-    if sys.stdout.isatty():
-        raise UsageProblem(reason="the copy goes to stdout, which is a terminal: put a pipe there")
+    descriptor = standard.output("the copy")
     require_source(source)
     with progress.step("send") as meter:
-        sent = passage.send(source, sys.stdout.fileno(), token, meter)
+        sent = passage.send(source, descriptor, token, meter)
         seconds = meter.seconds
     if token is not None and not sent.skipped:
         progress.say(f"{source} has changed since: all was sent")
@@ -96,19 +95,16 @@ def plan(options: ReceiveOptions) -> ReceivePlan:
 
 def receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
     """Receive from stdin. Whatever stops it, the target holds the database that it held before."""
-    if sys.stdin.isatty():
-        raise UsageProblem(
-            reason="the copy comes from stdin, which is a terminal: put a pipe there"
-        )
+    descriptor = standard.input("the copy")
     plan(options)
     like = files.existing(options.target)
     with files.explained(options.target), target_directory(options.target, like):
-        return _receive(options, progress)
+        return _receive(options, descriptor, progress)
 
 
-def _receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
+def _receive(options: ReceiveOptions, descriptor: int, progress: Progress) -> ReceiveReport:
     with progress.step("receive") as meter:
-        partial = passage.receive(sys.stdin.fileno(), options.target, meter)
+        partial = passage.receive(descriptor, options.target, meter)
         seconds = meter.seconds
     killpoint("clone.received")
     try:
