@@ -590,10 +590,18 @@ def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters)
     """
 
 def clone_send(
-    source: _Path, fd: int, head: bytes, length: int, part: str | None, counters: Counters
+    source: _Path,
+    fd: int,
+    head: bytes,
+    length: int,
+    part: str | None,
+    counters: Counters,
+    *,
+    compacted: bool,
 ) -> int:
     """Sends what `clone_plain` would copy to `fd`, with checksums; without what `part` says is there, if that is of the
-    same copy. Returns the byte that it began with. ValueError: `part` is nothing that a receiver has written.
+    same copy. compacted: `source` is what `clone_compact` made. Returns the byte that it began with. ValueError: `part`
+    is nothing that a receiver has written.
     """
 
 def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) -> int:

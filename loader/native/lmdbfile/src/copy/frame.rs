@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Write};
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -20,7 +20,7 @@ const END: u32 = 2;
 /// What is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Tells this image from others: the checksum of its meta pages.
+    /// Tells this image from others: the checksum of its meta pages, seeded with whether it was compacted.
     pub image: u64,
     /// Bytes of the file.
     pub length: u64,
@@ -35,8 +35,8 @@ pub(super) enum Frame {
     End,
 }
 
-pub(super) fn image(head: &[u8]) -> u64 {
-    xxh3_64(head)
+pub(super) fn image(head: &[u8], compacted: bool) -> u64 {
+    xxh3_64_with_seed(head, u64::from(compacted))
 }
 
 impl Header {
