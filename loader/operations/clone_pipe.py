@@ -9,11 +9,11 @@ from pathlib import Path
 
 from loader import standard
 from loader.errors import LoaderError
-from loader.mdb import copy, meta, passage, verify
+from loader.mdb import copy, meta, passage
 from loader.mdb.look import look
 from loader.mdb.passage import Sent
 from loader.operations.clone import require_source, target_directory
-from loader.operations.target import put, require_target
+from loader.operations.target import checked, put, require_target
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.storage import files
@@ -139,14 +139,9 @@ def _receive(options: ReceiveOptions, descriptor: int, progress: Progress) -> Re
         seconds = meter.seconds
     killpoint("clone.received")
     try:
-        with progress.step("verify") as meter:
-            level = options.verify or verify.default_level(partial)
-            verified = verify.verify(partial, level, meter)
-        outline, facts, sizes = (
-            look(partial, newest=False),
-            meta.facts(partial),
-            copy.Sizes.of(partial),
-        )
+        verified = checked(partial, options.verify, progress)
+        outline = look(partial, newest=False)
+        facts, sizes = meta.facts(partial), copy.Sizes.of(partial)
         put(partial, options.target, MODE, options.replace)
     except LoaderError:
         passage.forget(options.target)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from loader import units
 from loader.errors import LoaderError, TargetNotEmpty, UsageProblem
-from loader.mdb import environment
+from loader.mdb import environment, verify
 from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
+from loader.mdb.verify import Verified
+from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.storage import files, holders
 from loader.storage.files import Owner
@@ -31,6 +33,12 @@ def _has_entries(directory: Path) -> bool:
         return environment.entry_count(directory) > 0
     except LoaderError:
         return True
+
+
+def checked(partial: Path, level: str | None, progress: Progress) -> Verified:
+    """Is a finished data file sound? `level`: None picks one by size. Raises MdbDamaged."""
+    with progress.step("verify") as meter:
+        return verify.verify(partial, level or verify.default_level(partial), meter)
 
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:

@@ -11,12 +11,12 @@ import zstandard
 from loader import dn, units
 from loader.config import DEFAULT_MODE, Database
 from loader.errors import BackupDamaged, NoSuchPath, OtherFormat, UsageProblem
-from loader.mdb import copy, meta, verify
+from loader.mdb import copy, meta
 from loader.operations.backup import pack, repository
 from loader.operations.backup.repository import Backup
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space, target_directory
-from loader.operations.target import put, require_target
+from loader.operations.target import checked, put, require_target
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
 from loader.server import configuration
@@ -111,10 +111,7 @@ def _restore(
             _unpack(options.repo / backup.id, backup, partial, whole)
             seconds = whole.seconds
         killpoint("restore.unpacked")
-        with progress.step("verify") as meter:
-            verified = verify.verify(
-                partial, options.verify or verify.default_level(partial), meter
-            )
+        verified = checked(partial, options.verify, progress)
         put(partial, place.directory, place.mode, options.replace)
     except BaseException:
         partial.unlink(missing_ok=True)
