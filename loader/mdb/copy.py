@@ -30,11 +30,10 @@ from loader.errors import (
     LoaderError,
     NoReflink,
     NoSpace,
-    UsageProblem,
 )
 from loader.mdb import apart, copying, environment, meta
 from loader.mdb.environment import explained
-from loader.mdb.snapshot import Image, image
+from loader.mdb.snapshot import Image, image, require_known
 from loader.progress import Meter
 
 PARTIAL = meta.DATA + ".partial"
@@ -77,7 +76,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     """Copy the environment in directory `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
     What an earlier run left there is overwritten; on any error nothing is left. Raises NoSpace, NotPermitted,
-    NotLmdb, MdbDamaged, NoReflink, UsageProblem.
+    NotLmdb, OtherFormat, MdbDamaged, NoReflink.
     """
     partial = target / PARTIAL
     (target / JOURNAL).unlink(missing_ok=True)
@@ -108,9 +107,7 @@ def compact_copy(source: Path, made: Path, place: Path, meter: Meter) -> None:
 
 
 def _compact(held: Image, made: Path, meter: Meter) -> None:
-    if held.facts.format != 1:
-        reason = f"data format {held.facts.format} cannot be compacted, only format 1 (OpenLDAP 2.4 to 2.6)"
-        raise UsageProblem(reason=reason)
+    require_known(held.facts, held.path, "--compact")
     copying.compact(held.path, made, held.page, meter)
 
 

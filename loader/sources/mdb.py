@@ -108,7 +108,7 @@ def _ours(
 
 
 def require_database(directory: Path) -> None:
-    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbDamaged."""
+    """Raises NoSuchPath, NotPermitted, NotLmdb, OtherFormat, MdbDamaged."""
     require_readable(directory)
     if not is_database(directory):
         raise NotLmdb(path=directory, reason=f"it holds no {DATA}")
