@@ -87,5 +87,6 @@ def _ours(error: _native.NativeError, source: Path, target: Path) -> LoaderError
     if error.code == "lmdb.misuse":
         return StreamRefused(path=target, reason=error.message)
     if error.code == "lmdb.stream" or "Broken pipe" in error.message:
-        return StreamBroken(path=target, reason=error.message, advice="The other side says why.")
+        reason = error.message if error.code == "lmdb.stream" else "nobody receives it any more"
+        return StreamBroken(path=target, reason=reason, advice="The other side says why.")
     return SystemFailed(path=source, reason=error.message)

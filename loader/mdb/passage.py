@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
-from loader.errors import StreamBroken
+from loader.errors import FULL, NoSpace, StreamBroken
 from loader.mdb import copying, meta
 from loader.mdb.copy import JOURNAL, PARTIAL, compact_copy, require_space
 from loader.mdb.copying import Sending
@@ -70,13 +70,21 @@ def _send(
 def receive(descriptor: int, target: Path, meter: Meter) -> Path:
     """Receive into `target`/data.mdb.partial, mode 0600, which the caller publishes.
 
-    Raises StreamBroken with the token that lets the sender go on; what has come stays.
+    Raises StreamBroken or NoSpace with the token that lets the sender go on; what has come stays.
     """
     partial = target / PARTIAL
     try:
         copying.receive(descriptor, partial, target / JOURNAL, meter)
     except StreamBroken as error:
-        raise StreamBroken(**error.facts | {"advice": _advice(target)}) from error
+        raise StreamBroken(**error.facts | {"advice": advice(target)}) from error
+    except NoSpace as error:
+        known = token(target)
+        if known is None:
+            raise
+        lack = (
+            f"{FULL}; what came stays: once there is room, the sender goes on with --skip {known}"
+        )
+        raise NoSpace(path=partial, lack=lack) from error
     return partial
 
 
@@ -94,7 +102,8 @@ def forget(target: Path) -> None:
         (target / name).unlink(missing_ok=True)
 
 
-def _advice(target: Path) -> str:
+def advice(target: Path) -> str:
+    """What to do after a stream that broke, for the operator."""
     known = token(target)
     if known is None:
         return "Nothing has come yet: look what the sender says."

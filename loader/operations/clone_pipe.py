@@ -134,9 +134,13 @@ def receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
 
 
 def _receive(options: ReceiveOptions, descriptor: int, progress: Progress) -> ReceiveReport:
-    with progress.step("receive") as meter:
-        partial = passage.receive(descriptor, options.target, meter)
-        seconds = meter.seconds
+    try:
+        with progress.step("receive") as meter:
+            partial = passage.receive(descriptor, options.target, meter)
+            seconds = meter.seconds
+    except KeyboardInterrupt:
+        progress.say(passage.advice(options.target))
+        raise
     killpoint("clone.received")
     try:
         verified = checked(partial, options.verify, progress)

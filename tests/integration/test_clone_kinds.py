@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -263,6 +264,62 @@ def test_what_goes_on_with_another_copy(stopped: Slapd, other: Slapd, tmp_path: 
     assert not list(other.database_dir.iterdir())
     sent, _ = piped((stopped.database_dir, "-", "--skip", "nonsense"), ("-", other.database_dir))
     assert sent.status == StreamRefused.exit_status
+
+
+def test_what_is_no_stream(tmp_path: Path) -> None:
+    for given, error in [
+        (b"", StreamBroken),
+        (b"hello\n", StreamRefused),
+        (b"x" * 99, StreamRefused),
+    ]:
+        done = subprocess.run(
+            arguments_of("clone", "-", tmp_path / "x"),
+            input=given,
+            env=environment(),
+            check=False,
+            capture_output=True,
+        )
+        assert done.returncode == error.exit_status
+        assert not (tmp_path / "x" / "data.mdb").exists()
+
+
+def test_ctrl_c_while_it_receives(stopped: Slapd, tmp_path: Path) -> None:
+    """It says how to go on."""
+    words = arguments_of("clone", stopped.database_dir, "-")
+    whole = subprocess.run(words, capture_output=True, env=environment(), check=True).stdout
+    with _run("clone", "-", tmp_path, stdin=subprocess.PIPE) as receiver:
+        assert receiver.stdin is not None
+        receiver.stdin.write(whole[: len(whole) // 2])
+        receiver.stdin.flush()
+        while not (tmp_path / "data.mdb.partial.have").exists():
+            time.sleep(0.01)
+        time.sleep(0.5)
+        receiver.send_signal(signal.SIGINT)
+        assert receiver.stderr is not None
+        told = receiver.stderr.read().decode()
+        assert receiver.wait() == 130
+    token = ditseed("clone", "-", tmp_path, "--dry-run", "--json").ok().facts["token"]
+    assert f"--skip {token}" in told
+
+
+def test_a_full_disk_at_the_receiver(stopped: Slapd) -> None:
+    """It says how to go on; with room for the rest it does."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(64) as disk:
+        target = disk / "clone"
+        target.mkdir()
+        filler = disk / "filler"
+        with suppress(OSError), filler.open("wb", 0) as file:
+            file.writelines(bytes(1 << 20) for _ in range(64))
+        os.truncate(filler, filler.stat().st_size - (1 << 20))
+        sent, received = piped((stopped.database_dir, "-"), ("-", target))
+        assert received.status == NoSpace.exit_status
+        assert "Broken pipe" not in sent.err
+        token = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts["token"]
+        assert f"--skip {token}" in received.err
+        filler.unlink()
+        piped((stopped.database_dir, "-", "--skip", token), ("-", target))[1].ok()
+        assert [path.name for path in target.iterdir()] == ["data.mdb"]
 
 
 def test_killed_while_it_receives(stopped: Slapd, other: Slapd) -> None:

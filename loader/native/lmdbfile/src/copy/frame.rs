@@ -50,11 +50,14 @@ impl Header {
     }
 
     pub fn read(input: &mut dyn Read) -> Result<Self> {
-        let mut bytes = [0; HEADER];
-        input.read_exact(&mut bytes).map_err(cut)?;
-        if &bytes[..16] != MAGIC {
+        let mut bytes = Vec::with_capacity(HEADER);
+        input.take(HEADER as u64).read_to_end(&mut bytes)?;
+        if !MAGIC.starts_with(&bytes[..bytes.len().min(MAGIC.len())]) {
             let what = "what comes in is no stream of a clone of this version";
             return Err(Error::new(ErrorKind::Misuse, what));
+        }
+        if bytes.len() < HEADER {
+            return Err(cut(io::ErrorKind::UnexpectedEof.into()));
         }
         if number(&bytes, 40) != xxh3_64(&bytes[..40]) {
             return Err(garbled());
