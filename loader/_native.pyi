@@ -570,6 +570,9 @@ class Dump:
     def export(self, directory: _Path, counters: Counters, *, compress: bool) -> Exported:
         """Files `0001.ldif[.zst]` and on in the empty `directory`: parents first, lines not folded, values of one
         attribute side by side. Same database, same bytes."""
+    def stream(self, fd: int, scratch: _Path, counters: Counters, *, compress: bool) -> Exported:
+        """What `export` writes, into a descriptor. After an error that is not the reader's (ldif.pipe) it ends with
+        what no reader of LDIF takes. scratch: a directory for a nameless file."""
     def digest(self, tree: Tree, counters: Counters) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
     def pick(self, names: Sequence[str], counters: Counters) -> bytes:
@@ -589,10 +592,18 @@ def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters)
     """
 
 def clone_send(
-    source: _Path, fd: int, head: bytes, length: int, part: str | None, counters: Counters
+    source: _Path,
+    fd: int,
+    head: bytes,
+    length: int,
+    part: str | None,
+    counters: Counters,
+    *,
+    compacted: bool,
 ) -> int:
     """Sends what `clone_plain` would copy to `fd`, with checksums; without what `part` says is there, if that is of the
-    same copy. Returns the byte that it began with. ValueError: `part` is nothing that a receiver has written.
+    same copy. compacted: `source` is what `clone_compact` made. Returns the byte that it began with. ValueError: `part`
+    is nothing that a receiver has written.
     """
 
 def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) -> int:

@@ -424,6 +424,12 @@ class StreamBroken(LoaderError):
     retryable = True
 
 
+class ReaderGone(LoaderError):
+    code, exit_status = "export.reader_gone", 82
+    message = "{path}: whoever read the {what} has gone before its end"
+    hint = "The other side says why; the same two commands begin anew."
+
+
 class StreamRefused(LoaderError):
     code, exit_status = "clone.stream_refused", 68
     message = "{path}: {reason}"
@@ -439,7 +445,10 @@ class NoReflink(LoaderError):
 class OtherFormat(LoaderError):
     code, exit_status = "mdb.other_format", 56
     message = "{path} is of LMDB data format {found}, but {who} needs format {needed}"
-    hint = "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) do not share files; cross with an LDIF (export, build)."
+    hint = (
+        "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) do not open each other's files. Cross with LDIF: slapcat of "
+        "the version that wrote it, or `ditseed export -H` of its server; then slapadd or `ditseed build`."
+    )
 
 
 # --- backups, templates, comparison -----------------------------------------------------------

@@ -60,6 +60,13 @@ _PIPE = Path("-")
     metavar="TOKEN",
     help="With TARGET -: leave out what the receiver said that it has.",
 )
+@click.option(
+    "--tmp",
+    "scratch",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="DIR",
+    help="With --compact and TARGET -: where to put the compacted copy until it is sent (default: $TMPDIR or /tmp).",
+)
 @dry_run_option
 @json_option
 @progress_option
@@ -71,6 +78,7 @@ def command(
     reflink: Reflink,
     verify: str | None,
     token: str | None,
+    scratch: Path | None,
     dry_run: bool,
     as_json: bool,
     progress_mode: str,
@@ -94,14 +102,19 @@ def command(
     To another host, and on from where that broke (the receiver says the token):
       ditseed clone /var/lib/ldap - | ssh ldap2 ditseed clone - /var/lib/ldap
       ditseed clone /var/lib/ldap - --skip TOKEN | ssh ldap2 ditseed clone - /var/lib/ldap
+    The same without the free pages:
+      ditseed clone /var/lib/ldap - --compact --tmp /srv/tmp | ssh ldap2 ditseed clone - /var/lib/ldap
     """
     progress = progress_of(progress_mode)
     if _PIPE in (source, target):
-        _require_plain(source, target, compact, reflink, dry_run)
-    elif token is not None:
+        _require_fitting(source, target, compact, reflink, dry_run)
+    if scratch is not None and not (compact and target == _PIPE):
+        raise UsageProblem(reason="--tmp is for --compact with TARGET -")
+    if target != _PIPE and token is not None:
         raise UsageProblem(reason="--skip is for a copy that is sent to stdout (TARGET -)")
     if target == _PIPE:
-        print(_sent(clone_pipe.send(source, token, progress), as_json), file=sys.stderr)
+        sending = clone_pipe.SendOptions(source, token, compact, scratch)
+        print(_sent(clone_pipe.send(sending, progress), as_json), file=sys.stderr)
         return
     if source == _PIPE:
         taken = clone_pipe.ReceiveOptions(target, replace, verify)
@@ -111,12 +124,15 @@ def command(
     _show(plan(options) if dry_run else clone(options, progress), as_json)
 
 
-def _require_plain(source: Path, target: Path, compact: bool, reflink: str, dry_run: bool) -> None:
+def _require_fitting(
+    source: Path, target: Path, compact: bool, reflink: str, dry_run: bool
+) -> None:
     if source == target:
         raise UsageProblem(reason="one of SOURCE and TARGET has to be a directory")
-    if compact or reflink == "always":
-        option = "--compact" if compact else "--reflink always"
-        raise UsageProblem(reason=f"{option} is for a clone from directory to directory")
+    if reflink == "always":
+        raise UsageProblem(reason="--reflink always is for a clone from directory to directory")
+    if compact and source == _PIPE:
+        raise UsageProblem(reason="--compact is for who sends: give it there")
     if target == _PIPE and dry_run:
         raise UsageProblem(reason="--dry-run: ask it of the receiver, or of a clone to a directory")
 

@@ -1,24 +1,36 @@
-"""ditseed export: a server's entries as LDIF shards with a manifest."""
+"""ditseed export: a server's entries, or a database's, as LDIF shards with a manifest; a database's to stdout too."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from loader import defaults
+from loader import defaults, units
 from loader.cli import named, options
 from loader.cli.report import show_facts, show_json
-from loader.errors import UsageProblem
+from loader.errors import NoSuchPath, UsageProblem
 from loader.manifest import Manifest
 from loader.operations import export_mdb
-from loader.operations.export_mdb import DumpOptions, export_database
+from loader.operations.export_mdb import (
+    DumpOptions,
+    StreamReport,
+    export_database,
+    stream_database,
+)
 from loader.progress import Progress
 from loader.server.options import Connection
 from loader.sources.mdb import DATA, Part, database_directory
 
+_STDOUT = Path("-")
+_PIECES = (
+    "-o - is for a database directory; a server is read in pieces, which lie in files until parents come first: "
+    "give a directory (`ditseed build` and `add` take it as it is)"
+)
 _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 
 
@@ -33,7 +45,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     "output",
     type=click.Path(path_type=Path, readable=False),
     required=True,
-    help="Directory for shards and manifest.",
+    help="Directory for shards and manifest; of a database also plain LDIF to stdout (-).",
 )
 @options.reading_options(jobs="Connections side by side, or workers.")
 @click.option(
@@ -50,8 +62,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 @click.option(
     "--compress",
     type=click.Choice(["zstd", "none"]),
-    default=defaults.COMPRESS,
-    help="Shards' compression.",
+    help=f"Default: {defaults.COMPRESS} for a directory, none for stdout.",
 )
 @options.timeout_option
 @options.restart_option
@@ -65,7 +76,7 @@ def command(
     max_rate: int,
     max_latency: float | None,
     page: int,
-    compress: str,
+    compress: str | None,
     timeouts: tuple[str, ...],
     restart: bool,
     progress_mode: str,
@@ -83,6 +94,8 @@ def command(
     configuration and asks no server: --jobs workers read the pages of one snapshot. The suffix entry carries
     the contextCSN that is stored.
 
+    Of a database, -o - writes LDIF to stdout, for slapadd or another `ditseed build`; the report goes to stderr.
+
     --from TEMPLATE -o DIR is `ditseed generate TEMPLATE -o DIR`.
 
     \b
@@ -91,13 +104,17 @@ def command(
           -b dc=example,dc=com -o /srv/export
       ditseed export -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o /srv/export --compress none
       ditseed export /var/lib/ldap -o /srv/export
+      ditseed export /var/lib/ldap -o - | ssh ldap2 slapadd -q -b dc=example,dc=com
     """
     if connecting.pop("template") is not None:
         _generate(output)
         return
     progress = options.progress_of(progress_mode)
     options.no_tree(connecting)
+    streamed = output == _STDOUT
     if source is None:
+        if streamed:
+            raise UsageProblem(reason=_PIECES)
         latency = None if max_latency is None else max_latency / 1000
         limits = {
             "jobs": jobs,
@@ -106,13 +123,17 @@ def command(
             "max_latency": latency,
             "page": page,
         }
-        asked = _Asked(output.absolute(), compress, progress, timeouts, restart)
+        asked = _asked(output, compress, progress, timeouts, restart)
         made = _of_server(options.connection_of(connecting), limits, asked)
     else:
         base = connecting.pop("base")
         of_server = (*connecting, "pieces", "max_rate", "max_latency", "page")
         options.refuse_given(of_server, "a server, not for a database")
-        asked = _Asked(output.absolute(), compress, progress, timeouts, restart)
+        if streamed:
+            options.refuse_given(("restart", "timeouts"), "an export into a directory")
+            _show_streamed(_to_stream(source, base, jobs, compress == "zstd", progress), as_json)
+            return
+        asked = _asked(output, compress, progress, timeouts, restart)
         made = _of_database(source, base, jobs, asked)
     if as_json:
         show_json(
@@ -131,6 +152,16 @@ def command(
             **{f"note {number}": note for number, note in enumerate(made.notes, 1)},
         }
     )
+
+
+def _asked(
+    output: Path,
+    compress: str | None,
+    progress: Progress,
+    timeouts: tuple[str, ...],
+    restart: bool,
+) -> _Asked:
+    return _Asked(output.absolute(), compress or defaults.COMPRESS, progress, timeouts, restart)
 
 
 @dataclass(frozen=True)
@@ -154,12 +185,36 @@ def _of_server(connection: Connection, limits: dict[str, Any], asked: _Asked) ->
 
 
 def _of_database(source: str, base: str | None, jobs: int, asked: _Asked) -> Manifest:
+    timeouts = options.timeouts_of(asked.timeouts, export_mdb.STEPS)
+    wanted = DumpOptions(Part(_directory(source), base), asked.output, jobs, asked.compress)
+    return export_database(wanted, asked.progress, timeouts, asked.restart)
+
+
+def _directory(source: str) -> Path:
     directory = database_directory(source)
     if directory is None:
+        if not Path(source).exists():
+            raise NoSuchPath(path=source)
         raise UsageProblem(reason=f"{source} is no database directory: it holds no {DATA}")
-    timeouts = options.timeouts_of(asked.timeouts, export_mdb.STEPS)
-    wanted = DumpOptions(Part(directory, base), asked.output, jobs, asked.compress)
-    return export_database(wanted, asked.progress, timeouts, asked.restart)
+    return directory
+
+
+def _to_stream(
+    source: str, base: str | None, jobs: int, compress: bool, progress: Progress
+) -> StreamReport:
+    return stream_database(Part(_directory(source), base), jobs, compress, progress)
+
+
+def _show_streamed(made: StreamReport, as_json: bool) -> None:
+    """On stderr: stdout is the LDIF's."""
+    if as_json:
+        print(json.dumps(asdict(made)), file=sys.stderr)
+        return
+    took, csns = units.duration(made.seconds), " ".join(made.context_csns)
+    told = f"sent: {units.number(made.entries)} entries, {units.size(made.bytes)} of LDIF in {took}"
+    print(f"{told}, contextCSN {csns or f'none ({_WITHOUT[False]})'}", file=sys.stderr)
+    for note in made.notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 _OF_TREE = ("template", "entries", "seed", "tree_suffix", "defines", "operational")

@@ -30,11 +30,10 @@ from loader.errors import (
     LoaderError,
     NoReflink,
     NoSpace,
-    UsageProblem,
 )
 from loader.mdb import apart, copying, environment, meta
 from loader.mdb.environment import explained
-from loader.mdb.snapshot import Image, image
+from loader.mdb.snapshot import Image, image, require_known
 from loader.progress import Meter
 
 PARTIAL = meta.DATA + ".partial"
@@ -77,7 +76,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     """Copy the environment in directory `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
     What an earlier run left there is overwritten; on any error nothing is left. Raises NoSpace, NotPermitted,
-    NotLmdb, MdbDamaged, NoReflink, UsageProblem.
+    NotLmdb, OtherFormat, MdbDamaged, NoReflink.
     """
     partial = target / PARTIAL
     (target / JOURNAL).unlink(missing_ok=True)
@@ -98,17 +97,28 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     return Copied(partial, copied, Sizes.of(meta.data_file(source)), Sizes.of(partial), shared)
 
 
+def compact_copy(source: Path, made: Path, place: Path, meter: Meter) -> None:
+    """Write the environment in directory `source` to `made`, a file in directory `place`, compacted."""
+    try:
+        with image(source) as held:
+            _compact(held, made, meter)
+    except NoSpace:  # somebody else has filled the disk meanwhile
+        raise _no_space(place, meta.facts(source).used) from None
+
+
+def _compact(held: Image, made: Path, meter: Meter) -> None:
+    require_known(held.facts, held.path, "--compact")
+    copying.compact(held.path, made, held.page, meter)
+
+
 def _write(held: Image, partial: Path, meter: Meter, how: How) -> bool:
-    if how.compact and held.facts.format != 1:
-        reason = f"data format {held.facts.format} cannot be compacted, only format 1 (OpenLDAP 2.4 to 2.6)"
-        raise UsageProblem(reason=reason)
     if how.reflink != "never" and not how.compact:
         if _share(held, partial):
             return True
         if how.reflink == "must":
             raise NoReflink(path=held.path, target=partial.parent)
     if how.compact:
-        copying.compact(held.path, partial, held.page, meter)
+        _compact(held, partial, meter)
     else:
         copying.plain(held.path, partial, held.head, held.facts.used, meter)
     return False

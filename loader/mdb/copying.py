@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from loader import _native
@@ -32,15 +33,34 @@ def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
         _native.clone_compact(source, target, page, counters)
 
 
-def send(
-    source: Path, descriptor: int, head: bytes, length: int, token: str | None, meter: Meter
-) -> int:
-    """Send what `plain` copies; from which byte on: that which `token` tells, if it is of the same copy, or 0."""
-    with counting(meter) as counters, _explained(source, source):
+@dataclass(frozen=True)
+class Sending:
+    """What `plain` copies: a data file, both meta pages of the copy, its length. compacted: `compact` made the file.
+    origin: what errors name."""
+
+    source: Path
+    head: bytes
+    length: int
+    origin: Path
+    compacted: bool = False
+
+
+def send(what: Sending, descriptor: int, token: str | None, meter: Meter) -> int:
+    """Send it; from which byte on: that which `token` tells, if it is of the same copy, or 0."""
+    origin = what.origin
+    with counting(meter) as counters, _explained(origin, origin):
         try:
-            return _native.clone_send(source, descriptor, head, length, token, counters)
+            return _native.clone_send(
+                what.source,
+                descriptor,
+                what.head,
+                what.length,
+                token,
+                counters,
+                compacted=what.compacted,
+            )
         except ValueError as error:
-            raise StreamRefused(path=source, reason=f"{token}: {error}") from error
+            raise StreamRefused(path=origin, reason=f"{token}: {error}") from error
 
 
 def receive(descriptor: int, target: Path, journal: Path, meter: Meter) -> None:
@@ -67,5 +87,6 @@ def _ours(error: _native.NativeError, source: Path, target: Path) -> LoaderError
     if error.code == "lmdb.misuse":
         return StreamRefused(path=target, reason=error.message)
     if error.code == "lmdb.stream" or "Broken pipe" in error.message:
-        return StreamBroken(path=target, reason=error.message, advice="The other side says why.")
+        reason = error.message if error.code == "lmdb.stream" else "nobody receives it any more"
+        return StreamBroken(path=target, reason=reason, advice="The other side says why.")
     return SystemFailed(path=source, reason=error.message)

@@ -7,13 +7,17 @@ still the same, and else sends all.
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
-from loader.errors import StreamBroken
+from loader.errors import FULL, NoSpace, StreamBroken
 from loader.mdb import copying, meta
-from loader.mdb.copy import JOURNAL, PARTIAL
+from loader.mdb.copy import JOURNAL, PARTIAL, compact_copy, require_space
+from loader.mdb.copying import Sending
 from loader.mdb.snapshot import image
 from loader.progress import Meter
 
@@ -30,21 +34,57 @@ class Sent:
 def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> Sent:
     """Send the environment in directory `source`. Raises StreamBroken when nobody listens any more."""
     with image(source) as held:
-        used = held.facts.used
-        skipped = copying.send(held.path, descriptor, held.head, used, token, meter)
-    return Sent(held.facts, skipped, min(used, held.path.stat().st_size))
+        what = Sending(held.path, held.head, held.facts.used, held.path)
+        return _send(what, held.facts, descriptor, token, meter)
+
+
+@contextmanager
+def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
+    """A compacted copy in a nameless file in directory `scratch`, under a name that holds while the body runs: in a
+    stream meta pages come first, and tell what is known last. Raises NoSpace."""
+    require_space(source, scratch)
+    with tempfile.TemporaryFile(dir=scratch, prefix="ditseed-clone-") as file:
+        made = Path(f"/proc/self/fd/{file.fileno()}")
+        compact_copy(source, made, scratch, meter)
+        yield made
+
+
+def send_compacted(
+    source: Path, made: Path, descriptor: int, token: str | None, meter: Meter
+) -> Sent:
+    """As `send`, of what `compacted` has made: the same bytes whenever it is made of the same snapshot."""
+    facts = meta.facts(made)
+    with made.open("rb") as file:
+        head = file.read(2 * facts.page_size)
+    what = Sending(made, head, facts.used, meta.data_file(source), compacted=True)
+    return _send(what, facts, descriptor, token, meter)
+
+
+def _send(
+    what: Sending, facts: meta.Facts, descriptor: int, token: str | None, meter: Meter
+) -> Sent:
+    skipped = copying.send(what, descriptor, token, meter)
+    return Sent(facts, skipped, min(what.length, what.source.stat().st_size))
 
 
 def receive(descriptor: int, target: Path, meter: Meter) -> Path:
     """Receive into `target`/data.mdb.partial, mode 0600, which the caller publishes.
 
-    Raises StreamBroken with the token that lets the sender go on; what has come stays.
+    Raises StreamBroken or NoSpace with the token that lets the sender go on; what has come stays.
     """
     partial = target / PARTIAL
     try:
         copying.receive(descriptor, partial, target / JOURNAL, meter)
     except StreamBroken as error:
-        raise StreamBroken(**error.facts | {"advice": _advice(target)}) from error
+        raise StreamBroken(**error.facts | {"advice": advice(target)}) from error
+    except NoSpace as error:
+        known = token(target)
+        if known is None:
+            raise
+        lack = (
+            f"{FULL}; what came stays: once there is room, the sender goes on with --skip {known}"
+        )
+        raise NoSpace(path=partial, lack=lack) from error
     return partial
 
 
@@ -62,7 +102,8 @@ def forget(target: Path) -> None:
         (target / name).unlink(missing_ok=True)
 
 
-def _advice(target: Path) -> str:
+def advice(target: Path) -> str:
+    """What to do after a stream that broke, for the operator."""
     known = token(target)
     if known is None:
         return "Nothing has come yet: look what the sender says."

@@ -13,9 +13,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader.errors import MdbBusy, NotLmdb
+from loader.errors import MdbBusy, OtherFormat
 from loader.mdb import meta
 from loader.mdb.environment import Environment, explained, opened
+
+FORMAT = 1  # what the native core reads and writes
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ _lock = threading.Lock()
 def held(place: Path) -> Iterator[Snapshot]:
     """The present snapshot of an environment directory, in use or not, or of a data file that nobody writes to.
 
-    Raises NotLmdb, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath.
+    Raises OtherFormat, NotLmdb, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath.
     """
     facts, path = require_format(place), meta.data_file(place)
     with (
@@ -109,12 +111,16 @@ def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None
 
 
 def require_format(place: Path) -> meta.Facts:
-    """One that the native core reads: LMDB 0.9's. Raises NotLmdb, MdbDamaged, NoSuchPath, NotPermitted."""
+    """One that the native core reads: LMDB 0.9's. Raises OtherFormat, NotLmdb, MdbDamaged, NoSuchPath, NotPermitted."""
     facts = meta.facts(place)
-    if facts.format != 1:
-        reason = f"data format {facts.format} (LMDB 1.0, OpenLDAP 2.7) cannot be read yet"
-        raise NotLmdb(path=meta.data_file(place), reason=reason)
+    require_known(facts, meta.data_file(place), "ditseed's own reader")
     return facts
+
+
+def require_known(facts: meta.Facts, path: Path, who: str) -> None:
+    """Raise OtherFormat unless the file is LMDB 0.9's, which is what `who` reads."""
+    if facts.format != FORMAT:
+        raise OtherFormat(path=path, found=facts.format, who=who, needed=FORMAT)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from loader.mdb import copy, growth, meta, verify
 from loader.mdb.copy import Copied, How
 from loader.mdb.growth import Growth
 from loader.mdb.look import Outline, prepared
-from loader.operations.target import put, require_target
+from loader.operations.target import checked, put, require_target
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
@@ -163,8 +163,7 @@ def _copy(
         after = meta.facts(options.source)
     killpoint("clone.copied")
     try:
-        with progress.step("verify") as meter:
-            verified = verify.verify(copied.path, planned.verify, meter)
+        verified = checked(copied.path, planned.verify, progress)
         outline = outlined()
         put(copied.path, options.target, mode_of(options.source), options.replace)
     except BaseException:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-import sys
+import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader.errors import LoaderError, UsageProblem
-from loader.mdb import copy, meta, passage, verify
+from loader import standard
+from loader.errors import LoaderError
+from loader.mdb import copy, meta, passage
 from loader.mdb.look import look
+from loader.mdb.passage import Sent
 from loader.operations.clone import require_source, target_directory
-from loader.operations.target import put, require_target
+from loader.operations.target import checked, put, require_target
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.storage import files
 
 MODE = 0o600  # of what is received
+
+
+@dataclass(frozen=True)
+class SendOptions:
+    """token: what the receiver has, as it says. scratch: a directory with room for the copy, if it is compacted; None
+    is $TMPDIR or /tmp."""
+
+    source: Path
+    token: str | None = None
+    compact: bool = False
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -66,18 +80,34 @@ class ReceiveReport:
     seconds: float
 
 
-def send(source: Path, token: str | None, progress: Progress) -> SendReport:
+def send(options: SendOptions, progress: Progress) -> SendReport:
     """Send to stdout. The stream is not for people's eyes: refuses a terminal."""
-    if sys.stdout.isatty():
-        raise UsageProblem(reason="the copy goes to stdout, which is a terminal: put a pipe there")
+    descriptor = standard.output("the copy")
+    source, token = options.source, options.token
     require_source(source)
-    with progress.step("send") as meter:
-        sent = passage.send(source, sys.stdout.fileno(), token, meter)
-        seconds = meter.seconds
+    if options.compact:
+        sent, seconds = _send_compacted(options, descriptor, progress)
+    else:
+        with progress.step("send") as meter:
+            sent = passage.send(source, descriptor, token, meter)
+            seconds = meter.seconds
     if token is not None and not sent.skipped:
-        progress.say(f"{source} has changed since: all was sent")
+        progress.say(f"{source} has changed since, or --compact was not as before: all was sent")
     facts = sent.facts
     return SendReport(str(source), facts.format, facts.txnid, sent.length, sent.skipped, seconds)
+
+
+def _send_compacted(
+    options: SendOptions, descriptor: int, progress: Progress
+) -> tuple[Sent, float]:
+    scratch = options.scratch or Path(tempfile.gettempdir())
+    with ExitStack() as holding:
+        with files.explained(scratch), progress.step("compact") as meter:
+            made = holding.enter_context(passage.compacted(options.source, scratch, meter))
+            seconds = meter.seconds
+        with progress.step("send") as meter:
+            sent = passage.send_compacted(options.source, made, descriptor, options.token, meter)
+            return sent, seconds + meter.seconds
 
 
 def plan(options: ReceiveOptions) -> ReceivePlan:
@@ -96,30 +126,26 @@ def plan(options: ReceiveOptions) -> ReceivePlan:
 
 def receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
     """Receive from stdin. Whatever stops it, the target holds the database that it held before."""
-    if sys.stdin.isatty():
-        raise UsageProblem(
-            reason="the copy comes from stdin, which is a terminal: put a pipe there"
-        )
+    descriptor = standard.input("the copy")
     plan(options)
     like = files.existing(options.target)
     with files.explained(options.target), target_directory(options.target, like):
-        return _receive(options, progress)
+        return _receive(options, descriptor, progress)
 
 
-def _receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
-    with progress.step("receive") as meter:
-        partial = passage.receive(sys.stdin.fileno(), options.target, meter)
-        seconds = meter.seconds
+def _receive(options: ReceiveOptions, descriptor: int, progress: Progress) -> ReceiveReport:
+    try:
+        with progress.step("receive") as meter:
+            partial = passage.receive(descriptor, options.target, meter)
+            seconds = meter.seconds
+    except KeyboardInterrupt:
+        progress.say(passage.advice(options.target))
+        raise
     killpoint("clone.received")
     try:
-        with progress.step("verify") as meter:
-            level = options.verify or verify.default_level(partial)
-            verified = verify.verify(partial, level, meter)
-        outline, facts, sizes = (
-            look(partial, newest=False),
-            meta.facts(partial),
-            copy.Sizes.of(partial),
-        )
+        verified = checked(partial, options.verify, progress)
+        outline = look(partial, newest=False)
+        facts, sizes = meta.facts(partial), copy.Sizes.of(partial)
         put(partial, options.target, MODE, options.replace)
     except LoaderError:
         passage.forget(options.target)

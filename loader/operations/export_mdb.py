@@ -1,4 +1,4 @@
-"""Export a database directory: its pages read by several workers, slapd running or not.
+"""Export a database directory: its pages read by several workers, slapd running or not; into a directory or a stream.
 
 Steps: read, shards. What is read is one snapshot, so a step that was broken off begins anew.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, manifest, units
+from loader import defaults, manifest, standard, units
 from loader.manifest import Manifest, ShardFile
 from loader.operations.shards import ARRANGED, clear, done_before, into, move_shards, now
 from loader.progress import Meter, Progress
@@ -56,6 +56,37 @@ def export_database(
     return found
 
 
+@dataclass(frozen=True)
+class StreamReport:
+    """What went out. checksum: as of a manifest; bytes: before compression."""
+
+    base: str
+    entries: int
+    content_checksum: str
+    context_csns: tuple[str, ...]
+    bytes: int
+    seconds: float
+    notes: tuple[str, ...]
+
+
+def stream_database(part: Part, jobs: int, compress: bool, progress: Progress) -> StreamReport:
+    """LDIF to standard output. Whatever ends it early begins anew with the same command."""
+    descriptor = standard.output("packed LDIF" if compress else "LDIF", readable=not compress)
+    mdb.require_database(part.directory)
+    with progress.step("read") as meter:
+        found = mdb.stream(part, descriptor, compress, jobs, meter)
+        seconds = meter.seconds
+    return StreamReport(
+        base=found.base,
+        entries=found.entries,
+        content_checksum=found.checksum,
+        context_csns=tuple(found.context_csns),
+        bytes=found.bytes,
+        seconds=seconds,
+        notes=tuple(_notes(found, "come last")),
+    )
+
+
 def _read(options: DumpOptions, run: Run, meter: Meter) -> Facts:
     arranged = run.directory / ARRANGED
     files.remove_tree(arranged)
@@ -70,13 +101,13 @@ def _read(options: DumpOptions, run: Run, meter: Meter) -> Facts:
         "checksum": found.checksum,
         "context_csns": found.context_csns,
         "ranges": found.ranges,
-        "notes": _notes(found),
+        "notes": _notes(found, "stand in the last shards"),
         "shards": shards,
     }
 
 
-def _notes(found: Exported) -> list[str]:
-    """What the operator should know of what is in the files, and what not."""
+def _notes(found: Exported, late: str) -> list[str]:
+    """What the operator should know of what was exported, and what not. late: where late entries are."""
     notes = []
     if found.holes:
         notes.append(
@@ -84,9 +115,7 @@ def _notes(found: Exported) -> list[str]:
             "without their parents"
         )
     if found.late:
-        notes.append(
-            f"{units.number(found.late)} entries stand in the last shards, for a newer entry is above them"
-        )
+        notes.append(f"{units.number(found.late)} entries {late}, for a newer entry is above them")
     return notes
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from loader import units
-from loader.errors import LoaderError, TargetNotEmpty, UsageProblem
-from loader.mdb import environment
+from loader.errors import LoaderError, OtherFormat, TargetNotEmpty, UsageProblem
+from loader.mdb import environment, verify
 from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
+from loader.mdb.verify import Verified
+from loader.progress import Progress
 from loader.run.killpoint import killpoint
+from loader.server import version
 from loader.storage import files, holders
 from loader.storage.files import Owner
 
@@ -31,6 +34,19 @@ def _has_entries(directory: Path) -> bool:
         return environment.entry_count(directory) > 0
     except LoaderError:
         return True
+
+
+def require_readable_format(path: Path, found: int) -> None:
+    """Raise OtherFormat for a data file that the slapd installed here does not open."""
+    needed = version.lmdb_format()
+    if needed is not None and needed != found:
+        raise OtherFormat(path=path, found=found, who="the slapd installed here", needed=needed)
+
+
+def checked(partial: Path, level: str | None, progress: Progress) -> Verified:
+    """Is a finished data file sound? `level`: None picks one by size. Raises MdbDamaged."""
+    with progress.step("verify") as meter:
+        return verify.verify(partial, level or verify.default_level(partial), meter)
 
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:

@@ -14,10 +14,9 @@ from loader.errors import (
     MdbDamaged,
     NoSuchPath,
     NotProven,
-    OtherFormat,
     UsageProblem,
 )
-from loader.mdb import meta, verify
+from loader.mdb import meta, snapshot, verify
 from loader.mdb.verify import LADDER, Means, Problem, Verdict
 from loader.operations.build import proven
 from loader.progress import Progress
@@ -138,11 +137,10 @@ def _there(place: Path) -> Path:
     path = meta.data_file(place)
     files.require_readable(path)
     try:
-        found = meta.facts(place).format
+        facts = meta.facts(place)
     except MdbDamaged:
         return place  # the core tells all that is wrong with it
-    if found != 1:
-        raise OtherFormat(path=path, found=found, who="ditseed verify", needed=1)
+    snapshot.require_known(facts, path, "ditseed verify")
     return place
 
 

@@ -6,6 +6,7 @@ No configuration and no schema is needed. The door to the part of loader._native
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from loader import _native, ldif
 from loader._native import Counters, Dump, Exported, Tree
-from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb
+from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb, ReaderGone
 from loader.mdb import snapshot
 from loader.mdb.environment import entry_count
 from loader.progress import Meter
@@ -55,6 +56,15 @@ def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) ->
         return dump.export(output, counters, compress=compress)
 
 
+def stream(part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter) -> Exported:
+    """All of it as one stream of LDIF, parents first. Raises ReaderGone; where it ends early otherwise, its end is none
+    that a reader of LDIF takes."""
+    meter.total = None if part.base else entry_count(part.directory)
+    scratch = Path(tempfile.gettempdir())
+    with _reading(part, meter, jobs, origin="standard output") as (dump, counters):
+        return dump.stream(descriptor, scratch, counters, compress=compress)
+
+
 def digest(part: Part, tree: Tree, meter: Meter) -> None:
     """Add all of it to `tree`."""
     with _reading(part, meter) as (dump, counters):
@@ -68,8 +78,11 @@ def find(part: Part, names: Sequence[str]) -> bytes:
 
 
 @contextmanager
-def _reading(part: Part, meter: Meter, jobs: int | None = None) -> Iterator[tuple[Dump, Counters]]:
-    """A snapshot of it, held as long as the body runs; the core's errors made ours."""
+def _reading(
+    part: Part, meter: Meter, jobs: int | None = None, origin: str | None = None
+) -> Iterator[tuple[Dump, Counters]]:
+    """A snapshot of it, held as long as the body runs; the core's errors made ours, of `origin` where they name no
+    file."""
     require_database(part.directory)
     path = part.directory / DATA
     with snapshot.held(part.directory) as held:
@@ -79,19 +92,23 @@ def _reading(part: Part, meter: Meter, jobs: int | None = None) -> Iterator[tupl
             try:
                 yield dump, counters
             except _native.NativeError as error:
-                raise _ours(error, path, part.base) from error
+                raise _ours(error, path, part.base, origin) from error
 
 
-def _ours(error: _native.NativeError, path: Path, base: str | None) -> LoaderError:
+def _ours(
+    error: _native.NativeError, path: Path, base: str | None, origin: str | None
+) -> LoaderError:
+    if error.code == "ldif.pipe":
+        return ReaderGone(path=origin, what="LDIF")
     if error.code == "build.damaged":
         return MdbDamaged(path=path, reason=str(error).removeprefix(f"{path}: "))
     if error.code == "mdb.no_such_base":
         return NoEntry(path=path, dn=base)
-    return ldif.ours(error, str(path))
+    return ldif.ours(error, origin or str(path))
 
 
 def require_database(directory: Path) -> None:
-    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbDamaged."""
+    """Raises NoSuchPath, NotPermitted, NotLmdb, OtherFormat, MdbDamaged."""
     require_readable(directory)
     if not is_database(directory):
         raise NotLmdb(path=directory, reason=f"it holds no {DATA}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from loader import units
+from loader import standard, units
 from loader.cli.options import (
     json_option,
     progress_of,
@@ -105,7 +105,9 @@ def tree(
     progress = progress_of(progress_mode)
     chosen = _options(template_name, stdout=output == "-", **options)
     if output == "-":
-        to_stream(chosen, sys.stdout.fileno(), progress)
+        packed = chosen.compress == "zstd"
+        what = "packed LDIF" if packed else "LDIF"
+        to_stream(chosen, standard.output(what, readable=not packed), progress)
         return
     made = to_directory(chosen, Path(output), progress, restart)
     if as_json:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loader import resources
+from loader import resources, standard
 from loader.cli.options import (
     progress_of,
     progress_option,
@@ -110,7 +110,8 @@ def operations(
     )
     with progress_of(progress_mode).step("operations", count) as meter:
         if output == "-":
-            dit.plan(template, wishes, 1, jobs or resources.processors(), meter)
+            to = standard.output("the plan", readable=True)
+            dit.plan(template, wishes, to, jobs or resources.processors(), meter)
             return
         path = Path(output)
         with files.explained(path), path.open("wb") as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,14 @@ import pytest
 from fixtures.limits import Filesystem, loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader.errors import NoReflink, StreamBroken, StreamRefused, UsageProblem
+from loader.errors import (
+    NoReflink,
+    NoSpace,
+    NoSuchPath,
+    StreamBroken,
+    StreamRefused,
+    UsageProblem,
+)
 from loader.mdb import meta
 from loader.mdb.copy import Sizes
 from loader.units import parse_size
@@ -176,6 +184,59 @@ def test_a_stream_that_breaks(stopped: Slapd, other: Slapd, most: int) -> None:
     assert_same(stopped, other)
 
 
+# --- compacted, through a pipe ----------------------------------------------------------------------
+
+
+def test_compacted_through_a_pipe(stopped: Slapd, other: Slapd, tmp_path: Path) -> None:
+    """Byte for byte the compacted clone; the copy in between has no name, and is gone."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    here = ditseed("clone", stopped.database_dir, tmp_path / "here", "--compact").ok()
+    sending = (stopped.database_dir, "-", "--compact", "--tmp", scratch)
+    sent, received = piped(sending, ("-", other.database_dir, "--verify", "tree"))
+    assert "compact: " in sent.ok().err
+    received.ok()
+    assert "entries" in here.out
+    made = (other.database_dir / "data.mdb").read_bytes()
+    assert made == (tmp_path / "here" / "data.mdb").read_bytes()
+    assert len(made) < meta.facts(stopped.database_dir).used
+    assert_same(stopped, other)
+    assert not list(scratch.iterdir())
+
+
+def test_a_compacted_stream_that_breaks(stopped: Slapd, other: Slapd) -> None:
+    """It is made again, the same, and goes on; a stream that is not compacted does not go on with it."""
+    target, sending = other.database_dir, (stopped.database_dir, "-", "--compact")
+    sent, received = piped(sending, ("-", target), 1_500_000)
+    assert (sent.status, received.status) == (StreamBroken.exit_status, StreamBroken.exit_status)
+    assert str(stopped.database_dir) in sent.err
+    told = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts
+    assert told["have"] > 0
+    plain, _ = piped((stopped.database_dir, "-", "--skip", told["token"]), ("-", "/dev/null"))
+    assert "all was sent" in plain.err or plain.status == StreamBroken.exit_status
+    assert "left out" not in plain.err
+    sent, received = piped((*sending, "--skip", told["token"]), ("-", target))
+    assert "left out" in sent.ok().err
+    received.ok()
+    assert_same(stopped, other)
+
+
+def test_no_room_for_the_compacted_copy(stopped: Slapd, tmp_path: Path) -> None:
+    require(missing_loop_filesystem())
+    with loop_filesystem(8) as small:
+        filler = small / "filler"
+        filler.write_bytes(bytes(6 << 20))
+        sending = (stopped.database_dir, "-", "--compact", "--tmp", small)
+        sent, received = piped(sending, ("-", tmp_path))
+        assert sent.status == NoSpace.exit_status
+        assert str(small) in sent.err
+        assert "needed" in sent.err
+        assert received.status == StreamBroken.exit_status
+        assert [path.name for path in small.iterdir() if path.name != "lost+found"] == ["filler"]
+    sent, _ = piped((*sending[:-1], tmp_path / "nowhere"), ("-", tmp_path))
+    assert sent.status == NoSuchPath.exit_status
+
+
 def test_a_source_that_changed_since_is_sent_whole(people_ldif: Path, other: Slapd) -> None:
     server = Slapd(other.settings)
     try:
@@ -205,6 +266,62 @@ def test_what_goes_on_with_another_copy(stopped: Slapd, other: Slapd, tmp_path: 
     assert sent.status == StreamRefused.exit_status
 
 
+def test_what_is_no_stream(tmp_path: Path) -> None:
+    for given, error in [
+        (b"", StreamBroken),
+        (b"hello\n", StreamRefused),
+        (b"x" * 99, StreamRefused),
+    ]:
+        done = subprocess.run(
+            arguments_of("clone", "-", tmp_path / "x"),
+            input=given,
+            env=environment(),
+            check=False,
+            capture_output=True,
+        )
+        assert done.returncode == error.exit_status
+        assert not (tmp_path / "x" / "data.mdb").exists()
+
+
+def test_ctrl_c_while_it_receives(stopped: Slapd, tmp_path: Path) -> None:
+    """It says how to go on."""
+    words = arguments_of("clone", stopped.database_dir, "-")
+    whole = subprocess.run(words, capture_output=True, env=environment(), check=True).stdout
+    with _run("clone", "-", tmp_path, stdin=subprocess.PIPE) as receiver:
+        assert receiver.stdin is not None
+        receiver.stdin.write(whole[: len(whole) // 2])
+        receiver.stdin.flush()
+        while not (tmp_path / "data.mdb.partial.have").exists():
+            time.sleep(0.01)
+        time.sleep(0.5)
+        receiver.send_signal(signal.SIGINT)
+        assert receiver.stderr is not None
+        told = receiver.stderr.read().decode()
+        assert receiver.wait() == 130
+    token = ditseed("clone", "-", tmp_path, "--dry-run", "--json").ok().facts["token"]
+    assert f"--skip {token}" in told
+
+
+def test_a_full_disk_at_the_receiver(stopped: Slapd) -> None:
+    """It says how to go on; with room for the rest it does."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(64) as disk:
+        target = disk / "clone"
+        target.mkdir()
+        filler = disk / "filler"
+        with suppress(OSError), filler.open("wb", 0) as file:
+            file.writelines(bytes(1 << 20) for _ in range(64))
+        os.truncate(filler, filler.stat().st_size - (1 << 20))
+        sent, received = piped((stopped.database_dir, "-"), ("-", target))
+        assert received.status == NoSpace.exit_status
+        assert "Broken pipe" not in sent.err
+        token = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts["token"]
+        assert f"--skip {token}" in received.err
+        filler.unlink()
+        piped((stopped.database_dir, "-", "--skip", token), ("-", target))[1].ok()
+        assert [path.name for path in target.iterdir()] == ["data.mdb"]
+
+
 def test_killed_while_it_receives(stopped: Slapd, other: Slapd) -> None:
     """At the named point, all has come and nothing is in its place yet."""
     other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
@@ -232,6 +349,9 @@ def test_killed_while_it_receives(stopped: Slapd, other: Slapd) -> None:
         ("-", "x", "--compact"),
         ("x", "-", "--dry-run"),
         ("x", "y", "--skip", "1"),
+        ("-", "y", "--skip", "1"),
+        ("x", "y", "--tmp", "/tmp"),
+        ("x", "-", "--tmp", "/tmp"),
         ("x", "y", "--compact", "--reflink", "always"),
     ],
 )

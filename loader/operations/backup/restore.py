@@ -10,17 +10,16 @@ import zstandard
 
 from loader import dn, units
 from loader.config import DEFAULT_MODE, Database
-from loader.errors import BackupDamaged, NoSuchPath, OtherFormat, UsageProblem
-from loader.mdb import copy, meta, verify
+from loader.errors import BackupDamaged, NoSuchPath, UsageProblem
+from loader.mdb import copy, meta
 from loader.operations.backup import pack, repository
 from loader.operations.backup.repository import Backup
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space, target_directory
-from loader.operations.target import put, require_target
+from loader.operations.target import checked, put, require_readable_format, require_target
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
 from loader.server import configuration
-from loader.server.version import lmdb_format
 from loader.storage import files
 
 log = logging.getLogger(__name__)
@@ -111,10 +110,7 @@ def _restore(
             _unpack(options.repo / backup.id, backup, partial, whole)
             seconds = whole.seconds
         killpoint("restore.unpacked")
-        with progress.step("verify") as meter:
-            verified = verify.verify(
-                partial, options.verify or verify.default_level(partial), meter
-            )
+        verified = checked(partial, options.verify, progress)
         put(partial, place.directory, place.mode, options.replace)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -169,11 +165,7 @@ def _require_fitting(options: RestoreOptions, backup: Backup, place: Place) -> N
         raise UsageProblem(
             reason=f"backup {backup.id} is of {backup.suffix}, the database is for {wanted}"
         )
-    needed = lmdb_format()
-    if needed is not None and needed != backup.lmdb_format:
-        raise OtherFormat(
-            path=stored, found=backup.lmdb_format, who="the slapd installed here", needed=needed
-        )
+    require_readable_format(stored, backup.lmdb_format)
     if place.database.maxsize < backup.data_bytes:
         log.warning(
             "maxsize of %s is %s, but the backup has %s in use: raise it, or writes will fail "

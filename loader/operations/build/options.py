@@ -15,10 +15,7 @@ from loader.storage import files
 
 STDIN = "-"
 FULL = "full"  # every entry read again, every index made again: a level of --verify
-_ONCE = (
-    "a build reads its input more than once with --engine slapadd, with --dry-run and for a replica, "
-    "so put the stream into a file first"
-)
+_ONCE = "--dry-run and a replica need the input more than once, so put the stream into a file first"
 _FILES = "leave it out, or `ditseed generate TEMPLATE -o DIR` first"
 
 
@@ -91,7 +88,7 @@ class BuildOptions:
             raise UsageProblem(reason="--shards is for --engine slapadd")
         if self.shards and self.tree:
             raise UsageProblem(reason=f"--shards cuts files, and --from makes a stream: {_FILES}")
-        if self.streamed and (self.engine == "slapadd" or self.seeding or dry):
+        if self.streamed and (self.seeding or dry):
             raise UsageProblem(reason=f"{self.inputs[0]} is no file: {_ONCE}")
         if self.rejects and any(
             same_file(self.rejects, path) for path in ldif.files_of(self.inputs)

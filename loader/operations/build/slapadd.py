@@ -1,4 +1,7 @@
-"""The steps of a build by slapadd: its input is read three times, for slapadd tells what is wrong late and briefly."""
+"""The steps of a build by slapadd: its input is read three times, for slapadd tells what is wrong late and briefly.
+
+A stream is put into a file first.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from loader.errors import EntriesLost
 from loader.mdb import environment, verify
 from loader.mdb.meta import DATA
 from loader.operations import estimate
-from loader.operations.build import finish, inputs, shard_count, shards
+from loader.operations.build import finish, inputs, shard_count, shards, spool
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place
 from loader.progress import Meter
@@ -20,11 +23,23 @@ from loader.server import configuration
 from loader.sinks import slapadd
 from loader.storage import files
 
-STEPS = ("scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
+STEPS = (
+    spool.STEP,
+    "scan",
+    "schema",
+    "size",
+    "slice",
+    "load",
+    "slices",
+    "merge",
+    "check",
+    "publish",
+)
 
 
 def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
     """Each is done once; together they publish a database."""
+    options = spool.spooled(options, run)
     work = _Work(options, run, place)
     scan = run.do("scan", work.scan)
     run.do("schema", lambda meter: work.schema(scan))
@@ -37,6 +52,7 @@ def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
         loaded = _shared(run, work, sharing, plan)
     else:
         loaded = run.do("load", lambda meter: work.load(meter, scan, size), total=scan["entries"])
+    spool.remove(run)
     checked = run.do("check", lambda meter: work.check(meter, scan, loaded))
     published = run.do("publish", lambda meter: work.publish(size, checked))
     entries = scan["entries"]

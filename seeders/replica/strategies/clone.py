@@ -18,6 +18,7 @@ from loader.mdb.meta import DATA
 from loader.operations import indexing, schema
 from loader.operations.estimate import choose_maxsize
 from loader.operations.publish import Place, publish_environment
+from loader.operations.target import require_readable_format
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -50,7 +51,8 @@ class _Work:
         self.made = run.directory / "environment"
 
     def schema(self, meter: Meter) -> Facts:
-        """The consumer must know every attribute that the copied entries use."""
+        """The consumer must open the file, and know every attribute that the copied entries use."""
+        require_readable_format(meta.data_file(self.source), meta.facts(self.source).format)
         used = {name.partition(";")[0] for name in names.attributes(self.source)}
         first = {name.lower(): (str(self.source), 0) for name in sorted(used)}
         schema.require_known(self.place, first, {}, self.run.directory)

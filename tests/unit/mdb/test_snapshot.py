@@ -11,7 +11,7 @@ import lmdb
 import pytest
 
 from loader import _native
-from loader.errors import NotLmdb
+from loader.errors import OtherFormat
 from loader.mdb import environment, snapshot
 from tests.unit.mdb.test_environment import make
 
@@ -58,7 +58,7 @@ def test_a_file_without_its_directory(tmp_path: Path) -> None:
 
 def test_lmdb_1_is_refused_by_name(tmp_path: Path) -> None:
     place = make(tmp_path, 1)
-    with pytest.raises(NotLmdb, match=r"data format 3 \(LMDB 1\.0"), snapshot.held(place):
+    with pytest.raises(OtherFormat, match=r"format 3, but .* needs format 1"), snapshot.held(place):
         pass
     dump = _native.Dump(place / "data.mdb", txn=None, base=None, jobs=1)
     with pytest.raises(_native.NativeError, match="format 3") as raised:

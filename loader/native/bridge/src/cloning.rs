@@ -47,7 +47,7 @@ pub fn clone_plain(
     length: u64,
     counters: &Counters,
 ) -> PyResult<u64> {
-    let image = Image { head: &head, length };
+    let image = Image { head: &head, length, compacted: false };
     let watch = |bytes| counted(counters, bytes);
     enter(py, &counters.0, || copy(&source, &image, &target, &watch).map_err(Failed))
 }
@@ -68,6 +68,8 @@ pub fn clone_compact(
 }
 
 #[pyfunction]
+#[pyo3(signature = (source, fd, head, length, part, counters, *, compacted))]
+#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn clone_send(
     py: Python<'_>,
     source: PathBuf,
@@ -76,9 +78,10 @@ pub fn clone_send(
     length: u64,
     part: Option<&str>,
     counters: &Counters,
+    compacted: bool,
 ) -> PyResult<u64> {
     let part: Option<Part> = part.map(str::parse).transpose().map_err(PyValueError::new_err)?;
-    let image = Image { head: &head, length };
+    let image = Image { head: &head, length, compacted };
     let mut out = Polled::new(duplicate(fd)?, &counters.0);
     let watch = |bytes| counted(counters, bytes);
     enter(py, &counters.0, || send(&source, &image, part, &mut out, &watch).map_err(Failed))

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::counters::Counters;
-use crate::gate::enter;
+use crate::gate::{duplicate, enter};
 use crate::results::Tree;
 
 /// A snapshot of a data file, and which part of it.
@@ -47,6 +47,20 @@ impl Dump {
         let place = Place { directory, compress };
         let done = enter(py, &counters.0, || dump::export(&self.source(), &place, &counters.0))?;
         Ok(done.into())
+    }
+
+    #[pyo3(signature = (fd, scratch, counters, *, compress))]
+    fn stream(
+        &self,
+        py: Python<'_>,
+        fd: i32,
+        scratch: PathBuf,
+        counters: &Counters,
+        compress: bool,
+    ) -> PyResult<Exported> {
+        let fd = duplicate(fd)?;
+        let work = || dump::stream(&self.source(), fd, compress, &scratch, &counters.0);
+        Ok(enter(py, &counters.0, work)?.into())
     }
 
     fn digest(&self, py: Python<'_>, tree: &Tree, counters: &Counters) -> PyResult<()> {

@@ -2,6 +2,7 @@
 
 use backmdb::blob::{self, Stored};
 use backmdb::rows;
+use ldif::write::line;
 use lmdbfile::TableReader;
 use rustc_hash::FxHashMap;
 use tree::Description;
@@ -55,6 +56,23 @@ impl Value<'_> {
 }
 
 impl Entry<'_> {
+    /// Appends it as LDIF: its fingerprint.
+    #[inline]
+    pub(crate) fn record(&self, text: &mut Vec<u8>, printer: &mut Printer) -> Result<u128> {
+        line(text, b"dn", &self.place.dn);
+        let values = text.len();
+        self.each(|value| {
+            if let Some(value) = value {
+                value.record(text, printer);
+            } else {
+                text.truncate(values);
+                printer.begin();
+            }
+        })?;
+        text.push(b'\n');
+        Ok(printer.end(&self.place.dn).combined())
+    }
+
     /// Shows every value, those of one attribute side by side: slapd 2.6.11 to 2.6.14 damage entries that are loaded
     /// otherwise. `None` comes first, and once more when an attribute turns out to stand in several places: what was shown
     /// by then is void.

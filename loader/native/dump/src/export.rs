@@ -4,7 +4,6 @@ use std::fs::File;
 use std::sync::{Mutex, PoisonError};
 
 use ldif::Counters;
-use ldif::write::line;
 use tree::Names;
 use tree::fingerprint::{Checksum, Printer};
 
@@ -35,7 +34,7 @@ pub struct Exported {
     pub bytes: u64,
     /// That of a tree digest of all files with nothing ignored.
     pub checksum: String,
-    /// Names and XXH3 of 128 bits in hexadecimal digits, in the order in which they load.
+    /// Names and XXH3 of 128 bits in hexadecimal digits, in the order in which they load; none of a stream.
     pub files: Vec<(String, String)>,
     /// The base as the database spells it, or the suffix; empty where there are several.
     pub base: String,
@@ -76,15 +75,15 @@ fn sync(place: &Place) -> Result<()> {
 
 /// What is said of the whole.
 #[derive(Debug)]
-struct Root {
+pub(crate) struct Root {
     /// Of the wanted base, 0 for all.
-    id: u64,
-    dn: String,
-    context_csns: Vec<String>,
+    pub(crate) id: u64,
+    pub(crate) dn: String,
+    pub(crate) context_csns: Vec<String>,
 }
 
 impl Root {
-    fn find(tables: &Tables<'_>, source: &Source<'_>) -> Result<Self> {
+    pub(crate) fn find(tables: &Tables<'_>, source: &Source<'_>) -> Result<Self> {
         let base = source.base.map(|base| base::find(tables, base)).transpose()?;
         let suffixes = base::suffixes(tables)?;
         let suffix = match &base {
@@ -176,20 +175,8 @@ impl Work for Writer<'_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
         let Some(shard) = &mut self.shard else { return Ok(0) };
         let start = shard.text.len();
-        let (text, printer) = (&mut shard.text, &mut self.printer);
-        line(text, b"dn", &entry.place.dn);
-        let values = text.len();
-        entry.each(|value| {
-            if let Some(value) = value {
-                value.record(text, printer);
-            } else {
-                text.truncate(values);
-                printer.begin();
-            }
-        })?;
-        text.push(b'\n');
-        self.checksum.add(printer.end(&entry.place.dn).combined());
-        let length = (text.len() - start) as u64;
+        self.checksum.add(entry.record(&mut shard.text, &mut self.printer)?);
+        let length = (shard.text.len() - start) as u64;
         if entry.place.late {
             self.all.late.push(entry.id, entry.place, &shard.text[start..])?;
             shard.text.truncate(start);

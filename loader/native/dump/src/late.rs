@@ -21,7 +21,8 @@ pub(crate) struct Late(Mutex<Held>);
 
 #[derive(Debug)]
 struct Held {
-    sorter: RecordSorter,
+    /// `None` once they were taken.
+    sorter: Option<RecordSorter>,
     count: u64,
 }
 
@@ -29,7 +30,7 @@ impl Late {
     /// `scratch`: the directory of the nameless file.
     pub(crate) fn new(scratch: &Path, counters: &Counters) -> Self {
         let sorter = RecordSorter::new(MEMORY, 1, scratch, counters.flag());
-        Self(Mutex::new(Held { sorter, count: 0 }))
+        Self(Mutex::new(Held { sorter: Some(sorter), count: 0 }))
     }
 
     /// `text`: of the entry in LDIF.
@@ -37,16 +38,14 @@ impl Late {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.count += 1;
         let prefix = u128::from(place.depth) << 64 | u128::from(id);
-        held.sorter.push(prefix, text).map_err(sorting)
+        held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, text)).map_err(sorting)
     }
 
     /// Writes them to files whose numbers begin at `number`: how many they were, and the files.
-    pub(crate) fn write(self, place: &Place, mut number: usize) -> Result<(u64, Vec<Finished>)> {
-        let held = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut records = held.sorter.finish().map_err(sorting)?;
+    pub(crate) fn write(&self, place: &Place, mut number: usize) -> Result<(u64, Vec<Finished>)> {
         let mut shard = Shard::new(&place.directory, place.name(number));
         let mut files = Vec::new();
-        while let Some((_, text)) = records.next().map_err(sorting)? {
+        let count = self.each(|text| {
             shard.text.extend_from_slice(text);
             shard.written()?;
             if shard.bytes >= PIECE {
@@ -54,9 +53,21 @@ impl Late {
                 let next = Shard::new(&place.directory, place.name(number));
                 files.extend(std::mem::replace(&mut shard, next).finish()?);
             }
-        }
+            Ok(())
+        })?;
         files.extend(shard.finish()?);
-        Ok((held.count, files))
+        Ok((count, files))
+    }
+
+    /// Shows the LDIF of each, parents first: how many they were. None are left.
+    pub(crate) fn each(&self, mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(sorter) = held.sorter.take() else { return Ok(0) };
+        let mut records = sorter.finish().map_err(sorting)?;
+        while let Some((_, text)) = records.next().map_err(sorting)? {
+            see(text)?;
+        }
+        Ok(held.count)
     }
 }
 

@@ -4,7 +4,7 @@
 //! Each worker takes ranges of IDs ([`ranges`]) and goes through id2e and dn2i side by side ([`walk`]); names of parents
 //! are kept, as many as fit ([`parents`]). No schema and no configuration is needed.
 //!
-//! What is done with the entries: [`export`] writes them as LDIF, [`digest`] takes their fingerprints, [`pick`] gives
+//! What is done with the entries: [`export`](export()) writes them as files of LDIF, [`stream`](stream()) as one stream, [`digest`] takes their fingerprints, [`pick`] gives
 //! those of a few names.
 
 mod base;
@@ -18,6 +18,7 @@ mod parents;
 mod pick;
 mod ranges;
 mod shard;
+mod stream;
 mod tables;
 mod walk;
 mod workers;
@@ -28,6 +29,7 @@ pub use digest::digest;
 pub use export::{Exported, Place, export};
 pub use ldif::{Code, Error, Result};
 pub use pick::pick;
+pub use stream::stream;
 
 /// What is read.
 #[derive(Debug, Clone, Copy)]

@@ -123,7 +123,7 @@ fn first_error(results: Vec<Result<()>>) -> Result<()> {
 }
 
 /// Another worker has failed.
-fn given_up() -> Error {
+pub(crate) fn given_up() -> Error {
     Error::new(Code::Cancelled, "given up")
 }
 

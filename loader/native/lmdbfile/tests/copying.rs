@@ -30,7 +30,7 @@ fn holes_stay_holes() {
     for seed in 0..5 {
         let mut content = make(&source, &mut Rng::with_seed(seed));
         let length = (60 << 20) + 4096;
-        let image = Image { head: &HEAD, length };
+        let image = Image { head: &HEAD, length, compacted: false };
         assert_eq!(copy(&source, &image, &target, &|_| true).unwrap(), length);
         content.truncate(usize::try_from(length).unwrap());
         assert!(std::fs::read(&target).unwrap() == content);
@@ -44,7 +44,7 @@ fn a_file_that_ends_before_its_last_page() {
     let directory = tempfile::tempdir().unwrap();
     let (source, target) = (directory.path().join("source"), directory.path().join("target"));
     std::fs::write(&source, vec![1; 20480]).unwrap();
-    let image = Image { head: &HEAD, length: 1 << 20 };
+    let image = Image { head: &HEAD, length: 1 << 20, compacted: false };
     assert_eq!(copy(&source, &image, &target, &|_| true).unwrap(), 20480);
     assert_eq!(target.metadata().unwrap().len(), 20480);
 }
@@ -56,7 +56,7 @@ fn a_stream_that_breaks_goes_on() {
     let (source, target, journal) = (place("source"), place("target"), place("have"));
     let rng = &mut Rng::with_seed(3);
     let mut content = make(&source, rng);
-    let image = Image { head: &HEAD, length: 61 << 20 };
+    let image = Image { head: &HEAD, length: 61 << 20, compacted: false };
     content.truncate(61 << 20);
     let sent = |part: Option<Part>| {
         let mut stream = Vec::new();
@@ -79,6 +79,11 @@ fn a_stream_that_breaks_goes_on() {
     }
     let other = Part { image: 1, have: 8192 };
     assert_eq!(sent(Some(other)).0, 0);
+    receive(&mut &whole[..whole.len() / 2], &target, &journal, &|_| true).unwrap_err();
+    let part: Part = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
+    let compacted = Image { compacted: true, ..image };
+    let sent = send(&source, &compacted, Some(part), &mut Vec::new(), &|_| true);
+    assert_eq!(sent.unwrap(), 0, "the part is of a copy that was not compacted");
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn what_does_not_fit_is_refused() {
     let (source, target, journal) = (place("source"), place("target"), place("have"));
     let rng = &mut Rng::with_seed(4);
     make(&source, rng);
-    let image = Image { head: &HEAD, length: 61 << 20 };
+    let image = Image { head: &HEAD, length: 61 << 20, compacted: false };
     let mut whole = Vec::new();
     send(&source, &image, None, &mut whole, &|_| true).unwrap();
     for _ in 0..60 {
@@ -117,7 +122,7 @@ fn a_full_disk_is_told() {
     let source = directory.path().join("source");
     let full = OpenOptions::new().write(true).open("/dev/full");
     make(&source, &mut Rng::with_seed(5));
-    let image = Image { head: &HEAD, length: 61 << 20 };
+    let image = Image { head: &HEAD, length: 61 << 20, compacted: false };
     let error = copy(&source, &image, Path::new("/dev/full"), &|_| true).unwrap_err();
     assert!(full.is_ok() && error.kind == ErrorKind::NoSpace, "{error}");
 }
@@ -129,7 +134,7 @@ fn what_was_received_has_to_be_there() {
     let place = |name| directory.path().join(name);
     let (source, target, journal) = (place("source"), place("target"), place("have"));
     make(&source, &mut Rng::with_seed(6));
-    let image = Image { head: &HEAD, length: 61 << 20 };
+    let image = Image { head: &HEAD, length: 61 << 20, compacted: false };
     let mut whole = Vec::new();
     send(&source, &image, None, &mut whole, &|_| true).unwrap();
     assert!(receive(&mut &whole[..4 << 20], &target, &journal, &|_| true).is_err());

@@ -1,16 +1,13 @@
 //! Ranges of entries, or whatever else is made by its number, into descriptors and files. Several threads make them; what comes out does not depend on how many.
 
 use std::fmt::Debug;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::{mem, thread};
 
-use ldif::polled::Polled;
-use ldif::{Code, Counters, Error, Output, Record, Result};
-use rustix::fs::{FileType, fstat};
+use ldif::{Code, Counters, Error, Outflow, Output, Record, Result};
 use tree::Shard;
 use tree::fingerprint::{Checksum, Printer};
 
@@ -62,47 +59,9 @@ pub fn to_descriptor(
     compress: bool,
     counters: &Counters,
 ) -> Result<()> {
-    let kind = FileType::from_raw_mode(fstat(&fd).map_err(io::Error::from)?.st_mode);
-    // Nobody waits at the other end of these.
-    let is_prompt =
-        matches!(kind, FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice);
-    if is_prompt {
-        through(task, &mut Whole(fd), compress, counters)
-    } else {
-        through(task, &mut Polled::new(fd, counters), compress, counters)
-    }
-}
-
-const LEVEL: i32 = 3;
-
-fn through(
-    task: &Task<'_>,
-    out: &mut (impl Write + Send),
-    compress: bool,
-    counters: &Counters,
-) -> Result<()> {
-    let told = |error: io::Error| counters.explain(error);
-    if !compress {
-        return run(task, counters, false, &mut |bytes| out.write_all(bytes).map_err(told))
-            .map(|_| ());
-    }
-    let mut packed = zstd::Encoder::new(out, LEVEL)?;
-    packed.include_checksum(true)?;
-    packed.multithread(threads(task))?;
-    run(task, counters, false, &mut |bytes| packed.write_all(bytes).map_err(told))?;
-    packed.finish().map(|_| ()).map_err(told)
-}
-
-struct Whole(OwnedFd);
-
-impl Write for Whole {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::write(self.0.as_fd(), bytes)?)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    let mut out = Outflow::new(fd, compress.then(|| threads(task)), counters)?;
+    run(task, counters, false, &mut |bytes| out.write(bytes))?;
+    out.finish()
 }
 
 /// Records into a file of its own, compressed when its name ends so; on the disk when it returns.

@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Write};
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -20,7 +20,7 @@ const END: u32 = 2;
 /// What is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Tells this image from others: the checksum of its meta pages.
+    /// Tells this image from others: the checksum of its meta pages, seeded with whether it was compacted.
     pub image: u64,
     /// Bytes of the file.
     pub length: u64,
@@ -35,8 +35,8 @@ pub(super) enum Frame {
     End,
 }
 
-pub(super) fn image(head: &[u8]) -> u64 {
-    xxh3_64(head)
+pub(super) fn image(head: &[u8], compacted: bool) -> u64 {
+    xxh3_64_with_seed(head, u64::from(compacted))
 }
 
 impl Header {
@@ -50,11 +50,14 @@ impl Header {
     }
 
     pub fn read(input: &mut dyn Read) -> Result<Self> {
-        let mut bytes = [0; HEADER];
-        input.read_exact(&mut bytes).map_err(cut)?;
-        if &bytes[..16] != MAGIC {
+        let mut bytes = Vec::with_capacity(HEADER);
+        input.take(HEADER as u64).read_to_end(&mut bytes)?;
+        if !MAGIC.starts_with(&bytes[..bytes.len().min(MAGIC.len())]) {
             let what = "what comes in is no stream of a clone of this version";
             return Err(Error::new(ErrorKind::Misuse, what));
+        }
+        if bytes.len() < HEADER {
+            return Err(cut(io::ErrorKind::UnexpectedEof.into()));
         }
         if number(&bytes, 40) != xxh3_64(&bytes[..40]) {
             return Err(garbled());

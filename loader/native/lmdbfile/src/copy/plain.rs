@@ -19,6 +19,8 @@ pub struct Image<'i> {
     pub head: &'i [u8],
     /// Bytes up to the last page in use. A file may end before that, when that one is free.
     pub length: u64,
+    /// Whether it is a snapshot that was compacted: its pages are others then, whatever the head says.
+    pub compacted: bool,
 }
 
 /// Copies the data of `source` into the new file `target`, and waits until the disk has it: the

@@ -25,7 +25,7 @@ pub fn send(
     watch: Watch<'_>,
 ) -> Result<u64> {
     let (origin, length) = open(source, image)?;
-    let number = frame::image(image.head);
+    let number = frame::image(image.head, image.compacted);
     let part = part.filter(|part| part.image == number && part.have <= length);
     let from = part.map_or(0, |part| part.have);
     Header { image: number, length, from }.write(out)?;

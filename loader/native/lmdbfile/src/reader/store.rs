@@ -314,3 +314,56 @@ fn reused(slots: &mut [Slot], number: u64, size: usize) -> Buffer {
     block.clear();
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use fastrand::Rng;
+    use heed::EnvOpenOptions;
+    use heed::types::Bytes;
+
+    use crate::Reader;
+
+    const ROWS: u64 = 60_000;
+
+    /// What slapadd leaves where keys come in no order, and where they do: 12 MiB of leaves, written by LMDB.
+    fn make(directory: &Path, mixed: bool) {
+        let mut options = EnvOpenOptions::new();
+        options.map_size(1 << 28).max_dbs(1);
+        // SAFETY: the directory is the test's own and the file is opened once.
+        #[allow(unsafe_code)]
+        let env = unsafe { options.open(directory) }.unwrap();
+        let mut keys: Vec<_> = (0..ROWS).map(u64::to_be_bytes).collect();
+        if mixed {
+            Rng::with_seed(5).shuffle(&mut keys);
+        }
+        let mut txn = env.write_txn().unwrap();
+        let table = env.create_database::<Bytes, Bytes>(&mut txn, Some("t")).unwrap();
+        for key in &keys {
+            table.put(&mut txn, key, &key.repeat(16)).unwrap();
+        }
+        txn.commit().unwrap();
+    }
+
+    #[test]
+    fn pages_in_no_order_are_read_one_by_one() {
+        for mixed in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            make(directory.path(), mixed);
+            let reader = Reader::open(&directory.path().join("data.mdb")).unwrap();
+            for pass in 0..2 {
+                let mut cursor = reader.table(b"t").unwrap().cursor().unwrap();
+                for number in 0..ROWS {
+                    let key = number.to_be_bytes();
+                    let row = cursor.next().unwrap();
+                    assert_eq!(row, Some((&key[..], &key.repeat(16)[..])), "pass {pass}");
+                }
+                assert!(cursor.next().unwrap().is_none());
+                assert_eq!(reader.store.scattered.get(), mixed, "it shows on the first pass");
+            }
+            let expected = if mixed { reader.layout().page_size } else { super::BLOCK };
+            assert_eq!(reader.store.block.get(), expected);
+        }
+    }
+}

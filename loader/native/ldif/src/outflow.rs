@@ -1,0 +1,110 @@
+//! LDIF into a descriptor of somebody else's, whatever it is; packed by zstd if wanted.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
+
+use crate::polled::Polled;
+use crate::{Counters, Result};
+
+const LEVEL: i32 = 3;
+
+/// How long a reader that is busy may keep us from telling it.
+const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// The end of a stream that was broken off. Its reader must not take it for whole: a record without a name is one that
+/// slapadd, ldapadd and our own reader refuse. Shorter than what a pipe takes at once.
+const BROKEN: &[u8] = b"\n\nditseed: the LDIF ends early, the rest of it could not be made\n\n";
+
+pub struct Outflow<'a> {
+    counters: &'a Counters,
+    /// Beside the one that is written to.
+    fd: OwnedFd,
+    way: Way<'a>,
+}
+
+enum Way<'a> {
+    Plain(Target<'a>),
+    Zstd(Box<zstd::Encoder<'static, Target<'a>>>),
+}
+
+enum Target<'a> {
+    /// Nobody waits at the other end.
+    Prompt(OwnedFd),
+    Polled(Polled<'a>),
+}
+
+impl<'a> Outflow<'a> {
+    /// `threads`: so many compress beside the caller; `None` leaves it plain.
+    pub fn new(fd: OwnedFd, threads: Option<u32>, counters: &'a Counters) -> Result<Self> {
+        let target = Target::of(fd.try_clone()?, counters)?;
+        let way = match threads {
+            None => Way::Plain(target),
+            Some(threads) => {
+                let mut packed = zstd::Encoder::new(target, LEVEL)?;
+                packed.include_checksum(true)?;
+                packed.multithread(threads)?;
+                Way::Zstd(Box::new(packed))
+            }
+        };
+        Ok(Self { counters, fd, way })
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = match &mut self.way {
+            Way::Plain(target) => target.write_all(bytes),
+            Way::Zstd(packed) => packed.write_all(bytes),
+        };
+        written.map_err(|error| self.counters.explain(error))
+    }
+
+    pub fn finish(self) -> Result<()> {
+        match self.way {
+            Way::Plain(_) => Ok(()),
+            Way::Zstd(packed) => {
+                packed.finish().map(drop).map_err(|error| self.counters.explain(error))
+            }
+        }
+    }
+
+    /// Sees to it that nobody takes what was written for all there is. A packed stream without its end shows that itself.
+    pub fn give_up(self) {
+        let mut polled = [PollFd::new(&self.fd, PollFlags::OUT)];
+        if matches!(self.way, Way::Plain(_)) && poll(&mut polled, Some(&PATIENCE)) == Ok(1) {
+            // Where it cannot be written, there is nobody to be told.
+            let _ = rustix::io::write(self.fd.as_fd(), BROKEN);
+        }
+    }
+}
+
+impl std::fmt::Debug for Outflow<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Outflow").field("fd", &self.fd).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Target<'a> {
+    fn of(fd: OwnedFd, counters: &'a Counters) -> Result<Self> {
+        let kind = FileType::from_raw_mode(fstat(&fd).map_err(io::Error::from)?.st_mode);
+        let is_prompt = matches!(
+            kind,
+            FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice
+        );
+        Ok(if is_prompt { Self::Prompt(fd) } else { Self::Polled(Polled::new(fd, counters)) })
+    }
+}
+
+impl Write for Target<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Prompt(fd) => Ok(rustix::io::write(fd.as_fd(), bytes)?),
+            Self::Polled(polled) => polled.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
