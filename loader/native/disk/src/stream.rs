@@ -185,8 +185,13 @@ pub struct Disk {
 impl Disk {
     /// Creates or empties `path`. `mode`: of a new file.
     pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
+        Self::open(path, mode, true)
+    }
+
+    /// Creates `path`, or opens what is there.
+    pub fn open(path: &Path, mode: u32, empty: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(mode);
+        options.write(true).create(true).truncate(empty).mode(mode);
         let direct = direct::open(&mut options, path)?;
         let (direct, file) = match direct {
             Some(file) => (true, file),

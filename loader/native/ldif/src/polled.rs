@@ -1,10 +1,12 @@
 //! Pipes that stay cancellable while the other side keeps us waiting.
 
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fstat};
 use rustix::io::Errno;
+use rustix::pipe::fcntl_setpipe_size;
 
 use crate::Counters;
 
@@ -13,16 +15,23 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// POSIX's least `PIPE_BUF` on Linux: a write of this size to a pipe that polls writable never blocks.
 const PIPE_WRITE: usize = 4096;
+/// Bytes that a pipe may hold, the most that Linux gives everybody: the two ends wake each other less often.
+const PIPE: usize = 1 << 20;
 
 #[derive(Debug)]
 pub struct Polled<'a> {
     fd: OwnedFd,
     counters: &'a Counters,
+    /// Bytes of a write at most.
+    most: usize,
 }
 
 impl<'a> Polled<'a> {
     pub fn new(fd: OwnedFd, counters: &'a Counters) -> Self {
-        Self { fd, counters }
+        match prompt(&fd) {
+            Some(fd) => Self { fd, counters, most: PIPE },
+            None => Self { fd, counters, most: PIPE_WRITE },
+        }
     }
 
     /// Waits for `event`, then acts; a descriptor that its owner made non-blocking may need a retry.
@@ -56,11 +65,63 @@ impl Read for Polled<'_> {
 
 impl Write for Polled<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let piece = &bytes[..bytes.len().min(PIPE_WRITE)];
+        let piece = &bytes[..bytes.len().min(self.most)];
         self.when_ready(PollFlags::OUT, |fd| rustix::io::write(fd, piece))
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The writing end of a pipe opened anew, so that it never blocks: a flag that others who have the descriptor would see.
+/// `None` for what is no such end, or not ours to open.
+fn prompt(fd: &OwnedFd) -> Option<OwnedFd> {
+    if FileType::from_raw_mode(fstat(fd).ok()?.st_mode) != FileType::Fifo {
+        return None;
+    }
+    // Only wished for: users may have no more than so much in all their pipes.
+    let _ = fcntl_setpipe_size(fd, PIPE);
+    if fcntl_getfl(fd).ok()? & OFlags::RWMODE != OFlags::WRONLY {
+        return None;
+    }
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    rustix::fs::open(path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_pipe_takes_much_at_once_and_never_blocks() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let theirs = write.try_clone().unwrap();
+        let counters = Counters::default();
+        let mut polled = Polled::new(write, &counters);
+        let bytes = vec![7; 3 << 20];
+        let taken = polled.write(&bytes).unwrap();
+        assert!(taken > PIPE_WRITE, "{taken}");
+        assert!(!fcntl_getfl(&theirs).unwrap().contains(OFlags::NONBLOCK));
+        std::thread::scope(|scope| {
+            let begun = Instant::now();
+            let writer = scope.spawn(|| polled.write_all(&bytes));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            counters.cancel();
+            assert!(writer.join().unwrap().is_err());
+            assert!(begun.elapsed().as_secs() < 30);
+        });
+        let mut room = vec![0; taken];
+        assert!(rustix::io::read(&read, &mut room).unwrap() > 0 && room[0] == 7);
+    }
+
+    #[test]
+    fn whoever_reads_no_more_is_told_of() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        drop(read);
+        let counters = Counters::default();
+        let error = Polled::new(write, &counters).write(b"x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }
 }

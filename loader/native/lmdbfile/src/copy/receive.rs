@@ -1,9 +1,9 @@
 //! From a stream into a file, which can be gone on with when the stream breaks.
 
-use std::fs::{File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+
+use disk::{Buffer, Disk};
 
 use super::frame::{self, Frame, Frames, Header, garbled};
 use super::journal;
@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Result};
 const STEP: u64 = 256 << 20;
 
 struct Receiver<'r> {
-    file: File,
+    file: Disk,
     journal: &'r Path,
     header: Header,
     /// All before it is there.
@@ -38,9 +38,8 @@ pub fn receive(
         let what = "the stream goes on with another copy than what is here";
         return Err(Error::new(ErrorKind::Misuse, what));
     }
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(header.from == 0).mode(0o600);
-    let file = options.open(target).map_err(|error| Error::from(error).of_file(target))?;
+    let file = Disk::open(target, 0o600, header.from == 0);
+    let file = file.map_err(|error| Error::from(error).of_file(target))?;
     let (have, durable) = (header.from, header.from);
     let mut receiver = Receiver { file, journal, header, have, durable };
     let result = receiver.frames(input, watch).and_then(|()| receiver.end());
@@ -62,11 +61,11 @@ impl Receiver<'_> {
     fn frames(&mut self, input: &mut dyn Read, watch: Watch<'_>) -> Result<()> {
         self.note()?;
         let mut frames = Frames::new(input);
-        let mut room = vec![0; frame::BLOCK];
-        while let Frame::Data { offset, size } = frames.next(&mut room)? {
+        let mut block = Buffer::new(frame::BLOCK);
+        while let Frame::Data { offset, size } = frames.next(block.room())? {
             let end = offset.checked_add(size as u64).filter(|end| *end <= self.header.length);
             let end = end.filter(|_| offset >= self.have).ok_or_else(garbled)?;
-            self.file.write_all_at(&room[..size], offset)?;
+            self.file.write_at(&block.room()[..size], offset)?;
             self.have = end;
             if self.have - self.durable >= STEP {
                 self.note()?;
@@ -80,14 +79,14 @@ impl Receiver<'_> {
 
     /// Makes what has come durable, and says so.
     fn note(&mut self) -> Result<()> {
-        self.file.sync_data()?;
+        self.file.sync()?;
         self.durable = self.have;
         Ok(journal::write(self.journal, Part { image: self.header.image, have: self.have })?)
     }
 
     fn end(&mut self) -> Result<()> {
         self.file.set_len(self.header.length)?;
-        self.file.sync_all()?;
+        self.file.sync()?;
         std::fs::remove_file(self.journal)?;
         Ok(())
     }
