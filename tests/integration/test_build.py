@@ -301,14 +301,3 @@ def test_a_dry_run_changes_nothing(build: Build, target: Slapd, people_ldif: Pat
     done = build(target, people_ldif, "--dry-run", "--json")
     assert done.ok().facts["entries"] == people_ldif.read_text().count("\n\n")
     assert sorted(os.listdir(target.database_dir)) == before
-
-
-@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
-def test_slapadd_takes_no_standard_input(target: Slapd, name: str) -> None:
-    """It can be read only once; a build reads its input more than once."""
-    done = _build(target, name, "--engine", "slapadd")
-    assert done.status == 3, done
-    assert "a build reads its input more than once" in done.err
-    assert "hint:" in done.err
-    assert "Traceback" not in done.err
-    assert not list(target.database_dir.iterdir())

@@ -53,7 +53,7 @@ fn a_reader_that_is_gone_is_told_as_such() {
 #[test]
 fn a_stalled_reader_does_not_hold_cancelling_up() {
     let directory = tempdir().unwrap();
-    let paths = [put(directory.path(), "a", &entries(2000))];
+    let paths = [put(directory.path(), "a", &entries(50_000))];
     let (reader, writer) = pipe().unwrap();
     let counters = Counters::default();
     let begun = Instant::now();
