@@ -97,18 +97,39 @@ impl Pages {
 
     /// Branches that will be read, between leaves that are read together.
     pub fn want_branches(&self, numbers: &[u64]) {
-        let size = self.layout.page_size as u64;
-        for (first, count) in runs(numbers) {
-            self.ahead.want_only(first.saturating_mul(size), count as u64 * size);
-        }
+        runs(numbers).for_each(|run| self.want_only(run));
     }
 
     /// Pages that will be read now.
     pub fn want(&self, numbers: &[u64]) {
-        let short = runs(numbers).filter(|run| !self.is_long(run.1));
+        let runs: Vec<_> = runs(numbers).collect();
+        let mut short = Vec::new();
+        for (at, &run) in runs.iter().enumerate() {
+            if self.is_long(run.1) {
+                continue;
+            }
+            if self.is_beside_long(&runs, at) {
+                self.want_only(run);
+            } else {
+                short.push(run);
+            }
+        }
         for (first, count) in near(short) {
             self.want_run(first, count);
         }
+    }
+
+    /// Whether a run stands next to one that is read past the cache, with all that is around.
+    fn is_beside_long(&self, runs: &[(u64, usize)], at: usize) -> bool {
+        let (before, after) = (at.checked_sub(1).map(|one| runs[one]), runs.get(at + 1));
+        let end = |run: (u64, usize)| run.0.saturating_add(run.1 as u64);
+        before.is_some_and(|one| self.is_long(one.1) && is_near(end(one), runs[at].0))
+            || after.is_some_and(|one| self.is_long(one.1) && is_near(end(runs[at]), one.0))
+    }
+
+    fn want_only(&self, (first, count): (u64, usize)) {
+        let size = self.layout.page_size as u64;
+        self.ahead.want_only(first.saturating_mul(size), count as u64 * size);
     }
 
     /// Whether a run is better read past the cache.
@@ -175,7 +196,7 @@ pub(super) fn runs(numbers: &[u64]) -> impl Iterator<Item = (u64, usize)> + '_ {
 }
 
 /// Runs with what is between them, if that is little.
-fn near(runs: impl Iterator<Item = (u64, usize)>) -> Vec<(u64, u64)> {
+fn near(runs: Vec<(u64, usize)>) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for (first, count) in runs {
         let count = count as u64;
