@@ -23,6 +23,7 @@ SILENCE_FLOOR = 60.0  # seconds; below it a pause says nothing
 WORTH_READ = 20_000  # entries of finished partitions, and
 WORTH_KEEPING = 60.0  # seconds of finished steps, above which other options need --restart
 COMPRESS = "zstd"
+LEVELS = ("none", "quick", "pages", "tree")  # of --verify after a copy or a build
 ENGINES = ("native", "slapadd")  # what writes a database; the first is the default
 MAXSIZE_FACTOR = (
     3.0  # maxsize = this times the data: copy-on-write, growth and long readers need room

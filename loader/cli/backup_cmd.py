@@ -13,8 +13,8 @@ import click
 from loader import units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
 from loader.cli.report import show_error, show_facts, show_json, show_table
+from loader.defaults import LEVELS
 from loader.errors import UsageProblem
-from loader.mdb.verify import LEVELS
 from loader.operations.backup import check as checking
 from loader.operations.backup import pack, repository
 from loader.operations.backup import restore as restoring

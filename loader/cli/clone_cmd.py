@@ -12,8 +12,8 @@ import click
 from loader import units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
 from loader.cli.report import show_facts, show_json
+from loader.defaults import LEVELS
 from loader.errors import UsageProblem
-from loader.mdb.verify import LEVELS
 from loader.operations import clone_pipe
 from loader.operations.clone import (
     CloneOptions,

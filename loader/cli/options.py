@@ -12,9 +12,8 @@ import click
 from click.core import ParameterSource
 
 from loader import units
-from loader.defaults import ENGINES
+from loader.defaults import ENGINES, LEVELS
 from loader.errors import LoaderError, UsageProblem
-from loader.mdb.verify import LEVELS
 from loader.progress import Progress
 from loader.server.options import Connection, Sasl
 from loader.sources.dit import Recipe

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from loader import _native, resources, units
+from loader.defaults import LEVELS
 from loader.errors import MdbDamaged, UsageProblem
 from loader.ldif import counting
 from loader.mdb import apart, meta, snapshot
 from loader.mdb.environment import ID, LOCK, opened, require_table, rows
 from loader.progress import Meter
 
-LEVELS = ("none", "quick", "pages", "tree")
 DEEPER = ("pages", "tree")  # than quick
 LADDER = ("meta", "pages", "tree", "indexes")
 PAGES_UP_TO = 16 << 30  # bytes; above it the walk over all pages is asked for by name

@@ -16,7 +16,7 @@ from loader.ldif import Scan
 from loader.operations.add import nosync
 from loader.operations.add.looking import JOURNAL
 from loader.operations.add.options import ON_EXISTS, AddOptions
-from loader.operations.build.options import STDIN
+from loader.operations.inputs import STDIN
 from loader.progress import Meter, Progress
 from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts

@@ -10,7 +10,7 @@ from pathlib import Path
 from loader import ldif
 from loader.defaults import state_dir
 from loader.errors import UsageProblem
-from loader.operations.build.options import STDIN, fingerprint, is_stream, same_file
+from loader.operations.inputs import STDIN, fingerprint, is_stream, same_file
 from loader.server.options import Connection
 from loader.sources.synthetic import Synthetic
 

@@ -14,7 +14,8 @@ from loader.errors import EntriesLost
 from loader.mdb import map_size, meta, verify
 from loader.mdb.meta import DATA
 from loader.operations.build import finish, inputs, proven
-from loader.operations.build.options import FULL, STDIN, BuildOptions
+from loader.operations.build.options import FULL, BuildOptions
+from loader.operations.inputs import STDIN
 from loader.operations.publish import Place
 from loader.progress import Meter
 from loader.run.catalogue import Facts

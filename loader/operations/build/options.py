@@ -10,10 +10,9 @@ from pathlib import Path
 from loader import ldif
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
+from loader.operations.inputs import STDIN, fingerprint, is_stream, same_file
 from loader.sources.synthetic import Synthetic
-from loader.storage import files
 
-STDIN = "-"
 FULL = "full"  # every entry read again, every index made again: a level of --verify
 _ONCE = "--dry-run and a replica need the input more than once, so put the stream into a file first"
 _FILES = "leave it out, or `ditseed generate TEMPLATE -o DIR` first"
@@ -115,22 +114,3 @@ _NATIVE = {
     "check_values": "--no-value-check",
     "file_urls": "--allow-file-urls",
 }
-
-
-def same_file(one: Path, other: Path) -> bool:
-    """Are both there, and the same?"""
-    return one.exists() and other.exists() and one.samefile(other)
-
-
-def is_stream(path: Path) -> bool:
-    """Standard input, a pipe, a socket: what goes by but once."""
-    return str(path) == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
-
-
-def fingerprint(path: Path) -> list[object]:
-    """Other than before when the file was changed."""
-    if is_stream(path):
-        return [str(path)]
-    files.require_readable(path)
-    status = path.stat()
-    return [str(path.absolute()), status.st_size, status.st_mtime_ns]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from loader import ldif, standard, units
 from loader.errors import EmptyInput
-from loader.operations.build.options import STDIN, BuildOptions, is_stream
+from loader.operations.build.options import BuildOptions
+from loader.operations.inputs import STDIN, is_stream
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint

@@ -46,15 +46,16 @@ mod tests {
 
     #[test]
     fn what_was_met_twice_is_among_few() {
+        let rng = &mut fastrand::Rng::with_seed(1);
         for size in [1, 3, 4, 1000, 100_000] {
-            let hashes: Vec<u128> =
-                std::iter::repeat_with(|| fastrand::u128(..)).take(size).collect();
+            let hashes: Vec<u128> = (0..size).map(|_| rng.u128(..)).collect();
             let twice = &hashes[..size / 10];
             let mut met = Met::new(size + twice.len());
             hashes.iter().chain(twice).for_each(|&hash| met.see(hash));
             assert!(twice.iter().all(|&hash| met.again(hash)));
             let others = hashes[size / 10..].iter().filter(|&&hash| met.again(hash)).count();
-            assert!(others <= size / 4, "{others} of {size}");
+            // Of a handful any number may meet by chance.
+            assert!(size < 1000 || others <= size / 4, "{others} of {size}");
         }
     }
 }
