@@ -112,6 +112,8 @@ def command(
     progress = options.progress_of(progress_mode)
     options.no_tree(connecting)
     streamed = output == _STDOUT
+    packing = compress or defaults.COMPRESS
+    asked = _Asked(output.absolute(), packing, progress, timeouts, restart)
     if source is None:
         if streamed:
             raise UsageProblem(reason=_PIECES)
@@ -123,7 +125,6 @@ def command(
             "max_latency": latency,
             "page": page,
         }
-        asked = _asked(output, compress, progress, timeouts, restart)
         made = _of_server(options.connection_of(connecting), limits, asked)
     else:
         base = connecting.pop("base")
@@ -131,9 +132,9 @@ def command(
         options.refuse_given(of_server, "a server, not for a database")
         if streamed:
             options.refuse_given(("restart", "timeouts"), "an export into a directory")
-            _show_streamed(_to_stream(source, base, jobs, compress == "zstd", progress), as_json)
+            part = Part(_directory(source), base)
+            _show_streamed(stream_database(part, jobs, compress == "zstd", progress), as_json)
             return
-        asked = _asked(output, compress, progress, timeouts, restart)
         made = _of_database(source, base, jobs, asked)
     if as_json:
         show_json(
@@ -152,16 +153,6 @@ def command(
             **{f"note {number}": note for number, note in enumerate(made.notes, 1)},
         }
     )
-
-
-def _asked(
-    output: Path,
-    compress: str | None,
-    progress: Progress,
-    timeouts: tuple[str, ...],
-    restart: bool,
-) -> _Asked:
-    return _Asked(output.absolute(), compress or defaults.COMPRESS, progress, timeouts, restart)
 
 
 @dataclass(frozen=True)
@@ -197,12 +188,6 @@ def _directory(source: str) -> Path:
             raise NoSuchPath(path=source)
         raise UsageProblem(reason=f"{source} is no database directory: it holds no {DATA}")
     return directory
-
-
-def _to_stream(
-    source: str, base: str | None, jobs: int, compress: bool, progress: Progress
-) -> StreamReport:
-    return stream_database(Part(_directory(source), base), jobs, compress, progress)
 
 
 def _show_streamed(made: StreamReport, as_json: bool) -> None:

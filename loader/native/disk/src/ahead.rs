@@ -50,7 +50,7 @@ impl Ahead {
     }
 
     /// Whether all of the file has room in memory.
-    pub fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.asked.is_some()
     }
 

@@ -22,7 +22,7 @@ pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> 
     let snapshot = Snapshot::open(source)?;
     let tables = snapshot.tables()?;
     let base = source.base.map(|base| base::find(&tables, base)).transpose()?;
-    let ranges = ranges::cut(&tables, ranges::parts(&tables, PIECE, 4 * source.jobs, MOST))?;
+    let ranges = ranges::cut(&tables, PIECE, source.jobs, MOST)?;
     let ignore = digest.ignored().clone();
     let plan = Plan {
         jobs: source.jobs,

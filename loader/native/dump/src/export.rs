@@ -50,8 +50,7 @@ pub fn export(source: &Source<'_>, place: &Place, counters: &Counters) -> Result
     let snapshot = Snapshot::open(source)?;
     let tables = snapshot.tables()?;
     let root = Root::find(&tables, source)?;
-    let parts = ranges::parts(&tables, PIECE, 4 * source.jobs, MOST);
-    let ranges = ranges::cut(&tables, parts)?;
+    let ranges = ranges::cut(&tables, PIECE, source.jobs, MOST)?;
     let plan = Plan {
         jobs: source.jobs,
         base: root.id,

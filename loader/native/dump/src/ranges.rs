@@ -6,8 +6,10 @@ use crate::{Result, damaged, reading};
 /// IDs from the first on, up to but without the second; `None` is without end.
 pub(crate) type Range = (Option<u64>, Option<u64>);
 
-/// Cuts id2e into `parts` ranges, or fewer where it is small.
-pub(crate) fn cut(tables: &Tables<'_>, parts: usize) -> Result<Vec<Range>> {
+/// Cuts id2e into ranges of about `size` bytes of pages, four or more for each of `jobs` and at most `most` of them; fewer
+/// where it is small.
+pub(crate) fn cut(tables: &Tables<'_>, size: u64, jobs: usize, most: usize) -> Result<Vec<Range>> {
+    let parts = parts(tables, size, 4 * jobs, most);
     let keys = tables.id2e.cuts(parts).map_err(reading)?;
     let wanted = parts.min(keys.len() + 1);
     let (mut ranges, mut from) = (Vec::new(), None);
@@ -20,8 +22,7 @@ pub(crate) fn cut(tables: &Tables<'_>, parts: usize) -> Result<Vec<Range>> {
     Ok(ranges)
 }
 
-/// Parts of about `size` bytes of pages, at least `least` and at most `most` of them.
-pub(crate) fn parts(tables: &Tables<'_>, size: u64, least: usize, most: usize) -> usize {
+fn parts(tables: &Tables<'_>, size: u64, least: usize, most: usize) -> usize {
     let record = tables.id2e.record();
     let pages = record.leaf_pages.saturating_add(record.overflow_pages);
     let parts = pages.saturating_mul(tables.page_size) / size;

@@ -56,7 +56,7 @@ fn write(
     let snapshot = Snapshot::open(source)?;
     let tables = snapshot.tables()?;
     let root = Root::find(&tables, source)?;
-    let ranges = ranges::cut(&tables, ranges::parts(&tables, PIECE, 4 * source.jobs, MOST))?;
+    let ranges = ranges::cut(&tables, PIECE, source.jobs, MOST)?;
     let plan = Plan {
         jobs: source.jobs,
         base: root.id,

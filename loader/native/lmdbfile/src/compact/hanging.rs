@@ -81,18 +81,20 @@ fn small(pages: &Pages, pointer: &Pointer) -> Option<u64> {
 
 fn batches(pages: &Pages, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
     let most = TOGETHER / pages.layout.page_size as u64;
-    let (mut batches, mut room) = (Vec::new(), 0);
+    let (mut batches, mut room): (Vec<Vec<_>>, _) = (Vec::new(), 0);
     for (_, pointer) in leaves.iter().flat_map(|leaf| &leaf.pointers) {
         let Some(count) = small(pages, pointer) else {
             want(pages, pointer);
             continue;
         };
-        if count > room {
-            batches.push(Vec::new());
-            room = most;
+        match batches.last_mut() {
+            Some(batch) if count <= room => batch.push(*pointer),
+            _ => {
+                batches.push(vec![*pointer]);
+                room = most;
+            }
         }
         room -= count;
-        batches.last_mut().into_iter().for_each(|batch: &mut Vec<_>| batch.push(*pointer));
     }
     batches
 }
