@@ -39,6 +39,8 @@ Result = TypeVar("Result")
 
 _PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # of a server that is about to end, too
 _LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
+# slapo-valsort(5): values as they are stored. A server without the overlay ignores it.
+_UNSORTED = RequestControl("1.3.6.1.4.1.4203.666.5.14", False, b"\x30\x03\x01\x01\xff")
 _VISIBLE = RequestControl(SUBENTRIES, True, b"\x01\x01\xff")  # BOOLEAN TRUE in BER
 
 
@@ -123,7 +125,7 @@ class Session:
         found = self._asking(
             f"read {dn}",
             lambda: self._ldap.search_ext_s(
-                dn, ldap.SCOPE_BASE, where, list(attributes), serverctrls=[ManageDSAITControl()]
+                dn, ldap.SCOPE_BASE, where, list(attributes), serverctrls=[ManageDSAITControl(), _UNSORTED]
             ),
             dn,
         )
