@@ -20,7 +20,9 @@ class Shows(Enum):
     STORED = "what is stored"
     LEFT_OUT = "computed attributes, which ditseed leaves out"
     SWITCHED_OFF = "what is stored, for ditseed sends a control that switches the overlay off"
-    MOVING = "a stored attribute whose value depends on the time of the search; comparisons ignore it"
+    MOVING = (
+        "a stored attribute whose value depends on the time of the search; comparisons ignore it"
+    )
     OTHER = "something else than what is stored: no seed is made from a search"
 
 
@@ -85,7 +87,11 @@ OVERLAYS: tuple[Overlay, ...] = (
     ),
     Overlay("collect", Shows.OTHER, why="values of an entry appear in all entries below it"),
     Overlay("rwm", Shows.OTHER, why="names of attributes and object classes, and DNs, are mapped"),
-    Overlay("translucent", Shows.OTHER, why="entries of another server are merged in"),
+    Overlay(
+        "translucent",
+        Shows.SWITCHED_OFF,
+        why="with ManageDsaIT it shows the local entries alone, those that a build or clone holds",
+    ),
     Overlay("pcache", Shows.OTHER, why="entries are those of another server"),
     Overlay("retcode", Shows.STORED, why="with retcode-indir a search fails, and that is told"),
     Overlay(
@@ -137,9 +143,7 @@ CONTEXT_CSN = "contextCSN"
 COMPUTED = (*DYNAMIC_ATTRIBUTES, *(name for name in _all(Shows.LEFT_OUT) if name != CONTEXT_CSN))
 MOVING = tuple(_all(Shows.MOVING))
 # What differs between a provider and a correct replica.
-LOCAL = tuple(
-    dict.fromkeys(name for one in OVERLAYS for name in one.local if name != "memberOf")
-)
+LOCAL = tuple(dict.fromkeys(name for one in OVERLAYS for name in one.local if name != "memberOf"))
 
 
 def distorting(names: Iterable[str]) -> list[Overlay]:
