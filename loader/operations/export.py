@@ -14,7 +14,7 @@ from loader import defaults, ldif, manifest
 from loader.errors import EmptyInput, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
-from loader.operations import moved
+from loader.operations import empty_suffix, moved
 from loader.operations import sight as sights
 from loader.operations.moved import Containers
 from loader.operations.shards import (
@@ -149,6 +149,7 @@ class _Work:
     def read(self, meter: Meter, plan: Plan) -> Facts:
         """Partitions side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
+        self._add_root()
         done = self.run.catalogue.partitions("read")
         meter.add(sum(facts["entries"] for facts in done.values()))
         todo = [one for one in plan.partitions if one.name not in done]
@@ -166,6 +167,12 @@ class _Work:
                 meter.cancel()
                 raise
         return {"entries": meter.entries}
+
+    def _add_root(self) -> None:
+        """What no search shows, and must be there to bear contextCSN."""
+        start = self.run.catalogue.found("start") or {}
+        if empty_suffix.is_empty(start["base"]) and start["context_csns"]:
+            empty_suffix.write(self.parts / f"part-{empty_suffix.FILE}")
 
     def _read_one(self, partition: Partition, meter: Meter, pace: Pace) -> None:
         name, compress = f"part-{partition.name}", self.options.compress != "none"
@@ -264,6 +271,8 @@ class _Work:
         """What the operator should know: what the server hides or shows otherwise than it is stored, and the rest."""
         who, hidden = self.options.connection.who, list(cut.get("hidden", []))
         counted, calm = source.patiently(lambda: self._counted(start), meter)
+        if empty_suffix.is_empty(start["base"]) and start["context_csns"] and counted is not None:
+            counted = max(counted, arranged["entries"])  # the root may not be stored yet
         if counted is None or counted == arranged["entries"]:
             return hidden, []
         counts = f"the server counts {counted:,} entries"

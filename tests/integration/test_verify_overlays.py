@@ -61,7 +61,9 @@ def test_the_local_part_of_a_translucent_proxy_is_sound() -> None:
         remote.ldapadd(LDIF)
         password = remote.password_file.read_text()
         bind = f'bindmethod=simple binddn="{remote.root_dn}" credentials="{password}"'
-        proxied = f'overlay translucent\nuri {remote.uri}\nidassert-bind {bind}\nidassert-authzFrom "*"'
+        proxied = (
+            f'overlay translucent\nuri {remote.uri}\nidassert-bind {bind}\nidassert-authzFrom "*"'
+        )
         settings = Settings(modules=("back_mdb", "back_ldap", "translucent"), overlays=(proxied,))
         with closing(Slapd(settings)) as proxy:
             proxy.start()
