@@ -88,6 +88,7 @@ class CompareReport:
     subtrees: tuple[Subtree, ...]  # the most different ones
     ignored: tuple[str, ...]
     seconds: float
+    local: tuple[str, ...] = ()  # differ, and may: each server keeps them for itself
 
     @property
     def equal(self) -> bool:

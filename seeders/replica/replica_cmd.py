@@ -269,5 +269,10 @@ def _compared(waited: float, report: CompareReport) -> dict[str, object]:
         "checksums": f"{report.a.checksum} and {report.b.checksum}",
         "differences": f"{report.only_a + report.only_b + report.changed:,}",
         **{f"{number}: {one.kind}": one.dn for number, one in enumerate(report.samples, 1)},
+        **(
+            {"not compared": f"{', '.join(report.local)}: each server keeps them for itself"}
+            if report.local
+            else {}
+        ),
         "verdict": "equal" if report.equal else "NOT equal",
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from loader import csn, units
 from loader.errors import LoaderError, NotInSync
 from loader.operations.compare import CompareOptions, CompareReport, compare
+from loader.overlays import LOCAL
 from loader.progress import Progress
 from loader.server.options import Connection
 from loader.server.session import session
@@ -27,14 +28,22 @@ class VerifyOptions:
 
 
 def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareReport]:
-    """Seconds waited, and the comparison. Raises NotInSync."""
+    """Seconds waited, and the comparison. Raises NotInSync.
+
+    Where nothing but values differ, it compares once more without the attributes that each server may keep for
+    itself; if these are all that differ, they stand in the report's `local` and the two are equal.
+    """
     with session(options.provider) as provider:
         base = provider.base()
     waited = catch_up(options, base, progress)
     provider_side = replace(options.provider, base=base)
     consumer_side = replace(options.consumer, base=base)
     wanted = CompareOptions(Server(provider_side), Server(consumer_side), limit=options.limit)
-    return waited, compare(wanted, progress)
+    report = compare(wanted, progress)
+    if report.equal or report.only_a or report.only_b:
+        return waited, report
+    without = compare(replace(wanted, ignore=(*wanted.ignore, *LOCAL)), progress)
+    return waited, replace(without, local=LOCAL) if without.equal else report
 
 
 def catch_up(options: VerifyOptions, base: str, progress: Progress) -> float:

@@ -124,6 +124,17 @@ def test_what_slapcat_and_export_write_is_built(source: Slapd, short_tmp: Path) 
         assert {**ours, "dn:": ()} == {**theirs, "dn:": ()}
 
 
+@pytest.mark.parametrize(
+    "more", [(), ("--engine", "slapadd"), ("--engine", "slapadd", "--shards", "2")]
+)
+def test_every_engine_makes_the_root(short_tmp: Path, more: tuple[str, ...]) -> None:
+    path = short_tmp / "in.ldif"
+    path.write_text(ROOT + BELOW)
+    with closing(Slapd(SETTINGS)) as target:
+        ditseed("build", path, "--config", target.config_path, "-b", "", *more).ok()
+        assert "o: all" in tree(target.slapcat())["dn:"]
+
+
 def test_a_root_that_stands_elsewhere_or_is_no_entry_is_refused(short_tmp: Path) -> None:
     for text in (BELOW + ROOT, "dn:\nobjectClass: person\n\n" + BELOW):
         path = short_tmp / "in.ldif"
