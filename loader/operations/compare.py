@@ -89,6 +89,7 @@ class CompareReport:
     ignored: tuple[str, ...]
     seconds: float
     local: tuple[str, ...] = ()  # differ, and may: each server keeps them for itself
+    notes: tuple[str, ...] = ()  # what may not have been compared
 
     @property
     def equal(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loader import defaults, ldif, manifest
-from loader.errors import EmptyInput, TreeRestless
+from loader.errors import EmptyInput, LimitTooLow, ServerRefused, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
 from loader.operations import empty_suffix, moved
@@ -310,7 +310,10 @@ class _Work:
 
 def _hidden(server: Session, base: str, looked: planner.Sample) -> list[str]:
     """What the server hides, as far as a sample tells."""
-    sight = shown.look(server, base)
+    try:
+        sight = shown.look(server, base)
+    except (LimitTooLow, ServerRefused):
+        sight = None
     if sight is not None:
         return sights.notes(sight)
     if looked.lack_passwords():

@@ -30,14 +30,20 @@ def require(
         raise NotAsStored(uri=server.uri, what="; ".join(differing))
     hidden = list(_hidden(sight))
     if hidden:
-        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), who=sight.who)
+        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), setting=_setting(sight.who))
 
 
 def require_whole(directory: Path) -> None:
     """Has the export of a server noted that something was hidden? Raises HiddenFromAccount."""
     made = manifest.read(directory) if directory.is_dir() else None
     if made is not None and made.hidden:
-        raise HiddenFromAccount(uri=made.source, what="; ".join(made.hidden), who="ACCOUNT")
+        raise HiddenFromAccount(
+            uri=made.source, what="; ".join(made.hidden), setting=_setting("ACCOUNT")
+        )
+
+
+def _setting(subject: str) -> str:
+    return f"olcAccess: {{0}}to * by {subject} read by * break"
 
 
 def notes(sight: Sight) -> list[str]:

@@ -274,5 +274,6 @@ def _compared(waited: float, report: CompareReport) -> dict[str, object]:
             if report.local
             else {}
         ),
+        **{f"note {number}": one for number, one in enumerate(report.notes, 1)},
         "verdict": "equal" if report.equal else "NOT equal",
     }

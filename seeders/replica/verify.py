@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from loader import csn, units
 from loader.errors import LoaderError, NotInSync
+from loader.operations import sight as sights
 from loader.operations.compare import CompareOptions, CompareReport, compare
 from loader.overlays import LOCAL
 from loader.progress import Progress
+from loader.server import shown
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources.location import Server
@@ -35,15 +37,17 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     """
     with session(options.provider) as provider:
         base = provider.base()
+        sight = shown.look(provider, base)
+    notes = tuple(sights.notes(sight)) if sight else ()
     waited = catch_up(options, base, progress)
     provider_side = replace(options.provider, base=base)
     consumer_side = replace(options.consumer, base=base)
     wanted = CompareOptions(Server(provider_side), Server(consumer_side), limit=options.limit)
-    report = compare(wanted, progress)
+    report = replace(compare(wanted, progress), notes=notes)
     if report.equal or report.only_a or report.only_b:
         return waited, report
     without = compare(replace(wanted, ignore=(*wanted.ignore, *LOCAL)), progress)
-    return waited, replace(without, local=LOCAL) if without.equal else report
+    return waited, replace(without, local=LOCAL, notes=notes) if without.equal else report
 
 
 def catch_up(options: VerifyOptions, base: str, progress: Progress) -> float:

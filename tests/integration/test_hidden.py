@@ -164,6 +164,18 @@ def test_what_may_be_read_but_not_searched_is_not_hidden() -> None:
         assert_same(server, target)
 
 
+def test_a_comparison_says_what_it_did_not_see() -> None:
+    rule, named = HIDDEN["no search for passwords"]
+    with provider(rule) as server, consumer(server) as target:
+        seed(server, target, "--allow-hidden").ok()
+        target.start()
+        replication.wait_in_sync(server, target)
+        there = ("--consumer", target.uri, "--consumer-dn", "cn=replicator")
+        password = ("--consumer-password-file", target.replicator_password_file)
+        done = ditseed("replica", "verify", *bound(server), *there, *password).ok()
+        assert named in done.out
+
+
 def test_an_online_seeding_refuses_as_well() -> None:
     rule, named = HIDDEN["no search for passwords"]
     with (

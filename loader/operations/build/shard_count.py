@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loader import backmdb, dn, resources
+from loader import backmdb, resources
 from loader.operations.build import proven
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place
@@ -34,8 +34,6 @@ def _why_not(options: BuildOptions, place: Place) -> str | None:
     """Why one slapadd must see all, if it must."""
     for reason in proven.of_tree(place.config, place.database):
         return reason
-    if any(dn.key(suffix) == "" for suffix in place.database.suffixes):
-        return "the entry of the empty DN has ID 0, and no slice but one would have it"
     own = options.write_context and not options.seeding
     if own and backmdb.settings(place.config, place.database).subentry:
         return "sync_use_subentry puts contextCSN into an entry of its own"
