@@ -50,6 +50,8 @@ __all__ = [
     "clone_plain",
     "clone_receive",
     "clone_send",
+    "dn_key",
+    "dn_parent",
     "find_name",
     "join",
     "learn",
@@ -247,6 +249,14 @@ class Difference:
         A subtree is what is below an entry that is directly below the base; without a name it is the base and what
         is directly below it.
         """
+
+def dn_key(text: bytes, /) -> bytes | None:
+    """Equal for DNs that slapd takes for equal, as far as can be told without a schema: values as caseIgnoreMatch
+    compares them, the usual naming attributes under all their names. RDNs are joined by commas, and no value holds a
+    bare one. None: not a DN."""
+
+def dn_parent(text: bytes, /) -> bytes:
+    """The DN above, as spelt; empty for a single RDN and for what is no DN."""
 
 def scan(paths: Sequence[_Path], counters: Counters) -> Scan:
     """A first look at files; every base64 value is decoded, and cut files are refused."""

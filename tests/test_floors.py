@@ -49,6 +49,7 @@ GUARDED = {
         "loader.sources.dit",
         "loader.sources.mdb",
         "loader.sinks.shards",
+        "loader.dn",
     ),
 }
 

@@ -26,7 +26,7 @@ mod x509;
 pub use attribute::{AttributeId, AttributeType, Normalise, Ordered, Usage};
 pub use class::{ClassId, ClassKind, ContentRule, ObjectClass};
 pub use describe::Description;
-pub use dn::{Ava, Dn, Rdn, split_leaf};
+pub use dn::{Ava, Dn, Rdn, dn_key, split_leaf};
 pub use entry::Profile;
 pub use problem::Problem;
 pub use read::{Definition, Kind, Settings};
