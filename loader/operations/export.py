@@ -109,8 +109,7 @@ class _Work:
         earlier run left is of another time."""
         files.remove_tree(self.parts)
         with session(self.options.connection) as server:
-            base = server.base()
-            server.read(base, ["1.1"])
+            base = server.spelt(server.base())
             return {
                 "base": base,
                 "context_csns": moved.context_csns(server, base),
