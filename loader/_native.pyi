@@ -250,12 +250,12 @@ class Difference:
         is directly below it.
         """
 
-def dn_key(text: bytes, /) -> bytes | None:
+def dn_key(text: bytes) -> bytes | None:
     """Equal for DNs that slapd takes for equal, as far as can be told without a schema: values as caseIgnoreMatch
     compares them, the usual naming attributes under all their names. RDNs are joined by commas, and no value holds a
     bare one. None: not a DN."""
 
-def dn_parent(text: bytes, /) -> bytes:
+def dn_parent(text: bytes) -> bytes:
     """The DN above, as spelt; empty for a single RDN and for what is no DN."""
 
 def scan(paths: Sequence[_Path], counters: Counters) -> Scan:

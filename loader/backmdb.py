@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loader import dn, indexes
-from loader.config import Config, Database, number
+from loader.config import Config, Database
 from loader.errors import NotProven
+from loader.values import Values
 
 IDLEXP = 16  # back-mdb/idl.h; the least, too
 INTLEN, LONGEST_INTLEN = 4, 255  # slap.h, bconfig.c
@@ -62,8 +63,7 @@ class Settings:
 
 def settings(config: Config, database: Database) -> Settings:
     """Raises NotProven for words that no slapd up to 2.6 knows."""
-    own = _Reader(config, database.entry_dn)
-    everywhere = _Reader(config, "cn=config", FRONTEND)
+    own, everywhere = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
     return Settings(
         suffixes=database.suffixes,
         foreign=tuple(_foreign(config, database)),
@@ -73,12 +73,12 @@ def settings(config: Config, database: Database) -> Settings:
         intlen=min(max(everywhere.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
         substr=_substr(everywhere),
         multival=tuple(_multival(own)),
-        sortvals=tuple(everywhere.words("olcSortVals")),
+        sortvals=tuple(_all_words(everywhere, "olcSortVals")),
         idlexp=_idlexp(config),
         max_entry_size=own.number("olcDbMaxEntrySize", 0),
         last_mod=own.flag("olcLastMod", True),
         subentry=own.flag("olcSyncUseSubentry", False),
-        attribute_options=tuple(everywhere.words("olcAttributeOptions")) or OPTIONS,
+        attribute_options=tuple(_all_words(everywhere, "olcAttributeOptions")) or OPTIONS,
     )
 
 
@@ -105,48 +105,28 @@ def _kind(attribute: str, word: str) -> str:
         raise NotProven(reason=f"index {attribute} {word}: an unknown kind of index") from None
 
 
-def _substr(everywhere: _Reader) -> tuple[int, int, int]:
+def _all_words(found: Values, name: str) -> Iterator[str]:
+    return (word for value in found.words(name) for word in value)
+
+
+def _substr(everywhere: Values) -> tuple[int, int, int]:
     names = ("olcIndexSubstrIfMinLen", "olcIndexSubstrIfMaxLen", "olcIndexSubstrAnyLen")
     least, most, window = map(everywhere.number, names, SUBSTR)
     return least, most, window
 
 
-def _multival(own: _Reader) -> Iterator[tuple[str, int]]:
+def _multival(own: Values) -> Iterator[tuple[str, int]]:
     """Of "member,uniqueMember 100,50": from how many values on, exclusively, they are kept apart."""
     for names, limits in own.pairs("olcDbMultival"):
-        high = int(limits.partition(",")[0]) & NO_LIMIT  # strtoul into an unsigned int
+        found = re.match(r"\+?([0-9]+),", limits)
+        if not found:
+            raise NotProven(reason=f"multival {names} {limits}: not two numbers")
+        high = int(found[1]) & NO_LIMIT  # strtoul into an unsigned int
         yield from ((name, high) for name in names.split(",") if name and high != NO_LIMIT)
 
 
 def _idlexp(config: Config) -> int:
     for name, _ in config.entries:
         if re.match(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", name, re.IGNORECASE):
-            return _Reader(config, name).number("olcBkMdbIdlExp", IDLEXP)
+            return config.reader(name).number("olcBkMdbIdlExp", IDLEXP)
     return IDLEXP
-
-
-class _Reader:
-    """Values of some entries of cn=config, without the {n} of ordered ones."""
-
-    def __init__(self, config: Config, *entry_dns: str) -> None:
-        self._config, self._entry_dns = config, entry_dns
-
-    def _all(self, name: str) -> Iterator[str]:
-        for entry_dn in self._entry_dns:
-            for value in self._config.values(entry_dn, name):
-                yield re.sub(r"^\{-?\d+\}", "", value)
-
-    def words(self, name: str) -> Iterator[str]:
-        return (word for value in self._all(name) for word in value.split())
-
-    def pairs(self, name: str) -> Iterator[tuple[str, str]]:
-        for value in self._all(name):
-            first, _, second = value.partition(" ")
-            yield first, second.strip()
-
-    def number(self, name: str, otherwise: int) -> int:
-        return next(map(number, self._all(name)), otherwise)
-
-    def flag(self, name: str, otherwise: bool) -> bool:
-        value = next(self._all(name), None)
-        return otherwise if value is None else value.lower() in ("true", "on", "yes")

@@ -143,6 +143,12 @@ class ConfigUnreadable(LoaderError):
     hint = "Mend it until `slaptest` accepts it; nothing was changed."
 
 
+class ConfigValue(LoaderError):
+    code, exit_status = "config.value", 80
+    message = "{config}: {attribute} has the value {value!r}: {reason}"
+    hint = "Mend it until `slaptest -u` accepts the configuration; nothing was changed."
+
+
 class NoSuchSuffix(LoaderError):
     code, exit_status = "config.no_such_suffix", 21
     message = "{config}: no mdb database with suffix {suffix} (it has: {known})"

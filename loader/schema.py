@@ -26,14 +26,14 @@ def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition
     """`compiled_in`: what cn=schema,cn=config holds in the slapd at hand.
 
     The entry of that name in a slapd.d is not asked: slapd does not read it either (bconfig.c, cfAddSchema), and it may
-    be empty or of an earlier slapd. What a slapd.conf defines itself stands in cn=config, before the files it included.
+    be empty or of an earlier slapd. What a slapd.conf defines itself stands behind the files it included
+    (conversion.py).
     """
     own = list(_of((one for one in config.entries if one[0].lower() == "cn=config"), False))
     loaded = _of((one for one in config.entries if one[0].lower().endswith("," + ROOT)), False)
     macros = [one for one in own if one[0] == "macro"]
     rest = [one for one in own if one[0] != "macro"]
-    following = [*rest, *loaded] if config.is_directory else [*loaded, *rest]
-    return [*_of(compiled_in, True), *macros, *following]
+    return [*_of(compiled_in, True), *macros, *rest, *loaded]
 
 
 def _of(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:
