@@ -412,8 +412,8 @@ def tree(ignore: Sequence[str], counters: Counters) -> Tree:
 class Schema:
     """A slapd's schema."""
 
-    def unproven(self, attributes: Sequence[str]) -> dict[str, str]:
-        """Those of these attribute descriptions whose equality rule `build` does not know, with the rule."""
+    def unproven(self) -> dict[str, str]:
+        """Attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
 
 def schema(
     definitions: Sequence[
@@ -422,10 +422,12 @@ def schema(
     options: Sequence[str],
     *,
     dynamic_objects: bool = False,
+    password_policy: bool = False,
 ) -> Schema:
     """From values of olcObjectIdentifier, olcLdapSyntaxes, olcAttributeTypes, olcObjectClasses and
     olcDitContentRules in the order of `slapcat -n0`; True: it stands in cn=schema,cn=config itself, so it
-    is compiled into slapd. `options`: olcAttributeOptions. `dynamic_objects`: the overlay dds is there.
+    is compiled into slapd. `options`: olcAttributeOptions. `dynamic_objects`: the database has the overlay
+    dds. `password_policy`: some database has the overlay ppolicy.
     """
 
 @final

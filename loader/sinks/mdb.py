@@ -73,11 +73,19 @@ class Means:
 
 
 def schema(
-    definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool
+    definitions: Sequence[Definition],
+    options: Sequence[str],
+    dynamic_objects: bool,
+    password_policy: bool = False,
 ) -> Schema:
-    """`dynamic_objects`: the database has the overlay dds. Raises NotProven, naming what cannot be read."""
+    """The last two are `loader.schema.Effects`. Raises NotProven, naming what cannot be read."""
     try:
-        return _native.schema(definitions, options, dynamic_objects=dynamic_objects)
+        return _native.schema(
+            definitions,
+            options,
+            dynamic_objects=dynamic_objects,
+            password_policy=password_policy,
+        )
     except _native.NativeError as error:
         raise NotProven(reason=f"schema: {error}") from error
 

@@ -81,9 +81,9 @@ class _Work:
         place, options = self.place, self.options
         settings = proven.settings(place.config, place.database, options)
         definitions = schema.definitions(place.config, compiled_schema.read(place.config))
-        dynamic = "dds" in place.database.overlays
-        known = mdb.schema(definitions, settings.attribute_options, dynamic)
-        proven.require_rules(known.unproven(settings.attributes))
+        effects = schema.effects(place.config, place.database)
+        known = mdb.schema(definitions, settings.attribute_options, **effects)
+        proven.require_rules(known.unproven())
         return Target(
             settings=settings,
             schema=known,

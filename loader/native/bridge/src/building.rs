@@ -19,27 +19,26 @@ pub struct Schema(schema::Schema);
 
 #[pymethods]
 impl Schema {
-    fn unproven(&self, attributes: Vec<String>) -> HashMap<String, String> {
-        let rule = |name: String| {
-            let described = self.0.describe(name.as_bytes()).ok()?;
-            let rule = self.0.get(described.attribute).unproven()?.to_owned();
-            Some((name, rule))
-        };
-        attributes.into_iter().filter_map(rule).collect()
+    fn unproven(&self) -> HashMap<String, String> {
+        let unknown =
+            |kind: &schema::AttributeType| Some((kind.name.clone(), kind.unproven()?.to_owned()));
+        self.0.attributes().filter_map(unknown).collect()
     }
 }
 
 #[pyfunction]
-#[pyo3(name = "schema", signature = (definitions, options, *, dynamic_objects=false))]
+#[pyo3(name = "schema", signature = (definitions, options, *, dynamic_objects=false, password_policy=false))]
 pub fn read_schema(
     py: Python<'_>,
     definitions: Vec<(String, String, bool)>,
     options: Vec<String>,
     dynamic_objects: bool,
+    password_policy: bool,
 ) -> PyResult<Schema> {
     let definitions: Vec<Definition> =
         definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
-    let settings = schema::Settings { attribute_options: options, dynamic_objects };
+    let settings =
+        schema::Settings { attribute_options: options, dynamic_objects, password_policy };
     let read = schema::Schema::read(&definitions, settings);
     let schema = |problem: schema::Problem| {
         raise(py, ldif::Error::new(ldif::Code::Schema, problem.to_string()))
