@@ -473,7 +473,8 @@ class Database:
     foreign: suffixes below these that other databases have. substr: if_minlen, if_maxlen, any_len.
     multival: description or "default", and the number of values above which they live in id2v.
     max_entry_size: 0 is without limit. tables: id2v is of slapd 2.5 and later (without it, index keys of
-    times are those of 2.4), ixck of 2.6 and later. server_id: of CSNs that are made.
+    times are those of 2.4), ixck of 2.6 and later. translucent: entries need not hold what they are named by.
+    server_id: of CSNs that are made.
     """
 
     def __new__(
@@ -494,6 +495,7 @@ class Database:
         map_size: int,
         tables: Sequence[Literal["id2v", "ixck"]],
         last_mod: bool,
+        translucent: bool,
         server_id: int,
     ) -> Database: ...
 

@@ -51,6 +51,7 @@ class Settings:
     idlexp: int
     max_entry_size: int  # bytes; 0: no limit
     last_mod: bool
+    translucent: bool  # slapo-translucent(5): entries are parts of remote ones
     subentry: bool  # contextCSN is kept in an entry of its own (sync_use_subentry)
     attribute_options: tuple[str, ...]
 
@@ -77,6 +78,7 @@ def settings(config: Config, database: Database) -> Settings:
         idlexp=_idlexp(config),
         max_entry_size=own.number("olcDbMaxEntrySize", 0),
         last_mod=own.flag("olcLastMod", True),
+        translucent="translucent" in database.overlays,
         subentry=own.flag("olcSyncUseSubentry", False),
         attribute_options=tuple(_all_words(everywhere, "olcAttributeOptions")) or OPTIONS,
     )

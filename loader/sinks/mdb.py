@@ -159,6 +159,7 @@ def database(target: Target) -> Database:
         map_size=target.map_size,
         tables=target.tables,
         last_mod=settings.last_mod,
+        translucent=settings.translucent,
         server_id=target.server_id,
     )
 

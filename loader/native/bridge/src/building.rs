@@ -122,7 +122,7 @@ impl Database {
     #[new]
     #[pyo3(signature = (
         schema, *, suffixes, foreign, root_dn, indexes, hash64, intlen, substr, multival, sortvals, idlexp,
-        max_entry_size, map_size, tables, last_mod, server_id
+        max_entry_size, map_size, tables, last_mod, translucent, server_id
     ))]
     #[allow(clippy::too_many_arguments, reason = "each is a setting of slapd's")]
     fn new(
@@ -141,6 +141,7 @@ impl Database {
         map_size: u64,
         tables: Vec<String>,
         last_mod: bool,
+        translucent: bool,
         server_id: u16,
     ) -> PyResult<Self> {
         let settings = Settings {
@@ -160,6 +161,7 @@ impl Database {
             has_id2v: tables.iter().any(|name| name == "id2v"),
             has_ixck: tables.iter().any(|name| name == "ixck"),
             last_mod,
+            translucent,
             server_id,
         };
         let lengths = (4..=backmdb::LONGEST_INTEGER).contains(&intlen);
