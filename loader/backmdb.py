@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from loader import dn, indexes
+from loader import glue, indexes
 from loader.config import Config, Database, number
 from loader.errors import NotProven
 
@@ -66,7 +66,7 @@ def settings(config: Config, database: Database) -> Settings:
     everywhere = _Reader(config, "cn=config", FRONTEND)
     return Settings(
         suffixes=database.suffixes,
-        foreign=tuple(_foreign(config, database)),
+        foreign=tuple(glue.suffixes_below(config, database)),
         root_dn=database.root_dn,
         indexes=tuple(_indexes(database)),
         hash64=everywhere.flag("olcIndexHash64", False),
@@ -80,15 +80,6 @@ def settings(config: Config, database: Database) -> Settings:
         subentry=own.flag("olcSyncUseSubentry", False),
         attribute_options=tuple(everywhere.words("olcAttributeOptions")) or OPTIONS,
     )
-
-
-def _foreign(config: Config, database: Database) -> Iterator[str]:
-    for other in config.databases:
-        if other.entry_dn != database.entry_dn:
-            inner = (suffix for suffix in other.suffixes if dn.key(suffix))
-            yield from (
-                one for one in inner if any(dn.within(one, own) for own in database.suffixes)
-            )
 
 
 def _indexes(database: Database) -> Iterator[Index]:

@@ -4,8 +4,8 @@ server needs them, and the same again after a kill."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,21 +16,33 @@ from loader.operations.target import put, require_target
 from loader.operations.tune import apply_maxsize
 from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
+from loader.server import private
 from loader.storage import files
 
 
 @dataclass(frozen=True)
 class Place:
-    """The database directory that a configuration means."""
+    """The database directory that a configuration means. `superior`: by whose name its entries are loaded, where the
+    database is glued to that one and loaded with it."""
 
     config: Config
     database: Database
     directory: Path
     replace: bool = False
+    superior: Database | None = None
 
     @property
     def data(self) -> Path:
         return self.directory / DATA
+
+    @contextmanager
+    def private_configuration(
+        self, scratch: Path, settings: Mapping[str, Sequence[bytes]] | None = None
+    ) -> Iterator[Path]:
+        """For slapd's tools, as `private.configured` makes it."""
+        made = private.configured(self.config, self.database, scratch, settings, self.superior)
+        with made as path:
+            yield path
 
     def require_free(self, checked: Facts | None = None) -> None:
         """As `require_target`; a database that this run published before it was killed may be there."""

@@ -23,7 +23,6 @@ from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
-from loader.server import configuration
 from loader.sinks import shards, slapadd
 from loader.sinks.shards import Making, Merging, Slice, Source
 from loader.storage import files
@@ -143,7 +142,7 @@ class Work:
             "olcDbMaxSize": [str(self.size["maxsize"]).encode()],
         }
         place = self.place
-        with configuration.private_copy(place.config, place.database, settings, made) as copy:
+        with place.private_configuration(made, settings) as copy:
             target = slapadd.Target(
                 copy, place.database.suffix, made, self.size["maxsize"], one.piece.making.server_id
             )

@@ -19,7 +19,6 @@ from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
-from loader.server import configuration
 from loader.sinks import slapadd
 from loader.storage import files
 
@@ -117,9 +116,7 @@ class _Work:
             "olcDbMaxSize": [str(size["maxsize"]).encode()],
         }
         place = self.place
-        with configuration.private_copy(
-            place.config, place.database, settings, self.run.directory
-        ) as copy:
+        with place.private_configuration(self.run.directory, settings) as copy:
             server_id = finish.server_id(self.options, place)
             target = slapadd.Target(
                 copy, place.database.suffix, self.made, size["maxsize"], server_id
