@@ -60,14 +60,16 @@ class Settings:
         return tuple(name for name in dict.fromkeys(named) if name != indexes.DEFAULT)
 
 
-def settings(config: Config, database: Database) -> Settings:
-    """Raises NotProven for words that no slapd up to 2.6 knows."""
+def settings(config: Config, database: Database, superior: Database | None = None) -> Settings:
+    """`superior`: the database by whose name the entries are loaded (slapadd -b of a glued tree): that one's rootdn and
+    lastmod count (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.6 knows."""
     own = _Reader(config, database.entry_dn)
+    named = superior or database
     everywhere = _Reader(config, "cn=config", FRONTEND)
     return Settings(
         suffixes=database.suffixes,
         foreign=tuple(glue.suffixes_below(config, database)),
-        root_dn=database.root_dn,
+        root_dn=named.root_dn,
         indexes=tuple(_indexes(database)),
         hash64=everywhere.flag("olcIndexHash64", False),
         intlen=min(max(everywhere.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
@@ -76,7 +78,7 @@ def settings(config: Config, database: Database) -> Settings:
         sortvals=tuple(everywhere.words("olcSortVals")),
         idlexp=_idlexp(config),
         max_entry_size=own.number("olcDbMaxEntrySize", 0),
-        last_mod=own.flag("olcLastMod", True),
+        last_mod=_Reader(config, named.entry_dn).flag("olcLastMod", True),
         subentry=own.flag("olcSyncUseSubentry", False),
         attribute_options=tuple(everywhere.words("olcAttributeOptions")) or OPTIONS,
     )

@@ -38,9 +38,9 @@ def subordinates(config: Config, database: Database) -> list[Database]:
 
 
 def suffixes_below(config: Config, database: Database) -> list[str]:
-    """Suffixes of other databases below this one's: slapd looks for their entries there. Hidden and disabled databases
-    answer for none (backend.c, select_backend)."""
-    return list(dict.fromkeys(_below(config, database)))
+    """Suffixes of other databases below this one's, each once, in the order of the configuration: slapd looks for their
+    entries there. Hidden and disabled databases answer for none (backend.c, select_backend)."""
+    return list({dn.key(suffix): suffix for suffix in _below(config, database)}.values())
 
 
 def _below(config: Config, database: Database) -> Iterator[str]:

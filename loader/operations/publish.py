@@ -16,20 +16,25 @@ from loader.operations.target import put, require_target
 from loader.operations.tune import apply_maxsize
 from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
-from loader.server import private
+from loader.server import configuration, private
 from loader.storage import files
 
 
 @dataclass(frozen=True)
 class Place:
-    """The database directory that a configuration means. `superior`: by whose name its entries are loaded, where the
-    database is glued to that one and loaded with it."""
+    """The database directory that a configuration means. `superior`: by whose name its entries are loaded, where it is
+    loaded with others that are glued together (the superior's own place has itself)."""
 
     config: Config
     database: Database
     directory: Path
     replace: bool = False
     superior: Database | None = None
+
+    @property
+    def named(self) -> Database:
+        """The database by whose name the entries are loaded."""
+        return self.superior or self.database
 
     @property
     def data(self) -> Path:
@@ -90,6 +95,7 @@ def publish_environment(made: Path, place: Place, checked: Facts, maxsize: int) 
             os.truncate(made / DATA, facts.used)
             put(made / DATA, place.directory, place.database.mode, place.replace)
     if maxsize != place.database.maxsize:
-        apply_maxsize(place.config, place.database, maxsize)
+        # Of a glued tree another database's maxsize may have been changed meanwhile.
+        apply_maxsize(configuration.read(place.config.path), place.database, maxsize)
     size = place.data.stat().st_size
     return {"bytes": size, "directory": str(place.directory), "maxsize": maxsize}

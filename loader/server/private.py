@@ -141,16 +141,15 @@ def _databases(
     nowhere: Path,
     superior: Database,
 ) -> Iterator[Entry]:
-    """The database, after one that stands for all those below it: slapadd shall refuse their entries."""
+    """The database, behind others that stand for those below it: slapadd shall refuse their entries."""
     number = 1
-    below = glue.suffixes_below(source, database)
-    if below:
+    for suffix in glue.suffixes_below(source, database):
         yield _made(
-            f"olcDatabase={{{number}}}ldif,cn=config",
+            f"olcDatabase={{{number}}}ldif,cn=config",  # built into every slapd; opens nothing until it is used
             ("olcDatabaseConfig", "olcLdifConfig"),
             {
                 "olcDatabase": [f"{{{number}}}ldif".encode()],
-                "olcSuffix": [one.encode() for one in below],
+                "olcSuffix": [suffix.encode()],
                 "olcDbDirectory": [bytes(nowhere)],
             },
         )

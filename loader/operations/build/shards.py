@@ -119,7 +119,7 @@ class Work:
 
     @cached_property
     def _settings(self) -> backmdb.Settings:
-        return backmdb.settings(self.place.config, self.place.database)
+        return backmdb.settings(self.place.config, self.place.database, self.place.superior)
 
     def _all(self, pieces: Sequence[_Piece], meter: Meter, threads: int) -> None:
         """The first failure ends the others."""
