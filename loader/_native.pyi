@@ -21,6 +21,7 @@ __all__ = [
     "Counters",
     "Database",
     "Difference",
+    "Divided",
     "Dump",
     "Exported",
     "Finding",
@@ -60,6 +61,7 @@ __all__ = [
     "scan",
     "schema",
     "shard",
+    "split",
     "tree",
     "verify",
     "version",
@@ -524,6 +526,30 @@ def build(
     its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
     in `scratch`. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more
     than max_rejects end the build.
+    """
+
+@final
+class Divided:
+    @property
+    def entries(self) -> int: ...
+    @property
+    def newest(self) -> dict[str, str]:
+        """Server ID, three hexadecimal digits in lower case -> its greatest entryCSN."""
+
+def split(
+    inputs: Sequence[_Path | int],
+    schema: Schema,
+    shares: Sequence[tuple[Sequence[str], _Path]],
+    counters: Counters,
+    *,
+    root: str | None = None,
+    claimed: Sequence[str] | None = None,
+) -> list[Divided]:
+    """Divides LDIF among databases: each record goes, as it stands, to the one whose suffix is the longest above it.
+
+    shares: the suffixes of each, and the file it gets. The first one gets besides whatever is below none of them or
+    cannot be read. With `claimed`, the contextCSN that the entry `root` will have, no entry of the others keeps a
+    contextCSN or a newer entryCSN.
     """
 
 def verify(

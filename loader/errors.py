@@ -375,6 +375,12 @@ class NotProven(LoaderError):
     hint = "Give --engine slapadd: slower, and slapd's own work. Nothing was changed."
 
 
+class GlueRefused(LoaderError):
+    code, exit_status = "build.glue", 75
+    message = "glued databases, {suffix}: {reason}"
+    hint = "{advice} Nothing was changed."
+
+
 class TooManyEntries(LoaderError):
     code, exit_status = "build.too_many_entries", 49
     message = "{path}: {reason}"

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
+use backmdb::split::Share;
 use backmdb::{Method, Options, Settings, Source};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -241,6 +242,38 @@ pub fn verify(
     let (schema, settings) = database.parts();
     let means = full.then_some(&means);
     enter(py, &counters.0, || backmdb::verify(&path, schema, settings, means, &counters.0))
+}
+
+/// What a database got of an LDIF that was divided.
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Divided {
+    entries: u64,
+    newest: BTreeMap<String, String>,
+}
+
+#[pyfunction]
+#[pyo3(signature = (inputs, schema, shares, counters, *, root=None, claimed=None))]
+pub fn split(
+    py: Python<'_>,
+    inputs: Vec<PathOrDescriptor>,
+    schema: &Schema,
+    shares: Vec<(Vec<String>, PathBuf)>,
+    counters: &Counters,
+    root: Option<String>,
+    claimed: Option<Vec<String>>,
+) -> PyResult<Vec<Divided>> {
+    let claim = match (&root, &claimed) {
+        (Some(root), Some(csns)) => Some((root.as_str(), csns.as_slice())),
+        (None, None) => None,
+        _ => return Err(PyValueError::new_err("root and claimed go together")),
+    };
+    let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
+    let shares: Vec<Share> =
+        shares.into_iter().map(|(suffixes, path)| Share { suffixes, path }).collect();
+    let work = || backmdb::split::split(sources, &schema.0, &shares, claim, &counters.0);
+    let got = enter(py, &counters.0, work)?;
+    Ok(got.into_iter().map(|one| Divided { entries: one.entries, newest: one.newest }).collect())
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {
