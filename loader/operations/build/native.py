@@ -148,6 +148,7 @@ class _Work:
         return Rules(
             now=inputs.moment(options),
             check_values=options.check_values,
+            check_schema=options.check_schema,
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,
             write_context=options.write_context and not options.seeding,
