@@ -548,6 +548,29 @@ class ReplicaNotEmpty(LoaderError):
     hint = "Only an empty database is seeded online. To add to one that is not: ditseed add --on-exists skip."
 
 
+class SyncreplUnreadable(LoaderError):
+    code, exit_status = "config.syncrepl", 84
+    message = "{where}: syncrepl: {reason}"
+    hint = "What a consumer holds follows from its syncrepl, so every option of it must be known (slapd.conf(5))."
+
+
+class SyncreplsDiffer(LoaderError):
+    code, exit_status = "config.syncrepls_differ", 85
+    message = "{config}: the syncrepl values of {suffix} (rid {rids}) ask for different contents"
+    hint = (
+        "Give -H with the URI that one of them has as its provider: that one then decides what the replica holds. "
+        "slapd merges what several bring; no seed does."
+    )
+
+
+class PartialReplica(LoaderError):
+    """`options`: those of syncrepl that make it partial. `advice`: a sentence."""
+
+    code, exit_status = "replica.partial", 86
+    message = "{config}: the consumer's syncrepl (rid {rid}) has {options}: {reason}"
+    hint = "{advice}"
+
+
 class LeaseStands(LoaderError):
     code, exit_status = "add.lease_stands", 66
     message = "{what} of {suffix} could not be switched off again: {reason}"
