@@ -27,7 +27,9 @@ def parameters(rows: tuple[Row, ...] | list[Row]) -> list[ParameterSet]:
         pytest.param(
             row,
             id=row.name,
-            marks=[pytest.mark.xfail(reason=row.note, strict=True)] if row.outcome is Outcome.WRONG else [],
+            marks=[pytest.mark.xfail(reason=row.note, strict=True)]
+            if row.outcome is Outcome.WRONG
+            else [],
         )
         for row in rows
     ]
@@ -50,7 +52,12 @@ def server(row: Built, home: Path, chroot: Chroot | None = None) -> Slapd:
         overlays=(row.lines.replace("{home}", str(home)),),
         limits=(),
     )
-    return Slapd(wanted, directory=home, form="conf", installation=chroot and Installation(prefix=chroot.prefix))
+    return Slapd(
+        wanted,
+        directory=home,
+        form="conf",
+        installation=chroot and Installation(prefix=chroot.prefix),
+    )
 
 
 def database(made: Slapd, row: Built) -> Path:
@@ -61,7 +68,9 @@ def slapadd(made: Slapd, row: Built, ldif: Path) -> None:
     made.tool("slapadd", "-q", *made.config_arguments, "-b", row.suffix, "-l", ldif)
 
 
-def build(made: Slapd, suffix: str, ldif: Path | str, chroot: Chroot | None = None, *more: object) -> Done:
+def build(
+    made: Slapd, suffix: str, ldif: Path | str, chroot: Chroot | None = None, *more: object
+) -> Done:
     env = {"DITSEED_TOOLS": chroot.tools} if chroot else {}
     return ditseed("build", ldif, "--config", made.config_path, "-b", suffix, *more, env=env)
 
@@ -71,7 +80,10 @@ def differs(row: Built, place: Path, chroot: Chroot | None = None) -> list[str]:
     ldif = place / "row.ldif"
     ldif.write_text(row.ldif())
     with ExitStack() as stack:
-        oracle, ours = (stack.enter_context(closing(server(row, place / name, chroot))) for name in ("one", "two"))
+        oracle, ours = (
+            stack.enter_context(closing(server(row, place / name, chroot)))
+            for name in ("one", "two")
+        )
         slapadd(oracle, row, ldif)
         build(ours, row.suffix, ldif, chroot).ok()
         return differences(database(oracle, row), database(ours, row))

@@ -1,4 +1,4 @@
-"""Topologies of real servers: the one that is read, and as many replicas of it as a test wants, filled by whom it wants."""
+"""Topologies of real servers: the one that is read, and its replicas, filled by syncrepl or by `replica seed`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ SYNCPROV = "overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog 100
 LIMITS = f'limits dn.exact="{REPLICATOR}" size=unlimited size.prtotal=unlimited time=unlimited'
 SECOND = "o=second"
 BELOW = "ou=people"
-DELTA = f'logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))" syncdata=accesslog'
+DELTA = (
+    f'logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))" syncdata=accesslog'
+)
 ACCESS = f'access to * by dn.exact="{peer_dn()}" manage by * read'
 TOUCH = "dn: {}\nchangetype: modify\nadd: description\ndescription: touched\n"
 TIMEOUT = 90.0
@@ -64,7 +66,9 @@ class Site:
     source: Slapd = field(init=False)
     writers: list[Slapd] = field(init=False)
     lines: tuple[str, ...] = ()
-    settings: Settings = field(default_factory=lambda: Settings(modules=MODULES, indexes=INDEXES, maxsize=64 << 20))
+    settings: Settings = field(
+        default_factory=lambda: Settings(modules=MODULES, indexes=INDEXES, maxsize=64 << 20)
+    )
     overlays: Lines = lambda home: ()
     before: Lines = lambda home: ()
     suffix: str = Settings.suffix
@@ -81,7 +85,11 @@ class Site:
     def provider(self, server_id: int, overlays: Lines, **more: object) -> Slapd:
         """Running and empty."""
         home = self.home()
-        own = {"server_id": server_id, "overlays": overlays(home), "global_lines": self.before(home)}
+        own = {
+            "server_id": server_id,
+            "overlays": overlays(home),
+            "global_lines": self.before(home),
+        }
         wanted = dataclasses.replace(self.settings, **own, **more)  # type: ignore[arg-type]
         made = Slapd(wanted, directory=home)
         self.stack.callback(made.close)
@@ -97,7 +105,10 @@ class Site:
     def replica(self, lines: tuple[str, ...]) -> Slapd:
         """Stopped and empty; without lines none of its databases is a consumer."""
         home = self.home()
-        overlays = [re.sub(r"^syncrepl .*\n?", "", one, flags=re.MULTILINE) if not lines else one for one in self.overlays(home)]
+        overlays = [
+            re.sub(r"^syncrepl .*\n?", "", one, flags=re.MULTILINE) if not lines else one
+            for one in self.overlays(home)
+        ]
         wanted = dataclasses.replace(
             self.settings,
             suffix=self.suffix,
@@ -148,14 +159,18 @@ class Site:
         if strategy == ONLINE:
             return self._online(made, theirs)
         where = ("--config", made.config_path, "--suffix", own)
-        return ditseed("replica", "seed", "--strategy", *self._words(strategy, made, theirs), *where)
+        return ditseed(
+            "replica", "seed", "--strategy", *self._words(strategy, made, theirs), *where
+        )
 
     def _words(self, strategy: str, made: Slapd, suffix: str) -> tuple[object, ...]:
         bind = self.bind(suffix)
         if strategy == SEARCH:
             return (SEARCH, *bind)
         if strategy == CLONE:
-            directory = self.source.home / "second" if suffix == SECOND else self.source.database_dir
+            directory = (
+                self.source.home / "second" if suffix == SECOND else self.source.database_dir
+            )
             return (CLONE, *bind, "--from", directory)
         assert strategy == LDIF
         out = made.home / f"export-{suffix}"
@@ -187,10 +202,14 @@ INDEXES = ("objectClass,entryUUID,entryCSN,uid eq",)
 
 def _configure(server: Slapd, suffix: str, lines: tuple[str, ...]) -> None:
     """What slapd.conf would say of its database, said to the running server."""
-    ((entry, _),) = server.search(f"(olcSuffix={suffix})", ("1.1",), base="cn=config", external=True)
+    ((entry, _),) = server.search(
+        f"(olcSuffix={suffix})", ("1.1",), base="cn=config", external=True
+    )
     names = {"syncrepl": "olcSyncrepl", "multiprovider": "olcMultiProvider"}
     words = [line.partition(" ") for line in lines]
-    given = [(names[word], "TRUE" if rest == "on" else rest) for word, _, rest in words if word in names]
+    given = [
+        (names[word], "TRUE" if rest == "on" else rest) for word, _, rest in words if word in names
+    ]
     parts = "".join(f"add: {name}\n{name}: {value}\n-\n" for name, value in given)
     server.configure(f"dn: {entry}\nchangetype: modify\n{parts}")
 
@@ -240,7 +259,12 @@ def _plain(made: Site) -> None:
         made.settings = dataclasses.replace(made.settings, tls=Authority(made.place / "ca").valid())
     _provider(made)
     if tls := made.settings.tls:
-        where = {"{certificate}": tls.certificate, "{key}": tls.key, "{ca}": tls.ca, "{directory}": tls.ca.parent}
+        where = {
+            "{certificate}": tls.certificate,
+            "{key}": tls.key,
+            "{ca}": tls.ca,
+            "{directory}": tls.ca.parent,
+        }
         for word, path in where.items():
             options = options.replace(word, str(path))
     options = options.replace("{ldapi}", made.source.ldapi_uri).replace("{peer}", peer_dn())
@@ -295,8 +319,7 @@ def _cascade(made: Site) -> None:
 def _glued(made: Site) -> None:
     """People in a database of their own, below the other one; replicas are cut the same way."""
     made.before = lambda home: (
-        f"database mdb\nsuffix {BELOW},{Settings.suffix}\nsubordinate\nrootdn cn=admin,{Settings.suffix}\n"
-        f"directory {_directory(home, 'below')}\nmaxsize 67108864\nindex objectClass,entryUUID,entryCSN,uid eq\n{LIMITS}",
+        _database(home, "below", f"{BELOW},{Settings.suffix}", "subordinate"),
     )
     _provider(made)
     made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
@@ -304,20 +327,23 @@ def _glued(made: Site) -> None:
 
 def _several(made: Site) -> None:
     """A second database, with a tree and a provider's overlay of its own."""
-
-    def database(home: Path, *lines: str) -> str:
-        own = f"database mdb\nsuffix {SECOND}\nrootdn cn=admin,{Settings.suffix}\ndirectory {_directory(home, 'second')}"
-        return "\n".join((own, "maxsize 67108864", f"index {INDEXES[0]}", LIMITS, ACCESS, *lines))
-
-    _provider(made, lambda home: (SYNCPROV, database(home, SYNCPROV)), SECOND)
+    _provider(made, lambda home: (SYNCPROV, _database(home, "second", SECOND, SYNCPROV)), SECOND)
     made.second = (syncrepl(made.source, f'searchbase="{SECOND}"', 2),)
-    made.overlays = lambda home: (database(home, *made.second),)
+    made.overlays = lambda home: (_database(home, "second", SECOND, *made.second),)
     made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
 
 
-def _directory(home: Path, name: str) -> Path:
+def _database(home: Path, name: str, suffix: str, *lines: str) -> str:
     (home / name).mkdir(parents=True, exist_ok=True)
-    return home / name
+    own = (
+        "database mdb",
+        f"suffix {suffix}",
+        f"rootdn cn=admin,{Settings.suffix}",
+        "maxsize 67108864",
+    )
+    return "\n".join(
+        (*own, f"directory {home / name}", f"index {INDEXES[0]}", *lines, LIMITS, ACCESS)
+    )
 
 
 SHAPES: dict[str, Callable[[Site], None]] = {
@@ -343,4 +369,6 @@ def unlike(made: Site, natural: Slapd, other: Slapd) -> list[str]:
 
 
 def _slapcat(server: Slapd, suffix: str) -> str:
-    return server.tool("slapcat", *server.config_arguments, "-b", suffix, "-o", "ldif-wrap=no").decode()
+    return server.tool(
+        "slapcat", *server.config_arguments, "-b", suffix, "-o", "ldif-wrap=no"
+    ).decode()

@@ -18,7 +18,13 @@ from tests.compat.test_topologies import SHORT, faults_of
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
 
-WHOLE = ("connection", "refreshOnly", "tls", "sasl", "schemachecking")  # every entry with every attribute
+WHOLE = (
+    "connection",
+    "refreshOnly",
+    "tls",
+    "sasl",
+    "schemachecking",
+)  # every entry with every attribute
 
 
 @pytest.mark.parametrize("row", building.parameters(ALL))
@@ -38,7 +44,9 @@ def _faults(group: str) -> dict[str, list[str]]:
 def _unknown_to_slapd() -> dict[str, list[str]]:
     source = Slapd()
     try:
-        replication.consumer(source, Settings(database_lines=(replicas.syncrepl(source, GROUPS[UNKNOWN]),)))
+        replication.consumer(
+            source, Settings(database_lines=(replicas.syncrepl(source, GROUPS[UNKNOWN]),))
+        )
     except ServerError as error:
         return {} if "tls_crlcheck" in str(error) else {UNKNOWN: [str(error)]}
     finally:
@@ -56,4 +64,3 @@ def _topology(group: str) -> Topology:
     refuses = () if group in WHOLE else (CLONE,)
     suits = (SEARCH,) if group in WHOLE else (SEARCH, LDIF)
     return Topology(group, suits=suits, refuses=refuses, options=GROUPS[group])
-

@@ -7,7 +7,6 @@ import gzip
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import ldap
@@ -67,15 +66,17 @@ def test_every_module_of_the_newer_release_has_a_row() -> None:
 
 
 @pytest.fixture(scope="module")
-def published() -> Iterator[dict[str, set[str]]]:
+def published() -> dict[str, set[str]]:
     """What slapd says in its subschema with all modules loaded; those that do not go together, one by one."""
     found: dict[str, set[str]] = {"ldapSyntaxes": set(), "matchingRules": set()}
     for group in _groups(sorted(_modules(Path(Installation().modules)))):
         with Slapd(Settings(modules=tuple(group)), form="conf") as server:
-            ((_, values),) = server.search(attributes=tuple(found), base="cn=Subschema", scope=ldap.SCOPE_BASE)
+            ((_, values),) = server.search(
+                attributes=tuple(found), base="cn=Subschema", scope=ldap.SCOPE_BASE
+            )
         for name, known in found.items():
             known |= {value.decode() for value in values[name]}
-    yield found
+    return found
 
 
 def _groups(modules: list[str]) -> list[list[str]]:
@@ -109,7 +110,11 @@ def test_every_syntax_has_a_row(published: dict[str, set[str]]) -> None:
 
 @pytest.mark.slapd
 def test_every_matching_rule_has_a_row(published: dict[str, set[str]]) -> None:
-    found = {match[1] for text in published["matchingRules"] if (match := re.search(r"NAME '([^']+)'", text))}
+    found = {
+        match[1]
+        for text in published["matchingRules"]
+        if (match := re.search(r"NAME '([^']+)'", text))
+    }
     assert len(found) > 30
     assert sorted(found - {row.name for row in definitions.RULES}) == []
 
@@ -119,7 +124,9 @@ def test_every_matching_rule_has_a_row(published: dict[str, set[str]]) -> None:
 
 def _manual() -> str:
     """slapd.conf(5) as troff."""
-    done = subprocess.run(["man", "-w", "5", "slapd.conf"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["man", "-w", "5", "slapd.conf"], capture_output=True, text=True, check=False
+    )
     path = Path(done.stdout.strip() or "/usr/share/man/man5/slapd.conf.5.gz")
     if not path.is_file():
         pytest.skip("the manual page slapd.conf(5) is not installed")
@@ -127,7 +134,9 @@ def _manual() -> str:
 
 
 @pytest.mark.slapd
-@pytest.mark.skipif(shutil.which("man") is None and not Path("/usr/share/man").is_dir(), reason="no manual pages")
+@pytest.mark.skipif(
+    shutil.which("man") is None and not Path("/usr/share/man").is_dir(), reason="no manual pages"
+)
 def test_every_option_of_syncrepl_has_a_row() -> None:
     text = _manual().replace("\\-", "-")
     synopsis = text[text.index(".B syncrepl rid=") :].partition(".RS")[0]
