@@ -292,13 +292,13 @@ class NotInSync(LoaderError):
 
 
 class HiddenFromAccount(LoaderError):
-    """what: as in the notes of an export."""
+    """what: as in the notes of an export. rule: the value of olcAccess that shows it."""
 
     code, exit_status = "seed.hidden", 88
     message = "{uri}: {what}"
     hint = (
         "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
-        "olcAccess: {{0}}to * by {who} read by * break. If the replica shall do without what is hidden: --allow-hidden."
+        "olcAccess: {rule}. If the replica shall do without what is hidden: --allow-hidden."
     )
 
 
