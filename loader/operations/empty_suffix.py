@@ -8,7 +8,6 @@ entry (syncrepl.c, `syncrepl_add_glue`), and so must a seed.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from loader.sources import records
 
 GLUE = b"dn:\nobjectClass: glue\nstructuralObjectClass: glue\n\n"
 FILE = "root.ldif"
-_HEAD = 64 << 10  # bytes, in which the first record begins
-_DN = re.compile(rb"^dn::?([^\n]*)$", re.IGNORECASE | re.MULTILINE)
 
 
 def is_empty(suffix: str) -> bool:
@@ -35,9 +32,9 @@ def write(path: Path) -> Path:
 def begins_with_root(path: Path) -> bool:
     """Is the first entry of an LDIF file the one of the empty DN, as slapcat writes it?"""
     with records.opened(path) as stream:
-        head = stream.read(_HEAD)
-    first = _DN.search(head)
-    return first is not None and not first[1].strip()
+        for name in records.names(stream):
+            return not name
+    return False
 
 
 def completed(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:

@@ -132,6 +132,15 @@ class Session:
         )
         return {name.lower(): values for name, values in found[0][1].items()} if found else {}
 
+    def spelt(self, dn: str) -> str:
+        """The name of an entry, a referral object too, as the server writes it. Raises NoSuchBase."""
+        asked = (dn, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"])
+        controls = [ManageDSAITControl()]
+        found = self._asking(
+            f"read {dn}", lambda: self._ldap.search_ext_s(*asked, serverctrls=controls), dn
+        )
+        return str(found[0][0]) if found else dn
+
     def find(
         self,
         base: str,

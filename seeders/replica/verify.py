@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from loader import csn, units
 from loader.errors import LoaderError, NotInSync
 from loader.operations import sight as sights
-from loader.operations.compare import CompareOptions, CompareReport, compare
-from loader.overlays import LOCAL
+from loader.operations.compare import CompareOptions, CompareReport
 from loader.progress import Progress
 from loader.server import shown
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources.location import Server
+from seeders.replica import local
 
 LOOK_EVERY = 0.2  # seconds between two looks while waiting
 
@@ -30,11 +30,7 @@ class VerifyOptions:
 
 
 def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareReport]:
-    """Seconds waited, and the comparison. Raises NotInSync.
-
-    Where nothing but values differ, it compares once more without the attributes that each server may keep for
-    itself; if these are all that differ, they stand in the report's `local` and the two are equal.
-    """
+    """Seconds waited, and the comparison. Raises NotInSync."""
     with session(options.provider) as provider:
         base = provider.base()
         sight = shown.look(provider, base)
@@ -43,11 +39,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     provider_side = replace(options.provider, base=base)
     consumer_side = replace(options.consumer, base=base)
     wanted = CompareOptions(Server(provider_side), Server(consumer_side), limit=options.limit)
-    report = replace(compare(wanted, progress), notes=notes)
-    if report.equal or report.only_a or report.only_b:
-        return waited, report
-    without = compare(replace(wanted, ignore=(*wanted.ignore, *LOCAL)), progress)
-    return waited, replace(without, local=LOCAL, notes=notes) if without.equal else report
+    return waited, replace(local.compared(wanted, progress), notes=notes)
 
 
 def catch_up(options: VerifyOptions, base: str, progress: Progress) -> float:

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
+use backmdb::split::Share;
 use backmdb::{Method, Options, Settings, Source};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,29 +18,34 @@ use crate::gate::{duplicate, enter};
 #[derive(Debug)]
 pub struct Schema(schema::Schema);
 
+impl Schema {
+    pub fn inner(&self) -> &schema::Schema {
+        &self.0
+    }
+}
+
 #[pymethods]
 impl Schema {
-    fn unproven(&self, attributes: Vec<String>) -> HashMap<String, String> {
-        let rule = |name: String| {
-            let described = self.0.describe(name.as_bytes()).ok()?;
-            let rule = self.0.get(described.attribute).unproven()?.to_owned();
-            Some((name, rule))
-        };
-        attributes.into_iter().filter_map(rule).collect()
+    fn unproven(&self) -> HashMap<String, String> {
+        let unknown =
+            |kind: &schema::AttributeType| Some((kind.name.clone(), kind.unproven()?.to_owned()));
+        self.0.attributes().filter_map(unknown).collect()
     }
 }
 
 #[pyfunction]
-#[pyo3(name = "schema", signature = (definitions, options, *, dynamic_objects=false))]
+#[pyo3(name = "schema", signature = (definitions, options, *, dynamic_objects=false, password_policy=false))]
 pub fn read_schema(
     py: Python<'_>,
     definitions: Vec<(String, String, bool)>,
     options: Vec<String>,
     dynamic_objects: bool,
+    password_policy: bool,
 ) -> PyResult<Schema> {
     let definitions: Vec<Definition> =
         definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
-    let settings = schema::Settings { attribute_options: options, dynamic_objects };
+    let settings =
+        schema::Settings { attribute_options: options, dynamic_objects, password_policy };
     let read = schema::Schema::read(&definitions, settings);
     let schema = |problem: schema::Problem| {
         raise(py, ldif::Error::new(ldif::Code::Schema, problem.to_string()))
@@ -182,7 +188,7 @@ pub enum PathOrDescriptor {
 #[pyfunction]
 #[pyo3(signature = (
     inputs, out_path, database, counters, *, now, write_context, claimed, check_values, file_urls, memory,
-    jobs, scratch, max_rejects, rejects_path
+    jobs, scratch, max_rejects, rejects_path, check_schema=true
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[allow(
@@ -205,12 +211,14 @@ pub fn build(
     scratch: PathBuf,
     max_rejects: u64,
     rejects_path: PathBuf,
+    check_schema: bool,
 ) -> PyResult<Built> {
     let options = Options {
         now,
         write_context,
         claimed,
         check_values,
+        check_schema,
         file_urls,
         memory,
         jobs,
@@ -242,6 +250,38 @@ pub fn verify(
     let (schema, settings) = database.parts();
     let means = full.then_some(&means);
     enter(py, &counters.0, || backmdb::verify(&path, schema, settings, means, &counters.0))
+}
+
+/// What a database got of an LDIF that was divided.
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Divided {
+    entries: u64,
+    newest: BTreeMap<String, String>,
+}
+
+#[pyfunction]
+#[pyo3(signature = (inputs, schema, shares, counters, *, root=None, claimed=None))]
+pub fn split(
+    py: Python<'_>,
+    inputs: Vec<PathOrDescriptor>,
+    schema: &Schema,
+    shares: Vec<(Vec<String>, PathBuf)>,
+    counters: &Counters,
+    root: Option<String>,
+    claimed: Option<Vec<String>>,
+) -> PyResult<Vec<Divided>> {
+    let claim = match (&root, &claimed) {
+        (Some(root), Some(csns)) => Some((root.as_str(), csns.as_slice())),
+        (None, None) => None,
+        _ => return Err(PyValueError::new_err("root and claimed go together")),
+    };
+    let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
+    let shares: Vec<Share> =
+        shares.into_iter().map(|(suffixes, path)| Share { suffixes, path }).collect();
+    let work = || backmdb::split::split(sources, &schema.0, &shares, claim, &counters.0);
+    let got = enter(py, &counters.0, work)?;
+    Ok(got.into_iter().map(|one| Divided { entries: one.entries, newest: one.newest }).collect())
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {

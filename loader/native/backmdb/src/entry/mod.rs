@@ -132,6 +132,7 @@ impl<'a> Encoder<'a> {
                 self.value(self.context_csn, text.as_bytes())?;
             }
         }
+        self.draft.gather();
         self.note_marks(record, dn, out);
         let profile = self.complete(place, position)?;
         self.sort()?;
