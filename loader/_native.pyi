@@ -438,7 +438,7 @@ class Selected:
     @property
     def read(self) -> int: ...
     @property
-    def selected(self) -> int:
+    def kept(self) -> int:
         """Of those read."""
     @property
     def glue(self) -> int:

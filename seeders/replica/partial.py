@@ -30,7 +30,7 @@ from loader.sources.selection import Selection
 from loader.syncrepl import Syncrepl
 
 STEP = "select"
-_ENTRIES, _GLUE = "selected.ldif", "glue.ldif"
+_ENTRIES, _GLUE = FILES = "selected.ldif", "glue.ldif"  # in the run directory
 _ITSELF = "Let slapd fill this consumer by itself, or change its syncrepl."
 # What no seed can do, or slapd itself cannot.
 _NEVER = {
@@ -94,7 +94,7 @@ def of(config: Config, database: Database, strategy: str, provider: str | None) 
     partial = Partial(config, database, found)
     for option in options:
         if option in _NEVER:
-            raise _refused(partial, (option,), _NEVER[option], _ITSELF)
+            raise _refused(partial, (option,), _NEVER[option], f"Take {option} out of it.")
     if strategy == "clone":
         reason = "a copy of a database holds every entry and every attribute"
         raise _refused(partial, options, reason, "Use --strategy search, or ldif.")
@@ -139,10 +139,7 @@ def build(
     built = build_steps(work.building(selected), run, place)
     for path in (work.entries, work.glue):
         path.unlink(missing_ok=True)
-    return {
-        **built,
-        **{name: selected[name] for name in ("examined", "selected", "glue") if name in selected},
-    }
+    return {**built, **selected}
 
 
 @dataclass(frozen=True)
@@ -169,11 +166,13 @@ class _Work:
         claimed = self._claimed(given, meter) if claimed is None else claimed
         found = selection.select(given, self.entries, self.glue, chosen, claimed, meter)
         killpoint("select.middle")
-        if not found.selected:
+        if not found.kept:
             own = self.partial.syncrepl
             where = f"{self.options.inputs[0]}, below {own.searchbase}, {own.filter}"
             raise EmptyInput(path=where)
-        return {"examined": found.read, "selected": found.selected, "glue": found.glue}
+        left_out = found.read - found.kept
+        counts = {"selected": found.kept, "left_out": left_out, "glue": found.glue}
+        return {"examined": found.read, **counts}
 
     def _claimed(self, given: Sequence[Path], meter: Meter) -> list[str]:
         """The contextCSN of all entries, also of those that are not selected."""

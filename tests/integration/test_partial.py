@@ -105,3 +105,31 @@ def test_a_seeded_one_equals_one_that_syncrepl_filled(
                 seed(provider, seeded, strategy, scratch)
                 found = partial.differences(wanted, partial.stored(seeded))
                 assert not found, (strategy, found)
+
+
+LIVING = ("filter", "attrs", "attrs-user", "exattrs", "scope-one", "narrower", "massage", "all")
+
+
+@pytest.mark.parametrize("name", LIVING)
+def test_it_stays_equal_to_that_one(tmp_path: Path, name: str) -> None:
+    """Under 300 changes at the provider; the first third are made between the seeding and the consumer's start."""
+    case = CASES[name]
+    with partial.provider() as source, consumer(source, case) as natural:
+        source.ldapmodify(f"dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: a\n")
+        partial.settle(source, natural)
+        records = list(partial.changes(SUFFIX, partial.PEOPLE, 300, 7))
+        with closing(consumer(source, case)) as one, closing(consumer(source, case)) as other:
+            seed(source, one, "search", tmp_path)
+            seed(source, other, "slapcat", tmp_path)
+            source.ldapmodify("\n".join(records[:100]))
+            one.start()
+            other.start()
+            for target in (natural, one, other):
+                partial.settle(source, target)
+            source.ldapmodify("\n".join(records[100:]))
+            for target in (natural, one, other):
+                partial.settle(source, target)
+            wanted = partial.stored(natural)
+            assert len(wanted) > 1
+            for seeded in (one, other):
+                assert not partial.differences(wanted, partial.stored(seeded))

@@ -60,7 +60,7 @@ impl Selection {
 #[derive(Debug)]
 pub struct Selected {
     read: u64,
-    selected: u64,
+    kept: u64,
     glue: u64,
 }
 
@@ -78,5 +78,5 @@ pub fn select(
     let work =
         || ::select::select(&paths, &entries, &glue, read, schema, &context_csns, &counters.0);
     let done = enter(py, &counters.0, work)?;
-    Ok(Selected { read: done.read, selected: done.selected, glue: done.glue })
+    Ok(Selected { read: done.read, kept: done.kept, glue: done.glue })
 }
