@@ -432,6 +432,8 @@ class Selection:
         """
     def request(self) -> list[str]:
         """The attributes to ask the provider for."""
+    def left_out(self) -> list[str]:
+        """Attributes of what the provider sends that the consumer does not store."""
 
 @final
 class Selected:

@@ -23,8 +23,10 @@ from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.server.options import Connection
+from loader.server.search import Search
 from loader.server.session import Session
 from loader.sources import selection
+from loader.sources.location import Server
 from loader.sources.narrowing import Narrowing
 from loader.sources.selection import Selection
 from loader.syncrepl import Syncrepl
@@ -36,6 +38,10 @@ _ITSELF = "Let slapd fill this consumer by itself, or change its syncrepl."
 _NEVER = {
     "attrsonly": "slapd's own consumer ends with a failed assertion at the first entry without values",
 }
+_BY_SEED = (
+    "Seed a second, empty database by --strategy search with the same configuration, and compare that with this one "
+    "(ditseed compare)."
+)
 _NO_CONTEXT = (
     "The provider needs the syncprov overlay, and the bind DN must be allowed to read contextCSN."
 )
@@ -71,6 +77,20 @@ class Partial:
 
     def provider(self, connection: Connection) -> Connection:
         return dataclasses.replace(connection, base=self.syncrepl.searchbase)
+
+    def sides(
+        self, provider: Connection, consumer: Connection
+    ) -> tuple[Server, Server, tuple[str, ...]]:
+        """What to compare, and attributes that do not count. The consumer's glue entries are its own."""
+        own = self.syncrepl
+        if "suffixmassage" in own.narrowing(self.database.suffix):
+            reason = "the two hold the same entries under other names, which are not compared"
+            raise _refused(self, ("suffixmassage",), reason, _BY_SEED)
+        asked = dataclasses.replace(self.narrowing().of(Search(own.searchbase)), where=own.filter)
+        here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=asked.attributes)
+        theirs = dataclasses.replace(consumer, base=self.database.suffix)
+        left_out = tuple(self.unevaluated.left_out())
+        return Server(self.provider(provider), asked), Server(theirs, here), left_out
 
     def look_at(self, provider: Session) -> list[str]:
         """The provider's contextCSN; its entry of the search base must be there. Raises NoContextCSN, NoSuchBase."""

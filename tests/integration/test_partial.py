@@ -133,3 +133,47 @@ def test_it_stays_equal_to_that_one(tmp_path: Path, name: str) -> None:
             assert len(wanted) > 1
             for seeded in (one, other):
                 assert not partial.differences(wanted, partial.stored(seeded))
+
+
+def verify(source: Slapd, target: Slapd, *more: object) -> tuple[int, dict[str, object]]:
+    who = ("--consumer", target.uri, "--consumer-dn", target.root_dn)
+    given = (
+        *bind(source),
+        "-b",
+        source.suffix,
+        *who,
+        "--consumer-password-file",
+        target.password_file,
+        "--json",
+        *more,
+    )
+    done = ditseed("replica", "verify", *given)
+    return done.status, done.facts if done.status < 2 else {"err": done.err}
+
+
+@pytest.mark.parametrize(
+    "name", ["filter", "attrs", "exattrs", "exattrs-operational", "scope-one", "narrower"]
+)
+def test_a_right_one_is_called_equal_and_a_wrong_one_is_not(
+    provider: Slapd, tmp_path: Path, name: str
+) -> None:
+    with consumer(provider, CASES[name]) as target:
+        partial.settle(provider, target)
+        status, facts = verify(provider, target, "--config", target.config_path)
+        assert (status, facts["equal"]) == (0, True), facts
+        assert str(facts["compared_as"]).startswith("a partial replica")
+        whole, facts = verify(provider, target)
+        assert (whole, str(facts["compared_as"])[:15]) == (1, "a whole replica")
+        lost = next(dn for dn in partial.stored(target) if dn.startswith("uid="))
+        target.stop()
+        partial.lose(target, lost)
+        target.start()
+        status, facts = verify(provider, target, "--config", target.config_path)
+        assert (status, facts["only_a"], facts["only_b"], facts["changed"]) == (1, 1, 0, 0)
+
+
+def test_names_that_are_massaged_are_not_compared(provider: Slapd) -> None:
+    with consumer(provider, CASES["massage"]) as target:
+        partial.settle(provider, target)
+        status, facts = verify(provider, target, "--config", target.config_path)
+        assert status == 86, facts

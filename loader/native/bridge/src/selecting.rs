@@ -54,6 +54,10 @@ impl Selection {
     fn request(&self) -> Vec<String> {
         self.read.request()
     }
+
+    fn left_out(&self) -> Vec<String> {
+        self.read.left_out(self.schema.get().inner())
+    }
 }
 
 #[pyclass(frozen, get_all, module = "loader._native")]

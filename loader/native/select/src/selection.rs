@@ -61,6 +61,11 @@ impl Selection {
         })
     }
 
+    /// Attributes of what the provider sends that the consumer does not store (`exattrs`).
+    pub fn left_out(&self, schema: &Schema) -> Vec<String> {
+        self.attributes.left_out(schema)
+    }
+
     /// The attributes to ask the provider for.
     pub fn request(&self) -> Vec<String> {
         self.attributes.request()
