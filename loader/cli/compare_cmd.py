@@ -117,6 +117,8 @@ def _show(report: CompareReport) -> None:
     sides = (("A", report.a), ("B", report.b))
     rows = [(name, one.location, units.number(one.entries), one.checksum) for name, one in sides]
     show_table(("", "place", "entries", "checksum"), rows)
+    for note in report.notes:
+        print(f"note: {note}")
     if report.equal:
         print("equal")
         return

@@ -11,11 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 
 from loader import dn
-from loader.errors import EmptyInput
+from loader.errors import EmptyInput, LoaderError
 from loader.ldif import Difference, Tree
+from loader.operations import sight as sights
 from loader.overlays import COMPUTED, CONTEXT_CSN, MOVING
 from loader.progress import Meter, Progress
-from loader.sources.location import Location
+from loader.server import shown
+from loader.server.session import session
+from loader.sources.location import Location, Server
 from loader.sources.records import Entry
 
 # contextCSN moves on its own: syncprov writes it to the suffix entry only now and then.
@@ -102,6 +105,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     """Read both sides, side by side, and say what differs. Raises EmptyInput when there is nothing at all."""
     started = time.monotonic()
     with progress.step("compare") as meter:
+        notes = [note for side in (options.a, options.b) for note in _unseen(side, options, meter)]
         a, b = _digests(options, meter)
     if not a.entries and not b.entries:
         raise EmptyInput(path=f"{options.a.label} and {options.b.label}")
@@ -120,7 +124,27 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
         subtrees=tuple(_subtrees(found)),
         ignored=options.ignore,
         seconds=time.monotonic() - started,
+        notes=tuple(notes),
     )
+
+
+def _unseen(side: Location, options: CompareOptions, meter: Meter) -> list[str]:
+    """What a server does not show as it is stored, as far as a sample tells."""
+    if not isinstance(side, Server):
+        return []
+    asked, left_out = side.asked, {name.lower() for name in options.ignore}
+
+    def wants(attribute: str) -> bool:
+        listed = {name.lower() for name in asked.attributes} if asked else {"*"}
+        every = any(name[0] in "*+@" for name in listed)
+        return attribute.lower() not in left_out and (every or attribute.lower() in listed)
+
+    try:
+        with session(side.connection, meter.cancelled) as server:
+            sight = shown.look(server, asked.base if asked else server.base(), wants)
+    except LoaderError:
+        return []  # the reading tells what is wrong
+    return [f"{side.label}: {note}" for note in sights.notes(sight)] if sight else []
 
 
 def _digests(options: CompareOptions, meter: Meter) -> tuple[Tree, Tree]:

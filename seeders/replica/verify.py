@@ -10,10 +10,9 @@ from loader import csn, units
 from loader.config import Config
 from loader.errors import ConfigHidden, LoaderError, NoSuchSuffix, NotInSync
 from loader.operations import moved
-from loader.operations import sight as sights
 from loader.operations.compare import IGNORED, CompareOptions, CompareReport
 from loader.progress import Progress
-from loader.server import configuration, shown
+from loader.server import configuration
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources.location import Server
@@ -50,15 +49,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
         provider_side, consumer_side, left_out = wanted.sides(options.provider, options.consumer)
     waited = catch_up(options, bases, progress)
     asked = CompareOptions(provider_side, consumer_side, (*IGNORED, *left_out), limit=options.limit)
-    report = local.compared(asked, progress)
-    return waited, replace(report, notes=_unseen(options.provider, bases[0], wanted)), how
-
-
-def _unseen(provider: Connection, base: str, wanted: Partial | None) -> tuple[str, ...]:
-    """What the provider does not show as it is stored, and so was not compared."""
-    with session(provider) as server:
-        sight = shown.look(server, base, wanted.narrowing().wants if wanted else None)
-    return tuple(sights.notes(sight)) if sight else ()
+    return waited, local.compared(asked, progress), how
 
 
 def expected(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:

@@ -15,12 +15,14 @@ import pytest
 from ldif import LDIFRecordList
 
 from fixtures import replication
+from fixtures.chroots import chroot, missing_chroot
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Settings
+from fixtures.slapd_config import Installation, Settings
 from loader import overlays
 from loader.errors import NotAsStored
 from loader.overlays import Shows
 from tests.support.command import Done, ditseed
+from tests.support.require import require
 from tests.support.trees import Tree, assert_same, differences
 
 pytestmark = pytest.mark.slapd
@@ -151,8 +153,17 @@ def test_the_table_is_of_all_overlays() -> None:
     assert modules - others <= shipped
 
 
+@pytest.fixture(scope="module", params=["this", "trixie"])
+def installation(request: pytest.FixtureRequest) -> Installation:
+    """The slapd of this host, and that of Debian 13 (2.6)."""
+    if request.param == "this":
+        return Installation()
+    require(missing_chroot())
+    return Installation(chroot(request.param).prefix)
+
+
 @contextmanager
-def configured(case: Case, home: Path, sees_overlays: bool = False) -> Iterator[Slapd]:
+def configured(case: Case, home: Path, installation: Installation | None = None) -> Iterator[Slapd]:
     (home / "log").mkdir()
     log = f"database mdb\nsuffix cn=accesslog\nrootdn cn=accesslog\ndirectory {home}/log"
     overlay = f"overlay {case.name}\n{case.lines}".replace("HOME", str(home))
@@ -164,7 +175,8 @@ def configured(case: Case, home: Path, sees_overlays: bool = False) -> Iterator[
         global_lines=(log,) if case.name == "accesslog" else (),
     )
     # translucent keeps no entryCSN, which syncprov needs.
-    made = Slapd(settings) if case.name == "translucent" else replication.provider(settings)
+    make = Slapd if case.name == "translucent" else replication.provider
+    made = make(settings, installation=installation)
     with closing(made) as server:
         server.slapadd(LDIF)
         server.start()
@@ -196,9 +208,11 @@ def entries(text: str) -> Tree:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_exported_is_what_is_stored(case: Case, short_tmp: Path) -> None:
+def test_what_is_exported_is_what_is_stored(
+    case: Case, short_tmp: Path, installation: Installation
+) -> None:
     row = overlays.BY_NAME[case.name]
-    with configured(case, short_tmp) as server:
+    with configured(case, short_tmp, installation) as server:
         found = list(differences(exported(server, short_tmp), entries(server.slapcat())))
     if row.shows is Shows.OTHER:
         assert found, "the table says that a search does not show what is stored"
