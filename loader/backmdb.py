@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from loader import dn, indexes
+from loader import glue, indexes
 from loader.config import Config, Database
 from loader.errors import NotProven
 from loader.values import Values
@@ -51,6 +51,7 @@ class Settings:
     idlexp: int
     max_entry_size: int  # bytes; 0: no limit
     last_mod: bool
+    translucent: bool  # slapo-translucent(5): entries are parts of remote ones
     subentry: bool  # contextCSN is kept in an entry of its own (sync_use_subentry)
     attribute_options: tuple[str, ...]
 
@@ -61,13 +62,15 @@ class Settings:
         return tuple(name for name in dict.fromkeys(named) if name != indexes.DEFAULT)
 
 
-def settings(config: Config, database: Database) -> Settings:
-    """Raises NotProven for words that no slapd up to 2.6 knows."""
+def settings(config: Config, database: Database, superior: Database | None = None) -> Settings:
+    """`superior`: the database by whose name the entries are loaded (slapadd -b of a glued tree): that one's rootdn and
+    lastmod count (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.6 knows."""
     own, everywhere = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
+    named = superior or database
     return Settings(
         suffixes=database.suffixes,
-        foreign=tuple(_foreign(config, database)),
-        root_dn=database.root_dn,
+        foreign=tuple(glue.suffixes_below(config, database)),
+        root_dn=named.root_dn,
         indexes=tuple(_indexes(database)),
         hash64=everywhere.flag("olcIndexHash64", False),
         intlen=min(max(everywhere.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
@@ -76,19 +79,11 @@ def settings(config: Config, database: Database) -> Settings:
         sortvals=tuple(_all_words(everywhere, "olcSortVals")),
         idlexp=_idlexp(config),
         max_entry_size=own.number("olcDbMaxEntrySize", 0),
-        last_mod=own.flag("olcLastMod", True),
+        last_mod=config.reader(named.entry_dn).flag("olcLastMod", True),
+        translucent="translucent" in database.overlays,
         subentry=own.flag("olcSyncUseSubentry", False),
         attribute_options=tuple(_options(everywhere)),
     )
-
-
-def _foreign(config: Config, database: Database) -> Iterator[str]:
-    for other in config.databases:
-        if other.entry_dn != database.entry_dn:
-            inner = (suffix for suffix in other.suffixes if dn.key(suffix))
-            yield from (
-                one for one in inner if any(dn.within(one, own) for own in database.suffixes)
-            )
 
 
 def _indexes(database: Database) -> Iterator[Index]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, TypedDict
 
-from loader.config import Config, Entry
+from loader.config import Config, Database, Entry
 
 ROOT = "cn=schema,cn=config"  # holds what is compiled into slapd and its modules; what is loaded stands below it
 
@@ -20,6 +20,21 @@ _KINDS: tuple[tuple[str, Kind], ...] = (
     ("olcObjectClasses", "class"),
     ("olcDitContentRules", "rule"),
 )
+
+
+class Effects(TypedDict):
+    """What overlays change about the schema, as `loader.sinks.mdb.schema` wants it."""
+
+    dynamic_objects: bool
+    password_policy: bool
+
+
+def effects(config: Config, database: Database) -> Effects:
+    """slapo-dds lets its own database hold dynamic objects; slapo-ppolicy, on any database, changes pwdAttribute for
+    all of them (in 2.4 when it is configured, since 2.5 when its module is loaded)."""
+    overlays = [name.partition(",")[0].lower() for name, _ in config.entries]
+    policy = any(re.fullmatch(r"olcoverlay=(\{-?\d+\})?ppolicy", one) for one in overlays)
+    return {"dynamic_objects": "dds" in database.overlays, "password_policy": policy}
 
 
 def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:

@@ -170,7 +170,8 @@ def known_to_core(config: Config, database: Database) -> mdb.Database:
         settings = backmdb.settings(config, database)
         proven.require_keys(settings)
         definitions = schema.definitions(config, compiled_schema.read(config))
-        known = mdb.schema(definitions, settings.attribute_options, "dds" in database.overlays)
+        effects = schema.effects(config, database)
+        known = mdb.schema(definitions, settings.attribute_options, **effects)
     except NotProven as error:
         raise IndexesUnknown(reason=error.facts["reason"]) from error
     target = Target(settings, known, _TABLES, database.maxsize, config.server_id or 0)

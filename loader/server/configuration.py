@@ -1,4 +1,4 @@
-"""Reading a slapd's configuration, with slapd's own tools or over LDAP; private copies of it for offline work."""
+"""Reading a slapd's configuration, with slapd's own tools or over LDAP; making a slapd.d of it."""
 
 from __future__ import annotations
 
@@ -119,12 +119,13 @@ def _written(name: str, values: Sequence[bytes]) -> list[bytes]:
 
 
 @contextmanager
-def private_copy(
+def changed_copy(
     source: Config, database: Database, settings: Mapping[str, Sequence[bytes]], place: Path
 ) -> Iterator[Path]:
-    """A slapd.d below `place` in which `database` has other `settings` (olcDbDirectory, olcDbMaxSize ...).
+    """A slapd.d below `place` that is all of `source`, with other `settings` of `database`: to be put into its place.
 
-    The operator's own configuration is never touched. It holds credentials: mode 0700, removed at the end.
+    No tool but slapadd -n0 may run on it: it names the operator's databases and files (private.py makes one that does
+    not). It holds credentials: mode 0700, removed at the end. Raises ConfigUnreadable.
     """
     copy = place / "slapd.d"
     shutil.rmtree(copy, ignore_errors=True)
@@ -134,15 +135,16 @@ def private_copy(
             _with(entry, settings) if entry[0] == database.entry_dn else entry
             for entry in source.entries
         ]
-        _load(copy, text_of(changed), source.path)
+        load(copy, changed, source.path)
         yield copy
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def _load(directory: Path, text: bytes, origin: Path) -> None:
+def load(directory: Path, entries: Sequence[Entry], origin: Path) -> None:
+    """Make a slapd.d of entries, in the empty `directory`. Raises ConfigUnreadable, naming `origin`."""
     try:
-        tools.run("slapadd", "-n0", "-F", str(directory), stdin=text)
+        tools.run("slapadd", "-n0", "-F", str(directory), stdin=text_of(entries))
     except ToolFailed as error:
         raise ConfigUnreadable(path=origin, reason=error.facts["reason"]) from error
 

@@ -16,6 +16,7 @@ from loader import defaults, indexes
 from loader.config import Database
 from loader.errors import NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
+from loader.operations import sight
 from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
@@ -57,6 +58,7 @@ class SeedOptions:
     pieces: int = 0
     page: int = 0
     verify: str = "quick"
+    allow_hidden: bool = False
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -114,7 +116,11 @@ def run_dir_of(named: Path | None, place: Place) -> Path:
 
 
 def preflight(options: SeedOptions, place: Place) -> Facts:
-    """Cheap questions first: does the provider answer and hold this suffix, is the consumer made for it?"""
+    """Cheap questions first: does the provider answer, hold this suffix, and show all of it; is the consumer made for
+    it, and the export?"""
+    for one in options.source:
+        if options.strategy == "ldif" and not options.allow_hidden:
+            sight.require_whole(one)
     for warning in _warnings(place.database):
         log.warning("%s: %s", options.config_path, warning)
     if options.connection is None:
@@ -122,6 +128,9 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
     with session(options.connection) as provider:
         provider.read(options.connection.base or place.database.suffix, ["1.1"])
         csns = provider.context_csns(place.database.suffix)
+        if options.strategy == "search" and not options.allow_hidden:
+            base = options.connection.base or place.database.suffix
+            sight.require(provider, base, own=place.database.overlays)
     return {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
 
 

@@ -49,6 +49,13 @@ class BuildOptions:
     check_values: bool = True
     file_urls: bool = False  # `attribute:< file:...` is read
     tree: Synthetic | None = None  # in the place of inputs
+    glue: bool = True  # with the databases that are glued to this one (slapadd without -g)
+    # Of a part of a glued tree:
+    now: str | None = None  # the time of attributes that are made; None: as inputs.moment tells
+    claimed: tuple[str, ...] | None = (
+        None  # of a seeding: the contextCSN; None: it stands in the input
+    )
+    reached: tuple[str, ...] = ()  # CSNs of the other parts, which the contextCSN of -w takes in
 
     @property
     def streamed(self) -> bool:
@@ -76,6 +83,7 @@ class BuildOptions:
             "server_id": self.server_id,
             "max_rejects": self.max_rejects,
             "checks": [self.check_values, self.file_urls],
+            "glue": self.glue,
         }
 
     def require_fitting(self, dry: bool = False) -> None:

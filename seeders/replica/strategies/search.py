@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from loader.operations import sight
 from loader.operations.build import build_steps
 from loader.operations.export import ExportOptions, export_steps
 from loader.operations.publish import Place
@@ -23,6 +24,8 @@ def run(options: SeedOptions, run: Run, place: Place) -> Facts:
             ExportOptions(connection, exported, options.jobs, options.pieces, page=options.page),
             run,
         )
+        if not options.allow_hidden:
+            sight.require_whole(exported)
     built = build_steps(build_options(options, exported), run, place)
     files.remove_tree(exported)
     return built
