@@ -37,6 +37,8 @@ __all__ = [
     "Scan",
     "Schema",
     "Search",
+    "Selected",
+    "Selection",
     "Shard",
     "Slice",
     "Survey",
@@ -60,6 +62,7 @@ __all__ = [
     "plan",
     "scan",
     "schema",
+    "select",
     "shard",
     "split",
     "tree",
@@ -417,6 +420,53 @@ class Schema:
     def unproven(self) -> dict[str, str]:
         """Attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
 
+@final
+class Selection:
+    """What a consumer holds of its provider's entries, by its syncrepl."""
+
+    def __new__(
+        cls,
+        schema: Schema,
+        *,
+        suffix: str,
+        root_dn: str | None,
+        last_mod: bool,
+        base: str,
+        scope: str,
+        filter: str | None,
+        attrs: Sequence[str],
+        exattrs: Sequence[str],
+        massage: str | None,
+    ) -> Selection:
+        """suffix, root_dn, last_mod: of the consumer's database. filter: RFC 4515; None: the provider evaluates it.
+
+        Raises NativeError (build.unproven) for what slapd alone can answer.
+        """
+    def request(self) -> list[str]:
+        """The attributes to ask the provider for."""
+
+@final
+class Selected:
+    @property
+    def read(self) -> int: ...
+    @property
+    def selected(self) -> int:
+        """Of those read."""
+    @property
+    def glue(self) -> int:
+        """Entries made for ancestors that were not selected; not among those."""
+
+def select(
+    paths: Sequence[_Path],
+    entries: _Path,
+    glue: _Path,
+    selection: Selection,
+    context_csns: Sequence[str],
+    counters: Counters,
+) -> Selected:
+    """Writes what a consumer holds of the records in `paths` to the file `entries`, and the glue entries that it makes
+    to `glue`. The entry of the suffix gets `context_csns`, and no other entry any. Memory: the names of parents."""
+
 def schema(
     definitions: Sequence[
         tuple[Literal["macro", "syntax", "attribute", "class", "rule"], str, bool]
@@ -517,6 +567,7 @@ def build(
     scratch: _Path,
     max_rejects: int,
     rejects_path: _Path,
+    check_schema: bool = True,
 ) -> Built:
     """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
 
@@ -525,7 +576,8 @@ def build(
     same input at the same `now` gives the same file. claimed: the contextCSN of the suffix entry instead of
     its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
     in `scratch`. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more
-    than max_rejects end the build.
+    than max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
+    RDNs, as with `slapadd -s`.
     """
 
 @final

@@ -292,13 +292,13 @@ class NotInSync(LoaderError):
 
 
 class HiddenFromAccount(LoaderError):
-    """what: as in the notes of an export."""
+    """what: as in the notes of an export. rule: the value of olcAccess that shows it."""
 
     code, exit_status = "seed.hidden", 88
     message = "{uri}: {what}"
     hint = (
         "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
-        "olcAccess: {{0}}to * by {who} read by * break. If the replica shall do without what is hidden: --allow-hidden."
+        "olcAccess: {rule}. If the replica shall do without what is hidden: --allow-hidden."
     )
 
 
@@ -546,6 +546,29 @@ class ReplicaNotEmpty(LoaderError):
     code, exit_status = "seed.not_empty", 72
     message = "{where}: {suffix} holds entries already"
     hint = "Only an empty database is seeded online. To add to one that is not: ditseed add --on-exists skip."
+
+
+class SyncreplUnreadable(LoaderError):
+    code, exit_status = "config.syncrepl", 84
+    message = "{where}: syncrepl: {reason}"
+    hint = "What a consumer holds follows from its syncrepl, so every option of it must be known (slapd.conf(5))."
+
+
+class SyncreplsDiffer(LoaderError):
+    code, exit_status = "config.syncrepls_differ", 85
+    message = "{config}: the syncrepl values of {suffix} (rid {rids}) ask for different contents"
+    hint = (
+        "Give -H with the URI that one of them has as its provider: that one then decides what the replica holds. "
+        "slapd merges what several bring; no seed does."
+    )
+
+
+class PartialReplica(LoaderError):
+    """`options`: those of syncrepl that make it partial. `advice`: a sentence."""
+
+    code, exit_status = "replica.partial", 86
+    message = "{config}: the consumer's syncrepl (rid {rid}) has {options}: {reason}"
+    hint = "{advice}"
 
 
 class LeaseStands(LoaderError):

@@ -32,9 +32,8 @@ def write(path: Path) -> Path:
 def begins_with_root(path: Path) -> bool:
     """Is the first entry of an LDIF file the one of the empty DN, as slapcat writes it?"""
     with records.opened(path) as stream:
-        for line in stream:
-            if line.lower().startswith(b"dn:"):
-                return not line[3:].strip(b": \r\n")
+        for name in records.names(stream):
+            return not name
     return False
 
 

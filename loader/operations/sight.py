@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from loader import manifest, overlays
 from loader.errors import HiddenFromAccount, NotAsStored
 from loader.server import shown
 from loader.server.session import Session
-from loader.server.shown import Sight
+from loader.server.shown import Sight, Wanted
 
 _NAMED = 8  # attributes named in one message
 
 
-def require(
-    server: Session, base: str, wanted: Iterable[str] | None = None, own: Sequence[str] = ()
-) -> None:
+def require(server: Session, base: str, wanted: Wanted = None, own: Sequence[str] = ()) -> None:
     """Is what a search shows all that a replica needs? Raises HiddenFromAccount, NotAsStored.
 
-    `wanted`: the attributes that the replica shall have (None: all). `own`: the overlays of the replica's database,
+    `wanted` tells which attributes the replica stores (None: all). `own`: the overlays of the replica's database,
     which speak for the provider's where the provider does not tell its own.
     """
     sight = shown.look(server, base, wanted)
@@ -30,14 +28,19 @@ def require(
         raise NotAsStored(uri=server.uri, what="; ".join(differing))
     hidden = list(_hidden(sight))
     if hidden:
-        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), who=sight.who)
+        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), rule=_rule(sight.who))
 
 
 def require_whole(directory: Path) -> None:
     """Has the export of a server noted that something was hidden? Raises HiddenFromAccount."""
     made = manifest.read(directory) if directory.is_dir() else None
     if made is not None and made.hidden:
-        raise HiddenFromAccount(uri=made.source, what="; ".join(made.hidden), who="ACCOUNT")
+        raise HiddenFromAccount(uri=made.source, what="; ".join(made.hidden), rule=_rule("ACCOUNT"))
+
+
+def _rule(who: str) -> str:
+    """The first rule of a database, which shows everything to `who` and leaves others to the rules behind it."""
+    return f"{{0}}to * by {who} read by * break"
 
 
 def notes(sight: Sight) -> list[str]:

@@ -8,7 +8,7 @@ shown are there: overlays add theirs to the answer, not to what filters look at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import ldap.filter
@@ -38,6 +38,8 @@ _LOOKS = 80  # entries looked at in all
 _NOT_ASKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 _KIND = ("objectClass",)
 
+Wanted = Callable[[str], bool] | None  # of an attribute: does it matter? None: all do
+
 
 @dataclass
 class Sight:
@@ -54,10 +56,10 @@ class Sight:
     tells_overlays: bool = False
 
 
-def look(server: Session, base: str, wanted: Iterable[str] | None = None) -> Sight | None:
+def look(server: Session, base: str, wanted: Wanted = None) -> Sight | None:
     """A look at some entries below `base`; None where the server is no slapd or shows no schema.
 
-    `wanted`: the attributes that matter (None: all).
+    `wanted` tells which attributes matter (None: all).
     """
     schema = _schema(server)
     if schema is None:
@@ -65,10 +67,9 @@ def look(server: Session, base: str, wanted: Iterable[str] | None = None) -> Sig
     known = overlays_of(server, base)
     sight = Sight(_subject(server), tells_overlays=bool(known))
     sight.distorting = overlays.distorting(known)
-    kept = None if wanted is None else {name.lower() for name in wanted}
     for name in _chosen(server, base, schema, sight):
         try:
-            _Look(server, schema, name, sight, kept).look()
+            _Look(server, schema, name, sight, wanted).look()
         except NoSuchBase:
             continue  # deleted meanwhile
     for name in sight.readable & sight.hidden.keys():
@@ -161,7 +162,7 @@ class _Look:
     schema: SubSchema
     name: str
     sight: Sight
-    kept: set[str] | None
+    wanted: Wanted
 
     def look(self) -> None:
         entry = self.server.read(self.name)
@@ -179,7 +180,7 @@ class _Look:
             self._add(self.sight.hidden, name)
 
     def _add(self, found: dict[str, str], name: str) -> None:
-        if self.kept is None or name.lower() in self.kept:
+        if self.wanted is None or self.wanted(name):
             found.setdefault(name, self.name)
 
     def _is_true(self, where: str) -> bool:

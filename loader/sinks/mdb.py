@@ -59,6 +59,7 @@ class Rules:
     file_urls: bool = False
     max_rejects: int = 0
     write_context: bool = False
+    check_schema: bool = True
     claimed: Sequence[str] | None = None
 
 
@@ -103,6 +104,7 @@ def build(
                 counters,
                 now=rules.now,
                 check_values=rules.check_values,
+                check_schema=rules.check_schema,
                 file_urls=rules.file_urls,
                 max_rejects=rules.max_rejects,
                 write_context=rules.write_context,

@@ -11,11 +11,15 @@ from loader.operations.build import build_steps, inputs
 from loader.operations.publish import Place
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
-from seeders.replica.seed import SeedOptions, build_options, needs_source
+from seeders.replica import partial
+from seeders.replica.seed import SeedOptions, build_options, needs_source, partial_of
 
 
 def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     sources = needs_source(options)
+    wanted = partial_of(options, place)
+    if wanted:
+        return partial.build(wanted, build_options(options, *sources), run, place, None)
     if empty_suffix.is_empty(place.database.suffix):
         first = next(iter(inputs.ordered(sources)))
         sources = empty_suffix.completed(sources, first, run.directory)

@@ -18,6 +18,12 @@ use crate::gate::{duplicate, enter};
 #[derive(Debug)]
 pub struct Schema(schema::Schema);
 
+impl Schema {
+    pub fn inner(&self) -> &schema::Schema {
+        &self.0
+    }
+}
+
 #[pymethods]
 impl Schema {
     fn unproven(&self) -> HashMap<String, String> {
@@ -182,7 +188,7 @@ pub enum PathOrDescriptor {
 #[pyfunction]
 #[pyo3(signature = (
     inputs, out_path, database, counters, *, now, write_context, claimed, check_values, file_urls, memory,
-    jobs, scratch, max_rejects, rejects_path
+    jobs, scratch, max_rejects, rejects_path, check_schema=true
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[allow(
@@ -205,12 +211,14 @@ pub fn build(
     scratch: PathBuf,
     max_rejects: u64,
     rejects_path: PathBuf,
+    check_schema: bool,
 ) -> PyResult<Built> {
     let options = Options {
         now,
         write_context,
         claimed,
         check_values,
+        check_schema,
         file_urls,
         memory,
         jobs,

@@ -16,6 +16,7 @@ mod learning;
 mod loading;
 mod merging;
 mod results;
+mod selecting;
 mod synth;
 mod wire;
 
@@ -47,6 +48,8 @@ mod _native {
     use super::merging::{Merged, Plan, Slice, find_name, merge, plan};
     #[pymodule_export]
     use super::results::{Arrangement, Difference, Scan, Shard, Survey, Tree};
+    #[pymodule_export]
+    use super::selecting::{Selected, Selection, select};
     #[pymodule_export]
     use super::synth::Template;
     #[pymodule_export]
