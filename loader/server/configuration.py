@@ -56,7 +56,7 @@ def read_online(session: Session) -> Config:
         reason = str(error.facts["reason"])
     if not entries:
         raise ConfigHidden(uri=session.uri, who=who, reason=reason)
-    return config.parse(Path("cn=config"), entries, session.uri)
+    return config.parse(Path("cn=config"), conversion.readable(entries), session.uri)
 
 
 def dump(path: Path) -> bytes:
