@@ -22,8 +22,9 @@ from loader.server import configuration
 
 Values = Sequence[bytes]
 
+_MACROS = ("olcObjectIdentifier",)
 _DEFINITIONS = (
-    "olcObjectIdentifier",
+    *_MACROS,
     "olcLdapSyntaxes",
     "olcAttributeTypes",
     "olcObjectClasses",
@@ -59,6 +60,7 @@ _OF_SUPERIOR = (
     "olcLastMod",
 )  # slapadd -b SUPERIOR completes all entries as that one's
 
+_CONFIG = re.compile(r"cn=config$", re.IGNORECASE)
 _MODULE = re.compile(r"cn=module(\{\d+\})?,cn=config$", re.IGNORECASE)
 _SCHEMA = re.compile(r"(cn=[^,]+,)?cn=schema,cn=config$", re.IGNORECASE)
 _MDB = re.compile(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", re.IGNORECASE)
@@ -103,35 +105,47 @@ def _entries(
     nowhere: Path,
     superior: Database,
 ) -> Iterator[Entry]:
-    yield _made("cn=config", ("olcGlobal",), {"cn": [b"config"], **_global(source)})
+    own = _named(source, _CONFIG)
+    kept = _DEFINITIONS if source.is_directory else _MACROS
+    yield _made(
+        "cn=config", ("olcGlobal",), {"cn": [b"config"], **_only(own, (*_EVERYWHERE, *kept))}
+    )
     for name, attributes in source.entries:
         if _MODULE.match(name):
-            kept = _only(attributes, ("cn", "olcModulePath", "olcModuleLoad"))
-            yield _made(name, ("olcModuleList",), kept)
-        elif _SCHEMA.match(name):
-            yield _made(name, ("olcSchemaConfig",), _only(attributes, ("cn", *_DEFINITIONS)))
-        elif _MDB.match(name):
-            kept = _only(attributes, ("olcBkMdbIdlExp",))
-            if kept:
-                yield _made(
-                    "olcBackend={0}mdb,cn=config",
-                    ("olcBackendConfig", "olcMdbBkConfig"),
-                    {"olcBackend": [b"{0}mdb"], **kept},
-                )
-        elif _FRONTEND.match(name):
-            yield _made(
-                "olcDatabase={-1}frontend,cn=config",
-                ("olcDatabaseConfig", "olcFrontendConfig"),
-                {"olcDatabase": [b"{-1}frontend"], **_only(attributes, _EVERYWHERE)},
-            )
+            loads = _only(attributes, ("cn", "olcModulePath", "olcModuleLoad"))
+            yield _made(name, ("olcModuleList",), loads)
+    yield from _schema(source, own)
+    sizes = _only(_named(source, _MDB), ("olcBkMdbIdlExp",))
+    if sizes:
+        yield _made(
+            "olcBackend={0}mdb,cn=config",
+            ("olcBackendConfig", "olcMdbBkConfig"),
+            {"olcBackend": [b"{0}mdb"], **sizes},
+        )
+    yield _made(
+        "olcDatabase={-1}frontend,cn=config",
+        ("olcDatabaseConfig", "olcFrontendConfig"),
+        {"olcDatabase": [b"{-1}frontend"], **_only(_named(source, _FRONTEND), _EVERYWHERE)},
+    )
     yield from _databases(source, database, settings, nowhere, superior)
 
 
-def _global(source: Config) -> dict[str, Values]:
-    for name, attributes in source.entries:
-        if name.lower() == "cn=config":
-            return _only(attributes, (*_EVERYWHERE, *_DEFINITIONS))
-    return {}
+def _schema(source: Config, own: Mapping[str, Values]) -> Iterator[Entry]:
+    """What a slapd.conf defines itself may build on the files that it includes: there it comes behind them."""
+    found = [(name, attributes) for name, attributes in source.entries if _SCHEMA.match(name)]
+    for name, attributes in found:
+        yield _made(name, ("olcSchemaConfig",), _only(attributes, ("cn", *_DEFINITIONS)))
+    more = {} if source.is_directory else _only(own, _DEFINITIONS[1:])
+    if more:
+        name = f"{{{len(found) - 1}}}own"  # one of those found is the root of the others
+        yield _made(
+            f"cn={name},cn=schema,cn=config", ("olcSchemaConfig",), {"cn": [name.encode()], **more}
+        )
+
+
+def _named(source: Config, pattern: re.Pattern[str]) -> Mapping[str, Values]:
+    """The attributes of the first entry of such a name."""
+    return next((found for name, found in source.entries if pattern.match(name)), {})
 
 
 def _databases(

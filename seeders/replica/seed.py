@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, indexes
+from loader import defaults, glue, indexes
 from loader.config import Database
-from loader.errors import NoSuchPath, UsageProblem
+from loader.errors import GlueRefused, NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
 from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
@@ -115,6 +115,8 @@ def run_dir_of(named: Path | None, place: Place) -> Path:
 
 def preflight(options: SeedOptions, place: Place) -> Facts:
     """Cheap questions first: does the provider answer and hold this suffix, is the consumer made for it?"""
+    if options.strategy == "clone":
+        _require_one(place)
     for warning in _warnings(place.database):
         log.warning("%s: %s", options.config_path, warning)
     if options.connection is None:
@@ -123,6 +125,14 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
         provider.read(options.connection.base or place.database.suffix, ["1.1"])
         csns = provider.context_csns(place.database.suffix)
     return {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
+
+
+def _require_one(place: Place) -> None:
+    """A clone is of one database, and nothing tells whether copies of several are of the same moment."""
+    for one in glue.subordinates(place.config, place.database):
+        reason = f"the database of {one.suffix} holds a part of the same tree, and a clone is of one database"
+        advice = "Use --strategy search or ldif."
+        raise GlueRefused(suffix=place.database.suffix, reason=reason, advice=advice)
 
 
 def _warnings(database: Database) -> list[str]:

@@ -211,6 +211,8 @@ def test_what_reads_a_configuration_reads_as_slapcat(ldif: Path, tmp_path: Path)
             done = ditseed("verify", "--config", target.config_path, "-b", base, "--json").ok()
             assert done.facts["sound"]
             assert done.facts["entries"] == {SUFFIX: 2, GROUPS: 2, INNER: 3}[base]
+            noted = [suffix for suffix in (INNER, GROUPS) if f"(-b {suffix})" in str(done.facts)]
+            assert noted == ([INNER, GROUPS] if base == SUFFIX else [])
 
 
 # --- replicas ---------------------------------------------------------------------------------
@@ -276,9 +278,10 @@ def change(provider: Slapd) -> None:
 
 def test_a_clone_says_what_is_missing(tmp_path: Path) -> None:
     with pair(tmp_path) as (both, _):
-        done = ditseed(*both.seed("clone"))
-        assert done.status == errors.GlueRefused.exit_status, done
-        assert GROUPS in done.err or INNER in done.err
+        for more in ((), ("--dry-run",)):
+            done = ditseed(*both.seed("clone", *more))
+            assert done.status == errors.GlueRefused.exit_status, done
+            assert GROUPS in done.err or INNER in done.err
 
 
 def test_a_part_with_a_syncrepl_of_its_own(ldif: Path, tmp_path: Path) -> None:

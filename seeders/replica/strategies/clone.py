@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from loader import csn, glue
-from loader.errors import GlueRefused, NoContextCSN, UsageProblem
+from loader import csn
+from loader.errors import NoContextCSN, UsageProblem
 from loader.mdb import context_csn, copy, environment, meta, names, verify
 from loader.mdb.hold_back import hold_back
 from loader.mdb.meta import DATA
@@ -43,7 +43,6 @@ class _Work:
 
     def __init__(self, options: SeedOptions, run: Run, place: Place) -> None:
         sources = needs_source(options)
-        _require_one(place)
         if len(sources) != 1:
             raise UsageProblem(reason="--strategy clone takes one --from: a database directory")
         self.source: Path = sources[0]
@@ -99,14 +98,6 @@ class _Work:
         published = publish_environment(self.made, self.place, checked, copied["maxsize"])
         files.remove_tree(self.made)
         return published
-
-
-def _require_one(place: Place) -> None:
-    """A clone is of one database, and none tells whether copies of several are of the same moment."""
-    for one in glue.subordinates(place.config, place.database):
-        suffix = place.database.suffix
-        reason = f"the database of {one.suffix} belongs to the same tree, and a clone is of one"
-        raise GlueRefused(suffix=suffix, reason=reason, advice="Use --strategy search or ldif.")
 
 
 def covered_by_copy(
