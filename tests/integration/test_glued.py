@@ -284,6 +284,15 @@ def test_a_clone_says_what_is_missing(tmp_path: Path) -> None:
             assert GROUPS in done.err or INNER in done.err
 
 
+def test_a_running_glued_consumer_is_refused(tmp_path: Path) -> None:
+    with pair(tmp_path) as (both, _), server(tmp_path / "running") as target, target:
+        consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+        words = ("--strategy", "online", *both.bind, "-b", SUFFIX, *consumer)
+        done = ditseed("replica", "seed", *words, "--run-dir", tmp_path / "run")
+        assert done.status == errors.GlueRefused.exit_status, done
+        assert target.search(scope=2) == []
+
+
 def test_a_part_with_a_syncrepl_of_its_own(ldif: Path, tmp_path: Path) -> None:
     lines = (
         f'syncrepl rid=7 provider=ldap://127.0.0.1:1 searchbase="{GROUPS}" type=refreshOnly'
