@@ -37,6 +37,8 @@ __all__ = [
     "Scan",
     "Schema",
     "Search",
+    "Selected",
+    "Selection",
     "Shard",
     "Slice",
     "Survey",
@@ -51,6 +53,8 @@ __all__ = [
     "clone_plain",
     "clone_receive",
     "clone_send",
+    "dn_key",
+    "dn_parent",
     "find_name",
     "join",
     "learn",
@@ -58,6 +62,7 @@ __all__ = [
     "plan",
     "scan",
     "schema",
+    "select",
     "shard",
     "split",
     "tree",
@@ -250,6 +255,14 @@ class Difference:
         is directly below it.
         """
 
+def dn_key(text: bytes) -> bytes | None:
+    """Equal for DNs that slapd takes for equal, as far as can be told without a schema: values as caseIgnoreMatch
+    compares them, the usual naming attributes under all their names. RDNs are joined by commas, and no value holds a
+    bare one. None: not a DN."""
+
+def dn_parent(text: bytes) -> bytes:
+    """The DN above, as spelt; empty for a single RDN and for what is no DN."""
+
 def scan(paths: Sequence[_Path], counters: Counters) -> Scan:
     """A first look at files; every base64 value is decoded, and cut files are refused."""
 
@@ -404,8 +417,55 @@ def tree(ignore: Sequence[str], counters: Counters) -> Tree:
 class Schema:
     """A slapd's schema."""
 
-    def unproven(self, attributes: Sequence[str]) -> dict[str, str]:
-        """Those of these attribute descriptions whose equality rule `build` does not know, with the rule."""
+    def unproven(self) -> dict[str, str]:
+        """Attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
+
+@final
+class Selection:
+    """What a consumer holds of its provider's entries, by its syncrepl."""
+
+    def __new__(
+        cls,
+        schema: Schema,
+        *,
+        suffix: str,
+        root_dn: str | None,
+        last_mod: bool,
+        base: str,
+        scope: str,
+        filter: str | None,
+        attrs: Sequence[str],
+        exattrs: Sequence[str],
+        massage: str | None,
+    ) -> Selection:
+        """suffix, root_dn, last_mod: of the consumer's database. filter: RFC 4515; None: the provider evaluates it.
+
+        Raises NativeError (build.unproven) for what slapd alone can answer.
+        """
+    def request(self) -> list[str]:
+        """The attributes to ask the provider for."""
+
+@final
+class Selected:
+    @property
+    def read(self) -> int: ...
+    @property
+    def selected(self) -> int:
+        """Of those read."""
+    @property
+    def glue(self) -> int:
+        """Entries made for ancestors that were not selected; not among those."""
+
+def select(
+    paths: Sequence[_Path],
+    entries: _Path,
+    glue: _Path,
+    selection: Selection,
+    context_csns: Sequence[str],
+    counters: Counters,
+) -> Selected:
+    """Writes what a consumer holds of the records in `paths` to the file `entries`, and the glue entries that it makes
+    to `glue`. The entry of the suffix gets `context_csns`, and no other entry any. Memory: the names of parents."""
 
 def schema(
     definitions: Sequence[
@@ -414,10 +474,12 @@ def schema(
     options: Sequence[str],
     *,
     dynamic_objects: bool = False,
+    password_policy: bool = False,
 ) -> Schema:
     """From values of olcObjectIdentifier, olcLdapSyntaxes, olcAttributeTypes, olcObjectClasses and
     olcDitContentRules in the order of `slapcat -n0`; True: it stands in cn=schema,cn=config itself, so it
-    is compiled into slapd. `options`: olcAttributeOptions. `dynamic_objects`: the overlay dds is there.
+    is compiled into slapd. `options`: olcAttributeOptions. `dynamic_objects`: the database has the overlay
+    dds. `password_policy`: some database has the overlay ppolicy.
     """
 
 @final
@@ -463,7 +525,8 @@ class Database:
     foreign: suffixes below these that other databases have. substr: if_minlen, if_maxlen, any_len.
     multival: description or "default", and the number of values above which they live in id2v.
     max_entry_size: 0 is without limit. tables: id2v is of slapd 2.5 and later (without it, index keys of
-    times are those of 2.4), ixck of 2.6 and later. server_id: of CSNs that are made.
+    times are those of 2.4), ixck of 2.6 and later. translucent: entries need not hold what they are named by.
+    server_id: of CSNs that are made.
     """
 
     def __new__(
@@ -484,6 +547,7 @@ class Database:
         map_size: int,
         tables: Sequence[Literal["id2v", "ixck"]],
         last_mod: bool,
+        translucent: bool,
         server_id: int,
     ) -> Database: ...
 
@@ -503,6 +567,7 @@ def build(
     scratch: _Path,
     max_rejects: int,
     rejects_path: _Path,
+    check_schema: bool = True,
 ) -> Built:
     """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
 
@@ -511,7 +576,8 @@ def build(
     same input at the same `now` gives the same file. claimed: the contextCSN of the suffix entry instead of
     its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
     in `scratch`. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more
-    than max_rejects end the build.
+    than max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
+    RDNs, as with `slapadd -s`.
     """
 
 @final

@@ -143,6 +143,12 @@ class ConfigUnreadable(LoaderError):
     hint = "Mend it until `slaptest` accepts it; nothing was changed."
 
 
+class ConfigValue(LoaderError):
+    code, exit_status = "config.value", 80
+    message = "{config}: {attribute} has the value {value!r}: {reason}"
+    hint = "Mend it until `slaptest -u` accepts the configuration; nothing was changed."
+
+
 class NoSuchSuffix(LoaderError):
     code, exit_status = "config.no_such_suffix", 21
     message = "{config}: no mdb database with suffix {suffix} (it has: {known})"
@@ -283,6 +289,27 @@ class NotInSync(LoaderError):
     code, exit_status = "server.not_in_sync", 38
     message = "{consumer} has not caught up with {provider} after {waited}"
     hint = "Look at the consumer's log (loglevel sync) for what syncrepl says."
+
+
+class HiddenFromAccount(LoaderError):
+    """what: as in the notes of an export."""
+
+    code, exit_status = "seed.hidden", 88
+    message = "{uri}: {what}"
+    hint = (
+        "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
+        "olcAccess: {{0}}to * by {who} read by * break. If the replica shall do without what is hidden: --allow-hidden."
+    )
+
+
+class NotAsStored(LoaderError):
+    code, exit_status = "seed.not_as_stored", 89
+    message = "{uri}: {what}"
+    hint = (
+        "A replica holds what is stored, and a search does not show it here. Take the entries from the provider's "
+        "database: --strategy clone, or --strategy ldif with what slapcat or `ditseed export DATABASE-DIRECTORY` "
+        "wrote. If the replica shall hold what is shown: --allow-hidden."
+    )
 
 
 class TreeRestless(LoaderError):
@@ -519,6 +546,29 @@ class ReplicaNotEmpty(LoaderError):
     code, exit_status = "seed.not_empty", 72
     message = "{where}: {suffix} holds entries already"
     hint = "Only an empty database is seeded online. To add to one that is not: ditseed add --on-exists skip."
+
+
+class SyncreplUnreadable(LoaderError):
+    code, exit_status = "config.syncrepl", 84
+    message = "{where}: syncrepl: {reason}"
+    hint = "What a consumer holds follows from its syncrepl, so every option of it must be known (slapd.conf(5))."
+
+
+class SyncreplsDiffer(LoaderError):
+    code, exit_status = "config.syncrepls_differ", 85
+    message = "{config}: the syncrepl values of {suffix} (rid {rids}) ask for different contents"
+    hint = (
+        "Give -H with the URI that one of them has as its provider: that one then decides what the replica holds. "
+        "slapd merges what several bring; no seed does."
+    )
+
+
+class PartialReplica(LoaderError):
+    """`options`: those of syncrepl that make it partial. `advice`: a sentence."""
+
+    code, exit_status = "replica.partial", 86
+    message = "{config}: the consumer's syncrepl (rid {rid}) has {options}: {reason}"
+    hint = "{advice}"
 
 
 class LeaseStands(LoaderError):

@@ -48,7 +48,7 @@ def needed(place: Place, paths: Sequence[Path], entries: int, scratch: Path, met
 
 def _load_some(config: Path, suffix: str, paths: Sequence[Path]) -> None:
     """slapadd of the first records. Its complaints are left to the real load, which tells them better."""
-    command = tools.server_tool("slapadd", "-q", "-c", "-F", str(config), "-b", suffix)
+    command = tools.server_tool("slapadd", "-q", "-c", "-s", "-F", str(config), "-b", suffix)
     reader, writer = os.pipe()
     feeder = threading.Thread(target=_join_into, args=(paths, writer), daemon=True)
     feeder.start()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loader import backmdb, glue, schema
+from loader import backmdb, glue
 from loader.config import Config, Database
 from loader.errors import (
     IndexesUnknown,
@@ -21,8 +21,9 @@ from loader.mdb import meta, snapshot, verify
 from loader.mdb.verify import LADDER, Means, Problem, Verdict
 from loader.operations.build import proven
 from loader.progress import Progress
-from loader.server import compiled_schema, configuration
+from loader.server import configuration
 from loader.sinks import mdb
+from loader.sinks.configured import schema_of
 from loader.sinks.mdb import Table, Target
 from loader.storage import files
 
@@ -180,8 +181,7 @@ def known_to_core(config: Config, database: Database) -> mdb.Database:
     try:
         settings = backmdb.settings(config, database)
         proven.require_keys(settings)
-        definitions = schema.definitions(config, compiled_schema.read(config))
-        known = mdb.schema(definitions, settings.attribute_options, "dds" in database.overlays)
+        known = schema_of(config, database, settings.attribute_options)
     except NotProven as error:
         raise IndexesUnknown(reason=error.facts["reason"]) from error
     target = Target(settings, known, _TABLES, database.maxsize, config.server_id or 0)

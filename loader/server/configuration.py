@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ldif
 
-from loader import config
+from loader import config, conversion, slapd_conf
 from loader.config import Config, Database, Entry
 from loader.errors import (
     ConfigHidden,
@@ -29,7 +29,19 @@ from loader.server.session import Session
 
 def read(path: Path) -> Config:
     """The configuration in `path`: a slapd.d directory, or a slapd.conf (converted in a scratch directory)."""
-    return config.parse(path, entries_of(dump(path)))
+    entries = entries_of(dump(path))
+    if not path.is_dir():
+        entries = conversion.mended(entries, list(slapd_conf.statements(path, file_text)))
+    return config.parse(path, entries)
+
+
+def file_text(path: Path) -> str | None:
+    """Of a slapd.conf or a file that it includes; None when it cannot be read. Bytes that are not UTF-8 (comments in
+    some old encoding) come back as they were."""
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
 
 
 def read_online(session: Session) -> Config:

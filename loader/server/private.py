@@ -2,10 +2,10 @@
 
 It is made from a list of what decides what slapadd and slapindex accept and store. Whatever is not on that list stays
 behind: other databases and the glue between them, syncrepl, log files, TLS files, credentials, access rules, and every
-overlay but dds. In tool mode overlays do nothing for an entry (backover.c hands all tool calls to the database), except
-glue, which writes into subordinate databases, and dds, whose presence makes the schema check take dynamicObject. The
-schema that overlays and backends bring along is registered when their module is loaded (*_initialize in 2.4 to 2.6), so
-all modules stay.
+overlay but two. In tool mode overlays do nothing for an entry (backover.c hands all tool calls to the database), except
+glue, which writes into subordinate databases. The schema that overlays and backends bring along is registered when
+their module is loaded (*_initialize in 2.4 to 2.6), so all modules stay; with dds in the database the schema check
+takes dynamicObject, and ppolicy of 2.4 changes pwdAttribute once it is configured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from loader import glue
+from loader import glue, schema
 from loader.config import Config, Database, Entry
 from loader.server import configuration
 
@@ -55,6 +55,11 @@ _DATABASE = (
     "olcDbMultival",
     "olcDbNoSync",
 )
+# What makes a difference to the schema, and how.
+_OVERLAYS = {
+    "dynamic_objects": ("dds", "olcDDSConfig"),
+    "password_policy": ("ppolicy", "olcPPolicyConfig"),
+}
 _OF_SUPERIOR = (
     "olcRootDN",
     "olcLastMod",
@@ -179,11 +184,13 @@ def _databases(
             **settings,
         },
     )
-    if "dds" in superior.overlays:
+    kept = [name for name, there in schema.effects(source, superior).items() if there]
+    for place, (overlay, its_class) in enumerate(_OVERLAYS[name] for name in kept):
+        named = f"{{{place}}}{overlay}"
         yield _made(
-            f"olcOverlay={{0}}dds,{entry_dn}",
-            ("olcOverlayConfig", "olcDDSConfig"),
-            {"olcOverlay": [b"{0}dds"]},
+            f"olcOverlay={named},{entry_dn}",
+            ("olcOverlayConfig", its_class),
+            {"olcOverlay": [named.encode()]},
         )
 
 

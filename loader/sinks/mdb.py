@@ -59,6 +59,7 @@ class Rules:
     file_urls: bool = False
     max_rejects: int = 0
     write_context: bool = False
+    check_schema: bool = True
     claimed: Sequence[str] | None = None
 
 
@@ -73,11 +74,19 @@ class Means:
 
 
 def schema(
-    definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool
+    definitions: Sequence[Definition],
+    options: Sequence[str],
+    dynamic_objects: bool,
+    password_policy: bool = False,
 ) -> Schema:
-    """`dynamic_objects`: the database has the overlay dds. Raises NotProven, naming what cannot be read."""
+    """The last two are `loader.schema.Effects`. Raises NotProven, naming what cannot be read."""
     try:
-        return _native.schema(definitions, options, dynamic_objects=dynamic_objects)
+        return _native.schema(
+            definitions,
+            options,
+            dynamic_objects=dynamic_objects,
+            password_policy=password_policy,
+        )
     except _native.NativeError as error:
         raise NotProven(reason=f"schema: {error}") from error
 
@@ -95,6 +104,7 @@ def build(
                 counters,
                 now=rules.now,
                 check_values=rules.check_values,
+                check_schema=rules.check_schema,
                 file_urls=rules.file_urls,
                 max_rejects=rules.max_rejects,
                 write_context=rules.write_context,
@@ -182,6 +192,7 @@ def database(target: Target) -> Database:
         map_size=target.map_size,
         tables=target.tables,
         last_mod=settings.last_mod,
+        translucent=settings.translucent,
         server_id=target.server_id,
     )
 

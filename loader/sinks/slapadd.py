@@ -50,6 +50,7 @@ class Target:
     directory: Path
     maxsize: int
     server_id: int = 0
+    check_schema: bool = True
 
 
 def load(
@@ -99,6 +100,7 @@ def _load(
 ) -> Fed:
     arguments = ["-q", "-F", str(target.config), "-b", target.suffix, "-S", str(target.server_id)]
     arguments += ["-w"] if write_context else []
+    arguments += [] if target.check_schema else ["-s"]
     command = tools.server_tool("slapadd", *arguments)
     with Child(command, stdin=subprocess.PIPE) as child, meter.cancelling(child.kill):
         written = _feed(child, target, feed, place)

@@ -18,6 +18,7 @@ from loader import csn, glue, ldif
 from loader.config import Config, Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, NoContextCSN, ReplicaNotEmpty, UsageProblem
+from loader.operations import sight
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, add, shadow
 from loader.operations.build import inputs
@@ -50,6 +51,7 @@ class OnlineOptions:
     pieces: int = 0
     page: int = 0
     nosync: bool = False
+    allow_hidden: bool = False
 
     @property
     def directory(self) -> Path:
@@ -117,9 +119,14 @@ def preflight(options: OnlineOptions) -> Facts:
         if server.exists(suffix):
             raise ReplicaNotEmpty(where=where, suffix=suffix)
     if options.provider is None:
+        for one in options.source:
+            if not options.allow_hidden:
+                sight.require_whole(one)
         return {"suffix": suffix}
     with session(options.provider) as provider:
         provider.read(options.provider.base or suffix, ["1.1"])
+        if not options.allow_hidden:
+            sight.require(provider, options.provider.base or suffix, own=database.overlays)
         return {"suffix": suffix, "context_csns": provider.context_csns(suffix)}
 
 
@@ -165,6 +172,8 @@ class _Work:
                 ExportOptions(provider, where, options.jobs, options.pieces, page=options.page),
                 self.run,
             )
+        if not self.options.allow_hidden:
+            sight.require_whole(where)
         return (where,)
 
     def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> Facts:

@@ -113,6 +113,11 @@ def command() -> None:
     is_flag=True,
     help="ldif: take contextCSN from the entries (only for a slapcat).",
 )
+@click.option(
+    "--allow-hidden",
+    is_flag=True,
+    help="Seed although the account is not shown all, or not as it is stored.",
+)
 @options.reading_options("Connections to the provider side by side.", "search, online: ")
 @click.option(
     "--nosync", is_flag=True, help="online: nosync meanwhile, as `ditseed add --nosync` has it."
@@ -190,7 +195,7 @@ def _online(
     """The options of --strategy online."""
     if consumer is None:
         raise UsageProblem(reason="--strategy online needs the running consumer: --consumer URI")
-    same = ("source", "run_dir", "jobs", "pieces", "page")
+    same = ("source", "run_dir", "jobs", "pieces", "page", "allow_hidden")
     return OnlineOptions(
         consumer=dataclasses.replace(consumer, base=suffix or connection.base),
         provider=connection if connection.uri else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fixtures.golden import cases, configured, forms, operational, ranges
+from fixtures.golden import cases, configured, forms, operational, ranges, rules
 
 CASES = [
     *cases.BROAD,
@@ -15,5 +15,6 @@ CASES = [
     *operational.ADDED,
     *operational.CONTEXT,
     *ranges.RANGES,
+    *rules.RULES,
 ]
 BY_NAME = {case.name: case for case in CASES}

@@ -28,6 +28,11 @@ CHOSEN = (
     "scattered",
     "context-partly",
     "made",
+    "rare-rules",
+    "authorization",
+    "policy",
+    "policy-of-2.4",
+    "log",
 )
 
 

@@ -290,7 +290,9 @@ def test_a_running_glued_consumer_is_refused(tmp_path: Path) -> None:
         words = ("--strategy", "online", *both.bind, "-b", SUFFIX, *consumer)
         done = ditseed("replica", "seed", *words, "--run-dir", tmp_path / "run")
         assert done.status == errors.GlueRefused.exit_status, done
-        assert target.search(scope=2) == []
+        config = target.tool("slapcat", "-n0", *target.config_arguments).decode()
+        assert "\nolcUpdateDN" not in config
+    assert counts(tmp_path / "running", target) == [0, 0, 0]
 
 
 def test_a_part_with_a_syncrepl_of_its_own(ldif: Path, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_slapds_defaults() -> None:
         idlexp=16,
         max_entry_size=0,
         last_mod=True,
+        translucent=False,
         subentry=False,
         attribute_options=("lang-",),
     )

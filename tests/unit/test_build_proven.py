@@ -91,5 +91,5 @@ def test_other_releases(monkeypatch: pytest.MonkeyPatch, release: version.Releas
 
 def test_rules_that_the_core_does_not_know() -> None:
     proven.require_rules({})
-    with pytest.raises(NotProven, match="authzTo is compared by authzMatch"):
-        proven.require_rules({"authzTo": "authzMatch"})
+    with pytest.raises(NotProven, match="oddity has strangeMatch"):
+        proven.require_rules({"oddity": "strangeMatch"})

@@ -93,7 +93,9 @@ def test_forms_of_mode(text: str, mode: int) -> None:
     [
         (["1"], 1),
         (["0x01F"], 31),
-        (["010"], 8),
+        (["010"], 10),  # never octal
+        (["1f"], 31),
+        (['"2"'], 2),
         (["0"], 0),
         (["1 ldap://a", "2 ldap://b"], None),
         (["1 ldap://a"], None),

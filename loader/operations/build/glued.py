@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from loader import csn, glue, schema
+from loader import csn, glue
 from loader.config import Database
 from loader.errors import EntriesLost, GlueRefused, NotProven
 from loader.mdb import context_csn
@@ -27,8 +27,8 @@ from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
-from loader.server import compiled_schema
 from loader.sinks import mdb
+from loader.sinks.configured import schema_of
 from loader.sinks.mdb import Share
 from loader.storage import files
 
@@ -171,7 +171,7 @@ class _Work:
     def _schema(self) -> mdb.Schema:
         config, superior = self.places[0].config, self.places[0].database
         try:
-            return mdb.schema(schema.definitions(config, compiled_schema.read(config)), (), False)
+            return schema_of(config, superior)
         except NotProven as error:
             reason = (
                 f"which entries are whose is not known without the schema ({error.facts['reason']})"

@@ -21,7 +21,7 @@ from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.sources import synthetic
 
-_NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `ditseed export` always brings them."
+NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `ditseed export` always brings them."
 
 
 def paths(options: BuildOptions) -> list[Path]:
@@ -137,5 +137,5 @@ def _claimed(options: BuildOptions, place: Place, found: Scan) -> list[str] | No
         known = dict(found.max_csns)
     if not known:
         where, suffix = options.inputs[0], place.database.suffix
-        raise NoContextCSN(where=where, suffix=suffix, advice=_NO_CONTEXT)
+        raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT)
     return sorted(known.values())

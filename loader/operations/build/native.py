@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from loader import resources, schema
+from loader import resources
 from loader.errors import EntriesLost
 from loader.mdb import map_size, meta, verify
 from loader.mdb.meta import DATA
@@ -20,8 +20,8 @@ from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
-from loader.server import compiled_schema
 from loader.sinks import mdb
+from loader.sinks.configured import schema_of
 from loader.sinks.mdb import Built, Means, Rejection, Rules, Target
 from loader.storage import files
 
@@ -83,10 +83,8 @@ class _Work:
         """What the configuration says now. Raises NotProven."""
         place, options = self.place, self.options
         settings = proven.settings(place.config, place.database, options, place.superior)
-        definitions = schema.definitions(place.config, compiled_schema.read(place.config))
-        dynamic = "dds" in place.named.overlays
-        known = mdb.schema(definitions, settings.attribute_options, dynamic)
-        proven.require_rules(known.unproven(settings.attributes))
+        known = schema_of(place.config, place.named, settings.attribute_options)
+        proven.require_rules(known.unproven())
         return Target(
             settings=settings,
             schema=known,
@@ -143,6 +141,7 @@ class _Work:
         return Rules(
             now=inputs.moment(options),
             check_values=options.check_values,
+            check_schema=options.check_schema,
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,
             write_context=options.write_context and not options.seeding,

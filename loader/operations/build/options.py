@@ -47,6 +47,7 @@ class BuildOptions:
     max_rejects: int = 0
     rejects: Path | None = None  # LDIF of refused entries; None: in the run directory
     check_values: bool = True
+    check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
     file_urls: bool = False  # `attribute:< file:...` is read
     tree: Synthetic | None = None  # in the place of inputs
     glue: bool = True  # with the databases that are glued to this one (slapadd without -g)
@@ -84,6 +85,7 @@ class BuildOptions:
             "max_rejects": self.max_rejects,
             "checks": [self.check_values, self.file_urls],
             "glue": self.glue,
+            **({} if self.check_schema else {"check_schema": False}),
         }
 
     def require_fitting(self, dry: bool = False) -> None:

@@ -64,9 +64,9 @@ def _of_context(found: Settings, options: BuildOptions) -> Iterator[str]:
 
 
 def require_rules(unproven: Mapping[str, str]) -> None:
-    """`unproven`: attributes that the settings name, with their rules that the core does not know."""
-    for name, rule in unproven.items():
-        raise NotProven(reason=f"{name} is compared by {rule}")
+    """`unproven`: attribute types of the schema, with a matching rule or syntax that is not OpenLDAP's own."""
+    for name, rule in sorted(unproven.items()):
+        raise NotProven(reason=f"{name} has {rule}, which a module brings that is not OpenLDAP's")
 
 
 def tables() -> tuple[Table, ...]:

@@ -144,7 +144,12 @@ class Work:
         place = self.place
         with place.private_configuration(made, settings) as copy:
             target = slapadd.Target(
-                copy, place.database.suffix, made, self.size["maxsize"], one.piece.making.server_id
+                copy,
+                place.database.suffix,
+                made,
+                self.size["maxsize"],
+                one.piece.making.server_id,
+                self.options.check_schema,
             )
             own, rooted = slapadd.load_slice(target, one.piece, meter)
         files.make_durable(made / DATA)

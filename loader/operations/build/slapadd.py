@@ -123,7 +123,12 @@ class _Work:
         with place.private_configuration(self.run.directory, settings) as copy:
             server_id = finish.server_id(self.options, place)
             target = slapadd.Target(
-                copy, place.database.suffix, self.made, size["maxsize"], server_id
+                copy,
+                place.database.suffix,
+                self.made,
+                size["maxsize"],
+                server_id,
+                self.options.check_schema,
             )
             own = self.options.write_context and not self.options.seeding
             with inputs.opened(self.options) as read:

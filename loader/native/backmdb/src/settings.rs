@@ -37,6 +37,8 @@ pub struct Settings {
     pub has_ixck: bool,
     /// `lastmod`: entries get the operational attributes they lack.
     pub last_mod: bool,
+    /// slapo-translucent(5): an entry may hold no more than what differs from a remote one.
+    pub translucent: bool,
     /// Of the CSNs that are made.
     pub server_id: u16,
 }
@@ -74,6 +76,8 @@ pub struct Options {
     /// The contextCSN the suffix entry gets, which no entry's CSN may exceed.
     pub claimed: Option<Vec<String>>,
     pub check_values: bool,
+    /// Entries need not fit the schema, nor bear their RDN's values, as slapadd's -s and slapd's consumers have it.
+    pub check_schema: bool,
     /// Values given as `attribute:< file:///path` are read.
     pub file_urls: bool,
     /// Bytes that sorting may keep in memory.

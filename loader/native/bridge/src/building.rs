@@ -18,29 +18,34 @@ use crate::gate::{duplicate, enter};
 #[derive(Debug)]
 pub struct Schema(schema::Schema);
 
+impl Schema {
+    pub fn inner(&self) -> &schema::Schema {
+        &self.0
+    }
+}
+
 #[pymethods]
 impl Schema {
-    fn unproven(&self, attributes: Vec<String>) -> HashMap<String, String> {
-        let rule = |name: String| {
-            let described = self.0.describe(name.as_bytes()).ok()?;
-            let rule = self.0.get(described.attribute).unproven()?.to_owned();
-            Some((name, rule))
-        };
-        attributes.into_iter().filter_map(rule).collect()
+    fn unproven(&self) -> HashMap<String, String> {
+        let unknown =
+            |kind: &schema::AttributeType| Some((kind.name.clone(), kind.unproven()?.to_owned()));
+        self.0.attributes().filter_map(unknown).collect()
     }
 }
 
 #[pyfunction]
-#[pyo3(name = "schema", signature = (definitions, options, *, dynamic_objects=false))]
+#[pyo3(name = "schema", signature = (definitions, options, *, dynamic_objects=false, password_policy=false))]
 pub fn read_schema(
     py: Python<'_>,
     definitions: Vec<(String, String, bool)>,
     options: Vec<String>,
     dynamic_objects: bool,
+    password_policy: bool,
 ) -> PyResult<Schema> {
     let definitions: Vec<Definition> =
         definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
-    let settings = schema::Settings { attribute_options: options, dynamic_objects };
+    let settings =
+        schema::Settings { attribute_options: options, dynamic_objects, password_policy };
     let read = schema::Schema::read(&definitions, settings);
     let schema = |problem: schema::Problem| {
         raise(py, ldif::Error::new(ldif::Code::Schema, problem.to_string()))
@@ -124,7 +129,7 @@ impl Database {
     #[new]
     #[pyo3(signature = (
         schema, *, suffixes, foreign, root_dn, indexes, hash64, intlen, substr, multival, sortvals, idlexp,
-        max_entry_size, map_size, tables, last_mod, server_id
+        max_entry_size, map_size, tables, last_mod, translucent, server_id
     ))]
     #[allow(clippy::too_many_arguments, reason = "each is a setting of slapd's")]
     fn new(
@@ -143,6 +148,7 @@ impl Database {
         map_size: u64,
         tables: Vec<String>,
         last_mod: bool,
+        translucent: bool,
         server_id: u16,
     ) -> PyResult<Self> {
         let settings = Settings {
@@ -162,6 +168,7 @@ impl Database {
             has_id2v: tables.iter().any(|name| name == "id2v"),
             has_ixck: tables.iter().any(|name| name == "ixck"),
             last_mod,
+            translucent,
             server_id,
         };
         let lengths = (4..=backmdb::LONGEST_INTEGER).contains(&intlen);
@@ -181,7 +188,7 @@ pub enum PathOrDescriptor {
 #[pyfunction]
 #[pyo3(signature = (
     inputs, out_path, database, counters, *, now, write_context, claimed, check_values, file_urls, memory,
-    jobs, scratch, max_rejects, rejects_path
+    jobs, scratch, max_rejects, rejects_path, check_schema=true
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[allow(
@@ -204,12 +211,14 @@ pub fn build(
     scratch: PathBuf,
     max_rejects: u64,
     rejects_path: PathBuf,
+    check_schema: bool,
 ) -> PyResult<Built> {
     let options = Options {
         now,
         write_context,
         claimed,
         check_values,
+        check_schema,
         file_urls,
         memory,
         jobs,

@@ -54,6 +54,7 @@ impl Place {
             write_context: on(first, 5),
             claimed: on(second, 7).then(|| vec![csn.to_owned()]),
             check_values: on(first, 4),
+            check_schema: true,
             file_urls: false,
             memory: 1 << 20,
             jobs: 1,
