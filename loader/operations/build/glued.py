@@ -52,9 +52,6 @@ def subordinates(options: BuildOptions, place: Place) -> list[Database]:
 
 def _require_known(one: Database, superior: Database, seeding: bool) -> None:
     advice = _ALONE.format(suffix=one.suffix, superior=superior.suffix)
-    if len(one.suffixes) > 1:
-        reason = "it has several suffixes, of which slapd's glue knows the first alone"
-        raise GlueRefused(suffix=one.suffix, reason=reason, advice=advice)
     if one.directory is None:
         raise GlueRefused(suffix=one.suffix, reason="it has no directory", advice=advice)
     if seeding and one.consumer:
