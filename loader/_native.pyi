@@ -444,13 +444,15 @@ class Selection:
         """
     def request(self) -> list[str]:
         """The attributes to ask the provider for."""
+    def left_out(self) -> list[str]:
+        """Attributes of what the provider sends that the consumer does not store."""
 
 @final
 class Selected:
     @property
     def read(self) -> int: ...
     @property
-    def selected(self) -> int:
+    def kept(self) -> int:
         """Of those read."""
     @property
     def glue(self) -> int:
