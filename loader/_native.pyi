@@ -76,6 +76,8 @@ class NativeError(Exception):
       ldif.syntax       not LDIF
       ldif.changetype   a change record other than `changetype: add`
       ldif.url          `attribute:< url`
+      ldif.include      an `include:` line, which was not to be followed or cannot be
+      ldif.encoding     UTF-16 or UTF-32, or a byte order mark
       ldif.version      `version:` other than 1
       ldif.too_large    a record of more than 256 MiB
       ldif.corrupt      a compressed input is damaged

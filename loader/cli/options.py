@@ -179,7 +179,7 @@ native_options = stack(
         "--allow-file-urls",
         "file_urls",
         is_flag=True,
-        help="Read `attribute:< file:///path` from this host.",
+        help="Read `attribute:< file:///path` and `include: file:///path` from this host.",
     ),
 )
 _TREE = (

@@ -215,12 +215,8 @@ def test_rejects_must_not_be_an_input(target: Slapd, ldif: Path) -> None:
             Settings(database_lines=("sync_use_subentry on",)),
             "sync_use_subentry",
         ),
-        (
-            Settings(database_lines=("multival authzTo 10,5",)),
-            "authzTo is compared by authzMatch",
-        ),
     ],
-    ids=["intlen", "subentry", "rule"],
+    ids=["intlen", "subentry"],
 )
 def test_what_is_not_proven_is_refused_by_name(
     settings: Settings, words: str, people_ldif: Path

@@ -70,7 +70,7 @@ pub fn build(
         scratch: options.scratch.clone(),
         stop: Arc::clone(counters.flag()),
     };
-    let chunks = Chunks::new(sources, counters);
+    let chunks = Chunks::new(sources, options.file_urls, counters);
     let task = Task { shared, chunks, indexes: &indexes, means, out };
     task.run()
 }
