@@ -447,6 +447,9 @@ class Built:
     def rejections(self) -> list[Rejection]:
         """The first hundred, in the order of the input."""
     @property
+    def misfits(self) -> list[tuple[str, str, int]]:
+        """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
+    @property
     def bytes(self) -> int:
         """Of the file."""
     @property
@@ -498,7 +501,7 @@ def build(
     now: str,
     write_context: bool,
     claimed: Sequence[str] | None,
-    check_values: bool,
+    value_check: Literal["refuse", "count", "skip"],
     file_urls: bool,
     memory: int,
     jobs: int,
@@ -512,8 +515,8 @@ def build(
     the call returns. now: the time of operational attributes that are made, as in createTimestamp; the
     same input at the same `now` gives the same file. claimed: the contextCSN of the suffix entry instead of
     its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
-    in `scratch`. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more
-    than max_rejects end the build.
+    in `scratch`. value_check: what is done with values that their syntax forbids. rejects_path: LDIF of
+    rejected entries with their reasons, made when there is one; more than max_rejects end the build.
     """
 
 def verify(
@@ -814,6 +817,9 @@ def find_name(
 class Merged:
     @property
     def entries(self) -> int: ...
+    @property
+    def misfits(self) -> list[tuple[str, str, int]]:
+        """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
     @property
     def bytes(self) -> int:
         """Of the file."""

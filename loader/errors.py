@@ -351,7 +351,10 @@ class EmptyInput(LoaderError):
 class EntryRefused(LoaderError):
     code, exit_status = "build.entry_refused", 46
     message = "{dn} was refused: {reason}"
-    hint = "Mend that entry in the LDIF ({where}) and build again; nothing was changed."
+    hint = "Mend that entry in the LDIF ({where}) and build again{way_out}; nothing was changed."
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(**{"way_out": "", **facts})
 
 
 class EntriesLost(LoaderError):

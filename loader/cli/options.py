@@ -173,7 +173,7 @@ native_options = stack(
         "check_values",
         flag_value=False,
         default=True,
-        help="Take values that their syntax forbids, as slapadd -q does.",
+        help="Take values that their syntax forbids, as slapadd does by default.",
     ),
     click.option(
         "--allow-file-urls",

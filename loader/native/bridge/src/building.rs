@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
-use backmdb::{Method, Options, Settings, Source};
+use backmdb::{Method, Options, Settings, Source, ValueCheck};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schema::{Definition, Kind};
@@ -74,6 +74,7 @@ pub struct Built {
     read: u64,
     rejected: u64,
     rejections: Vec<Py<Rejection>>,
+    misfits: Vec<(String, String, u64)>,
     bytes: u64,
     pages: u64,
     tables: BTreeMap<String, u64>,
@@ -95,6 +96,11 @@ impl Built {
             read: built.records,
             rejected,
             rejections: told.collect::<PyResult<_>>()?,
+            misfits: built
+                .misfits
+                .into_iter()
+                .map(|one| (one.attribute, one.syntax, one.count))
+                .collect(),
             bytes: built.bytes,
             pages: built.pages,
             tables: built.tables,
@@ -178,7 +184,7 @@ pub enum PathOrDescriptor {
 
 #[pyfunction]
 #[pyo3(signature = (
-    inputs, out_path, database, counters, *, now, write_context, claimed, check_values, file_urls, memory,
+    inputs, out_path, database, counters, *, now, write_context, claimed, value_check, file_urls, memory,
     jobs, scratch, max_rejects, rejects_path
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
@@ -195,7 +201,7 @@ pub fn build(
     now: String,
     write_context: bool,
     claimed: Option<Vec<String>>,
-    check_values: bool,
+    value_check: &str,
     file_urls: bool,
     memory: usize,
     jobs: usize,
@@ -203,11 +209,13 @@ pub fn build(
     max_rejects: u64,
     rejects_path: PathBuf,
 ) -> PyResult<Built> {
+    let values = ValueCheck::from_name(value_check)
+        .ok_or_else(|| PyValueError::new_err("value_check is refuse, count or skip"))?;
     let options = Options {
         now,
         write_context,
         claimed,
-        check_values,
+        values,
         file_urls,
         memory,
         jobs,
