@@ -168,7 +168,7 @@ def seed(
         )
     asked = SeedOptions(
         config_path=config_path,
-        suffix=suffix or connection.base,
+        suffix=connection.base if suffix is None else suffix,
         connection=connection if connection.uri else None,
         **seeding_options,
     )
@@ -197,7 +197,7 @@ def _online(
         raise UsageProblem(reason="--strategy online needs the running consumer: --consumer URI")
     same = ("source", "run_dir", "jobs", "pieces", "page", "allow_hidden")
     return OnlineOptions(
-        consumer=dataclasses.replace(consumer, base=suffix or connection.base),
+        consumer=dataclasses.replace(consumer, base=connection.base if suffix is None else suffix),
         provider=connection if connection.uri else None,
         nosync=nosync,
         **{name: given[name] for name in same},
