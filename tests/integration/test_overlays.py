@@ -239,6 +239,35 @@ def test_a_replica_of_what_is_not_shown_as_stored_is_refused(short_tmp: Path) ->
             seed(server, target, "--allow-hidden").ok()
 
 
+def test_overlays_that_the_server_tells_are_named(short_tmp: Path) -> None:
+    """No sample shows that rwm maps an attribute: filters are mapped, too. cn=Monitor tells."""
+    case = next(case for case in CASES if case.name == "rwm")
+    with configured(case, short_tmp) as server:
+        plain = dataclasses.replace(server.settings, overlays=(), global_lines=())
+        with closing(replication.consumer(server, plain)) as target:
+            words = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
+            done = ditseed(*words, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--dry-run")
+            assert done.status == NotAsStored.exit_status, done.err
+            assert "the overlay rwm " in done.err
+
+
+def test_the_replicas_overlays_speak_for_a_provider_that_does_not_tell() -> None:
+    settings = Settings(modules=("back_mdb", "syncprov", "collect"))
+    overlay = f'overlay collect\ncollectinfo "ou=nowhere,{SUFFIX}" description'
+    with (
+        replication.provider(settings) as server,
+        closing(
+            replication.consumer(server, dataclasses.replace(settings, overlays=(overlay,)))
+        ) as target,
+    ):
+        server.ldapadd(LDIF.partition("dn: cn=dynamic")[0])
+        done = seed(server, target, "--dry-run")
+        assert done.status == NotAsStored.exit_status, done.err
+        assert "if the provider has it as well" in done.err
+        words = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
+        ditseed(*words, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--dry-run").ok()
+
+
 def test_a_replica_beside_an_overlay_is_the_provider_again(short_tmp: Path) -> None:
     """accesslog, dynlist and valsort together, as a natural consumer and slapcat have it."""
     case = Case(
