@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loader import backmdb
+from loader import backmdb, glue
 from loader.config import Config, Database
 from loader.errors import (
     IndexesUnknown,
@@ -102,9 +103,18 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
         txnid=verdict.txn,
         seconds=seconds,
         problems=verdict.problems,
-        notes=verdict.notes,
+        notes=(*verdict.notes, *_others(options, found)),
         mending=mending,
     )
+
+
+def _others(options: VerifyOptions, config: Config | None) -> Iterator[str]:
+    """Databases that hold other parts of the same tree."""
+    if config is None or options.place is not None:
+        return
+    for one in glue.subordinates(config, config.database(options.suffix)):
+        if one.backend == "mdb":
+            yield f"{one.suffix} is glued to this database, and is to be verified by itself (-b {one.suffix})"
 
 
 def _mending(options: VerifyOptions, config: Config | None, verdict: Verdict) -> str | None:
@@ -115,7 +125,8 @@ def _mending(options: VerifyOptions, config: Config | None, verdict: Verdict) ->
     told = (finding for problem in verdict.problems for finding in problem.told)
     attributes = dict.fromkeys(one.attribute or one.table or "" for one in told)
     where = ["-F" if config.is_directory else "-f", str(config.path)]
-    return shlex.join(["slapindex", *where, "-b", database.suffix, *attributes])
+    alone = ["-g"] if glue.subordinates(config, database) else []
+    return shlex.join(["slapindex", *alone, *where, "-b", database.suffix, *attributes])
 
 
 def _place(options: VerifyOptions) -> tuple[Path, Config | None]:

@@ -2,10 +2,10 @@
 
 It is made from a list of what decides what slapadd and slapindex accept and store. Whatever is not on that list stays
 behind: other databases and the glue between them, syncrepl, log files, TLS files, credentials, access rules, and every
-overlay but dds. In tool mode overlays do nothing for an entry (backover.c hands all tool calls to the database), except
-glue, which writes into subordinate databases, and dds, whose presence makes the schema check take dynamicObject. The
-schema that overlays and backends bring along is registered when their module is loaded (*_initialize in 2.4 to 2.6), so
-all modules stay.
+overlay but two. In tool mode overlays do nothing for an entry (backover.c hands all tool calls to the database), except
+glue, which writes into subordinate databases. The schema that overlays and backends bring along is registered when
+their module is loaded (*_initialize in 2.4 to 2.6), so all modules stay; with dds in the database the schema check
+takes dynamicObject, and ppolicy of 2.4 changes pwdAttribute once it is configured.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from loader import glue
+from loader import glue, schema
 from loader.config import Config, Database, Entry
 from loader.server import configuration
 
 Values = Sequence[bytes]
 
+_MACROS = ("olcObjectIdentifier",)
 _DEFINITIONS = (
-    "olcObjectIdentifier",
+    *_MACROS,
     "olcLdapSyntaxes",
     "olcAttributeTypes",
     "olcObjectClasses",
@@ -54,11 +55,17 @@ _DATABASE = (
     "olcDbMultival",
     "olcDbNoSync",
 )
+# What makes a difference to the schema, and how.
+_OVERLAYS = {
+    "dynamic_objects": ("dds", "olcDDSConfig"),
+    "password_policy": ("ppolicy", "olcPPolicyConfig"),
+}
 _OF_SUPERIOR = (
     "olcRootDN",
     "olcLastMod",
 )  # slapadd -b SUPERIOR completes all entries as that one's
 
+_CONFIG = re.compile(r"cn=config$", re.IGNORECASE)
 _MODULE = re.compile(r"cn=module(\{\d+\})?,cn=config$", re.IGNORECASE)
 _SCHEMA = re.compile(r"(cn=[^,]+,)?cn=schema,cn=config$", re.IGNORECASE)
 _MDB = re.compile(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", re.IGNORECASE)
@@ -103,35 +110,47 @@ def _entries(
     nowhere: Path,
     superior: Database,
 ) -> Iterator[Entry]:
-    yield _made("cn=config", ("olcGlobal",), {"cn": [b"config"], **_global(source)})
+    own = _named(source, _CONFIG)
+    kept = _DEFINITIONS if source.is_directory else _MACROS
+    yield _made(
+        "cn=config", ("olcGlobal",), {"cn": [b"config"], **_only(own, (*_EVERYWHERE, *kept))}
+    )
     for name, attributes in source.entries:
         if _MODULE.match(name):
-            kept = _only(attributes, ("cn", "olcModulePath", "olcModuleLoad"))
-            yield _made(name, ("olcModuleList",), kept)
-        elif _SCHEMA.match(name):
-            yield _made(name, ("olcSchemaConfig",), _only(attributes, ("cn", *_DEFINITIONS)))
-        elif _MDB.match(name):
-            kept = _only(attributes, ("olcBkMdbIdlExp",))
-            if kept:
-                yield _made(
-                    "olcBackend={0}mdb,cn=config",
-                    ("olcBackendConfig", "olcMdbBkConfig"),
-                    {"olcBackend": [b"{0}mdb"], **kept},
-                )
-        elif _FRONTEND.match(name):
-            yield _made(
-                "olcDatabase={-1}frontend,cn=config",
-                ("olcDatabaseConfig", "olcFrontendConfig"),
-                {"olcDatabase": [b"{-1}frontend"], **_only(attributes, _EVERYWHERE)},
-            )
+            loads = _only(attributes, ("cn", "olcModulePath", "olcModuleLoad"))
+            yield _made(name, ("olcModuleList",), loads)
+    yield from _schema(source, own)
+    sizes = _only(_named(source, _MDB), ("olcBkMdbIdlExp",))
+    if sizes:
+        yield _made(
+            "olcBackend={0}mdb,cn=config",
+            ("olcBackendConfig", "olcMdbBkConfig"),
+            {"olcBackend": [b"{0}mdb"], **sizes},
+        )
+    yield _made(
+        "olcDatabase={-1}frontend,cn=config",
+        ("olcDatabaseConfig", "olcFrontendConfig"),
+        {"olcDatabase": [b"{-1}frontend"], **_only(_named(source, _FRONTEND), _EVERYWHERE)},
+    )
     yield from _databases(source, database, settings, nowhere, superior)
 
 
-def _global(source: Config) -> dict[str, Values]:
-    for name, attributes in source.entries:
-        if name.lower() == "cn=config":
-            return _only(attributes, (*_EVERYWHERE, *_DEFINITIONS))
-    return {}
+def _schema(source: Config, own: Mapping[str, Values]) -> Iterator[Entry]:
+    """What a slapd.conf defines itself may build on the files that it includes: there it comes behind them."""
+    found = [(name, attributes) for name, attributes in source.entries if _SCHEMA.match(name)]
+    for name, attributes in found:
+        yield _made(name, ("olcSchemaConfig",), _only(attributes, ("cn", *_DEFINITIONS)))
+    more = {} if source.is_directory else _only(own, _DEFINITIONS[1:])
+    if more:
+        name = f"{{{len(found) - 1}}}own"  # one of those found is the root of the others
+        yield _made(
+            f"cn={name},cn=schema,cn=config", ("olcSchemaConfig",), {"cn": [name.encode()], **more}
+        )
+
+
+def _named(source: Config, pattern: re.Pattern[str]) -> Mapping[str, Values]:
+    """The attributes of the first entry of such a name."""
+    return next((found for name, found in source.entries if pattern.match(name)), {})
 
 
 def _databases(
@@ -165,11 +184,13 @@ def _databases(
             **settings,
         },
     )
-    if "dds" in superior.overlays:
+    kept = [name for name, there in schema.effects(source, superior).items() if there]
+    for place, (overlay, its_class) in enumerate(_OVERLAYS[name] for name in kept):
+        named = f"{{{place}}}{overlay}"
         yield _made(
-            f"olcOverlay={{0}}dds,{entry_dn}",
-            ("olcOverlayConfig", "olcDDSConfig"),
-            {"olcOverlay": [b"{0}dds"]},
+            f"olcOverlay={named},{entry_dn}",
+            ("olcOverlayConfig", its_class),
+            {"olcOverlay": [named.encode()]},
         )
 
 

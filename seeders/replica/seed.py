@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, indexes
+from loader import defaults, glue, indexes
 from loader.config import Database
-from loader.errors import NoSuchPath, UsageProblem
+from loader.errors import GlueRefused, NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
 from loader.operations import sight
 from loader.operations.build import STEPS as BUILD_STEPS
@@ -106,6 +106,8 @@ def _clear(run_dir: Path) -> None:
     clear_export(run_dir)
     for name in ("export", "environment", "slices"):
         files.remove_tree(run_dir / name)
+    for name in partial.FILES:
+        (run_dir / name).unlink(missing_ok=True)
 
 
 def place_of(options: SeedOptions) -> Place:
@@ -127,6 +129,8 @@ def partial_of(options: SeedOptions, place: Place) -> Partial | None:
 def preflight(options: SeedOptions, place: Place) -> Facts:
     """Cheap questions first: does the provider answer, hold this suffix, and show all of it; is the consumer made for
     it, and the export?"""
+    if options.strategy == "clone":
+        _require_one(place)
     for one in options.source:
         if options.strategy == "ldif" and not options.allow_hidden:
             sight.require_whole(one)
@@ -146,6 +150,14 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
             wants = wanted.narrowing().wants if wanted else None
             sight.require(provider, base, wants, own=place.database.overlays)
     return {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
+
+
+def _require_one(place: Place) -> None:
+    """A clone is of one database, and nothing tells whether copies of several are of the same moment."""
+    for one in glue.subordinates(place.config, place.database):
+        reason = f"the database of {one.suffix} holds a part of the same tree, and a clone is of one database"
+        advice = "Use --strategy search or ldif."
+        raise GlueRefused(suffix=place.database.suffix, reason=reason, advice=advice)
 
 
 def _warnings(database: Database) -> list[str]:

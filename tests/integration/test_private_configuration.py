@@ -167,6 +167,20 @@ def _names(config: Config, attribute: str) -> list[str]:
     return [name for name in names if not name.startswith("olm")]
 
 
+def test_what_a_slapd_conf_defines_itself_may_build_on_its_includes(tmp_path: Path) -> None:
+    lines = (
+        "objectidentifier Own 1.3.6.1.4.1.99999",
+        "attributetype ( Own:1 NAME 'ownThing' SUP employeeNumber )",
+        "objectclass ( Own:2 NAME 'ownPerson' SUP inetOrgPerson STRUCTURAL MAY ownThing )",
+    )
+    ldif = tmp_path / "in.ldif"
+    ldif.write_text(ENTRIES.replace("inetOrgPerson", "ownPerson\nownThing: 7"))
+    with configured(modules.ALL[0], "conf", tmp_path / "others", *lines) as server:
+        where = ("--config", server.config_path, "-b", SUFFIX)
+        ditseed("build", ldif, *where, "--engine", "slapadd").ok()
+        assert "ownThing: 7" in server.slapcat()
+
+
 def test_every_module_of_the_packages_is_here() -> None:
     directory = Path(Installation().modules)
     found = {path.stem for path in directory.glob("*.la")}

@@ -52,9 +52,6 @@ def subordinates(options: BuildOptions, place: Place) -> list[Database]:
 
 def _require_known(one: Database, superior: Database, seeding: bool) -> None:
     advice = _ALONE.format(suffix=one.suffix, superior=superior.suffix)
-    if len(one.suffixes) > 1:
-        reason = "it has several suffixes, of which slapd's glue knows the first alone"
-        raise GlueRefused(suffix=one.suffix, reason=reason, advice=advice)
     if one.directory is None:
         raise GlueRefused(suffix=one.suffix, reason="it has no directory", advice=advice)
     if seeding and one.consumer:
@@ -166,7 +163,9 @@ class _Work:
         ]
         claim = (superior.suffix, self.claimed) if self.claimed is not None else None
         with inputs.sources(self.options) as read:
-            found = mdb.split(read, self._schema(), shares, claim, meter)
+            found = mdb.split(
+                read, self._schema(), shares, claim, meter, file_urls=self.options.file_urls
+            )
         killpoint("split.middle")
         shared = [{"entries": one.entries, "newest": dict(one.newest)} for one in found]
         return {"now": inputs.moment(self.options), "shares": shared}
