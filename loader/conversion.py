@@ -3,7 +3,8 @@
 slapd -f and slapadd -f do as the text says. The conversion that slapcat prints is made from what slapd keeps in memory,
 and is not always what it was told:
 
-- subinitial, subany and subfinal of an index, unless all three are there (index.c, slap_index2bv);
+- two of the kinds subinitial, subany and subfinal of one index: it shows one of them, or all three (index.c,
+  slap_index2bv);
 - `attributeoptions` without an option, which takes "lang-" away (ad.c, ad_unparse_options);
 - the place of definitions that stand in the slapd.conf itself: in cn=config they come before those of included files,
   on which they may depend;

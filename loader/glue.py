@@ -52,5 +52,5 @@ def _below(config: Config, database: Database) -> Iterator[str]:
 
 
 def _is_out(config: Config, database: Database) -> bool:
-    switches = ("olcHidden", "olcDisabled")
-    return any("TRUE" in config.values(database.entry_dn, name) for name in switches)
+    found = config.reader(database.entry_dn)
+    return any(found.flag(name, False) for name in ("olcHidden", "olcDisabled"))

@@ -5,10 +5,10 @@ servers/slapd/syncrepl.c `parse_syncrepl_line`). Credentials do not get past thi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loader import dn
+from loader import dn, words
 from loader.config import Config, Database
 from loader.errors import SyncreplsDiffer, SyncreplUnreadable
 
@@ -132,7 +132,7 @@ def of_database(config: Config, database: Database, provider: str | None) -> Syn
 def parse(value: str, where: str) -> Syncrepl:
     """`value`: of olcSyncrepl, with or without its {n}. Raises SyncreplUnreadable, naming the option but no secret."""
     found: dict[str, str] = {}
-    for word in _words(re.sub(r"^\{\d+\}", "", value)):
+    for word in words.of_value(words.unordered(value)):
         name, text = _option(word)
         if name not in _MANNER | _CONTENT | _KIND:
             raise SyncreplUnreadable(where=where, reason=f"the option {name!r} is not known")
@@ -180,13 +180,6 @@ def _option(word: str) -> tuple[str, str]:
             return flag, ""
     name, equals, text = word.partition("=")
     return (name.lower(), text) if equals else ("(a word without =)", "")
-
-
-def _words(text: str) -> Iterator[str]:
-    """Words as slapd cuts them (servers/slapd/config.c, strtok_quote): quotes may begin anywhere and go, and what
-    follows a backslash is taken as it is."""
-    for found in re.finditer(r'(?:"(?:\\.|[^"\\])*"?|\\.|[^\s"\\])+', text):
-        yield re.sub(r'\\(.)|"', r"\1", found[0])
 
 
 def _same_server(one: str, other: str) -> bool:

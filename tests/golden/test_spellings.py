@@ -105,3 +105,23 @@ def test_paths_with_spaces(ldif: Path, tmp_path: Path) -> None:
         ditseed("verify", *where, "--level", "indexes").ok()
         ditseed("tune", "maxsize", *where, "--size", "100M", "--apply").ok()
         assert server.slapcat().count("dn: ") == TREE.count("dn:")
+
+
+def test_a_database_in_nested_includes(ldif: Path, tmp_path: Path) -> None:
+    """Its indexes stand two files down, between databases that slapd counts and sections that it does not."""
+    deep, other = tmp_path / "indexes.conf", tmp_path / "other"
+    other.mkdir()
+
+    def made() -> Slapd:
+        server = Slapd(settings("sn eq"), form="conf")
+        head, section = server.config_path.read_text().split("database mdb\n")
+        text = section.replace("index sn eq\n", f"include {deep}\n")
+        inner = server.home / "my database.conf"
+        inner.write_text(f"database mdb\n{text}")
+        deep.write_text("# index cn sub\nINDEX cn,description\n\teq,subany,\\\nsubfinal\n")
+        lines = ("database frontend", "database mdb", "suffix o=other")
+        more = "".join(f"{line}\n" for line in (*lines, f"directory {other}", "index sn eq,subany"))
+        server.config_path.write_text(f'{head}{more}include "{inner}"\n')
+        return server
+
+    assert_equal(ldif, made, "native", "slapadd")
