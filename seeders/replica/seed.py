@@ -104,7 +104,7 @@ def seed(
 def _clear(run_dir: Path) -> None:
     """What an abandoned run left, perhaps one of another strategy; --run-dir may hold other things too."""
     clear_export(run_dir)
-    for name in ("export", "environment", "slices"):
+    for name in ("export", "environment", "slices", "split"):
         files.remove_tree(run_dir / name)
 
 
