@@ -83,6 +83,8 @@ class NativeError(Exception):
       ldif.syntax       not LDIF
       ldif.changetype   a change record other than `changetype: add`
       ldif.url          `attribute:< url`
+      ldif.include      an `include:` line, which was not to be followed or cannot be
+      ldif.encoding     UTF-16 or UTF-32, or a byte order mark
       ldif.version      `version:` other than 1
       ldif.too_large    a record of more than 256 MiB
       ldif.corrupt      a compressed input is damaged
@@ -444,13 +446,15 @@ class Selection:
         """
     def request(self) -> list[str]:
         """The attributes to ask the provider for."""
+    def left_out(self) -> list[str]:
+        """Attributes of what the provider sends that the consumer does not store."""
 
 @final
 class Selected:
     @property
     def read(self) -> int: ...
     @property
-    def selected(self) -> int:
+    def kept(self) -> int:
         """Of those read."""
     @property
     def glue(self) -> int:
@@ -507,6 +511,9 @@ class Built:
     def rejections(self) -> list[Rejection]:
         """The first hundred, in the order of the input."""
     @property
+    def misfits(self) -> list[tuple[str, str, int]]:
+        """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
+    @property
     def bytes(self) -> int:
         """Of the file."""
     @property
@@ -560,7 +567,7 @@ def build(
     now: str,
     write_context: bool,
     claimed: Sequence[str] | None,
-    check_values: bool,
+    value_check: Literal["refuse", "count", "skip"],
     file_urls: bool,
     memory: int,
     jobs: int,
@@ -575,8 +582,8 @@ def build(
     the call returns. now: the time of operational attributes that are made, as in createTimestamp; the
     same input at the same `now` gives the same file. claimed: the contextCSN of the suffix entry instead of
     its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
-    in `scratch`. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more
-    than max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
+    in `scratch`. value_check: what is done with values that their syntax forbids. rejects_path: LDIF of
+    rejected entries with their reasons, made when there is one; more than max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
     RDNs, as with `slapadd -s`.
     """
 
@@ -902,6 +909,9 @@ def find_name(
 class Merged:
     @property
     def entries(self) -> int: ...
+    @property
+    def misfits(self) -> list[tuple[str, str, int]]:
+        """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
     @property
     def bytes(self) -> int:
         """Of the file."""

@@ -6,7 +6,7 @@ Nothing of it is noted in the file: slapd trusts that keys were made as its conf
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,7 +82,7 @@ def settings(config: Config, database: Database, superior: Database | None = Non
         last_mod=config.reader(named.entry_dn).flag("olcLastMod", True),
         translucent="translucent" in database.overlays,
         subentry=own.flag("olcSyncUseSubentry", False),
-        attribute_options=tuple(_all_words(everywhere, "olcAttributeOptions")) or OPTIONS,
+        attribute_options=tuple(_options(everywhere)),
     )
 
 
@@ -102,6 +102,12 @@ def _kind(attribute: str, word: str) -> str:
 
 def _all_words(found: Values, name: str) -> Iterator[str]:
     return (word for value in found.words(name) for word in value)
+
+
+def _options(everywhere: Values) -> Iterable[str]:
+    """A setting without a word takes away the default as well."""
+    given = everywhere.stored("olcAttributeOptions")
+    return _all_words(everywhere, "olcAttributeOptions") if given else OPTIONS
 
 
 def _substr(everywhere: Values) -> tuple[int, int, int]:

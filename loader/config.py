@@ -14,6 +14,7 @@ from loader.values import Attributes, Values
 DEFAULT_MAXSIZE = 10_485_760  # slapd-mdb(5)
 DEFAULT_MODE = 0o600  # slapd-mdb(5)
 
+_EMPTY = '""'  # in messages, the empty DN
 _LOG = "cn=accesslog"  # its customary suffix, should the overlay be switched off
 
 # Settings of back-mdb that ditseed changes.
@@ -98,7 +99,9 @@ class Config:
                 if database.backend != "mdb":
                     raise NotMdb(config=self.where, suffix=suffix, backend=database.backend)
                 return database
-        raise NoSuchSuffix(config=self.where, suffix=suffix, known=self._known())
+        raise NoSuchSuffix(
+            config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases)
+        )
 
     def _only(self) -> Database:
         # The database that an accesslog overlay writes to is the overlay's; the data is in the others.
@@ -111,11 +114,13 @@ class Config:
         if len(found) == 1:
             return found[0]
         if not found:
-            raise NoSuchSuffix(config=self.where, suffix="(any)", known=self._known())
-        raise ManySuffixes(config=self.where, known=self._known())
+            raise NoSuchSuffix(config=self.where, suffix="(any)", known=_suffixes(self.databases))
+        raise ManySuffixes(config=self.where, known=_suffixes(self.mdb_databases))
 
-    def _known(self) -> str:
-        return ", ".join(suffix for one in self.databases for suffix in one.suffixes) or "none"
+
+def _suffixes(databases: Iterable[Database]) -> str:
+    """For messages."""
+    return ", ".join(suffix or _EMPTY for one in databases for suffix in one.suffixes) or "none"
 
 
 def parse(path: Path, entries: Iterable[Entry], uri: str | None = None) -> Config:

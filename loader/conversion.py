@@ -12,8 +12,9 @@ and is not always what it was told:
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from loader import indexes, slapd_conf, words
 from loader.config import Entry
@@ -25,8 +26,13 @@ from loader.values import Attributes
 _DEFINITIONS = ("olcLdapSyntaxes", "olcAttributeTypes", "olcObjectClasses", "olcDitContentRules")
 _OWN_SCHEMA = "slapd.conf"  # the name of their entry
 _INDEX, _OPTIONS = "olcDbIndex", "olcAttributeOptions"
-_PATHS = ("olcDbDirectory", "olcPidFile", "olcArgsFile", "olcModulePath", "olcLogFile")
+_PATHS = ("olcdbdirectory", "olcpidfile", "olcargsfile", "olcmodulepath", "olclogfile")
 _NAMES = re.compile(r"\(\s*(\S+)\s+NAME\s+(?:'([^']*)'|\(([^)]*)\))")
+
+
+def readable(entries: Sequence[Entry]) -> list[Entry]:
+    """As a running server shows them, which may have made them of a slapd.conf: paths are quoted where need be."""
+    return [(name, _with_paths(attributes, words.as_single)) for name, attributes in entries]
 
 
 def mended(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Entry]:
@@ -61,10 +67,7 @@ def _without(own: Attributes, attributes: Attributes) -> Attributes:
 def _mended(
     name: str, attributes: Attributes, found: Sequence[Statement], told: Mapping[str, Indexes]
 ) -> Attributes:
-    changed = dict(attributes)
-    for path in _PATHS:
-        if path in changed:
-            changed[path] = [_as_value(value) for value in changed[path]]
+    changed = _with_paths(attributes, words.as_value)
     number = re.match(r"olcDatabase=\{(\d+)\}", name)
     if number and number[1] in told:
         changed.update(_joined(attributes.get(_INDEX, ()), told[number[1]]))
@@ -73,9 +76,17 @@ def _mended(
     return changed
 
 
-def _as_value(value: bytes) -> bytes:
-    text = value.decode("utf-8", "surrogateescape")
-    return words.as_value(text).encode("utf-8", "surrogateescape")
+def _with_paths(
+    attributes: Attributes, written: Callable[[str], str]
+) -> dict[str, Sequence[bytes]]:
+    paths = {key: values for key, values in attributes.items() if key.lower() in _PATHS}
+    return {
+        **attributes,
+        **{
+            key: [os.fsencode(written(os.fsdecode(value))) for value in values]
+            for key, values in paths.items()
+        },
+    }
 
 
 def _has_options(found: Sequence[Statement]) -> bool:

@@ -64,6 +64,11 @@ def as_value(word: str) -> str:
     return word if of_value(word) == [word] else f'"{word}"'
 
 
+def as_single(text: str) -> str:
+    """A value that is one word: quotes around what is cut into several."""
+    return text if len(of_value(text)) == 1 else as_value(text)
+
+
 def as_line(word: str) -> str:
     """How a single word is written in slapd.conf."""
     return '"' + re.sub(r'(["\\])', r"\\\1", word) + '"'

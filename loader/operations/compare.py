@@ -88,6 +88,8 @@ class CompareReport:
     subtrees: tuple[Subtree, ...]  # the most different ones
     ignored: tuple[str, ...]
     seconds: float
+    local: tuple[str, ...] = ()  # differ, and may: each server keeps them for itself
+    notes: tuple[str, ...] = ()  # what may not have been compared
 
     @property
     def equal(self) -> bool:

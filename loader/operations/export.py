@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loader import defaults, ldif, manifest
-from loader.errors import EmptyInput, TreeRestless
+from loader.errors import EmptyInput, LimitTooLow, ServerRefused, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
 from loader.operations import empty_suffix, moved
@@ -340,7 +340,10 @@ def _hidden(
     server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None
 ) -> list[str]:
     """What the server hides of what is wanted, as far as a sample tells."""
-    sight = shown.look(server, base, narrowing.wants if narrowing else None)
+    try:
+        sight = shown.look(server, base, narrowing.wants if narrowing else None)
+    except (LimitTooLow, ServerRefused):
+        sight = None
     if sight is not None:
         return sights.notes(sight)
     if looked.lack_passwords() and (narrowing is None or narrowing.wants("userPassword")):

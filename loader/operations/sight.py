@@ -28,14 +28,19 @@ def require(server: Session, base: str, wanted: Wanted = None, own: Sequence[str
         raise NotAsStored(uri=server.uri, what="; ".join(differing))
     hidden = list(_hidden(sight))
     if hidden:
-        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), who=sight.who)
+        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), rule=_rule(sight.who))
 
 
 def require_whole(directory: Path) -> None:
     """Has the export of a server noted that something was hidden? Raises HiddenFromAccount."""
     made = manifest.read(directory) if directory.is_dir() else None
     if made is not None and made.hidden:
-        raise HiddenFromAccount(uri=made.source, what="; ".join(made.hidden), who="ACCOUNT")
+        raise HiddenFromAccount(uri=made.source, what="; ".join(made.hidden), rule=_rule("ACCOUNT"))
+
+
+def _rule(who: str) -> str:
+    """The first rule of a database, which shows everything to `who` and leaves others to the rules behind it."""
+    return f"{{0}}to * by {who} read by * break"
 
 
 def notes(sight: Sight) -> list[str]:

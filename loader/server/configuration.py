@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ldif
 
-from loader import config, conversion, slapd_conf
+from loader import config, conversion, slapd_conf, words
 from loader.config import Config, Database, Entry
 from loader.errors import (
     ConfigHidden,
@@ -56,7 +56,7 @@ def read_online(session: Session) -> Config:
         reason = str(error.facts["reason"])
     if not entries:
         raise ConfigHidden(uri=session.uri, who=who, reason=reason)
-    return config.parse(Path("cn=config"), entries, session.uri)
+    return config.parse(Path("cn=config"), conversion.readable(entries), session.uri)
 
 
 def dump(path: Path) -> bytes:
@@ -109,12 +109,18 @@ def entries_of(text: bytes) -> list[Entry]:
 
 
 def text_of(entries: Sequence[Entry]) -> bytes:
-    """Entries as LDIF."""
+    """Entries as LDIF. A directory may be given as a bare path."""
     out = io.StringIO()
     writer = ldif.LDIFWriter(out, cols=10**9)
     for name, attributes in entries:
-        writer.unparse(name, {key: list(values) for key, values in attributes.items()})
+        writer.unparse(name, {key: _written(key, values) for key, values in attributes.items()})
     return out.getvalue().encode()
+
+
+def _written(name: str, values: Sequence[bytes]) -> list[bytes]:
+    if name.lower() != "olcdbdirectory":
+        return list(values)
+    return [os.fsencode(words.as_single(os.fsdecode(value))) for value in values]
 
 
 @contextmanager

@@ -30,11 +30,11 @@ SECRETS = (
     "authPassword",
     "oathSecret",
 )
-_SEARCHING = 3  # seconds that the server may look for entries with a secret
+_SEARCHING = 3  # seconds that the server may look for entries with a secret, or with others below
 _OF_EACH = 2  # entries with a secret
 _FIRST = 200  # entries among which each kind at each place is looked at once
 _CONTAINERS = 30
-_LOOKS = 80  # entries looked at in all
+_LOOKS = 40  # entries looked at in all
 _NOT_ASKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 _KIND = ("objectClass",)
 
@@ -64,7 +64,7 @@ def look(server: Session, base: str, wanted: Wanted = None) -> Sight | None:
     schema = _schema(server)
     if schema is None:
         return None
-    known = overlays_of(server, base)
+    known = overlays_of(server, _suffix(server, base))
     sight = Sight(_subject(server), tells_overlays=bool(known))
     sight.distorting = overlays.distorting(known)
     for name in _chosen(server, base, schema, sight):
@@ -95,6 +95,12 @@ def _schema(server: Session) -> SubSchema | None:
 def _subject(server: Session) -> str:
     who = server.who_am_i()
     return f'dn.exact="{who}"' if who else "anonymous"
+
+
+def _suffix(server: Session, base: str) -> str:
+    """The longest suffix that the base is in."""
+    found = (one for one in server.naming_contexts() if dn.within(base, one))
+    return max(found, key=len, default=base)
 
 
 def overlays_of(server: Session, base: str) -> list[str]:
@@ -135,23 +141,39 @@ def _chosen(server: Session, base: str, schema: SubSchema, sight: Sight) -> list
 
 def _sampled(server: Session, base: str, sight: Sight) -> Iterator[tuple[str, Attributes]]:
     yield from server.first(base, _FIRST, _KIND)[0]
-    for container in server.children_with_children(base)[:_CONTAINERS]:
+    for container in _containers(server, base):
         found = server.first(container, _OF_EACH + 1, _KIND)[0]
         yield from found
-        if len(found) == 1:
+        if len(found) == 1 and not _has_subentries(server, container):
             sight.below.append(container)
+
+
+def _containers(server: Session, base: str) -> list[str]:
+    return [name for name, _ in _found(server, base, _CONTAINERS, "(hasSubordinates=TRUE)")]
+
+
+def _has_subentries(server: Session, container: str) -> bool:
+    """No other search shows them (RFC 3672)."""
+    one_level = ldap.SCOPE_ONELEVEL
+    return server.offers_subentries(container) and bool(
+        server.find(container, "(objectClass=*)", scope=one_level, subentries=True)
+    )
+
+
+def _found(server: Session, base: str, limit: int, where: str) -> list[tuple[str, Attributes]]:
+    """What the server finds of it in a few seconds."""
+    try:
+        return server.first(base, limit, _KIND, where, _SEARCHING)[0]
+    except (LimitTooLow, ServerRefused):
+        return []
 
 
 def _holders(server: Session, base: str, schema: SubSchema) -> Iterator[str]:
     """Entries that the server finds by a secret, readable or not."""
     for secret in SECRETS:
-        if schema.get_obj(AttributeType, secret) is None:
-            continue
-        try:
-            found, _ = server.first(base, _OF_EACH, _KIND, f"({secret}=*)", _SEARCHING)
-        except (LimitTooLow, ServerRefused):
-            continue
-        yield from (name for name, _ in found)
+        if schema.get_obj(AttributeType, secret) is not None:
+            found = _found(server, base, _OF_EACH, f"({secret}=*)")
+            yield from (name for name, _ in found)
 
 
 @dataclass

@@ -32,7 +32,13 @@ from loader.schema import Definition
 
 __all__ = ["Built", "Database", "Divided", "Rejection", "Schema"]
 
+_VALUE_CHECK = "(value check)"  # so ends what the core says of a value that its syntax forbids
+_UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
+
 Table = Literal["id2v", "ixck"]  # those that not every slapd has
+ValueCheck = Literal[
+    "refuse", "count", "skip"
+]  # what is done with values that their syntax forbids
 Input = Path | int  # an int is the descriptor of a stream
 
 
@@ -55,7 +61,7 @@ class Rules:
     """
 
     now: str
-    check_values: bool = True
+    value_check: ValueCheck = "refuse"
     file_urls: bool = False
     max_rejects: int = 0
     write_context: bool = False
@@ -103,7 +109,7 @@ def build(
                 database(target),
                 counters,
                 now=rules.now,
-                check_values=rules.check_values,
+                value_check=rules.value_check,
                 check_schema=rules.check_schema,
                 file_urls=rules.file_urls,
                 max_rejects=rules.max_rejects,
@@ -224,4 +230,6 @@ def _refused(error: _native.NativeError, rejects: Path) -> LoaderError:
     if not error.dn:  # nothing could be read of it
         return LdifSyntax(path=error.path or "-", line=error.line, reason=error.message)
     place = f"{error.path or 'standard input'}, line {error.line}"
-    return EntryRefused(dn=error.dn, reason=error.message, where=f"{place}; also in {rejects}")
+    way_out = _UNCHECKED if error.message.endswith(_VALUE_CHECK) else ""
+    where = f"{place}; also in {rejects}"
+    return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out=way_out)

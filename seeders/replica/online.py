@@ -18,7 +18,7 @@ from loader import csn, glue, ldif
 from loader.config import Config, Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, NoContextCSN, ReplicaNotEmpty, UsageProblem
-from loader.operations import sight
+from loader.operations import empty_suffix, sight
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, add, shadow
 from loader.operations.build import inputs
@@ -115,6 +115,11 @@ def preflight(options: OnlineOptions) -> Facts:
         shadow.require_free(database, target.config.where)
         _require_one(target.config, database)
         suffix, where = database.suffix, target.config.where
+        if empty_suffix.is_empty(suffix):
+            raise UsageProblem(
+                reason="--strategy online cannot seed a database with the empty suffix: its contextCSN stands in an "
+                "entry that no client can write; use --strategy search, ldif or clone"
+            )
     with session(options.consumer) as server:
         if server.exists(suffix):
             raise ReplicaNotEmpty(where=where, suffix=suffix)

@@ -23,19 +23,25 @@ from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.server.options import Connection
+from loader.server.search import Search
 from loader.server.session import Session
 from loader.sources import selection
+from loader.sources.location import Server
 from loader.sources.narrowing import Narrowing
 from loader.sources.selection import Selection
 from loader.syncrepl import Syncrepl
 
 STEP = "select"
-_ENTRIES, _GLUE = "selected.ldif", "glue.ldif"
+_ENTRIES, _GLUE = FILES = "selected.ldif", "glue.ldif"  # in the run directory
 _ITSELF = "Let slapd fill this consumer by itself, or change its syncrepl."
 # What no seed can do, or slapd itself cannot.
 _NEVER = {
     "attrsonly": "slapd's own consumer ends with a failed assertion at the first entry without values",
 }
+_BY_SEED = (
+    "Seed a second, empty database by --strategy search with the same configuration, and compare that with this one "
+    "(ditseed compare)."
+)
 _NO_CONTEXT = (
     "The provider needs the syncprov overlay, and the bind DN must be allowed to read contextCSN."
 )
@@ -72,6 +78,20 @@ class Partial:
     def provider(self, connection: Connection) -> Connection:
         return dataclasses.replace(connection, base=self.syncrepl.searchbase)
 
+    def sides(
+        self, provider: Connection, consumer: Connection
+    ) -> tuple[Server, Server, tuple[str, ...]]:
+        """What to compare, and attributes that do not count. The consumer's glue entries are its own."""
+        own = self.syncrepl
+        if "suffixmassage" in own.narrowing(self.database.suffix):
+            reason = "the two hold the same entries under other names, which are not compared"
+            raise _refused(self, ("suffixmassage",), reason, _BY_SEED)
+        asked = dataclasses.replace(self.narrowing().of(Search(own.searchbase)), where=own.filter)
+        here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=asked.attributes)
+        theirs = dataclasses.replace(consumer, base=self.database.suffix)
+        left_out = tuple(self.unevaluated.left_out())
+        return Server(self.provider(provider), asked), Server(theirs, here), left_out
+
     def look_at(self, provider: Session) -> list[str]:
         """The provider's contextCSN; its entry of the search base must be there. Raises NoContextCSN, NoSuchBase."""
         base = self.syncrepl.searchbase
@@ -94,7 +114,7 @@ def of(config: Config, database: Database, strategy: str, provider: str | None) 
     partial = Partial(config, database, found)
     for option in options:
         if option in _NEVER:
-            raise _refused(partial, (option,), _NEVER[option], _ITSELF)
+            raise _refused(partial, (option,), _NEVER[option], f"Take {option} out of it.")
     if strategy == "clone":
         reason = "a copy of a database holds every entry and every attribute"
         raise _refused(partial, options, reason, "Use --strategy search, or ldif.")
@@ -139,10 +159,7 @@ def build(
     built = build_steps(work.building(selected), run, place)
     for path in (work.entries, work.glue):
         path.unlink(missing_ok=True)
-    return {
-        **built,
-        **{name: selected[name] for name in ("examined", "selected", "glue") if name in selected},
-    }
+    return {**built, **selected}
 
 
 @dataclass(frozen=True)
@@ -169,11 +186,13 @@ class _Work:
         claimed = self._claimed(given, meter) if claimed is None else claimed
         found = selection.select(given, self.entries, self.glue, chosen, claimed, meter)
         killpoint("select.middle")
-        if not found.selected:
+        if not found.kept:
             own = self.partial.syncrepl
             where = f"{self.options.inputs[0]}, below {own.searchbase}, {own.filter}"
             raise EmptyInput(path=where)
-        return {"examined": found.read, "selected": found.selected, "glue": found.glue}
+        left_out = found.read - found.kept
+        counts = {"selected": found.kept, "left_out": left_out, "glue": found.glue}
+        return {"examined": found.read, **counts}
 
     def _claimed(self, given: Sequence[Path], meter: Meter) -> list[str]:
         """The contextCSN of all entries, also of those that are not selected."""

@@ -106,6 +106,8 @@ def _clear(run_dir: Path) -> None:
     clear_export(run_dir)
     for name in ("export", "environment", "slices", "split"):
         files.remove_tree(run_dir / name)
+    for name in partial.FILES:
+        (run_dir / name).unlink(missing_ok=True)
 
 
 def place_of(options: SeedOptions) -> Place:

@@ -8,6 +8,7 @@ CASES = [
     *cases.BROAD,
     *cases.SETTINGS,
     *configured.MULTIVAL,
+    *configured.NOT_CONVERTED,
     *configured.SUFFIXES,
     *configured.OVERLAYS,
     *configured.TREES,

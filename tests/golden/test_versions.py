@@ -24,6 +24,8 @@ CHOSEN = (
     "multival-all",
     "sortvals",
     "supertypes",
+    "conf-index-partial",
+    "conf-definitions",
     "holes",
     "scattered",
     "context-partly",

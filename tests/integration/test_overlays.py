@@ -262,3 +262,30 @@ def verifying(server: Slapd, target: Slapd) -> tuple[object, ...]:
     there = ("--consumer", target.uri, "--consumer-dn", "cn=replicator")
     password = ("--consumer-password-file", target.replicator_password_file)
     return ("replica", "verify", *bound(server), "-b", SUFFIX, *there, *password)
+
+
+def test_what_a_replica_notes_for_itself_is_no_difference() -> None:
+    """A bind at the replica leaves authTimestamp there and nowhere else; another difference is still one."""
+    settings = Settings(modules=("back_mdb", "syncprov", "lastbind"))
+    noting = dataclasses.replace(settings, overlays=("overlay lastbind",))
+    with (
+        replication.provider(dataclasses.replace(noting, server_id=1)) as server,
+        closing(replication.consumer(server, noting)) as target,
+    ):
+        server.ldapadd(LDIF.partition("dn: cn=dynamic")[0])
+        seed(server, target, "-b", SUFFIX).ok()
+        target.start()
+        replication.wait_in_sync(server, target)
+        words = verifying(server, target)
+        assert not ditseed(*words, "--json").ok().facts["local"]
+        binds(target)
+        noted = ditseed(*words).ok()
+        assert "authTimestamp" in noted.out
+        assert "equal" in noted.out
+        target.stop()
+        text = target.slapcat().replace("cn: U\n", "cn: V\n")
+        for name in ("data.mdb", "lock.mdb"):
+            (target.database_dir / name).unlink()
+        target.slapadd(text)
+        target.start()
+        assert ditseed(*words).status == 1

@@ -41,19 +41,26 @@ def verified(server: Slapd, suffix: str = SUFFIX) -> Done:
     return ditseed("verify", *words)
 
 
-def test_a_log_of_accesses_is_sound(short_tmp: Path) -> None:
+@pytest.mark.parametrize(
+    "indexes",
+    [
+        "index reqStart,reqEnd,entryCSN,objectClass eq",
+        "index default eq\nindex entryCSN,objectClass,reqEnd,reqResult,reqStart",
+    ],
+)
+def test_a_log_of_accesses_is_sound(indexes: str, short_tmp: Path) -> None:
     log = f"database mdb\nsuffix cn=accesslog\nrootdn cn=accesslog\ndirectory {short_tmp}"
     settings = Settings(
         modules=("back_mdb", "syncprov", "accesslog"),
         overlays=("overlay accesslog\nlogdb cn=accesslog\nlogops writes session\nlogold (uid=*)",),
-        global_lines=(log, "index reqStart,reqEnd,entryCSN,objectClass eq"),
+        global_lines=(log, indexes),
     )
     with closing(replication.provider(settings)) as server:
         server.slapadd(LDIF)
         server.start()
         server.ldapmodify(CHANGE)
         server.stop()
-        verified(server, "cn=accesslog").ok()
+        assert "not configured" not in verified(server, "cn=accesslog").ok().out
 
 
 def test_the_local_part_of_a_translucent_proxy_is_sound() -> None:

@@ -108,6 +108,8 @@ class _Work:
             needed = estimate.needed(self.place, read, scan["entries"], self.run.directory, meter)
         maxsize = finish.choose_maxsize(self.options, self.place, needed)
         count = shard_count.wanted(self.options, self.place, scan["entries"], needed)
+        if not scan["first_dn"]:
+            count = 1  # the entry of the empty DN has no node by which slices could be merged
         # Slices lie beside what is made of them.
         files.require_space(self.place.directory, needed if count == 1 else 2 * needed)
         return {"estimate": needed, "maxsize": maxsize, "shards": count}

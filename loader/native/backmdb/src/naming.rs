@@ -133,7 +133,8 @@ impl<'a> Naming<'a> {
 
     /// The place of an entry, and the text of its parent's DN.
     pub fn place<'t>(&mut self, text: &'t [u8]) -> Result<(Place, &'t [u8]), Refusal> {
-        let (leaf, above) = schema::split_leaf(text).unwrap_or((text, &[]));
+        let elsewhere = "the entry of the empty DN must be the first, in a database of that suffix";
+        let (leaf, above) = schema::split_leaf(text).ok_or_else(|| Refusal(elsewhere.into()))?;
         if let Some(&parent) = self.known.get(above) {
             let rdn = self.schema.rdn(leaf)?;
             fits(&rdn.normal, &rdn.pretty)?;
@@ -145,12 +146,6 @@ impl<'a> Naming<'a> {
 
     fn unknown(&mut self, text: &[u8], above: &[u8]) -> Result<Place, Refusal> {
         let mut dn = self.schema.dn(text)?;
-        if dn.rdns.is_empty() {
-            return Err(Refusal(
-                "the entry of the empty DN must be the first one, in a database with that suffix"
-                    .into(),
-            ));
-        }
         let normal = dn.normal();
         if self.suffixes.is_one(&normal) {
             let (hash, pretty) = (hash(ROOT, &normal), dn.pretty());

@@ -54,13 +54,17 @@ impl Selection {
     fn request(&self) -> Vec<String> {
         self.read.request()
     }
+
+    fn left_out(&self) -> Vec<String> {
+        self.read.left_out(self.schema.get().inner())
+    }
 }
 
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
 pub struct Selected {
     read: u64,
-    selected: u64,
+    kept: u64,
     glue: u64,
 }
 
@@ -78,5 +82,5 @@ pub fn select(
     let work =
         || ::select::select(&paths, &entries, &glue, read, schema, &context_csns, &counters.0);
     let done = enter(py, &counters.0, work)?;
-    Ok(Selected { read: done.read, selected: done.selected, glue: done.glue })
+    Ok(Selected { read: done.read, kept: done.kept, glue: done.glue })
 }

@@ -78,6 +78,11 @@ impl Attributes {
         names
     }
 
+    /// Names of the types that are left out of what comes.
+    pub fn left_out(&self, schema: &Schema) -> Vec<String> {
+        self.excluded.iter().map(|id| schema.get(*id).name.clone()).collect()
+    }
+
     /// Does a consumer store values of this description?
     pub fn keep(&self, description: &Description, schema: &Schema) -> bool {
         let kind = schema.get(description.attribute);

@@ -4,7 +4,7 @@
 use ldif::write;
 use rustc_hash::FxHashMap;
 
-use crate::place::parent;
+use crate::place::{Placed, parent};
 
 /// What the entries below want to stand on; memory: the parents, not the entries.
 #[derive(Debug)]
@@ -26,9 +26,9 @@ impl Glue {
         Self { suffix, wanted: FxHashMap::default() }
     }
 
-    /// Notes the ancestors of an entry, up to the suffix. `normal`, `dn`: its name normalised, and as text.
-    pub fn above(&mut self, normal: &[u8], dn: &[u8], csn: Option<&[u8]>) {
-        let (mut normal, mut dn) = (normal, dn);
+    /// Notes the ancestors of an entry, up to the suffix. `csn`: its entryCSN.
+    pub fn above(&mut self, placed: &Placed, csn: Option<&[u8]>) {
+        let (mut normal, mut dn) = (placed.normal.as_slice(), placed.dn.as_slice());
         while normal != self.suffix && !normal.is_empty() {
             (normal, dn) =
                 (parent(normal), schema::split_leaf(dn).map_or(&b""[..], |(_, above)| above));
@@ -50,19 +50,36 @@ impl Glue {
         self.wanted.is_empty()
     }
 
-    /// The entries to be made, parents first: their names normalised, and their LDIF without a blank line.
-    pub fn entries(&self) -> Vec<(&[u8], Vec<u8>, Option<&[u8]>)> {
-        let mut all: Vec<_> = self.wanted.iter().collect();
-        all.sort_unstable_by_key(|(normal, _)| (normal.len(), *normal));
-        all.into_iter()
-            .map(|(normal, wanted)| (normal.as_slice(), record(&wanted.dn), wanted.csn.as_deref()))
-            .collect()
+    /// The entries to be made, parents first.
+    pub fn entries(&self) -> Vec<Missing<'_>> {
+        let all = self.wanted.iter();
+        let mut all: Vec<_> = all
+            .map(|(normal, wanted)| Missing { normal, dn: &wanted.dn, csn: wanted.csn.as_deref() })
+            .collect();
+        all.sort_unstable_by_key(|one| (one.normal.len(), one.normal));
+        all
     }
 }
 
-fn record(dn: &[u8]) -> Vec<u8> {
-    let mut text = Vec::new();
-    write::line(&mut text, b"dn", dn);
-    text.extend_from_slice(b"objectClass: top\nobjectClass: glue\nstructuralObjectClass: glue\n");
-    text
+/// An ancestor that is nowhere.
+#[derive(Debug)]
+pub struct Missing<'a> {
+    pub normal: &'a [u8],
+    dn: &'a [u8],
+    pub csn: Option<&'a [u8]>,
+}
+
+impl Missing<'_> {
+    /// Its LDIF without a blank line.
+    pub fn record(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        write::line(&mut text, b"dn", self.dn);
+        text.extend_from_slice(
+            b"objectClass: top\nobjectClass: glue\nstructuralObjectClass: glue\n",
+        );
+        if let Some(csn) = self.csn {
+            write::line(&mut text, b"entryCSN", csn);
+        }
+        text
+    }
 }

@@ -5,12 +5,15 @@
 //! names, [`glue`] notes which ancestors are missing, and [`stage`] ties them together.
 
 mod attributes;
+mod columns;
 pub mod filter;
 mod glue;
 mod place;
+mod selection;
 mod stage;
 
 pub use attributes::{Attributes, Listed};
 pub use filter::Filter;
 pub use place::{Scope, Suffixes};
-pub use stage::{Selected, Selection, Settings, select};
+pub use selection::{Selection, Settings};
+pub use stage::{Selected, select};

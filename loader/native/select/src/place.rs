@@ -33,6 +33,13 @@ pub struct Suffixes {
     massaged: Option<Vec<u8>>,
 }
 
+/// The name that the consumer has for an entry: normalised, and as text.
+#[derive(Debug)]
+pub struct Placed {
+    pub normal: Vec<u8>,
+    pub dn: Vec<u8>,
+}
+
 /// So many parents' DNs are kept in mind.
 const PARENTS: usize = 4096;
 
@@ -130,20 +137,17 @@ impl<'a> Namer<'a> {
         Ok(normal)
     }
 
-    /// The normalised DN as the consumer has it, and that DN as text; None of what is out of scope.
-    pub fn place(
-        &mut self,
-        suffixes: &Suffixes,
-        text: &[u8],
-    ) -> Result<Option<(Vec<u8>, Vec<u8>)>, Refusal> {
+    /// None of what is out of scope.
+    pub fn place(&mut self, suffixes: &Suffixes, text: &[u8]) -> Result<Option<Placed>, Refusal> {
         let normal = self.normal(text)?;
         if !suffixes.covers(&normal) {
             return Ok(None);
         }
         if !suffixes.massages() {
-            return Ok(Some((normal, text.to_vec())));
+            return Ok(Some(Placed { normal, dn: text.to_vec() }));
         }
         let pretty = self.schema.dn(text)?.pretty();
-        Ok(Some((suffixes.massage(&normal).into_owned(), suffixes.massage(&pretty).into_owned())))
+        let dn = suffixes.massage(&pretty).into_owned();
+        Ok(Some(Placed { normal: suffixes.massage(&normal).into_owned(), dn }))
     }
 }

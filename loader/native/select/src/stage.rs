@@ -5,83 +5,25 @@ use std::path::Path;
 
 use ldif::walk::each_record;
 use ldif::{Code, Counters, Error, Field, Input, Output, Record, Result, write};
-use rustc_hash::FxHashMap;
-use schema::{Description, Schema};
+use schema::Schema;
 use values::Refusal;
 
-use crate::attributes::{Attributes, Listed, is_of};
-use crate::filter::{Filter, Truth, Values};
+use crate::columns::{Columns, Part};
+use crate::filter::{Truth, Values};
 use crate::glue::Glue;
-use crate::place::{Namer, Scope, Suffixes};
+use crate::place::{Namer, Placed, Scope};
+use crate::selection::Selection;
 
-/// RFC 4517, 3.3.9.
-const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 /// slapd's flag of the object class `subentry` (RFC 3672), which no search shows unless it asks for it.
 const SUBENTRY: u32 = 0x4;
 /// Written at once.
 const CHUNK: usize = 256 * 1024;
 
-/// What the consumer is configured to do.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Of the consumer's database.
-    pub suffix: String,
-    pub root_dn: Option<String>,
-    /// `lastmod`: entries get the operational attributes they lack.
-    pub last_mod: bool,
-    pub base: String,
-    pub scope: Scope,
-    /// None: the provider has evaluated it.
-    pub filter: Option<String>,
-    pub listed: Listed,
-    pub massage: Option<String>,
-}
-
-/// The configuration, understood by a schema.
-#[derive(Debug)]
-pub struct Selection {
-    filter: Option<Filter>,
-    attributes: Attributes,
-    suffixes: Suffixes,
-    suffix: Vec<u8>,
-    scope: Scope,
-    /// creatorsName and modifiersName of entries that come without.
-    root_dn: Option<Vec<u8>>,
-}
-
-impl Selection {
-    /// Refuses what is not known to come out as slapd's consumer would have it.
-    pub fn read(settings: &Settings, schema: &Schema) -> std::result::Result<Self, Refusal> {
-        let filter = settings.filter.as_deref();
-        let root_dn = settings.root_dn.as_deref().filter(|_| settings.last_mod);
-        Ok(Self {
-            filter: filter.map(|text| Filter::read(text, schema)).transpose()?,
-            attributes: Attributes::read(&settings.listed, schema)?,
-            suffixes: Suffixes::read(
-                &settings.base,
-                settings.scope,
-                settings.massage.as_deref(),
-                schema,
-            )?,
-            suffix: schema.dn(settings.suffix.as_bytes())?.normal(),
-            scope: settings.scope,
-            root_dn: root_dn
-                .map(|text| schema.dn(text.as_bytes()).map(|dn| dn.pretty()))
-                .transpose()?,
-        })
-    }
-
-    /// The attributes to ask the provider for.
-    pub fn request(&self) -> Vec<String> {
-        self.attributes.request()
-    }
-}
-
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Selected {
     pub read: u64,
     /// Of those read.
-    pub selected: u64,
+    pub kept: u64,
     /// Made for ancestors that are not selected; not among those.
     pub glue: u64,
 }
@@ -105,38 +47,12 @@ pub fn select(
     stage.finish(entries, glue, counters)
 }
 
-/// What is known of an attribute description as it is spelled.
-#[derive(Debug)]
-struct Column {
-    description: Option<Description>,
-    keep: bool,
-    /// Values are DNs, which `suffixmassage` rewrites.
-    dn: bool,
-    /// Numbers of the descriptions that the filter asks of, which this one is of.
-    asked: Vec<usize>,
-    part: Part,
-}
-
-/// Attributes that the stage itself looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Class,
-    Csn,
-    /// One of `OWN`.
-    Own(usize),
-    Other,
-}
-
-/// What slapd's consumer adds to entries that come without (`slap_add_opattrs`).
-const OWN: [&str; 4] = ["creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"];
-
 struct Stage<'a> {
     selection: &'a Selection,
     schema: &'a Schema,
     namer: Namer<'a>,
     glue: Glue,
-    columns: Vec<Column>,
-    spelled: FxHashMap<Box<[u8]>, usize>,
+    columns: Columns<'a>,
     /// Lines of contextCSN.
     context: Vec<u8>,
     out: Output,
@@ -179,8 +95,7 @@ impl<'a> Stage<'a> {
             schema,
             namer: Namer::new(schema),
             glue: Glue::new(selection.suffix.clone()),
-            columns: Vec::new(),
-            spelled: FxHashMap::default(),
+            columns: Columns::new(selection, schema),
             context,
             out: Output::create(entries, 0)?,
             text: Vec::with_capacity(2 * CHUNK),
@@ -193,14 +108,14 @@ impl<'a> Stage<'a> {
         self.done.read += 1;
         let entry = record.entry()?;
         let placed = self.namer.place(&self.selection.suffixes, &entry.dn);
-        let Some((normal, dn)) = placed.map_err(refused)? else { return Ok(()) };
+        let Some(placed) = placed.map_err(refused)? else { return Ok(()) };
         self.look(entry.fields)?;
         if !self.is_wanted() {
             return Ok(());
         }
-        self.done.selected += 1;
-        self.glue.above(&normal, &dn, self.found.csn.as_deref());
-        self.write(record, &normal, &dn)?;
+        self.done.kept += 1;
+        self.glue.above(&placed, self.found.csn.as_deref());
+        self.write(record, &placed);
         if self.text.len() < CHUNK { Ok(()) } else { self.send() }
     }
 
@@ -216,7 +131,7 @@ impl<'a> Stage<'a> {
         self.found = Found { asked: vec![Vec::new(); asked], ..Found::default() };
         for field in fields {
             let field = field?;
-            let number = self.column(&field);
+            let number = self.columns.number(field.description());
             self.note(number, &field)?;
             let line = self.line(number, &field)?;
             self.found.lines.push((number, line));
@@ -226,7 +141,7 @@ impl<'a> Stage<'a> {
 
     /// A line with a DN in it comes out with the DN as the consumer has it.
     fn line(&self, number: usize, field: &Field<'_>) -> Result<Line> {
-        if !self.columns[number].dn {
+        if !self.columns.get(number).dn {
             return Ok(Line::Given(field.span.clone()));
         }
         let mut line = Vec::new();
@@ -236,7 +151,7 @@ impl<'a> Stage<'a> {
     }
 
     fn note(&mut self, number: usize, field: &Field<'_>) -> Result<()> {
-        let column = &self.columns[number];
+        let column = self.columns.get(number);
         match column.part {
             Part::Class => self.found.classes.push(field.value()?.into_owned()),
             Part::Csn => self.found.csn = Some(field.value()?.into_owned()),
@@ -264,52 +179,6 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn column(&mut self, field: &Field<'_>) -> usize {
-        let spelling = field.description();
-        if let Some(&known) = self.spelled.get(spelling) {
-            return known;
-        }
-        let column = self.new_column(spelling);
-        // Two spellings of one description are one attribute.
-        let same =
-            |one: &Column| column.description.is_some() && one.description == column.description;
-        let number = self.columns.iter().position(same).unwrap_or_else(|| {
-            self.columns.push(column);
-            self.columns.len() - 1
-        });
-        self.spelled.insert(spelling.into(), number);
-        number
-    }
-
-    fn new_column(&self, spelling: &[u8]) -> Column {
-        let attributes = &self.selection.attributes;
-        let Ok(description) = self.schema.describe(spelling) else {
-            let keep = attributes.keep_unknown();
-            return Column {
-                description: None,
-                keep,
-                dn: false,
-                asked: Vec::new(),
-                part: Part::Other,
-            };
-        };
-        let kind = self.schema.get(description.attribute);
-        let filter = self.selection.filter.as_ref().map_or(&[][..], Filter::asked);
-        let asked = filter.iter().enumerate().filter(|(_, one)| is_of(&description, kind, one));
-        let part = match kind.name.as_str() {
-            "objectClass" => Part::Class,
-            "entryCSN" => Part::Csn,
-            name => OWN.iter().position(|own| *own == name).map_or(Part::Other, Part::Own),
-        };
-        Column {
-            keep: attributes.keep(&description, self.schema),
-            dn: kind.syntax_oid == DN_SYNTAX && self.selection.suffixes.massages(),
-            asked: asked.map(|(number, _)| number).collect(),
-            part,
-            description: Some(description),
-        }
-    }
-
     fn is_wanted(&self) -> bool {
         let classes: Vec<&[u8]> = self.found.classes.iter().map(Vec::as_slice).collect();
         if self.schema.flags(&classes) & SUBENTRY != 0 && self.selection.scope != Scope::Base {
@@ -321,11 +190,11 @@ impl<'a> Stage<'a> {
     }
 
     /// The values of one attribute come out side by side: slapd 2.6.11 to 2.6.14 damage entries where they do not.
-    fn write(&mut self, record: &Record<'_>, normal: &[u8], dn: &[u8]) -> Result<()> {
-        write::line(&mut self.text, b"dn", dn);
+    fn write(&mut self, record: &Record<'_>, placed: &Placed) {
+        write::line(&mut self.text, b"dn", &placed.dn);
         let columns = &self.columns;
         let mut lines: Vec<_> =
-            self.found.lines.iter().filter(|(number, _)| columns[*number].keep).collect();
+            self.found.lines.iter().filter(|(number, _)| columns.get(*number).keep).collect();
         let first = |number: usize| lines.iter().position(|(one, _)| *one == number);
         let order: Vec<_> = lines.iter().map(|(number, _)| first(*number)).collect();
         if !order.is_sorted() {
@@ -343,13 +212,12 @@ impl<'a> Stage<'a> {
                 self.text.push(b'\n');
             }
         }
-        let own = own_lines(self.selection, self.found.csn.as_deref(), self.found.own);
+        let own = self.selection.own_lines(self.found.csn.as_deref(), self.found.own);
         self.text.extend_from_slice(&own);
-        if normal == self.selection.suffix {
+        if placed.normal == self.selection.suffix {
             self.text.extend_from_slice(&self.context);
         }
         self.text.push(b'\n');
-        Ok(())
     }
 
     fn finish(mut self, entries: &Path, glue: &Path, counters: &Counters) -> Result<Selected> {
@@ -364,12 +232,10 @@ impl<'a> Stage<'a> {
             })?;
         }
         let mut out = Output::create(glue, 0)?;
-        for (normal, mut text, csn) in self.glue.entries() {
-            text.extend_from_slice(&own_lines(self.selection, csn, [false; 4]));
-            if let Some(csn) = csn {
-                write::line(&mut text, b"entryCSN", csn);
-            }
-            if normal == self.selection.suffix {
+        for missing in self.glue.entries() {
+            let mut text = missing.record();
+            text.extend_from_slice(&self.selection.own_lines(missing.csn, [false; 4]));
+            if missing.normal == self.selection.suffix {
                 text.extend_from_slice(&self.context);
             }
             text.push(b'\n');
@@ -379,23 +245,6 @@ impl<'a> Stage<'a> {
         out.finish()?;
         Ok(self.done)
     }
-}
-
-/// The attributes of `OWN` that are not `present`: by the root DN, at the time of the entryCSN.
-fn own_lines(selection: &Selection, csn: Option<&[u8]>, present: [bool; 4]) -> Vec<u8> {
-    let mut lines = Vec::new();
-    let (Some(root_dn), Some(stamp)) = (&selection.root_dn, csn.and_then(|csn| csn.get(..14)))
-    else {
-        return lines;
-    };
-    let time = [stamp, b"Z"].concat();
-    for (name, present) in OWN.iter().zip(present) {
-        if !present {
-            let value = if name.ends_with("Name") { root_dn } else { &time };
-            write::line(&mut lines, name.as_bytes(), value);
-        }
-    }
-    lines
 }
 
 fn refused(refusal: Refusal) -> Error {

@@ -19,12 +19,8 @@ pub struct Values<'a>(pub &'a [Vec<Attribute>]);
 pub enum Test {
     Present,
     Equal(Vec<u8>),
-    /// The class, if the schema knows it, and whether an OID was given.
-    Class(Option<ClassId>, bool),
-    Ordered {
-        at_least: bool,
-        than: Vec<u8>,
-    },
+    Class(ClassId),
+    Ordered { at_least: bool, than: Vec<u8> },
     Pieces(Pieces),
 }
 
@@ -148,7 +144,7 @@ impl Test {
             Self::Present => Truth::True,
             Self::Equal(_) if kind.equality.is_none() => Truth::Undefined,
             Self::Equal(wanted) => any(&|value| equal(kind, value, wanted)),
-            Self::Class(wanted, oid) => of_class(schema, values, *wanted, *oid),
+            Self::Class(wanted) => of_class(schema, values, *wanted),
             Self::Ordered { at_least, than } => match kind.ordering.as_ref() {
                 None => Truth::Undefined,
                 Some(rule) => any(&|value| {
@@ -170,10 +166,7 @@ fn equal(kind: &AttributeType, value: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// slapd stops at the first value whose class it does not know (`objectSubClassMatch`).
-fn of_class(schema: &Schema, values: &[Vec<u8>], wanted: Option<ClassId>, oid: bool) -> Truth {
-    let Some(wanted) = wanted else {
-        return if oid { Truth::False } else { Truth::Undefined };
-    };
+fn of_class(schema: &Schema, values: &[Vec<u8>], wanted: ClassId) -> Truth {
     for value in values {
         match schema.class(value) {
             None => return Truth::Undefined,

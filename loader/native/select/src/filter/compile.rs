@@ -121,7 +121,8 @@ impl<'a> Compiler<'a> {
             return None;
         }
         if rule.kind == RuleKind::ObjectClass {
-            return Some(Test::Class(self.schema.class(value), value[0].is_ascii_digit()));
+            // A class that is not in the schema, be it given by its OID, is no value of an assertion (`objectClassPretty`).
+            return self.schema.class(value).map(Test::Class);
         }
         self.normal(kind, value).map(Test::Equal)
     }
@@ -198,7 +199,11 @@ impl<'a> Compiler<'a> {
             Some(rule) if !own(rule) => {
                 refuse(format!("{}:{rule}:=: this matching rule cannot be evaluated", kind.name))
             }
-            _ if kind.equality.is_none() => Ok(None),
+            _ if compared(kind) == Some(Compared::Class) => refuse(format!(
+                "{}:=: an extensible match of classes cannot be evaluated",
+                kind.name
+            )),
+            _ if !is_extensible(kind) => Ok(None),
             _ => Ok(self.equal(kind, value)),
         }
     }
@@ -211,4 +216,10 @@ impl<'a> Compiler<'a> {
             Err(_) => None,
         }
     }
+}
+
+/// The equality rule may be used in an extensible match (`SLAP_MR_EXT` in `schema_init.c`).
+fn is_extensible(kind: &AttributeType) -> bool {
+    let closed = matches!(kind.normaliser, Normalise::Value(Normaliser::Uuid | Normaliser::Csn));
+    kind.equality.is_some() && !closed
 }

@@ -140,10 +140,16 @@ fn asks(value: &str) -> Result<Asks, Refusal> {
     if value == "*" {
         return Ok(Asks::Present);
     }
-    if !value.contains('*') {
-        return unescape(value).map(Asks::Equal);
+    let mut escaped = false;
+    let bare = |sign: char| {
+        let found = sign == '*' && !escaped;
+        escaped = sign == '\\' && !escaped;
+        found
+    };
+    let pieces = value.split(bare).map(unescape).collect::<Result<Vec<_>, _>>()?;
+    if let [whole] = &pieces[..] {
+        return Ok(Asks::Equal(whole.clone()));
     }
-    let pieces = value.split('*').map(unescape).collect::<Result<Vec<_>, _>>()?;
     if pieces[1..pieces.len() - 1].iter().any(Vec::is_empty) {
         return refuse(format!("\"{value}\" has two asterisks side by side"));
     }
