@@ -601,6 +601,7 @@ def split(
     shares: Sequence[tuple[Sequence[str], _Path]],
     counters: Counters,
     *,
+    file_urls: bool,
     root: str | None = None,
     claimed: Sequence[str] | None = None,
 ) -> list[Divided]:

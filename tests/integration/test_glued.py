@@ -276,6 +276,20 @@ def change(provider: Slapd) -> None:
     provider.ldapmodify(f"dn: ou=b,{INNER}\nchangetype: delete\n")
 
 
+def test_a_seed_takes_what_its_syntax_forbids_in_every_part(engine: str, tmp_path: Path) -> None:
+    csn = "20260101000000.000000Z#000000#001#000000"
+    ldif = tmp_path / "in.ldif"
+    text = (TOP + REST).replace("\nou: ", f"\nentryCSN: {csn}\nou: ")
+    bad = "objectClass: organizationalUnit\nfacsimileTelephoneNumber: not a number!\n"
+    ldif.write_text(text.replace("objectClass: organizationalUnit\n", bad))
+    with server(tmp_path) as target:
+        where = ("--config", target.config_path, "--suffix", SUFFIX, "--engine", engine, "-w")
+        done = ditseed("replica", "seed", "--strategy", "ldif", "--from", ldif, *where).ok()
+        assert counts(tmp_path, target) == [2, 3, 2]
+        if engine == "native":
+            assert done.out.count("of facsimileTelephoneNumber") == 3
+
+
 def test_a_clone_says_what_is_missing(tmp_path: Path) -> None:
     with pair(tmp_path) as (both, _):
         for more in ((), ("--dry-run",)):

@@ -163,7 +163,9 @@ class _Work:
         ]
         claim = (superior.suffix, self.claimed) if self.claimed is not None else None
         with inputs.sources(self.options) as read:
-            found = mdb.split(read, self._schema(), shares, claim, meter)
+            found = mdb.split(
+                read, self._schema(), shares, claim, meter, file_urls=self.options.file_urls
+            )
         killpoint("split.middle")
         shared = [{"entries": one.entries, "newest": dict(one.newest)} for one in found]
         return {"now": inputs.moment(self.options), "shares": shared}
@@ -286,9 +288,12 @@ def _together(facts: Sequence[Facts], divided: Facts) -> Facts:
         raise EntriesLost(read=read, written=sums["read"], log=facts[-1]["directory"])
     rejections = [line for one in facts for line in one.get("rejections", ())]
     rejects = [one["rejects"] for one in facts if "rejects" in one]
-    told = {"rejections": rejections, "rejects": ", ".join(rejects)} if rejects else {}
+    told: Facts = {"rejections": rejections, "rejects": ", ".join(rejects)} if rejects else {}
     names = ("suffix", "entries", "rejected", "bytes", "maxsize", "directory")
     parts = [{name: one[name] for name in names} for one in facts]
+    invalid = [text for one in facts for text in one.get(finish.INVALID, ())]
+    if invalid:
+        told[finish.INVALID] = invalid
     return {**sums, **told, "directory": facts[-1]["directory"], "databases": parts}
 
 
