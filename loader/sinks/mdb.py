@@ -146,8 +146,8 @@ def split(
 ) -> list[Divided]:
     """Divide LDIF among databases; the first one gets what belongs to none besides.
 
-    `file_urls`: files that `include:` lines name are read. `claimed`: the entry that will have a contextCSN, and that:
-    nothing in the other databases is newer then.
+    `file_urls`: files that `include:` lines name are read.
+    `claimed`: the entry that will have a contextCSN, and that: nothing in the other databases is newer then.
     """
     root, csns = claimed or (None, None)
     with counting(meter) as counters:

@@ -269,6 +269,7 @@ pub struct Divided {
 }
 
 #[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[pyo3(signature = (inputs, schema, shares, counters, *, file_urls, root=None, claimed=None))]
 pub fn split(
     py: Python<'_>,
