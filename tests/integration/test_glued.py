@@ -215,6 +215,16 @@ def test_what_reads_a_configuration_reads_as_slapcat(ldif: Path, tmp_path: Path)
             assert noted == ([INNER, GROUPS] if base == SUFFIX else [])
 
 
+def test_the_slapindex_that_is_advised_leaves_the_others_alone(ldif: Path, tmp_path: Path) -> None:
+    with server(tmp_path) as target:
+        build(target, ldif).ok()
+        where = ("--config", target.config_path, "--add", "sn eq", "--no-reindex")
+        superior = ditseed("tune", "indexes", *where, "-b", SUFFIX)
+        assert "slapindex -q -g " in superior.out + superior.err
+        alone = ditseed("tune", "indexes", *where, "-b", INNER)
+        assert "slapindex -q -F " in alone.out + alone.err
+
+
 # --- replicas ---------------------------------------------------------------------------------
 
 
