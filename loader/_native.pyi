@@ -911,9 +911,6 @@ class Merged:
     @property
     def entries(self) -> int: ...
     @property
-    def misfits(self) -> list[tuple[str, str, int]]:
-        """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
-    @property
     def bytes(self) -> int:
         """Of the file."""
     @property

@@ -84,6 +84,17 @@ def inlined(main: Path, texts: dict[Path, str], text_of: TextOf) -> str:
     return "".join(lines)
 
 
+def without(main: Path, keyword: str, text_of: TextOf) -> str | None:
+    """What slapd would read, with empty lines in the place of such statements; None where there are none."""
+    found = [one for one in statements(main, text_of) if one.keyword == keyword]
+    edits = [Edit(one.file, one.first, one.last, ("",) * (one.last - one.first)) for one in found]
+    texts = {
+        file: _applied(text_of(file) or "", [one for one in edits if one.file == file])
+        for file in {one.file for one in edits}
+    }
+    return inlined(main, texts, text_of) if texts else None
+
+
 def statements(path: Path, text_of: TextOf, within: tuple[Path, ...] = ()) -> Iterator[Statement]:
     """The directives slapd would see, those of included files in their place."""
     text = text_of(path)

@@ -23,7 +23,7 @@ from loader.errors import (
     ServerRefused,
     ToolFailed,
 )
-from loader.server import tools
+from loader.server import tools, unlogged
 from loader.server.session import Session
 
 
@@ -60,16 +60,21 @@ def read_online(session: Session) -> Config:
 
 
 def dump(path: Path) -> bytes:
-    """cn=config as LDIF. Holds credentials: keep it out of sight. Raises NoSuchPath, NotPermitted, ConfigUnreadable."""
+    """cn=config as LDIF, without its log file (unlogged.py). Holds credentials: keep it out of sight.
+
+    Raises NoSuchPath, NotPermitted, ConfigUnreadable.
+    """
     _require_readable(path)
-    try:
-        if path.is_dir():
-            return tools.run("slapcat", "-n0", "-F", str(path))
-        with tempfile.TemporaryDirectory(prefix="ditseed-config-", dir=scratch()) as converted:
-            # slapcat with both converts -f to -F, opens no other database, and fails where slaptest -u would too.
-            return tools.run("slapcat", "-n0", "-f", str(path), "-F", converted)
-    except ToolFailed as error:
-        raise ConfigUnreadable(path=path, reason=error.facts["reason"]) from error
+    with unlogged.readable(path, scratch(), file_text) as known:
+        try:
+            if path.is_dir():
+                return tools.run("slapcat", "-n0", "-F", str(known))
+            with tempfile.TemporaryDirectory(prefix="ditseed-config-", dir=scratch()) as converted:
+                # slapcat with both converts -f to -F, opens no other database, and fails where slaptest -u would too.
+                return tools.run("slapcat", "-n0", "-f", str(known), "-F", converted)
+        except ToolFailed as error:
+            reason = str(error.facts["reason"]).replace(str(known), str(path))
+            raise ConfigUnreadable(path=path, reason=reason) from error
 
 
 def _require_readable(path: Path) -> None:

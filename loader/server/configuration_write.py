@@ -16,7 +16,7 @@ import ldap
 from loader import config
 from loader.config import Change, Config, Database
 from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused, ToolFailed
-from loader.server import configuration, tools
+from loader.server import configuration, tools, unlogged
 from loader.server.session import Session
 
 BY_VALUE = (
@@ -60,11 +60,14 @@ def entry_file(directory: Path, database: Database) -> Path:
 
 def check_text(path: Path, origin: Path, changes: Sequence[Change]) -> Config:
     """What slapd reads from a changed slapd.conf lying at `path`. Raises ConfigRefused."""
+    found = unlogged.readable(path, configuration.scratch(), configuration.file_text)
     try:
-        tools.run("slaptest", "-u", "-f", str(path))
+        with found as known:
+            tools.run("slaptest", "-u", "-f", str(known))
         return configuration.read(path)
     except (ToolFailed, ConfigUnreadable) as error:
-        reason = str(error.facts["reason"]).replace(str(path), str(origin))
+        reason = str(error.facts["reason"])
+        reason = reason.replace(str(known), str(path)).replace(str(path), str(origin))
         raise _refused(str(origin), changes, reason) from error
 
 

@@ -141,9 +141,8 @@ def _ours(
     error: _native.NativeError, task: Merging, source: Source, out: Path
 ) -> LoaderError | None:
     if error.code == "build.duplicate":
-        return EntryRefused(
-            dn=error.dn, reason=error.message, where=_both(source, error.dn or "", Meter("merge"))
-        )
+        where = _both(source, error.dn or "", Meter("merge"))
+        return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
     if error.code == "build.map_full":
         return MapFull(path=out.parent, map_size=units.size(task.map_size))
     if error.code == "build.damaged":

@@ -139,7 +139,9 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
         refused = _REFUSED.search(word)
         if refused:
             why = _CODE.sub("", refused["why"]) or "; ".join(words[:2])
-            return EntryRefused(dn=refused["dn"], reason=why, where=place(int(refused["line"]))[1])
+            return EntryRefused(
+                dn=refused["dn"], reason=why, where=place(int(refused["line"]))[1], way_out=""
+            )
     for word in words:
         elsewhere = _ELSEWHERE.search(word)
         if elsewhere:
@@ -149,13 +151,13 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
                 else "no database holds it"
             )
             where = place(int(elsewhere["line"]))[1]
-            return EntryRefused(dn=elsewhere["dn"], reason=why, where=where)
+            return EntryRefused(dn=elsewhere["dn"], reason=why, where=where, way_out="")
     for word in words:
         unread = _UNREAD.search(word)
         if unread:
             dn, where = place(int(unread["line"]))
             why = "; ".join(one for one in words[:3] if one != word) or word
-            return EntryRefused(dn=dn, reason=why, where=where)
+            return EntryRefused(dn=dn, reason=why, where=where, way_out="")
     return ToolFailed(
         tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it said nothing"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def seed(
 def _clear(run_dir: Path) -> None:
     """What an abandoned run left, perhaps one of another strategy; --run-dir may hold other things too."""
     clear_export(run_dir)
-    for name in ("export", "environment", "slices"):
+    for name in ("export", "environment", "slices", "split"):
         files.remove_tree(run_dir / name)
     for name in partial.FILES:
         (run_dir / name).unlink(missing_ok=True)
@@ -134,7 +134,7 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
     for one in options.source:
         if options.strategy == "ldif" and not options.allow_hidden:
             sight.require_whole(one)
-    for warning in _warnings(place.database):
+    for warning in _warnings(place):
         log.warning("%s: %s", options.config_path, warning)
     if options.connection is None:
         return {"suffix": place.database.suffix}
@@ -160,22 +160,22 @@ def _require_one(place: Place) -> None:
         raise GlueRefused(suffix=place.database.suffix, reason=reason, advice=advice)
 
 
-def _warnings(database: Database) -> list[str]:
-    found = []
+def _warnings(place: Place) -> Iterator[str]:
+    database = place.database
     if not database.consumer:
-        found.append(
-            f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
-        )
+        yield f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
+    yield from _weaknesses(database)
+    for one in glue.subordinates(place.config, database):
+        if one.backend == "mdb":
+            yield from (f"{one.suffix}: {weakness}" for weakness in _weaknesses(one))
+
+
+def _weaknesses(database: Database) -> Iterator[str]:
     missing = indexes.lacking_for_sync(indexes.parse(database.indexes))
     if missing:
-        found.append(
-            f"no index on {' and '.join(missing)}: syncrepl will be slow (ditseed tune indexes)"
-        )
+        yield f"no index on {' and '.join(missing)}: syncrepl will be slow (ditseed tune indexes)"
     if database.nosync:
-        found.append(
-            "nosync is on: a crash of the host can lose or damage the database (ditseed tune sync)"
-        )
-    return found
+        yield "nosync is on: a crash of the host can lose or damage the database (ditseed tune sync)"
 
 
 def needs_provider(options: SeedOptions) -> Connection:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from fixtures import glued
+from fixtures.chroots import Chroot
 from fixtures.glued import GROUPS, INDEXES, INNER, SUFFIX, Below
 from fixtures.golden.tables import GENERATED, differences
 from fixtures.slapd import Form, Slapd
-from fixtures.slapd_config import Settings
+from fixtures.slapd_config import Installation, Settings
 from loader import csn
 from loader.defaults import ENGINES
 from loader.mdb import context_csn
@@ -113,31 +114,41 @@ TREES = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", TREES)
-def test_every_database_is_slapadds(name: str, engine: str, form: Form, tmp_path: Path) -> None:
-    tree = TREES[name]
-    ldif = tmp_path / "in.ldif"
+def compared(
+    tree: Tree, engine: str, form: Form, place: Path, chroot: Chroot | None = None
+) -> list[str]:
+    """Where the databases of slapadd and of ditseed differ; how many entries are told is looked at, too."""
+    ldif = place / "in.ldif"
     ldif.write_text(tree.ldif())
-    oracle_home, our_home = tmp_path / "oracle", tmp_path / "ours"
-    with (
-        closing(Slapd(glued.settings(oracle_home, tree.below, tree.base), form=form)) as oracle,
-        closing(Slapd(glued.settings(our_home, tree.below, tree.base), form=form)) as ours,
-    ):
+    installation = Installation(prefix=chroot.prefix) if chroot else None
+    base = tree.base
+    if chroot and chroot.version.startswith("2.4."):
+        base = dataclasses.replace(base, modules=(*base.modules, "back_monitor"))
+    homes = (place / "oracle", place / "ours")
+    with ExitStack() as stack:
+        oracle, ours = (
+            stack.enter_context(closing(Slapd(wanted, form=form, installation=installation)))
+            for wanted in (glued.settings(home, tree.below, base) for home in homes)
+        )
         where = [*oracle.config_arguments, "-b", SUFFIX]
         oracle.tool("slapadd", "-q", *where, *tree.options, "-l", ldif)
         config = ("--config", ours.config_path, "-b", SUFFIX)
-        done = ditseed("build", ldif, *config, "--engine", engine, *tree.options, "--json").ok()
+        env = {"DITSEED_TOOLS": chroot.tools} if chroot else {}
+        words = ("--engine", engine, *tree.options, "--json")
+        done = ditseed("build", ldif, *config, *words, env=env).ok()
+        below = [one.suffix for one in tree.below if one.backend == "mdb"]
         pairs = [(oracle.database_dir, ours.database_dir)]
-        for one in tree.below:
-            if one.backend == "mdb":
-                homes = (oracle_home, our_home)
-                pairs.append(tuple(glued.directory(home, one.suffix) for home in homes))
-        found = [line for pair in pairs for line in differences(*pair, tree.unforeseen)]
-        assert found == []
+        pairs += [(glued.directory(homes[0], one), glued.directory(homes[1], one)) for one in below]
         records = tree.ldif().count("dn: ")
         assert (done.facts["read"], done.facts["entries"]) == (records, records)
         assert len(done.facts["databases"]) == len(pairs)
+        return [line for pair in pairs for line in differences(*pair, tree.unforeseen)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", TREES)
+def test_every_database_is_slapadds(name: str, engine: str, form: Form, tmp_path: Path) -> None:
+    assert compared(TREES[name], engine, form, tmp_path) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)

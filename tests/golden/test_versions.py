@@ -9,6 +9,8 @@ import pytest
 from fixtures.chroots import Chroot, chroot, missing_chroot
 from fixtures.golden.case import Case
 from fixtures.golden.random_trees import case as random_case
+from loader.defaults import ENGINES
+from tests.golden import test_glued
 from tests.golden.everything import CASES
 from tests.support.golden import compared
 from tests.support.require import require
@@ -71,6 +73,12 @@ def test_a_private_configuration_keeps_what_counts(
         pytest.skip(f"slapd {other.version} does not know this, or does otherwise")
     found = compared(case, tmp_path, other, "slapadd")
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["nested", "own-root", "dds"])
+def test_glued_trees(other: Chroot, name: str, engine: str, tmp_path: Path) -> None:
+    assert test_glued.compared(test_glued.TREES[name], engine, "conf", tmp_path, other) == []
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -215,6 +215,16 @@ def test_what_reads_a_configuration_reads_as_slapcat(ldif: Path, tmp_path: Path)
             assert noted == ([INNER, GROUPS] if base == SUFFIX else [])
 
 
+def test_the_slapindex_that_is_advised_leaves_the_others_alone(ldif: Path, tmp_path: Path) -> None:
+    with server(tmp_path) as target:
+        build(target, ldif).ok()
+        where = ("--config", target.config_path, "--add", "sn eq", "--no-reindex")
+        superior = ditseed("tune", "indexes", *where, "-b", SUFFIX)
+        assert "slapindex -q -g " in superior.out + superior.err
+        alone = ditseed("tune", "indexes", *where, "-b", INNER)
+        assert "slapindex -q -F " in alone.out + alone.err
+
+
 # --- replicas ---------------------------------------------------------------------------------
 
 
@@ -274,6 +284,20 @@ def change(provider: Slapd) -> None:
             f"dn: ou=gone{number},{place}\nchangetype: delete\n"
         )
     provider.ldapmodify(f"dn: ou=b,{INNER}\nchangetype: delete\n")
+
+
+def test_a_seed_takes_what_its_syntax_forbids_in_every_part(engine: str, tmp_path: Path) -> None:
+    csn = "20260101000000.000000Z#000000#001#000000"
+    ldif = tmp_path / "in.ldif"
+    text = (TOP + REST).replace("\nou: ", f"\nentryCSN: {csn}\nou: ")
+    bad = "objectClass: organizationalUnit\nfacsimileTelephoneNumber: not a number!\n"
+    ldif.write_text(text.replace("objectClass: organizationalUnit\n", bad))
+    with server(tmp_path) as target:
+        where = ("--config", target.config_path, "--suffix", SUFFIX, "--engine", engine, "-w")
+        done = ditseed("replica", "seed", "--strategy", "ldif", "--from", ldif, *where).ok()
+        assert counts(tmp_path, target) == [2, 3, 2]
+        if engine == "native":
+            assert done.out.count("of facsimileTelephoneNumber") == 3
 
 
 def test_a_clone_says_what_is_missing(tmp_path: Path) -> None:

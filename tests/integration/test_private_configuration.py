@@ -15,6 +15,7 @@ from fixtures.modules import Module
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Installation, Settings
 from loader.config import Config
+from loader.defaults import ENGINES
 from loader.operations import schema
 from loader.operations.publish import Place
 from loader.server import configuration
@@ -165,6 +166,28 @@ def _names(config: Config, attribute: str) -> list[str]:
     names = [re.findall(r"NAME (?:\( )?'([^']+)'", text)[0] for text in texts]
     # What back-ldap tells in cn=Monitor is defined with its first database; no entry elsewhere may have it.
     return [name for name in names if not name.startswith("olm")]
+
+
+def test_the_log_file_is_left_alone(form: Form, tmp_path: Path) -> None:
+    """slapd's own tools empty it."""
+    log = tmp_path / "slapd.log"
+    ldif = tmp_path / "in.ldif"
+    ldif.write_text(ENTRIES)
+    with configured(modules.ALL[0], form, tmp_path / "others", f'logfile "{log}"') as server:
+        log.write_text("what slapd said\n")
+        where = ("--config", server.config_path, "-b", SUFFIX)
+        for engine in ENGINES:
+            ditseed("build", ldif, *where, "--engine", engine, "--replace").ok()
+        ditseed("tune", "indexes", *where, "--add", "sn eq", "--apply").ok()
+        ditseed("tune", "maxsize", *where, "--size", "80M", "--apply").ok()
+        ditseed("verify", *where).ok()
+        assert log.read_text() == "what slapd said\n"
+        assert str(log) in _settings(server)
+
+
+def _settings(server: Slapd) -> str:
+    path = server.config_path
+    return (path / "cn=config.ldif" if path.is_dir() else path).read_text().replace("\n ", "")
 
 
 def test_what_a_slapd_conf_defines_itself_may_build_on_its_includes(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from loader.operations.publish import Place, publish_environment
 from loader.run.catalogue import Facts
 from loader.storage import files
 
+INVALID = "invalid values"  # in the report: values that their syntax forbids, which were loaded
+
 
 def server_id(options: BuildOptions, place: Place) -> int:
     """Of the entryCSNs that are made."""

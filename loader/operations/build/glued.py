@@ -15,25 +15,20 @@ from types import ModuleType
 
 from loader import csn, glue
 from loader.config import Database
-from loader.errors import EntriesLost, GlueRefused, NotProven
+from loader.errors import EntriesLost, GlueRefused
 from loader.mdb import context_csn
 from loader.mdb.meta import DATA
 from loader.operations.build import finish, inputs
+from loader.operations.build.division import HOME, Division
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place
-from loader.operations.target import holds_entries
 from loader.progress import Meter
 from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
-from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
-from loader.sinks import mdb
-from loader.sinks.configured import schema_of
-from loader.sinks.mdb import Share
 from loader.storage import files
 
 STEPS = ("claim", "split", "report")
-HOME = "split"  # in the run directory: the parts of the LDIF
 RUN_DIR = ".ditseed-glued"  # in each subordinate database's directory
 _VERB = "build of a glued part"
 _ALONE = "Build that database by itself (-b {suffix}), and {superior} with --no-glue."
@@ -103,12 +98,12 @@ def _build(options: BuildOptions, run: Run, place: Place, engine: ModuleType) ->
     if run.catalogue.found("split") is None:
         for one in below:
             one.require_free()
-    work = _Work(options, run, (place, *below), claimed)
+    work = Division(options, run, (place, *below), claimed)
     divided = run.do("split", work.split)
     work.require_entries(divided)
     with ExitStack() as stack:
-        made = [(part, part.prepared()) for part in work.parts(divided, engine, stack)]
-        top = work.top(divided, [part for part, _ in made], engine)
+        made = [(part, part.prepared()) for part in _parts(work, divided, engine, stack)]
+        top = _top(work, divided, [part for part, _ in made], engine)
         # The contextCSN is the superior's: it must not stand before what it speaks of.
         publish = [*made, (top, top.prepared())]
         facts = [{"suffix": part.place.database.suffix, **call()} for part, call in publish]
@@ -135,141 +130,26 @@ def _claimed(options: BuildOptions, run: Run, place: Place) -> tuple[str, ...] |
     return tuple(run.do("claim", claim)["claimed"])
 
 
-@dataclass(frozen=True)
-class _Work:
-    """`places`: the superior's, then those of the databases glued to it."""
-
-    options: BuildOptions
-    run: Run
-    places: Sequence[Place]
-    claimed: tuple[str, ...] | None
-
-    @property
-    def home(self) -> Path:
-        return self.run.directory / HOME
-
-    def _share(self, number: int) -> Path:
-        return self.home / f"{number}.ldif.zst"
-
-    def split(self, meter: Meter) -> Facts:
-        """Each record to the file of its database, packed; the files stay until all is published."""
-        superior = self.places[0].database
-        inputs.check(self.options)
-        files.remove_tree(self.home)
-        self.home.mkdir(mode=0o700)
-        shares = [
-            Share(place.database.suffixes, self._share(number))
-            for number, place in enumerate(self.places)
-        ]
-        claim = (superior.suffix, self.claimed) if self.claimed is not None else None
-        with inputs.sources(self.options) as read:
-            found = mdb.split(
-                read, self._schema(), shares, claim, meter, file_urls=self.options.file_urls
-            )
-        killpoint("split.middle")
-        shared = [{"entries": one.entries, "newest": dict(one.newest)} for one in found]
-        return {"now": inputs.moment(self.options), "shares": shared}
-
-    def _schema(self) -> mdb.Schema:
-        config, superior = self.places[0].config, self.places[0].database
-        try:
-            return schema_of(config, superior)
-        except NotProven as error:
-            reason = (
-                f"which entries are whose is not known without the schema ({error.facts['reason']})"
-            )
-            advice = "Divide the LDIF by hand, and build each database by itself (--no-glue)."
-            raise GlueRefused(suffix=superior.suffix, reason=reason, advice=advice) from error
-
-    def require_entries(self, divided: Facts) -> None:
-        if divided["shares"][0]["entries"]:
-            return
-        suffix = self.places[0].database.suffix
-        advice = "Name the database that the entries belong to with -b."
-        raise GlueRefused(suffix=suffix, reason="the LDIF has no entry for it", advice=advice)
-
-    def _has_entries(self, place: Place, divided: Facts) -> bool:
-        """A database that gets nothing stays as it is, which is right only if it holds nothing."""
-        suffix = place.database.suffix
-        if divided["shares"][self.places.index(place)]["entries"]:
-            return True
-        if place.data.exists() and holds_entries(place.directory):
-            reason = "the LDIF has no entry for it, but its database holds some"
-            advice = f"Build {self.places[0].database.suffix} alone with --no-glue, or remove {place.data} first."
-            raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
-        self.run.progress.say(f"{suffix}: no entries; its database stays as it is")
-        return False
-
-    def parts(self, divided: Facts, engine: ModuleType, stack: ExitStack) -> Iterator[_Part]:
-        """Those of the subordinate databases, each in a run in its own directory."""
-        rejected = 0
-        for number, place in enumerate(self.places[1:], 1):
-            if not self._has_entries(place, divided):
-                continue
-            run = stack.enter_context(self._opened(number, place))
-            options = self._part(number, divided, rejected)
-            yield _Part(options, run, place, engine)
-            loaded = run.catalogue.found("load") or {}
-            rejected += loaded.get("rejected", 0)
-
-    def _opened(self, number: int, place: Place) -> AbstractContextManager[Run]:
-        """A run of other options, or of another division, is none to go on with."""
-        directory = place.directory / RUN_DIR
-        identity = {
-            "of": str(self.run.directory),
-            "share": files.identity(self._share(number)),
-            **self.options.identity(),
-        }
-        return open_run(
-            directory,
-            _VERB,
-            identity,
-            self.run.progress,
-            self.run.timeouts,
-            _differs(directory, identity),
-            place.database.suffix,
-        )
-
-    def top(self, divided: Facts, made: Sequence[_Part], engine: ModuleType) -> _Part:
-        """The superior's part."""
-        rejected = sum((part.run.catalogue.found("load") or {}).get("rejected", 0) for part in made)
-        options = self._part(0, divided, rejected)
-        reached = self._reached(divided, made) if options.write_context else ()
-        options = dataclasses.replace(options, reached=reached)
-        return _Part(options, self.run, self.places[0], engine)
-
-    def _reached(self, divided: Facts, made: Sequence[_Part]) -> tuple[str, ...]:
-        """The greatest entryCSNs of the other databases: given ones, and those made for entries without."""
-        given = [text for one in divided["shares"] for text in one["newest"].values()]
-        environments = [part.run.directory / "environment" for part in made]
-        # Once it is published the superior is, too, or has its contextCSN.
-        left = [one for one in environments if one.exists()]
-        newest = [text for one in left for text in context_csn.newest(one, whole=False).values()]
-        return tuple(sorted(csn.by_server([*given, *newest]).values()))
-
-    def _part(self, number: int, divided: Facts, rejected: int) -> BuildOptions:
-        """The options for one database: only the superior's entry bears a contextCSN."""
-        given, superior = self.options, number == 0
-        return dataclasses.replace(
-            given,
-            inputs=(self._share(number),),
-            tree=None,
-            suffix=self.places[number].database.suffix,
-            now=divided["now"],
-            claimed=self.claimed,
-            seeding=given.seeding and superior,
-            write_context=given.write_context and superior,
-            server_id=finish.server_id(given, self.places[0]),
-            max_rejects=max(0, given.max_rejects - rejected),
-            rejects=_numbered(given.rejects, number),
-        )
+def _parts(work: Division, divided: Facts, engine: ModuleType, stack: ExitStack) -> Iterator[_Part]:
+    """Those of the subordinate databases, each in a run in its own directory. Each is made before the next is asked
+    for."""
+    made: list[_Part] = []
+    for number, place in enumerate(work.places[1:], 1):
+        if work.has_entries(number, divided):
+            run = stack.enter_context(_opened(work, number))
+            options = work.part(number, divided, _rejected(made))
+            made.append(_Part(options, run, place, engine))
+            yield made[-1]
 
 
-def _numbered(rejects: Path | None, number: int) -> Path | None:
-    """Each database's rejects in a file of their own."""
-    if rejects is None or number == 0:
-        return rejects
-    return rejects.with_name(f"{rejects.stem}.{number}{rejects.suffix}")
+def _opened(work: Division, number: int) -> AbstractContextManager[Run]:
+    """A run of other options, or of another division, is none to go on with."""
+    database, run = work.places[number].database, work.run
+    directory = work.places[number].directory / RUN_DIR
+    share = files.identity(work.share(number))
+    identity = {"of": str(run.directory), "share": share, **work.options.identity()}
+    anew = _differs(directory, identity)
+    return open_run(directory, _VERB, identity, run.progress, run.timeouts, anew, database.suffix)
 
 
 def _differs(directory: Path, identity: Facts) -> bool:
@@ -277,6 +157,28 @@ def _differs(directory: Path, identity: Facts) -> bool:
         return False
     with closing(Catalogue(directory)) as catalogue:
         return catalogue.differences(_VERB, identity) != []
+
+
+def _top(work: Division, divided: Facts, made: Sequence[_Part], engine: ModuleType) -> _Part:
+    """The superior's part."""
+    options = work.part(0, divided, _rejected(made))
+    if options.write_context:
+        options = dataclasses.replace(options, reached=_reached(divided, made))
+    return _Part(options, work.run, work.places[0], engine)
+
+
+def _rejected(made: Sequence[_Part]) -> int:
+    return sum((part.run.catalogue.found("load") or {}).get("rejected", 0) for part in made)
+
+
+def _reached(divided: Facts, made: Sequence[_Part]) -> tuple[str, ...]:
+    """The greatest entryCSNs of the other databases: given ones, and those made for entries without."""
+    given = [text for one in divided["shares"] for text in one["newest"].values()]
+    environments = [part.run.directory / "environment" for part in made]
+    # Once one is published the superior is made, and has its contextCSN.
+    left = [one for one in environments if one.exists()]
+    newest = [text for one in left for text in context_csn.newest(one, whole=False).values()]
+    return tuple(sorted(csn.by_server([*given, *newest]).values()))
 
 
 def _together(facts: Sequence[Facts], divided: Facts) -> Facts:
@@ -288,9 +190,12 @@ def _together(facts: Sequence[Facts], divided: Facts) -> Facts:
         raise EntriesLost(read=read, written=sums["read"], log=facts[-1]["directory"])
     rejections = [line for one in facts for line in one.get("rejections", ())]
     rejects = [one["rejects"] for one in facts if "rejects" in one]
-    told = {"rejections": rejections, "rejects": ", ".join(rejects)} if rejects else {}
+    told: Facts = {"rejections": rejections, "rejects": ", ".join(rejects)} if rejects else {}
     names = ("suffix", "entries", "rejected", "bytes", "maxsize", "directory")
     parts = [{name: one[name] for name in names} for one in facts]
+    invalid = [text for one in facts for text in one.get(finish.INVALID, ())]
+    if invalid:
+        told[finish.INVALID] = invalid
     return {**sums, **told, "directory": facts[-1]["directory"], "databases": parts}
 
 

@@ -150,7 +150,7 @@ class _Work:
 
     def _value_check(self) -> mdb.ValueCheck:
         """A consumer gets what its provider has, whatever got in there long ago."""
-        if self.options.seeding:
+        if self.options.seeding or self.options.claimed is not None:  # the latter: a part of one
             return "count"
         return "refuse" if self.options.check_values else "skip"
 
@@ -219,7 +219,7 @@ class _Work:
 def _misfits(built: Built) -> Facts:
     """Values that their syntax forbids, as the report shows them."""
     told = [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]
-    return {"invalid values": told} if told else {}
+    return {finish.INVALID: told} if told else {}
 
 
 def _rejection(one: Rejection) -> list[object]:

@@ -1,0 +1,115 @@
+"""An LDIF divided among databases that are glued together: a file for each of them, in the superior's run directory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader.errors import GlueRefused, NotProven
+from loader.operations.build import finish, inputs
+from loader.operations.build.options import BuildOptions
+from loader.operations.publish import Place
+from loader.operations.target import holds_entries
+from loader.progress import Meter
+from loader.run.catalogue import Facts
+from loader.run.killpoint import killpoint
+from loader.run.steps import Run
+from loader.sinks import mdb
+from loader.sinks.configured import schema_of
+from loader.sinks.mdb import Share
+from loader.storage import files
+
+HOME = "split"  # in the run directory
+
+
+@dataclass(frozen=True)
+class Division:
+    """`places`: the superior's, then those of the databases glued to it. `claimed`: of a seeding, the contextCSN that
+    no part exceeds."""
+
+    options: BuildOptions
+    run: Run
+    places: Sequence[Place]
+    claimed: tuple[str, ...] | None
+
+    @property
+    def home(self) -> Path:
+        return self.run.directory / HOME
+
+    def share(self, number: int) -> Path:
+        """What the database of that number gets."""
+        return self.home / f"{number}.ldif.zst"
+
+    def split(self, meter: Meter) -> Facts:
+        """Each record to the file of its database, packed; the files stay until all is published."""
+        superior = self.places[0].database
+        inputs.check(self.options)
+        files.remove_tree(self.home)
+        self.home.mkdir(mode=0o700)
+        shares = [
+            Share(place.database.suffixes, self.share(number))
+            for number, place in enumerate(self.places)
+        ]
+        claim = (superior.suffix, self.claimed) if self.claimed is not None else None
+        with inputs.sources(self.options) as read:
+            found = mdb.split(
+                read, self._schema(), shares, claim, meter, file_urls=self.options.file_urls
+            )
+        killpoint("split.middle")
+        shared = [{"entries": one.entries, "newest": dict(one.newest)} for one in found]
+        return {"now": inputs.moment(self.options), "shares": shared}
+
+    def _schema(self) -> mdb.Schema:
+        config, superior = self.places[0].config, self.places[0].database
+        try:
+            return schema_of(config, superior)
+        except NotProven as error:
+            why = error.facts["reason"]
+            reason = f"which entries are whose is not known without the schema ({why})"
+            advice = "Divide the LDIF by hand, and build each database by itself (--no-glue)."
+            raise GlueRefused(suffix=superior.suffix, reason=reason, advice=advice) from error
+
+    def require_entries(self, divided: Facts) -> None:
+        """A database that gets nothing stays as it is, which is right only if it holds nothing. Raises GlueRefused."""
+        superior = self.places[0].database.suffix
+        if not self.has_entries(0, divided):
+            advice = "Name the database that the entries belong to with -b."
+            raise GlueRefused(suffix=superior, reason="the LDIF has no entry for it", advice=advice)
+        for number, place in enumerate(self.places):
+            if self.has_entries(number, divided):
+                continue
+            suffix = place.database.suffix
+            if place.data.exists() and holds_entries(place.directory):
+                reason = "the LDIF has no entry for it, but its database holds some"
+                advice = f"Build {superior} alone with --no-glue, or remove {place.data} first."
+                raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
+            self.run.progress.say(f"{suffix}: no entries; its database stays as it is")
+
+    def has_entries(self, number: int, divided: Facts) -> bool:
+        return bool(divided["shares"][number]["entries"])
+
+    def part(self, number: int, divided: Facts, rejected: int) -> BuildOptions:
+        """The options for one database, after so many rejects: only the superior's entry bears a contextCSN."""
+        given, superior = self.options, number == 0
+        return dataclasses.replace(
+            given,
+            inputs=(self.share(number),),
+            tree=None,
+            suffix=self.places[number].database.suffix,
+            now=divided["now"],
+            claimed=self.claimed,
+            seeding=given.seeding and superior,
+            write_context=given.write_context and superior,
+            server_id=finish.server_id(given, self.places[0]),
+            max_rejects=max(0, given.max_rejects - rejected),
+            rejects=_numbered(given.rejects, number),
+        )
+
+
+def _numbered(rejects: Path | None, number: int) -> Path | None:
+    """Each database's rejects in a file of their own."""
+    if rejects is None or number == 0:
+        return rejects
+    return rejects.with_name(f"{rejects.stem}.{number}{rejects.suffix}")
