@@ -7,8 +7,8 @@ and then of all the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loader import _native, units
@@ -60,6 +60,7 @@ class Making:
     server_id: int
     claimed: Sequence[str] | None  # contextCSN of `root`, which no entryCSN may exceed
     root: str
+    aliases: Mapping[str, str] = field(default_factory=dict)  # of `loader.schema.synonyms`
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Slice:
             server_id=making.server_id,
             root=None if making.claimed is None else making.root,
             context_csns=None if making.claimed is None else list(making.claimed),
+            aliases=making.aliases,
         )
 
 
@@ -141,9 +143,8 @@ def _ours(
     error: _native.NativeError, task: Merging, source: Source, out: Path
 ) -> LoaderError | None:
     if error.code == "build.duplicate":
-        return EntryRefused(
-            dn=error.dn, reason=error.message, where=_both(source, error.dn or "", Meter("merge"))
-        )
+        where = _both(source, error.dn or "", Meter("merge"))
+        return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
     if error.code == "build.map_full":
         return MapFull(path=out.parent, map_size=units.size(task.map_size))
     if error.code == "build.damaged":

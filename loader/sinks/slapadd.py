@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -55,6 +55,7 @@ def load(
     meter: Meter,
     context_csns: Sequence[str] | None = None,
     write_context: bool = False,
+    aliases: Mapping[str, str] | None = None,
 ) -> int:
     """Load all records of `paths`; how many. `context_csns` replaces the suffix entry's; `write_context` is slapadd -w.
 
@@ -64,7 +65,7 @@ def load(
     """
 
     def feed(descriptor: int) -> int:
-        return ldif.join(paths, descriptor, meter, context_csns, target.suffix)
+        return ldif.join(paths, descriptor, meter, context_csns, target.suffix, aliases)
 
     def place(line: int) -> tuple[str, str]:
         return "an entry", f"the record ending at line {line} of what slapadd was fed"
@@ -134,13 +135,14 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
         refused = _REFUSED.search(word)
         if refused:
             why = _CODE.sub("", refused["why"]) or "; ".join(words[:2])
-            return EntryRefused(dn=refused["dn"], reason=why, where=place(int(refused["line"]))[1])
+            where = place(int(refused["line"]))[1]
+            return EntryRefused(dn=refused["dn"], reason=why, where=where, way_out="")
     for word in words:
         unread = _UNREAD.search(word)
         if unread:
             dn, where = place(int(unread["line"]))
             why = "; ".join(one for one in words[:3] if one != word) or word
-            return EntryRefused(dn=dn, reason=why, where=where)
+            return EntryRefused(dn=dn, reason=why, where=where, way_out="")
     return ToolFailed(
         tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it said nothing"
     )

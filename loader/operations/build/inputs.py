@@ -18,6 +18,8 @@ from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place
 from loader.progress import Meter
 from loader.run.catalogue import Facts
+from loader.schema import definitions, synonyms
+from loader.server import compiled_schema
 from loader.sources import synthetic
 
 _NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `ditseed export` always brings them."
@@ -93,6 +95,12 @@ def require_schema(place: Place, scan: Facts, scratch: Path) -> None:
     """Does the configuration know every attribute and object class? Raises NoSuchSuffix, SchemaMissing."""
     schema.require_suffix(place, scan["first_dn"])
     schema.require_known(place, scan["attributes"], scan["object_classes"], scratch)
+
+
+def aliases(place: Place, scan: Facts) -> dict[str, str]:
+    """Names of attributes in the LDIF that have another one there -> that one."""
+    known = definitions(place.config, compiled_schema.read(place.config))
+    return dict(synonyms(known, scan["attributes"]))
 
 
 def moment(options: BuildOptions) -> str:
