@@ -44,3 +44,14 @@ def test_order(tmp_path: Path, directory: bool) -> None:
     found = schema.definitions(config.parse(path, [OWN, STALE, LOADED]), [COMPILED])
     rest = [*OF_ITSELF, *OF_FILES] if directory else [*OF_FILES, *OF_ITSELF]
     assert found == [*OF_SLAPD, *MACRO, *rest]
+
+
+def test_names_that_mean_one_attribute() -> None:
+    definitions: list[schema.Definition] = [
+        ("attribute", "( 2.5.4.3 NAME ( 'cn' 'commonName' ) SUP name )", True),
+        ("attribute", "( MyAttr:1 NAME 'mine' SUP name )", False),
+        ("attribute", "( 1.2.3 DESC 'without a name' SUP name )", False),
+        ("class", "( 2.5.4.3 NAME ( 'mine' 'sn' ) )", False),
+    ]
+    used = ["commonname", "mine", "2.5.4.3", "sn", "1.2.3", "cn"]
+    assert dict(schema.synonyms(definitions, used)) == {"2.5.4.3": "commonname", "cn": "commonname"}

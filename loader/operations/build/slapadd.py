@@ -43,7 +43,7 @@ def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
     options = spool.spooled(options, run)
     work = _Work(options, run, place)
     scan = run.do("scan", work.scan)
-    aliases = run.do("schema", lambda meter: work.schema(scan))["aliases"]
+    aliases = run.do("schema", lambda meter: work.schema(scan)).get("aliases", {})
     size = run.do("size", lambda meter: work.size(meter, scan))
     sharing = shards.Work(options, run, place, scan, size, aliases)
     plan: Facts = {"shards": 1}
