@@ -326,12 +326,14 @@ def join(
     counters: Counters,
     context_csns: Sequence[str] | None = None,
     root: str | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> int:
     """Writes the records of all files to `fd`, a blank line after each; returns their number.
 
     With `root` and `context_csns`, contextCSN as in `arrange`, and an entryCSN newer than what its
     server's contextCSN claims is held back to that; without, both stay as they are. Also regroups
-    values and leaves out the same as `shard`.
+    values and leaves out the same as `shard`; `aliases`: names of attributes, and those under whose values
+    theirs are to stand.
     """
 
 @final
@@ -879,7 +881,7 @@ class Slice:
     """A slice of a plan: the shared entries, then `own` others from `cut` on.
 
     now: entries get the entryUUID, timestamps and entryCSN that they lack; None: they do not. context_csns: exactly
-    those of `root`, which no entryCSN may exceed.
+    those of `root`, which no entryCSN may exceed. aliases: as in `join`.
     """
 
     def __new__(
@@ -895,6 +897,7 @@ class Slice:
         server_id: int,
         root: str | None = None,
         context_csns: Sequence[str] | None = None,
+        aliases: Mapping[str, str] | None = None,
     ) -> Slice: ...
     def feed(self, fd: int, counters: Counters) -> tuple[int, bool]:
         """Writes it as slapadd shall read it. How many of its own there were, and whether `root` was there."""

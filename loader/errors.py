@@ -380,9 +380,6 @@ class EntryRefused(LoaderError):
     message = "{dn} was refused: {reason}"
     hint = "Mend that entry in the LDIF ({where}) and build again{way_out}; nothing was changed."
 
-    def __init__(self, **facts: object) -> None:
-        super().__init__(**{"way_out": "", **facts})
-
 
 class EntriesLost(LoaderError):
     code, exit_status = "build.entries_lost", 47

@@ -5,7 +5,7 @@ Blocks of whole records flow inside the core, without the GIL; Python sees count
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,17 +121,19 @@ def join(
     meter: Meter,
     context_csns: Sequence[str] | None = None,
     root: str | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> int:
     """Write the records of all files to a descriptor; how many. LdifUnreadable when the reader goes away.
 
     With `context_csns` the entry `root` gets exactly these, and entries newer than them are held back to them: what a
     consumer is seeded with must not be newer than its cookie, or it ignores their deletion (claim.rs tells why).
+    Values of one attribute come out side by side, also under several names: `aliases`, of `loader.schema.synonyms`.
     """
     texts = [str(path) for path in paths]
     with counting(meter) as counters:
         if context_csns is None:
-            return _native.join(texts, descriptor, counters)
-        return _native.join(texts, descriptor, counters, list(context_csns), root)
+            return _native.join(texts, descriptor, counters, aliases=aliases)
+        return _native.join(texts, descriptor, counters, list(context_csns), root, aliases)
 
 
 def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> Learned:

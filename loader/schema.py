@@ -10,6 +10,7 @@ from loader.config import Config, Database, Entry
 
 ROOT = "cn=schema,cn=config"  # holds what is compiled into slapd and its modules; what is loaded stands below it
 
+_NAMES = re.compile(r"\(\s*(?P<oid>\S+)(?:\s+NAME\s+(?P<names>'[^']*'|\([^)]*\)))?", re.IGNORECASE)
 Kind = Literal["macro", "syntax", "attribute", "class", "rule"]
 Definition = tuple[Kind, str, bool]  # text as in cn=config, whether it is compiled in
 
@@ -49,6 +50,23 @@ def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition
     macros = [one for one in own if one[0] == "macro"]
     rest = [one for one in own if one[0] != "macro"]
     return [*_of(compiled_in, True), *macros, *rest, *loaded]
+
+
+def synonyms(known: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Of the names `used`, in lower case: those that mean the attribute type of an earlier one, and that one.
+
+    An OID counts as a name where the definition spells it in digits.
+    """
+    types: dict[str, str] = {}  # name or OID -> OID, whatever its form
+    for kind, text, _ in known:
+        if kind == "attribute" and (found := _NAMES.match(text)):
+            names = re.findall(r"'([^']*)'", found["names"] or "")
+            types |= {name.lower(): found["oid"] for name in (*names, found["oid"])}
+    first: dict[str, str] = {}  # OID -> the first of its names in use
+    for name in used:
+        main = first.setdefault(types.get(name, name), name)
+        if main != name:
+            yield name, main
 
 
 def _of(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:

@@ -7,8 +7,8 @@ and then of all the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loader import _native, units
@@ -60,6 +60,7 @@ class Making:
     server_id: int
     claimed: Sequence[str] | None  # contextCSN of `root`, which no entryCSN may exceed
     root: str
+    aliases: Mapping[str, str] = field(default_factory=dict)  # of `loader.schema.synonyms`
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Slice:
             server_id=making.server_id,
             root=None if making.claimed is None else making.root,
             context_csns=None if making.claimed is None else list(making.claimed),
+            aliases=making.aliases,
         )
 
 

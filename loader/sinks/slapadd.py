@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -59,6 +59,7 @@ def load(
     meter: Meter,
     context_csns: Sequence[str] | None = None,
     write_context: bool = False,
+    aliases: Mapping[str, str] | None = None,
 ) -> int:
     """Load all records of `paths`; how many. `context_csns` replaces the suffix entry's; `write_context` is slapadd -w.
 
@@ -68,7 +69,7 @@ def load(
     """
 
     def feed(descriptor: int) -> int:
-        return ldif.join(paths, descriptor, meter, context_csns, target.suffix)
+        return ldif.join(paths, descriptor, meter, context_csns, target.suffix, aliases)
 
     def place(line: int) -> tuple[str, str]:
         return "an entry", f"the record ending at line {line} of what slapadd was fed"

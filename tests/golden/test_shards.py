@@ -23,7 +23,7 @@ from loader.sinks import shards
 from loader.sinks.shards import Making, Slice, Source
 from tests.golden.everything import BY_NAME, CASES
 from tests.support.command import ditseed
-from tests.support.golden import fresh, slapadd
+from tests.support.golden import fresh, require_fitting, slapadd
 
 pytestmark = pytest.mark.slapd
 
@@ -85,6 +85,7 @@ def _parameter(case: Case) -> ParameterSet:
     "case", [_parameter(case) for case in CASES if case.name not in REFUSED | ALONE | {REPEATED}]
 )
 def test_equal_to_one_slapadd(case: Case, tmp_path: Path) -> None:
+    require_fitting(case)
     found, divided = compared(case, tmp_path)
     assert divided == (case.name not in UNDIVIDED)
     assert not found, f"{case.shows}:\n" + "\n".join(found)

@@ -6,11 +6,14 @@ import os
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from fixtures.chroots import Chroot
 from fixtures.golden.case import Case, server
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Installation
+from loader.server import version
 from tests.support.command import Done, ditseed
 
 # "slapadd" tries the suite itself: then both sides come from the same hands.
@@ -32,6 +35,12 @@ def build(
     env = {"DITSEED_TOOLS": chroot.tools} if chroot else {}
     where = ("--config", target.config_path, "-b", target.suffix, "--engine", engine)
     return ditseed("build", ldif, *where, *options, env=env)
+
+
+def require_fitting(case: Case) -> None:
+    """Skip what the slapd at hand does not know, or does otherwise."""
+    if not case.since <= (version.release() or (0,)) < case.until:
+        pytest.skip("the slapd at hand does not know this, or does otherwise")
 
 
 def fresh(case: Case, chroot: Chroot | None = None) -> Slapd:

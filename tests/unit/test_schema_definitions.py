@@ -39,3 +39,14 @@ def test_order(tmp_path: Path) -> None:
     """slapd.d is read from its root down."""
     found = schema.definitions(config.parse(tmp_path, [OWN, STALE, LOADED]), [COMPILED])
     assert found == [*OF_SLAPD, *MACRO, *OF_ITSELF, *OF_FILES]
+
+
+def test_names_that_mean_one_attribute() -> None:
+    definitions: list[schema.Definition] = [
+        ("attribute", "( 2.5.4.3 NAME ( 'cn' 'commonName' ) SUP name )", True),
+        ("attribute", "( MyAttr:1 NAME 'mine' SUP name )", False),
+        ("attribute", "( 1.2.3 DESC 'without a name' SUP name )", False),
+        ("class", "( 2.5.4.3 NAME ( 'mine' 'sn' ) )", False),
+    ]
+    used = ["commonname", "mine", "2.5.4.3", "sn", "1.2.3", "cn"]
+    assert dict(schema.synonyms(definitions, used)) == {"2.5.4.3": "commonname", "cn": "commonname"}

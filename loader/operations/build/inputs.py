@@ -19,6 +19,8 @@ from loader.operations.inputs import STDIN
 from loader.operations.publish import Place
 from loader.progress import Meter
 from loader.run.catalogue import Facts
+from loader.schema import definitions, synonyms
+from loader.server import compiled_schema
 from loader.sources import synthetic
 
 NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `ditseed export` always brings them."
@@ -105,6 +107,12 @@ def require_schema(place: Place, scan: Facts, scratch: Path) -> None:
     if place.superior is None:  # a part of a glued tree was chosen by its suffix
         schema.require_suffix(place, scan["first_dn"])
     schema.require_known(place, scan["attributes"], scan["object_classes"], scratch)
+
+
+def aliases(place: Place, scan: Facts) -> dict[str, str]:
+    """Names of attributes in the LDIF that have another one there -> that one."""
+    known = definitions(place.config, compiled_schema.read(place.config))
+    return dict(synonyms(known, scan["attributes"]))
 
 
 def moment(options: BuildOptions) -> str:

@@ -38,6 +38,7 @@ class Work:
     place: Place
     scan: Facts
     size: Facts
+    aliases: Mapping[str, str]
 
     @property
     def home(self) -> Path:
@@ -109,6 +110,7 @@ class Work:
             server_id=finish.server_id(self.options, self.place),
             claimed=self.scan["claimed"],
             root=self.place.database.suffix,
+            aliases=self.aliases,
         )
         cuts = [tuple(cut) for cut in plan["cuts"]]
         ends = [*(cut[3] for cut in cuts[1:]), plan["leaves"]]

@@ -5,7 +5,7 @@ A stream is put into a file first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,16 +42,17 @@ def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Fact
     options = spool.spooled(options, run)
     work = _Work(options, run, place)
     scan = run.do("scan", work.scan)
-    run.do("schema", lambda meter: work.schema(scan))
+    aliases = run.do("schema", lambda meter: work.schema(scan)).get("aliases", {})
     size = run.do("size", lambda meter: work.size(meter, scan))
-    sharing = shards.Work(options, run, place, scan, size)
+    sharing = shards.Work(options, run, place, scan, size, aliases)
     plan: Facts = {"shards": 1}
     if size["shards"] > 1:
         plan = run.do("slice", sharing.slice)
     if plan["shards"] > 1:
         loaded = _shared(run, work, sharing, plan)
     else:
-        loaded = run.do("load", lambda meter: work.load(meter, scan, size), total=scan["entries"])
+        total = scan["entries"]
+        loaded = run.do("load", lambda meter: work.load(meter, scan, size, aliases), total=total)
     spool.remove(run)
     checked = run.do("check", lambda meter: work.check(meter, scan, loaded))
     entries = scan["entries"]
@@ -98,9 +99,9 @@ class _Work:
         return inputs.scan(self.options, self.place, meter)
 
     def schema(self, scan: Facts) -> Facts:
-        """Asked before the long part: all unknown names at once."""
+        """Asked before the long part: all unknown names at once, and which mean the same attribute."""
         inputs.require_schema(self.place, scan, self.run.directory)
-        return {}
+        return {"aliases": inputs.aliases(self.place, scan)}
 
     def size(self, meter: Meter, scan: Facts) -> Facts:
         """How large the database will be, from a pilot load; is there room, in maxsize and on the disk?"""
@@ -114,7 +115,7 @@ class _Work:
         files.require_space(self.place.directory, needed if count == 1 else 2 * needed)
         return {"estimate": needed, "maxsize": maxsize, "shards": count}
 
-    def load(self, meter: Meter, scan: Facts, size: Facts) -> Facts:
+    def load(self, meter: Meter, scan: Facts, size: Facts, aliases: Mapping[str, str]) -> Facts:
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
         settings = {
@@ -134,7 +135,8 @@ class _Work:
             )
             own = self.options.write_context and not self.options.seeding
             with inputs.opened(self.options) as read:
-                written = slapadd.load(target, read, meter, scan["claimed"], own)
+                claimed = scan["claimed"]
+                written = slapadd.load(target, read, meter, claimed, own, aliases)
         killpoint("load.middle")
         return {"entries": written}
 

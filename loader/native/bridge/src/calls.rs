@@ -1,5 +1,6 @@
 //! The module's functions: arguments in, one call to the core through the gate, result out.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use ldif::Input;
@@ -8,6 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::Names;
 use tree::join::Stamping;
+use tree::names::Aliases;
 
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
@@ -78,7 +80,7 @@ pub fn arrange(
 }
 
 #[pyfunction]
-#[pyo3(signature = (paths, fd, counters, context_csns=None, root=None))]
+#[pyo3(signature = (paths, fd, counters, context_csns=None, root=None, aliases=None))]
 pub fn join(
     py: Python<'_>,
     paths: Vec<PathBuf>,
@@ -86,6 +88,7 @@ pub fn join(
     counters: &Counters,
     context_csns: Option<Vec<String>>,
     root: Option<String>,
+    aliases: Option<HashMap<String, String>>,
 ) -> PyResult<u64> {
     let stamp = match (root, context_csns) {
         (Some(root), Some(csns)) => Some(Stamping::new(&root, &csns)),
@@ -93,7 +96,8 @@ pub fn join(
         _ => return Err(PyValueError::new_err("context_csns and root go together")),
     };
     let mut sink = Polled::new(duplicate(fd)?, &counters.0);
-    enter(py, &counters.0, || tree::join(&paths, &mut sink, stamp, &counters.0))
+    let aliases = Aliases::new(aliases.unwrap_or_default());
+    enter(py, &counters.0, || tree::join(&paths, &mut sink, stamp, &aliases, &counters.0))
 }
 
 #[pyfunction(name = "tree")]

@@ -1,6 +1,6 @@
 //! Slices for several slapadds, and their databases made one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use ::merge::Options;
@@ -9,6 +9,7 @@ use ldif::polled::Polled;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::join::Stamping;
+use tree::names::Aliases;
 
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
@@ -54,13 +55,15 @@ pub struct Slice {
     own: u64,
     complete: Option<Complete>,
     stamp: Option<(String, Vec<String>)>,
+    aliases: Aliases,
 }
 
 #[pymethods]
 impl Slice {
     #[new]
     #[pyo3(signature = (
-        paths, suffixes, shared_path, *, shared, cut, own, now, server_id, root=None, context_csns=None
+        paths, suffixes, shared_path, *, shared, cut, own, now, server_id, root=None, context_csns=None,
+        aliases=None
     ))]
     #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
     fn new(
@@ -74,6 +77,7 @@ impl Slice {
         server_id: u16,
         root: Option<String>,
         context_csns: Option<Vec<String>>,
+        aliases: Option<HashMap<String, String>>,
     ) -> PyResult<Self> {
         let stamp = match (root, context_csns) {
             (Some(root), Some(csns)) => Some((root, csns)),
@@ -83,7 +87,8 @@ impl Slice {
         let (file, offset, line, before) = cut;
         let cut = Cut { file, offset, line, before };
         let complete = now.map(|now| Complete::new(&now, server_id));
-        Ok(Self { paths, suffixes, shared_path, shared, cut, own, complete, stamp })
+        let aliases = Aliases::new(aliases.unwrap_or_default());
+        Ok(Self { paths, suffixes, shared_path, shared, cut, own, complete, stamp, aliases })
     }
 
     fn feed(&self, py: Python<'_>, fd: i32, counters: &Counters) -> PyResult<(u64, bool)> {
@@ -102,7 +107,8 @@ impl Slice {
     fn core(&self) -> Feed<'_> {
         let Self { paths, suffixes, shared_path, shared, cut, own, complete, .. } = self;
         let (shared, cut, own, complete) = (*shared, *cut, *own, complete.clone());
-        Feed { paths, suffixes, shared_path, shared, cut, own, complete }
+        let aliases = self.aliases.clone();
+        Feed { paths, suffixes, shared_path, shared, cut, own, aliases, complete }
     }
 
     fn stamping(&self) -> Option<Stamping> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use ldif::{Field, Record, Result};
 
 use crate::fingerprint::hash_description;
-use crate::names::Names;
+use crate::names::{Aliases, Names};
 
 /// Copies records; keeps its buffers from one to the next.
 ///
@@ -14,6 +14,7 @@ use crate::names::Names;
 #[derive(Debug, Default)]
 pub struct Editor {
     drop: Names,
+    aliases: Aliases,
     /// Lines to be kept: which of `descriptions` it has, and where it stands in the record.
     lines: Vec<(usize, Range<usize>)>,
     descriptions: Vec<u64>,
@@ -25,6 +26,12 @@ pub struct Editor {
 impl Editor {
     pub fn new(drop: Names) -> Self {
         Self { drop, ..Self::default() }
+    }
+
+    /// Values under these names come out side by side, too.
+    #[must_use]
+    pub fn with_aliases(self, aliases: Aliases) -> Self {
+        Self { aliases, ..self }
     }
 
     /// Appends the record, then the lines `extra`, then a blank line.
@@ -50,6 +57,7 @@ impl Editor {
             self.edited = true;
             return;
         }
+        let description = self.aliases.hash(field, description);
         let previous = self.lines.last().map(|(known, _)| *known);
         let found = self.descriptions.iter().rposition(|known| *known == description);
         // A description that comes back after others: its values stand apart.

@@ -9,7 +9,7 @@ use ldif::{Code, Counters, Error, Input, Record, Result, write};
 use crate::claim::Claim;
 use crate::editor::Editor;
 use crate::name::Name;
-use crate::names::Names;
+use crate::names::{Aliases, Names};
 
 /// Written at once; slapadd's pipe takes it in pieces.
 const CHUNK: usize = 256 * 1024;
@@ -82,6 +82,12 @@ impl Stamping {
         }
     }
 
+    /// Values under these names come out side by side.
+    #[must_use]
+    pub fn with_aliases(self, aliases: Aliases) -> Self {
+        Self { newer: self.newer.with_aliases(aliases), ..self }
+    }
+
     /// The CSN that an entry must have instead of `entry_csn`, when that is newer than the claim.
     pub fn held_back(&self, entry_csn: &[u8]) -> Option<&[u8]> {
         self.claim.older_csn(entry_csn)
@@ -112,13 +118,17 @@ impl Stamping {
 }
 
 /// Writes the records of all `paths` in order, a blank line after each. Returns their number.
+/// Values of one attribute come out side by side, also under several names of `aliases`.
 pub fn join(
     paths: &[impl AsRef<Path>],
     sink: &mut impl Write,
-    mut stamping: Option<Stamping>,
+    stamping: Option<Stamping>,
+    aliases: &Aliases,
     counters: &Counters,
 ) -> Result<u64> {
-    let mut editor = Editor::new(stamping.as_ref().map(|_| context_csn()).unwrap_or_default());
+    let drop = stamping.as_ref().map(|_| context_csn()).unwrap_or_default();
+    let mut editor = Editor::new(drop).with_aliases(aliases.clone());
+    let mut stamping = stamping.map(|stamping| stamping.with_aliases(aliases.clone()));
     let mut text = Vec::with_capacity(2 * CHUNK);
     let mut entries = 0;
     for path in paths {

@@ -1,6 +1,9 @@
 //! A short list of attribute names to look out for.
 
 use ldif::Field;
+use rustc_hash::FxHashMap;
+
+use crate::fingerprint::hash_text;
 
 /// Base names, compared without regard to case and options.
 #[derive(Debug, Clone, Default)]
@@ -17,5 +20,27 @@ impl Names {
 
     pub fn contain(&self, base: &[u8]) -> bool {
         self.0.iter().any(|name| name.eq_ignore_ascii_case(base))
+    }
+}
+
+/// Names that mean one attribute type, in lower case: each, and the one that stands for all.
+#[derive(Debug, Clone, Default)]
+pub struct Aliases(FxHashMap<Vec<u8>, Vec<u8>>);
+
+impl Aliases {
+    pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        let lower = |text: String| text.to_ascii_lowercase().into_bytes();
+        Self(pairs.into_iter().map(|(name, main)| (lower(name), lower(main))).collect())
+    }
+
+    /// The hash of the field's description, the same by all names of its type; `own`: by its own.
+    pub fn hash(&self, field: &Field<'_>, own: u64) -> u64 {
+        if self.0.is_empty() {
+            return own;
+        }
+        let base = field.base();
+        let Some(main) = self.0.get(&base.to_ascii_lowercase()) else { return own };
+        let text = [main.as_slice(), &field.description()[base.len()..]].concat();
+        hash_text(&text, &mut Vec::new())
     }
 }

@@ -14,6 +14,7 @@ use support::{Entry, put};
 use tempfile::tempdir;
 use tree::join;
 use tree::join::Stamping;
+use tree::names::Aliases;
 
 fn entries(count: usize) -> Vec<Entry> {
     (0..count).map(|at| Entry::new(&format!("cn={at},dc=x"), &[("cn", &"a".repeat(500))])).collect()
@@ -32,7 +33,7 @@ fn all_records_come_through_a_pipe() {
     });
     let counters = Counters::default();
     let mut sink = Polled::new(writer, &counters);
-    assert_eq!(join(&paths, &mut sink, None, &counters).unwrap(), 1600);
+    assert_eq!(join(&paths, &mut sink, None, &Aliases::default(), &counters).unwrap(), 1600);
     drop(sink);
     let expected: Vec<u8> = paths.iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
     assert!(read.join().unwrap() == expected);
@@ -47,7 +48,10 @@ fn a_reader_that_is_gone_is_told_as_such() {
     drop(reader);
     let counters = Counters::default();
     let mut sink = Polled::new(writer, &counters);
-    assert_eq!(join(&paths, &mut sink, None, &counters).unwrap_err().code, Code::Pipe);
+    assert_eq!(
+        join(&paths, &mut sink, None, &Aliases::default(), &counters).unwrap_err().code,
+        Code::Pipe
+    );
 }
 
 #[test]
@@ -63,7 +67,10 @@ fn a_stalled_reader_does_not_hold_cancelling_up() {
             counters.cancel();
         });
         let mut sink = Polled::new(writer, &counters);
-        assert_eq!(join(&paths, &mut sink, None, &counters).unwrap_err().code, Code::Cancelled);
+        assert_eq!(
+            join(&paths, &mut sink, None, &Aliases::default(), &counters).unwrap_err().code,
+            Code::Cancelled
+        );
     });
     assert!(begun.elapsed() < Duration::from_secs(5));
     drop(reader);
@@ -77,7 +84,10 @@ fn the_root_gets_the_given_context_csns_and_no_other_entry_any() {
     let paths = [put(directory.path(), "a", &tree)];
     let mut joined = Vec::new();
     let stamp = Stamping::new("dc=x", &["new", "newer"]);
-    assert_eq!(join(&paths, &mut joined, Some(stamp), &Counters::default()).unwrap(), 2);
+    assert_eq!(
+        join(&paths, &mut joined, Some(stamp), &Aliases::default(), &Counters::default()).unwrap(),
+        2
+    );
     let expected = "dn: DC=X\ncn: a\nsn: b\ncontextCSN: new\ncontextCSN: newer\n\n\
                     dn: cn=a,dc=x\ncn: a\nsn: b\n\n";
     assert_eq!(String::from_utf8(joined).unwrap(), expected);
@@ -88,11 +98,16 @@ fn context_csns_without_a_root_to_bear_them_are_an_error() {
     let directory = tempdir().unwrap();
     let paths = [put(directory.path(), "a", &entries(1))];
     let stamp = Stamping::new("dc=y", &["new"]);
-    let outcome = join(&paths, &mut Vec::new(), Some(stamp), &Counters::default());
+    let outcome =
+        join(&paths, &mut Vec::new(), Some(stamp), &Aliases::default(), &Counters::default());
     assert_eq!(outcome.unwrap_err().code, Code::RootMissing);
     let none: [&str; 0] = [];
     let stamp = Stamping::new("dc=y", &none);
-    assert_eq!(join(&paths, &mut Vec::new(), Some(stamp), &Counters::default()).unwrap(), 1);
+    assert_eq!(
+        join(&paths, &mut Vec::new(), Some(stamp), &Aliases::default(), &Counters::default())
+            .unwrap(),
+        1
+    );
 }
 
 #[test]
@@ -104,7 +119,7 @@ fn entries_newer_than_the_claim_are_held_back_to_it() {
     let paths = [put(directory.path(), "a", &tree)];
     let mut joined = Vec::new();
     let stamp = Stamping::new("dc=x", &[csn(4)]);
-    join(&paths, &mut joined, Some(stamp), &Counters::default()).unwrap();
+    join(&paths, &mut joined, Some(stamp), &Aliases::default(), &Counters::default()).unwrap();
     let (older, claimed) = (csn(3), csn(4));
     let expected = format!(
         "dn: dc=x\nentryCSN: {claimed}\ncn: a\ncontextCSN: {claimed}\n\n\

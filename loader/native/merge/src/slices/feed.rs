@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 use tree::editor::Editor;
 use tree::fingerprint::hash_description;
 use tree::join::{Stamping, context_csn};
+use tree::names::Aliases;
 
 use super::complete::Complete;
 use super::key::Keys;
@@ -28,6 +29,7 @@ pub struct Feed<'a> {
     pub cut: Cut,
     /// Entries of its own.
     pub own: u64,
+    pub aliases: Aliases,
     /// `None`: slapd is not to have operational attributes (`lastmod off`).
     pub complete: Option<Complete>,
 }
@@ -47,7 +49,7 @@ pub fn feed(
     stamping: Option<Stamping>,
     counters: &Counters,
 ) -> Result<Fed> {
-    let mut writer = Writer::new(slice.complete.clone(), stamping);
+    let mut writer = Writer::new(slice, stamping);
     let silent = Counters::default();
     let mut text = Vec::with_capacity(2 * CHUNK);
     let mut sent = Sent { counters, entries: 0, bytes: 0 };
@@ -130,9 +132,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn new(complete: Option<Complete>, stamping: Option<Stamping>) -> Self {
+    pub fn new(slice: &Feed<'_>, stamping: Option<Stamping>) -> Self {
         let drop = stamping.as_ref().map(|_| context_csn()).unwrap_or_default();
-        let editor = Editor::new(drop);
+        let editor = Editor::new(drop).with_aliases(slice.aliases.clone());
+        let stamping = stamping.map(|stamping| stamping.with_aliases(slice.aliases.clone()));
+        let complete = slice.complete.clone();
         Self { complete, stamping, editor, lower: Vec::new(), extra: Vec::new() }
     }
 

@@ -25,7 +25,7 @@ pub fn find_line(
     stamping: Option<Stamping>,
     counters: &Counters,
 ) -> Result<Option<Found>> {
-    let mut writer = Writer::new(slice.complete.clone(), stamping);
+    let mut writer = Writer::new(slice, stamping);
     let (mut text, mut lines, mut found) = (Vec::new(), 0, None);
     each(slice, &Counters::default(), |record, place, position| {
         counters.check()?;

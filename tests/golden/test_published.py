@@ -1,0 +1,125 @@
+"""Each syntax and matching rule that a slapd with all its modules publishes has a golden case."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from fixtures.chroots import Chroot, chroot, missing_chroot
+from fixtures.golden.case import server, settings
+from fixtures.golden.records import top
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Installation
+from tests.golden.everything import CASES
+from tests.support.golden import build
+from tests.support.require import require
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+
+# Not to be loaded together, or without another server.
+ALONE = {"dyngroup", "back_sql", "back_perl", "back_ndb", "back_asyncmeta", "back_bdb", "back_hdb"}
+# The types that have it are not published.
+HIDDEN = {"subtreespecification": frozenset({"1.3.6.1.4.1.1466.115.121.1.45"})}
+# Only filters use them: nothing that is stored depends on them.
+OF_FILTERS = re.compile(r"OrderingMatch$|^integerBit(And|Or)Match$")
+
+
+@dataclass(frozen=True)
+class Published:
+    """OIDs of syntaxes, names of rules; attribute type in lower case -> the syntax and rules that it has."""
+
+    syntaxes: frozenset[str]
+    rules: frozenset[str]
+    used_by: dict[str, frozenset[str]]
+
+
+def _values(text: str, name: str) -> list[str]:
+    return re.findall(rf"^{name}: (.*)$", text, re.MULTILINE)
+
+
+def _types(definitions: list[str]) -> dict[str, frozenset[str]]:
+    """What each attribute type has, of its own or from the super-type."""
+    own: dict[str, tuple[str | None, dict[str, str]]] = {}
+    for text in definitions:
+        found = re.search(r"NAME (?:'([^']+)'|\( ([^)]+)\))", text)
+        names = (found[1] and [found[1]]) or re.findall(r"'([^']+)'", found[2]) if found else []
+        kinds = dict(re.findall(r"(EQUALITY|SUBSTR|SYNTAX) ([^ {]+)", text))
+        sup = re.search(r" SUP ([^ ]+)", text)
+        own |= {name.lower(): (sup[1].lower() if sup else None, kinds) for name in names}
+
+    def complete(name: str) -> dict[str, str]:
+        sup, kinds = own[name]
+        return {**(complete(sup) if sup else {}), **kinds}
+
+    return {name: frozenset(complete(name).values()) for name in own}
+
+
+def _published(running: Slapd) -> Published:
+    command = ("ldapsearch", "-x", "-LLL", "-o", "ldif-wrap=no", "-H", running.uri, "-s", "base")
+    wanted = ("ldapSyntaxes", "matchingRules", "attributeTypes")
+    search = [*command, "-b", "cn=subschema", *wanted]
+    text = subprocess.run(search, check=True, capture_output=True, text=True).stdout
+    return Published(
+        frozenset(one.split()[1] for one in _values(text, "ldapSyntaxes")),
+        frozenset(re.findall(r"NAME '(\w+)'", "\n".join(_values(text, "matchingRules")))),
+        _types(_values(text, "attributeTypes")) | HIDDEN,
+    )
+
+
+@cache
+def _met() -> frozenset[str]:
+    """Attributes with values in a golden case."""
+    texts = (case.ldif() for case in CASES if not case.heavy)
+    lines = (text.decode(errors="replace") if isinstance(text, bytes) else text for text in texts)
+    names = (name for text in lines for name in re.findall(r"^([\w-]+)(?:;[^:\n]*)?:", text, re.M))
+    return frozenset(name.lower() for name in names)
+
+
+def _modules(root: Path) -> tuple[str, ...]:
+    found = {path.stem for path in (root / "usr/lib/ldap").glob("*.so") if "-2." not in path.name}
+    return tuple(sorted(found - ALONE - {"back_mdb"}))
+
+
+@dataclass(frozen=True)
+class Everything:
+    """A stopped server with all its modules."""
+
+    target: Slapd
+    chroot: Chroot | None
+
+
+@pytest.fixture(scope="module", params=[None, "bullseye", "trixie"], ids=str)
+def everything(request: pytest.FixtureRequest) -> Iterator[Everything]:
+    made = None
+    if request.param:
+        require(missing_chroot())
+        made = chroot(request.param)
+    installation = Installation(prefix=made.prefix) if made else None
+    wanted = settings(modules=_modules(made.root if made else Path("/")))
+    with closing(server(wanted, installation)) as target:
+        yield Everything(target, made)
+
+
+def test_no_type_is_beyond_the_native_engine(everything: Everything, tmp_path: Path) -> None:
+    """It would refuse the configuration, whether an entry has that type or not."""
+    ldif = tmp_path / "top.ldif"
+    ldif.write_text(top())
+    build(everything.target, ldif, chroot=everything.chroot).ok()
+
+
+def test_every_syntax_and_rule_has_a_golden_case(everything: Everything) -> None:
+    with everything.target as running:
+        published = _published(running)
+    assert len(published.syntaxes) > 30
+    assert len(published.rules) > 35
+    shown = {one for name in _met() for one in published.used_by.get(name, ())}
+    rules = {one for one in published.rules if not OF_FILTERS.search(one)}
+    assert sorted(published.syntaxes - shown) == []
+    assert sorted(rules - shown) == []
