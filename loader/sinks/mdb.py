@@ -60,6 +60,7 @@ class Rules:
     max_rejects: int = 0
     write_context: bool = False
     check_schema: bool = True
+    complete_naming: bool = True
     claimed: Sequence[str] | None = None
 
 
@@ -97,6 +98,7 @@ def build(
                 now=rules.now,
                 check_values=rules.check_values,
                 check_schema=rules.check_schema,
+                complete_naming=rules.complete_naming,
                 file_urls=rules.file_urls,
                 max_rejects=rules.max_rejects,
                 write_context=rules.write_context,

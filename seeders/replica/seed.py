@@ -16,6 +16,7 @@ from loader import defaults, indexes
 from loader.config import Database
 from loader.errors import NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
+from loader.operations import moved
 from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
@@ -121,7 +122,7 @@ def run_dir_of(named: Path | None, place: Place) -> Path:
 def partial_of(options: SeedOptions, place: Place) -> Partial | None:
     """What the consumer's syncrepl makes a partial replica of; None: a whole one. Raises PartialReplica."""
     uri = options.connection.uri if options.connection else None
-    return partial.of(place.config, place.database, options.strategy, uri)
+    return partial.of(place.config, place.database, options.strategy, uri, options.engine)
 
 
 def preflight(options: SeedOptions, place: Place) -> Facts:
@@ -135,8 +136,10 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
         if wanted:
             csns = wanted.look_at(provider)
         else:
-            provider.read(options.connection.base or place.database.suffix, ["1.1"])
-            csns = provider.context_csns(place.database.suffix)
+            base = options.connection.base or place.database.suffix
+            provider.read(base, ["1.1"])
+            # The consumer may have a part of the provider's tree as its own suffix.
+            csns = moved.context_csns(provider, base) or provider.context_csns(base)
     return {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
 
 

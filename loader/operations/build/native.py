@@ -149,6 +149,7 @@ class _Work:
             now=inputs.moment(options),
             check_values=options.check_values,
             check_schema=options.check_schema,
+            complete_naming=options.complete_naming,
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,
             write_context=options.write_context and not options.seeding,

@@ -48,6 +48,7 @@ class BuildOptions:
     rejects: Path | None = None  # LDIF of refused entries; None: in the run directory
     check_values: bool = True
     check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
+    complete_naming: bool = True  # entries that lack a value of their RDN get it, as slapadd has it
     file_urls: bool = False  # `attribute:< file:...` is read
     tree: Synthetic | None = None  # in the place of inputs
 
@@ -78,6 +79,7 @@ class BuildOptions:
             "max_rejects": self.max_rejects,
             "checks": [self.check_values, self.file_urls],
             **({} if self.check_schema else {"check_schema": False}),
+            **({} if self.complete_naming else {"complete_naming": False}),
         }
 
     def require_fitting(self, dry: bool = False) -> None:

@@ -186,7 +186,7 @@ pub enum PathOrDescriptor {
 #[pyfunction]
 #[pyo3(signature = (
     inputs, out_path, database, counters, *, now, write_context, claimed, check_values, file_urls, memory,
-    jobs, scratch, max_rejects, rejects_path, check_schema=true
+    jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[allow(
@@ -210,6 +210,7 @@ pub fn build(
     max_rejects: u64,
     rejects_path: PathBuf,
     check_schema: bool,
+    complete_naming: bool,
 ) -> PyResult<Built> {
     let options = Options {
         now,
@@ -217,6 +218,7 @@ pub fn build(
         claimed,
         check_values,
         check_schema,
+        complete_naming,
         file_urls,
         memory,
         jobs,
