@@ -347,3 +347,24 @@ def test_subentries_do_not_come(provider: Slapd, tmp_path: Path) -> None:
         assert f"cn=sub,{SUFFIX}" not in wanted
         seed(source, seeded, "slapcat", tmp_path)
         assert not partial.differences(wanted, partial.stored(seeded))
+
+
+@pytest.mark.parametrize("options", ['exattrs="userPassword"', 'attrs="*"', "scope=subordinate"])
+def test_with_delta_syncrepl(tmp_path: Path, options: str) -> None:
+    """The first load is a refresh like any other; what comes then, comes from the log."""
+    (tmp_path / "log").mkdir()
+    case = Case(f"{options} {partial.DELTA}")
+    with partial.provider(settings=partial.with_log(tmp_path / "log")) as source:
+        source.ldapmodify(f"dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: a\n")
+        with consumer(source, case) as natural, closing(consumer(source, case)) as seeded:
+            partial.settle(source, natural)
+            seed(source, seeded, "search", tmp_path)
+            assert not partial.differences(partial.stored(natural), partial.stored(seeded))
+            seeded.start()
+            records = partial.changes(SUFFIX, partial.PEOPLE, 100, 3)
+            source.ldapmodify("\n".join(records))
+            for target in (natural, seeded):
+                partial.settle(source, target)
+            times = ("createTimestamp", "modifyTimestamp")
+            found = partial.differences(partial.stored(natural), partial.stored(seeded), times)
+            assert not found
