@@ -21,6 +21,7 @@ __all__ = [
     "Counters",
     "Database",
     "Difference",
+    "Divided",
     "Dump",
     "Exported",
     "Finding",
@@ -52,6 +53,8 @@ __all__ = [
     "clone_plain",
     "clone_receive",
     "clone_send",
+    "dn_key",
+    "dn_parent",
     "find_name",
     "join",
     "learn",
@@ -61,6 +64,7 @@ __all__ = [
     "schema",
     "select",
     "shard",
+    "split",
     "tree",
     "verify",
     "version",
@@ -251,6 +255,14 @@ class Difference:
         is directly below it.
         """
 
+def dn_key(text: bytes) -> bytes | None:
+    """Equal for DNs that slapd takes for equal, as far as can be told without a schema: values as caseIgnoreMatch
+    compares them, the usual naming attributes under all their names. RDNs are joined by commas, and no value holds a
+    bare one. None: not a DN."""
+
+def dn_parent(text: bytes) -> bytes:
+    """The DN above, as spelt; empty for a single RDN and for what is no DN."""
+
 def scan(paths: Sequence[_Path], counters: Counters) -> Scan:
     """A first look at files; every base64 value is decoded, and cut files are refused."""
 
@@ -406,8 +418,8 @@ def tree(ignore: Sequence[str], counters: Counters) -> Tree:
 class Schema:
     """A slapd's schema."""
 
-    def unproven(self, attributes: Sequence[str]) -> dict[str, str]:
-        """Those of these attribute descriptions whose equality rule `build` does not know, with the rule."""
+    def unproven(self) -> dict[str, str]:
+        """Attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
 
 @final
 class Selection:
@@ -465,10 +477,12 @@ def schema(
     options: Sequence[str],
     *,
     dynamic_objects: bool = False,
+    password_policy: bool = False,
 ) -> Schema:
     """From values of olcObjectIdentifier, olcLdapSyntaxes, olcAttributeTypes, olcObjectClasses and
     olcDitContentRules in the order of `slapcat -n0`; True: it stands in cn=schema,cn=config itself, so it
-    is compiled into slapd. `options`: olcAttributeOptions. `dynamic_objects`: the overlay dds is there.
+    is compiled into slapd. `options`: olcAttributeOptions. `dynamic_objects`: the database has the overlay
+    dds. `password_policy`: some database has the overlay ppolicy.
     """
 
 @final
@@ -514,7 +528,8 @@ class Database:
     foreign: suffixes below these that other databases have. substr: if_minlen, if_maxlen, any_len.
     multival: description or "default", and the number of values above which they live in id2v.
     max_entry_size: 0 is without limit. tables: id2v is of slapd 2.5 and later (without it, index keys of
-    times are those of 2.4), ixck of 2.6 and later. server_id: of CSNs that are made.
+    times are those of 2.4), ixck of 2.6 and later. translucent: entries need not hold what they are named by.
+    server_id: of CSNs that are made.
     """
 
     def __new__(
@@ -535,6 +550,7 @@ class Database:
         map_size: int,
         tables: Sequence[Literal["id2v", "ixck"]],
         last_mod: bool,
+        translucent: bool,
         server_id: int,
     ) -> Database: ...
 
@@ -566,6 +582,30 @@ def build(
     in `scratch`. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more
     than max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
     RDNs, as with `slapadd -s`. complete_naming False: entries that lack these are rejected, as servers do.
+    """
+
+@final
+class Divided:
+    @property
+    def entries(self) -> int: ...
+    @property
+    def newest(self) -> dict[str, str]:
+        """Server ID, three hexadecimal digits in lower case -> its greatest entryCSN."""
+
+def split(
+    inputs: Sequence[_Path | int],
+    schema: Schema,
+    shares: Sequence[tuple[Sequence[str], _Path]],
+    counters: Counters,
+    *,
+    root: str | None = None,
+    claimed: Sequence[str] | None = None,
+) -> list[Divided]:
+    """Divides LDIF among databases: each record goes, as it stands, to the one whose suffix is the longest above it.
+
+    shares: the suffixes of each, and the file it gets. The first one gets besides whatever is below none of them or
+    cannot be read. With `claimed`, the contextCSN that the entry `root` will have, no entry of the others keeps a
+    contextCSN or a newer entryCSN.
     """
 
 def verify(

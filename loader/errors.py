@@ -143,6 +143,12 @@ class ConfigUnreadable(LoaderError):
     hint = "Mend it until `slaptest` accepts it; nothing was changed."
 
 
+class ConfigValue(LoaderError):
+    code, exit_status = "config.value", 80
+    message = "{config}: {attribute} has the value {value!r}: {reason}"
+    hint = "Mend it until `slaptest -u` accepts the configuration; nothing was changed."
+
+
 class NoSuchSuffix(LoaderError):
     code, exit_status = "config.no_such_suffix", 21
     message = "{config}: no mdb database with suffix {suffix} (it has: {known})"
@@ -285,6 +291,27 @@ class NotInSync(LoaderError):
     hint = "Look at the consumer's log (loglevel sync) for what syncrepl says."
 
 
+class HiddenFromAccount(LoaderError):
+    """what: as in the notes of an export. rule: the value of olcAccess that shows it."""
+
+    code, exit_status = "seed.hidden", 88
+    message = "{uri}: {what}"
+    hint = (
+        "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
+        "olcAccess: {rule}. If the replica shall do without what is hidden: --allow-hidden."
+    )
+
+
+class NotAsStored(LoaderError):
+    code, exit_status = "seed.not_as_stored", 89
+    message = "{uri}: {what}"
+    hint = (
+        "A replica holds what is stored, and a search does not show it here. Take the entries from the provider's "
+        "database: --strategy clone, or --strategy ldif with what slapcat or `ditseed export DATABASE-DIRECTORY` "
+        "wrote. If the replica shall hold what is shown: --allow-hidden."
+    )
+
+
 class TreeRestless(LoaderError):
     code, exit_status = "server.tree_restless", 39
     message = "containers below {base} were renamed during each of {passes} looks"
@@ -346,6 +373,12 @@ class NotProven(LoaderError):
     code, exit_status = "build.not_proven", 48
     message = "the native engine is not proven to do as slapd here: {reason}"
     hint = "Give --engine slapadd: slower, and slapd's own work. Nothing was changed."
+
+
+class GlueRefused(LoaderError):
+    code, exit_status = "build.glue", 75
+    message = "glued databases, {suffix}: {reason}"
+    hint = "{advice} Nothing was changed."
 
 
 class TooManyEntries(LoaderError):

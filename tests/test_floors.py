@@ -50,6 +50,7 @@ GUARDED = {
         "loader.sources.mdb",
         "loader.sources.selection",
         "loader.sinks.shards",
+        "loader.dn",
     ),
 }
 

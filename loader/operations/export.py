@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from loader import defaults, ldif, manifest
-from loader.errors import EmptyInput, TreeRestless
+from loader.errors import EmptyInput, LimitTooLow, ServerRefused, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
-from loader.operations import moved
+from loader.operations import empty_suffix, moved
+from loader.operations import sight as sights
 from loader.operations.moved import Containers
 from loader.operations.shards import (
     ARRANGED,
@@ -29,10 +30,10 @@ from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
-from loader.server import subschema
+from loader.server import shown, subschema
 from loader.server.options import Connection
 from loader.server.search import EVERYTHING, Search
-from loader.server.session import session
+from loader.server.session import Session, session
 from loader.sources import ldap as source
 from loader.sources import planner
 from loader.sources.narrowing import Narrowing
@@ -111,8 +112,7 @@ class _Work:
         earlier run left is of another time."""
         files.remove_tree(self.parts)
         with session(self.options.connection) as server:
-            base = server.base()
-            server.read(base, ["1.1"])
+            base = server.spelt(server.base())
             return {
                 "base": base,
                 "context_csns": moved.context_csns(server, base),
@@ -146,7 +146,7 @@ class _Work:
             return {
                 "expected": entries,
                 "how": cut.how,
-                "hidden_passwords": looked.lack_passwords(),
+                "hidden": _hidden(server, base, looked, narrowing),
                 "attributes": (
                     narrowing.of(Search(base)).attributes
                     if narrowing
@@ -158,6 +158,7 @@ class _Work:
     def read(self, meter: Meter, plan: Plan) -> Facts:
         """Partitions side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
+        self._add_root()
         done = self.run.catalogue.partitions("read")
         meter.add(sum(facts["entries"] for facts in done.values()))
         todo = [one for one in plan.partitions if one.name not in done]
@@ -175,6 +176,12 @@ class _Work:
                 meter.cancel()
                 raise
         return {"entries": meter.entries}
+
+    def _add_root(self) -> None:
+        """What no search shows, and must be there to bear contextCSN."""
+        start = self.run.catalogue.found("start") or {}
+        if empty_suffix.is_empty(start["base"]) and start["context_csns"]:
+            empty_suffix.write(self.parts / f"part-{empty_suffix.FILE}")
 
     def _read_one(self, partition: Partition, meter: Meter, pace: Pace) -> None:
         name, compress = f"part-{partition.name}", self.options.compress != "none"
@@ -285,21 +292,23 @@ class _Work:
             counted = planner.expected(server, start["base"])
             return counted, moved.context_csns(server, start["base"]) == start["context_csns"]
 
-    def notes(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> list[str]:
-        """What the operator should know of what was not exported."""
-        who, notes = self.options.connection.who, []
-        if cut["hidden_passwords"]:
-            notes.append(f"no entry shows {who} a userPassword: access control may hide it")
+    def notes(
+        self, meter: Meter, start: Facts, cut: Facts, arranged: Facts
+    ) -> tuple[list[str], list[str]]:
+        """What the operator should know: what the server hides or shows otherwise than it is stored, and the rest."""
+        who, hidden = self.options.connection.who, list(cut.get("hidden", []))
         counted, calm = source.patiently(lambda: self._counted(start), meter)
-        if counted is None or counted == arranged["entries"] or self.options.narrowing:
-            return notes
+        if self.options.narrowing:
+            return hidden, []
+        if empty_suffix.is_empty(start["base"]) and start["context_csns"] and counted is not None:
+            counted = max(counted, arranged["entries"])  # the root may not be stored yet
+        if counted is None or counted == arranged["entries"]:
+            return hidden, []
+        counts = f"the server counts {counted:,} entries"
+        if not calm or counted < arranged["entries"]:
+            return hidden, [f"{counts}: the tree changed meanwhile; syncrepl brings the rest"]
         others = "" if _with_subentries(start) else ", or they are subentries"
-        why = (
-            f"access control hides the others from {who}{others}"
-            if calm and counted > arranged["entries"]
-            else "the tree changed meanwhile; syncrepl brings the rest"
-        )
-        return [*notes, f"the server counts {counted:,} entries: {why}"]
+        return [*hidden, f"{counts}: access control hides the others from {who}{others}"], []
 
     def publish(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> Facts:
         """Move the shards to their place, the manifest last: where it stands, the export is whole."""
@@ -307,6 +316,7 @@ class _Work:
         sums = self._known_sums(arranged["taken"])
         move_shards(self.arranged, output, names)
         shards = tuple(manifest.describe(output / name, sums.get(name)) for name in names)
+        hidden, others = self.notes(meter, start, cut, arranged)
         made = Manifest(
             base=start["base"],
             entries=arranged["entries"],
@@ -319,11 +329,29 @@ class _Work:
             partitions=cut["how"],
             duplicates=arranged["duplicates"],
             dropped=arranged["dropped"],
-            notes=tuple(self.notes(meter, start, cut, arranged)),
+            notes=(*hidden, *others),
+            hidden=tuple(hidden),
         )
         files.write_durably(self.options.output / manifest.FILE, made.text())
         clear(self.run.directory)
         return {"entries": made.entries}
+
+
+def _hidden(
+    server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None
+) -> list[str]:
+    """What the server hides of what is wanted, as far as a sample tells."""
+    try:
+        sight = shown.look(server, base, narrowing.wants if narrowing else None)
+    except (LimitTooLow, ServerRefused):
+        sight = None
+    if sight is not None:
+        return sights.notes(sight)
+    if looked.lack_passwords() and (narrowing is None or narrowing.wants("userPassword")):
+        return [
+            f"no entry shows {server.connection.who} a userPassword: access control may hide it"
+        ]
+    return []
 
 
 def _with_subentries(start: Facts) -> bool:

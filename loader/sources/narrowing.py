@@ -22,6 +22,14 @@ class Narrowing:
     where: str
     scope: str
     attributes: tuple[str, ...]
+    excluded: tuple[str, ...] = ()  # of those that come, not stored
+
+    def wants(self, attribute: str) -> bool:
+        """Does the replica store it? Of an object class that is listed, every attribute may be one that it does."""
+        if attribute.lower() in map(str.lower, self.excluded):
+            return False
+        listed = {name.lower() for name in self.attributes}
+        return attribute.lower() in listed or any(name[0] in "*+@" for name in listed)
 
     @property
     def is_flat(self) -> bool:

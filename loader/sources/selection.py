@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from loader import _native, backmdb, schema
+from loader import _native, backmdb
 from loader._native import Selected, Selection
 from loader.config import Config, Database
 from loader.errors import PartialReplica
 from loader.ldif import counting
 from loader.progress import Meter
-from loader.server import compiled_schema
-from loader.sinks import mdb
+from loader.sinks.configured import schema_of
 from loader.syncrepl import Syncrepl
 
 __all__ = ["GLUE", "OWN", "Selected", "Selection", "select", "selection"]
@@ -31,8 +30,7 @@ def selection(
 ) -> Selection:
     """`evaluate`: the filter is not the provider's business, but ours. Raises PartialReplica, NotProven."""
     settings = backmdb.settings(config, database)
-    definitions = schema.definitions(config, compiled_schema.read(config))
-    known = mdb.schema(definitions, settings.attribute_options, "dds" in database.overlays)
+    known = schema_of(config, database, settings.attribute_options)
     try:
         return _native.Selection(
             known,

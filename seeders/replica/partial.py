@@ -74,7 +74,7 @@ class Partial:
     def narrowing(self) -> Narrowing:
         """What to ask the provider for."""
         own, asked = self.syncrepl, tuple(self.unevaluated.request())
-        return Narrowing(own.searchbase, own.filter, own.scope, asked)
+        return Narrowing(own.searchbase, own.filter, own.scope, asked, own.exattrs)
 
     def provider(self, connection: Connection) -> Connection:
         return dataclasses.replace(connection, base=self.syncrepl.searchbase)

@@ -113,6 +113,11 @@ def command() -> None:
     is_flag=True,
     help="ldif: take contextCSN from the entries (only for a slapcat).",
 )
+@click.option(
+    "--allow-hidden",
+    is_flag=True,
+    help="Seed although the account is not shown all, or not as it is stored.",
+)
 @options.reading_options("Connections to the provider side by side.", "search, online: ")
 @click.option(
     "--nosync", is_flag=True, help="online: nosync meanwhile, as `ditseed add --nosync` has it."
@@ -163,7 +168,7 @@ def seed(
         )
     asked = SeedOptions(
         config_path=config_path,
-        suffix=suffix or connection.base,
+        suffix=connection.base if suffix is None else suffix,
         connection=connection if connection.uri else None,
         **seeding_options,
     )
@@ -190,9 +195,9 @@ def _online(
     """The options of --strategy online."""
     if consumer is None:
         raise UsageProblem(reason="--strategy online needs the running consumer: --consumer URI")
-    same = ("source", "run_dir", "jobs", "pieces", "page")
+    same = ("source", "run_dir", "jobs", "pieces", "page", "allow_hidden")
     return OnlineOptions(
-        consumer=dataclasses.replace(consumer, base=suffix or connection.base),
+        consumer=dataclasses.replace(consumer, base=connection.base if suffix is None else suffix),
         provider=connection if connection.uri else None,
         nosync=nosync,
         **{name: given[name] for name in same},
@@ -276,5 +281,11 @@ def _compared(waited: float, report: CompareReport) -> dict[str, object]:
         "checksums": f"{report.a.checksum} and {report.b.checksum}",
         "differences": f"{report.only_a + report.only_b + report.changed:,}",
         **{f"{number}: {one.kind}": one.dn for number, one in enumerate(report.samples, 1)},
+        **(
+            {"not compared": f"{', '.join(report.local)}: each server keeps them for itself"}
+            if report.local
+            else {}
+        ),
+        **{f"note {number}": one for number, one in enumerate(report.notes, 1)},
         "verdict": "equal" if report.equal else "NOT equal",
     }

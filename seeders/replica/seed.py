@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, indexes
+from loader import defaults, glue, indexes
 from loader.config import Database
-from loader.errors import NoSuchPath, UsageProblem
+from loader.errors import GlueRefused, NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
-from loader.operations import moved
+from loader.operations import moved, sight
 from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
@@ -60,6 +60,7 @@ class SeedOptions:
     pieces: int = 0
     page: int = 0
     verify: str = "quick"
+    allow_hidden: bool = False
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -126,21 +127,38 @@ def partial_of(options: SeedOptions, place: Place) -> Partial | None:
 
 
 def preflight(options: SeedOptions, place: Place) -> Facts:
-    """Cheap questions first: does the provider answer and hold this suffix, is the consumer made for it?"""
+    """Cheap questions first: does the provider answer, hold this suffix, and show all of it; is the consumer made for
+    it, and the export?"""
+    if options.strategy == "clone":
+        _require_one(place)
+    for one in options.source:
+        if options.strategy == "ldif" and not options.allow_hidden:
+            sight.require_whole(one)
     for warning in _warnings(place.database):
         log.warning("%s: %s", options.config_path, warning)
     if options.connection is None:
         return {"suffix": place.database.suffix}
     wanted = partial_of(options, place)
     with session(options.connection) as provider:
+        base = options.connection.base or place.database.suffix
         if wanted:
-            csns = wanted.look_at(provider)
+            base, csns = wanted.syncrepl.searchbase, wanted.look_at(provider)
         else:
-            base = options.connection.base or place.database.suffix
             provider.read(base, ["1.1"])
             # The consumer may have a part of the provider's tree as its own suffix.
             csns = moved.context_csns(provider, base) or provider.context_csns(base)
+        if options.strategy == "search" and not options.allow_hidden:
+            wants = wanted.narrowing().wants if wanted else None
+            sight.require(provider, base, wants, own=place.database.overlays)
     return {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
+
+
+def _require_one(place: Place) -> None:
+    """A clone is of one database, and nothing tells whether copies of several are of the same moment."""
+    for one in glue.subordinates(place.config, place.database):
+        reason = f"the database of {one.suffix} holds a part of the same tree, and a clone is of one database"
+        advice = "Use --strategy search or ldif."
+        raise GlueRefused(suffix=place.database.suffix, reason=reason, advice=advice)
 
 
 def _warnings(database: Database) -> list[str]:

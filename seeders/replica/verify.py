@@ -10,13 +10,14 @@ from loader import csn, units
 from loader.config import Config
 from loader.errors import ConfigHidden, LoaderError, NoSuchSuffix, NotInSync
 from loader.operations import moved
-from loader.operations.compare import IGNORED, CompareOptions, CompareReport, compare
+from loader.operations import sight as sights
+from loader.operations.compare import IGNORED, CompareOptions, CompareReport
 from loader.progress import Progress
-from loader.server import configuration
+from loader.server import configuration, shown
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources.location import Server
-from seeders.replica import partial
+from seeders.replica import local, partial
 from seeders.replica.partial import Partial
 
 LOOK_EVERY = 0.2  # seconds between two looks while waiting
@@ -49,7 +50,15 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
         provider_side, consumer_side, left_out = wanted.sides(options.provider, options.consumer)
     waited = catch_up(options, bases, progress)
     asked = CompareOptions(provider_side, consumer_side, (*IGNORED, *left_out), limit=options.limit)
-    return waited, compare(asked, progress), how
+    report = local.compared(asked, progress)
+    return waited, replace(report, notes=_unseen(options.provider, bases[0], wanted)), how
+
+
+def _unseen(provider: Connection, base: str, wanted: Partial | None) -> tuple[str, ...]:
+    """What the provider does not show as it is stored, and so was not compared."""
+    with session(provider) as server:
+        sight = shown.look(server, base, wanted.narrowing().wants if wanted else None)
+    return tuple(sights.notes(sight)) if sight else ()
 
 
 def expected(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:

@@ -233,20 +233,6 @@ def test_what_is_not_proven_is_refused_by_name(
         assert not (target.database_dir / "data.mdb").exists()
 
 
-def test_another_database_below_the_suffix(people_ldif: Path, short_tmp: Path) -> None:
-    inner = short_tmp / "inner"
-    inner.mkdir(mode=0o700)
-    lines = ("database mdb", f'suffix "ou=people,{SUFFIX}"', f"directory {inner}", "subordinate")
-    with closing(Slapd(directory=short_tmp / "server", form="conf")) as target:
-        conf = target.home / "slapd.conf"
-        head, main, rest = conf.read_text().partition("database mdb\n")
-        other = short_tmp / "slapd.conf"
-        other.write_text("\n".join([head, *lines, main + rest]))
-        done = ditseed("build", people_ldif, "--config", other, "-b", SUFFIX)
-        assert done.status == errors.NotProven.exit_status, done
-        assert f"ou=people,{SUFFIX}" in done.err
-
-
 @pytest.mark.parametrize(
     "option",
     [

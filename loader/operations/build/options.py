@@ -51,6 +51,13 @@ class BuildOptions:
     complete_naming: bool = True  # entries that lack a value of their RDN get it, as slapadd has it
     file_urls: bool = False  # `attribute:< file:...` is read
     tree: Synthetic | None = None  # in the place of inputs
+    glue: bool = True  # with the databases that are glued to this one (slapadd without -g)
+    # Of a part of a glued tree:
+    now: str | None = None  # the time of attributes that are made; None: as inputs.moment tells
+    claimed: tuple[str, ...] | None = (
+        None  # of a seeding: the contextCSN; None: it stands in the input
+    )
+    reached: tuple[str, ...] = ()  # CSNs of the other parts, which the contextCSN of -w takes in
 
     @property
     def streamed(self) -> bool:
@@ -78,6 +85,7 @@ class BuildOptions:
             "server_id": self.server_id,
             "max_rejects": self.max_rejects,
             "checks": [self.check_values, self.file_urls],
+            "glue": self.glue,
             **({} if self.check_schema else {"check_schema": False}),
             **({} if self.complete_naming else {"complete_naming": False}),
         }

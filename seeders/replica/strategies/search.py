@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from loader.operations import sight
 from loader.operations.build import build_steps
 from loader.operations.export import ExportOptions, export_steps
 from loader.operations.publish import Place
@@ -34,6 +35,8 @@ def run(options: SeedOptions, run: Run, place: Place) -> Facts:
             ),
             run,
         )
+        if not options.allow_hidden:
+            sight.require_whole(exported)
     if wanted:
         csns = (run.catalogue.found("start") or {}).get("context_csns", [])
         built = partial.build(wanted, build_options(options, exported), run, place, csns)

@@ -137,7 +137,7 @@ impl Task<'_> {
         }
         if joined.in_order {
             let rejected: Vec<u32> = gathered.rejections.iter().map(|one| one.position).collect();
-            return self.judged(gathered, Numbering::without(&rejected, gathered.records));
+            return self.judged(gathered, Numbering::without(&rejected, gathered.positions()));
         }
         let numbering =
             reorder::reorder(gathered, joined, &self.shared, &self.means, self.out, || {

@@ -38,6 +38,7 @@ mod reorder;
 pub mod rows;
 mod settings;
 mod shared;
+pub mod split;
 mod stored;
 mod subtrees;
 mod turn;

@@ -37,6 +37,8 @@ pub struct Settings {
     pub has_ixck: bool,
     /// `lastmod`: entries get the operational attributes they lack.
     pub last_mod: bool,
+    /// slapo-translucent(5): an entry may hold no more than what differs from a remote one.
+    pub translucent: bool,
     /// Of the CSNs that are made.
     pub server_id: u16,
 }

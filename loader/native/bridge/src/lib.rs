@@ -27,9 +27,11 @@ mod _native {
     #[pymodule_export]
     use super::auditing::{Finding, Problem, Verdict, audit};
     #[pymodule_export]
-    use super::building::{Built, Database, Rejection, Schema, build, read_schema, verify};
+    use super::building::{
+        Built, Database, Divided, Rejection, Schema, build, read_schema, split, verify,
+    };
     #[pymodule_export]
-    use super::calls::{arrange, join, new_tree, scan, shard, version};
+    use super::calls::{arrange, dn_key, dn_parent, join, new_tree, scan, shard, version};
     #[pymodule_export]
     use super::cloning::{clone_compact, clone_plain, clone_receive, clone_send};
     #[pymodule_export]

@@ -20,7 +20,7 @@ pub mod write;
 
 pub use counters::Counters;
 pub use error::{Code, Error, Result};
-pub use fields::{Entry, Field};
+pub use fields::{Entry, Field, Fields};
 pub use input::Input;
 pub use outflow::Outflow;
 pub use output::{Ended, Output};

@@ -37,7 +37,10 @@ impl Encoder<'_> {
         position: u32,
         profile: (u32, Arc<Profile>),
     ) -> (u32, Arc<Profile>) {
-        if self.shared.settings.last_mod {
+        // slapd makes such a root to bear contextCSN, and gives it nothing else (`syncrepl_add_glue`).
+        let bearer =
+            profile.1.is_glue() && place.rdn.avas.is_empty() && self.shared.claim.is_some();
+        if self.shared.settings.last_mod && !bearer {
             self.made_uuid = self.operational.complete(&mut self.draft, place.hash, position);
         }
         profile

@@ -10,6 +10,8 @@ const SUBJECT_UNIQUE_ID: u8 = 0x82;
 const EXTENSIONS: u8 = 0xa3;
 /// `[0]`, explicit: extensions of a list, the issuer of an attribute certificate.
 const CONTEXT_0: u8 = 0xa0;
+/// `[4]` of a general name.
+const DIRECTORY_NAME: u8 = 0xa4;
 
 /// Reads tags in a row.
 struct Walk<'a> {
@@ -27,6 +29,11 @@ impl<'a> Walk<'a> {
         let header = self.rest.len() - split(self.rest).ok()?.1.len() - element.content.len();
         self.rest = &self.rest[header..];
         Some(element.content)
+    }
+
+    /// Steps into an element, whatever its tag.
+    fn open(&mut self) -> Option<()> {
+        self.enter(self.tag()?).map(drop)
     }
 
     fn skip(&mut self, tag: u8) -> Option<Tlv<'a>> {
@@ -89,25 +96,42 @@ pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
     walk.at_end().then_some(Certificate { serial, issuer })
 }
 
-pub fn is_certificate_list(value: &[u8]) -> bool {
-    let Some((walk, fills)) = certificate_list(value) else { return false };
-    walk.at_end() || fills
+/// What identifies a list of revoked certificates: contents of the elements.
+pub struct CertificateList<'a> {
+    pub issuer: &'a [u8],
+    pub this_update: &'a [u8],
 }
 
-/// The walk behind the list, and whether its outer element ends there too: then slapd tolerates
-/// what follows.
-fn certificate_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
-    let mut walk = Walk { rest: value };
-    let wrapper = walk.enter(SEQUENCE)?;
-    let behind = walk.rest.len() - wrapper.len();
+/// Reads the head of a list; `None` if the bytes do not begin as one.
+pub fn certificate_list(value: &[u8]) -> Option<CertificateList<'_>> {
+    list_head(&mut Walk { rest: value }).map(|(list, _)| list)
+}
+
+/// The list up to its time, and its version.
+fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(CertificateList<'a>, i32)> {
+    walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
     let mut version = 0;
     if walk.tag() == Some(INTEGER) {
         version = walk.small_integer().filter(|&version| version == 1)?;
     }
     walk.skip(SEQUENCE)?;
-    walk.skip(SEQUENCE)?;
-    walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME))?;
+    let issuer = walk.skip(SEQUENCE)?.content;
+    let time = walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME))?;
+    Some((CertificateList { issuer, this_update: time.content }, version))
+}
+
+pub fn is_certificate_list(value: &[u8]) -> bool {
+    let Some((walk, fills)) = whole_list(value) else { return false };
+    walk.at_end() || fills
+}
+
+/// The walk behind the list, and whether its outer element ends there too: then slapd tolerates
+/// what follows.
+fn whole_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
+    let mut walk = Walk { rest: value };
+    let (_, behind) = split(value).ok()?;
+    let (_, version) = list_head(&mut walk)?;
     let _ = walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME));
     revoked(&mut walk);
     if walk.tag() == Some(CONTEXT_0) {
@@ -116,7 +140,7 @@ fn certificate_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
     }
     walk.skip(SEQUENCE)?;
     walk.skip(BIT_STRING)?;
-    let fills = walk.rest.len() == behind;
+    let fills = walk.rest.len() == behind.len();
     Some((walk, fills))
 }
 
@@ -129,11 +153,39 @@ fn revoked(walk: &mut Walk<'_>) {
     }
 }
 
-pub fn is_attribute_certificate(value: &[u8]) -> bool {
-    attribute_certificate(value).is_some_and(|walk| walk.at_end())
+/// What identifies an attribute certificate: contents of the elements.
+pub struct AttributeCertificate<'a> {
+    pub serial: &'a [u8],
+    pub issuer: &'a [u8],
+    pub issuer_serial: &'a [u8],
 }
 
-fn attribute_certificate(value: &[u8]) -> Option<Walk<'_>> {
+/// Reads one as far as its serial number. slapd does not look at most of the tags.
+pub fn attribute_certificate(value: &[u8]) -> Option<AttributeCertificate<'_>> {
+    let mut walk = Walk { rest: value };
+    walk.open()?;
+    walk.open()?;
+    // Version and holder.
+    walk.skip(walk.tag()?)?;
+    walk.skip(walk.tag()?)?;
+    // The issuer: a certificate, named by its issuer's general names.
+    for _ in 0..3 {
+        walk.open()?;
+    }
+    walk.enter(DIRECTORY_NAME)?;
+    let issuer = walk.skip(walk.tag()?)?.content;
+    let issuer_serial = walk.skip(INTEGER)?.content;
+    // Signature.
+    walk.skip(walk.tag()?)?;
+    let serial = walk.skip(INTEGER)?.content;
+    Some(AttributeCertificate { serial, issuer, issuer_serial })
+}
+
+pub fn is_attribute_certificate(value: &[u8]) -> bool {
+    whole_attribute_certificate(value).is_some_and(|walk| walk.at_end())
+}
+
+fn whole_attribute_certificate(value: &[u8]) -> Option<Walk<'_>> {
     let mut walk = Walk { rest: value };
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;

@@ -69,7 +69,10 @@ fn syntax(normaliser: Normaliser) -> Option<Syntax> {
         Normaliser::GeneralizedTime => Syntax::GeneralizedTime,
         Normaliser::Uuid => Syntax::Uuid,
         Normaliser::Csn => Syntax::Csn,
-        Normaliser::CaseIgnoreList | Normaliser::CaseExactList => return None,
+        Normaliser::CsnSid => Syntax::CsnSid,
+        Normaliser::CaseIgnoreList | Normaliser::CaseExactList | Normaliser::LogTime => {
+            return None;
+        }
     })
 }
 

@@ -1,0 +1,375 @@
+"""Topologies of real servers: the one that is read, and its replicas, filled by syncrepl or by `replica seed`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import ldap
+
+from fixtures import replication
+from fixtures.compat import changes
+from fixtures.compat.topologies import CLONE, LDIF, ONLINE, SEARCH, Topology
+from fixtures.replication import wait_in_sync
+from fixtures.slapd import ServerError, Slapd
+from fixtures.slapd_config import REPLICATOR, Settings, peer_dn
+from fixtures.tls import Authority
+from fixtures.trees import write_people
+from tests.support.command import Done, ditseed
+from tests.support.trees import differences, tree
+
+MODULES = ("back_mdb", "syncprov", "accesslog")
+LOG = "cn=log"
+SYNCPROV = "overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog 100000"
+LIMITS = f'limits dn.exact="{REPLICATOR}" size=unlimited size.prtotal=unlimited time=unlimited'
+SECOND = "o=second"
+BELOW = "ou=people"
+DELTA = (
+    f'logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))" syncdata=accesslog'
+)
+ACCESS = f'access to * by dn.exact="{peer_dn()}" manage by * read'
+TOUCH = "dn: {}\nchangetype: modify\nadd: description\ndescription: touched\n"
+TIMEOUT = 90.0
+
+
+def _log(home: Path) -> str:
+    """The accesslog overlay and, behind it, its database, which is read as the data is."""
+    (home / "audit").mkdir(parents=True, exist_ok=True)
+    return (
+        f"overlay accesslog\nlogdb {LOG}\nlogops writes\nlogsuccess TRUE\n"
+        f"database mdb\nsuffix {LOG}\nrootdn {LOG}\ndirectory {home}/audit\nmaxsize 67108864\n"
+        f"index objectClass,entryCSN,reqStart,reqResult,reqDN eq\n{LIMITS}\n"
+        "overlay syncprov\nsyncprov-reloadhint TRUE\nsyncprov-nopresent TRUE"
+    )
+
+
+Lines = Callable[[Path], tuple[str, ...]]
+
+
+@dataclass
+class Site:
+    """source: what is read. writers: who takes changes. lines: of a replica's database, which make it one.
+
+    before, overlays: lines of a server before its databases, and behind what stands in the plain one.
+    suffix: of a replica. second: lines of its second database, if there is one; that has the suffix SECOND.
+    """
+
+    topology: Topology
+    place: Path
+    people: int
+    stack: ExitStack
+    source: Slapd = field(init=False)
+    writers: list[Slapd] = field(init=False)
+    lines: tuple[str, ...] = ()
+    settings: Settings = field(
+        default_factory=lambda: Settings(modules=MODULES, indexes=INDEXES, maxsize=64 << 20)
+    )
+    overlays: Lines = lambda home: ()
+    before: Lines = lambda home: ()
+    suffix: str = Settings.suffix
+    second: tuple[str, ...] = ()
+    number: int = 0
+    done: int = 0
+
+    # --- servers ------------------------------------------------------------------------------
+
+    def home(self) -> Path:
+        self.number += 1
+        return self.place / f"s{self.number}"
+
+    def provider(self, server_id: int, overlays: Lines, **more: object) -> Slapd:
+        """Running and empty."""
+        home = self.home()
+        own = {
+            "server_id": server_id,
+            "overlays": overlays(home),
+            "global_lines": self.before(home),
+        }
+        wanted = dataclasses.replace(self.settings, **own, **more)  # type: ignore[arg-type]
+        made = Slapd(wanted, directory=home)
+        self.stack.callback(made.close)
+        return made
+
+    def fill(self, server: Slapd, suffix: str = Settings.suffix) -> None:
+        """Not with -w: with glued databases slapadd 2.5.13 breaks down then."""
+        ldif = self.place / "people.ldif"
+        write_people(ldif, suffix, self.people)
+        where = [*server.config_arguments, "-b", suffix, "-S", "1"]
+        server.tool("slapadd", "-q", *where, "-l", ldif)
+
+    def replica(self, lines: tuple[str, ...]) -> Slapd:
+        """Stopped and empty; without lines none of its databases is a consumer."""
+        home = self.home()
+        overlays = [
+            re.sub(r"^syncrepl .*\n?", "", one, flags=re.MULTILINE) if not lines else one
+            for one in self.overlays(home)
+        ]
+        wanted = dataclasses.replace(
+            self.settings,
+            suffix=self.suffix,
+            global_lines=self.before(home),
+            overlays=tuple(overlays),
+            database_lines=(*self.settings.database_lines, *lines),
+        )
+        made = Slapd(wanted, directory=home)
+        self.stack.callback(made.close)
+        return made
+
+    def natural(self) -> Slapd:
+        """Running, filled by syncrepl."""
+        made = self.replica(self.lines).start()
+        self.wait(made)
+        return made
+
+    def suffixes(self, server: Slapd) -> list[str]:
+        return [server.suffix, *([SECOND] if self.second else [])]
+
+    def wait(self, one: Slapd) -> None:
+        """Until it has caught up with the source, in every database."""
+        wait_in_sync(self.source, one, TIMEOUT)
+        deadline = time.monotonic() + TIMEOUT
+        while self.second and _context(self.source) != _context(one):
+            if time.monotonic() > deadline:
+                raise ServerError(f"{SECOND} has not caught up")
+            time.sleep(0.05)
+
+    # --- seeding ------------------------------------------------------------------------------
+
+    def bind(self, suffix: str) -> tuple[object, ...]:
+        secret = self.source.replicator_password_file
+        return ("-H", self.source.uri, "-D", REPLICATOR, "-y", secret, "-b", suffix)
+
+    def seeded(self, strategy: str) -> tuple[Slapd, Done]:
+        """Stopped, or running when seeded so; what the last command said."""
+        made = self.replica(() if strategy == ONLINE else self.lines)
+        if strategy == ONLINE:
+            made.start()
+        done = Done(0, "", "")
+        for theirs, own in zip(self.suffixes(self.source), self.suffixes(made), strict=True):
+            if done.status == 0:
+                done = self._seed(strategy, made, theirs, own)
+        return made, done
+
+    def _seed(self, strategy: str, made: Slapd, theirs: str, own: str) -> Done:
+        if strategy == ONLINE:
+            return self._online(made, theirs)
+        where = ("--config", made.config_path, "--suffix", own)
+        return ditseed(
+            "replica", "seed", "--strategy", *self._words(strategy, made, theirs), *where
+        )
+
+    def _words(self, strategy: str, made: Slapd, suffix: str) -> tuple[object, ...]:
+        bind = self.bind(suffix)
+        if strategy == SEARCH:
+            return (SEARCH, *bind)
+        if strategy == CLONE:
+            directory = (
+                self.source.home / "second" if suffix == SECOND else self.source.database_dir
+            )
+            return (CLONE, *bind, "--from", directory)
+        assert strategy == LDIF
+        out = made.home / f"export-{suffix}"
+        ditseed("export", *bind, "-o", out).ok()
+        return (LDIF, "--from", out)
+
+    def _online(self, made: Slapd, suffix: str) -> Done:
+        there = ("--consumer", made.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+        env = {"DITSEED_STATE_DIR": str(made.home / "state")}
+        done = ditseed("replica", "seed", "--strategy", ONLINE, *self.bind(suffix), *there, env=env)
+        if done.status == 0:
+            _configure(made, suffix, self.second if suffix == SECOND else self.lines)
+        return done
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def change(self, count: int) -> None:
+        """Spread over the writers, in turn: each sees what the others wrote before it goes on."""
+        share = -(-count // len(self.writers))
+        for writer in self.writers:
+            writer.ldapmodify(changes.ldif(Settings.suffix, self.people, self.done, share))
+            self.done += share
+            for other in {*self.writers, self.source} - {writer}:
+                wait_in_sync(writer, other, TIMEOUT)
+
+
+INDEXES = ("objectClass,entryUUID,entryCSN,uid eq",)
+
+
+def _configure(server: Slapd, suffix: str, lines: tuple[str, ...]) -> None:
+    """What slapd.conf would say of its database, said to the running server."""
+    ((entry, _),) = server.search(
+        f"(olcSuffix={suffix})", ("1.1",), base="cn=config", external=True
+    )
+    names = {"syncrepl": "olcSyncrepl", "multiprovider": "olcMultiProvider"}
+    words = [line.partition(" ") for line in lines]
+    given = [
+        (names[word], "TRUE" if rest == "on" else rest) for word, _, rest in words if word in names
+    ]
+    parts = "".join(f"add: {name}\n{name}: {value}\n-\n" for name, value in given)
+    server.configure(f"dn: {entry}\nchangetype: modify\n{parts}")
+
+
+def _context(server: Slapd) -> list[bytes]:
+    ((_, values),) = server.search(attributes=("contextCSN",), base=SECOND, scope=ldap.SCOPE_BASE)
+    return values.get("contextCSN", [])
+
+
+def syncrepl(source: Slapd, options: str = "", rid: int = 1) -> str:
+    """The plain line, with the options in the place of those that it has already."""
+    line = replication.syncrepl(source, source.uri).replace("rid=001", f"rid={rid:03d}")
+    for name in re.findall(r"(\S+)=", options):
+        line = re.sub(rf'\s{re.escape(name)}=("[^"]*"|\S+)', "", line)
+    return f"{line} {options}".rstrip()
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def site(topology: Topology, place: Path, people: int) -> Iterator[Site]:
+    """Its servers running and filled."""
+    with ExitStack() as stack:
+        made = Site(topology, place, people, stack)
+        SHAPES[topology.shape](made)
+        time.sleep(0.1)
+        yield made
+
+
+def _provider(made: Site, overlays: Lines = lambda home: (SYNCPROV,), *more: str) -> None:
+    """more: suffixes beside the plain one."""
+    made.source = made.provider(1, overlays)
+    for suffix in (Settings.suffix, *more):
+        made.fill(made.source, suffix)
+    made.source.start()
+    # The change makes a contextCSN, and syncprov stores it when it stops.
+    for suffix in (Settings.suffix, *more):
+        made.source.ldapmodify(TOUCH.format(suffix))
+    made.source.restart()
+    made.writers = [made.source]
+
+
+def _plain(made: Site) -> None:
+    options = made.topology.options
+    if "{certificate}" in options:
+        made.settings = dataclasses.replace(made.settings, tls=Authority(made.place / "ca").valid())
+    _provider(made)
+    if tls := made.settings.tls:
+        where = {
+            "{certificate}": tls.certificate,
+            "{key}": tls.key,
+            "{ca}": tls.ca,
+            "{directory}": tls.ca.parent,
+        }
+        for word, path in where.items():
+            options = options.replace(word, str(path))
+    options = options.replace("{ldapi}", made.source.ldapi_uri).replace("{peer}", peer_dn())
+    made.lines = (syncrepl(made.source, options), f"updateref {made.source.uri}")
+    if found := re.search(r'suffixmassage="([^"]*)"', options):
+        made.suffix = found[1]
+
+
+def _delta(made: Site) -> None:
+    _provider(made, lambda home: (SYNCPROV, _log(home)))
+    made.lines = (syncrepl(made.source, DELTA), f"updateref {made.source.uri}")
+
+
+def _as_provider(made: Site, overlays: Lines, *sources: str) -> None:
+    """Replicas are providers of their own, with a server ID that nobody else has."""
+    made.settings = dataclasses.replace(made.settings, server_id=3)
+    made.overlays = overlays
+    made.lines = (*sources, "multiprovider on")
+
+
+def _mirror(made: Site) -> None:
+    _provider(made)
+    _as_provider(made, lambda home: (SYNCPROV,), syncrepl(made.source))
+
+
+def _multi(made: Site, delta: str = "", overlays: Lines | None = None) -> None:
+    """Two that follow each other; replicas follow both."""
+    with_log = overlays or (lambda home: (SYNCPROV,))
+    _provider(made, with_log)
+    second = made.provider(2, with_log).start()
+    for one, other in ((second, made.source), (made.source, second)):
+        _configure(one, one.suffix, (syncrepl(other, delta), "multiprovider on"))
+        wait_in_sync(made.source, second, TIMEOUT)
+    made.writers = [made.source, second]
+    _as_provider(made, with_log, syncrepl(made.source, delta, 1), syncrepl(second, delta, 2))
+
+
+def _delta_multi(made: Site) -> None:
+    _multi(made, DELTA, lambda home: (SYNCPROV, _log(home)))
+
+
+def _cascade(made: Site) -> None:
+    """What is read is a replica itself."""
+    _provider(made)
+    top = made.source
+    middle = made.provider(0, lambda home: (SYNCPROV,), database_lines=(syncrepl(top),)).start()
+    wait_in_sync(top, middle, TIMEOUT)
+    made.source = middle
+    made.lines = (syncrepl(middle), f"updateref {middle.uri}")
+
+
+def _glued(made: Site) -> None:
+    """People in a database of their own, below the other one; replicas are cut the same way."""
+    made.before = lambda home: (
+        _database(home, "below", f"{BELOW},{Settings.suffix}", "subordinate"),
+    )
+    # Else syncprov stands below the glue, and sees the superior database alone (slapd.conf(5)).
+    _provider(made, lambda home: ("overlay glue", SYNCPROV))
+    made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
+
+
+def _several(made: Site) -> None:
+    """A second database, with a tree and a provider's overlay of its own."""
+    _provider(made, lambda home: (SYNCPROV, _database(home, "second", SECOND, SYNCPROV)), SECOND)
+    made.second = (syncrepl(made.source, f'searchbase="{SECOND}"', 2),)
+    made.overlays = lambda home: (_database(home, "second", SECOND, *made.second),)
+    made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
+
+
+def _database(home: Path, name: str, suffix: str, *lines: str) -> str:
+    (home / name).mkdir(parents=True, exist_ok=True)
+    own = (
+        "database mdb",
+        f"suffix {suffix}",
+        f"rootdn cn=admin,{Settings.suffix}",
+        "maxsize 67108864",
+    )
+    return "\n".join(
+        (*own, f"directory {home / name}", f"index {INDEXES[0]}", *lines, LIMITS, ACCESS)
+    )
+
+
+SHAPES: dict[str, Callable[[Site], None]] = {
+    "plain": _plain,
+    "delta": _delta,
+    "mirror": _mirror,
+    "multi": _multi,
+    "delta_multi": _delta_multi,
+    "cascade": _cascade,
+    "glued": _glued,
+    "several": _several,
+}
+
+
+def unlike(made: Site, natural: Slapd, other: Slapd) -> list[str]:
+    """What the two hold that is not the same."""
+    found: list[str] = []
+    for suffix in made.suffixes(natural):
+        mine, theirs = tree(_slapcat(natural, suffix)), tree(_slapcat(other, suffix))
+        assert mine, "an empty database proves nothing"
+        found += differences(mine, theirs)
+    return found
+
+
+def _slapcat(server: Slapd, suffix: str) -> str:
+    return server.tool(
+        "slapcat", *server.config_arguments, "-b", suffix, "-o", "ldif-wrap=no"
+    ).decode()

@@ -1,0 +1,146 @@
+"""The page says what the rows say, each row is run by a test, and nothing that slapd ships is without one."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import ldap
+import pytest
+
+from fixtures.chroots import chroot, missing_chroot
+from fixtures.compat import backends, definitions, options, overlays, page
+from fixtures.slapd import ServerError, Slapd
+from fixtures.slapd_config import Installation, Settings
+from tests.support.require import require
+
+HERE = Path(__file__).parent
+# Modules that are neither backend nor overlay: schemes for hashed passwords, which no load looks into.
+PASSWORDS = {"argon2", "pw-sha2", "pw-pbkdf2", "pw-apr1", "pw-netscape"}
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert page.PAGE.read_text() == page.text(), "python -m fixtures.compat.page"
+
+
+@pytest.mark.parametrize("section", page.SECTIONS, ids=lambda section: section.title)
+def test_every_row_is_run(section: page.Section) -> None:
+    """By a test of that name that takes all rows of the section."""
+    file, _, function = section.test.partition("::")
+    tree = ast.parse((HERE / file).read_text())
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert function in names
+    assert len({row.name for row in section.rows}) == len(section.rows)
+
+
+def _modules(directory: Path) -> set[str]:
+    return {path.stem for path in directory.glob("*.la")} - PASSWORDS
+
+
+def _known() -> set[str]:
+    of_overlays = {row.name.partition(":")[0] for row in overlays.ALL}
+    return of_overlays | {f"back_{row.name}" for row in backends.ALL}
+
+
+@pytest.mark.slapd
+def test_every_module_has_a_row() -> None:
+    found = _modules(Path(Installation().modules))
+    assert {"back_mdb", "memberof"} <= found
+    assert sorted(found - _known()) == []
+
+
+@pytest.mark.slapd
+@pytest.mark.timeout(600)
+def test_every_module_of_the_newer_release_has_a_row() -> None:
+    require(missing_chroot())
+    found = _modules(chroot("trixie").root / "usr" / "lib" / "ldap")
+    assert {"back_mdb", "memberof"} <= found
+    assert sorted(found - _known()) == []
+
+
+# --- syntaxes and matching rules ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[str, set[str]]:
+    """What slapd says in its subschema with all modules loaded; those that do not go together, one by one."""
+    found: dict[str, set[str]] = {"ldapSyntaxes": set(), "matchingRules": set()}
+    for group in _groups(sorted(_modules(Path(Installation().modules)))):
+        with Slapd(Settings(modules=tuple(group)), form="conf") as server:
+            ((_, values),) = server.search(
+                attributes=tuple(found), base="cn=Subschema", scope=ldap.SCOPE_BASE
+            )
+        for name, known in found.items():
+            known |= {value.decode() for value in values[name]}
+    return found
+
+
+def _groups(modules: list[str]) -> list[list[str]]:
+    groups: list[list[str]] = [["back_mdb"]]
+    for module in modules:
+        fitting = next((one for one in groups if _go_together([*one, module])), None)
+        if fitting is None:
+            groups.append(list(dict.fromkeys(("back_mdb", "back_ldap", "dynlist", module))))
+        elif module not in fitting:
+            fitting.append(module)
+    return groups
+
+
+def _go_together(modules: list[str]) -> bool:
+    server = Slapd(Settings(modules=tuple(modules)), form="conf")
+    try:
+        server.tool("slaptest", "-u", *server.config_arguments)
+    except ServerError:
+        return False
+    finally:
+        server.close()
+    return True
+
+
+@pytest.mark.slapd
+def test_every_syntax_has_a_row(published: dict[str, set[str]]) -> None:
+    found = {text.split()[1] for text in published["ldapSyntaxes"]}
+    assert len(found) > 30
+    assert sorted(found - {row.oid for row in definitions.SYNTAXES}) == []
+
+
+@pytest.mark.slapd
+def test_every_matching_rule_has_a_row(published: dict[str, set[str]]) -> None:
+    found = {
+        match[1]
+        for text in published["matchingRules"]
+        if (match := re.search(r"NAME '([^']+)'", text))
+    }
+    assert len(found) > 30
+    assert sorted(found - {row.name for row in definitions.RULES}) == []
+
+
+# --- options of syncrepl --------------------------------------------------------------------------
+
+
+def _manual() -> str:
+    """slapd.conf(5) as troff."""
+    done = subprocess.run(
+        ["man", "-w", "5", "slapd.conf"], capture_output=True, text=True, check=False
+    )
+    path = Path(done.stdout.strip() or "/usr/share/man/man5/slapd.conf.5.gz")
+    if not path.is_file():
+        pytest.skip("the manual page slapd.conf(5) is not installed")
+    return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+
+
+@pytest.mark.slapd
+@pytest.mark.skipif(
+    shutil.which("man") is None and not Path("/usr/share/man").is_dir(), reason="no manual pages"
+)
+def test_every_option_of_syncrepl_has_a_row() -> None:
+    text = _manual().replace("\\-", "-")
+    synopsis = text[text.index(".B syncrepl rid=") :].partition(".RS")[0]
+    found = set(re.findall(r"(?:(?<!\w)\[|\.B |syncrepl )([a-z_-]+)(?==|\])", synopsis))
+    assert {"rid", "provider", "tls_ecname", "lazycommit"} <= found
+    assert sorted(found - {row.name for row in options.ALL}) == []
+    assert sorted({row.name for row in options.ALL} - found) == []
