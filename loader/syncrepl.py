@@ -5,10 +5,10 @@ servers/slapd/syncrepl.c `parse_syncrepl_line`). Credentials do not get past thi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loader import dn
+from loader import dn, words
 from loader.config import Config, Database
 from loader.errors import SyncreplsDiffer, SyncreplUnreadable
 
@@ -66,10 +66,6 @@ _CONTENT = {
 _KIND = {"type", "syncdata"}
 # slapd reads these by their beginning: "attrsonly" may be followed by anything.
 _FLAGS = ("attrsonly", "strictrefresh", "lazycommit")
-_CHANGED = (
-    "slapd changes backslashes and quotes when it converts a slapd.conf; "
-    "give a slapd.d whose olcSyncrepl is as it should be"
-)
 _REQUIRED = ("rid", "provider", "searchbase")
 
 
@@ -123,8 +119,7 @@ def of_database(config: Config, database: Database, provider: str | None) -> Syn
     SyncreplsDiffer.
     """
     values = config.values(database.entry_dn, "olcSyncrepl")
-    converted = config.uri is None and not config.is_directory
-    found = [parse(value, config.where, converted) for value in values]
+    found = [parse(value, config.where) for value in values]
     if len({one.content for one in found}) <= 1:
         return found[0] if found else None
     asked = [one for one in found if provider and _same_server(one.provider, provider)]
@@ -134,18 +129,11 @@ def of_database(config: Config, database: Database, provider: str | None) -> Syn
     return asked[0]
 
 
-def parse(value: str, where: str, converted: bool = False) -> Syncrepl:
-    """`value`: of olcSyncrepl, with or without its {n}; `converted` by slapd from a slapd.conf.
-
-    Raises SyncreplUnreadable, naming the option but no secret.
-    """
-    if converted:
-        _require_unchanged(value, where)
+def parse(value: str, where: str) -> Syncrepl:
+    """`value`: of olcSyncrepl, with or without its {n}. Raises SyncreplUnreadable, naming the option but no secret."""
     found: dict[str, str] = {}
-    for raw in _raw_words(re.sub(r"^\{\d+\}", "", value)):
-        name, text = _option(_unquoted(raw))
-        if converted and name in _CONTENT and ("\\" in raw or raw.count('"') > 2):
-            raise SyncreplUnreadable(where=where, reason=f"{name}: {_CHANGED}")
+    for word in words.of_value(words.unordered(value)):
+        name, text = _option(word)
         if name not in _MANNER | _CONTENT | _KIND:
             raise SyncreplUnreadable(where=where, reason=f"the option {name!r} is not known")
         # slapd adds to what it has of these two.
@@ -192,22 +180,6 @@ def _option(word: str) -> tuple[str, str]:
             return flag, ""
     name, equals, text = word.partition("=")
     return (name.lower(), text) if equals else ("(a word without =)", "")
-
-
-def _raw_words(text: str) -> Iterator[str]:
-    """Words as slapd cuts them (servers/slapd/config.c, strtok_quote): quotes may begin anywhere."""
-    return (found[0] for found in re.finditer(r'(?:"(?:\\.|[^"\\])*"?|\\.|[^\s"\\])+', text))
-
-
-def _unquoted(raw: str) -> str:
-    """Quotes go, and what follows a backslash is taken as it is."""
-    return re.sub(r'\\(.)|"', r"\1", raw)
-
-
-def _require_unchanged(value: str, where: str) -> None:
-    """slapd writes values between quotes without a backslash before the quotes in them (syncrepl_unparse)."""
-    if re.sub(r"\\.", "", value).count('"') % 2:
-        raise SyncreplUnreadable(where=where, reason=_CHANGED)
 
 
 def _same_server(one: str, other: str) -> bool:

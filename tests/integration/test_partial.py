@@ -36,6 +36,8 @@ CASES = {
     "filter-of-inner-entries": Case('filter="(objectClass=organizationalUnit)"'),
     "filter-with-not": Case('filter="(&(objectClass=person)(!(manager=*)))"'),
     "filter-with-substrings": Case('filter="(|(cn=person *1*)(telephoneNumber=*4930*9))"'),
+    # slapd.conf takes one backslash away, RFC 4515 the other.
+    "filter-with-escapes": Case(r'filter="(|(cn=Person\\201)(cn=*\\20 2))"'),
     "attrs": Case('attrs="cn,sn"'),
     "attrs-user": Case('attrs="*"'),
     "attrs-operational": Case('attrs="+"'),
