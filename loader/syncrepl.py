@@ -92,7 +92,7 @@ class Syncrepl:
         massage = None if self.suffixmassage is None else dn.key(self.suffixmassage)
         lists = (frozenset(map(str.lower, self.attrs)), frozenset(map(str.lower, self.exattrs)))
         rest = (self.scope, *lists, self.attrsonly, self.schemachecking, massage)
-        return (dn.key(self.searchbase), self.filter.lower(), *rest)
+        return (dn.key(self.searchbase), self.filter, *rest)
 
     def narrowing(self, suffix: str) -> tuple[str, ...]:
         """The options by which the consumer of `suffix` holds other than all that the provider has there."""

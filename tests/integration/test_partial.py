@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import partial
+from fixtures import partial, replication
+from fixtures.churn import Churn
 from fixtures.slapd import Slapd
+from fixtures.trees import write_people
 from tests.support.command import ditseed
 from tests.support.killing import KILL_AT
 
@@ -370,3 +373,29 @@ def test_with_delta_syncrepl(tmp_path: Path, options: str) -> None:
             times = ("createTimestamp", "modifyTimestamp")
             found = partial.differences(partial.stored(natural), partial.stored(seeded), times)
             assert not found
+
+
+@pytest.mark.parametrize(
+    "options",
+    ['exattrs="userPassword"', 'attrs="*"', 'filter="(objectClass=*)" attrs="cn,sn,ou,dc"'],
+)
+def test_of_a_provider_that_never_rests(tmp_path: Path, options: str) -> None:
+    """Containers move, too, while several connections read; all of them are replicated."""
+    people = tmp_path / "people.ldif"
+    write_people(people, SUFFIX, 1500)
+    case = Case(options)
+    with closing(replication.provider()) as source:
+        source.slapadd(people)
+        source.start()
+        source.ldapmodify(f"dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: a\n")
+        with closing(consumer(source, case)) as seeded:
+            with Churn(source, rate=80, seed=11):
+                seed(source, seeded, "search", tmp_path, "--pieces", "3", "--page", "100")
+                seeded.start()
+                time.sleep(2)
+            with consumer(source, case) as natural:
+                for target in (natural, seeded):
+                    partial.settle(source, target)
+                times = ("createTimestamp", "modifyTimestamp")
+                found = partial.differences(partial.stored(natural), partial.stored(seeded), times)
+                assert not found
