@@ -116,6 +116,11 @@ def test_several_that_ask_for_the_same(tmp_path: Path) -> None:
     assert found.rid == "001"
 
 
+def test_the_content_reads_the_same_whatever_the_order() -> None:
+    one, other = parsed("attrs=cn,sn,mail exattrs=a,b,c"), parsed("exattrs=c,b,a attrs=MAIL,sn,cn")
+    assert repr(one.content) == repr(other.content)
+
+
 def test_several_that_differ(tmp_path: Path) -> None:
     other = LEAST.replace("ldap://a", "ldaps://b:636/").replace("001", "002")
     made = of(tmp_path, LEAST, f"{other} exattrs=userPassword")
