@@ -399,3 +399,14 @@ def test_of_a_provider_that_never_rests(tmp_path: Path, options: str) -> None:
                 times = ("createTimestamp", "modifyTimestamp")
                 found = partial.differences(partial.stored(natural), partial.stored(seeded), times)
                 assert not found
+
+
+def test_a_consumer_that_runs_on_a_slapd_conf(provider: Slapd, tmp_path: Path) -> None:
+    options = r'filter="(|(cn=Person\\201)(employeeType=clerk))" exattrs="userPassword mail"'
+    made = [partial.consumer(provider, options, form="conf") for _ in range(2)]
+    with made[0] as natural, closing(made[1]) as seeded:
+        partial.settle(provider, natural)
+        seed(provider, seeded, "slapcat", tmp_path)
+        wanted = partial.stored(natural)
+        assert not any("mail" in entry for entry in wanted.values())
+        assert not partial.differences(wanted, partial.stored(seeded))
