@@ -84,8 +84,8 @@ def consumer(source: Slapd, case: Case) -> Slapd:
     return partial.consumer(source, case.options, base=case.base, suffix=case.suffix)
 
 
-def seed(source: Slapd, target: Slapd, strategy: str, scratch: Path, *more: object) -> str:
-    """Seeded, stopped; what the command said."""
+def seeding(source: Slapd, target: Slapd, strategy: str, scratch: Path) -> tuple[object, ...]:
+    """The command, with the LDIF made that it needs."""
     given: tuple[object, ...] = ("search", *bind(source))
     if strategy == "ldif":
         ditseed("export", *bind(source), "-b", source.suffix, "-o", scratch / "export").ok()
@@ -94,7 +94,18 @@ def seed(source: Slapd, target: Slapd, strategy: str, scratch: Path, *more: obje
         (scratch / "slapcat.ldif").write_text(source.slapcat())
         given = ("ldif", "-w", "--from", scratch / "slapcat.ldif")
     where = ("--config", target.config_path, "--suffix", target.suffix)
-    return ditseed("replica", "seed", "--strategy", *given, *where, *more).ok().out
+    return ("replica", "seed", "--strategy", *given, *where)
+
+
+def seed(source: Slapd, target: Slapd, strategy: str, scratch: Path, *more: object) -> str:
+    """Seeded, stopped; what the command said."""
+    return ditseed(*seeding(source, target, strategy, scratch), *more).ok().out
+
+
+def stopped_at(point: str, source: Slapd, target: Slapd, scratch: Path) -> None:
+    """A seeding by search, killed there; the same command then goes on."""
+    done = ditseed(*seeding(source, target, "search", scratch), env={KILL_AT: point})
+    assert done.status == -9, done
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -197,9 +208,7 @@ def test_a_container_that_is_not_replicated_is_renamed_while_its_children_are_re
     case = CASES["filter"]
     with partial.provider() as source, closing(consumer(source, case)) as seeded:
         source.ldapmodify(f"dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: a\n")
-        given = ("search", *bind(source), "--config", seeded.config_path, "-b", SUFFIX)
-        stopped = ditseed("replica", "seed", "--strategy", *given, env={KILL_AT: point})
-        assert stopped.status == -9, stopped
+        stopped_at(point, source, seeded, tmp_path)
         with source.connection() as handle:
             handle.rename_s(f"ou=staff,{PEOPLE}", "ou=crew", f"ou=groups,{SUFFIX}", delold=1)
         seed(source, seeded, "search", tmp_path)
@@ -221,16 +230,7 @@ def test_a_seeding_that_is_stopped_goes_on(provider: Slapd, tmp_path: Path) -> N
         "publish.unrecorded",
     ):
         with closing(consumer(provider, case)) as target:
-            given = (
-                "search",
-                *bind(provider),
-                "--config",
-                target.config_path,
-                "--suffix",
-                "dc=local",
-            )
-            stopped = ditseed("replica", "seed", "--strategy", *given, env={KILL_AT: point})
-            assert stopped.status == -9, stopped
+            stopped_at(point, provider, target, tmp_path)
             seed(provider, target, "search", tmp_path)
             again = seed(provider, target, "search", tmp_path)
             assert "glue" in again
