@@ -83,6 +83,8 @@ class NativeError(Exception):
       ldif.syntax       not LDIF
       ldif.changetype   a change record other than `changetype: add`
       ldif.url          `attribute:< url`
+      ldif.include      an `include:` line, which was not to be followed or cannot be
+      ldif.encoding     UTF-16 or UTF-32, or a byte order mark
       ldif.version      `version:` other than 1
       ldif.too_large    a record of more than 256 MiB
       ldif.corrupt      a compressed input is damaged
@@ -510,6 +512,9 @@ class Built:
     def rejections(self) -> list[Rejection]:
         """The first hundred, in the order of the input."""
     @property
+    def misfits(self) -> list[tuple[str, str, int]]:
+        """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
+    @property
     def bytes(self) -> int:
         """Of the file."""
     @property
@@ -563,7 +568,7 @@ def build(
     now: str,
     write_context: bool,
     claimed: Sequence[str] | None,
-    check_values: bool,
+    value_check: Literal["refuse", "count", "skip"],
     file_urls: bool,
     memory: int,
     jobs: int,
@@ -579,9 +584,10 @@ def build(
     the call returns. now: the time of operational attributes that are made, as in createTimestamp; the
     same input at the same `now` gives the same file. claimed: the contextCSN of the suffix entry instead of
     its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
-    in `scratch`. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more
-    than max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
-    RDNs, as with `slapadd -s`. complete_naming False: entries that lack these are rejected, as servers do.
+    in `scratch`. value_check: what is done with values that their syntax forbids. rejects_path: LDIF of rejected
+    entries with their reasons, made when there is one; more than max_rejects end the build. check_schema False:
+    entries need not fit the schema, nor hold the values of their RDNs, as with `slapadd -s`. complete_naming False:
+    entries that lack these are rejected, as servers do.
     """
 
 @final
@@ -598,6 +604,7 @@ def split(
     shares: Sequence[tuple[Sequence[str], _Path]],
     counters: Counters,
     *,
+    file_urls: bool,
     root: str | None = None,
     claimed: Sequence[str] | None = None,
 ) -> list[Divided]:
@@ -906,6 +913,9 @@ def find_name(
 class Merged:
     @property
     def entries(self) -> int: ...
+    @property
+    def misfits(self) -> list[tuple[str, str, int]]:
+        """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
     @property
     def bytes(self) -> int:
         """Of the file."""

@@ -339,6 +339,24 @@ class LdifUnreadable(LoaderError):
     hint = "Check that the file is whole and can be read on this host."
 
 
+class LdifEncoding(LoaderError):
+    code, exit_status = "ldif.encoding", 81
+    message = "{path}: {reason}; LDIF is UTF-8 without a byte order mark (RFC 2849)"
+    hint = (
+        "Write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`, or against a byte order mark "
+        "`sed '1s/^\\xEF\\xBB\\xBF//' IN > OUT`."
+    )
+
+
+class IncludeRefused(LoaderError):
+    code, exit_status = "ldif.include", 83
+    message = "{path}, line {line}: {reason}"
+    hint = (
+        "Give both files on the command line, in their order; or let `ditseed build --allow-file-urls` read what "
+        "include: lines name."
+    )
+
+
 class MissingParents(LoaderError):
     code, exit_status = "ldif.missing_parents", 43
     message = "{count} parent entries are missing, the first: {first}"
@@ -360,7 +378,10 @@ class EmptyInput(LoaderError):
 class EntryRefused(LoaderError):
     code, exit_status = "build.entry_refused", 46
     message = "{dn} was refused: {reason}"
-    hint = "Mend that entry in the LDIF ({where}) and build again; nothing was changed."
+    hint = "Mend that entry in the LDIF ({where}) and build again{way_out}; nothing was changed."
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(**{"way_out": "", **facts})
 
 
 class EntriesLost(LoaderError):

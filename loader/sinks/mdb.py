@@ -32,7 +32,13 @@ from loader.schema import Definition
 
 __all__ = ["Built", "Database", "Divided", "Rejection", "Schema"]
 
+_VALUE_CHECK = "(value check)"  # so ends what the core says of a value that its syntax forbids
+_UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
+
 Table = Literal["id2v", "ixck"]  # those that not every slapd has
+ValueCheck = Literal[
+    "refuse", "count", "skip"
+]  # what is done with values that their syntax forbids
 Input = Path | int  # an int is the descriptor of a stream
 
 
@@ -55,7 +61,7 @@ class Rules:
     """
 
     now: str
-    check_values: bool = True
+    value_check: ValueCheck = "refuse"
     file_urls: bool = False
     max_rejects: int = 0
     write_context: bool = False
@@ -104,7 +110,7 @@ def build(
                 database(target),
                 counters,
                 now=rules.now,
-                check_values=rules.check_values,
+                value_check=rules.value_check,
                 check_schema=rules.check_schema,
                 complete_naming=rules.complete_naming,
                 file_urls=rules.file_urls,
@@ -137,9 +143,12 @@ def split(
     shares: Sequence[Share],
     claimed: tuple[str, Sequence[str]] | None,
     meter: Meter,
+    *,
+    file_urls: bool = False,
 ) -> list[Divided]:
     """Divide LDIF among databases; the first one gets what belongs to none besides.
 
+    `file_urls`: files that `include:` lines name are read.
     `claimed`: the entry that will have a contextCSN, and that: nothing in the other databases is newer then.
     """
     root, csns = claimed or (None, None)
@@ -149,6 +158,7 @@ def split(
             known,
             [(share.suffixes, str(share.path)) for share in shares],
             counters,
+            file_urls=file_urls,
             root=root,
             claimed=csns,
         )
@@ -226,4 +236,6 @@ def _refused(error: _native.NativeError, rejects: Path) -> LoaderError:
     if not error.dn:  # nothing could be read of it
         return LdifSyntax(path=error.path or "-", line=error.line, reason=error.message)
     place = f"{error.path or 'standard input'}, line {error.line}"
-    return EntryRefused(dn=error.dn, reason=error.message, where=f"{place}; also in {rejects}")
+    way_out = _UNCHECKED if error.message.endswith(_VALUE_CHECK) else ""
+    where = f"{place}; also in {rejects}"
+    return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out=way_out)

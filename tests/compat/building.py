@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -21,24 +23,24 @@ from tests.support.command import Done, ditseed, start
 UNREAD = 15  # seconds: a build that waits for its input is given up then
 
 
-def parameters(rows: tuple[Row, ...] | list[Row]) -> list[ParameterSet]:
-    """Those that the table calls wrong must be so: mended, they fail until the table says it."""
+def parameters(rows: Sequence[Row], what: str = "outcome") -> list[ParameterSet]:
+    """Those that the table calls wrong must be so: mended, they fail until the table says it. what: the field."""
     return [
         pytest.param(
             row,
             id=row.name,
             marks=[pytest.mark.xfail(reason=row.note, strict=True)]
-            if row.outcome is Outcome.WRONG
+            if getattr(row, what) is Outcome.WRONG
             else [],
         )
         for row in rows
     ]
 
 
-def server(row: Built, home: Path, chroot: Chroot | None = None) -> Slapd:
-    """Stopped, with empty directories for whatever databases it has."""
+def server(row: Built, home: Path, chroot: Chroot | None = None, **more: object) -> Slapd:
+    """Stopped, with empty directories for whatever databases it has. more: settings beside the row's."""
     home.mkdir(parents=True)
-    for name in ("log", "below", "ldif", "cache"):
+    for name in ("audit", "below", "ldif", "cache"):
         (home / name).mkdir()
     schema = home / "row.schema"
     schema.write_text(row.schema)
@@ -53,7 +55,7 @@ def server(row: Built, home: Path, chroot: Chroot | None = None) -> Slapd:
         limits=(),
     )
     return Slapd(
-        wanted,
+        dataclasses.replace(wanted, **more),  # type: ignore[arg-type]
         directory=home,
         form="conf",
         installation=chroot and Installation(prefix=chroot.prefix),
@@ -61,18 +63,23 @@ def server(row: Built, home: Path, chroot: Chroot | None = None) -> Slapd:
 
 
 def database(made: Slapd, row: Built) -> Path:
-    return made.database_dir if row.suffix == made.suffix else made.home / "log"
+    return made.database_dir if row.suffix == made.suffix else made.home / "audit"
 
 
 def slapadd(made: Slapd, row: Built, ldif: Path) -> None:
     made.tool("slapadd", "-q", *made.config_arguments, "-b", row.suffix, "-l", ldif)
 
 
+def _tools(chroot: Chroot | None) -> dict[str, str]:
+    return {"DITSEED_TOOLS": chroot.tools} if chroot else {}
+
+
 def build(
     made: Slapd, suffix: str, ldif: Path | str, chroot: Chroot | None = None, *more: object
 ) -> Done:
-    env = {"DITSEED_TOOLS": chroot.tools} if chroot else {}
-    return ditseed("build", ldif, "--config", made.config_path, "-b", suffix, *more, env=env)
+    return ditseed(
+        "build", ldif, "--config", made.config_path, "-b", suffix, *more, env=_tools(chroot)
+    )
 
 
 def differs(row: Built, place: Path, chroot: Chroot | None = None) -> list[str]:
@@ -89,11 +96,23 @@ def differs(row: Built, place: Path, chroot: Chroot | None = None) -> list[str]:
         return differences(database(oracle, row), database(ours, row))
 
 
-def refusal(made: Slapd, suffix: str, place: Path) -> Done:
+def as_the_row_says(
+    row: Built, place: Path, *, statuses: tuple[int, ...], chroot: Chroot | None = None
+) -> None:
+    """Equal to what slapadd makes, or refused with one of the exit statuses."""
+    if row.outcome is not Outcome.REFUSED:
+        assert differs(row, place, chroot) == []
+        return
+    with closing(server(row, place / "one", chroot)) as made:
+        done = refusal(made, row.suffix, place, chroot)
+        assert done.status in statuses, done
+
+
+def refusal(made: Slapd, suffix: str, place: Path, chroot: Chroot | None = None) -> Done:
     """How a build ends whose input nobody writes: only the configuration can tell it to."""
     pipe = place / "nobody.ldif"
     os.mkfifo(pipe)
-    process = start("build", pipe, "--config", made.config_path, "-b", suffix)
+    process = start("build", pipe, "--config", made.config_path, "-b", suffix, env=_tools(chroot))
     try:
         out, err = process.communicate(timeout=UNREAD)
     except subprocess.TimeoutExpired:

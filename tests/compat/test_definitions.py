@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fixtures.chroots import Chroot
 from fixtures.compat.definitions import RULES, SYNTAXES, Definition
-from fixtures.compat.row import Outcome
 from loader.errors import NotProven
 from tests.compat import building
 
 pytestmark = pytest.mark.slapd
 
-
-def _as_the_row_says(row: Definition, place: Path) -> None:
-    if row.outcome is not Outcome.REFUSED:
-        assert building.differs(row, place) == []
-        return
-    with closing(building.server(row, place / "one")) as made:
-        done = building.refusal(made, row.suffix, place)
-        assert done.status == NotProven.exit_status, done
+STATUSES = (NotProven.exit_status,)
 
 
 @pytest.mark.parametrize("row", building.parameters(SYNTAXES))
 def test_syntax(row: Definition, short_tmp: Path) -> None:
-    _as_the_row_says(row, short_tmp)
+    building.as_the_row_says(row, short_tmp, statuses=STATUSES)
 
 
 @pytest.mark.parametrize("row", building.parameters(RULES))
 def test_rule(row: Definition, short_tmp: Path) -> None:
-    _as_the_row_says(row, short_tmp)
+    building.as_the_row_says(row, short_tmp, statuses=STATUSES)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("row", building.parameters((*SYNTAXES, *RULES)))
+def test_definition_of_the_newer_release(row: Definition, short_tmp: Path, newer: Chroot) -> None:
+    building.as_the_row_says(row, short_tmp, statuses=STATUSES, chroot=newer)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fixtures.chroots import Chroot
 from fixtures.compat import overlays
-from fixtures.compat.row import Built, Outcome
+from fixtures.compat.row import Built
 from loader.errors import ConfigUnreadable, NotProven
 from tests.compat import building
 
 pytestmark = pytest.mark.slapd
 
+STATUSES = (NotProven.exit_status, ConfigUnreadable.exit_status)
+
 
 @pytest.mark.parametrize("row", building.parameters(overlays.ALL))
 def test_overlay(row: Built, short_tmp: Path) -> None:
-    if row.outcome is not Outcome.REFUSED:
-        assert building.differs(row, short_tmp) == []
-        return
-    with closing(building.server(row, short_tmp / "one")) as made:
-        done = building.refusal(made, row.suffix, short_tmp)
-        assert done.status in (NotProven.exit_status, ConfigUnreadable.exit_status), done
+    building.as_the_row_says(row, short_tmp, statuses=STATUSES)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("row", building.parameters(overlays.ALL))
+def test_overlay_of_the_newer_release(row: Built, short_tmp: Path, newer: Chroot) -> None:
+    building.as_the_row_says(row, short_tmp, statuses=STATUSES, chroot=newer)

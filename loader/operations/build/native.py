@@ -140,7 +140,7 @@ class _Work:
         options = self.options
         return Rules(
             now=inputs.moment(options),
-            check_values=options.check_values,
+            value_check=self._value_check(),
             check_schema=options.check_schema,
             complete_naming=options.complete_naming,
             file_urls=options.file_urls,
@@ -148,6 +148,12 @@ class _Work:
             write_context=options.write_context and not options.seeding,
             claimed=scan.get("claimed"),
         )
+
+    def _value_check(self) -> mdb.ValueCheck:
+        """A consumer gets what its provider has, whatever got in there long ago."""
+        if self.options.seeding:
+            return "count"
+        return "refuse" if self.options.check_values else "skip"
 
     def _means(self, scratch: Path) -> Means:
         options = self.options
@@ -181,6 +187,7 @@ class _Work:
             "phases": built.phases,
             "tables": built.tables,
             **kept,
+            **_misfits(built),
         }
 
     def check(self, meter: Meter, loaded: Facts) -> Facts:
@@ -208,6 +215,12 @@ class _Work:
 
     def publish(self, checked: Facts) -> Facts:
         return finish.publish(self.options, self.place, self.made, checked, checked["maxsize"])
+
+
+def _misfits(built: Built) -> Facts:
+    """Values that their syntax forbids, as the report shows them."""
+    told = [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]
+    return {"invalid values": told} if told else {}
 
 
 def _rejection(one: Rejection) -> list[object]:

@@ -123,6 +123,5 @@ _NATIVE = {
     "scratch": "--tmp",
     "max_rejects": "--max-rejects",
     "rejects": "--rejects",
-    "check_values": "--no-value-check",
     "file_urls": "--allow-file-urls",
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use backmdb::split::Share;
-use backmdb::{Method, Options, Settings, Source};
+use backmdb::{Method, Options, Settings, Source, ValueCheck};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schema::{Definition, Kind};
@@ -81,6 +81,7 @@ pub struct Built {
     read: u64,
     rejected: u64,
     rejections: Vec<Py<Rejection>>,
+    misfits: Vec<(String, String, u64)>,
     bytes: u64,
     pages: u64,
     tables: BTreeMap<String, u64>,
@@ -102,6 +103,11 @@ impl Built {
             read: built.records,
             rejected,
             rejections: told.collect::<PyResult<_>>()?,
+            misfits: built
+                .misfits
+                .into_iter()
+                .map(|one| (one.attribute, one.syntax, one.count))
+                .collect(),
             bytes: built.bytes,
             pages: built.pages,
             tables: built.tables,
@@ -187,7 +193,7 @@ pub enum PathOrDescriptor {
 
 #[pyfunction]
 #[pyo3(signature = (
-    inputs, out_path, database, counters, *, now, write_context, claimed, check_values, file_urls, memory,
+    inputs, out_path, database, counters, *, now, write_context, claimed, value_check, file_urls, memory,
     jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
@@ -204,7 +210,7 @@ pub fn build(
     now: String,
     write_context: bool,
     claimed: Option<Vec<String>>,
-    check_values: bool,
+    value_check: &str,
     file_urls: bool,
     memory: usize,
     jobs: usize,
@@ -214,11 +220,13 @@ pub fn build(
     check_schema: bool,
     complete_naming: bool,
 ) -> PyResult<Built> {
+    let values = ValueCheck::from_name(value_check)
+        .ok_or_else(|| PyValueError::new_err("value_check is refuse, count or skip"))?;
     let options = Options {
         now,
         write_context,
         claimed,
-        check_values,
+        values,
         check_schema,
         complete_naming,
         file_urls,
@@ -263,13 +271,15 @@ pub struct Divided {
 }
 
 #[pyfunction]
-#[pyo3(signature = (inputs, schema, shares, counters, *, root=None, claimed=None))]
+#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+#[pyo3(signature = (inputs, schema, shares, counters, *, file_urls, root=None, claimed=None))]
 pub fn split(
     py: Python<'_>,
     inputs: Vec<PathOrDescriptor>,
     schema: &Schema,
     shares: Vec<(Vec<String>, PathBuf)>,
     counters: &Counters,
+    file_urls: bool,
     root: Option<String>,
     claimed: Option<Vec<String>>,
 ) -> PyResult<Vec<Divided>> {
@@ -281,7 +291,7 @@ pub fn split(
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
     let shares: Vec<Share> =
         shares.into_iter().map(|(suffixes, path)| Share { suffixes, path }).collect();
-    let work = || backmdb::split::split(sources, &schema.0, &shares, claim, &counters.0);
+    let work = || backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, &counters.0);
     let got = enter(py, &counters.0, work)?;
     Ok(got.into_iter().map(|one| Divided { entries: one.entries, newest: one.newest }).collect())
 }

@@ -15,6 +15,7 @@ pub mod polled;
 pub mod records;
 pub mod rejects;
 pub mod tail;
+pub mod url;
 pub mod walk;
 pub mod write;
 
@@ -24,4 +25,4 @@ pub use fields::{Entry, Field, Fields};
 pub use input::Input;
 pub use outflow::Outflow;
 pub use output::{Ended, Output};
-pub use records::Record;
+pub use records::{Include, Record};

@@ -109,7 +109,7 @@ impl Schema {
             Check::Control => component::is_control(value),
             Check::Oid => is_oid(value),
             Check::OidOrName => is_oid_or_name(value),
-            Check::Certificate => x509::certificate(value).is_some(),
+            Check::Certificate => x509::is_certificate(value),
             Check::CertificateList => x509::is_certificate_list(value),
             Check::AttributeCertificate => x509::is_attribute_certificate(value),
         };

@@ -20,7 +20,7 @@ use crate::naming::{Naming, Place};
 use crate::operational::Operational;
 use crate::parents::Parents;
 use crate::shared::Shared;
-use crate::{Code, Error};
+use crate::{Code, Error, ValueCheck};
 
 /// Why a record did not become an entry.
 #[derive(Debug)]
@@ -166,13 +166,29 @@ impl<'a> Encoder<'a> {
 
     /// One more value, with its normal form.
     fn value(&mut self, column: usize, value: &[u8]) -> Result<(), Refusal> {
-        let attribute = self.lookup.get(column).attribute;
-        if self.shared.options.check_values {
-            self.shared.schema.check_value(attribute, value)?;
-        }
+        self.check(column, value)?;
         let (pair, normals) = self.pair(column, value)?;
         self.draft.add_line(column, pair, normals);
         Ok(())
+    }
+
+    /// slapd's own check of values, as far as it is wanted.
+    fn check(&self, column: usize, value: &[u8]) -> Result<(), Refusal> {
+        let (schema, column) = (self.shared.schema, self.lookup.get(column));
+        let wanted = self.shared.options.values;
+        if wanted == ValueCheck::Skip {
+            return Ok(());
+        }
+        match schema.check_value(column.attribute, value) {
+            Err(refusal) if wanted == ValueCheck::Refuse => {
+                Err(Refusal(format!("{} (value check)", refusal.0).into()))
+            }
+            Err(_) => {
+                column.count_misfit();
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     fn pair(&mut self, column: usize, value: &[u8]) -> Result<(Pair, bool), Refusal> {

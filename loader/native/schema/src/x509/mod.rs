@@ -7,17 +7,17 @@ mod tlv;
 
 use crate::{Refusal, Schema};
 
-use shape::{attribute_certificate, certificate_list};
-pub use shape::{certificate, is_attribute_certificate, is_certificate_list};
+use shape::{attribute_certificate, certificate, certificate_list};
+pub use shape::{is_attribute_certificate, is_certificate, is_certificate_list};
 
 fn refuse<T>(message: &'static str) -> Result<T, Refusal> {
     Err(Refusal(message.into()))
 }
 
-/// Appends the normal form of a certificate: its serial number and issuer. What slapd would not
-/// take as a certificate is refused, though slapadd stores some of that.
+/// Appends the normal form of a certificate, or of what slapadd takes for one: its serial number and
+/// issuer.
 pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-    let Some(certificate) = certificate(value) else {
+    let Some(certificate) = certificate(value).filter(|_| !value.is_empty()) else {
         return refuse("not an X.509 certificate in DER");
     };
     out.extend_from_slice(b"{ serialNumber ");

@@ -2,7 +2,7 @@
 //! another and does not care whether inner elements fill the outer ones.
 
 use super::tlv::{
-    BIT_STRING, Damaged, GENERALIZED_TIME, INTEGER, SEQUENCE, Tlv, UTC_TIME, VERSION, split,
+    BIT_STRING, Damaged, GENERALIZED_TIME, INTEGER, SEQUENCE, Tlv, UTC_TIME, VERSION, header, split,
 };
 
 const ISSUER_UNIQUE_ID: u8 = 0x81;
@@ -62,8 +62,32 @@ pub struct Certificate<'a> {
     pub issuer: &'a [u8],
 }
 
-/// Reads a certificate; `None` if the bytes do not have the shape of one.
+/// Finds them as slapd does, which looks at no tags on the way and goes on where an element is
+/// longer than what there is. `None` where it would read what is not there.
 pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
+    let (_, signed) = header(value)?;
+    let (_, mut rest) = header(signed)?;
+    if let Ok((Tlv { tag: VERSION, content }, _)) = split(rest) {
+        let header = content.as_ptr() as usize - rest.as_ptr() as usize;
+        rest = split(&rest[header..]).ok()?.1;
+    }
+    let (length, rest) = header(rest)?;
+    let (serial, rest) = rest.split_at_checked(length)?;
+    let (length, rest) = header(rest)?;
+    let rest = &rest[length.min(rest.len())..];
+    let issuer = match split(rest) {
+        Ok((Tlv { tag: SEQUENCE, content }, _)) => content,
+        Ok((Tlv { content: [], .. }, _)) | Err(Damaged { length: 0 }) => &[],
+        _ => return None,
+    };
+    Some(Certificate { serial, issuer })
+}
+
+pub fn is_certificate(value: &[u8]) -> bool {
+    whole_certificate(value).is_some_and(|walk| walk.at_end())
+}
+
+fn whole_certificate(value: &[u8]) -> Option<Walk<'_>> {
     let mut walk = Walk { rest: value };
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
@@ -71,12 +95,9 @@ pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
     if walk.enter(VERSION).is_some() {
         version = walk.small_integer()?;
     }
-    let serial = walk.skip(INTEGER)?.content;
-    walk.skip(SEQUENCE)?;
-    let issuer = walk.skip(SEQUENCE)?.content;
-    // Validity, subject, public key.
-    for _ in 0..3 {
-        walk.skip(SEQUENCE)?;
+    // Serial number, signature, issuer, validity, subject, public key.
+    for tag in [INTEGER, SEQUENCE, SEQUENCE, SEQUENCE, SEQUENCE, SEQUENCE] {
+        walk.skip(tag)?;
     }
     for (tag, least) in [(ISSUER_UNIQUE_ID, 1), (SUBJECT_UNIQUE_ID, 1), (EXTENSIONS, 2)] {
         if walk.tag() == Some(tag) {
@@ -93,7 +114,7 @@ pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
     }
     walk.skip(SEQUENCE)?;
     walk.skip(BIT_STRING)?;
-    walk.at_end().then_some(Certificate { serial, issuer })
+    Some(walk)
 }
 
 /// What identifies a list of revoked certificates: contents of the elements.

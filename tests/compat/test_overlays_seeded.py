@@ -1,0 +1,72 @@
+"""Overlays: a replica of a provider with each, seeded from its entries, beside one that syncrepl filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fixtures.compat import overlays
+from fixtures.compat.row import Built
+from fixtures.replication import syncrepl, wait_in_sync
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import REPLICATOR
+from tests.compat import building
+from tests.compat.replicas import SYNCPROV, TOUCH
+from tests.support.command import ditseed
+from tests.support.trees import assert_same
+
+pytestmark = pytest.mark.slapd
+
+ROWS = [row for row in overlays.ALL if row.seeded is not None]
+
+
+@contextmanager
+def _provider(row: Built, place: Path) -> Iterator[Slapd]:
+    """With a contextCSN that it has stored. Its database, and what other ones stand behind it, are the row's."""
+    home = place / "provider"
+    lines = row.lines.replace("{home}", str(home))
+    overlays = (lines,) if row.name == "syncprov" else (SYNCPROV, lines)
+    modules = tuple(dict.fromkeys(("back_mdb", "syncprov", *row.modules)))
+    made = building.server(row, home, server_id=1, overlays=overlays, modules=modules)
+    ldif = place / "row.ldif"
+    ldif.write_text(row.ldif())
+    building.slapadd(made, row, ldif)
+    with made:
+        made.ldapmodify(TOUCH.format(made.suffix))
+        made.restart()
+        yield made
+
+
+@pytest.mark.parametrize("row", building.parameters(ROWS, "seeded"))
+def test_seeded(row: Built, short_tmp: Path) -> None:
+    with ExitStack() as stack:
+        source = stack.enter_context(_provider(row, short_tmp))
+        lines = (syncrepl(source, source.uri),)
+        natural, seeded = (
+            building.server(row, short_tmp / name, database_lines=lines) for name in ("one", "two")
+        )
+        stack.callback(seeded.close)
+        stack.enter_context(natural)
+        who = (
+            "-H",
+            source.uri,
+            "-D",
+            REPLICATOR,
+            "-y",
+            source.replicator_password_file,
+            "-b",
+            source.suffix,
+        )
+        ditseed(
+            "replica", "seed", "--strategy", "search", *who, "--config", seeded.config_path
+        ).ok()
+        wait_in_sync(source, natural)
+        assert_same(natural, seeded)
+        with seeded:
+            source.ldapmodify(TOUCH.format(source.suffix).replace("touched", "once more"))
+            wait_in_sync(source, natural)
+            wait_in_sync(source, seeded)
+            assert_same(natural, seeded)
