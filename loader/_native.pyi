@@ -220,7 +220,7 @@ class Arrangement:
     @property
     def orphans(self) -> list[tuple[str, str, str]]:
         """(parent, child, entryUUID of the child or ""): parents that the input lacks, each once as its
-        first child spells it, with that child. Empty with `drop_orphans`."""
+        first child spells it, with that child. Empty with `drop_orphans`, and without `name_orphans`."""
 
 @final
 class Tree:
@@ -285,6 +285,7 @@ def arrange(
     *,
     compress: bool,
     drop_orphans: bool,
+    name_orphans: bool = True,
 ) -> Arrangement:
     """Makes files in `out_dir` (created, or empty) that slapadd can load in the order of their names.
 
@@ -577,6 +578,7 @@ def build(
     max_rejects: int,
     rejects_path: _Path,
     check_schema: bool = True,
+    complete_naming: bool = True,
 ) -> Built:
     """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
 
@@ -584,9 +586,10 @@ def build(
     the call returns. now: the time of operational attributes that are made, as in createTimestamp; the
     same input at the same `now` gives the same file. claimed: the contextCSN of the suffix entry instead of
     its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
-    in `scratch`. value_check: what is done with values that their syntax forbids. rejects_path: LDIF of
-    rejected entries with their reasons, made when there is one; more than max_rejects end the build.
-    check_schema False: entries need not fit the schema, nor hold the values of their RDNs, as with `slapadd -s`.
+    in `scratch`. value_check: what is done with values that their syntax forbids. rejects_path: LDIF of rejected
+    entries with their reasons, made when there is one; more than max_rejects end the build. check_schema False:
+    entries need not fit the schema, nor hold the values of their RDNs, as with `slapadd -s`. complete_naming False:
+    entries that lack these are rejected, as servers do.
     """
 
 @final

@@ -97,6 +97,7 @@ class Arranging:
     context_csns: Sequence[str]
     compress: bool
     drop_orphans: bool = False
+    name_orphans: bool = True
 
 
 def arrange(task: Arranging, out: Path, meter: Meter) -> Arrangement:
@@ -112,6 +113,7 @@ def arrange(task: Arranging, out: Path, meter: Meter) -> Arrangement:
             counters,
             compress=task.compress,
             drop_orphans=task.drop_orphans,
+            name_orphans=task.name_orphans,
         )
 
 

@@ -90,9 +90,9 @@ class Syncrepl:
     def content(self) -> tuple[object, ...]:
         """What decides which entries the consumer holds, and what of them."""
         massage = None if self.suffixmassage is None else dn.key(self.suffixmassage)
-        lists = (frozenset(map(str.lower, self.attrs)), frozenset(map(str.lower, self.exattrs)))
-        rest = (self.scope, *lists, self.attrsonly, self.schemachecking, massage)
-        return (dn.key(self.searchbase), self.filter.lower(), *rest)
+        attrs, exattrs = _as_set(self.attrs), _as_set(self.exattrs)
+        rest = (self.scope, attrs, exattrs, self.attrsonly, self.schemachecking, massage)
+        return (dn.key(self.searchbase), self.filter, *rest)
 
     def narrowing(self, suffix: str) -> tuple[str, ...]:
         """The options by which the consumer of `suffix` holds other than all that the provider has there."""
@@ -110,6 +110,11 @@ class Syncrepl:
     def _massages(self) -> bool:
         own = self.suffixmassage
         return own is not None and dn.key(own) != dn.key(self.searchbase)
+
+
+def _as_set(names: Sequence[str]) -> tuple[str, ...]:
+    """In one order, so that it reads the same in every run."""
+    return tuple(sorted({name.lower() for name in names}))
 
 
 def of_database(config: Config, database: Database, provider: str | None) -> Syncrepl | None:

@@ -272,6 +272,7 @@ class _Work:
             context_csns=start["context_csns"],
             compress=self.options.compress != "none",
             drop_orphans=drop_orphans,
+            name_orphans=self.options.narrowing is None,
         )
         return ldif.arrange(task, self.arranged, meter)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from loader import backmdb, glue
+from loader import backmdb, glue, syncrepl, units
 from loader.config import Config, Database
 from loader.errors import (
     IndexesUnknown,
     MdbDamaged,
     NoSuchPath,
     NotProven,
+    SyncreplUnreadable,
     UsageProblem,
 )
 from loader.mdb import meta, snapshot, verify
@@ -30,6 +31,7 @@ from loader.storage import files
 INDEXES = LADDER[-1]
 # Problems of indexes alone.
 _DRIFT = {f"indexes.{kind}" for kind in ("table", "damaged", "missing", "too_much", "too_long")}
+_NAMING = "indexes.naming"  # an entry without the value of its RDN
 # Bytes up to which a level takes minutes.
 _UP_TO = {"indexes": 32 << 30, "tree": 128 << 30, "pages": 512 << 30}
 _TABLES: tuple[Table, ...] = (
@@ -94,6 +96,8 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
     with progress.step("verify") as meter:
         verdict = verify.audit(place, level, options.means, meter, known)
     seconds = time.monotonic() - begun
+    if found is not None:
+        verdict = _as_replica(verdict, *_configured(options, found))
     mending = _mending(options, found, verdict) if known is not None else None
     return VerifyReport(
         place=str(place),
@@ -106,6 +110,22 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
         notes=(*verdict.notes, *_others(options, found)),
         mending=mending,
     )
+
+
+def _as_replica(verdict: Verdict, config: Config, database: Database) -> Verdict:
+    """slapd's consumer stores entries without what its syncrepl leaves out, be it the attribute of the RDN."""
+    values = config.values(database.entry_dn, "olcSyncrepl")
+    try:
+        found = [syncrepl.parse(value, config.where) for value in values]
+    except SyncreplUnreadable:
+        return verdict
+    narrow = any({"attrs", "exattrs"} & {*one.narrowing(database.suffix)} for one in found)
+    unnamed = [one for one in verdict.problems if one.kind == _NAMING]
+    if not unnamed or not narrow:
+        return verdict
+    note = f"{units.number(unnamed[0].count)} entries lack the value of their RDN, which syncrepl leaves out"
+    rest = tuple(one for one in verdict.problems if one.kind != _NAMING)
+    return replace(verdict, problems=rest, notes=(*verdict.notes, note))
 
 
 def _others(options: VerifyOptions, config: Config | None) -> Iterator[str]:

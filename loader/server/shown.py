@@ -142,9 +142,13 @@ def _chosen(server: Session, base: str, schema: SubSchema, sight: Sight) -> list
 def _sampled(server: Session, base: str, sight: Sight) -> Iterator[tuple[str, Attributes]]:
     yield from server.first(base, _FIRST, _KIND)[0]
     for container in _containers(server, base):
-        found = server.first(container, _OF_EACH + 1, _KIND)[0]
+        try:
+            found = server.first(container, _OF_EACH + 1, _KIND)[0]
+            alone = len(found) == 1 and not _has_subentries(server, container)
+        except NoSuchBase:
+            continue  # moved or deleted meanwhile
         yield from found
-        if len(found) == 1 and not _has_subentries(server, container):
+        if alone:
             sight.below.append(container)
 
 

@@ -66,6 +66,7 @@ class Rules:
     max_rejects: int = 0
     write_context: bool = False
     check_schema: bool = True
+    complete_naming: bool = True
     claimed: Sequence[str] | None = None
 
 
@@ -111,6 +112,7 @@ def build(
                 now=rules.now,
                 value_check=rules.value_check,
                 check_schema=rules.check_schema,
+                complete_naming=rules.complete_naming,
                 file_urls=rules.file_urls,
                 max_rejects=rules.max_rejects,
                 write_context=rules.write_context,

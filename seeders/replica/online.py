@@ -2,6 +2,7 @@
 
 The server takes them as replication would bring them (loader/operations/add/shadow.py), so that entryUUID and entryCSN
 are the provider's; the contextCSN is written last. Whoever then adds olcSyncrepl to it gets what changed since.
+Nothing tells yet what that will ask for, so it is always a whole replica: partial ones are seeded while stopped.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ VERB = "replica seed online"
 STEPS = ("preflight", *EXPORT_STEPS, "join", *ADD_STEPS, "claim")
 _NO_CONTEXT = "`ditseed export` always brings it."
 _JOINED = "joined.ldif"
+_WHOLE = "It must ask for everything (no filter, attrs ...): the replica is a whole one"
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,10 @@ def _require_one(config: Config, database: Database) -> None:
 
 
 def _report(options: OnlineOptions, facts: Facts) -> Facts:
-    advice = "add olcSyncrepl (and olcUpdateRef) to the database; it fetches what changed since"
+    advice = (
+        "add olcSyncrepl (and olcUpdateRef) to the database; it fetches what changed since. "
+        + _WHOLE
+    )
     return {**facts, "next": advice, "run_dir": str(options.directory)}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from loader import csn, ldif, syncrepl
 from loader.config import Config, Database
+from loader.defaults import ENGINES
 from loader.errors import EmptyInput, NoContextCSN, PartialReplica
 from loader.operations import moved
 from loader.operations.build import BuildOptions, build_steps, inputs
@@ -102,7 +103,13 @@ class Partial:
         return found
 
 
-def of(config: Config, database: Database, strategy: str, provider: str | None) -> Partial | None:
+def of(
+    config: Config,
+    database: Database,
+    strategy: str,
+    provider: str | None,
+    engine: str = ENGINES[0],
+) -> Partial | None:
     """None: the consumer holds all that the provider has. Raises PartialReplica for what a strategy cannot honour."""
     found = syncrepl.of_database(config, database, provider)
     if found is None:
@@ -112,9 +119,15 @@ def of(config: Config, database: Database, strategy: str, provider: str | None) 
     if not options:
         return None
     partial = Partial(config, database, found)
+    if len(database.suffixes) > 1 or not database.suffix:
+        reason = "the database has several suffixes, or the empty one, and slapd's consumer glues below a single one"
+        raise _refused(partial, options, reason, _ITSELF)
     for option in options:
         if option in _NEVER:
             raise _refused(partial, (option,), _NEVER[option], f"Take {option} out of it.")
+    if engine == "slapadd" and found.schemachecking and {"attrs", "exattrs"} & set(options):
+        reason = "with schemachecking=on slapd refuses entries without the attribute of their RDN, and slapadd adds it"
+        raise _refused(partial, options, reason, "Use --engine native.")
     if strategy == "clone":
         reason = "a copy of a database holds every entry and every attribute"
         raise _refused(partial, options, reason, "Use --strategy search, or ldif.")
@@ -212,4 +225,5 @@ class _Work:
             inputs=files,
             write_context=False,
             check_schema=self.partial.syncrepl.schemachecking,
+            complete_naming=False,
         )

@@ -16,7 +16,7 @@ from loader import defaults, glue, indexes
 from loader.config import Database
 from loader.errors import GlueRefused, NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
-from loader.operations import sight
+from loader.operations import moved, sight
 from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
@@ -123,7 +123,7 @@ def run_dir_of(named: Path | None, place: Place) -> Path:
 def partial_of(options: SeedOptions, place: Place) -> Partial | None:
     """What the consumer's syncrepl makes a partial replica of; None: a whole one. Raises PartialReplica."""
     uri = options.connection.uri if options.connection else None
-    return partial.of(place.config, place.database, options.strategy, uri)
+    return partial.of(place.config, place.database, options.strategy, uri, options.engine)
 
 
 def preflight(options: SeedOptions, place: Place) -> Facts:
@@ -145,7 +145,8 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
             base, csns = wanted.syncrepl.searchbase, wanted.look_at(provider)
         else:
             provider.read(base, ["1.1"])
-            csns = provider.context_csns(place.database.suffix)
+            # The consumer may have a part of the provider's tree as its own suffix.
+            csns = moved.context_csns(provider, base) or provider.context_csns(base)
         if options.strategy == "search" and not options.allow_hidden:
             wants = wanted.narrowing().wants if wanted else None
             sight.require(provider, base, wants, own=place.database.overlays)

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
 SUFFIX = "dc=example,dc=com"
 FILTERS = 2500
 OFFLINE = 40  # of them also asked of slapcat -a
-SEED = int(os.environ.get("DITSEED_FILTER_SEED", "20260101"))
+SEED = int(os.environ.get("FILTER_SEED", "20260101"))
 
 VALUES = {
     "cn": [

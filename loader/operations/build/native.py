@@ -142,6 +142,7 @@ class _Work:
             now=inputs.moment(options),
             value_check=self._value_check(),
             check_schema=options.check_schema,
+            complete_naming=options.complete_naming,
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,
             write_context=options.write_context and not options.seeding,

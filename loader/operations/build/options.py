@@ -48,6 +48,7 @@ class BuildOptions:
     rejects: Path | None = None  # LDIF of refused entries; None: in the run directory
     check_values: bool = True
     check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
+    complete_naming: bool = True  # entries that lack a value of their RDN get it, as slapadd has it
     file_urls: bool = False  # `attribute:< file:...` is read
     tree: Synthetic | None = None  # in the place of inputs
     glue: bool = True  # with the databases that are glued to this one (slapadd without -g)
@@ -86,6 +87,7 @@ class BuildOptions:
             "checks": [self.check_values, self.file_urls],
             "glue": self.glue,
             **({} if self.check_schema else {"check_schema": False}),
+            **({} if self.complete_naming else {"complete_naming": False}),
         }
 
     def require_fitting(self, dry: bool = False) -> None:

@@ -101,6 +101,8 @@ pub struct Options {
     pub values: ValueCheck,
     /// Entries need not fit the schema, nor bear their RDN's values, as slapadd's -s and slapd's consumers have it.
     pub check_schema: bool,
+    /// An entry that lacks a value of its RDN gets it, as slapadd has it; else it is refused, as servers have it.
+    pub complete_naming: bool,
     /// Values given as `attribute:< file:///path` are read.
     pub file_urls: bool,
     /// Bytes that sorting may keep in memory.

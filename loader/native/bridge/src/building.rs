@@ -194,7 +194,7 @@ pub enum PathOrDescriptor {
 #[pyfunction]
 #[pyo3(signature = (
     inputs, out_path, database, counters, *, now, write_context, claimed, value_check, file_urls, memory,
-    jobs, scratch, max_rejects, rejects_path, check_schema=true
+    jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[allow(
@@ -218,6 +218,7 @@ pub fn build(
     max_rejects: u64,
     rejects_path: PathBuf,
     check_schema: bool,
+    complete_naming: bool,
 ) -> PyResult<Built> {
     let values = ValueCheck::from_name(value_check)
         .ok_or_else(|| PyValueError::new_err("value_check is refuse, count or skip"))?;
@@ -227,6 +228,7 @@ pub fn build(
         claimed,
         values,
         check_schema,
+        complete_naming,
         file_urls,
         memory,
         jobs,

@@ -55,7 +55,7 @@ pub fn shard(
 }
 
 #[pyfunction]
-#[pyo3(signature = (paths, again, out_dir, root, context_csns, counters, *, compress, drop_orphans))]
+#[pyo3(signature = (paths, again, out_dir, root, context_csns, counters, *, compress, drop_orphans, name_orphans=true))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn arrange(
     py: Python<'_>,
@@ -67,6 +67,7 @@ pub fn arrange(
     counters: &Counters,
     compress: bool,
     drop_orphans: bool,
+    name_orphans: bool,
 ) -> PyResult<Arrangement> {
     let task = tree::Task {
         paths: &paths,
@@ -75,6 +76,7 @@ pub fn arrange(
         context_csns: &context_csns,
         compress,
         drop_orphans,
+        name_orphans,
     };
     enter(py, &counters.0, || tree::arrange(&task, &out_dir, &counters.0)).map(Arrangement::from)
 }

@@ -55,6 +55,7 @@ impl Place {
             claimed: on(second, 7).then(|| vec![csn.to_owned()]),
             values: if on(first, 4) { ValueCheck::Refuse } else { ValueCheck::Count },
             check_schema: true,
+            complete_naming: true,
             file_urls: false,
             memory: 1 << 20,
             jobs: 1,

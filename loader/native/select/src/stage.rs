@@ -108,11 +108,15 @@ impl<'a> Stage<'a> {
         self.done.read += 1;
         let entry = record.entry()?;
         let placed = self.namer.place(&self.selection.suffixes, &entry.dn);
-        let Some(placed) = placed.map_err(refused)? else { return Ok(()) };
+        if matches!(placed, Ok(None)) {
+            return Ok(());
+        }
         self.look(entry.fields)?;
         if !self.is_wanted() {
             return Ok(());
         }
+        // A name that the schema cannot read is no matter in an entry that is not wanted.
+        let Some(placed) = placed.map_err(refused)? else { return Ok(()) };
         self.done.kept += 1;
         self.glue.above(&placed, self.found.csn.as_deref());
         self.write(record, &placed);

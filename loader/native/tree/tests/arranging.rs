@@ -39,8 +39,15 @@ fn list(text: &str) -> Vec<u8> {
 
 fn arranged(paths: &[PathBuf], out: &Path, drop_orphans: bool) -> (Arrangement, Vec<Vec<u8>>) {
     let (paths, again) = paths.split_at(2);
-    let task =
-        Task { paths, again, root: "dc=x", context_csns: &[], compress: false, drop_orphans };
+    let task = Task {
+        paths,
+        again,
+        root: "dc=x",
+        context_csns: &[],
+        compress: false,
+        drop_orphans,
+        name_orphans: true,
+    };
     let mut done = arrange(&task, out, &Counters::default()).unwrap();
     done.taken.clear();
     let mut files: Vec<_> = fs::read_dir(out).unwrap().map(|file| file.unwrap().path()).collect();
@@ -85,6 +92,7 @@ fn a_cut_list_is_refused() {
         context_csns: &[],
         compress: false,
         drop_orphans: false,
+        name_orphans: true,
     };
     let refused = arrange(&task, &home.path().join("out"), &Counters::default()).unwrap_err();
     assert!(refused.to_string().contains("the list of rows is cut"), "{refused}");

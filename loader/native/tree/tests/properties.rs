@@ -112,7 +112,7 @@ proptest! {
         let paths = [put(directory.path(), "one", one), put(directory.path(), "two", two)];
         let out = directory.path().join("out");
         let task = Task {
-            paths: &paths, again: &[], root: "dc=x", context_csns: &[], compress, drop_orphans: false,
+            paths: &paths, again: &[], root: "dc=x", context_csns: &[], compress, drop_orphans: false, name_orphans: true,
         };
         let done = arrange(&task, &out, &Counters::default()).unwrap();
 

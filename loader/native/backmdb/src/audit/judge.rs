@@ -154,7 +154,7 @@ impl<'a> Judge<'a> {
             if !self.holds(ava, parts, rows) {
                 let attribute = &self.schema.get(ava.attribute).name;
                 let finding = Finding::new("the entry lacks the value that it is named by");
-                tell(Kind::Name, finding.of_attribute(attribute));
+                tell(Kind::Naming, finding.of_attribute(attribute));
             }
         }
     }

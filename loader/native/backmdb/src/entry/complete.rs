@@ -73,6 +73,7 @@ impl Encoder<'_> {
             let column = self.lookup.column(kind.name.as_bytes())?;
             let Some(index) = self.draft.attributes.iter().position(|one| one.column == column)
             else {
+                self.may_complete(&kind.name)?;
                 let (pair, normals) = self.pair(column, &ava.value)?;
                 self.draft.add_line(column, pair, normals);
                 continue;
@@ -95,9 +96,17 @@ impl Encoder<'_> {
                     format!("{name}: the RDN has another value than the entry").into(),
                 ));
             }
+            self.may_complete(&kind.name)?;
             self.draft.add_value(index, pair);
         }
         Ok(())
+    }
+
+    fn may_complete(&self, name: &str) -> Result<(), Refusal> {
+        if self.shared.options.complete_naming {
+            return Ok(());
+        }
+        Err(Refusal(format!("{name}: the entry lacks the value that its RDN has").into()))
     }
 
     /// `sortvals`: such attributes are stored in the order of their equality rule.

@@ -81,6 +81,8 @@ pub struct Task<'a> {
     pub compress: bool,
     /// Leave out entries whose parent is nowhere, instead of only naming it.
     pub drop_orphans: bool,
+    /// Tell of parents that are nowhere. Of a part of a tree there may be as many as entries.
+    pub name_orphans: bool,
 }
 
 /// Arranges shards in `out_dir`, which must be empty. On the disk when it returns; same input, same

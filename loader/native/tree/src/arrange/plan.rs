@@ -90,7 +90,8 @@ pub(super) fn verdicts(task: &Task<'_>, root: &Name, counters: &Counters) -> Res
     let mut lots: Vec<_> = rows.counts().map(|rows| Lot { rows, ..Lot::default() }).collect();
     let again = lots[..task.paths.len()].iter().map(|lot| lot.rows).sum();
     let total = lots.iter().map(|lot| lot.rows).sum();
-    let mut plan = Plan { rows, counters, verdicts: vec![Verdict::LEAF; total] };
+    let verdicts = vec![Verdict::LEAF; total];
+    let mut plan = Plan { rows, counters, verdicts, name_orphans: task.name_orphans };
     let (met, parents) = plan.look(&mut lots)?;
     let mut doubtful = Vec::new();
     plan.mark_parents(root, parents, |at, row| {
@@ -111,6 +112,7 @@ struct Plan<'a> {
     rows: Rows,
     counters: &'a Counters,
     verdicts: Vec<Verdict>,
+    name_orphans: bool,
 }
 
 impl Plan<'_> {
@@ -158,7 +160,7 @@ impl Plan<'_> {
             see(at, row);
         })?;
         forget_above(root, &mut all);
-        if all.is_empty() {
+        if all.is_empty() || !self.name_orphans {
             return Ok(());
         }
         self.each_kept(|verdict, _, row| verdict.orphan = all.remove(&row.parent))
