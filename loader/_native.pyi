@@ -21,6 +21,7 @@ __all__ = [
     "Counters",
     "Database",
     "Difference",
+    "Divided",
     "Dump",
     "Exported",
     "Finding",
@@ -36,6 +37,8 @@ __all__ = [
     "Scan",
     "Schema",
     "Search",
+    "Selected",
+    "Selection",
     "Shard",
     "Slice",
     "Survey",
@@ -50,6 +53,8 @@ __all__ = [
     "clone_plain",
     "clone_receive",
     "clone_send",
+    "dn_key",
+    "dn_parent",
     "find_name",
     "join",
     "learn",
@@ -57,7 +62,9 @@ __all__ = [
     "plan",
     "scan",
     "schema",
+    "select",
     "shard",
+    "split",
     "tree",
     "verify",
     "version",
@@ -76,6 +83,8 @@ class NativeError(Exception):
       ldif.syntax       not LDIF
       ldif.changetype   a change record other than `changetype: add`
       ldif.url          `attribute:< url`
+      ldif.include      an `include:` line, which was not to be followed or cannot be
+      ldif.encoding     UTF-16 or UTF-32, or a byte order mark
       ldif.version      `version:` other than 1
       ldif.too_large    a record of more than 256 MiB
       ldif.corrupt      a compressed input is damaged
@@ -248,6 +257,14 @@ class Difference:
         is directly below it.
         """
 
+def dn_key(text: bytes) -> bytes | None:
+    """Equal for DNs that slapd takes for equal, as far as can be told without a schema: values as caseIgnoreMatch
+    compares them, the usual naming attributes under all their names. RDNs are joined by commas, and no value holds a
+    bare one. None: not a DN."""
+
+def dn_parent(text: bytes) -> bytes:
+    """The DN above, as spelt; empty for a single RDN and for what is no DN."""
+
 def scan(paths: Sequence[_Path], counters: Counters) -> Scan:
     """A first look at files; every base64 value is decoded, and cut files are refused."""
 
@@ -402,8 +419,57 @@ def tree(ignore: Sequence[str], counters: Counters) -> Tree:
 class Schema:
     """A slapd's schema."""
 
-    def unproven(self, attributes: Sequence[str]) -> dict[str, str]:
-        """Those of these attribute descriptions whose equality rule `build` does not know, with the rule."""
+    def unproven(self) -> dict[str, str]:
+        """Attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
+
+@final
+class Selection:
+    """What a consumer holds of its provider's entries, by its syncrepl."""
+
+    def __new__(
+        cls,
+        schema: Schema,
+        *,
+        suffix: str,
+        root_dn: str | None,
+        last_mod: bool,
+        base: str,
+        scope: str,
+        filter: str | None,
+        attrs: Sequence[str],
+        exattrs: Sequence[str],
+        massage: str | None,
+    ) -> Selection:
+        """suffix, root_dn, last_mod: of the consumer's database. filter: RFC 4515; None: the provider evaluates it.
+
+        Raises NativeError (build.unproven) for what slapd alone can answer.
+        """
+    def request(self) -> list[str]:
+        """The attributes to ask the provider for."""
+    def left_out(self) -> list[str]:
+        """Attributes of what the provider sends that the consumer does not store."""
+
+@final
+class Selected:
+    @property
+    def read(self) -> int: ...
+    @property
+    def kept(self) -> int:
+        """Of those read."""
+    @property
+    def glue(self) -> int:
+        """Entries made for ancestors that were not selected; not among those."""
+
+def select(
+    paths: Sequence[_Path],
+    entries: _Path,
+    glue: _Path,
+    selection: Selection,
+    context_csns: Sequence[str],
+    counters: Counters,
+) -> Selected:
+    """Writes what a consumer holds of the records in `paths` to the file `entries`, and the glue entries that it makes
+    to `glue`. The entry of the suffix gets `context_csns`, and no other entry any. Memory: the names of parents."""
 
 def schema(
     definitions: Sequence[
@@ -412,10 +478,12 @@ def schema(
     options: Sequence[str],
     *,
     dynamic_objects: bool = False,
+    password_policy: bool = False,
 ) -> Schema:
     """From values of olcObjectIdentifier, olcLdapSyntaxes, olcAttributeTypes, olcObjectClasses and
     olcDitContentRules in the order of `slapcat -n0`; True: it stands in cn=schema,cn=config itself, so it
-    is compiled into slapd. `options`: olcAttributeOptions. `dynamic_objects`: the overlay dds is there.
+    is compiled into slapd. `options`: olcAttributeOptions. `dynamic_objects`: the database has the overlay
+    dds. `password_policy`: some database has the overlay ppolicy.
     """
 
 @final
@@ -443,6 +511,9 @@ class Built:
     def rejections(self) -> list[Rejection]:
         """The first hundred, in the order of the input."""
     @property
+    def misfits(self) -> list[tuple[str, str, int]]:
+        """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
+    @property
     def bytes(self) -> int:
         """Of the file."""
     @property
@@ -461,7 +532,8 @@ class Database:
     foreign: suffixes below these that other databases have. substr: if_minlen, if_maxlen, any_len.
     multival: description or "default", and the number of values above which they live in id2v.
     max_entry_size: 0 is without limit. tables: id2v is of slapd 2.5 and later (without it, index keys of
-    times are those of 2.4), ixck of 2.6 and later. server_id: of CSNs that are made.
+    times are those of 2.4), ixck of 2.6 and later. translucent: entries need not hold what they are named by.
+    server_id: of CSNs that are made.
     """
 
     def __new__(
@@ -482,6 +554,7 @@ class Database:
         map_size: int,
         tables: Sequence[Literal["id2v", "ixck"]],
         last_mod: bool,
+        translucent: bool,
         server_id: int,
     ) -> Database: ...
 
@@ -494,13 +567,14 @@ def build(
     now: str,
     write_context: bool,
     claimed: Sequence[str] | None,
-    check_values: bool,
+    value_check: Literal["refuse", "count", "skip"],
     file_urls: bool,
     memory: int,
     jobs: int,
     scratch: _Path,
     max_rejects: int,
     rejects_path: _Path,
+    check_schema: bool = True,
 ) -> Built:
     """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
 
@@ -508,8 +582,33 @@ def build(
     the call returns. now: the time of operational attributes that are made, as in createTimestamp; the
     same input at the same `now` gives the same file. claimed: the contextCSN of the suffix entry instead of
     its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
-    in `scratch`. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more
-    than max_rejects end the build.
+    in `scratch`. value_check: what is done with values that their syntax forbids. rejects_path: LDIF of
+    rejected entries with their reasons, made when there is one; more than max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
+    RDNs, as with `slapadd -s`.
+    """
+
+@final
+class Divided:
+    @property
+    def entries(self) -> int: ...
+    @property
+    def newest(self) -> dict[str, str]:
+        """Server ID, three hexadecimal digits in lower case -> its greatest entryCSN."""
+
+def split(
+    inputs: Sequence[_Path | int],
+    schema: Schema,
+    shares: Sequence[tuple[Sequence[str], _Path]],
+    counters: Counters,
+    *,
+    root: str | None = None,
+    claimed: Sequence[str] | None = None,
+) -> list[Divided]:
+    """Divides LDIF among databases: each record goes, as it stands, to the one whose suffix is the longest above it.
+
+    shares: the suffixes of each, and the file it gets. The first one gets besides whatever is below none of them or
+    cannot be read. With `claimed`, the contextCSN that the entry `root` will have, no entry of the others keeps a
+    contextCSN or a newer entryCSN.
     """
 
 def verify(
@@ -810,6 +909,9 @@ def find_name(
 class Merged:
     @property
     def entries(self) -> int: ...
+    @property
+    def misfits(self) -> list[tuple[str, str, int]]:
+        """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
     @property
     def bytes(self) -> int:
         """Of the file."""

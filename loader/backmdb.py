@@ -6,13 +6,14 @@ Nothing of it is noted in the file: slapd trusts that keys were made as its conf
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from loader import dn, indexes
-from loader.config import Config, Database, number
+from loader import glue, indexes
+from loader.config import Config, Database
 from loader.errors import NotProven
+from loader.values import Values
 
 IDLEXP = 16  # back-mdb/idl.h; the least, too
 INTLEN, LONGEST_INTLEN = 4, 255  # slap.h, bconfig.c
@@ -50,6 +51,7 @@ class Settings:
     idlexp: int
     max_entry_size: int  # bytes; 0: no limit
     last_mod: bool
+    translucent: bool  # slapo-translucent(5): entries are parts of remote ones
     subentry: bool  # contextCSN is kept in an entry of its own (sync_use_subentry)
     attribute_options: tuple[str, ...]
 
@@ -60,35 +62,28 @@ class Settings:
         return tuple(name for name in dict.fromkeys(named) if name != indexes.DEFAULT)
 
 
-def settings(config: Config, database: Database) -> Settings:
-    """Raises NotProven for words that no slapd up to 2.6 knows."""
-    own = _Reader(config, database.entry_dn)
-    everywhere = _Reader(config, "cn=config", FRONTEND)
+def settings(config: Config, database: Database, superior: Database | None = None) -> Settings:
+    """`superior`: the database by whose name the entries are loaded (slapadd -b of a glued tree): that one's rootdn and
+    lastmod count (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.6 knows."""
+    own, everywhere = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
+    named = superior or database
     return Settings(
         suffixes=database.suffixes,
-        foreign=tuple(_foreign(config, database)),
-        root_dn=database.root_dn,
+        foreign=tuple(glue.suffixes_below(config, database)),
+        root_dn=named.root_dn,
         indexes=tuple(_indexes(database)),
         hash64=everywhere.flag("olcIndexHash64", False),
         intlen=min(max(everywhere.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
         substr=_substr(everywhere),
         multival=tuple(_multival(own)),
-        sortvals=tuple(everywhere.words("olcSortVals")),
+        sortvals=tuple(_all_words(everywhere, "olcSortVals")),
         idlexp=_idlexp(config),
         max_entry_size=own.number("olcDbMaxEntrySize", 0),
-        last_mod=own.flag("olcLastMod", True),
+        last_mod=config.reader(named.entry_dn).flag("olcLastMod", True),
+        translucent="translucent" in database.overlays,
         subentry=own.flag("olcSyncUseSubentry", False),
-        attribute_options=tuple(everywhere.words("olcAttributeOptions")) or OPTIONS,
+        attribute_options=tuple(_options(everywhere)),
     )
-
-
-def _foreign(config: Config, database: Database) -> Iterator[str]:
-    for other in config.databases:
-        if other.entry_dn != database.entry_dn:
-            inner = (suffix for suffix in other.suffixes if dn.key(suffix))
-            yield from (
-                one for one in inner if any(dn.within(one, own) for own in database.suffixes)
-            )
 
 
 def _indexes(database: Database) -> Iterator[Index]:
@@ -105,48 +100,34 @@ def _kind(attribute: str, word: str) -> str:
         raise NotProven(reason=f"index {attribute} {word}: an unknown kind of index") from None
 
 
-def _substr(everywhere: _Reader) -> tuple[int, int, int]:
+def _all_words(found: Values, name: str) -> Iterator[str]:
+    return (word for value in found.words(name) for word in value)
+
+
+def _options(everywhere: Values) -> Iterable[str]:
+    """A setting without a word takes away the default as well."""
+    given = everywhere.stored("olcAttributeOptions")
+    return _all_words(everywhere, "olcAttributeOptions") if given else OPTIONS
+
+
+def _substr(everywhere: Values) -> tuple[int, int, int]:
     names = ("olcIndexSubstrIfMinLen", "olcIndexSubstrIfMaxLen", "olcIndexSubstrAnyLen")
     least, most, window = map(everywhere.number, names, SUBSTR)
     return least, most, window
 
 
-def _multival(own: _Reader) -> Iterator[tuple[str, int]]:
+def _multival(own: Values) -> Iterator[tuple[str, int]]:
     """Of "member,uniqueMember 100,50": from how many values on, exclusively, they are kept apart."""
     for names, limits in own.pairs("olcDbMultival"):
-        high = int(limits.partition(",")[0]) & NO_LIMIT  # strtoul into an unsigned int
+        found = re.match(r"\+?([0-9]+),", limits)
+        if not found:
+            raise NotProven(reason=f"multival {names} {limits}: not two numbers")
+        high = int(found[1]) & NO_LIMIT  # strtoul into an unsigned int
         yield from ((name, high) for name in names.split(",") if name and high != NO_LIMIT)
 
 
 def _idlexp(config: Config) -> int:
     for name, _ in config.entries:
         if re.match(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", name, re.IGNORECASE):
-            return _Reader(config, name).number("olcBkMdbIdlExp", IDLEXP)
+            return config.reader(name).number("olcBkMdbIdlExp", IDLEXP)
     return IDLEXP
-
-
-class _Reader:
-    """Values of some entries of cn=config, without the {n} of ordered ones."""
-
-    def __init__(self, config: Config, *entry_dns: str) -> None:
-        self._config, self._entry_dns = config, entry_dns
-
-    def _all(self, name: str) -> Iterator[str]:
-        for entry_dn in self._entry_dns:
-            for value in self._config.values(entry_dn, name):
-                yield re.sub(r"^\{-?\d+\}", "", value)
-
-    def words(self, name: str) -> Iterator[str]:
-        return (word for value in self._all(name) for word in value.split())
-
-    def pairs(self, name: str) -> Iterator[tuple[str, str]]:
-        for value in self._all(name):
-            first, _, second = value.partition(" ")
-            yield first, second.strip()
-
-    def number(self, name: str, otherwise: int) -> int:
-        return next(map(number, self._all(name)), otherwise)
-
-    def flag(self, name: str, otherwise: bool) -> bool:
-        value = next(self._all(name), None)
-        return otherwise if value is None else value.lower() in ("true", "on", "yes")

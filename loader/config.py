@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from loader import dn
 from loader.errors import ManySuffixes, NoSuchSuffix, NotMdb
+from loader.values import Attributes, Values
 
 DEFAULT_MAXSIZE = 10_485_760  # slapd-mdb(5)
 DEFAULT_MODE = 0o600  # slapd-mdb(5)
 
+_EMPTY = '""'  # in messages, the empty DN
 _LOG = "cn=accesslog"  # its customary suffix, should the overlay be switched off
 
 # Settings of back-mdb that ditseed changes.
 TUNED = ("olcDbMaxSize", "olcDbIndex", "olcDbNoSync", "olcDbEnvFlags")
 
-Entry = tuple[str, Mapping[str, Sequence[bytes]]]  # as python-ldap's ldif module yields it
+Entry = tuple[str, Attributes]  # as python-ldap's ldif module yields it
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,15 @@ class Config:
     def mdb_databases(self) -> tuple[Database, ...]:
         return tuple(one for one in self.databases if one.backend == "mdb")
 
+    def reader(self, *entry_dns: str) -> Values:
+        """The settings of some entries of cn=config, one after the other, as far as they are there."""
+        found = {name.lower(): attributes for name, attributes in self.entries}
+        return Values(self.where, *(found.get(name.lower(), {}) for name in entry_dns))
+
     def values(self, entry_dn: str, attribute: str) -> tuple[str, ...]:
         """As stored in an entry of cn=config; none when the entry or the attribute is not there."""
-        for name, attributes in self.entries:
-            if name.lower() == entry_dn.lower():
-                return tuple(_Values(attributes).all(attribute))
-        return ()
+        found = self.reader(entry_dn).stored(attribute)
+        return tuple(found)
 
     def database(self, suffix: str | None) -> Database:
         """The mdb database that holds `suffix`; without one, the only mdb database there is."""
@@ -94,74 +99,60 @@ class Config:
                 if database.backend != "mdb":
                     raise NotMdb(config=self.where, suffix=suffix, backend=database.backend)
                 return database
-        raise NoSuchSuffix(config=self.where, suffix=suffix, known=self._known())
+        raise NoSuchSuffix(
+            config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases)
+        )
 
     def _only(self) -> Database:
         # The database that an accesslog overlay writes to is the overlay's; the data is in the others.
         logs = {
-            dn.key(log) for name, _ in self.entries for log in self.values(name, "olcAccessLogDB")
+            dn.key(log)
+            for name, _ in self.entries
+            for log in self.reader(name).dns("olcAccessLogDB")
         }
         found = [one for one in self.mdb_databases if dn.key(one.suffix) not in logs | {_LOG}]
         if len(found) == 1:
             return found[0]
         if not found:
-            raise NoSuchSuffix(config=self.where, suffix="(any)", known=self._known())
-        raise ManySuffixes(config=self.where, known=self._known())
+            raise NoSuchSuffix(config=self.where, suffix="(any)", known=_suffixes(self.databases))
+        raise ManySuffixes(config=self.where, known=_suffixes(self.mdb_databases))
 
-    def _known(self) -> str:
-        return ", ".join(suffix for one in self.databases for suffix in one.suffixes) or "none"
+
+def _suffixes(databases: Iterable[Database]) -> str:
+    """For messages."""
+    return ", ".join(suffix or _EMPTY for one in databases for suffix in one.suffixes) or "none"
 
 
 def parse(path: Path, entries: Iterable[Entry], uri: str | None = None) -> Config:
-    """A Config from the entries of cn=config (`slapcat -n0`, or a search; names in any case)."""
-    kept = tuple(entries)
-    databases = [
-        _database(name, attributes, kept) for name, attributes in kept if _is_database(name)
-    ]
+    """A Config from the entries of cn=config (`slapcat -n0`, or a search; names in any case). Raises ConfigValue."""
+    bare = Config(path, (), tuple(entries), uri=uri)
+    databases = [_database(name, bare) for name, _ in bare.entries if _is_database(name)]
     with_suffix = tuple(one for one in databases if one.suffixes)
-    return Config(path, with_suffix, kept, _server_id(kept), uri)
-
-
-def _server_id(entries: Sequence[Entry]) -> int | None:
-    """olcServerID: a number (decimal or 0x..), or several with the URL that each is for."""
-    for name, attributes in entries:
-        if name.lower() == "cn=config":
-            values = _Values(attributes).all("olcServerID")
-            return number(values[0]) if len(values) == 1 and " " not in values[0] else None
-    return None
-
-
-def number(text: str) -> int:
-    """As slapd reads numbers: 0x is hexadecimal, a leading zero octal (lutil_atoix with base 0)."""
-    octal = len(text) > 1 and text.startswith("0") and text.isdigit()
-    return int(text, 8) if octal else int(text, 0)
+    return replace(bare, databases=with_suffix, server_id=bare.reader("cn=config").server_id())
 
 
 def _is_database(name: str) -> bool:
     return re.match(r"olcDatabase=[^,]*,cn=config$", name, re.IGNORECASE) is not None
 
 
-def _database(
-    name: str, attributes: Mapping[str, Sequence[bytes]], entries: Sequence[Entry]
-) -> Database:
-    values = _Values(attributes)
-    backend = re.sub(r"^\{-?\d+\}", "", values.one("olcDatabase") or "")
-    flags = tuple(flag for text in values.all("olcDbEnvFlags") for flag in _unordered(text).split())
-    directory = values.one("olcDbDirectory")
+def _database(name: str, config: Config) -> Database:
+    found = config.reader(name)
+    flags = tuple(flag for value in found.words("olcDbEnvFlags") for flag in value)
+    directory = found.word("olcDbDirectory")
     return Database(
         entry_dn=name,
-        backend=backend,
-        suffixes=tuple(values.all("olcSuffix")),
+        backend=found.word("olcDatabase") or "",
+        suffixes=tuple(found.dns("olcSuffix")),
         directory=Path(directory) if directory else None,
-        maxsize=number(values.one("olcDbMaxSize") or str(DEFAULT_MAXSIZE)),
-        mode=_mode(values.one("olcDbMode")),
-        indexes=tuple(_unordered(text) for text in values.all("olcDbIndex")),
+        maxsize=found.number("olcDbMaxSize", DEFAULT_MAXSIZE),
+        mode=found.mode("olcDbMode", DEFAULT_MODE),
+        indexes=tuple(" ".join(value) for value in found.words("olcDbIndex")),
         env_flags=flags,
-        nosync=(values.one("olcDbNoSync") or "").upper() == "TRUE" or "nosync" in flags,
-        root_dn=values.one("olcRootDN"),
-        consumer=bool(values.all("olcSyncrepl")),
-        overlays=tuple(_overlays(name, entries)),
-        checkpoint=values.one("olcDbCheckpoint"),
+        nosync=found.flag("olcDbNoSync", False) or "nosync" in map(str.lower, flags),
+        root_dn=found.dn("olcRootDN"),
+        consumer=bool(found.all("olcSyncrepl")),
+        overlays=tuple(_overlays(name, config.entries)),
+        checkpoint=" ".join(next(iter(found.words("olcDbCheckpoint")), [])) or None,
     )
 
 
@@ -170,31 +161,3 @@ def _overlays(database_dn: str, entries: Sequence[Entry]) -> Iterable[str]:
     for name, _ in entries:
         if name.lower().endswith(below) and name.lower().startswith("olcoverlay="):
             yield re.sub(r"^olcOverlay=(\{\d+\})?", "", name[: -len(below)], flags=re.IGNORECASE)
-
-
-def _unordered(text: str) -> str:
-    """Without the {n} that cn=config puts before ordered values."""
-    return re.sub(r"^\{\d+\}", "", text)
-
-
-def _mode(text: str | None) -> int:
-    """olcDbMode: a number ("0600"; "600" is decimal to slapd) or symbolic ("-rw-------")."""
-    if not text:
-        return DEFAULT_MODE
-    if text[0].isdigit():
-        return number(text)
-    return sum(1 << (8 - place) for place, letter in enumerate(text[-9:]) if letter != "-")
-
-
-class _Values:
-    """Attribute values as text, names without regard to case."""
-
-    def __init__(self, attributes: Mapping[str, Sequence[bytes]]) -> None:
-        self._found = {name.lower(): values for name, values in attributes.items()}
-
-    def all(self, name: str) -> list[str]:
-        return [value.decode() for value in self._found.get(name.lower(), [])]
-
-    def one(self, name: str) -> str | None:
-        values = self.all(name)
-        return values[0] if values else None

@@ -1,30 +1,30 @@
-"""DNs as far as Python needs them: comparing suffixes and bases. Entries' own DNs are the native core's business."""
+"""DNs as far as Python needs them: comparing suffixes, bases and names of entries, as slapd compares them.
+
+The native core reads them; no schema is known here (`_native.dn_key` tells what that means).
+"""
 
 from __future__ import annotations
 
-import re
+from loader import _native
 
-# Where a part ends; behind a backslash the character is part of a value (RFC 4514, 2.4).
-_SEPARATOR = re.compile(r"\s*(?<!\\)([,=+;])\s*")
-
-_RDN_AND_REST = re.compile(r"(?:\\.|[^\\,;])*[,;](.*)", re.DOTALL)
+_ERRORS = "surrogateescape"  # bytes of a command line that are no UTF-8
 
 
 def key(dn: str) -> str:
-    """A form in which equal suffixes are equal text: lower case, no spaces around separators."""
-    # RFC 1779 wrote ";" for ","; libldap still reads it.
-    return _SEPARATOR.sub(lambda found: found[1].replace(";", ","), dn.strip()).lower()
+    """Equal for equal DNs; "" for the empty DN. RDNs are joined by commas, and no value holds a bare one.
+
+    What is no DN has a key as well, its text: it equals no DN's.
+    """
+    found = _native.dn_key(dn.encode("utf-8", _ERRORS))
+    return dn.strip().lower() if found is None else found.decode("utf-8", _ERRORS)
 
 
 def within(dn: str, base: str) -> bool:
-    """Is `dn` the entry `base` or below it?"""
+    """Is `dn` the entry `base` or below it? Everything is within the empty DN."""
     inner, outer = key(dn), key(base)
-    if inner == outer or outer == "":
-        return True
-    return inner.endswith("," + outer) and not inner.endswith("\\," + outer)
+    return inner == outer or outer == "" or inner.endswith("," + outer)
 
 
 def parent(dn: str) -> str:
-    """The DN above; empty for one of a single RDN."""
-    match = _RDN_AND_REST.match(dn)
-    return match[1].lstrip() if match else ""
+    """The DN above, as it is spelt; empty for one of a single RDN."""
+    return _native.dn_parent(dn.encode("utf-8", _ERRORS)).decode("utf-8", _ERRORS)

@@ -143,6 +143,12 @@ class ConfigUnreadable(LoaderError):
     hint = "Mend it until `slaptest` accepts it; nothing was changed."
 
 
+class ConfigValue(LoaderError):
+    code, exit_status = "config.value", 80
+    message = "{config}: {attribute} has the value {value!r}: {reason}"
+    hint = "Mend it until `slaptest -u` accepts the configuration; nothing was changed."
+
+
 class NoSuchSuffix(LoaderError):
     code, exit_status = "config.no_such_suffix", 21
     message = "{config}: no mdb database with suffix {suffix} (it has: {known})"
@@ -285,6 +291,27 @@ class NotInSync(LoaderError):
     hint = "Look at the consumer's log (loglevel sync) for what syncrepl says."
 
 
+class HiddenFromAccount(LoaderError):
+    """what: as in the notes of an export. rule: the value of olcAccess that shows it."""
+
+    code, exit_status = "seed.hidden", 88
+    message = "{uri}: {what}"
+    hint = (
+        "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
+        "olcAccess: {rule}. If the replica shall do without what is hidden: --allow-hidden."
+    )
+
+
+class NotAsStored(LoaderError):
+    code, exit_status = "seed.not_as_stored", 89
+    message = "{uri}: {what}"
+    hint = (
+        "A replica holds what is stored, and a search does not show it here. Take the entries from the provider's "
+        "database: --strategy clone, or --strategy ldif with what slapcat or `ditseed export DATABASE-DIRECTORY` "
+        "wrote. If the replica shall hold what is shown: --allow-hidden."
+    )
+
+
 class TreeRestless(LoaderError):
     code, exit_status = "server.tree_restless", 39
     message = "containers below {base} were renamed during each of {passes} looks"
@@ -312,6 +339,24 @@ class LdifUnreadable(LoaderError):
     hint = "Check that the file is whole and can be read on this host."
 
 
+class LdifEncoding(LoaderError):
+    code, exit_status = "ldif.encoding", 81
+    message = "{path}: {reason}; LDIF is UTF-8 without a byte order mark (RFC 2849)"
+    hint = (
+        "Write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`, or against a byte order mark "
+        "`sed '1s/^\\xEF\\xBB\\xBF//' IN > OUT`."
+    )
+
+
+class IncludeRefused(LoaderError):
+    code, exit_status = "ldif.include", 83
+    message = "{path}, line {line}: {reason}"
+    hint = (
+        "Give both files on the command line, in their order; or let `ditseed build --allow-file-urls` read what "
+        "include: lines name."
+    )
+
+
 class MissingParents(LoaderError):
     code, exit_status = "ldif.missing_parents", 43
     message = "{count} parent entries are missing, the first: {first}"
@@ -333,7 +378,10 @@ class EmptyInput(LoaderError):
 class EntryRefused(LoaderError):
     code, exit_status = "build.entry_refused", 46
     message = "{dn} was refused: {reason}"
-    hint = "Mend that entry in the LDIF ({where}) and build again; nothing was changed."
+    hint = "Mend that entry in the LDIF ({where}) and build again{way_out}; nothing was changed."
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(**{"way_out": "", **facts})
 
 
 class EntriesLost(LoaderError):
@@ -346,6 +394,12 @@ class NotProven(LoaderError):
     code, exit_status = "build.not_proven", 48
     message = "the native engine is not proven to do as slapd here: {reason}"
     hint = "Give --engine slapadd: slower, and slapd's own work. Nothing was changed."
+
+
+class GlueRefused(LoaderError):
+    code, exit_status = "build.glue", 75
+    message = "glued databases, {suffix}: {reason}"
+    hint = "{advice} Nothing was changed."
 
 
 class TooManyEntries(LoaderError):
@@ -513,6 +567,29 @@ class ReplicaNotEmpty(LoaderError):
     code, exit_status = "seed.not_empty", 72
     message = "{where}: {suffix} holds entries already"
     hint = "Only an empty database is seeded online. To add to one that is not: ditseed add --on-exists skip."
+
+
+class SyncreplUnreadable(LoaderError):
+    code, exit_status = "config.syncrepl", 84
+    message = "{where}: syncrepl: {reason}"
+    hint = "What a consumer holds follows from its syncrepl, so every option of it must be known (slapd.conf(5))."
+
+
+class SyncreplsDiffer(LoaderError):
+    code, exit_status = "config.syncrepls_differ", 85
+    message = "{config}: the syncrepl values of {suffix} (rid {rids}) ask for different contents"
+    hint = (
+        "Give -H with the URI that one of them has as its provider: that one then decides what the replica holds. "
+        "slapd merges what several bring; no seed does."
+    )
+
+
+class PartialReplica(LoaderError):
+    """`options`: those of syncrepl that make it partial. `advice`: a sentence."""
+
+    code, exit_status = "replica.partial", 86
+    message = "{config}: the consumer's syncrepl (rid {rid}) has {options}: {reason}"
+    hint = "{advice}"
 
 
 class LeaseStands(LoaderError):

@@ -1,10 +1,11 @@
-"""Index lists as slapd writes them ("cn,sn eq,sub"): read, compared, joined, taken apart. Pure words."""
+"""Index lists as slapd has them ("cn,sn eq,sub"; words may be quoted): read, compared, joined, taken apart."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from loader import words
 from loader.errors import UsageProblem
 
 DEFAULT = "default"  # not an attribute: the kinds of those that name none
@@ -61,15 +62,15 @@ def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
 
 
 def _split(line: str) -> tuple[list[str], tuple[str, ...]]:
-    words = line.split()
-    if len(words) > 2:
+    said = words.of_value(line)
+    if len(said) > 2:
         raise UsageProblem(
             reason=f'not an index: {line!r} (write "uid eq" or "cn,sn eq,sub", no space after a comma)'
         )
-    names = [name for name in words[0].split(",") if name]
+    names = [name for name in said[0].split(",") if name]
     if not names:
         raise UsageProblem(reason=f"not an index: {line!r} names no attribute")
-    return names, tuple(kind for kind in "".join(words[1:]).split(",") if kind)
+    return names, tuple(kind for kind in "".join(said[1:]).split(",") if kind)
 
 
 def _joined(one: Index | None, other: Index) -> Index:
@@ -132,7 +133,7 @@ def reduced(line: str, present: Indexes, left: Indexes) -> str:
     """What one of the lines that make `present` still says when only `left` is left; "" when nothing."""
     here = parse([line], present)
     stay = [index for key, index in here.items() if key in left]
-    leans = len(line.split()) == 1 and DEFAULT not in left  # on a default that goes
+    leans = len(words.of_value(line)) == 1 and DEFAULT not in left  # on a default that goes
     if len(stay) == len(here) and not leans:
         return line
     return f"{','.join(one.attribute for one in stay)} {','.join(stay[0].kinds)}" if stay else ""

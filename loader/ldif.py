@@ -24,6 +24,8 @@ from loader._native import (
 from loader.errors import (
     FULL,
     Cancelled,
+    IncludeRefused,
+    LdifEncoding,
     LdifSyntax,
     LdifTruncated,
     LdifUnreadable,
@@ -57,6 +59,10 @@ def ours(error: _native.NativeError, origin: str) -> LoaderError:
         return LdifTruncated(path=path, line=line, reason=reason)
     if error.code == "ldif.syntax":
         return LdifSyntax(path=path, line=line, reason=reason)
+    if error.code == "ldif.encoding":
+        return LdifEncoding(path=path, reason=reason)
+    if error.code == "ldif.include":
+        return IncludeRefused(path=path, line=line, reason=reason)
     if error.code == "build.empty":
         return NothingToLearn(reason=error.message)
     if error.code == "cancelled":

@@ -42,6 +42,7 @@ class Manifest:
     duplicates: int = 0
     dropped: int = 0  # their parent was gone when the reading ended
     notes: tuple[str, ...] = ()  # for people: what may be missing
+    hidden: tuple[str, ...] = ()  # of the notes, those for which no replica should be made of it
     format: int = FORMAT
 
     def paths(self, directory: Path) -> list[Path]:
@@ -76,8 +77,9 @@ def read(directory: Path) -> Manifest | None:
                 path=path, reason=f"format {facts['format']}, this ditseed reads {FORMAT}"
             )
         shards = tuple(ShardFile(**shard) for shard in facts.pop("shards"))
-        csns, notes = tuple(facts.pop("context_csns")), tuple(facts.pop("notes", ()))
-        return Manifest(**facts, shards=shards, context_csns=csns, notes=notes)
+        for name in ("context_csns", "notes", "hidden"):
+            facts[name] = tuple(facts.get(name, ()))
+        return Manifest(**facts, shards=shards)
     except (ValueError, KeyError, TypeError) as error:
         raise ManifestBroken(path=path, reason=f"not a manifest: {error}") from error
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, TypedDict
 
-from loader.config import Config, Entry
+from loader.config import Config, Database, Entry
 
 ROOT = "cn=schema,cn=config"  # holds what is compiled into slapd and its modules; what is loaded stands below it
 
@@ -22,18 +22,33 @@ _KINDS: tuple[tuple[str, Kind], ...] = (
 )
 
 
+class Effects(TypedDict):
+    """What overlays change about the schema, as `loader.sinks.mdb.schema` wants it."""
+
+    dynamic_objects: bool
+    password_policy: bool
+
+
+def effects(config: Config, database: Database) -> Effects:
+    """slapo-dds lets its own database hold dynamic objects; slapo-ppolicy, on any database, changes pwdAttribute for
+    all of them (in 2.4 when it is configured, since 2.5 when its module is loaded)."""
+    overlays = [name.partition(",")[0].lower() for name, _ in config.entries]
+    policy = any(re.fullmatch(r"olcoverlay=(\{-?\d+\})?ppolicy", one) for one in overlays)
+    return {"dynamic_objects": "dds" in database.overlays, "password_policy": policy}
+
+
 def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:
     """`compiled_in`: what cn=schema,cn=config holds in the slapd at hand.
 
     The entry of that name in a slapd.d is not asked: slapd does not read it either (bconfig.c, cfAddSchema), and it may
-    be empty or of an earlier slapd. What a slapd.conf defines itself stands in cn=config, before the files it included.
+    be empty or of an earlier slapd. What a slapd.conf defines itself stands behind the files it included
+    (conversion.py).
     """
     own = list(_of((one for one in config.entries if one[0].lower() == "cn=config"), False))
     loaded = _of((one for one in config.entries if one[0].lower().endswith("," + ROOT)), False)
     macros = [one for one in own if one[0] == "macro"]
     rest = [one for one in own if one[0] != "macro"]
-    following = [*rest, *loaded] if config.is_directory else [*loaded, *rest]
-    return [*_of(compiled_in, True), *macros, *following]
+    return [*_of(compiled_in, True), *macros, *rest, *loaded]
 
 
 def _of(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:

@@ -6,12 +6,13 @@ Text in, text out; what it means is slapd's to say. How lines are joined and cut
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import dn, indexes
+from loader import dn, indexes, words
 from loader.config import Change
 from loader.errors import ConfigNotEditable
 
@@ -106,10 +107,10 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
     first = 0
     while first < len(lines):
         last, joined = _joined(lines, first)
-        words = () if joined.startswith("#") else tuple(_words(joined))
-        if words:
+        said = () if joined.startswith("#") else tuple(words.of_line(joined))
+        if said:
             lead = re.match(r"\S+\s*", joined)
-            yield Statement(path, first, last, words, lead[0] if lead else words[0] + " ")
+            yield Statement(path, first, last, said, lead[0] if lead else said[0] + " ")
         first = last
 
 
@@ -129,20 +130,20 @@ def _joined(lines: Sequence[str], first: int) -> tuple[int, str]:
     return last, joined
 
 
-def _words(line: str) -> Iterator[str]:
-    for found in re.finditer(r'(?:"(?:\\.|[^"\\])*"?|\\.|[^\s"\\])+', line):
-        yield re.sub(r'\\(.)|"', r"\1", found[0])
+def sections(found: Sequence[Statement]) -> Iterator[list[Statement]]:
+    """From each `database` or `backend` on to the next. What follows a proxy cache configures the cache."""
+    starts = [place for place, one in enumerate(found) if one.keyword in ("database", "backend")]
+    for start, end in itertools.pairwise([*starts, len(found)]):
+        caches = [at for at in range(start, end) if _is_cache(found[at])]
+        yield list(found[start : caches[0] if caches else end])
 
 
 def _block(found: Sequence[Statement], suffix: str, main: Path) -> list[Statement]:
-    """The directives of the database that holds `suffix`. What follows a proxy cache configures the cache."""
-    starts = [place for place, one in enumerate(found) if one.keyword in ("database", "backend")]
-    for start, end in zip(starts, [*starts[1:], len(found)], strict=True):
-        block = found[start:end]
+    """The directives of the database that holds `suffix`."""
+    for block in sections(found):
         names = [name for one in block if one.keyword == "suffix" for name in one.words[1:]]
         if any(dn.key(name) == dn.key(suffix) for name in names):
-            caches = [place for place, one in enumerate(block) if _is_cache(one)]
-            return list(block[: caches[0]] if caches else block)
+            return block
     raise ConfigNotEditable(
         path=main, reason=f"no `database` section with suffix {suffix} in the text", advice=_BY_HAND
     )

@@ -48,7 +48,9 @@ GUARDED = {
         "loader.sinks.mdb",
         "loader.sources.dit",
         "loader.sources.mdb",
+        "loader.sources.selection",
         "loader.sinks.shards",
+        "loader.dn",
     ),
 }
 

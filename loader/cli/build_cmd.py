@@ -37,6 +37,15 @@ _FOR_MACHINES = ("phases", "tables", "rejections", "rate")
     metavar="DIR",
     help="Build into DIR, for the database of the configuration, which stays as it is.",
 )
+@click.option(
+    "-g",
+    "--no-glue",
+    "glue",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Leave out the databases that are glued to it (subordinate), as slapadd -g.",
+)
 @options.engine_option
 @options.placing_options
 @options.verify_option(operation.FULL)
@@ -81,6 +90,10 @@ def command(
 
     With --from the tree of a template is made and loaded in one go, with the database's suffix, and no LDIF on the
     disk. The same command makes the same file.
+
+    Databases that are glued to the one of -b (subordinate) are made with it, each of the entries that belong to it; all
+    are checked before the first one is put in place. With --target, and with -g, it is made alone, and entries of the
+    others are refused.
 
     An entry that slapd would not take goes to the file of rejects, with the reason; are there more than --max-rejects,
     nothing is put in place. Exit status 1: done, with rejects.

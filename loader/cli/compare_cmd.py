@@ -19,7 +19,6 @@ from loader.cli.options import (
 from loader.cli.report import show_json, show_table
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.compare import (
-    CONTEXT_CSN,
     IGNORED,
     LIMIT,
     SERVER_ATTRIBUTES,
@@ -28,6 +27,7 @@ from loader.operations.compare import (
     Subtree,
     compare,
 )
+from loader.overlays import CONTEXT_CSN
 from loader.server.options import Connection
 from loader.sources.location import locate
 

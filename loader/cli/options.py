@@ -173,13 +173,13 @@ native_options = stack(
         "check_values",
         flag_value=False,
         default=True,
-        help="Take values that their syntax forbids, as slapadd -q does.",
+        help="Take values that their syntax forbids, as slapadd does by default.",
     ),
     click.option(
         "--allow-file-urls",
         "file_urls",
         is_flag=True,
-        help="Read `attribute:< file:///path` from this host.",
+        help="Read `attribute:< file:///path` and `include: file:///path` from this host.",
     ),
 )
 _TREE = (

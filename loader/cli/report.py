@@ -43,15 +43,19 @@ def show_table(
 
 
 _SIZES = {"bytes", "estimate", "maxsize"}
-_NOT_FOR_PEOPLE = {"identity"}
+_NOT_FOR_PEOPLE = {"identity", "databases"}
 _REJECTS_SHOWN = 10  # the rest stands in the file
 
 
 def for_people(facts: Mapping[str, Any]) -> dict[str, object]:
     """The facts of a run as they read best; --json has them as they are."""
-    return {
+    shown = {
         name: _readable(name, value) for name, value in facts.items() if name not in _NOT_FOR_PEOPLE
     }
+    for one in facts.get("databases", ()):
+        entries = f"{units.number(one['entries'])} entries in " if "entries" in one else ""
+        shown[f"database {one['suffix']}"] = f"{entries}{one['directory']}"
+    return shown
 
 
 def _readable(name: str, value: Any) -> object:

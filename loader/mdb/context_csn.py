@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from loader import csn
+from loader import csn, dn
 from loader.errors import MdbDamaged, NotStampable
 from loader.mdb import entry, meta
 from loader.mdb.entry import ELSEWHERE, Attribute, Entry
@@ -25,6 +25,8 @@ from loader.mdb.environment import (
 from loader.mdb.names import attribute_number, suffix_id, suffixes
 
 CONTEXT, ENTRY = "contextCSN", "entryCSN"
+_GLUE = ("objectClass", "structuralObjectClass")
+_GLUE_FLAGS = 0x120  # slap.h: SLAP_OC_GLUE, and SLAP_OC__END, which says that the flags are known
 ENTRIES, VALUES = "id2e", "id2v"
 
 
@@ -151,6 +153,8 @@ def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
         )
     with opened(place, writable=True) as environment:
         owner = suffix_id(environment, suffix)
+        if owner is None and dn.key(suffix) == "":
+            owner = _add_root(environment)
         if owner is None:
             known = ", ".join(suffixes(environment)) or "none"
             raise NotStampable(
@@ -159,6 +163,18 @@ def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
                 reason=f"there is no such entry (the database holds: {known})",
             )
         _write(environment, place, suffix, owner, values)
+
+
+def _add_root(environment: Environment) -> int | None:
+    """The entry of the empty DN, as slapd makes it to bear contextCSN; None where no entry has its attributes."""
+    entries = require_table(environment, ENTRIES)
+    numbers = [attribute_number(environment, name) for name in _GLUE]
+    if None in numbers:
+        return None
+    attributes = tuple(Attribute(number, (b"glue",)) for number in numbers if number is not None)
+    with environment.begin(write=True) as transaction:
+        transaction.put(ID.pack(0), entry.encode(Entry(_GLUE_FLAGS, attributes)), db=entries)
+    return 0
 
 
 def _write(

@@ -55,8 +55,17 @@ def suffixes(environment: Environment) -> dict[str, int]:
     return found
 
 
+def _has_root(environment: Environment) -> bool:
+    """The entry of the empty DN is the root itself (`suffix ""`)."""
+    entries = require_table(environment, "id2e")
+    with environment.begin() as transaction:
+        return transaction.get(ROOT, db=entries) is not None
+
+
 def suffix_id(environment: Environment, suffix: str | None) -> int | None:
     """The entry ID of a suffix (None: of the only one); None when it is not there."""
+    if (suffix is None or dn.key(suffix) == "") and _has_root(environment):
+        return 0
     known = suffixes(environment)
     if suffix is None:
         return next(iter(known.values())) if len(known) == 1 else None

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 
-from loader import defaults, dn
+from loader import dn
 from loader.errors import EmptyInput
 from loader.ldif import Difference, Tree
+from loader.overlays import COMPUTED, CONTEXT_CSN, MOVING
 from loader.progress import Meter, Progress
 from loader.sources.location import Location
 from loader.sources.records import Entry
 
 # contextCSN moves on its own: syncprov writes it to the suffix entry only now and then.
-CONTEXT_CSN = "contextCSN"
-IGNORED = (*defaults.DYNAMIC_ATTRIBUTES, CONTEXT_CSN)
+IGNORED = (*COMPUTED, *MOVING, CONTEXT_CSN)
 # What slapd itself writes into an entry (slapd-config(5) olcLastMod, RFC 4512 3.4); two loads of one LDIF
 # that lacks them differ in every one.
 SERVER_ATTRIBUTES = (
@@ -88,6 +88,8 @@ class CompareReport:
     subtrees: tuple[Subtree, ...]  # the most different ones
     ignored: tuple[str, ...]
     seconds: float
+    local: tuple[str, ...] = ()  # differ, and may: each server keeps them for itself
+    notes: tuple[str, ...] = ()  # what may not have been compared
 
     @property
     def equal(self) -> bool:

@@ -17,7 +17,7 @@ from loader.operations.publish import Place
 from loader.operations.tune.maxsize import roomy
 from loader.operations.tune.target import require_stopped
 from loader.progress import Meter
-from loader.server import configuration, tools
+from loader.server import tools
 from loader.storage import files
 
 PILOT_BYTES = 8 << 20  # of LDIF: about 15,000 entries, a second or two
@@ -36,7 +36,7 @@ def needed(place: Place, paths: Sequence[Path], entries: int, scratch: Path, met
             "olcDbDirectory": [str(made).encode()],
             "olcDbMaxSize": [str(PILOT_MAXSIZE).encode()],
         }
-        with configuration.private_copy(place.config, place.database, settings, scratch) as copy:
+        with place.private_configuration(scratch, settings) as copy:
             _load_some(copy, place.database.suffix, paths)
         facts, loaded = meta.facts(made), environment.entry_count(made)
         if not loaded:
@@ -48,7 +48,7 @@ def needed(place: Place, paths: Sequence[Path], entries: int, scratch: Path, met
 
 def _load_some(config: Path, suffix: str, paths: Sequence[Path]) -> None:
     """slapadd of the first records. Its complaints are left to the real load, which tells them better."""
-    command = tools.server_tool("slapadd", "-q", "-c", "-F", str(config), "-b", suffix)
+    command = tools.server_tool("slapadd", "-q", "-c", "-s", "-F", str(config), "-b", suffix)
     reader, writer = os.pipe()
     feeder = threading.Thread(target=_join_into, args=(paths, writer), daemon=True)
     feeder.start()

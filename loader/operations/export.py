@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from loader import defaults, ldif, manifest
-from loader.errors import EmptyInput, TreeRestless
+from loader.errors import EmptyInput, LimitTooLow, ServerRefused, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
-from loader.operations import moved
+from loader.operations import empty_suffix, moved
+from loader.operations import sight as sights
 from loader.operations.moved import Containers
 from loader.operations.shards import (
     ARRANGED,
@@ -29,12 +30,13 @@ from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
-from loader.server import subschema
+from loader.server import shown, subschema
 from loader.server.options import Connection
 from loader.server.search import EVERYTHING, Search
-from loader.server.session import session
+from loader.server.session import Session, session
 from loader.sources import ldap as source
 from loader.sources import planner
+from loader.sources.narrowing import Narrowing
 from loader.sources.pace import Pace, considerate
 from loader.sources.planner import Partition, Plan
 from loader.storage import files
@@ -55,6 +57,7 @@ class ExportOptions:
     max_latency: float | None = None  # seconds that the server may take for a small question
     page: int = 0
     compress: str = defaults.COMPRESS
+    narrowing: Narrowing | None = None  # for a partial replica: not all entries, not whole
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -109,12 +112,12 @@ class _Work:
         earlier run left is of another time."""
         files.remove_tree(self.parts)
         with session(self.options.connection) as server:
-            base = server.base()
-            server.read(base, ["1.1"])
+            base = server.spelt(server.base())
             return {
                 "base": base,
                 "context_csns": moved.context_csns(server, base),
-                "subentries": server.offers_subentries(base),
+                # No search that a consumer makes shows them.
+                "subentries": not self.options.narrowing and server.offers_subentries(base),
                 "attributes": subschema.everything(server),
                 "started": now(),
                 "uri": server.uri,
@@ -136,18 +139,26 @@ class _Work:
                 *(server, base, looked, pieces, start["context_csns"], entries),
                 lambda: source.survey(connection, base, meter),
             )
+            narrowing = self.options.narrowing
             partitions = [*cut.partitions, *planner.besides(base, _with_subentries(start))]
+            if narrowing:
+                partitions = list(narrowing.partitions(cut.partitions))
             return {
                 "expected": entries,
                 "how": cut.how,
-                "hidden_passwords": looked.lack_passwords(),
-                "attributes": start.get("attributes", EVERYTHING),
+                "hidden": _hidden(server, base, looked, narrowing),
+                "attributes": (
+                    narrowing.of(Search(base)).attributes
+                    if narrowing
+                    else start.get("attributes", EVERYTHING)
+                ),
                 "partitions": [_facts_of(one) for one in partitions],
             }
 
     def read(self, meter: Meter, plan: Plan) -> Facts:
         """Partitions side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
+        self._add_root()
         done = self.run.catalogue.partitions("read")
         meter.add(sum(facts["entries"] for facts in done.values()))
         todo = [one for one in plan.partitions if one.name not in done]
@@ -165,6 +176,12 @@ class _Work:
                 meter.cancel()
                 raise
         return {"entries": meter.entries}
+
+    def _add_root(self) -> None:
+        """What no search shows, and must be there to bear contextCSN."""
+        start = self.run.catalogue.found("start") or {}
+        if empty_suffix.is_empty(start["base"]) and start["context_csns"]:
+            empty_suffix.write(self.parts / f"part-{empty_suffix.FILE}")
 
     def _read_one(self, partition: Partition, meter: Meter, pace: Pace) -> None:
         name, compress = f"part-{partition.name}", self.options.compress != "none"
@@ -189,7 +206,8 @@ class _Work:
             path.unlink()  # of an interrupted try: what is read later must also be named later
         since = start["context_csns"]
         containers = self._containers(meter, start)
-        calm = containers.context_csns() == since
+        narrowing = self.options.narrowing
+        calm = containers.context_csns() == since or (narrowing is not None and narrowing.is_flat)
         killpoint("late.middle")
         if not calm:
             since = containers.settle(since)
@@ -199,12 +217,15 @@ class _Work:
         options = self.options
         where = (options.connection, start["base"], options.page, options.compress != "none")
         began = start["context_csns"]
-        return Containers(*where, self.parts, began, meter, _with_subentries(start))
+        subentries = _with_subentries(start)
+        return Containers(*where, self.parts, began, meter, subentries, options.narrowing)
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
         """Each entry once, parents first. Nothing that was read may go missing on the way."""
         containers = self._containers(meter, start)
         since = late["context_csns"]
+        if self.options.narrowing:
+            return self._arranged(self._arrange_narrowed(meter, start, containers, since))
         found = self._arrange(meter, start, drop_orphans=False)
         if since and late["calm"] and found.orphans:
             # A change is seen a moment before the contextCSN tells of it, and that moment was this one.
@@ -212,14 +233,7 @@ class _Work:
             found = self._arrange(meter, start, drop_orphans=False)
         for _ in range(moved.LOOKS):
             if not found.orphans:
-                return {
-                    "entries": found.entries,
-                    "duplicates": found.duplicates,
-                    "dropped": found.dropped,
-                    "checksum": found.checksum,
-                    "taken": dict(found.taken),
-                    "shards": sorted(path.name for path in self.arranged.iterdir()),
-                }
+                return self._arranged(found)
             again = containers.missed(found.orphans, start["context_csns"])
             for top in again:
                 containers.read_below(top)
@@ -227,6 +241,26 @@ class _Work:
                 since = containers.settle(since)
             found = self._arrange(meter, start, drop_orphans=not again)
         raise TreeRestless(base=start["base"], passes=moved.LOOKS)
+
+    def _arranged(self, found: Arrangement) -> Facts:
+        return {
+            "entries": found.entries,
+            "duplicates": found.duplicates,
+            "dropped": found.dropped,
+            "checksum": found.checksum,
+            "taken": dict(found.taken),
+            "shards": sorted(path.name for path in self.arranged.iterdir()),
+        }
+
+    def _arrange_narrowed(
+        self, meter: Meter, start: Facts, containers: Containers, since: list[str]
+    ) -> Arrangement:
+        """Parents may be missing, for they need not be among what is wanted: whoever builds puts glue in their places.
+        So an orphan shows nothing, and the containers are looked at once more in any case."""
+        narrowing = self.options.narrowing
+        if since and narrowing and not narrowing.is_flat:
+            containers.settle(since)
+        return self._arrange(meter, {**start, "context_csns": []}, drop_orphans=False)
 
     def _arrange(self, meter: Meter, start: Facts, drop_orphans: bool) -> Arrangement:
         files.remove_tree(self.arranged)
@@ -257,21 +291,23 @@ class _Work:
             counted = planner.expected(server, start["base"])
             return counted, moved.context_csns(server, start["base"]) == start["context_csns"]
 
-    def notes(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> list[str]:
-        """What the operator should know of what was not exported."""
-        who, notes = self.options.connection.who, []
-        if cut["hidden_passwords"]:
-            notes.append(f"no entry shows {who} a userPassword: access control may hide it")
+    def notes(
+        self, meter: Meter, start: Facts, cut: Facts, arranged: Facts
+    ) -> tuple[list[str], list[str]]:
+        """What the operator should know: what the server hides or shows otherwise than it is stored, and the rest."""
+        who, hidden = self.options.connection.who, list(cut.get("hidden", []))
         counted, calm = source.patiently(lambda: self._counted(start), meter)
+        if self.options.narrowing:
+            return hidden, []
+        if empty_suffix.is_empty(start["base"]) and start["context_csns"] and counted is not None:
+            counted = max(counted, arranged["entries"])  # the root may not be stored yet
         if counted is None or counted == arranged["entries"]:
-            return notes
+            return hidden, []
+        counts = f"the server counts {counted:,} entries"
+        if not calm or counted < arranged["entries"]:
+            return hidden, [f"{counts}: the tree changed meanwhile; syncrepl brings the rest"]
         others = "" if _with_subentries(start) else ", or they are subentries"
-        why = (
-            f"access control hides the others from {who}{others}"
-            if calm and counted > arranged["entries"]
-            else "the tree changed meanwhile; syncrepl brings the rest"
-        )
-        return [*notes, f"the server counts {counted:,} entries: {why}"]
+        return [*hidden, f"{counts}: access control hides the others from {who}{others}"], []
 
     def publish(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> Facts:
         """Move the shards to their place, the manifest last: where it stands, the export is whole."""
@@ -279,6 +315,7 @@ class _Work:
         sums = self._known_sums(arranged["taken"])
         move_shards(self.arranged, output, names)
         shards = tuple(manifest.describe(output / name, sums.get(name)) for name in names)
+        hidden, others = self.notes(meter, start, cut, arranged)
         made = Manifest(
             base=start["base"],
             entries=arranged["entries"],
@@ -291,11 +328,29 @@ class _Work:
             partitions=cut["how"],
             duplicates=arranged["duplicates"],
             dropped=arranged["dropped"],
-            notes=tuple(self.notes(meter, start, cut, arranged)),
+            notes=(*hidden, *others),
+            hidden=tuple(hidden),
         )
         files.write_durably(self.options.output / manifest.FILE, made.text())
         clear(self.run.directory)
         return {"entries": made.entries}
+
+
+def _hidden(
+    server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None
+) -> list[str]:
+    """What the server hides of what is wanted, as far as a sample tells."""
+    try:
+        sight = shown.look(server, base, narrowing.wants if narrowing else None)
+    except (LimitTooLow, ServerRefused):
+        sight = None
+    if sight is not None:
+        return sights.notes(sight)
+    if looked.lack_passwords() and (narrowing is None or narrowing.wants("userPassword")):
+        return [
+            f"no entry shows {server.connection.who} a userPassword: access control may hide it"
+        ]
+    return []
 
 
 def _with_subentries(start: Facts) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from loader import indexes
 from loader.mdb import names
 from loader.operations.publish import Place
-from loader.server import configuration, tools
+from loader.server import tools
 
 
 def missing(place: Place, directory: Path) -> list[str]:
@@ -26,6 +26,6 @@ def add_missing(place: Place, directory: Path, scratch: Path) -> list[str]:
     absent = missing(place, directory)
     if absent:
         settings = {"olcDbDirectory": [str(directory).encode()]}
-        with configuration.private_copy(place.config, place.database, settings, scratch) as copy:
+        with place.private_configuration(scratch, settings) as copy:
             tools.run("slapindex", "-q", "-F", str(copy), "-b", place.database.suffix, *absent)
     return absent

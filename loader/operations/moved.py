@@ -24,6 +24,7 @@ from loader.server.search import Search
 from loader.server.session import Session, session
 from loader.sources import ldap as source
 from loader.sources import records
+from loader.sources.narrowing import Narrowing
 
 LOOK = "look.ldif"  # among the parts: the containers that changed
 INNER_NOTES = ".inner"
@@ -48,6 +49,7 @@ class Containers:
     began: Sequence[str]  # contextCSN of before the reading
     meter: Meter
     subentries: bool  # the server shows them on request
+    narrowing: Narrowing | None = None  # what of it is wanted at all
     _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> where it was read again
 
     def context_csns(self) -> list[str]:
@@ -129,6 +131,8 @@ class Containers:
         """False when there is no such entry any more: then it moved on, which the next look shows, or was deleted."""
         number = len(list(self.parts.glob(f"late-*{INNER_NOTES}")))
         name = f"late-{number:05}"
+        if self.narrowing:
+            asked = self.narrowing.of(asked)
         try:
             source.fetch_part(
                 self.connection, asked, self.parts, name, compress=self.compress, meter=self.meter

@@ -4,8 +4,8 @@ server needs them, and the same again after a kill."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,21 +16,38 @@ from loader.operations.target import put, require_target
 from loader.operations.tune import apply_maxsize
 from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
+from loader.server import configuration, private
 from loader.storage import files
 
 
 @dataclass(frozen=True)
 class Place:
-    """The database directory that a configuration means."""
+    """The database directory that a configuration means. `superior`: by whose name its entries are loaded, where it is
+    loaded with others that are glued together (the superior's own place has itself)."""
 
     config: Config
     database: Database
     directory: Path
     replace: bool = False
+    superior: Database | None = None
+
+    @property
+    def named(self) -> Database:
+        """The database by whose name the entries are loaded."""
+        return self.superior or self.database
 
     @property
     def data(self) -> Path:
         return self.directory / DATA
+
+    @contextmanager
+    def private_configuration(
+        self, scratch: Path, settings: Mapping[str, Sequence[bytes]] | None = None
+    ) -> Iterator[Path]:
+        """For slapd's tools, as `private.configured` makes it."""
+        made = private.configured(self.config, self.database, scratch, settings, self.superior)
+        with made as path:
+            yield path
 
     def require_free(self, checked: Facts | None = None) -> None:
         """As `require_target`; a database that this run published before it was killed may be there."""
@@ -78,6 +95,7 @@ def publish_environment(made: Path, place: Place, checked: Facts, maxsize: int) 
             os.truncate(made / DATA, facts.used)
             put(made / DATA, place.directory, place.database.mode, place.replace)
     if maxsize != place.database.maxsize:
-        apply_maxsize(place.config, place.database, maxsize)
+        # Of a glued tree another database's maxsize may have been changed meanwhile.
+        apply_maxsize(configuration.read(place.config.path), place.database, maxsize)
     size = place.data.stat().st_size
     return {"bytes": size, "directory": str(place.directory), "maxsize": maxsize}

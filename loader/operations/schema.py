@@ -9,7 +9,7 @@ from pathlib import Path
 from loader import child, dn
 from loader.errors import NoSuchSuffix, SchemaMissing
 from loader.operations.publish import Place
-from loader.server import configuration, tools
+from loader.server import tools
 
 FirstUse = Mapping[str, tuple[str, int]]  # name -> file and line where it is used first
 _SHOWN = 10
@@ -43,7 +43,7 @@ def unknown_names(
 ) -> list[str]:
     """Names that slapadd does not know. `-u -c`: nothing is written, and it goes on after each complaint."""
     probes = b"".join(_probes(place.database.suffix, attributes, object_classes))
-    with configuration.private_copy(place.config, place.database, {}, scratch) as copy:
+    with place.private_configuration(scratch) as copy:
         command = tools.server_tool(
             "slapadd", "-u", "-c", "-F", str(copy), "-b", place.database.suffix
         )

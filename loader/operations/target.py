@@ -24,11 +24,11 @@ def require_target(directory: Path, replace: bool) -> None:
     files.require_writable(directory)
     holders.require_unused(directory)
     data = directory / DATA
-    if data.exists() and not replace and _has_entries(directory):
+    if data.exists() and not replace and holds_entries(directory):
         raise TargetNotEmpty(path=directory, size=units.size(files.allocated_bytes(data)))
 
 
-def _has_entries(directory: Path) -> bool:
+def holds_entries(directory: Path) -> bool:
     """A slapd that was started once leaves a database without an entry; that is nothing to lose. In doubt: yes."""
     try:
         return environment.entry_count(directory) > 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loader import backmdb, schema
+from loader import backmdb, glue
 from loader.config import Config, Database
 from loader.errors import (
     IndexesUnknown,
@@ -20,8 +21,9 @@ from loader.mdb import meta, snapshot, verify
 from loader.mdb.verify import LADDER, Means, Problem, Verdict
 from loader.operations.build import proven
 from loader.progress import Progress
-from loader.server import compiled_schema, configuration
+from loader.server import configuration
 from loader.sinks import mdb
+from loader.sinks.configured import schema_of
 from loader.sinks.mdb import Table, Target
 from loader.storage import files
 
@@ -101,9 +103,18 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
         txnid=verdict.txn,
         seconds=seconds,
         problems=verdict.problems,
-        notes=verdict.notes,
+        notes=(*verdict.notes, *_others(options, found)),
         mending=mending,
     )
+
+
+def _others(options: VerifyOptions, config: Config | None) -> Iterator[str]:
+    """Databases that hold other parts of the same tree."""
+    if config is None or options.place is not None:
+        return
+    for one in glue.subordinates(config, config.database(options.suffix)):
+        if one.backend == "mdb":
+            yield f"{one.suffix} is glued to this database, and is to be verified by itself (-b {one.suffix})"
 
 
 def _mending(options: VerifyOptions, config: Config | None, verdict: Verdict) -> str | None:
@@ -114,7 +125,8 @@ def _mending(options: VerifyOptions, config: Config | None, verdict: Verdict) ->
     told = (finding for problem in verdict.problems for finding in problem.told)
     attributes = dict.fromkeys(one.attribute or one.table or "" for one in told)
     where = ["-F" if config.is_directory else "-f", str(config.path)]
-    return shlex.join(["slapindex", *where, "-b", database.suffix, *attributes])
+    alone = ["-g"] if glue.subordinates(config, database) else []
+    return shlex.join(["slapindex", *alone, *where, "-b", database.suffix, *attributes])
 
 
 def _place(options: VerifyOptions) -> tuple[Path, Config | None]:
@@ -169,8 +181,7 @@ def known_to_core(config: Config, database: Database) -> mdb.Database:
     try:
         settings = backmdb.settings(config, database)
         proven.require_keys(settings)
-        definitions = schema.definitions(config, compiled_schema.read(config))
-        known = mdb.schema(definitions, settings.attribute_options, "dds" in database.overlays)
+        known = schema_of(config, database, settings.attribute_options)
     except NotProven as error:
         raise IndexesUnknown(reason=error.facts["reason"]) from error
     target = Target(settings, known, _TABLES, database.maxsize, config.server_id or 0)

@@ -22,11 +22,13 @@ from loader.run.watch import watching
 
 @dataclass
 class Run:
-    """One run in its directory. `timeouts`: seconds a step may be silent, by name ("*" for all)."""
+    """One run in its directory. `timeouts`: seconds a step may be silent, by name ("*" for all). `label`: what tells it
+    from the others that work at the same."""
 
     catalogue: Catalogue
     progress: Progress
     timeouts: Mapping[str, float] = field(default_factory=dict)
+    label: str = ""
 
     @property
     def directory(self) -> Path:
@@ -40,16 +42,19 @@ class Run:
         """
         known = self.catalogue.found(name)
         if known is not None:
-            self.progress.say(f"{name}: done before")
+            self.progress.say(f"{self._shown(name)}: done before")
             return known
         killpoint(f"{name}.start")
         allowed = self.timeouts.get(name, self.timeouts.get("*"))
-        with self.progress.step(name, total) as meter, watching(meter, allowed):
+        with self.progress.step(self._shown(name), total) as meter, watching(meter, allowed):
             facts = work(meter)
         killpoint(f"{name}.unrecorded")
         self.catalogue.finish(name, facts, meter.entries, meter.seconds)
         killpoint(f"{name}.recorded")
         return facts
+
+    def _shown(self, name: str) -> str:
+        return f"{name} ({self.label})" if self.label else name
 
 
 @contextmanager
@@ -60,6 +65,7 @@ def open_run(
     progress: Progress,
     timeouts: Mapping[str, float] | None = None,
     restart: bool = False,
+    label: str = "",
 ) -> Iterator[Run]:
     """Lock the run directory and go on with what stands there, or begin.
 
@@ -74,7 +80,7 @@ def open_run(
             try:
                 if catalogue.begin(verb, options):
                     progress.say(f"going on with the run in {directory}")
-                yield Run(catalogue, progress, timeouts or {})
+                yield Run(catalogue, progress, timeouts or {}, label)
             finally:
                 catalogue.close()
     except BaseException as error:

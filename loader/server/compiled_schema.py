@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from loader import words
 from loader.config import Config, Entry
 from loader.errors import ConfigUnreadable, ToolFailed
 from loader.schema import ROOT
@@ -20,7 +21,7 @@ def read(source: Config) -> list[Entry]:
         return [entry for entry in source.entries if entry[0].lower() == ROOT]
     with tempfile.TemporaryDirectory(prefix="ditseed-schema-", dir=scratch()) as place:
         text, converted = Path(place, "slapd.conf"), Path(place, "slapd.d")
-        text.write_text("".join(f"{line}\n" for line in _lines(source)))
+        text.write_bytes(os.fsencode("".join(f"{line}\n" for line in _lines(source))))
         converted.mkdir(mode=0o700)
         try:
             found = tools.run("slapcat", "-n0", "-f", str(text), "-F", str(converted))
@@ -32,7 +33,12 @@ def read(source: Config) -> list[Entry]:
 def _lines(source: Config) -> Iterator[str]:
     """The modules in the order in which slapd loads them; each entry may have a path of its own."""
     for name, _ in source.entries:
-        for path in source.values(name, "olcModulePath"):
-            yield f'modulepath "{path}"'
-        for module in source.values(name, "olcModuleLoad"):
-            yield "moduleload " + re.sub(r"^\{\d+\}", "", module)
+        found = source.reader(name)
+        for path in found.words("olcModulePath"):
+            yield _line("modulepath", path)
+        for module in found.words("olcModuleLoad"):
+            yield _line("moduleload", module)
+
+
+def _line(keyword: str, said: Sequence[str]) -> str:
+    return " ".join([keyword, *map(words.as_line, said)])

@@ -1,4 +1,4 @@
-"""Reading a slapd's configuration, with slapd's own tools or over LDAP; private copies of it for offline work."""
+"""Reading a slapd's configuration, with slapd's own tools or over LDAP; making a slapd.d of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ldif
 
-from loader import config
+from loader import config, conversion, slapd_conf, words
 from loader.config import Config, Database, Entry
 from loader.errors import (
     ConfigHidden,
@@ -29,7 +29,19 @@ from loader.server.session import Session
 
 def read(path: Path) -> Config:
     """The configuration in `path`: a slapd.d directory, or a slapd.conf (converted in a scratch directory)."""
-    return config.parse(path, entries_of(dump(path)))
+    entries = entries_of(dump(path))
+    if not path.is_dir():
+        entries = conversion.mended(entries, list(slapd_conf.statements(path, file_text)))
+    return config.parse(path, entries)
+
+
+def file_text(path: Path) -> str | None:
+    """Of a slapd.conf or a file that it includes; None when it cannot be read. Bytes that are not UTF-8 (comments in
+    some old encoding) come back as they were."""
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
 
 
 def read_online(session: Session) -> Config:
@@ -44,7 +56,7 @@ def read_online(session: Session) -> Config:
         reason = str(error.facts["reason"])
     if not entries:
         raise ConfigHidden(uri=session.uri, who=who, reason=reason)
-    return config.parse(Path("cn=config"), entries, session.uri)
+    return config.parse(Path("cn=config"), conversion.readable(entries), session.uri)
 
 
 def dump(path: Path) -> bytes:
@@ -92,21 +104,28 @@ def entries_of(text: bytes) -> list[Entry]:
 
 
 def text_of(entries: Sequence[Entry]) -> bytes:
-    """Entries as LDIF."""
+    """Entries as LDIF. A directory may be given as a bare path."""
     out = io.StringIO()
     writer = ldif.LDIFWriter(out, cols=10**9)
     for name, attributes in entries:
-        writer.unparse(name, {key: list(values) for key, values in attributes.items()})
+        writer.unparse(name, {key: _written(key, values) for key, values in attributes.items()})
     return out.getvalue().encode()
 
 
+def _written(name: str, values: Sequence[bytes]) -> list[bytes]:
+    if name.lower() != "olcdbdirectory":
+        return list(values)
+    return [os.fsencode(words.as_single(os.fsdecode(value))) for value in values]
+
+
 @contextmanager
-def private_copy(
+def changed_copy(
     source: Config, database: Database, settings: Mapping[str, Sequence[bytes]], place: Path
 ) -> Iterator[Path]:
-    """A slapd.d below `place` in which `database` has other `settings` (olcDbDirectory, olcDbMaxSize ...).
+    """A slapd.d below `place` that is all of `source`, with other `settings` of `database`: to be put into its place.
 
-    The operator's own configuration is never touched. It holds credentials: mode 0700, removed at the end.
+    No tool but slapadd -n0 may run on it: it names the operator's databases and files (private.py makes one that does
+    not). It holds credentials: mode 0700, removed at the end. Raises ConfigUnreadable.
     """
     copy = place / "slapd.d"
     shutil.rmtree(copy, ignore_errors=True)
@@ -116,15 +135,16 @@ def private_copy(
             _with(entry, settings) if entry[0] == database.entry_dn else entry
             for entry in source.entries
         ]
-        _load(copy, text_of(changed), source.path)
+        load(copy, changed, source.path)
         yield copy
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def _load(directory: Path, text: bytes, origin: Path) -> None:
+def load(directory: Path, entries: Sequence[Entry], origin: Path) -> None:
+    """Make a slapd.d of entries, in the empty `directory`. Raises ConfigUnreadable, naming `origin`."""
     try:
-        tools.run("slapadd", "-n0", "-F", str(directory), stdin=text)
+        tools.run("slapadd", "-n0", "-F", str(directory), stdin=text_of(entries))
     except ToolFailed as error:
         raise ConfigUnreadable(path=origin, reason=error.facts["reason"]) from error
 

@@ -36,7 +36,7 @@ def changed_directory(
     place = configuration.scratch()
     with tempfile.TemporaryDirectory(prefix="ditseed-tune-", dir=place) as scratch:
         try:
-            with configuration.private_copy(
+            with configuration.changed_copy(
                 source, database, {**settings, **_stamp(source)}, Path(scratch)
             ) as copy:
                 yield copy
@@ -141,9 +141,14 @@ def other_differences(before: Config, after: Config, changed: Database) -> list[
 
 def _settings(found: Config) -> dict[tuple[str, str], list[bytes]]:
     return {
-        (dn.lower(), name.lower()): sorted(values)
+        (dn.lower(), name.lower()): _unnumbered(values)
         for dn, attributes in found.entries
         for name, values in attributes.items()
         if name.lower() not in _NOT_SETTINGS
         and not dn.lower().startswith("cn=include")  # of OpenLDAP 2.4
     }
+
+
+def _unnumbered(values: Sequence[bytes]) -> list[bytes]:
+    """slapd numbers the only value of an ordered attribute when it reads it, not when it converts a slapd.conf."""
+    return [values[0].removeprefix(b"{0}")] if len(values) == 1 else sorted(values)

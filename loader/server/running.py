@@ -35,12 +35,11 @@ def _slapds() -> Iterator[int]:
 
 
 def _of_pid_file(config: Config) -> int | None:
-    for name in config.values("cn=config", "olcPidFile"):
-        try:
-            return int(Path(name).read_text().strip())
-        except (OSError, ValueError):
-            continue
-    return None
+    name = config.reader("cn=config").word("olcPidFile")
+    try:
+        return int(Path(name).read_text().strip()) if name else None
+    except (OSError, ValueError):
+        return None
 
 
 def _configuration_of(pid: int) -> Path | None:

@@ -39,6 +39,9 @@ Result = TypeVar("Result")
 
 _PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # of a server that is about to end, too
 _LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
+# slapo-valsort(5): values as they are stored. A server without the overlay ignores it.
+_UNSORTED = RequestControl("1.3.6.1.4.1.4203.666.5.14", False, b"\x30\x03\x01\x01\xff")
+_AS_STORED = [ManageDSAITControl(), _UNSORTED]
 _VISIBLE = RequestControl(SUBENTRIES, True, b"\x01\x01\xff")  # BOOLEAN TRUE in BER
 
 
@@ -123,11 +126,20 @@ class Session:
         found = self._asking(
             f"read {dn}",
             lambda: self._ldap.search_ext_s(
-                dn, ldap.SCOPE_BASE, where, list(attributes), serverctrls=[ManageDSAITControl()]
+                dn, ldap.SCOPE_BASE, where, list(attributes), serverctrls=_AS_STORED
             ),
             dn,
         )
         return {name.lower(): values for name, values in found[0][1].items()} if found else {}
+
+    def spelt(self, dn: str) -> str:
+        """The name of an entry, a referral object too, as the server writes it. Raises NoSuchBase."""
+        asked = (dn, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"])
+        controls = [ManageDSAITControl()]
+        found = self._asking(
+            f"read {dn}", lambda: self._ldap.search_ext_s(*asked, serverctrls=controls), dn
+        )
+        return str(found[0][0]) if found else dn
 
     def find(
         self,
@@ -138,7 +150,7 @@ class Session:
         subentries: bool = False,
     ) -> list[tuple[str, Attributes]]:
         """The few entries (or subentries) that match; not for bulk."""
-        controls = [_VISIBLE] if subentries else []
+        controls = [*_AS_STORED, *([_VISIBLE] if subentries else [])]
         found = self._asking(
             f"search {base}",
             lambda: self._ldap.search_ext_s(
@@ -149,15 +161,22 @@ class Session:
         return [_lowered(dn, entry) for dn, entry in found if dn]
 
     def first(
-        self, base: str, limit: int, attributes: Sequence[str]
+        self,
+        base: str,
+        limit: int,
+        attributes: Sequence[str],
+        where: str = "(objectClass=*)",
+        seconds: int = -1,
     ) -> tuple[list[tuple[str, Attributes]], bool]:
-        """The first `limit` entries of a subtree, and whether these are all. Raises NoSuchBase, LimitTooLow (when
-        not even one is shown)."""
+        """The first `limit` entries of a subtree that match, and whether these are all. `seconds`: that the server may
+        look for them. Raises NoSuchBase, LimitTooLow (when not even one is shown)."""
         found: list[tuple[str, Attributes]] = []
 
         def collect() -> bool:
-            asked = (base, ldap.SCOPE_SUBTREE, "(objectClass=*)", list(attributes))
-            message = self._ldap.search_ext(*asked, sizelimit=limit)
+            asked = (base, ldap.SCOPE_SUBTREE, where, list(attributes))
+            message = self._ldap.search_ext(
+                *asked, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit
+            )
             try:
                 while True:
                     kind, entries = self._ldap.result(message, all=0)[:2]
@@ -174,7 +193,11 @@ class Session:
     def matches(self, dn: str, where: str) -> bool:
         """Is the filter true of this entry?"""
         found = self._asking(
-            f"read {dn}", lambda: self._ldap.search_s(dn, ldap.SCOPE_BASE, where, ["1.1"]), dn
+            f"read {dn}",
+            lambda: self._ldap.search_ext_s(
+                dn, ldap.SCOPE_BASE, where, ["1.1"], serverctrls=_AS_STORED
+            ),
+            dn,
         )
         return any(name is not None for name, _ in found)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ldap.schema.models import AttributeType
 
-from loader import defaults
+from loader import overlays
 from loader.server.search import EVERYTHING
 from loader.server.session import Attributes, Session
 
@@ -54,7 +54,7 @@ def everything(session: Session) -> tuple[str, ...]:
     names = {one.names[0].lower(): one for one in operational}
     if _COSTLY not in names or not names[_COSTLY].no_user_mod:
         return EVERYTHING
-    left_out = {_COSTLY, *(name.lower() for name in defaults.DYNAMIC_ATTRIBUTES)}
+    left_out = {_COSTLY, *(name.lower() for name in overlays.COMPUTED)}
     return ("*", *(one.names[0] for name, one in names.items() if name not in left_out))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from loader import _native, units
-from loader._native import Built, Database, Rejection, Schema
+from loader._native import Built, Database, Divided, Rejection, Schema
 from loader.backmdb import Settings
 from loader.errors import (
     FULL,
@@ -30,9 +30,15 @@ from loader.ldif import counting
 from loader.progress import Meter
 from loader.schema import Definition
 
-__all__ = ["Built", "Database", "Rejection", "Schema"]
+__all__ = ["Built", "Database", "Divided", "Rejection", "Schema"]
+
+_VALUE_CHECK = "(value check)"  # so ends what the core says of a value that its syntax forbids
+_UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
 
 Table = Literal["id2v", "ixck"]  # those that not every slapd has
+ValueCheck = Literal[
+    "refuse", "count", "skip"
+]  # what is done with values that their syntax forbids
 Input = Path | int  # an int is the descriptor of a stream
 
 
@@ -55,10 +61,11 @@ class Rules:
     """
 
     now: str
-    check_values: bool = True
+    value_check: ValueCheck = "refuse"
     file_urls: bool = False
     max_rejects: int = 0
     write_context: bool = False
+    check_schema: bool = True
     claimed: Sequence[str] | None = None
 
 
@@ -73,11 +80,19 @@ class Means:
 
 
 def schema(
-    definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool
+    definitions: Sequence[Definition],
+    options: Sequence[str],
+    dynamic_objects: bool,
+    password_policy: bool = False,
 ) -> Schema:
-    """`dynamic_objects`: the database has the overlay dds. Raises NotProven, naming what cannot be read."""
+    """The last two are `loader.schema.Effects`. Raises NotProven, naming what cannot be read."""
     try:
-        return _native.schema(definitions, options, dynamic_objects=dynamic_objects)
+        return _native.schema(
+            definitions,
+            options,
+            dynamic_objects=dynamic_objects,
+            password_policy=password_policy,
+        )
     except _native.NativeError as error:
         raise NotProven(reason=f"schema: {error}") from error
 
@@ -94,7 +109,8 @@ def build(
                 database(target),
                 counters,
                 now=rules.now,
-                check_values=rules.check_values,
+                value_check=rules.value_check,
+                check_schema=rules.check_schema,
                 file_urls=rules.file_urls,
                 max_rejects=rules.max_rejects,
                 write_context=rules.write_context,
@@ -109,6 +125,37 @@ def build(
             if ours is None:
                 raise  # of reading LDIF: counting() knows it
             raise ours from error
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one database gets of an LDIF that is divided."""
+
+    suffixes: Sequence[str]
+    path: Path
+
+
+def split(
+    inputs: Sequence[Input],
+    known: Schema,
+    shares: Sequence[Share],
+    claimed: tuple[str, Sequence[str]] | None,
+    meter: Meter,
+) -> list[Divided]:
+    """Divide LDIF among databases; the first one gets what belongs to none besides.
+
+    `claimed`: the entry that will have a contextCSN, and that: nothing in the other databases is newer then.
+    """
+    root, csns = claimed or (None, None)
+    with counting(meter) as counters:
+        return _native.split(
+            [one if isinstance(one, int) else str(one) for one in inputs],
+            known,
+            [(share.suffixes, str(share.path)) for share in shares],
+            counters,
+            root=root,
+            claimed=csns,
+        )
 
 
 def verify(target: Target, path: Path, full: bool, means: Means, meter: Meter) -> int:
@@ -151,6 +198,7 @@ def database(target: Target) -> Database:
         map_size=target.map_size,
         tables=target.tables,
         last_mod=settings.last_mod,
+        translucent=settings.translucent,
         server_id=target.server_id,
     )
 
@@ -182,4 +230,6 @@ def _refused(error: _native.NativeError, rejects: Path) -> LoaderError:
     if not error.dn:  # nothing could be read of it
         return LdifSyntax(path=error.path or "-", line=error.line, reason=error.message)
     place = f"{error.path or 'standard input'}, line {error.line}"
-    return EntryRefused(dn=error.dn, reason=error.message, where=f"{place}; also in {rejects}")
+    way_out = _UNCHECKED if error.message.endswith(_VALUE_CHECK) else ""
+    where = f"{place}; also in {rejects}"
+    return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out=way_out)

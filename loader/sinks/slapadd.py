@@ -34,6 +34,9 @@ Where = Callable[[int], tuple[str, str]]  # DN and place of the record at a line
 _REFUSED = re.compile(
     r'slapadd: (?:could not (?:add|parse) entry )?.*?dn="(?P<dn>[^"]*)" \(line=(?P<line>\d+)\):?\s*(?P<why>.*)'
 )
+_ELSEWHERE = re.compile(
+    r'slapadd: line (?P<line>\d+): database #\d+ \(.*?\) not configured to hold "(?P<dn>[^"]*)"(?P<why>.*)'
+)
 _UNREAD = re.compile(r"slapadd: could not parse entry \(line=(?P<line>\d+)\)")
 _CODE = re.compile(r"^\(\d+\)\s*")
 
@@ -47,6 +50,7 @@ class Target:
     directory: Path
     maxsize: int
     server_id: int = 0
+    check_schema: bool = True
 
 
 def load(
@@ -96,6 +100,7 @@ def _load(
 ) -> Fed:
     arguments = ["-q", "-F", str(target.config), "-b", target.suffix, "-S", str(target.server_id)]
     arguments += ["-w"] if write_context else []
+    arguments += [] if target.check_schema else ["-s"]
     command = tools.server_tool("slapadd", *arguments)
     with Child(command, stdin=subprocess.PIPE) as child, meter.cancelling(child.kill):
         written = _feed(child, target, feed, place)
@@ -135,6 +140,16 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
         if refused:
             why = _CODE.sub("", refused["why"]) or "; ".join(words[:2])
             return EntryRefused(dn=refused["dn"], reason=why, where=place(int(refused["line"]))[1])
+    for word in words:
+        elsewhere = _ELSEWHERE.search(word)
+        if elsewhere:
+            why = (
+                "another database holds it"
+                if "did you mean" in elsewhere["why"]
+                else "no database holds it"
+            )
+            where = place(int(elsewhere["line"]))[1]
+            return EntryRefused(dn=elsewhere["dn"], reason=why, where=where)
     for word in words:
         unread = _UNREAD.search(word)
         if unread:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import dn
+from loader import dn, glue
 from loader.config import Config, Database
 from loader.errors import NoSuchPath
 from loader.server import configuration
@@ -54,10 +54,8 @@ def _below(base: str | None, database: Database) -> str | None:
 def _subordinate(found: Config, database: Database, base: str | None) -> Iterator[Part]:
     """Databases glued to this one (slapd.conf(5), subordinate), as far as they are below the base."""
     top = base if base is not None else database.suffix
-    for other in found.mdb_databases:
-        glued = found.values(other.entry_dn, "olcSubordinate")
-        is_below = any(dn.within(suffix, top) for suffix in other.suffixes)
-        if glued and is_below and other.entry_dn != database.entry_dn:
+    for other in glue.subordinates(found, database):
+        if other.backend == "mdb" and dn.within(other.suffix, top):
             yield Part(_directory(other))
 
 

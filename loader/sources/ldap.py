@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from loader import defaults
+from loader import defaults, overlays
 from loader.errors import LimitTooLow, LoaderError
 from loader.progress import Meter
 from loader.server.options import Connection
@@ -25,10 +25,8 @@ from loader.storage import files
 PAGES = (0, 1000, 200)
 LONGEST_PAUSE = 5.0  # seconds between two tries
 Result = TypeVar("Result")
-DROPPED = (
-    *defaults.DYNAMIC_ATTRIBUTES,
-    "contextCSN",
-)  # contextCSN of the start is put in when shards are arranged
+# contextCSN of the start is put in when shards are arranged.
+DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 
 
 def survey(connection: Connection, base: str, meter: Meter) -> Survey:

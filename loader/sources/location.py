@@ -49,23 +49,29 @@ class Location(Protocol):
 
 @dataclass(frozen=True)
 class Server:
-    """A running server, below the base of its connection."""
+    """A running server, below the base of its connection; or what a search finds there, and no more."""
 
     connection: Connection
+    asked: Search | None = None
 
     @property
     def label(self) -> str:
         return self.connection.uri or "the default server"
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
+        searches = [self.asked] if self.asked else self._whole(meter)
+        return ldap.patiently(lambda: self._digest(searches, ignore, meter), meter)
+
+    def _whole(self, meter: Meter) -> list[Search]:
         with session(self.connection, meter.cancelled) as server:
             base = server.base()
             server.read(base, ["1.1"])
             asked = Search(base, attributes=subschema.everything(server))
-            searches = [asked]
-            if server.offers_subentries(base):
-                searches.append(replace(asked, subentries=True))
-        return ldap.patiently(lambda: self._digest(searches, ignore, meter), meter)
+            return (
+                [asked, replace(asked, subentries=True)]
+                if server.offers_subentries(base)
+                else [asked]
+            )
 
     def _digest(self, searches: Sequence[Search], ignore: Sequence[str], meter: Meter) -> Tree:
         with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter) as reader:
@@ -76,7 +82,7 @@ class Server:
     def find(self, names: Sequence[str]) -> Entries:
         found: Entries = {}
         with session(self.connection) as server:
-            attributes = subschema.everything(server)
+            attributes = self.asked.attributes if self.asked else subschema.everything(server)
             for name in names:
                 try:
                     entry = server.read(name, attributes)

@@ -28,7 +28,7 @@ PREFIX = "mdb:"  # before a directory, where anything else could be meant
 
 @dataclass(frozen=True)
 class Part:
-    """A database directory, and the entry below which it is read (None: all of it)."""
+    """A database directory, and the entry below which it is read (None, or the empty DN: all of it)."""
 
     directory: Path
     base: str | None = None
@@ -87,7 +87,8 @@ def _reading(
     path = part.directory / DATA
     with snapshot.held(part.directory) as held:
         counters = Counters()
-        dump = Dump(held.path, txn=held.txn, base=part.base, jobs=jobs or os.cpu_count() or 2)
+        base = part.base or None
+        dump = Dump(held.path, txn=held.txn, base=base, jobs=jobs or os.cpu_count() or 2)
         with meter.counting(counters):
             try:
                 yield dump, counters

@@ -58,6 +58,13 @@ def find(stream: Stream, names: Sequence[str]) -> Entries:
     return found
 
 
+def names(stream: Stream) -> Iterator[str]:
+    """The DNs of all records, in order."""
+    for block in _blocks(stream):
+        for match in _DN.finditer(block):
+            yield _decoded(match[1].rstrip(b"\r")).decode("utf-8", "replace")
+
+
 def _blocks(stream: Stream) -> Iterator[bytes]:
     """Whole records, lines unfolded, ends of lines made "\\n"."""
     carried = b""

@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import csn, ldif
+from loader import csn, glue, ldif
+from loader.config import Config, Database
 from loader.defaults import state_dir
-from loader.errors import NoContextCSN, ReplicaNotEmpty, UsageProblem
+from loader.errors import GlueRefused, NoContextCSN, ReplicaNotEmpty, UsageProblem
+from loader.operations import empty_suffix, sight
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, add, shadow
 from loader.operations.build import inputs
@@ -49,6 +51,7 @@ class OnlineOptions:
     pieces: int = 0
     page: int = 0
     nosync: bool = False
+    allow_hidden: bool = False
 
     @property
     def directory(self) -> Path:
@@ -110,15 +113,34 @@ def preflight(options: OnlineOptions) -> Facts:
     with opened(options.consumer) as target:
         database = target.config.database(options.consumer.base)
         shadow.require_free(database, target.config.where)
+        _require_one(target.config, database)
         suffix, where = database.suffix, target.config.where
+        if empty_suffix.is_empty(suffix):
+            raise UsageProblem(
+                reason="--strategy online cannot seed a database with the empty suffix: its contextCSN stands in an "
+                "entry that no client can write; use --strategy search, ldif or clone"
+            )
     with session(options.consumer) as server:
         if server.exists(suffix):
             raise ReplicaNotEmpty(where=where, suffix=suffix)
     if options.provider is None:
+        for one in options.source:
+            if not options.allow_hidden:
+                sight.require_whole(one)
         return {"suffix": suffix}
     with session(options.provider) as provider:
         provider.read(options.provider.base or suffix, ["1.1"])
+        if not options.allow_hidden:
+            sight.require(provider, options.provider.base or suffix, own=database.overlays)
         return {"suffix": suffix, "context_csns": provider.context_csns(suffix)}
+
+
+def _require_one(config: Config, database: Database) -> None:
+    """slapd lets the updatedn of one database write what only replication may, and only into that one."""
+    for one in glue.subordinates(config, database):
+        reason = f"the database of {one.suffix} holds a part of the same tree, which only an offline seed can fill"
+        advice = "Stop that server, and use --strategy search or ldif."
+        raise GlueRefused(suffix=database.suffix, reason=reason, advice=advice)
 
 
 def _report(options: OnlineOptions, facts: Facts) -> Facts:
@@ -155,6 +177,8 @@ class _Work:
                 ExportOptions(provider, where, options.jobs, options.pieces, page=options.page),
                 self.run,
             )
+        if not self.options.allow_hidden:
+            sight.require_whole(where)
         return (where,)
 
     def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> Facts:

@@ -113,6 +113,11 @@ def command() -> None:
     is_flag=True,
     help="ldif: take contextCSN from the entries (only for a slapcat).",
 )
+@click.option(
+    "--allow-hidden",
+    is_flag=True,
+    help="Seed although the account is not shown all, or not as it is stored.",
+)
 @options.reading_options("Connections to the provider side by side.", "search, online: ")
 @click.option(
     "--nosync", is_flag=True, help="online: nosync meanwhile, as `ditseed add --nosync` has it."
@@ -163,7 +168,7 @@ def seed(
         )
     asked = SeedOptions(
         config_path=config_path,
-        suffix=suffix or connection.base,
+        suffix=connection.base if suffix is None else suffix,
         connection=connection if connection.uri else None,
         **seeding_options,
     )
@@ -190,9 +195,9 @@ def _online(
     """The options of --strategy online."""
     if consumer is None:
         raise UsageProblem(reason="--strategy online needs the running consumer: --consumer URI")
-    same = ("source", "run_dir", "jobs", "pieces", "page")
+    same = ("source", "run_dir", "jobs", "pieces", "page", "allow_hidden")
     return OnlineOptions(
-        consumer=dataclasses.replace(consumer, base=suffix or connection.base),
+        consumer=dataclasses.replace(consumer, base=connection.base if suffix is None else suffix),
         provider=connection if connection.uri else None,
         nosync=nosync,
         **{name: given[name] for name in same},
@@ -221,6 +226,7 @@ command.add_command(status)
 @command.command("verify")
 @options.connection_options
 @_consumer_options(required=True)
+@options.optional_config_option
 @click.option(
     "--wait", default="60", metavar="SECONDS", help="How long the replica may take to catch up."
 )
@@ -230,6 +236,7 @@ command.add_command(status)
 @options.progress_option
 @options.json_option
 def verify(
+    config_path: Path | None,
     wait: str,
     limit: int,
     progress_mode: str,
@@ -237,6 +244,9 @@ def verify(
     **connecting: Any,
 ) -> int:
     """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
+
+    Of a partial replica only what its syncrepl selects is compared. What that is, is read from its cn=config if the
+    bind DN may read that, or from --config.
 
     Exit status 0 when they are equal, 1 when they differ, 38 when the replica did not catch up.
 
@@ -248,12 +258,19 @@ def verify(
     provider = options.connection_of(connecting)
     consumer = _consumer_of(provider, connecting)
     assert consumer is not None
-    asked = VerifyOptions(provider, consumer, units.parse_duration(wait), limit)
-    waited, report = checking.verify(asked, options.progress_of(progress_mode))
+    asked = VerifyOptions(provider, consumer, config_path, units.parse_duration(wait), limit)
+    waited, report, how = checking.verify(asked, options.progress_of(progress_mode))
     if as_json:
-        show_json({"waited": waited, **dataclasses.asdict(report), "equal": report.equal})
+        show_json(
+            {
+                "waited": waited,
+                "compared_as": how,
+                **dataclasses.asdict(report),
+                "equal": report.equal,
+            }
+        )
     else:
-        show_facts(_compared(waited, report))
+        show_facts({"compared as": how, **_compared(waited, report)})
     return errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
 
 
@@ -264,5 +281,11 @@ def _compared(waited: float, report: CompareReport) -> dict[str, object]:
         "checksums": f"{report.a.checksum} and {report.b.checksum}",
         "differences": f"{report.only_a + report.only_b + report.changed:,}",
         **{f"{number}: {one.kind}": one.dn for number, one in enumerate(report.samples, 1)},
+        **(
+            {"not compared": f"{', '.join(report.local)}: each server keeps them for itself"}
+            if report.local
+            else {}
+        ),
+        **{f"note {number}": one for number, one in enumerate(report.notes, 1)},
         "verdict": "equal" if report.equal else "NOT equal",
     }

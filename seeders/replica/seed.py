@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, indexes
+from loader import defaults, glue, indexes
 from loader.config import Database
-from loader.errors import NoSuchPath, UsageProblem
+from loader.errors import GlueRefused, NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
+from loader.operations import sight
 from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
@@ -30,10 +31,12 @@ from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources import planner
 from loader.storage import files
+from seeders.replica import partial
+from seeders.replica.partial import Partial
 
 VERB = "replica seed"
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
-STEPS = ("preflight", *EXPORT_STEPS, *BUILD_STEPS, "copy", "stamp", "index")
+STEPS = ("preflight", *EXPORT_STEPS, partial.STEP, *BUILD_STEPS, "copy", "stamp", "index")
 STRATEGIES = ("search", "ldif", "clone")
 
 log = logging.getLogger(__name__)
@@ -57,6 +60,7 @@ class SeedOptions:
     pieces: int = 0
     page: int = 0
     verify: str = "quick"
+    allow_hidden: bool = False
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -85,7 +89,8 @@ def seed(
     """Run or resume the seeding; the facts that its report shows. Once done, it does nothing."""
     place = place_of(options)
     run_dir = run_dir_of(options.run_dir, place)
-    identity = options.identity()
+    wanted = partial_of(options, place)
+    identity = {**options.identity(), **({"syncrepl": wanted.identity} if wanted else {})}
     anew = place.begins_anew(run_dir, VERB, identity, restart)
     with open_run(run_dir, VERB, identity, progress, timeouts, anew) as run:
         if anew:
@@ -101,6 +106,8 @@ def _clear(run_dir: Path) -> None:
     clear_export(run_dir)
     for name in ("export", "environment", "slices"):
         files.remove_tree(run_dir / name)
+    for name in partial.FILES:
+        (run_dir / name).unlink(missing_ok=True)
 
 
 def place_of(options: SeedOptions) -> Place:
@@ -113,16 +120,44 @@ def run_dir_of(named: Path | None, place: Place) -> Path:
     return named.absolute() if named else place.directory / RUN_DIR
 
 
+def partial_of(options: SeedOptions, place: Place) -> Partial | None:
+    """What the consumer's syncrepl makes a partial replica of; None: a whole one. Raises PartialReplica."""
+    uri = options.connection.uri if options.connection else None
+    return partial.of(place.config, place.database, options.strategy, uri)
+
+
 def preflight(options: SeedOptions, place: Place) -> Facts:
-    """Cheap questions first: does the provider answer and hold this suffix, is the consumer made for it?"""
+    """Cheap questions first: does the provider answer, hold this suffix, and show all of it; is the consumer made for
+    it, and the export?"""
+    if options.strategy == "clone":
+        _require_one(place)
+    for one in options.source:
+        if options.strategy == "ldif" and not options.allow_hidden:
+            sight.require_whole(one)
     for warning in _warnings(place.database):
         log.warning("%s: %s", options.config_path, warning)
     if options.connection is None:
         return {"suffix": place.database.suffix}
+    wanted = partial_of(options, place)
     with session(options.connection) as provider:
-        provider.read(options.connection.base or place.database.suffix, ["1.1"])
-        csns = provider.context_csns(place.database.suffix)
+        base = options.connection.base or place.database.suffix
+        if wanted:
+            base, csns = wanted.syncrepl.searchbase, wanted.look_at(provider)
+        else:
+            provider.read(base, ["1.1"])
+            csns = provider.context_csns(place.database.suffix)
+        if options.strategy == "search" and not options.allow_hidden:
+            wants = wanted.narrowing().wants if wanted else None
+            sight.require(provider, base, wants, own=place.database.overlays)
     return {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
+
+
+def _require_one(place: Place) -> None:
+    """A clone is of one database, and nothing tells whether copies of several are of the same moment."""
+    for one in glue.subordinates(place.config, place.database):
+        reason = f"the database of {one.suffix} holds a part of the same tree, and a clone is of one database"
+        advice = "Use --strategy search or ldif."
+        raise GlueRefused(suffix=place.database.suffix, reason=reason, advice=advice)
 
 
 def _warnings(database: Database) -> list[str]:
@@ -163,7 +198,9 @@ def plan(options: SeedOptions, progress: Progress) -> Facts:
     place = place_of(options)
     place.require_free()
     facts = preflight(options, place)
-    if options.strategy == "search":
+    if partial_of(options, place):
+        facts["entries"] = "those that the consumer's syncrepl selects"
+    elif options.strategy == "search":
         connection = dataclasses.replace(needs_provider(options), base=place.database.suffix)
         with session(connection) as server:
             counted = planner.expected(server, place.database.suffix)

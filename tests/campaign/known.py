@@ -9,8 +9,6 @@ from fixtures.campaign.verdict import SKIPPED, Verdict
 
 # Pattern for the name of a verdict -> why.
 NAMED: Mapping[str, str] = {
-    r"glue\S*\.conf .* slapadd$": "--engine slapadd writes into the subordinate databases",
-    r"its(4184/slapd\.conf|8667/slapd\.ldif) .* slapadd$": "--engine slapadd writes into the subordinate databases",
     r"(whoami|idassert1|ldapgluegroups|ldapgluepeople)\.ldif native$": "authzTo and authzFrom are refused late",
     r"(ppolicy|its8800/db)\.ldif native$": "pwdAttribute is refused late",
     r"test-whoami\.ldif slapadd$": "values that stand apart are put together",

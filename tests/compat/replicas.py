@@ -321,7 +321,8 @@ def _glued(made: Site) -> None:
     made.before = lambda home: (
         _database(home, "below", f"{BELOW},{Settings.suffix}", "subordinate"),
     )
-    _provider(made)
+    # Else syncprov stands below the glue, and sees the superior database alone (slapd.conf(5)).
+    _provider(made, lambda home: ("overlay glue", SYNCPROV))
     made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fixtures.golden import cases, configured, forms, operational, ranges
+from fixtures.golden import cases, configured, forms, operational, ranges, rules
 
 CASES = [
     *cases.BROAD,
     *cases.SETTINGS,
     *configured.MULTIVAL,
+    *configured.NOT_CONVERTED,
     *configured.SUFFIXES,
     *configured.OVERLAYS,
     *configured.TREES,
@@ -15,5 +16,6 @@ CASES = [
     *operational.ADDED,
     *operational.CONTEXT,
     *ranges.RANGES,
+    *rules.RULES,
 ]
 BY_NAME = {case.name: case for case in CASES}

@@ -24,10 +24,17 @@ CHOSEN = (
     "multival-all",
     "sortvals",
     "supertypes",
+    "conf-index-partial",
+    "conf-definitions",
     "holes",
     "scattered",
     "context-partly",
     "made",
+    "rare-rules",
+    "authorization",
+    "policy",
+    "policy-of-2.4",
+    "log",
 )
 
 
@@ -51,6 +58,18 @@ def test_equal_to_that_versions_slapadd(other: Chroot, name: str, tmp_path: Path
     if not _fits(case, other):
         pytest.skip(f"slapd {other.version} does not know this, or does otherwise")
     found = compared(case, tmp_path, other)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["policy", "policy-of-2.4", "dds", "multival-all", "sortvals"])
+def test_a_private_configuration_keeps_what_counts(
+    other: Chroot, name: str, tmp_path: Path
+) -> None:
+    """--engine slapadd runs that version's slapadd on less than the whole configuration."""
+    (case,) = (case for case in CASES if case.name == name)
+    if not _fits(case, other):
+        pytest.skip(f"slapd {other.version} does not know this, or does otherwise")
+    found = compared(case, tmp_path, other, "slapadd")
     assert not found, "\n".join(found)
 
 

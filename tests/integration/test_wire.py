@@ -19,7 +19,7 @@ from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from fixtures.trees import write_people
-from loader import defaults, ldif
+from loader import ldif, overlays
 from loader.errors import (
     BadCredentials,
     ConnectionLost,
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
 PEOPLE = 3000
-DROPPED = (*defaults.DYNAMIC_ATTRIBUTES, "contextCSN")
+DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 SECRET = 'a word: of\u00a0many, "kinds"'
 USER = f"uid=sasl,{SUFFIX}"
 # Hashed passwords serve no challenge, so this one is kept as it is.

@@ -22,9 +22,15 @@ def slapadd(target: Slapd, ldif: Path, *options: str) -> None:
     target.tool("slapadd", "-q", *where, "-l", ldif, *options)
 
 
-def build(target: Slapd, ldif: Path, *options: object, chroot: Chroot | None = None) -> Done:
+def build(
+    target: Slapd,
+    ldif: Path,
+    *options: object,
+    chroot: Chroot | None = None,
+    engine: str = ENGINE,
+) -> Done:
     env = {"DITSEED_TOOLS": chroot.tools} if chroot else {}
-    where = ("--config", target.config_path, "-b", target.suffix, "--engine", ENGINE)
+    where = ("--config", target.config_path, "-b", target.suffix, "--engine", engine)
     return ditseed("build", ldif, *where, *options, env=env)
 
 
@@ -36,11 +42,13 @@ def fresh(case: Case, chroot: Chroot | None = None) -> Slapd:
     return server(case.settings, Installation(prefix=chroot.prefix), old)
 
 
-def compared(case: Case, directory: Path, chroot: Chroot | None = None) -> list[str]:
+def compared(
+    case: Case, directory: Path, chroot: Chroot | None = None, engine: str = ENGINE
+) -> list[str]:
     """Load the case with both; the differences. directory: for the LDIF."""
     ldif = case.write(directory)
     theirs = ldif if case.oracle is None else case.write_oracle(directory)
     with closing(fresh(case, chroot)) as oracle, closing(fresh(case, chroot)) as ours:
         slapadd(oracle, theirs, *case.options)
-        build(ours, ldif, *case.options, *case.ours, chroot=chroot).ok()
+        build(ours, ldif, *case.options, *case.ours, chroot=chroot, engine=engine).ok()
         return differences(oracle.database_dir, ours.database_dir, case.unforeseen)

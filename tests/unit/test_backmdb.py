@@ -45,6 +45,7 @@ def test_slapds_defaults() -> None:
         idlexp=16,
         max_entry_size=0,
         last_mod=True,
+        translucent=False,
         subentry=False,
         attribute_options=("lang-",),
     )
@@ -93,6 +94,11 @@ def test_every_setting() -> None:
 )
 def test_forms_of_index(lines: list[str], expected: list[backmdb.Index]) -> None:
     assert list(settings(olcDbIndex=lines).indexes) == expected
+
+
+def test_of_two_values_the_one_that_slapd_reads_last_holds() -> None:
+    frontend = entry("olcDatabase={-1}frontend,cn=config", olcIndexIntLen="8")
+    assert settings(entry("cn=config", olcIndexIntLen="4"), frontend).intlen == 8
 
 
 def test_an_unknown_kind_of_index_is_refused() -> None:

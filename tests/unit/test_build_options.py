@@ -47,7 +47,6 @@ def test_a_dry_run_reads_no_stream() -> None:
         ({"scratch": Path("/tmp")}, "--tmp"),
         ({"max_rejects": 1}, "--max-rejects"),
         ({"rejects": Path("/tmp/never-made")}, "--rejects"),
-        ({"check_values": False}, "--no-value-check"),
         ({"file_urls": True}, "--allow-file-urls"),
         ({"verify": "full"}, "--verify full"),
     ],

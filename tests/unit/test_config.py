@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from loader import config
 from loader.config import Config, Entry
-from loader.errors import ManySuffixes, NoSuchSuffix, NotMdb
+from loader.errors import ConfigValue, ManySuffixes, NoSuchSuffix, NotMdb
 
 SUFFIX = "dc=example,dc=com"
 
@@ -93,7 +94,9 @@ def test_forms_of_mode(text: str, mode: int) -> None:
     [
         (["1"], 1),
         (["0x01F"], 31),
-        (["010"], 8),
+        (["010"], 10),  # never octal
+        (["1f"], 31),
+        (['"2"'], 2),
         (["0"], 0),
         (["1 ldap://a", "2 ldap://b"], None),
         (["1 ldap://a"], None),
@@ -123,6 +126,7 @@ def test_which_database_is_meant() -> None:
     with pytest.raises(ManySuffixes) as many:
         found.database(None)
     assert "dc=other" in str(many.value)
+    assert "dc=old" not in str(many.value), "that is no mdb database"
     with pytest.raises(NoSuchSuffix) as none:
         found.database("dc=none")
     assert SUFFIX in str(none.value)
@@ -130,3 +134,54 @@ def test_which_database_is_meant() -> None:
         found.database("dc=old")
     with pytest.raises(NoSuchSuffix):
         parsed(hdb).database(None)
+
+
+def test_the_empty_suffix() -> None:
+    """Its own database is meant, not one of all; one with a longer suffix answers to that."""
+    found = parsed(mdb(1, "ou=inner,dc=com"), mdb(2, ""))
+    assert found.database("").entry_dn == "olcDatabase={2}mdb,cn=config"
+    assert found.database("OU=Inner, dc=com").entry_dn == "olcDatabase={1}mdb,cn=config"
+    with pytest.raises(ManySuffixes, match=r'\(ou=inner,dc=com, ""\)'):
+        found.database(None)
+    with pytest.raises(NoSuchSuffix, match='suffix ""'):
+        parsed(mdb(1)).database("")
+
+
+def test_values_that_slapd_cuts_into_words() -> None:
+    found = parsed(
+        mdb(
+            1,
+            olcDbDirectory='"/var/lib/ldap main"',
+            olcDbMaxSize='"20971520"',
+            olcDbMode='384"',
+            olcDbIndex=['"cn,sn" eq'],
+            olcDbEnvFlags='"NoSync" writemap',
+            olcRootDN='"cn=admin"',
+        )
+    ).database(None)
+    assert found.directory == Path("/var/lib/ldap main")
+    assert (found.maxsize, found.mode, found.nosync) == (20 << 20, 0o600, True)
+    assert (found.indexes, found.root_dn) == (("cn,sn eq",), "cn=admin")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("olcDbMaxSize", "20 MB"),
+        ("olcDbMaxSize", "1_000"),
+        ("olcDbMode", "rw-------"),
+        ("olcDbMode", "0900"),
+        ("olcDbDirectory", "/var/lib/ldap main"),
+        ("olcDbNoSync", "perhaps"),
+    ],
+)
+def test_a_value_that_slapd_would_refuse(name: str, value: str) -> None:
+    with pytest.raises(ConfigValue, match=name):
+        parsed(mdb(1, **{name: value}))
+
+
+def test_bytes_that_are_no_utf_8() -> None:
+    entry_dn = "olcDatabase={1}mdb,cn=config"
+    found = {"olcDatabase": [b"{1}mdb"], "olcSuffix": [b"o=x"], "olcDbDirectory": [b"/a\xff"]}
+    database = parsed((entry_dn, found)).database(None)
+    assert database.directory == Path(os.fsdecode(b"/a\xff"))

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, ldif
+from loader import defaults, ldif, overlays
 from loader.errors import AddLost, AddRefused, EmptyInput
 from loader.ldif import Scan
 from loader.operations.add import nosync
@@ -103,7 +103,7 @@ def _begins_anew(directory: Path, identity: Facts) -> bool:
 
 def left_out(options: AddOptions, offer: Offer) -> list[str]:
     """Attributes that are not sent, for a server takes them from no client. Some of them it takes with relax."""
-    dynamic = map(str.lower, defaults.DYNAMIC_ATTRIBUTES)
+    dynamic = map(str.lower, overlays.COMPUTED)
     if options.as_replication:
         return sorted({*dynamic, "contextcsn"})
     protected = {*(offer.protected or PROTECTED), *dynamic}

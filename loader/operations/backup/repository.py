@@ -140,7 +140,7 @@ def find(repo: Path, name: str, suffix: str | None = None) -> Backup:
         return read(repo / name)
     backups = listing(repo, suffix).backups
     if not backups:
-        raise NoSuchBackup(path=repo, name=f"of {suffix}" if suffix else "at all")
+        raise NoSuchBackup(path=repo, name="at all" if suffix is None else f"of {suffix}")
     return backups[-1]
 
 

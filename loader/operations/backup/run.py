@@ -74,7 +74,9 @@ def _origin(options: BackupOptions) -> Origin:
 
 def _run(options: BackupOptions, origin: Origin, progress: Progress) -> Backup:
     outline = look(origin.directory, origin.suffix)
-    suffix = origin.suffix or _only_suffix(origin.directory, outline)
+    suffix = origin.suffix
+    if suffix is None:
+        suffix = _only_suffix(origin.directory, outline)
     _require_space(options, origin.directory, suffix)
     when = repository.now()
     final = options.repo / repository.new_id(options.repo, when, suffix)

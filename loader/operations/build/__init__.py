@@ -12,7 +12,7 @@ from types import ModuleType
 
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
-from loader.operations.build import native, slapadd
+from loader.operations.build import glued, native, slapadd
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.build.shard_count import MOST as MOST_SHARDS
 from loader.operations.publish import Place
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _BY_NAME = {"native": native, "slapadd": slapadd}
-STEPS = tuple(dict.fromkeys(native.STEPS + slapadd.STEPS))
+STEPS = tuple(dict.fromkeys(glued.STEPS + native.STEPS + slapadd.STEPS))
 RUN_DIR = ".ditseed-build"  # in the database directory: the same file system, so that publishing is a rename
 
 
@@ -73,8 +73,11 @@ def build_steps(options: BuildOptions, run: Run, place: Place) -> Facts:
     if run.catalogue.found("publish") is None:
         place.require_free(run.catalogue.found("check"))
     engine = _engine(options)
-    facts: Facts = engine.steps(options, run, place)
-    seconds = sum(step.seconds for step in run.catalogue.steps() if step.name in engine.STEPS)
+    if glued.subordinates(options, place):
+        facts, seconds = glued.build(options, run, place, engine)
+    else:
+        facts, seconds = engine.prepared(options, run, place)(), 0.0
+    seconds += sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
     return {**facts, "seconds": round(seconds, 3), "rate": round(facts["entries"] / seconds)}
 
 
@@ -98,5 +101,8 @@ def plan(options: BuildOptions, progress: Progress) -> Facts:
     ):
         if options.engine == "native":
             native.plan(options, run, place)
-        facts = slapadd.plan(options, run, place)
+        if glued.subordinates(options, place):
+            facts = glued.plan(options, run, place, _engine(options))
+        else:
+            facts = slapadd.plan(options, run, place)
     return {**facts, "directory": str(place.directory)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from loader import csn
+from loader.mdb import context_csn
 from loader.operations import estimate
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place, publish_environment
@@ -21,6 +23,17 @@ def server_id(options: BuildOptions, place: Place) -> int:
 def choose_maxsize(options: BuildOptions, place: Place, needed: int) -> int:
     """As `estimate.choose_maxsize`; a target of its own does not ask whether slapd runs on the configuration."""
     return estimate.choose_maxsize(place, needed, options.maxsize, changing=options.target is None)
+
+
+def widen_context(options: BuildOptions, made: Path, place: Place) -> None:
+    """-w of a glued tree: the superior's contextCSN takes in what the other databases hold (slapcommon.c)."""
+    if not options.reached or options.seeding:
+        return
+    suffix = place.database.suffix
+    stored = context_csn.stored(made, suffix)
+    wanted = sorted(csn.by_server([*stored, *options.reached]).values())
+    if sorted(stored) != wanted:
+        context_csn.stamp(made, suffix, wanted)
 
 
 def publish(options: BuildOptions, place: Place, made: Path, checked: Facts, maxsize: int) -> Facts:

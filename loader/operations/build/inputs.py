@@ -15,12 +15,13 @@ from loader.ldif import Scan
 from loader.manifest import Manifest
 from loader.operations import schema
 from loader.operations.build.options import BuildOptions
+from loader.operations.inputs import STDIN
 from loader.operations.publish import Place
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.sources import synthetic
 
-_NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `ditseed export` always brings them."
+NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `ditseed export` always brings them."
 
 
 def paths(options: BuildOptions) -> list[Path]:
@@ -36,6 +37,16 @@ def opened(options: BuildOptions) -> Iterator[list[Path]]:
         return
     with options.tree.stream() as descriptor:
         yield [Path(f"/dev/fd/{descriptor}")]
+
+
+@contextmanager
+def sources(options: BuildOptions) -> Iterator[list[int | Path]]:
+    """What the native core reads once: files in loading order, or descriptors of streams."""
+    if options.tree is None:
+        yield [0 if str(path) == STDIN else path for path in paths(options)]
+        return
+    with options.tree.stream() as descriptor:
+        yield [descriptor]
 
 
 def ordered(given: Iterable[Path]) -> list[Path]:
@@ -91,15 +102,18 @@ def scan(options: BuildOptions, place: Place, meter: Meter) -> Facts:
 
 def require_schema(place: Place, scan: Facts, scratch: Path) -> None:
     """Does the configuration know every attribute and object class? Raises NoSuchSuffix, SchemaMissing."""
-    schema.require_suffix(place, scan["first_dn"])
+    if place.superior is None:  # a part of a glued tree was chosen by its suffix
+        schema.require_suffix(place, scan["first_dn"])
     schema.require_known(place, scan["attributes"], scan["object_classes"], scratch)
 
 
 def moment(options: BuildOptions) -> str:
-    """As in createTimestamp: the age of the newest input, so that the same input makes the same database.
+    """As in createTimestamp: what the options say, or the age of the newest input: the same input, the same database.
 
     A stream is as old as the present, a tree of no age. SOURCE_DATE_EPOCH (reproducible-builds.org) goes before all.
     """
+    if options.now is not None:
+        return options.now
     seconds = os.environ.get(ENV_EPOCH)
     if seconds and seconds.isdigit():
         moment = float(seconds)
@@ -116,10 +130,12 @@ def _claimed(options: BuildOptions, place: Place, found: Scan) -> list[str] | No
     """The contextCSN to stamp and not to exceed; None: all is loaded as it stands."""
     if not options.seeding:
         return None
+    if options.claimed is not None:
+        return list(options.claimed)
     known = csn.by_server(found.context_csns)
     if not known and options.write_context:
         known = dict(found.max_csns)
     if not known:
         where, suffix = options.inputs[0], place.database.suffix
-        raise NoContextCSN(where=where, suffix=suffix, advice=_NO_CONTEXT)
+        raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT)
     return sorted(known.values())

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from loader import resources, schema
+from loader import resources
 from loader.errors import EntriesLost
 from loader.mdb import map_size, meta, verify
 from loader.mdb.meta import DATA
 from loader.operations.build import finish, inputs, proven
 from loader.operations.build.options import FULL, BuildOptions
-from loader.operations.inputs import STDIN
 from loader.operations.publish import Place
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
-from loader.server import compiled_schema
 from loader.sinks import mdb
+from loader.sinks.configured import schema_of
 from loader.sinks.mdb import Built, Means, Rejection, Rules, Target
 from loader.storage import files
 
@@ -32,16 +31,15 @@ SHARE = 4  # of the memory there is, this part by default
 LEAST = 0.7  # of the LDIF's bytes: a database is not smaller even where base64 is decoded
 
 
-def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
-    """Each is done once; together they publish a database."""
+def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Facts]:
+    """The steps up to a database that is made and checked; the call that publishes it. Each is done once."""
     work = _Work(options, run, place)
     run.do("config", work.config)
     scan = _looked_at(options, run, work)
     total = scan.get("entries") or inputs.entries(options)
     loaded = run.do("load", lambda meter: work.load(meter, scan), total=total)
     checked = run.do("check", lambda meter: work.check(meter, loaded))
-    published = run.do("publish", lambda meter: work.publish(checked))
-    return {**loaded, **published}
+    return lambda: {**loaded, **run.do("publish", lambda meter: work.publish(checked))}
 
 
 def _looked_at(options: BuildOptions, run: Run, work: _Work) -> Facts:
@@ -56,6 +54,11 @@ def _looked_at(options: BuildOptions, run: Run, work: _Work) -> Facts:
 def plan(options: BuildOptions, run: Run, place: Place) -> None:
     """Is it proven that the core makes what slapd would?"""
     run.do("config", _Work(options, run, place).config)
+
+
+def require(options: BuildOptions, run: Run, place: Place) -> None:
+    """The same, without a step. Raises NotProven."""
+    assert _Work(options, run, place).target
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,9 @@ class _Work:
     def target(self) -> Target:
         """What the configuration says now. Raises NotProven."""
         place, options = self.place, self.options
-        settings = proven.settings(place.config, place.database, options)
-        definitions = schema.definitions(place.config, compiled_schema.read(place.config))
-        dynamic = "dds" in place.database.overlays
-        known = mdb.schema(definitions, settings.attribute_options, dynamic)
-        proven.require_rules(known.unproven(settings.attributes))
+        settings = proven.settings(place.config, place.database, options, place.superior)
+        known = schema_of(place.config, place.named, settings.attribute_options)
+        proven.require_rules(known.unproven())
         return Target(
             settings=settings,
             schema=known,
@@ -122,7 +123,7 @@ class _Work:
         with files.explained(self.rejects):
             self.rejects.unlink(missing_ok=True)
         partial = self.made / (DATA + files.PARTIAL)
-        with self._scratch() as scratch, self._inputs() as read:
+        with self._scratch() as scratch, inputs.sources(self.options) as read:
             built = mdb.build(
                 self.target, read, partial, self._rules(scan), self._means(scratch), meter
             )
@@ -135,24 +136,23 @@ class _Work:
         found = [path for path in inputs.paths(self.options) if path.is_file()]
         return round(LEAST * sum(path.stat().st_size for path in found))
 
-    @contextmanager
-    def _inputs(self) -> Iterator[list[mdb.Input]]:
-        if self.options.tree is None:
-            yield [0 if str(path) == STDIN else path for path in inputs.paths(self.options)]
-            return
-        with self.options.tree.stream() as descriptor:
-            yield [descriptor]
-
     def _rules(self, scan: Facts) -> Rules:
         options = self.options
         return Rules(
             now=inputs.moment(options),
-            check_values=options.check_values,
+            value_check=self._value_check(),
+            check_schema=options.check_schema,
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,
             write_context=options.write_context and not options.seeding,
             claimed=scan.get("claimed"),
         )
+
+    def _value_check(self) -> mdb.ValueCheck:
+        """A consumer gets what its provider has, whatever got in there long ago."""
+        if self.options.seeding:
+            return "count"
+        return "refuse" if self.options.check_values else "skip"
 
     def _means(self, scratch: Path) -> Means:
         options = self.options
@@ -186,10 +186,12 @@ class _Work:
             "phases": built.phases,
             "tables": built.tables,
             **kept,
+            **_misfits(built),
         }
 
     def check(self, meter: Meter, loaded: Facts) -> Facts:
         """Every entry that was read is in the database or among the rejects, and the database is sound."""
+        finish.widen_context(self.options, self.made, self.place)
         facts = meta.facts(self.made)
         maxsize = finish.choose_maxsize(self.options, self.place, facts.used)
         if maxsize != facts.map_size:
@@ -212,6 +214,12 @@ class _Work:
 
     def publish(self, checked: Facts) -> Facts:
         return finish.publish(self.options, self.place, self.made, checked, checked["maxsize"])
+
+
+def _misfits(built: Built) -> Facts:
+    """Values that their syntax forbids, as the report shows them."""
+    told = [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]
+    return {"invalid values": told} if told else {}
 
 
 def _rejection(one: Rejection) -> list[object]:

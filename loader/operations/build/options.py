@@ -47,8 +47,16 @@ class BuildOptions:
     max_rejects: int = 0
     rejects: Path | None = None  # LDIF of refused entries; None: in the run directory
     check_values: bool = True
+    check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
     file_urls: bool = False  # `attribute:< file:...` is read
     tree: Synthetic | None = None  # in the place of inputs
+    glue: bool = True  # with the databases that are glued to this one (slapadd without -g)
+    # Of a part of a glued tree:
+    now: str | None = None  # the time of attributes that are made; None: as inputs.moment tells
+    claimed: tuple[str, ...] | None = (
+        None  # of a seeding: the contextCSN; None: it stands in the input
+    )
+    reached: tuple[str, ...] = ()  # CSNs of the other parts, which the contextCSN of -w takes in
 
     @property
     def streamed(self) -> bool:
@@ -76,6 +84,8 @@ class BuildOptions:
             "server_id": self.server_id,
             "max_rejects": self.max_rejects,
             "checks": [self.check_values, self.file_urls],
+            "glue": self.glue,
+            **({} if self.check_schema else {"check_schema": False}),
         }
 
     def require_fitting(self, dry: bool = False) -> None:
@@ -111,6 +121,5 @@ _NATIVE = {
     "scratch": "--tmp",
     "max_rejects": "--max-rejects",
     "rejects": "--rejects",
-    "check_values": "--no-value-check",
     "file_urls": "--allow-file-urls",
 }

@@ -6,7 +6,7 @@ import struct
 import sys
 from collections.abc import Iterator, Mapping
 
-from loader import backmdb, dn
+from loader import backmdb
 from loader.backmdb import Settings
 from loader.config import Config, Database
 from loader.errors import NotProven
@@ -21,12 +21,13 @@ _SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
 _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
 
 
-def settings(config: Config, database: Database, options: BuildOptions) -> Settings:
-    """What the configuration says of the database. Raises NotProven."""
-    found = backmdb.settings(config, database)
+def settings(
+    config: Config, database: Database, options: BuildOptions, superior: Database | None = None
+) -> Settings:
+    """What the configuration says of the database, as `backmdb.settings` has it. Raises NotProven."""
+    found = backmdb.settings(config, database, superior)
     for reason in (
         *_of_host(),
-        *of_tree(config, database),
         *_of_settings(database, found),
         *_of_context(found, options),
     ):
@@ -43,13 +44,6 @@ def require_keys(found: Settings) -> None:
 def _of_host() -> Iterator[str]:
     if sys.byteorder != "little" or struct.calcsize("P") != 8:
         yield "this host is not a 64-bit one with the low byte first"
-
-
-def of_tree(config: Config, database: Database) -> Iterator[str]:
-    for other in config.databases:
-        below = any(dn.within(one, own) for one in other.suffixes for own in database.suffixes)
-        if below and config.values(other.entry_dn, "olcSubordinate"):
-            yield f"the database of {other.suffix} is glued to this one (subordinate)"
 
 
 def _of_settings(database: Database, found: Settings) -> Iterator[str]:
@@ -70,9 +64,9 @@ def _of_context(found: Settings, options: BuildOptions) -> Iterator[str]:
 
 
 def require_rules(unproven: Mapping[str, str]) -> None:
-    """`unproven`: attributes that the settings name, with their rules that the core does not know."""
-    for name, rule in unproven.items():
-        raise NotProven(reason=f"{name} is compared by {rule}")
+    """`unproven`: attribute types of the schema, with a matching rule or syntax that is not OpenLDAP's own."""
+    for name, rule in sorted(unproven.items()):
+        raise NotProven(reason=f"{name} has {rule}, which a module brings that is not OpenLDAP's")
 
 
 def tables() -> tuple[Table, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from loader import backmdb, resources
-from loader.operations.build import proven
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place
 from loader.server import version
@@ -32,8 +31,6 @@ def wanted(options: BuildOptions, place: Place, entries: int, needed: int) -> in
 
 def _why_not(options: BuildOptions, place: Place) -> str | None:
     """Why one slapadd must see all, if it must."""
-    for reason in proven.of_tree(place.config, place.database):
-        return reason
     own = options.write_context and not options.seeding
     if own and backmdb.settings(place.config, place.database).subentry:
         return "sync_use_subentry puts contextCSN into an entry of its own"

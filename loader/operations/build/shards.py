@@ -23,7 +23,6 @@ from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
-from loader.server import configuration
 from loader.sinks import shards, slapadd
 from loader.sinks.shards import Making, Merging, Slice, Source
 from loader.storage import files
@@ -120,7 +119,7 @@ class Work:
 
     @cached_property
     def _settings(self) -> backmdb.Settings:
-        return backmdb.settings(self.place.config, self.place.database)
+        return backmdb.settings(self.place.config, self.place.database, self.place.superior)
 
     def _all(self, pieces: Sequence[_Piece], meter: Meter, threads: int) -> None:
         """The first failure ends the others."""
@@ -143,9 +142,14 @@ class Work:
             "olcDbMaxSize": [str(self.size["maxsize"]).encode()],
         }
         place = self.place
-        with configuration.private_copy(place.config, place.database, settings, made) as copy:
+        with place.private_configuration(made, settings) as copy:
             target = slapadd.Target(
-                copy, place.database.suffix, made, self.size["maxsize"], one.piece.making.server_id
+                copy,
+                place.database.suffix,
+                made,
+                self.size["maxsize"],
+                one.piece.making.server_id,
+                self.options.check_schema,
             )
             own, rooted = slapadd.load_slice(target, one.piece, meter)
         files.make_durable(made / DATA)

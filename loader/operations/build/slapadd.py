@@ -5,6 +5,7 @@ A stream is put into a file first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
-from loader.server import configuration
 from loader.sinks import slapadd
 from loader.storage import files
 
@@ -37,8 +37,8 @@ STEPS = (
 )
 
 
-def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
-    """Each is done once; together they publish a database."""
+def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Facts]:
+    """The steps up to a database that is made and checked; the call that publishes it. Each is done once."""
     options = spool.spooled(options, run)
     work = _Work(options, run, place)
     scan = run.do("scan", work.scan)
@@ -54,10 +54,9 @@ def steps(options: BuildOptions, run: Run, place: Place) -> Facts:
         loaded = run.do("load", lambda meter: work.load(meter, scan, size), total=scan["entries"])
     spool.remove(run)
     checked = run.do("check", lambda meter: work.check(meter, scan, loaded))
-    published = run.do("publish", lambda meter: work.publish(size, checked))
     entries = scan["entries"]
-    told = {**size, **shards.told(plan)}
-    return {"read": entries, "entries": entries, "rejected": 0, **told, **published}
+    told = {"read": entries, "entries": entries, "rejected": 0, **size, **shards.told(plan)}
+    return lambda: {**told, **run.do("publish", lambda meter: work.publish(size, checked))}
 
 
 def _shared(run: Run, work: _Work, sharing: shards.Work, plan: Facts) -> Facts:
@@ -67,6 +66,10 @@ def _shared(run: Run, work: _Work, sharing: shards.Work, plan: Facts) -> Facts:
     merged = run.do("merge", lambda meter: sharing.merge(meter, plan, work.made), total=total)
     files.remove_tree(sharing.home)
     return merged
+
+
+def require(options: BuildOptions, run: Run, place: Place) -> None:
+    """slapadd takes every configuration that slapd's tools read."""
 
 
 def plan(options: BuildOptions, run: Run, place: Place) -> Facts:
@@ -105,6 +108,8 @@ class _Work:
             needed = estimate.needed(self.place, read, scan["entries"], self.run.directory, meter)
         maxsize = finish.choose_maxsize(self.options, self.place, needed)
         count = shard_count.wanted(self.options, self.place, scan["entries"], needed)
+        if not scan["first_dn"]:
+            count = 1  # the entry of the empty DN has no node by which slices could be merged
         # Slices lie beside what is made of them.
         files.require_space(self.place.directory, needed if count == 1 else 2 * needed)
         return {"estimate": needed, "maxsize": maxsize, "shards": count}
@@ -117,12 +122,15 @@ class _Work:
             "olcDbMaxSize": [str(size["maxsize"]).encode()],
         }
         place = self.place
-        with configuration.private_copy(
-            place.config, place.database, settings, self.run.directory
-        ) as copy:
+        with place.private_configuration(self.run.directory, settings) as copy:
             server_id = finish.server_id(self.options, place)
             target = slapadd.Target(
-                copy, place.database.suffix, self.made, size["maxsize"], server_id
+                copy,
+                place.database.suffix,
+                self.made,
+                size["maxsize"],
+                server_id,
+                self.options.check_schema,
             )
             own = self.options.write_context and not self.options.seeding
             with inputs.opened(self.options) as read:
@@ -132,6 +140,7 @@ class _Work:
 
     def check(self, meter: Meter, scan: Facts, loaded: Facts) -> Facts:
         """Every entry that was read is in the database, and the database is sound."""
+        finish.widen_context(self.options, self.made, self.place)
         inside = environment.entry_count(self.made)
         if not scan["entries"] == loaded["entries"] == inside:
             raise EntriesLost(read=scan["entries"], written=inside, log=self.run.directory)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from loader import indexes
+from loader import glue, indexes
 from loader.config import Config, Database
 from loader.errors import ServerRunning
 from loader.indexes import Indexes
@@ -129,7 +129,8 @@ def _advice(
 
 def _arguments(config: Config, database: Database, attributes: Iterable[str]) -> list[str]:
     form = "-F" if config.is_directory else "-f"
-    return ["slapindex", "-q", form, str(config.path), "-b", database.suffix, *attributes]
+    alone = ["-g"] if glue.subordinates(config, database) else []
+    return ["slapindex", "-q", *alone, form, str(config.path), "-b", database.suffix, *attributes]
 
 
 def _require_stopped(config: Config, plan: Plan) -> None:

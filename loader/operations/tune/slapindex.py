@@ -16,7 +16,7 @@ from loader.config import Config
 from loader.errors import MapFull, ToolFailed
 from loader.operations.tune.plan import Plan
 from loader.progress import Progress
-from loader.server import configuration, tools
+from loader.server import configuration, private, tools
 from loader.storage.files import Owner
 
 
@@ -26,10 +26,11 @@ def make(config: Config, plan: Plan, progress: Progress) -> None:
     if directory is None or not (directory / "data.mdb").exists():
         return  # slapd makes the indexes of an empty database as it fills
     owner = Owner.of(directory / "data.mdb")
-    settings = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
+    changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
+    settings = {"olcDbDirectory": [bytes(directory)], **changed}
     with (
         tempfile.TemporaryDirectory(prefix="ditseed-index-", dir=configuration.scratch()) as place,
-        configuration.private_copy(config, plan.database, settings, Path(place)) as copy,
+        private.configured(config, plan.database, Path(place), settings) as copy,
     ):
         for path in (Path(place), copy, *copy.rglob("*")):
             owner.give(path)

@@ -21,9 +21,8 @@ from loader.storage import rewrite
 @contextmanager
 def prepare_text(config: Config, plan: Plan) -> Iterator[tuple[str, Callable[[], None]]]:
     """The diff, and what puts the changed file in place (slapd.conf itself, or a file that it includes)."""
-    text_of = functools.cache(
-        _text_of
-    )  # one look at each file: what is compared is what was edited
+    # One look at each file: what is compared is what was edited.
+    text_of = functools.cache(configuration.file_text)
     texts = slapd_conf.edited(config.path, plan.database.suffix, plan.changes, text_of)
     _check(config, plan, slapd_conf.inlined(config.path, texts, text_of))
 
@@ -46,14 +45,6 @@ def _check(config: Config, plan: Plan, whole: str) -> None:
             file.write(_encoded(whole))
         found = configuration_write.check_text(trial, config.path, plan.changes)
     require_only(config, found, plan)
-
-
-def _text_of(path: Path) -> str | None:
-    """Bytes that are not UTF-8 (comments in some old encoding) come back as they were."""
-    try:
-        return path.read_bytes().decode("utf-8", "surrogateescape")
-    except OSError:
-        return None
 
 
 def _encoded(text: str) -> bytes:

@@ -6,13 +6,21 @@ as a slapcat; in a search of a changing server a later change can be in the LDIF
 
 from __future__ import annotations
 
-from loader.operations.build import build_steps
+from loader.operations import empty_suffix
+from loader.operations.build import build_steps, inputs
 from loader.operations.publish import Place
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
-from seeders.replica.seed import SeedOptions, build_options, needs_source
+from seeders.replica import partial
+from seeders.replica.seed import SeedOptions, build_options, needs_source, partial_of
 
 
 def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     sources = needs_source(options)
+    wanted = partial_of(options, place)
+    if wanted:
+        return partial.build(wanted, build_options(options, *sources), run, place, None)
+    if empty_suffix.is_empty(place.database.suffix):
+        first = next(iter(inputs.ordered(sources)))
+        sources = empty_suffix.completed(sources, first, run.directory)
     return build_steps(build_options(options, *sources), run, place)

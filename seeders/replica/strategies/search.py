@@ -4,25 +4,43 @@ from __future__ import annotations
 
 import dataclasses
 
+from loader.operations import sight
 from loader.operations.build import build_steps
 from loader.operations.export import ExportOptions, export_steps
 from loader.operations.publish import Place
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
 from loader.storage import files
-from seeders.replica.seed import SeedOptions, build_options, needs_provider
+from seeders.replica import partial
+from seeders.replica.seed import SeedOptions, build_options, needs_provider, partial_of
 
 
 def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     provider = needs_provider(options)
+    wanted = partial_of(options, place)
     connection = dataclasses.replace(provider, base=provider.base or place.database.suffix)
+    if wanted:
+        connection = wanted.provider(connection)
     exported = run.directory / "export"
     if run.catalogue.found("publish") is None:
         exported.mkdir(exist_ok=True)
         export_steps(
-            ExportOptions(connection, exported, options.jobs, options.pieces, page=options.page),
+            ExportOptions(
+                connection,
+                exported,
+                options.jobs,
+                options.pieces,
+                page=options.page,
+                narrowing=wanted.narrowing() if wanted else None,
+            ),
             run,
         )
-    built = build_steps(build_options(options, exported), run, place)
+        if not options.allow_hidden:
+            sight.require_whole(exported)
+    if wanted:
+        csns = (run.catalogue.found("start") or {}).get("context_csns", [])
+        built = partial.build(wanted, build_options(options, exported), run, place, csns)
+    else:
+        built = build_steps(build_options(options, exported), run, place)
     files.remove_tree(exported)
     return built

@@ -13,7 +13,7 @@ use schema::Schema;
 use tree::claim::Claim;
 
 use crate::chunks::{Chunks, Source};
-use crate::columns::Columns;
+use crate::columns::{Columns, Misfits};
 use crate::dn2i::{self, Children, Parents};
 use crate::encoded::Rejection;
 use crate::gather::{Gathered, Means};
@@ -34,6 +34,8 @@ pub struct Built {
     pub records: u64,
     pub entries: u64,
     pub rejections: Vec<Rejection>,
+    /// By the names of attributes.
+    pub misfits: Vec<Misfits>,
     pub pages: u64,
     pub bytes: u64,
     /// Sub-database -> values in it.
@@ -70,7 +72,7 @@ pub fn build(
         scratch: options.scratch.clone(),
         stop: Arc::clone(counters.flag()),
     };
-    let chunks = Chunks::new(sources, counters);
+    let chunks = Chunks::new(sources, options.file_urls, counters);
     let task = Task { shared, chunks, indexes: &indexes, means, out };
     task.run()
 }
@@ -137,7 +139,7 @@ impl Task<'_> {
         }
         if joined.in_order {
             let rejected: Vec<u32> = gathered.rejections.iter().map(|one| one.position).collect();
-            return self.judged(gathered, Numbering::without(&rejected, gathered.records));
+            return self.judged(gathered, Numbering::without(&rejected, gathered.positions()));
         }
         let numbering =
             reorder::reorder(gathered, joined, &self.shared, &self.means, self.out, || {
@@ -233,6 +235,7 @@ impl Task<'_> {
             records: gathered.records,
             entries: gathered.records - gathered.rejections.len() as u64,
             rejections: gathered.rejections,
+            misfits: self.shared.columns.misfits(),
             pages: summary.pages,
             bytes: summary.bytes,
             tables: counts,

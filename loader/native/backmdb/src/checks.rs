@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use schema::{AttributeId, Profile, Schema};
 use values::Refusal;
 
-use crate::draft::{Attribute, Draft};
+use crate::draft::Draft;
 use crate::lookup::Lookup;
 
 /// Answers kept in mind; others are worked out again.
@@ -47,8 +47,8 @@ impl<'a> Checks<'a> {
 
     /// What follows from the entry's classes, and a number that stands for it.
     pub fn profile(&mut self, draft: &Draft) -> Result<(u32, Arc<Profile>), Refusal> {
-        let classes = draft.find_last(self.object_class).ok_or(Refusal("no objectClass".into()))?;
-        let structural = draft.find_last(self.structural);
+        let classes = draft.find(self.object_class).ok_or(Refusal("no objectClass".into()))?;
+        let structural = draft.find(self.structural);
         self.key.clear();
         for value in draft.values_of(classes) {
             self.key.extend_from_slice(value);
@@ -87,10 +87,8 @@ impl<'a> Checks<'a> {
         if self.shapes.contains(&self.shape) {
             return Ok(());
         }
-        let present = draft
-            .attributes
-            .iter()
-            .map(|one| (lookup.get(one.column).attribute, is_many(draft, one)));
+        let present =
+            draft.attributes.iter().map(|one| (lookup.get(one.column).attribute, one.count > 1));
         let present: Vec<(AttributeId, bool)> = present.collect();
         profile.check(self.schema, &present)?;
         if self.shapes.len() < SHAPES {
@@ -98,13 +96,4 @@ impl<'a> Checks<'a> {
         }
         Ok(())
     }
-}
-
-/// More than one value, be it in lines that are no neighbours, which slapadd overlooks.
-fn is_many(draft: &Draft, one: &Attribute) -> bool {
-    one.count > 1
-        || draft
-            .attributes
-            .iter()
-            .any(|other| other.column == one.column && other.first != one.first)
 }

@@ -5,9 +5,14 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use ldif::blocks::{Block, Blocks, MAX_RECORD};
-use ldif::{Counters, Input};
+use ldif::records::Records;
+use ldif::{Counters, Include, Input, url};
 
-use crate::{Error, Result};
+use crate::{Code, Error, Result};
+
+/// How deep files may include others, and how many there may be: more is a mistake, or malice.
+const DEEPEST: usize = 16;
+const MOST_INCLUDED: u64 = 10_000;
 
 /// One file, or a stream.
 #[derive(Debug)]
@@ -45,14 +50,34 @@ pub struct Chunks<'a> {
 #[derive(Debug)]
 struct State<'a> {
     waiting: std::vec::IntoIter<Source>,
-    open: Option<(Option<PathBuf>, Blocks<Input<'a>>)>,
+    /// The input in hand; behind it, each included by the one before.
+    open: Vec<Open<'a>>,
+    /// `include:` lines are followed.
+    includes: bool,
+    included: u64,
     next: u64,
     stopped: bool,
 }
 
+#[derive(Debug)]
+struct Open<'a> {
+    path: Option<PathBuf>,
+    blocks: Blocks<Input<'a>>,
+    /// Read up to here.
+    include: Option<Include>,
+}
+
 impl<'a> Chunks<'a> {
-    pub fn new(sources: Vec<Source>, counters: &'a Counters) -> Self {
-        let state = State { waiting: sources.into_iter(), open: None, next: 0, stopped: false };
+    /// With `includes`, a file that an `include:` line names is read in its place.
+    pub fn new(sources: Vec<Source>, includes: bool, counters: &'a Counters) -> Self {
+        let state = State {
+            waiting: sources.into_iter(),
+            open: Vec::new(),
+            includes,
+            included: 0,
+            next: 0,
+            stopped: false,
+        };
         Self { state: Mutex::new(state), counters }
     }
 
@@ -66,38 +91,76 @@ impl<'a> Chunks<'a> {
         let mut state = crate::lock(&self.state);
         loop {
             self.counters.check()?;
-            if state.stopped {
+            if state.stopped || state.open.is_empty() && !state.open_next(self.counters)? {
                 return Ok(None);
             }
-            let Some((path, blocks)) = &mut state.open else {
-                match state.waiting.next() {
-                    None => return Ok(None),
-                    Some(source) => state.open = Some(open(source, self.counters)?),
-                }
-                continue;
-            };
-            let named = |error: Error| error.in_file(path.as_deref());
-            let block = blocks.next_block().map_err(|error| named(self.counters.explain(error)))?;
-            if let Some(block) = block {
-                buffer.clear();
-                buffer.extend_from_slice(block.bytes);
-                let (line, last, path) = (block.line, block.last, path.clone());
-                let number = state.next;
-                state.next += 1;
-                return Ok(Some(Chunk { number, path, bytes: buffer, line, last }));
+            state.follow()?;
+            if let Some(chunk) = state.chunk(&mut buffer, self.counters)? {
+                return Ok(Some(chunk));
             }
-            state.open = None;
         }
     }
 }
 
-type Opened<'a> = (Option<PathBuf>, Blocks<Input<'a>>);
+impl<'a> State<'a> {
+    /// Opens the next input; false if there is none.
+    fn open_next(&mut self, counters: &'a Counters) -> Result<bool> {
+        let input = match self.waiting.next() {
+            None => return Ok(false),
+            Some(Source::Path(path)) => Input::from_path(&path)?,
+            Some(Source::Stream(stream)) => Input::from_fd(stream, counters)?,
+        };
+        self.open.push(Open::new(input));
+        Ok(true)
+    }
 
-fn open(source: Source, counters: &Counters) -> Result<Opened<'_>> {
-    let input = match source {
-        Source::Path(path) => Input::from_path(&path)?,
-        Source::Stream(stream) => Input::from_fd(stream, counters)?,
-    };
-    let (path, block_size) = (input.path.clone(), input.block_size);
-    Ok((path, Blocks::with_sizes(input, block_size, MAX_RECORD)))
+    /// Opens what the input in hand includes, if it has been read so far.
+    fn follow(&mut self) -> Result<()> {
+        let Some(top) = self.open.last_mut() else { return Ok(()) };
+        let Some(include) = top.include.take() else { return Ok(()) };
+        self.included += 1;
+        let told = |error: Error| Error { line: None, path: None, ..error }.at(include.line);
+        let path = top.path.clone();
+        let opened = if self.open.len() > DEEPEST || self.included > MOST_INCLUDED {
+            let message = format!("include: {}: too many files, one in another", include.url);
+            Err(Error::new(Code::Include, message))
+        } else {
+            url::open_included(&include.url)
+        };
+        let input = opened.map_err(|error| told(error).in_file(path.as_deref()))?;
+        self.open.push(Open::new(input));
+        Ok(())
+    }
+
+    /// The next chunk of the input in hand, unless it has none.
+    fn chunk(&mut self, buffer: &mut Vec<u8>, counters: &Counters) -> Result<Option<Chunk>> {
+        let alone = self.open.len() == 1;
+        let Some(top) = self.open.last_mut() else { return Ok(None) };
+        let named = |error: Error| error.in_file(top.path.as_deref());
+        let block = top.blocks.next_block().map_err(|error| named(counters.explain(error)))?;
+        let Some(block) = block else {
+            self.open.pop();
+            return Ok(None);
+        };
+        top.include = if self.includes { Records::find_include(&block) } else { None };
+        let length = top.include.as_ref().map_or(block.bytes.len(), |found| found.span.start);
+        buffer.clear();
+        buffer.extend_from_slice(&block.bytes[..length]);
+        // An included file may end as it likes: what comes next says whether it was whole.
+        let (line, last) = (block.line, block.last && alone && top.include.is_none());
+        if let Some(found) = &top.include {
+            top.blocks.take_back(found.span.end);
+        }
+        let (number, path) = (self.next, top.path.clone());
+        self.next += 1;
+        Ok(Some(Chunk { number, path, bytes: std::mem::take(buffer), line, last }))
+    }
+}
+
+impl<'a> Open<'a> {
+    fn new(input: Input<'a>) -> Self {
+        let (path, block_size) = (input.path.clone(), input.block_size);
+        let blocks = Blocks::with_sizes(input, block_size, MAX_RECORD);
+        Self { path, blocks, include: None }
+    }
 }

@@ -1,6 +1,6 @@
 //! What the configuration makes of each attribute description: where its values go, and which keys.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHashMap;
@@ -28,6 +28,8 @@ pub struct Column {
     pub indexers: Vec<Indexer>,
     /// Its equality rule, when we do not know how it normalises.
     pub unproven: Option<String>,
+    /// Values that slapd's check refuses, and that were read all the same.
+    misfits: AtomicU64,
     /// Its number in ad2i; 0 until the first entry that has it is stored.
     number: AtomicU32,
 }
@@ -36,6 +38,20 @@ impl Column {
     pub fn number(&self) -> Option<u32> {
         Some(self.number.load(Relaxed)).filter(|number| *number > 0)
     }
+
+    pub fn count_misfit(&self) {
+        self.misfits.fetch_add(1, Relaxed);
+    }
+}
+
+/// Values of one attribute that its syntax forbids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfits {
+    /// With its options.
+    pub attribute: String,
+    /// Dotted.
+    pub syntax: String,
+    pub count: u64,
 }
 
 /// All columns met so far; workers share it and keep what they found.
@@ -81,6 +97,7 @@ impl<'a> Columns<'a> {
             order: kind.order,
             indexers: self.indexes.indexers(self.schema, self.settings, description),
             unproven: kind.unproven().map(str::to_owned),
+            misfits: AtomicU64::new(0),
             number: AtomicU32::new(0),
         }
     }
@@ -125,6 +142,20 @@ impl<'a> Columns<'a> {
         known.numbered.push(column.text.clone());
         column.number.store(number, Relaxed);
         Ok(number)
+    }
+
+    /// What was counted of values that their syntax forbids.
+    pub fn misfits(&self) -> Vec<Misfits> {
+        let told = |column: &Arc<Column>| Misfits {
+            attribute: column.text.clone(),
+            syntax: self.schema.get(column.attribute).syntax_oid.clone(),
+            count: column.misfits.load(Relaxed),
+        };
+        let known = lock(&self.known);
+        let mut all: Vec<_> =
+            known.columns.values().map(told).filter(|one| one.count > 0).collect();
+        all.sort_by(|one, other| one.attribute.cmp(&other.attribute));
+        all
     }
 
     /// The texts in the order of their numbers, from 1.

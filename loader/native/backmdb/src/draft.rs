@@ -14,7 +14,7 @@ pub struct Pair {
     pub normal: Span,
 }
 
-/// Neighbouring lines of one attribute description.
+/// The lines of one attribute description; until they are gathered, only neighbouring ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Attribute {
     /// Index into the worker's columns.
@@ -30,6 +30,12 @@ pub struct Draft {
     pub bytes: Vec<u8>,
     pub pairs: Vec<Pair>,
     pub attributes: Vec<Attribute>,
+    /// Of each column: the last entry that had it, and its place among the attributes there.
+    met: Vec<(u64, usize)>,
+    /// Number of the entry in hand.
+    entry: u64,
+    /// The lines of some column do not stand together.
+    scattered: bool,
 }
 
 impl Draft {
@@ -37,6 +43,8 @@ impl Draft {
         self.bytes.clear();
         self.pairs.clear();
         self.attributes.clear();
+        self.entry += 1;
+        self.scattered = false;
     }
 
     #[inline]
@@ -70,19 +78,8 @@ impl Draft {
         Span { at, length: bytes.len() }
     }
 
-    /// The first block of a column.
     pub fn find(&self, column: usize) -> Option<&Attribute> {
         self.attributes.iter().find(|one| one.column == column)
-    }
-
-    /// The last block of a column: the one that slapd's schema check looks at.
-    pub fn find_last(&self, column: usize) -> Option<&Attribute> {
-        self.attributes.iter().rev().find(|one| one.column == column)
-    }
-
-    /// The column's lines are not all neighbours.
-    pub fn is_scattered(&self, column: usize) -> bool {
-        self.attributes.iter().filter(|one| one.column == column).count() > 1
     }
 
     /// One more value at the end; in the last attribute when it is of the same column.
@@ -93,7 +90,37 @@ impl Draft {
             Some(last) if last.column == column => last.count += 1,
             _ => {
                 let first = self.pairs.len() - 1;
+                self.meet(column);
                 self.attributes.push(Attribute { column, first, count: 1, normals });
+            }
+        }
+    }
+
+    fn meet(&mut self, column: usize) {
+        if column >= self.met.len() {
+            self.met.resize(column + 1, (0, 0));
+        }
+        if self.met[column].0 == self.entry {
+            self.scattered = true;
+        } else {
+            self.met[column] = (self.entry, self.attributes.len());
+        }
+    }
+
+    /// Brings the lines of each column together, in the place of the first one, as slapadd does
+    /// without `-q` (`str2entry2` in `servers/slapd/entry.c`); there it goes by the spelling of the
+    /// description, here by what it means.
+    pub fn gather(&mut self) {
+        if !self.scattered {
+            return;
+        }
+        let Self { attributes, met, .. } = self;
+        attributes.sort_by_key(|one| met[one.column].1);
+        let blocks = std::mem::take(attributes);
+        let pairs = std::mem::take(&mut self.pairs);
+        for block in blocks {
+            for pair in &pairs[block.first..block.first + block.count] {
+                self.add_line(block.column, *pair, block.normals);
             }
         }
     }

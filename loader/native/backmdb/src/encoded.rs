@@ -96,6 +96,10 @@ pub struct Encoded {
     pub names: Vec<u8>,
     pub parents: Vec<Parent>,
     pub rows: Vec<Row>,
+    /// The value of the entry with the empty DN.
+    pub root: Option<Vec<u8>>,
+    /// Records that take no position: that one.
+    pub unplaced: u64,
     pub rejections: Vec<Rejection>,
     /// Server ID -> the greatest entryCSN, normalised.
     pub newest: BTreeMap<u16, Vec<u8>>,
@@ -112,6 +116,7 @@ impl Encoded {
         self.names.clear();
         self.parents.clear();
         self.rows.clear();
+        (self.root, self.unplaced) = (None, 0);
         self.rejections.clear();
         self.newest.clear();
         self.marks = Marks::default();

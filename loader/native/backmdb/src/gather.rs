@@ -8,7 +8,7 @@ use extsort::{Spool, TupleSorter};
 use ldif::tail;
 use lmdbfile::{FileWriter, Held, TreeWriter};
 
-use crate::encoded::{Encoded, Hash, Kept, Last, Marks, ROOT, Rejection};
+use crate::encoded::{Encoded, Hash, Last, Marks, ROOT, Rejection};
 use crate::names::{self, SUFFIX};
 use crate::{Code, Error, Options, Result, sorting, writing};
 
@@ -39,6 +39,8 @@ pub struct Gathered {
     pub newest: BTreeMap<u16, Vec<u8>>,
     pub paths: Vec<Arc<PathBuf>>,
     pub records: u64,
+    /// The entry of the empty DN was among them, which takes no position.
+    unplaced: u64,
     pub entries: u64,
     /// Of the input in hand.
     marks: Marks,
@@ -88,6 +90,7 @@ impl Gathered {
             newest: BTreeMap::new(),
             paths: Vec::new(),
             records: 0,
+            unplaced: 0,
             entries: 0,
             marks: Marks::default(),
             bearer,
@@ -98,13 +101,17 @@ impl Gathered {
     /// The next chunk in the order of the input.
     pub fn take(&mut self, chunk: &mut Encoded) -> Result<()> {
         self.records += chunk.records;
+        self.unplaced += chunk.unplaced;
         self.expect_whole(chunk)?;
+        if let Some(root) = chunk.root.take() {
+            self.put(0, ROOT, &root)?;
+        }
         let path = self.path_index(chunk.path.as_ref());
         let first_question = self.ask(chunk)?;
         let (mut blob_at, mut name_at, mut row_at) = (0, 0, 0);
         for kept in &chunk.kept {
             self.entries += 1;
-            self.put(kept, &chunk.blobs[blob_at..kept.blob_end])?;
+            self.put(self.entries, kept.hash, &chunk.blobs[blob_at..kept.blob_end])?;
             let question = if kept.suffix { SUFFIX } else { first_question + kept.parent };
             let head = names::head(kept, question, path);
             let name = &chunk.names[name_at..kept.names_end];
@@ -179,9 +186,14 @@ impl Gathered {
         Ok(u32::try_from(first).unwrap_or(u32::MAX))
     }
 
-    fn put(&mut self, kept: &Kept, blob: &[u8]) -> Result<()> {
-        let key = self.entries.to_ne_bytes();
-        if self.held.is_none() && Some(kept.hash) == self.bearer {
+    /// Positions that the records take.
+    pub fn positions(&self) -> u64 {
+        self.records - self.unplaced
+    }
+
+    fn put(&mut self, id: u64, hash: Hash, blob: &[u8]) -> Result<()> {
+        let key = id.to_ne_bytes();
+        if self.held.is_none() && Some(hash) == self.bearer {
             let held = self.id2e.held(&mut self.file, &key).map_err(writing)?;
             self.held = Some((held, blob.to_vec()));
             return Ok(());

@@ -12,9 +12,6 @@ use crate::indexer::{Equality, Indexer};
 use crate::settings::Method;
 use crate::{Code, Error, Result, Settings};
 
-/// octetStringSubstringsMatch: its keys have not been proven.
-const OCTET_SUBSTRINGS: &str = "2.5.13.19";
-
 /// The longest integer key that we know how to make.
 pub const LONGEST_INTEGER: usize = 8;
 
@@ -76,7 +73,6 @@ impl Indexes {
             };
             match rule {
                 None => return refuse("the attribute has no matching rule for it"),
-                Some(rule) if rule.oid == OCTET_SUBSTRINGS => return refuse(&rule.name),
                 Some(rule) if rule.kind == RuleKind::Integer && c_char::MIN == 0 => {
                     return refuse("keys of integers are not known on this kind of processor");
                 }

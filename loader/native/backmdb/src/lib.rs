@@ -38,6 +38,7 @@ mod reorder;
 pub mod rows;
 mod settings;
 mod shared;
+pub mod split;
 mod stored;
 mod subtrees;
 mod turn;
@@ -48,10 +49,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use build::{Built, build};
 pub use chunks::Source;
+pub use columns::Misfits;
 pub use encoded::Rejection;
 pub use indexes::LONGEST_INTEGER;
 pub use ldif::{Code, Error, Result};
-pub use settings::{Method, Options, Settings};
+pub use settings::{Method, Options, Settings, ValueCheck};
 pub use verify::{Means as VerifyMeans, verify};
 
 /// Tells a reader the orders that back-mdb gave its tables.

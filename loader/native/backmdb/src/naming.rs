@@ -30,6 +30,12 @@ pub struct Place {
 }
 
 impl Place {
+    /// Of the entry with the empty DN, which has no node of its own.
+    pub fn of_root() -> Self {
+        let names = (Vec::new(), Vec::new());
+        Self { hash: ROOT, parent: ROOT, rdn: Rdn::default(), suffix: Some(names) }
+    }
+
     /// Normalised and pretty, as dn2i stores them.
     pub fn names(&self) -> (&[u8], &[u8]) {
         self.suffix
@@ -74,7 +80,13 @@ impl Suffixes {
 
     /// The first suffix's hash: that entry bears contextCSN.
     pub fn first(&self) -> Option<Hash> {
-        self.own.first().filter(|suffix| !suffix.is_empty()).map(|suffix| hash(ROOT, suffix))
+        let of = |suffix: &Vec<u8>| if suffix.is_empty() { ROOT } else { hash(ROOT, suffix) };
+        self.own.first().map(of)
+    }
+
+    /// The empty DN is a suffix: the root itself may have an entry.
+    pub fn has_empty(&self) -> bool {
+        self.own.iter().any(Vec::is_empty)
     }
 
     fn is_one(&self, normal: &[u8]) -> bool {
@@ -121,7 +133,8 @@ impl<'a> Naming<'a> {
 
     /// The place of an entry, and the text of its parent's DN.
     pub fn place<'t>(&mut self, text: &'t [u8]) -> Result<(Place, &'t [u8]), Refusal> {
-        let (leaf, above) = schema::split_leaf(text).unwrap_or((text, &[]));
+        let elsewhere = "the entry of the empty DN must be the first, in a database of that suffix";
+        let (leaf, above) = schema::split_leaf(text).ok_or_else(|| Refusal(elsewhere.into()))?;
         if let Some(&parent) = self.known.get(above) {
             let rdn = self.schema.rdn(leaf)?;
             fits(&rdn.normal, &rdn.pretty)?;
@@ -133,9 +146,6 @@ impl<'a> Naming<'a> {
 
     fn unknown(&mut self, text: &[u8], above: &[u8]) -> Result<Place, Refusal> {
         let mut dn = self.schema.dn(text)?;
-        if dn.rdns.is_empty() {
-            return Err(Refusal("an entry with an empty DN".into()));
-        }
         let normal = dn.normal();
         if self.suffixes.is_one(&normal) {
             let (hash, pretty) = (hash(ROOT, &normal), dn.pretty());

@@ -17,6 +17,9 @@ use crate::outcasts::Outcasts;
 use crate::shared::Shared;
 use crate::{Code, Error, Result, sorting, writing};
 
+/// The key of the entry with the empty DN, which keeps its ID.
+const ROOT: [u8; 8] = [0; 8];
+
 /// Numbers the entries; what `gathered` holds then follows the new IDs.
 pub fn reorder(
     gathered: &mut Gathered,
@@ -43,7 +46,7 @@ pub fn reorder(
 
 /// Each position's parent.
 fn parents(gathered: &Gathered, joined: &Joined) -> Result<Vec<u32>> {
-    let mut parents = vec![NOTHING; usize::try_from(gathered.records).unwrap_or(usize::MAX)];
+    let mut parents = vec![NOTHING; usize::try_from(gathered.positions()).unwrap_or(usize::MAX)];
     each_name(&gathered.names, |name, _| {
         let answer =
             if name.question == SUFFIX { ABOVE } else { joined.answers[name.question as usize] };
@@ -115,7 +118,11 @@ impl Written {
     /// Writes id2e in the order of the new IDs.
     fn copy(&self, gathered: &mut Gathered, numbering: &Numbering, parents: &[u32]) -> Result<()> {
         let mut cursor = self.cursor()?;
-        let mut last = u64::MAX;
+        if let Some((key, root)) = cursor.next().map_err(writing)?.filter(|(key, _)| *key == ROOT) {
+            gathered.id2e.put(&mut gathered.file, key, root).map_err(writing)?;
+        }
+        let mut last = 0u64;
+        cursor.seek(&1u64.to_ne_bytes()).map_err(writing)?;
         for (id, position) in (1u64..).zip(by_id(numbering, parents)) {
             let old = self.old_id(position);
             if last.checked_add(1) != Some(old) {

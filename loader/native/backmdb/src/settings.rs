@@ -37,6 +37,8 @@ pub struct Settings {
     pub has_ixck: bool,
     /// `lastmod`: entries get the operational attributes they lack.
     pub last_mod: bool,
+    /// slapo-translucent(5): an entry may hold no more than what differs from a remote one.
+    pub translucent: bool,
     /// Of the CSNs that are made.
     pub server_id: u16,
 }
@@ -63,6 +65,29 @@ impl Method {
     }
 }
 
+/// What is done with values that their syntax forbids, and slapadd stores all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueCheck {
+    /// Their entries are rejected.
+    Refuse,
+    /// They are taken, and counted.
+    Count,
+    /// Nobody looks.
+    Skip,
+}
+
+impl ValueCheck {
+    /// As the caller spells it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "refuse" => Some(Self::Refuse),
+            "count" => Some(Self::Count),
+            "skip" => Some(Self::Skip),
+            _ => None,
+        }
+    }
+}
+
 /// How to build: what to check, what to do with entries that fail, and what may be used.
 #[derive(Debug, Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of the user's")]
@@ -73,7 +98,9 @@ pub struct Options {
     pub write_context: bool,
     /// The contextCSN the suffix entry gets, which no entry's CSN may exceed.
     pub claimed: Option<Vec<String>>,
-    pub check_values: bool,
+    pub values: ValueCheck,
+    /// Entries need not fit the schema, nor bear their RDN's values, as slapadd's -s and slapd's consumers have it.
+    pub check_schema: bool,
     /// Values given as `attribute:< file:///path` are read.
     pub file_urls: bool,
     /// Bytes that sorting may keep in memory.

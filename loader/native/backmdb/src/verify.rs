@@ -86,6 +86,8 @@ pub struct Database<'r> {
     /// Attribute descriptions by number, from 1.
     pub texts: Vec<String>,
     pub entries: u64,
+    /// Those with IDs from 1 on.
+    placed: u64,
 }
 
 impl<'r> Database<'r> {
@@ -98,7 +100,10 @@ impl<'r> Database<'r> {
         let (id2e, dn2i) = (table("id2e")?, table("dn2i")?);
         let entries = id2e.record().entries;
         let nodes = dn2i.record().entries;
-        if nodes != 2 * entries + 1 {
+        // The entry of the empty DN is the root itself, which has a node and no index keys.
+        let root = id2e.get(&0u64.to_ne_bytes()).map_err(|error| damaged(&error))?;
+        let placed = entries - u64::from(root.is_some());
+        if nodes != 2 * placed + 1 {
             return Err(wrong(format!("{entries} entries in id2e, but {nodes} records in dn2i")));
         }
         let names = indexes.tables.iter().map(|index| table(&index.name));
@@ -110,6 +115,7 @@ impl<'r> Database<'r> {
             index_tables: names.collect::<Result<_>>()?,
             texts: descriptions(table("ad2i")?)?,
             entries,
+            placed,
         })
     }
 }
@@ -130,11 +136,11 @@ fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
 /// Entries at even distances, the first and the last among them.
 fn sample(stored: &Stored<'_>, counters: &Counters) -> Result<()> {
     let database = stored.database;
-    let count = database.entries.min(SAMPLE);
+    let count = database.placed.min(SAMPLE);
     counters.begin("verify", count);
     for at in 0..count {
         counters.check()?;
-        let id = 1 + at * (database.entries - 1) / (count - 1).max(1);
+        let id = 1 + at * (database.placed - 1) / (count - 1).max(1);
         let value = database.id2e.get(&id.to_ne_bytes()).map_err(|error| damaged(&error))?;
         let value = value.ok_or_else(|| wrong(format!("entry {id} is not in id2e")))?;
         stored.entry(id, &value)?;

@@ -15,6 +15,9 @@ use crate::{Code, Error, Result};
 /// Positions have 32 bits in the sorter of index keys.
 const MOST_RECORDS: u64 = u32::MAX as u64;
 
+/// The position of a rejected entry that took none.
+const NOWHERE: u32 = u32::MAX;
+
 #[derive(Debug)]
 pub struct Worker<'a, 'c> {
     chunks: &'a Chunks<'c>,
@@ -47,13 +50,25 @@ impl<'a, 'c> Worker<'a, 'c> {
 
     fn chunk(&mut self, chunk: &Chunk, out: &mut Encoded) -> Result<()> {
         let records: Vec<Record<'_>> = Records::new(&chunk.block()).collect::<Result<_>>()?;
-        let first = self.first_position(chunk.number, records.len() as u64)?;
+        let (root, below) = records.split_at(usize::from(self.begins_at_root(chunk, &records)));
+        let first = self.first_position(chunk.number, below.len() as u64)?;
         (out.number, out.path) = (chunk.number, self.path_of(chunk));
         out.ends_input = chunk.last;
         (out.records, out.bytes) = (records.len() as u64, chunk.bytes.len() as u64);
         self.encoder.parents.clear();
-        for (position, record) in (first..).zip(&records) {
-            self.record(record, position, out)?;
+        for record in root {
+            out.unplaced = 1;
+            let encoded = self.encoder.encode_root(record, out);
+            judge(encoded, record, NOWHERE, out)?;
+        }
+        for (position, record) in (first..).zip(below) {
+            let (blobs, rows) = (out.blobs.len(), out.rows.len());
+            let encoded = self.encoder.encode(record, position, out);
+            if encoded.is_err() {
+                out.blobs.truncate(blobs);
+                out.rows.truncate(rows);
+            }
+            judge(encoded, record, position, out)?;
         }
         self.encoder.postings.settle().map_err(crate::sorting)?;
         self.shared.numbers.pass(chunk.number).map_err(|_| stopped())?;
@@ -82,21 +97,32 @@ impl<'a, 'c> Worker<'a, 'c> {
         self.path.clone()
     }
 
-    fn record(&mut self, record: &Record<'_>, position: u32, out: &mut Encoded) -> Result<()> {
-        let (blobs, rows) = (out.blobs.len(), out.rows.len());
-        match self.encoder.encode(record, position, out) {
-            Ok(()) => Ok(()),
-            Err(Refused::Broken(error)) => Err(error.at(record.line)),
-            Err(Refused::Entry(_)) if record.last && !record.closed && is_cut(record) => {
-                Err(Error::new(Code::Truncated, "the last record is broken off").at(record.line))
-            }
-            Err(Refused::Entry(reason)) => {
-                out.blobs.truncate(blobs);
-                out.rows.truncate(rows);
-                let path = out.path.clone();
-                out.rejections.push(rejection(record, position, path, reason));
-                Ok(())
-            }
+    /// Whether the input begins with the entry of the empty DN, and the database can have one.
+    fn begins_at_root(&self, chunk: &Chunk, records: &[Record<'_>]) -> bool {
+        let is_root = |record: &Record<'_>| record.entry().is_ok_and(|entry| entry.dn.is_empty());
+        chunk.number == 0
+            && self.shared.suffixes.has_empty()
+            && records.first().is_some_and(is_root)
+    }
+}
+
+/// An entry that is refused is rejected.
+fn judge(
+    encoded: std::result::Result<(), Refused>,
+    record: &Record<'_>,
+    position: u32,
+    out: &mut Encoded,
+) -> Result<()> {
+    match encoded {
+        Ok(()) => Ok(()),
+        Err(Refused::Broken(error)) => Err(error.at(record.line)),
+        Err(Refused::Entry(_)) if record.last && !record.closed && is_cut(record) => {
+            Err(Error::new(Code::Truncated, "the last record is broken off").at(record.line))
+        }
+        Err(Refused::Entry(reason)) => {
+            let path = out.path.clone();
+            out.rejections.push(rejection(record, position, path, reason));
+            Ok(())
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
-use backmdb::{Method, Options, Settings, Source};
+use backmdb::split::Share;
+use backmdb::{Method, Options, Settings, Source, ValueCheck};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schema::{Definition, Kind};
@@ -17,29 +18,34 @@ use crate::gate::{duplicate, enter};
 #[derive(Debug)]
 pub struct Schema(schema::Schema);
 
+impl Schema {
+    pub fn inner(&self) -> &schema::Schema {
+        &self.0
+    }
+}
+
 #[pymethods]
 impl Schema {
-    fn unproven(&self, attributes: Vec<String>) -> HashMap<String, String> {
-        let rule = |name: String| {
-            let described = self.0.describe(name.as_bytes()).ok()?;
-            let rule = self.0.get(described.attribute).unproven()?.to_owned();
-            Some((name, rule))
-        };
-        attributes.into_iter().filter_map(rule).collect()
+    fn unproven(&self) -> HashMap<String, String> {
+        let unknown =
+            |kind: &schema::AttributeType| Some((kind.name.clone(), kind.unproven()?.to_owned()));
+        self.0.attributes().filter_map(unknown).collect()
     }
 }
 
 #[pyfunction]
-#[pyo3(name = "schema", signature = (definitions, options, *, dynamic_objects=false))]
+#[pyo3(name = "schema", signature = (definitions, options, *, dynamic_objects=false, password_policy=false))]
 pub fn read_schema(
     py: Python<'_>,
     definitions: Vec<(String, String, bool)>,
     options: Vec<String>,
     dynamic_objects: bool,
+    password_policy: bool,
 ) -> PyResult<Schema> {
     let definitions: Vec<Definition> =
         definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
-    let settings = schema::Settings { attribute_options: options, dynamic_objects };
+    let settings =
+        schema::Settings { attribute_options: options, dynamic_objects, password_policy };
     let read = schema::Schema::read(&definitions, settings);
     let schema = |problem: schema::Problem| {
         raise(py, ldif::Error::new(ldif::Code::Schema, problem.to_string()))
@@ -75,6 +81,7 @@ pub struct Built {
     read: u64,
     rejected: u64,
     rejections: Vec<Py<Rejection>>,
+    misfits: Vec<(String, String, u64)>,
     bytes: u64,
     pages: u64,
     tables: BTreeMap<String, u64>,
@@ -96,6 +103,11 @@ impl Built {
             read: built.records,
             rejected,
             rejections: told.collect::<PyResult<_>>()?,
+            misfits: built
+                .misfits
+                .into_iter()
+                .map(|one| (one.attribute, one.syntax, one.count))
+                .collect(),
             bytes: built.bytes,
             pages: built.pages,
             tables: built.tables,
@@ -123,7 +135,7 @@ impl Database {
     #[new]
     #[pyo3(signature = (
         schema, *, suffixes, foreign, root_dn, indexes, hash64, intlen, substr, multival, sortvals, idlexp,
-        max_entry_size, map_size, tables, last_mod, server_id
+        max_entry_size, map_size, tables, last_mod, translucent, server_id
     ))]
     #[allow(clippy::too_many_arguments, reason = "each is a setting of slapd's")]
     fn new(
@@ -142,6 +154,7 @@ impl Database {
         map_size: u64,
         tables: Vec<String>,
         last_mod: bool,
+        translucent: bool,
         server_id: u16,
     ) -> PyResult<Self> {
         let settings = Settings {
@@ -161,6 +174,7 @@ impl Database {
             has_id2v: tables.iter().any(|name| name == "id2v"),
             has_ixck: tables.iter().any(|name| name == "ixck"),
             last_mod,
+            translucent,
             server_id,
         };
         let lengths = (4..=backmdb::LONGEST_INTEGER).contains(&intlen);
@@ -179,8 +193,8 @@ pub enum PathOrDescriptor {
 
 #[pyfunction]
 #[pyo3(signature = (
-    inputs, out_path, database, counters, *, now, write_context, claimed, check_values, file_urls, memory,
-    jobs, scratch, max_rejects, rejects_path
+    inputs, out_path, database, counters, *, now, write_context, claimed, value_check, file_urls, memory,
+    jobs, scratch, max_rejects, rejects_path, check_schema=true
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[allow(
@@ -196,19 +210,23 @@ pub fn build(
     now: String,
     write_context: bool,
     claimed: Option<Vec<String>>,
-    check_values: bool,
+    value_check: &str,
     file_urls: bool,
     memory: usize,
     jobs: usize,
     scratch: PathBuf,
     max_rejects: u64,
     rejects_path: PathBuf,
+    check_schema: bool,
 ) -> PyResult<Built> {
+    let values = ValueCheck::from_name(value_check)
+        .ok_or_else(|| PyValueError::new_err("value_check is refuse, count or skip"))?;
     let options = Options {
         now,
         write_context,
         claimed,
-        check_values,
+        values,
+        check_schema,
         file_urls,
         memory,
         jobs,
@@ -240,6 +258,38 @@ pub fn verify(
     let (schema, settings) = database.parts();
     let means = full.then_some(&means);
     enter(py, &counters.0, || backmdb::verify(&path, schema, settings, means, &counters.0))
+}
+
+/// What a database got of an LDIF that was divided.
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Divided {
+    entries: u64,
+    newest: BTreeMap<String, String>,
+}
+
+#[pyfunction]
+#[pyo3(signature = (inputs, schema, shares, counters, *, root=None, claimed=None))]
+pub fn split(
+    py: Python<'_>,
+    inputs: Vec<PathOrDescriptor>,
+    schema: &Schema,
+    shares: Vec<(Vec<String>, PathBuf)>,
+    counters: &Counters,
+    root: Option<String>,
+    claimed: Option<Vec<String>>,
+) -> PyResult<Vec<Divided>> {
+    let claim = match (&root, &claimed) {
+        (Some(root), Some(csns)) => Some((root.as_str(), csns.as_slice())),
+        (None, None) => None,
+        _ => return Err(PyValueError::new_err("root and claimed go together")),
+    };
+    let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
+    let shares: Vec<Share> =
+        shares.into_iter().map(|(suffixes, path)| Share { suffixes, path }).collect();
+    let work = || backmdb::split::split(sources, &schema.0, &shares, claim, &counters.0);
+    let got = enter(py, &counters.0, work)?;
+    Ok(got.into_iter().map(|one| Divided { entries: one.entries, newest: one.newest }).collect())
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {

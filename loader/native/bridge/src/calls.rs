@@ -18,6 +18,18 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
+/// `None`: what is no DN.
+#[pyfunction]
+pub fn dn_key(text: &[u8]) -> Option<Vec<u8>> {
+    schema::dn_key(text).ok()
+}
+
+#[pyfunction]
+pub fn dn_parent(text: &[u8]) -> Vec<u8> {
+    let parent = schema::split_leaf(text).map_or(&b""[..], |(_, parent)| parent);
+    parent.trim_ascii_start().to_vec()
+}
+
 #[pyfunction]
 pub fn scan(py: Python<'_>, paths: Vec<PathBuf>, counters: &Counters) -> PyResult<Scan> {
     enter(py, &counters.0, || tree::scan(&paths, &counters.0)).map(Scan::from)

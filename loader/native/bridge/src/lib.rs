@@ -16,6 +16,7 @@ mod learning;
 mod loading;
 mod merging;
 mod results;
+mod selecting;
 mod synth;
 mod wire;
 
@@ -26,9 +27,11 @@ mod _native {
     #[pymodule_export]
     use super::auditing::{Finding, Problem, Verdict, audit};
     #[pymodule_export]
-    use super::building::{Built, Database, Rejection, Schema, build, read_schema, verify};
+    use super::building::{
+        Built, Database, Divided, Rejection, Schema, build, read_schema, split, verify,
+    };
     #[pymodule_export]
-    use super::calls::{arrange, join, new_tree, scan, shard, version};
+    use super::calls::{arrange, dn_key, dn_parent, join, new_tree, scan, shard, version};
     #[pymodule_export]
     use super::cloning::{clone_compact, clone_plain, clone_receive, clone_send};
     #[pymodule_export]
@@ -45,6 +48,8 @@ mod _native {
     use super::merging::{Merged, Plan, Slice, find_name, merge, plan};
     #[pymodule_export]
     use super::results::{Arrangement, Difference, Scan, Shard, Survey, Tree};
+    #[pymodule_export]
+    use super::selecting::{Selected, Selection, select};
     #[pymodule_export]
     use super::synth::Template;
     #[pymodule_export]

@@ -15,16 +15,21 @@ pub(crate) struct Found {
 
 /// The entry of this DN.
 pub(crate) fn find(tables: &Tables<'_>, dn: &str) -> Result<Found> {
-    let wanted = Name::new(dn.as_bytes());
+    let wanted = key(dn.as_bytes());
     let mut here = Found { id: 0, dn: Vec::new() };
     // With each step the name becomes longer.
-    while let Some(below) = step(tables, &here, wanted.key())? {
-        if Name::new(&below.dn).key() == wanted.key() {
+    while let Some(below) = step(tables, &here, &wanted)? {
+        if key(&below.dn) == wanted {
             return Ok(below);
         }
         here = below;
     }
     Err(Error::new(Code::NoSuchBase, format!("there is no entry {dn}")))
+}
+
+/// What is no DN to slapd of today, a database of an earlier one may still hold.
+fn key(dn: &[u8]) -> Vec<u8> {
+    schema::dn_key(dn).unwrap_or_else(|_| Name::new(dn).key().to_vec())
 }
 
 /// The nodes below the root.
@@ -42,8 +47,7 @@ pub(crate) fn suffixes(tables: &Tables<'_>) -> Result<Vec<Found>> {
 fn step(tables: &Tables<'_>, here: &Found, wanted: &[u8]) -> Result<Option<Found>> {
     let mut found = None;
     children(tables, here, |child| {
-        let name = Name::new(&child.dn);
-        if is_above(name.key(), wanted) {
+        if is_above(&key(&child.dn), wanted) {
             found = Some(child);
         }
         found.is_none()

@@ -14,7 +14,7 @@ use crate::shard::{Ended, Finished, Shard};
 use crate::tables::{Snapshot, Tables};
 use crate::walk::Met;
 use crate::workers::{Plan, Work};
-use crate::{Error, Result, Source, ranges};
+use crate::{Error, Result, Source, ranges, reading};
 
 pub use crate::shard::Place;
 
@@ -85,7 +85,11 @@ impl Root {
     pub(crate) fn find(tables: &Tables<'_>, source: &Source<'_>) -> Result<Self> {
         let base = source.base.map(|base| base::find(tables, base)).transpose()?;
         let suffixes = base::suffixes(tables)?;
+        let rooted = tables.id2e.get(&0u64.to_ne_bytes()).map_err(reading)?.is_some();
+        let root = Found { id: 0, dn: Vec::new() };
         let suffix = match &base {
+            // With the suffix "", contextCSN stands in the entry of the empty DN.
+            _ if rooted => Some(&root),
             Some(base) => suffixes.iter().find(|suffix| base.dn.ends_with(&suffix.dn)),
             None => suffixes.first().filter(|_| suffixes.len() == 1),
         };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ::ldif::{Code, Counters};
-use backmdb::{Built, Options, Result, Settings, Source};
+use backmdb::{Built, Options, Result, Settings, Source, ValueCheck};
 
 use crate::configuration::{schema, settings};
 use crate::sound;
@@ -53,7 +53,8 @@ impl Place {
             now: "20260102030405Z".into(),
             write_context: on(first, 5),
             claimed: on(second, 7).then(|| vec![csn.to_owned()]),
-            check_values: on(first, 4),
+            values: if on(first, 4) { ValueCheck::Refuse } else { ValueCheck::Count },
+            check_schema: true,
             file_urls: false,
             memory: 1 << 20,
             jobs: 1,

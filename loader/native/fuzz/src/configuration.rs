@@ -91,6 +91,7 @@ pub(crate) fn settings(choice: u8) -> Settings {
         has_id2v: true,
         has_ixck: true,
         last_mod: true,
+        translucent: false,
         server_id: 1,
     }
 }

@@ -1,6 +1,6 @@
 //! DNs as names of entries and as values.
 
-use ::schema::{Dn, Refusal, Schema, split_leaf};
+use ::schema::{Dn, Refusal, Schema, dn_key, split_leaf};
 
 use crate::configuration::schema;
 
@@ -19,6 +19,7 @@ pub fn run(data: &[u8]) {
         stays(schema, dn);
     }
     halves(schema, data, &whole);
+    let _ = dn_key(data);
     let _ = schema.rdn(data);
     for name in VALUES {
         value(schema, name, data);

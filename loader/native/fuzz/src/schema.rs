@@ -17,6 +17,7 @@ pub fn run(data: &[u8]) {
     let settings = Settings {
         attribute_options: vec![options.to_owned()],
         dynamic_objects: options.contains('!'),
+        password_policy: options.contains('?'),
     };
     match Schema::read(&definitions(text), settings) {
         Ok(schema) => ask(&schema, options),

@@ -20,6 +20,7 @@ pub struct Blocks<R> {
     /// Bytes at the head of `buffer` that the last call gave out.
     given: usize,
     line: u64,
+    begun: bool,
     ended: bool,
     block_size: usize,
     max_record: usize,
@@ -41,7 +42,16 @@ impl<R: Read> Blocks<R> {
 
     pub fn with_sizes(source: R, block_size: usize, max_record: usize) -> Self {
         let buffer = Vec::with_capacity(block_size);
-        Self { source, buffer, given: 0, line: 1, ended: false, block_size, max_record }
+        Self {
+            source,
+            buffer,
+            given: 0,
+            line: 1,
+            begun: false,
+            ended: false,
+            block_size,
+            max_record,
+        }
     }
 
     /// The next block; `None` at the end. An input whose last line has no end is truncated.
@@ -50,6 +60,10 @@ impl<R: Read> Blocks<R> {
         let mut wanted = self.block_size;
         loop {
             self.fill(wanted)?;
+            if !self.begun {
+                expect_utf8(&self.buffer)?;
+                self.begun = true;
+            }
             if self.ended {
                 return self.remainder();
             }
@@ -62,6 +76,11 @@ impl<R: Read> Blocks<R> {
             }
             wanted = (wanted * 2).min(self.max_record);
         }
+    }
+
+    /// Takes back what the last call gave out from `length` on; the next call gives it out again.
+    pub fn take_back(&mut self, length: usize) {
+        self.given = self.given.min(length);
     }
 
     fn forget_given(&mut self) {
@@ -93,6 +112,20 @@ impl<R: Read> Blocks<R> {
         self.given = length;
         Block { bytes: &self.buffer[..length], line: self.line, last }
     }
+}
+
+/// Refuses what other programs write in place of UTF-8, by the first bytes of the input.
+fn expect_utf8(head: &[u8]) -> Result<()> {
+    let what = match head {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => "this is UTF-32",
+        [0xff, 0xfe, ..]
+        | [0xfe, 0xff, ..]
+        | [1..0x80, 0, 1..0x80, 0, ..]
+        | [0, 1..0x80, 0, 1..0x80, ..] => "this is UTF-16",
+        [0xef, 0xbb, 0xbf, ..] => "it begins with a byte order mark",
+        _ => return Ok(()),
+    };
+    Err(Error::new(Code::Encoding, what).at(1))
 }
 
 fn count_lines(bytes: &[u8]) -> u64 {

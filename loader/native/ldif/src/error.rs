@@ -24,6 +24,10 @@ pub enum Code {
     ChangeType,
     /// `attribute:< url`, which would read other files.
     Url,
+    /// `include: url`, which would too; or one that cannot be followed.
+    Include,
+    /// Not UTF-8 to begin with: UTF-16, or a byte order mark.
+    Encoding,
     /// `version:` other than 1.
     Version,
     /// The entry that should bear contextCSN is not in the input.
@@ -66,6 +70,8 @@ impl Code {
             Self::TooLarge => "ldif.too_large",
             Self::ChangeType => "ldif.changetype",
             Self::Url => "ldif.url",
+            Self::Include => "ldif.include",
+            Self::Encoding => "ldif.encoding",
             Self::Version => "ldif.version",
             Self::RootMissing => "tree.root_missing",
             Self::NotEmpty => "tree.not_empty",

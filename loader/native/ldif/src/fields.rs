@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use memchr::memchr;
 
 use crate::blocks::MAX_RECORD;
-use crate::{Code, Error, Record, Result};
+use crate::{Code, Error, Record, Result, url};
 
 /// A record taken apart at its head: the DN, and the attribute lines still to be read.
 #[derive(Debug)]
@@ -110,16 +110,11 @@ impl<'a> Field<'a> {
     fn read_file(&self) -> Result<Vec<u8>> {
         let url = String::from_utf8_lossy(&self.text[self.value_at..]).into_owned();
         let refuse = |why: &str| Error::new(Code::Url, format!("{url}: {why}")).at(self.line);
-        let path =
-            url.trim_end().strip_prefix("file://").ok_or_else(|| refuse("not a file: URL"))?;
-        let path = path.strip_prefix("localhost").unwrap_or(path);
-        if !path.starts_with('/') || path.contains('%') {
-            return Err(refuse("only file:///path without escapes is read"));
-        }
+        let path = url::path(&url).map_err(refuse)?;
         let failed = |error: std::io::Error| refuse(&error.to_string());
         // Not opened before it is known: a pipe would wait, and a device never end.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(refuse("not a regular file"));
+            return Err(refuse(url::NO_FILE));
         }
         let file = std::fs::File::open(path).map_err(failed)?;
         let mut value = Vec::new();
@@ -195,7 +190,7 @@ fn field(text: Cow<'_, [u8]>, line: u64, span: Range<usize>, urls: bool) -> Resu
     let (kind, mark) = match text.get(colon + 1) {
         Some(b':') => (Kind::Base64, 2),
         Some(b'<') if urls => (Kind::Url, 2),
-        Some(b'<') => return Err(url(&text[..end], line)),
+        Some(b'<') => return Err(not_taken(&text[..end], line)),
         _ => (Kind::Plain, 1),
     };
     let value_at = skip_spaces(&text, colon + mark);
@@ -264,7 +259,7 @@ fn may_be_change(line: &[u8]) -> bool {
     matches!(line, [b'#', ..] | [b'c' | b'C', b'h' | b'H' | b'o' | b'O', ..])
 }
 
-fn url(description: &[u8], line: u64) -> Error {
+fn not_taken(description: &[u8], line: u64) -> Error {
     let name = String::from_utf8_lossy(description);
     Error::new(Code::Url, format!("the value of {name} is a URL; put the value itself")).at(line)
 }

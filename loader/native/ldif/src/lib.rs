@@ -15,13 +15,14 @@ pub mod polled;
 pub mod records;
 pub mod rejects;
 pub mod tail;
+pub mod url;
 pub mod walk;
 pub mod write;
 
 pub use counters::Counters;
 pub use error::{Code, Error, Result};
-pub use fields::{Entry, Field};
+pub use fields::{Entry, Field, Fields};
 pub use input::Input;
 pub use outflow::Outflow;
 pub use output::{Ended, Output};
-pub use records::Record;
+pub use records::{Include, Record};

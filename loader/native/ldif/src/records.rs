@@ -1,5 +1,7 @@
 //! Finding the records in a block: each as its raw bytes and the number of its first line.
 
+use std::ops::Range;
+
 use memchr::memchr;
 
 use crate::blocks::{Block, line_end};
@@ -16,6 +18,17 @@ pub struct Record<'a> {
     pub closed: bool,
     /// Nothing but the end of the input follows.
     pub last: bool,
+}
+
+/// An `include: file:///path` line where a record could begin, as OpenLDAP's tools know it
+/// (`ldif_read_record` in `libraries/libldap/ldif.c`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Include {
+    pub url: String,
+    /// Number of the line, from 1.
+    pub line: u64,
+    /// Where the line stands in the block's bytes.
+    pub span: Range<usize>,
 }
 
 #[derive(Debug)]
@@ -48,11 +61,34 @@ impl<'a> Records<'a> {
                 self.take_folded();
             } else if is_version(self.rest) {
                 expect_version_1(self.take_line()).map_err(|error| error.at(line))?;
+            } else if let Some(url) = include(self.rest) {
+                let message = format!("include: {url}: other files are not read");
+                return Err(Error::new(Code::Include, message).at(line));
             } else {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// The first `include:` line of a block.
+    pub fn find_include(block: &Block<'a>) -> Option<Include> {
+        let mut records = Self::new(block);
+        while let Some(&first) = records.rest.first() {
+            let start = block.bytes.len() - records.rest.len();
+            let line = records.line;
+            if line_end(records.rest).is_some() || is_version(records.rest) {
+                records.take_line();
+            } else if first == b'#' {
+                records.take_folded();
+            } else if let Some(url) = include(records.rest) {
+                let span = start..start + records.take_line().len();
+                return Some(Include { url, line, span });
+            } else {
+                records.take_record();
+            }
+        }
+        None
     }
 
     fn take_folded(&mut self) {
@@ -87,6 +123,13 @@ impl<'a> Iterator for Records<'a> {
 
 fn is_version(line: &[u8]) -> bool {
     line.get(..8).is_some_and(|name| name.eq_ignore_ascii_case(b"version:"))
+}
+
+/// The URL of an `include:` line at the head of `text`.
+fn include(text: &[u8]) -> Option<String> {
+    let rest = text.get(..8).filter(|name| name.eq_ignore_ascii_case(b"include:"))?;
+    let end = memchr(b'\n', text).unwrap_or(text.len());
+    Some(String::from_utf8_lossy(text[rest.len()..end].trim_ascii()).into_owned())
 }
 
 fn expect_version_1(line: &[u8]) -> Result<()> {

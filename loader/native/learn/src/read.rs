@@ -11,7 +11,7 @@ use ldif::{Code, Counters, Error, Result};
 use crate::gather::Gather;
 
 pub fn read(sources: Vec<Source>, jobs: usize, counters: &Counters) -> Result<Gather> {
-    let chunks = Chunks::new(sources, counters);
+    let chunks = Chunks::new(sources, false, counters);
     let results: Vec<Result<Gather>> = thread::scope(|scope| {
         let work = || {
             let done = work(&chunks, counters);

@@ -44,7 +44,7 @@ fn definitions(config: &str) -> Vec<Definition> {
 /// Attribute options as configured; dynamic objects are not.
 fn settings(config: &str) -> Settings {
     let options = config.lines().filter_map(|line| line.strip_prefix("olcAttributeOptions: "));
-    Settings { attribute_options: options.map(str::to_owned).collect(), dynamic_objects: false }
+    Settings { attribute_options: options.map(str::to_owned).collect(), ..Settings::default() }
 }
 
 fn answer(schema: &Schema, question: &str) -> Result<String, Refusal> {

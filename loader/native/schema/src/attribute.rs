@@ -3,7 +3,7 @@
 use values::{Normaliser, Order};
 
 use crate::Rule;
-use crate::syntax::Syntax;
+use crate::syntax::{Check, Syntax};
 
 /// Number of an attribute type in its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,8 +42,25 @@ pub enum Normalise {
     Dn,
     Rdn,
     NameUid,
+    /// Serial number and issuer.
     Certificate,
-    /// Something that slapd makes and nobody has proven here yet.
+    /// Issuer and time.
+    CertificateList,
+    /// Serial number and issuer's certificate.
+    AttributeCertificate,
+    /// The OID of the attribute type that the value names.
+    AttributeOid,
+    /// The first word within the parentheses or braces: an OID.
+    FirstOid,
+    /// The same: an integer.
+    FirstInteger,
+    /// Values of attributes that slapd cannot normalise, so that no entry can have them.
+    Never,
+    /// An authorization rule (`authzTo`, `authzFrom`).
+    Authz,
+    /// An access control item (`OpenLDAPaci`).
+    Aci,
+    /// A rule of a module that is not part of OpenLDAP.
     Unproven,
 }
 
@@ -83,16 +100,11 @@ impl AttributeType {
         self.usage != Usage::UserApplications
     }
 
-    /// The rule that has not been proven, if this type is compared by one: such values are refused.
+    /// The equality rule or the syntax that is not slapd's own, so that nobody knows here what it does.
     pub fn unproven(&self) -> Option<&str> {
-        let unproven = self.normaliser == Normalise::Unproven;
-        unproven.then(|| self.equality.as_ref().map_or("", |rule| &rule.name))
-    }
-
-    /// Compared by the first word of a definition in parentheses.
-    pub(crate) fn first_component(&self) -> bool {
-        let rule = |rule: &Rule| matches!(&*rule.oid, "2.5.13.29" | "2.5.13.30");
-        self.equality.as_ref().is_some_and(rule)
+        let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unproven);
+        let syntax = (self.syntax.check == Check::Unproven).then_some(self.syntax_oid.as_str());
+        rule.map(|rule| &*rule.name).or(syntax)
     }
 
     /// Values must be given as `;binary`.

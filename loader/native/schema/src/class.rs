@@ -73,6 +73,8 @@ impl ObjectClass {
 pub struct Sources<'a> {
     pub attribute_names: &'a Names,
     pub class_names: &'a Names,
+    /// The schema is that of slapd 2.4.
+    pub of_2_4: bool,
 }
 
 impl Sources<'_> {
@@ -132,7 +134,7 @@ impl Sources<'_> {
             obsolete: raw.obsolete,
             must: self.attributes(raw.text, &raw.must)?,
             may: self.attributes(raw.text, &raw.may)?,
-            flags: special::flags(name, raw.builtin),
+            flags: special::flags(name, raw.builtin, self.of_2_4),
             special: Special::of(name).filter(|_| raw.builtin),
             builtin: raw.builtin,
         })

@@ -1,15 +1,18 @@
 //! Attribute types out of their definitions: what they inherit, and what slapd changes in code.
 
-use values::Order;
+use values::{Normaliser, Order};
 
 use crate::names::Names;
 use crate::read::{RawAttribute, RawSyntax};
 use crate::syntax::{Check, Pretty, Syntax};
-use crate::{AttributeId, AttributeType, Normalise, Problem, Rule, RuleKind};
+use crate::{AttributeId, AttributeType, Normalise, Problem, Rule, RuleKind, Settings};
 
-/// Attributes whose equality rule or syntax a module replaces when it registers them, so that their
-/// definition does not tell (`overlays/ppolicy.c`, `overlays/accesslog.c`).
-const REPLACED: [&str; 3] = ["pwdAttribute", "reqStart", "reqEnd"];
+/// Times whose normaliser slapo-accesslog replaces, so that their definition does not tell
+/// (`overlays/accesslog.c`).
+const LOG_TIMES: [&str; 2] = ["reqStart", "reqEnd"];
+
+/// The attribute whose values slapo-ppolicy looks up in the schema (`overlays/ppolicy.c`).
+const PASSWORD_ATTRIBUTE: &str = "pwdAttribute";
 
 /// Attributes compiled into slapd whose values are names of schema elements (`schema_prep.c`).
 const NAMES_OR_OIDS: [&str; 5] =
@@ -20,12 +23,13 @@ pub fn resolve(
     raws: &[RawAttribute<'_>],
     syntaxes: &[RawSyntax<'_>],
     names: &Names,
+    settings: &Settings,
 ) -> Result<Vec<AttributeType>, Problem> {
     let mut done: Vec<Option<AttributeType>> = raws.iter().map(|_| None).collect();
     for start in 0..raws.len() {
         for at in pending(raws, names, &done, start)?.into_iter().rev() {
             let sup = sup_of(&raws[at], names)?.and_then(|sup| done[sup].as_ref());
-            done[at] = Some(build(&raws[at], index_u32(at), sup, syntaxes)?);
+            done[at] = Some(build(&raws[at], index_u32(at), sup, syntaxes, settings)?);
         }
     }
     Ok(done.into_iter().flatten().collect())
@@ -72,6 +76,7 @@ fn build(
     id: u32,
     sup: Option<&AttributeType>,
     syntaxes: &[RawSyntax<'_>],
+    settings: &Settings,
 ) -> Result<AttributeType, Problem> {
     let inherited = |own: Option<&str>, sups: Option<&Rule>| own.map(Rule::find).or(sups.cloned());
     let name = raw.canonical().to_owned();
@@ -107,7 +112,7 @@ fn build(
         order: Order::Octets,
         builtin: raw.builtin,
     };
-    specialise(&mut kind);
+    specialise(&mut kind, settings);
     kind.normaliser = kind.equality.as_ref().map_or(Normalise::None, |rule| rule.normalise);
     kind.order = order(&kind);
     Ok(kind)
@@ -123,14 +128,15 @@ fn own_syntax(text: &str, oid: &str, syntaxes: &[RawSyntax<'_>]) -> Result<Synta
         };
         match syntax.substitute {
             Some(substitute) => oid = substitute,
-            None => return Ok(Syntax::from_oid(oid)),
+            None if syntax.builtin => return Ok(Syntax::from_oid(oid)),
+            None => return Ok(Syntax::UNCHECKED),
         }
     }
     Err(Problem::of(text, "its syntax is substituted in a ring"))
 }
 
 /// Replaces what slapd or a module replaces in code after the definition has been read.
-fn specialise(kind: &mut AttributeType) {
+fn specialise(kind: &mut AttributeType, settings: &Settings) {
     let is = |names: &[&str]| kind.builtin && names.contains(&kind.name.as_str());
     if is(&["objectClass", "structuralObjectClass"]) {
         kind.syntax.check = Check::OidOrName;
@@ -140,11 +146,22 @@ fn specialise(kind: &mut AttributeType) {
         }
     } else if is(&NAMES_OR_OIDS) {
         kind.syntax.check = Check::OidOrName;
-    } else if is(&REPLACED) {
-        kind.syntax = Syntax { check: Check::Unchecked, pretty: Pretty::Unproven, binary: false };
-        if let Some(rule) = &mut kind.equality {
-            (rule.normalise, rule.kind) = (Normalise::Unproven, RuleKind::Unindexed);
-        }
+        // slapd gives them a copy of the rule, which its normaliser does not know again.
+        set_normaliser(kind, Normalise::Never);
+    } else if is(&LOG_TIMES) {
+        kind.syntax.check = Check::Plain(values::Syntax::LogTime);
+        set_normaliser(kind, Normalise::Value(Normaliser::LogTime));
+    } else if is(&[PASSWORD_ATTRIBUTE])
+        || settings.password_policy && kind.name == PASSWORD_ATTRIBUTE
+    {
+        kind.syntax.pretty = Pretty::AttributeName;
+        set_normaliser(kind, Normalise::AttributeOid);
+    }
+}
+
+fn set_normaliser(kind: &mut AttributeType, normalise: Normalise) {
+    if let Some(rule) = &mut kind.equality {
+        rule.normalise = normalise;
     }
 }
 
@@ -152,7 +169,7 @@ fn order(kind: &AttributeType) -> Order {
     let Some(rule) = &kind.equality else { return Order::Octets };
     match (&*rule.oid, rule.kind) {
         _ if kind.ordered.is_some() => Order::Octets,
-        (_, RuleKind::Integer) => Order::Integer,
+        (_, RuleKind::Integer) | ("2.5.13.29", _) => Order::Integer,
         (_, RuleKind::NameUid) => Order::NameUid,
         ("2.5.13.13", _) => Order::Boolean,
         _ => Order::Octets,

@@ -6,8 +6,11 @@
 //! classes of an entry ask of it ([`Schema::profile`]). Where slapd is odd, so is this: the measure
 //! is what slapadd stores and refuses.
 
+mod aci;
 mod attribute;
+mod authz;
 mod class;
+mod component;
 mod derive;
 mod describe;
 mod dn;
@@ -26,7 +29,7 @@ mod x509;
 pub use attribute::{AttributeId, AttributeType, Normalise, Ordered, Usage};
 pub use class::{ClassId, ClassKind, ContentRule, ObjectClass};
 pub use describe::Description;
-pub use dn::{Ava, Dn, Rdn, split_leaf};
+pub use dn::{Ava, Dn, Rdn, dn_key, split_leaf};
 pub use entry::Profile;
 pub use problem::Problem;
 pub use read::{Definition, Kind, Settings};

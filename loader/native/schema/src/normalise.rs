@@ -2,7 +2,7 @@
 
 use crate::dn::Form;
 use crate::syntax::{Check, Pretty};
-use crate::{AttributeId, Normalise, Refusal, Schema, x509};
+use crate::{AttributeId, Normalise, Refusal, Schema, component, x509};
 
 fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, Refusal> {
     Err(Refusal(message.into()))
@@ -60,6 +60,19 @@ impl Schema {
                 out.extend_from_slice(&value[name.len()..]);
             }
             Normalise::Certificate => x509::normalise(self, value, out)?,
+            Normalise::CertificateList => x509::normalise_list(self, value, out)?,
+            Normalise::AttributeCertificate => {
+                x509::normalise_attribute_certificate(self, value, out)?;
+            }
+            Normalise::AttributeOid => {
+                let named = self.describe(value)?.attribute;
+                out.extend_from_slice(self.get(named).oid.as_bytes());
+            }
+            Normalise::FirstOid => out.extend_from_slice(component::first_oid(value)?),
+            Normalise::FirstInteger => out.extend_from_slice(component::first_integer(value)?),
+            Normalise::Never => return refuse("slapd has no normal form of any value of it"),
+            Normalise::Authz => self.rewrite_authz(value, Form::Normal, depth, out)?,
+            Normalise::Aci => self.rewrite_aci(value, Form::Normal, depth, out)?,
             Normalise::Unproven => {
                 let rule = kind.unproven().unwrap_or_default();
                 return refuse(format!("values compared by {rule} are not supported"));
@@ -87,13 +100,16 @@ impl Schema {
     ) -> Result<(), Refusal> {
         let holds = match self.get(id).syntax.check {
             Check::Plain(syntax) => return syntax.check(value),
-            Check::Unchecked => true,
+            Check::Unchecked | Check::Unproven => true,
             Check::Dn => return self.check_dn(value, depth),
             Check::NameUid => return self.check_dn(values::keys::name_uid_part(value), depth),
             Check::Rdn => return self.check_rdn(value, depth),
+            Check::Authz => return self.rewrite_authz(value, Form::Pretty, depth, &mut Vec::new()),
+            Check::Aci => return self.rewrite_aci(value, Form::Pretty, depth, &mut Vec::new()),
+            Check::Control => component::is_control(value),
             Check::Oid => is_oid(value),
             Check::OidOrName => is_oid_or_name(value),
-            Check::Certificate => x509::certificate(value).is_some(),
+            Check::Certificate => x509::is_certificate(value),
             Check::CertificateList => x509::is_certificate_list(value),
             Check::AttributeCertificate => x509::is_attribute_certificate(value),
         };
@@ -110,15 +126,21 @@ impl Check {
             Self::Certificate => "not an X.509 certificate in DER",
             Self::CertificateList => "not an X.509 certificate list in DER",
             Self::AttributeCertificate => "not an X.509 attribute certificate in DER",
-            Self::Plain(_) | Self::Unchecked | Self::Dn | Self::NameUid | Self::Rdn => {
-                "not a value"
-            }
+            Self::Control => "not a control such as {1.2.3 criticality TRUE}",
+            Self::Plain(_)
+            | Self::Unchecked
+            | Self::Unproven
+            | Self::Dn
+            | Self::NameUid
+            | Self::Rdn
+            | Self::Authz
+            | Self::Aci => "not a value",
         }
     }
 }
 
 /// Numbers without leading zeros and dots between them; a single number will do.
-fn is_oid(value: &[u8]) -> bool {
+pub(crate) fn is_oid(value: &[u8]) -> bool {
     let number = |part: &[u8]| match part {
         [b'0'] => true,
         [first, ..] => *first != b'0' && part.iter().all(u8::is_ascii_digit),

@@ -37,13 +37,13 @@ pub enum RuleKind {
     Unindexed,
 }
 
-use Normalise::{Dn, NameUid, None as Plain, Rdn, Unproven, Value};
+use Normalise::{Dn, FirstInteger, FirstOid, NameUid, None as Plain, Rdn, Unproven, Value};
 use RuleKind::{Hashed, Integer, Substrings, Time, Unindexed};
 
 type Row = (&'static str, &'static str, RuleKind, Normalise, bool);
 
 /// OID, name, index method, normaliser, whether there is a comparison.
-const RULES: [Row; 46] = [
+const RULES: [Row; 48] = [
     ("2.5.13.0", "objectIdentifierMatch", Hashed, Plain, true),
     ("2.5.13.1", "distinguishedNameMatch", Hashed, Dn, true),
     ("1.2.36.79672281.1.13.3", "rdnMatch", Hashed, Rdn, true),
@@ -90,13 +90,13 @@ const RULES: [Row; 46] = [
         Value(Normaliser::GeneralizedTime),
         true,
     ),
-    ("2.5.13.29", "integerFirstComponentMatch", Unindexed, Unproven, true),
-    ("2.5.13.30", "objectIdentifierFirstComponentMatch", Unindexed, Unproven, true),
+    ("2.5.13.29", "integerFirstComponentMatch", Hashed, FirstInteger, true),
+    ("2.5.13.30", "objectIdentifierFirstComponentMatch", Hashed, FirstOid, true),
     ("2.5.13.34", "certificateExactMatch", Hashed, Normalise::Certificate, true),
     ("2.5.13.35", "certificateMatch", Unindexed, Plain, false),
-    ("2.5.13.38", "certificateListExactMatch", Unindexed, Unproven, true),
+    ("2.5.13.38", "certificateListExactMatch", Hashed, Normalise::CertificateList, true),
     ("2.5.13.39", "certificateListMatch", Unindexed, Plain, false),
-    ("2.5.13.45", "attributeCertificateExactMatch", Unindexed, Unproven, true),
+    ("2.5.13.45", "attributeCertificateExactMatch", Hashed, Normalise::AttributeCertificate, true),
     ("2.5.13.46", "attributeCertificateMatch", Unindexed, Plain, false),
     (
         "1.3.6.1.4.1.1466.109.114.1",
@@ -130,7 +130,9 @@ const RULES: [Row; 46] = [
     ("1.3.6.1.1.16.3", "UUIDOrderingMatch", Unindexed, Value(Normaliser::Uuid), true),
     ("1.3.6.1.4.1.4203.666.11.2.2", "CSNMatch", Time, Value(Normaliser::Csn), true),
     ("1.3.6.1.4.1.4203.666.11.2.3", "CSNOrderingMatch", Unindexed, Value(Normaliser::Csn), true),
-    ("1.3.6.1.4.1.4203.666.11.2.5", "CSNSIDMatch", Unindexed, Unproven, true),
+    ("1.3.6.1.4.1.4203.666.11.2.5", "CSNSIDMatch", Hashed, Value(Normaliser::CsnSid), true),
+    ("1.3.6.1.4.1.4203.666.4.2", "OpenLDAPaciMatch", Unindexed, Normalise::Aci, true),
+    ("1.3.6.1.4.1.4203.666.4.12", "authzMatch", Unindexed, Normalise::Authz, true),
     ("1.3.6.1.4.1.4203.666.4.13", "privateKeyMatch", Unindexed, Plain, true),
 ];
 

@@ -17,6 +17,9 @@ pub struct Schema {
     settings: Settings,
 }
 
+/// An attribute type that slapd has compiled in since 2.5 (`servers/slapd/schema_prep.c`).
+const SINCE_2_5: &str = "pwdLastSuccess";
+
 /// The definitions by kind, each in the order given.
 #[derive(Default)]
 struct Raw<'a> {
@@ -50,7 +53,7 @@ impl<'a> Raw<'a> {
         let macros = &self.macros;
         match definition.kind {
             Kind::Macro => {}
-            Kind::Syntax => self.syntaxes.push(RawSyntax::read(text, macros)?),
+            Kind::Syntax => self.syntaxes.push(RawSyntax::read(text, builtin, macros)?),
             Kind::AttributeType => self.attributes.push(RawAttribute::read(text, builtin, macros)?),
             Kind::ObjectClass => self.classes.push(RawClass::read(text, builtin, macros)?),
             Kind::ContentRule => self.rules.push(RawRule::read(text, macros)?),
@@ -87,8 +90,13 @@ impl Schema {
         for (class, id) in raw.classes.iter().zip(0..) {
             enter(&mut class_names, id, class.text, &class.oid, &class.names)?;
         }
-        let attributes = derive::resolve(&raw.attributes, &raw.syntaxes, &attribute_names)?;
-        let sources = Sources { attribute_names: &attribute_names, class_names: &class_names };
+        let attributes =
+            derive::resolve(&raw.attributes, &raw.syntaxes, &attribute_names, &settings)?;
+        let of_2_4 = attribute_names
+            .find(SINCE_2_5.as_bytes())
+            .is_none_or(|id| !attributes[id as usize].builtin);
+        let sources =
+            Sources { attribute_names: &attribute_names, class_names: &class_names, of_2_4 };
         let classes = sources.resolve(&raw.classes)?;
         let rules = raw.rules.iter().map(|rule| sources.rule(rule)).collect::<Result<_, _>>()?;
         Ok(Self {

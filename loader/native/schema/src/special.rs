@@ -54,9 +54,10 @@ const FLAGS: [(&str, u32); 28] = [
     ("errAuxObject", HIDDEN),
 ];
 
-/// The flag word of a class.
-pub fn flags(name: &str, builtin: bool) -> u32 {
-    let special = || FLAGS.iter().find(|row| row.0 == name).map_or(0, |row| row.1);
+/// The flag word of a class. 2.4 hides those of its overlay accesslog, which all begin alike.
+pub fn flags(name: &str, builtin: bool, of_2_4: bool) -> u32 {
+    let logged = if of_2_4 && name.starts_with("audit") { HIDDEN } else { 0 };
+    let special = || FLAGS.iter().find(|row| row.0 == name).map_or(logged, |row| row.1);
     if builtin { BUILTIN | special() } else { 0 }
 }
 

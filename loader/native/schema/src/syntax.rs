@@ -15,8 +15,14 @@ pub enum Check {
     Certificate,
     CertificateList,
     AttributeCertificate,
-    /// slapd has no validator: slapadd stores what it is given.
+    Authz,
+    Aci,
+    /// Of an LDAP control, as slapo-accesslog(5) writes it.
+    Control,
+    /// Configured without `X-SUBST`: slapadd stores what it is given.
     Unchecked,
+    /// Of a module that is not part of OpenLDAP; or an assertion, which nobody stores.
+    Unproven,
 }
 
 /// What slapd makes of a value inside a DN before it is stored.
@@ -31,6 +37,10 @@ pub enum Pretty {
     Sid,
     /// The canonical name of the object class.
     ClassName,
+    /// The canonical name of the attribute type.
+    AttributeName,
+    Authz,
+    Aci,
     Unproven,
 }
 
@@ -52,12 +62,12 @@ const OWN: [(&str, Check, Pretty); 13] = [
     ("1.3.6.1.4.1.1466.115.121.1.38", Check::Oid, Pretty::Same),
     ("1.2.36.79672281.1.5.0", Check::Rdn, Pretty::Rdn),
     ("1.3.6.1.4.1.4203.666.11.10.2.1", Check::AttributeCertificate, Pretty::Same),
-    ("1.3.6.1.4.1.4203.666.2.1", Check::Unchecked, Pretty::Unproven),
-    ("1.3.6.1.4.1.4203.666.2.7", Check::Unchecked, Pretty::Unproven),
-    ("1.3.6.1.1.15.1", Check::Unchecked, Pretty::Unproven),
-    ("1.3.6.1.1.15.5", Check::Unchecked, Pretty::Unproven),
-    ("1.3.6.1.4.1.4203.666.11.10.2.2", Check::Unchecked, Pretty::Unproven),
-    ("1.3.6.1.4.1.4203.666.11.5.3.1", Check::Unchecked, Pretty::Unproven),
+    ("1.3.6.1.4.1.4203.666.2.1", Check::Aci, Pretty::Aci),
+    ("1.3.6.1.4.1.4203.666.2.7", Check::Authz, Pretty::Authz),
+    ("1.3.6.1.1.15.1", Check::Unproven, Pretty::Unproven),
+    ("1.3.6.1.1.15.5", Check::Unproven, Pretty::Unproven),
+    ("1.3.6.1.4.1.4203.666.11.10.2.2", Check::Unproven, Pretty::Unproven),
+    ("1.3.6.1.4.1.4203.666.11.5.3.1", Check::Control, Pretty::Same),
 ];
 
 /// Syntaxes of crate `values` whose values slapd rewrites inside a DN.
@@ -79,14 +89,18 @@ const BINARY: [&str; 7] = [
 ];
 
 impl Syntax {
-    /// The syntax with this OID (dotted, without `{len}`).
+    /// The syntax with this OID (dotted, without `{len}`), which slapd or one of its modules registers.
     pub fn from_oid(oid: &str) -> Self {
         let binary = BINARY.contains(&oid);
         if let Some(&(_, check, pretty)) = OWN.iter().find(|own| own.0 == oid) {
             return Self { check, pretty, binary };
         }
-        let check = values::Syntax::from_oid(oid).map_or(Check::Unchecked, Check::Plain);
+        let check = values::Syntax::from_oid(oid).map_or(Check::Unproven, Check::Plain);
         let pretty = PRETTY.iter().find(|known| known.0 == oid);
         Self { check, pretty: pretty.map_or(Pretty::Same, |known| known.1), binary }
     }
+
+    /// A syntax of the configuration's own that says of no other one that it is like that.
+    pub const UNCHECKED: Self =
+        Self { check: Check::Unchecked, pretty: Pretty::Same, binary: false };
 }

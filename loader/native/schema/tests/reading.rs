@@ -3,7 +3,7 @@
 mod support;
 
 use proptest::prelude::*;
-use schema::{ClassKind, Normalise, RuleKind, Schema, Settings};
+use schema::{ClassKind, Definition, Kind, Normalise, RuleKind, Schema, Settings};
 use support::{definition, schema, with};
 
 #[test]
@@ -37,8 +37,33 @@ fn compiled_in_rules_are_special() {
     assert_eq!(rule(b"objectClass").kind, RuleKind::ObjectClass);
     assert_eq!(rule(b"uidNumber").kind, RuleKind::Integer);
     let authz = schema.get(schema.attribute(b"authzTo").unwrap());
-    assert_eq!(authz.normaliser, Normalise::Unproven);
-    assert_eq!(authz.unproven(), Some("authzMatch"));
+    assert_eq!(authz.normaliser, Normalise::Authz);
+    assert_eq!(authz.unproven(), None);
+}
+
+#[test]
+fn what_no_module_of_openldaps_brings_is_told() {
+    let syntax = "( 1.2.3.4 DESC 'of a module' )";
+    let by_rule = "( 1.2.3.5 NAME 'byRule' EQUALITY strangeMatch SYNTAX 1.2.3.4 )";
+    let by_syntax = "( 1.2.3.6 NAME 'bySyntax' SYNTAX 1.2.3.4 )";
+    let kinds =
+        [(Kind::Syntax, syntax), (Kind::AttributeType, by_rule), (Kind::AttributeType, by_syntax)];
+    let unproven = |builtin: bool| {
+        let definition = |(kind, text): &(Kind, &str)| Definition {
+            kind: *kind,
+            text: (*text).to_owned(),
+            builtin,
+        };
+        let definitions: Vec<_> = kinds.iter().map(definition).collect();
+        let schema = Schema::read(&definitions, Settings::default()).unwrap();
+        schema.attributes().map(|kind| kind.unproven().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(unproven(true), [Some("strangeMatch".to_owned()), Some("1.2.3.4".to_owned())]);
+    assert_eq!(
+        unproven(false),
+        [Some("strangeMatch".to_owned()), None],
+        "syntaxes of the configuration are not checked"
+    );
 }
 
 #[test]

@@ -49,6 +49,15 @@ pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
     Refusal::unless(is_valid(&out[start..]), "not a valid CSN")
 }
 
+/// The third field, of two digits in CSNs of 2.3; the others are not looked at.
+pub fn normalise_sid(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let [_, _, sid, _] = fields(value).ok_or(REFUSAL)?;
+    Refusal::unless(is_hex(sid, 2) || is_sid(sid), "not a valid CSN")?;
+    out.extend_from_slice(if sid.len() == 2 { b"0" } else { b"" });
+    out.extend(sid.iter().map(u8::to_ascii_lowercase));
+    Ok(())
+}
+
 /// `YYYYmmddHHMMSSZ#SSSSSS#ID#ssssss`
 fn rewrite_of_2_3([stamp, count, sid, change]: [&[u8]; 4], out: &mut Vec<u8>) {
     let sid = sid.to_ascii_lowercase();

@@ -28,6 +28,10 @@ pub enum Normaliser {
     Uuid,
     /// Change sequence number in the form of OpenLDAP 2.4 and later, lower case from the server ID on.
     Csn,
+    /// The server ID of a change sequence number, three digits in lower case.
+    CsnSid,
+    /// A time that slapo-accesslog logs: UTC, with all zeros of a fraction.
+    LogTime,
 }
 
 impl Normaliser {
@@ -48,6 +52,8 @@ impl Normaliser {
             Self::GeneralizedTime => time::normalise(value, out),
             Self::Uuid => uuid(value, out),
             Self::Csn => csn::normalise(value, out),
+            Self::CsnSid => csn::normalise_sid(value, out),
+            Self::LogTime => time::normalise_logged(value, out),
         };
         if result.is_err() {
             out.truncate(start);

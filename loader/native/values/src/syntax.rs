@@ -20,6 +20,8 @@ pub enum Syntax {
     GeneralizedTime,
     Ia5String,
     Integer,
+    /// A Generalized Time in UTC, as slapo-accesslog checks it.
+    LogTime,
     NisNetgroupTriple,
     NumericString,
     /// Any octets: also audio, JPEG, binary and supported algorithms.
@@ -51,6 +53,7 @@ impl Syntax {
             Self::OctetString | Self::Unchecked => return Ok(()),
             Self::SubtreeSpecification => return utf8::check(value),
             Self::GeneralizedTime => return time::check(value),
+            Self::LogTime => return time::check_logged(value),
             Self::Csn => return csn::check(value),
             Self::PostalAddress => return structured::postal_address(value),
             Self::DirectoryString if !value.is_empty() => return utf8::check(value),

@@ -17,10 +17,31 @@ pub fn check(value: &[u8]) -> Result<(), Refusal> {
     Time::read(value).map(|_| ()).ok_or(REFUSAL)
 }
 
+/// The same for times of slapo-accesslog, which have no offset.
+pub fn check_logged(value: &[u8]) -> Result<(), Refusal> {
+    check(value)?;
+    Refusal::unless(value.ends_with(b"Z"), "not a Generalized Time in UTC")
+}
+
+/// As [`normalise`], but zeros at the end of a fraction stay: they tell two log entries apart
+/// (`overlays/accesslog.c`).
+pub fn normalise_logged(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    check_logged(value)?;
+    let Time { parts, .. } = Time::read(value).ok_or(REFUSAL)?;
+    let fraction = value.iter().position(|byte| matches!(byte, b'.' | b','));
+    let fraction = fraction.map_or(&[][..], |at| &value[at + 1..value.len() - 1]);
+    write(Time { parts, fraction }, out);
+    Ok(())
+}
+
 /// Appends `YYYYmmddHHMMSS[.f]Z`. A fraction of an hour or minute is written as one of a second,
 /// as slapd does.
 pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-    let Time { parts, fraction } = Time::read(value).ok_or(REFUSAL)?;
+    write(Time::read(value).ok_or(REFUSAL)?, out);
+    Ok(())
+}
+
+fn write(Time { parts, fraction }: Time<'_>, out: &mut Vec<u8>) {
     for (at, part) in parts.into_iter().enumerate() {
         let part = part.unsigned_abs() + u8::from(at == MONTH || at == DAY);
         out.extend_from_slice(&[b'0' + part / 10, b'0' + part % 10]);
@@ -30,7 +51,6 @@ pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         out.extend_from_slice(fraction);
     }
     out.push(b'Z');
-    Ok(())
 }
 
 struct Time<'a> {

@@ -7,12 +7,16 @@ use crate::{Channel, Error, Message, Result, filter};
 const REQUEST: u8 = 0x63;
 const CONTROLS: u8 = 0xa0;
 
-/// Referral objects are entries here, not signposts (RFC 3296).
+/// Referral objects are entries here, not signposts (RFC 3296), and slapo-dynlist(5) computes nothing.
 const MANAGE_DSA_IT: &[u8] = b"2.16.840.1.113730.3.4.2";
 /// RFC 3672: subentries, and nothing else.
 const SUBENTRIES: &[u8] = b"1.3.6.1.4.1.4203.1.10.1";
 /// A BOOLEAN in BER: they are to be visible.
 const VISIBLE: &[u8] = &[0x01, 0x01, 0xff];
+/// Values as they are stored: slapo-valsort(5) shows them without their weights otherwise.
+const VALSORT: &[u8] = b"1.3.6.1.4.1.4203.666.5.14";
+/// The BOOLEAN says to sort nothing (`valsort_parseCtrl`).
+const UNSORTED: &[u8] = &[0x30, 0x03, 0x01, 0x01, 0xff];
 /// RFC 2696.
 const PAGED: &[u8] = b"1.2.840.113556.1.4.319";
 
@@ -122,6 +126,7 @@ fn write(out: &mut Writer, id: i32, asked: &Search, filter: &[u8], cookie: &[u8]
         });
         out.nest(CONTROLS, |out| {
             out.sequence(|out| out.octets(MANAGE_DSA_IT));
+            out.sequence(unsorted);
             if asked.subentries {
                 out.sequence(subentries);
             }
@@ -130,6 +135,12 @@ fn write(out: &mut Writer, id: i32, asked: &Search, filter: &[u8], cookie: &[u8]
             }
         });
     });
+}
+
+/// Not critical: a server without the overlay ignores it.
+fn unsorted(out: &mut Writer) {
+    out.octets(VALSORT);
+    out.octets(UNSORTED);
 }
 
 /// Critical: a server that does not know it would send all entries.

@@ -23,6 +23,8 @@ pub struct Asked {
     pub indexes: Indexes,
     /// What is not looked at, and why.
     pub notes: Vec<String>,
+    /// Tables of the indexes that are configured and not looked at.
+    left_out: BTreeSet<String>,
 }
 
 impl Asked {
@@ -30,18 +32,19 @@ impl Asked {
     pub fn of(reader: &Reader, schema: &Schema, settings: &Settings) -> Result<Self> {
         let has_id2v = reader.table(b"id2v").is_some();
         let mut kept = Settings { of_2_4: !has_id2v, has_id2v, ..settings.clone() };
-        let (mut notes, all) = (Vec::new(), std::mem::take(&mut kept.indexes));
+        let (mut notes, mut left_out) = (Vec::new(), BTreeSet::new());
+        let all = std::mem::take(&mut kept.indexes);
         for one in all {
             kept.indexes.push(one);
             let Err(error) = Indexes::read(schema, &kept) else { continue };
             if error.code != Code::Unproven {
                 return Err(error);
             }
-            kept.indexes.pop();
+            left_out.extend(kept.indexes.pop().and_then(|(name, _)| table_name(schema, &name)));
             notes.push(format!("not looked at: {}", error.message));
         }
         let indexes = Indexes::read(schema, &kept)?;
-        Ok(Self { settings: kept, indexes, notes })
+        Ok(Self { settings: kept, indexes, notes, left_out })
     }
 
     pub fn postings(&self, means: &verify::Means, counters: &Counters) -> Postings {
@@ -54,10 +57,17 @@ impl Asked {
     pub fn strangers(&self, reader: &Reader) -> Vec<String> {
         let own = OWN.iter().map(|(name, _)| name.as_bytes());
         let known = self.indexes.tables.iter().map(|table| table.name.as_bytes());
-        let known: BTreeSet<&[u8]> = own.chain(known).collect();
+        let left_out = self.left_out.iter().map(String::as_bytes);
+        let known: BTreeSet<&[u8]> = own.chain(known).chain(left_out).collect();
         let names = reader.names().filter(|name| !known.contains(name));
         names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
     }
+}
+
+/// The table of an index is named after the attribute type, whatever the configuration calls it.
+fn table_name(schema: &Schema, description: &str) -> Option<String> {
+    let described = schema.describe(description.as_bytes()).ok()?;
+    Some(schema.get(described.attribute).name.to_string())
 }
 
 /// What all workers look at.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use schema::{Ava, Schema};
+use schema::{Ava, Normalise, Schema};
 
 use super::findings::{Finding, Kind};
 use super::walk::{Rows, of_number};
@@ -92,9 +92,12 @@ impl<'a> Judge<'a> {
     fn values(&self, column: &Column, one: &Attribute<'_>, values: &Values<'_>, tell: Tell<'_>) {
         let mut made = Vec::new();
         let mut pairs = values.given.iter().zip(&values.compared);
+        let of_dn = self.schema.get(column.attribute).normaliser == Normalise::Dn;
         let wrong = |(value, normal): (&&[u8], &&[u8])| {
             made.clear();
-            self.schema.normalise(column.attribute, value, &mut made) != Ok(true) || made != *normal
+            let normalised = self.schema.normalise(column.attribute, value, &mut made);
+            let unknown = normalised.is_err() && of_dn && self.schema.has_unproven_part(value);
+            !unknown && (normalised != Ok(true) || made != *normal)
         };
         if one.has_normals && pairs.any(wrong) {
             let finding = Finding::new("the normal form of a value is not that of the value");
@@ -132,6 +135,9 @@ impl<'a> Judge<'a> {
 
     /// The node's name in both forms, and its values in the entry.
     pub fn name(&self, node: &Node<'_>, parts: &Parts<'_>, rows: &Rows, tell: Tell<'_>) {
+        if self.schema.has_unproven_part(node.pretty) {
+            return;
+        }
         let name = || String::from_utf8_lossy(node.pretty).into_owned();
         let made = self.schema.dn(node.pretty).ok();
         // A suffix is one component, whatever it is made of.
@@ -141,7 +147,7 @@ impl<'a> Judge<'a> {
         if made.pretty() != node.pretty || made.normal() != node.normal {
             tell(Kind::Name, Finding::new(format!("{}: its normal form is not that", name())));
         }
-        if parts.flags & GLUE != 0 {
+        if parts.flags & GLUE != 0 || self.settings.translucent {
             return;
         }
         for ava in made.rdns.first().iter().flat_map(|rdn| &rdn.avas) {

@@ -19,15 +19,31 @@ impl Encoder<'_> {
     ) -> Result<(u32, Arc<Profile>), Refusal> {
         let profile = self.checks.profile(&self.draft)?;
         self.complete_structural(&profile.1);
+        if !self.shared.options.check_schema {
+            return Ok(self.stamped(place, position, profile));
+        }
         if !profile.1.is_glue() {
             self.shared.schema.check_naming(&place.rdn)?;
             self.complete_naming(place)?;
         }
         self.checks.attributes((profile.0, &profile.1), &self.draft, &self.lookup)?;
-        if self.shared.settings.last_mod {
+        Ok(self.stamped(place, position, profile))
+    }
+
+    /// With the operational attributes that the entry lacks.
+    fn stamped(
+        &mut self,
+        place: &Place,
+        position: u32,
+        profile: (u32, Arc<Profile>),
+    ) -> (u32, Arc<Profile>) {
+        // slapd makes such a root to bear contextCSN, and gives it nothing else (`syncrepl_add_glue`).
+        let bearer =
+            profile.1.is_glue() && place.rdn.avas.is_empty() && self.shared.claim.is_some();
+        if self.shared.settings.last_mod && !bearer {
             self.made_uuid = self.operational.complete(&mut self.draft, place.hash, position);
         }
-        Ok(profile)
+        profile
     }
 
     /// structuralObjectClass where there is none, or that of a glue entry.

@@ -46,9 +46,7 @@ impl Encoder<'_> {
                 let values = self.draft.normals_of(one);
                 if !indexer.of_classes() {
                     indexer.each(self.shared.settings, values, &[], &mut keys)?;
-                } else if one.column == self.checks.object_class()
-                    && !self.draft.is_scattered(one.column)
-                {
+                } else if one.column == self.checks.object_class() {
                     indexer.each(
                         self.shared.settings,
                         values,

@@ -5,19 +5,22 @@ mod index;
 mod note;
 mod store;
 
+use std::sync::Arc;
+
 pub use index::Posting;
-use ldif::{Field, Record};
+use ldif::{Field, Fields, Record};
+use schema::Profile;
 use values::Refusal;
 
 use crate::checks::Checks;
 use crate::draft::{Draft, Pair, Span};
 use crate::encoded::Encoded;
 use crate::lookup::Lookup;
-use crate::naming::Naming;
+use crate::naming::{Naming, Place};
 use crate::operational::Operational;
 use crate::parents::Parents;
 use crate::shared::Shared;
-use crate::{Code, Error};
+use crate::{Code, Error, ValueCheck};
 
 /// Why a record did not become an entry.
 #[derive(Debug)]
@@ -86,14 +89,42 @@ impl<'a> Encoder<'a> {
         position: u32,
         out: &mut Encoded,
     ) -> Result<(), Refused> {
-        let mut entry = record.entry()?;
+        let entry = record.entry()?;
         let (place, above) = self.naming.place(&entry.dn)?;
+        let profile = self.fill(record, (&entry.dn, entry.fields), &place, position, out)?;
+        self.index(&profile, position)?;
+        self.note_csn(out);
+        self.keep(record, position, &place, above, out);
+        Ok(())
+    }
+
+    /// Puts the record of the empty DN, the first of all, into `out`. slapd makes no index keys for it.
+    pub fn encode_root(&mut self, record: &Record<'_>, out: &mut Encoded) -> Result<(), Refused> {
+        self.fill(record, (b"", record.entry()?.fields), &Place::of_root(), 0, out)?;
+        self.note_csn(out);
+        if !out.rows.is_empty() {
+            let message = "the entry of the empty DN has more values than multival allows";
+            return Err(Refusal(message.into()).into());
+        }
+        out.root = Some(std::mem::take(&mut out.blobs));
+        Ok(())
+    }
+
+    /// Reads the record, completes it and writes its value.
+    fn fill(
+        &mut self,
+        record: &Record<'_>,
+        (dn, mut fields): (&[u8], Fields<'_>),
+        place: &Place,
+        position: u32,
+        out: &mut Encoded,
+    ) -> Result<(u32, Arc<Profile>), Refused> {
         if self.shared.options.file_urls {
-            entry.fields = entry.fields.with_urls();
+            fields = fields.with_urls();
         }
         self.draft.clear();
         self.lookup.rewind();
-        for field in entry.fields {
+        for field in fields {
             self.line(&field?)?;
         }
         if place.suffix.is_some() {
@@ -101,14 +132,12 @@ impl<'a> Encoder<'a> {
                 self.value(self.context_csn, text.as_bytes())?;
             }
         }
-        self.note_marks(record, &entry.dn, out);
-        let profile = self.complete(&place, position)?;
+        self.draft.gather();
+        self.note_marks(record, dn, out);
+        let profile = self.complete(place, position)?;
         self.sort()?;
         self.store(&profile, out)?;
-        self.index(&profile, position)?;
-        self.note_csn(out);
-        self.keep(record, position, &place, above, out);
-        Ok(())
+        Ok(profile)
     }
 
     fn line(&mut self, field: &Field<'_>) -> Result<(), Refused> {
@@ -137,13 +166,29 @@ impl<'a> Encoder<'a> {
 
     /// One more value, with its normal form.
     fn value(&mut self, column: usize, value: &[u8]) -> Result<(), Refusal> {
-        let attribute = self.lookup.get(column).attribute;
-        if self.shared.options.check_values {
-            self.shared.schema.check_value(attribute, value)?;
-        }
+        self.check(column, value)?;
         let (pair, normals) = self.pair(column, value)?;
         self.draft.add_line(column, pair, normals);
         Ok(())
+    }
+
+    /// slapd's own check of values, as far as it is wanted.
+    fn check(&self, column: usize, value: &[u8]) -> Result<(), Refusal> {
+        let (schema, column) = (self.shared.schema, self.lookup.get(column));
+        let wanted = self.shared.options.values;
+        if wanted == ValueCheck::Skip {
+            return Ok(());
+        }
+        match schema.check_value(column.attribute, value) {
+            Err(refusal) if wanted == ValueCheck::Refuse => {
+                Err(Refusal(format!("{} (value check)", refusal.0).into()))
+            }
+            Err(_) => {
+                column.count_misfit();
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     fn pair(&mut self, column: usize, value: &[u8]) -> Result<(Pair, bool), Refusal> {

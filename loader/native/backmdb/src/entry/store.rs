@@ -28,23 +28,12 @@ impl Encoder<'_> {
         let start = out.blobs.len();
         let mut writer = blob::Writer::new(&mut out.blobs, words);
         self.draft.attributes.iter().for_each(|one| self.attribute(one, &mut writer));
-        writer.finish(self.flags(&profile.1));
+        writer.finish(profile.1.flags);
         let most = self.shared.settings.max_entry_size;
         if most > 0 && out.blobs.len() - start > most {
             return Err(Refused::Entry(format!("larger than maxentrysize ({most} bytes)")));
         }
         self.rows(out)
-    }
-
-    /// Of the classes in the first block, where slapd looks for them.
-    fn flags(&self, profile: &Profile) -> u32 {
-        let column = self.checks.object_class();
-        match self.draft.find(column).filter(|_| self.draft.is_scattered(column)) {
-            None => profile.flags,
-            Some(first) => {
-                self.shared.schema.flags(&self.draft.values_of(first).collect::<Vec<_>>())
-            }
-        }
     }
 
     /// Lives in id2v.

@@ -18,6 +18,15 @@ impl Schema {
         parse::leading_rdn(value)?.iter().try_for_each(|ava| self.check_ava(ava, depth))
     }
 
+    /// Whether a part of a DN is of a type whose normal form is not known here, so that nothing can be
+    /// said of the DN's own forms.
+    pub fn has_unproven_part(&self, dn: &[u8]) -> bool {
+        let unproven = |ava: &RawAva<'_>| {
+            self.attribute(ava.name).is_some_and(|kind| self.get(kind).unproven().is_some())
+        };
+        parse::dn(dn).is_ok_and(|rdns| rdns.iter().flatten().any(unproven))
+    }
+
     fn check_ava(&self, ava: &RawAva<'_>, depth: u32) -> Result<(), Refusal> {
         let Some(attribute) = self.attribute(ava.name) else {
             let name = String::from_utf8_lossy(ava.name);

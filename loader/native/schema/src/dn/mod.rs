@@ -2,6 +2,7 @@
 //! `servers/slapd/dn.c`).
 
 mod check;
+mod key;
 mod leaf;
 mod parse;
 mod rewrite;
@@ -10,6 +11,7 @@ mod write;
 
 use crate::{AttributeId, Refusal, Schema};
 
+pub use key::dn_key;
 pub use leaf::split_leaf;
 pub use rewrite::Form;
 pub use value::deeper;

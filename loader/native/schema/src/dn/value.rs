@@ -80,11 +80,17 @@ impl Schema {
         let kind = self.get(attribute);
         let start = out.len();
         match kind.normaliser {
-            Normalise::None | Normalise::Value(values::Normaliser::Uuid) => {
-                out.extend_from_slice(value);
+            Normalise::None
+            | Normalise::Value(values::Normaliser::Uuid)
+            | Normalise::FirstOid
+            | Normalise::FirstInteger
+            | Normalise::Never => out.extend_from_slice(value),
+            Normalise::Certificate
+            | Normalise::CertificateList
+            | Normalise::AttributeCertificate
+            | Normalise::Value(values::Normaliser::CsnSid) => {
+                return refuse(format!("a value of \"{}\" cannot stand in a DN", kind.name));
             }
-            Normalise::Unproven if kind.first_component() => out.extend_from_slice(value),
-            Normalise::Certificate => return refuse("a certificate cannot stand in a DN"),
             _ => self.normalise_nested(attribute, value, deeper(depth)?, out)?,
         }
         if out.len() == start {
@@ -120,6 +126,12 @@ impl Schema {
                 let class = self.class(value).ok_or(Refusal("unknown object class".into()))?;
                 out.extend_from_slice(self.object_class(class).name.as_bytes());
             }
+            Pretty::AttributeName => {
+                let named = self.describe(value)?.attribute;
+                out.extend_from_slice(self.get(named).name.as_bytes());
+            }
+            Pretty::Authz => self.rewrite_authz(value, Form::Pretty, deeper(depth)?, &mut out)?,
+            Pretty::Aci => self.rewrite_aci(value, Form::Pretty, deeper(depth)?, &mut out)?,
             Pretty::Same => out.extend_from_slice(value),
             Pretty::Unproven => {
                 return refuse(format!("values of \"{}\" inside DNs are not supported", kind.name));

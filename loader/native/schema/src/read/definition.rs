@@ -55,6 +55,7 @@ pub struct RawSyntax<'a> {
     pub oid: String,
     /// `X-SUBST`: the syntax to be treated as.
     pub substitute: Option<&'a str>,
+    pub builtin: bool,
 }
 
 /// Reads `( oid ...`, then hands each keyword to `keyword` until the closing parenthesis.
@@ -198,8 +199,8 @@ impl<'a> RawRule<'a> {
 }
 
 impl<'a> RawSyntax<'a> {
-    pub fn read(text: &'a str, macros: &Macros) -> Result<Self, Problem> {
-        let mut raw = Self::default();
+    pub fn read(text: &'a str, builtin: bool, macros: &Macros) -> Result<Self, Problem> {
+        let mut raw = Self { builtin, ..Self::default() };
         let oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens));
         raw.oid = oid.map_err(|what| Problem::of(text, &what))?;
         Ok(raw)

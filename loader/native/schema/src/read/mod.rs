@@ -40,12 +40,19 @@ pub struct Settings {
     pub attribute_options: Vec<String>,
     /// The database has the overlay `dds`, without which slapd refuses dynamic objects.
     pub dynamic_objects: bool,
+    /// Some database has the overlay `ppolicy`. Until 2.4 that, not the module, makes slapd treat
+    /// `pwdAttribute` in a way of its own.
+    pub password_policy: bool,
 }
 
 impl Default for Settings {
     /// As slapd without configuration: the option `lang-`, no dynamic objects.
     fn default() -> Self {
-        Self { attribute_options: vec!["lang-".into()], dynamic_objects: false }
+        Self {
+            attribute_options: vec!["lang-".into()],
+            dynamic_objects: false,
+            password_policy: false,
+        }
     }
 }
 

@@ -7,16 +7,17 @@ mod tlv;
 
 use crate::{Refusal, Schema};
 
-pub use shape::{certificate, is_attribute_certificate, is_certificate_list};
+use shape::{attribute_certificate, certificate, certificate_list};
+pub use shape::{is_attribute_certificate, is_certificate, is_certificate_list};
 
 fn refuse<T>(message: &'static str) -> Result<T, Refusal> {
     Err(Refusal(message.into()))
 }
 
-/// Appends the normal form of a certificate: its serial number and issuer. What slapd would not
-/// take as a certificate is refused, though slapadd stores some of that.
+/// Appends the normal form of a certificate, or of what slapadd takes for one: its serial number and
+/// issuer.
 pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-    let Some(certificate) = certificate(value) else {
+    let Some(certificate) = certificate(value).filter(|_| !value.is_empty()) else {
         return refuse("not an X.509 certificate in DER");
     };
     out.extend_from_slice(b"{ serialNumber ");
@@ -25,6 +26,53 @@ pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<(),
     schema.x509_name(certificate.issuer, out)?;
     out.extend_from_slice(b"\" }");
     Ok(())
+}
+
+/// The same of a list of revoked certificates: its issuer and time.
+pub fn normalise_list(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let Some(list) = certificate_list(value) else {
+        return refuse("not an X.509 certificate list in DER");
+    };
+    out.extend_from_slice(b"{ issuer rdnSequence:\"");
+    schema.x509_name(list.issuer, out)?;
+    out.extend_from_slice(b"\", thisUpdate \"");
+    push_time(list.this_update, out)?;
+    out.extend_from_slice(b"\" }");
+    Ok(())
+}
+
+/// The same of an attribute certificate: its serial number, and issuer and serial number of its
+/// issuer's certificate.
+pub fn normalise_attribute_certificate(
+    schema: &Schema,
+    value: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), Refusal> {
+    let Some(found) = attribute_certificate(value) else {
+        return refuse("not an X.509 attribute certificate whose issuer is named by a certificate");
+    };
+    out.extend_from_slice(b"{ serialNumber ");
+    push_serial(found.serial, out)?;
+    out.extend_from_slice(b", issuer { baseCertificateID { issuer { directoryName:rdnSequence:\"");
+    schema.x509_name(found.issuer, out)?;
+    out.extend_from_slice(b"\" }, serial ");
+    push_serial(found.issuer_serial, out)?;
+    out.extend_from_slice(b" } } }");
+    Ok(())
+}
+
+/// `YYYYmmddHHMMSSZ` of that or of a time with two digits for its year, which is after 1969.
+fn push_time(time: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let digits = time.strip_suffix(b"Z").filter(|text| text.iter().all(u8::is_ascii_digit));
+    let Some(digits) = digits.filter(|digits| matches!(digits.len(), 12 | 14)) else {
+        return refuse("the time of the list is not in UTC and to the second");
+    };
+    let start = out.len();
+    if digits.len() == 12 {
+        out.extend_from_slice(if digits[0] < b'7' { b"20" } else { b"19" });
+    }
+    out.extend_from_slice(time);
+    values::Syntax::GeneralizedTime.check(&out[start..])
 }
 
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";

@@ -2,7 +2,7 @@
 //! another and does not care whether inner elements fill the outer ones.
 
 use super::tlv::{
-    BIT_STRING, Damaged, GENERALIZED_TIME, INTEGER, SEQUENCE, Tlv, UTC_TIME, VERSION, split,
+    BIT_STRING, Damaged, GENERALIZED_TIME, INTEGER, SEQUENCE, Tlv, UTC_TIME, VERSION, header, split,
 };
 
 const ISSUER_UNIQUE_ID: u8 = 0x81;
@@ -10,6 +10,8 @@ const SUBJECT_UNIQUE_ID: u8 = 0x82;
 const EXTENSIONS: u8 = 0xa3;
 /// `[0]`, explicit: extensions of a list, the issuer of an attribute certificate.
 const CONTEXT_0: u8 = 0xa0;
+/// `[4]` of a general name.
+const DIRECTORY_NAME: u8 = 0xa4;
 
 /// Reads tags in a row.
 struct Walk<'a> {
@@ -27,6 +29,11 @@ impl<'a> Walk<'a> {
         let header = self.rest.len() - split(self.rest).ok()?.1.len() - element.content.len();
         self.rest = &self.rest[header..];
         Some(element.content)
+    }
+
+    /// Steps into an element, whatever its tag.
+    fn open(&mut self) -> Option<()> {
+        self.enter(self.tag()?).map(drop)
     }
 
     fn skip(&mut self, tag: u8) -> Option<Tlv<'a>> {
@@ -55,8 +62,32 @@ pub struct Certificate<'a> {
     pub issuer: &'a [u8],
 }
 
-/// Reads a certificate; `None` if the bytes do not have the shape of one.
+/// Finds them as slapd does, which looks at no tags on the way and goes on where an element is
+/// longer than what there is. `None` where it would read what is not there.
 pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
+    let (_, signed) = header(value)?;
+    let (_, mut rest) = header(signed)?;
+    if let Ok((Tlv { tag: VERSION, content }, _)) = split(rest) {
+        let header = content.as_ptr() as usize - rest.as_ptr() as usize;
+        rest = split(&rest[header..]).ok()?.1;
+    }
+    let (length, rest) = header(rest)?;
+    let (serial, rest) = rest.split_at_checked(length)?;
+    let (length, rest) = header(rest)?;
+    let rest = &rest[length.min(rest.len())..];
+    let issuer = match split(rest) {
+        Ok((Tlv { tag: SEQUENCE, content }, _)) => content,
+        Ok((Tlv { content: [], .. }, _)) | Err(Damaged { length: 0 }) => &[],
+        _ => return None,
+    };
+    Some(Certificate { serial, issuer })
+}
+
+pub fn is_certificate(value: &[u8]) -> bool {
+    whole_certificate(value).is_some_and(|walk| walk.at_end())
+}
+
+fn whole_certificate(value: &[u8]) -> Option<Walk<'_>> {
     let mut walk = Walk { rest: value };
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
@@ -64,12 +95,9 @@ pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
     if walk.enter(VERSION).is_some() {
         version = walk.small_integer()?;
     }
-    let serial = walk.skip(INTEGER)?.content;
-    walk.skip(SEQUENCE)?;
-    let issuer = walk.skip(SEQUENCE)?.content;
-    // Validity, subject, public key.
-    for _ in 0..3 {
-        walk.skip(SEQUENCE)?;
+    // Serial number, signature, issuer, validity, subject, public key.
+    for tag in [INTEGER, SEQUENCE, SEQUENCE, SEQUENCE, SEQUENCE, SEQUENCE] {
+        walk.skip(tag)?;
     }
     for (tag, least) in [(ISSUER_UNIQUE_ID, 1), (SUBJECT_UNIQUE_ID, 1), (EXTENSIONS, 2)] {
         if walk.tag() == Some(tag) {
@@ -86,28 +114,45 @@ pub fn certificate(value: &[u8]) -> Option<Certificate<'_>> {
     }
     walk.skip(SEQUENCE)?;
     walk.skip(BIT_STRING)?;
-    walk.at_end().then_some(Certificate { serial, issuer })
+    Some(walk)
 }
 
-pub fn is_certificate_list(value: &[u8]) -> bool {
-    let Some((walk, fills)) = certificate_list(value) else { return false };
-    walk.at_end() || fills
+/// What identifies a list of revoked certificates: contents of the elements.
+pub struct CertificateList<'a> {
+    pub issuer: &'a [u8],
+    pub this_update: &'a [u8],
 }
 
-/// The walk behind the list, and whether its outer element ends there too: then slapd tolerates
-/// what follows.
-fn certificate_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
-    let mut walk = Walk { rest: value };
-    let wrapper = walk.enter(SEQUENCE)?;
-    let behind = walk.rest.len() - wrapper.len();
+/// Reads the head of a list; `None` if the bytes do not begin as one.
+pub fn certificate_list(value: &[u8]) -> Option<CertificateList<'_>> {
+    list_head(&mut Walk { rest: value }).map(|(list, _)| list)
+}
+
+/// The list up to its time, and its version.
+fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(CertificateList<'a>, i32)> {
+    walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
     let mut version = 0;
     if walk.tag() == Some(INTEGER) {
         version = walk.small_integer().filter(|&version| version == 1)?;
     }
     walk.skip(SEQUENCE)?;
-    walk.skip(SEQUENCE)?;
-    walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME))?;
+    let issuer = walk.skip(SEQUENCE)?.content;
+    let time = walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME))?;
+    Some((CertificateList { issuer, this_update: time.content }, version))
+}
+
+pub fn is_certificate_list(value: &[u8]) -> bool {
+    let Some((walk, fills)) = whole_list(value) else { return false };
+    walk.at_end() || fills
+}
+
+/// The walk behind the list, and whether its outer element ends there too: then slapd tolerates
+/// what follows.
+fn whole_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
+    let mut walk = Walk { rest: value };
+    let (_, behind) = split(value).ok()?;
+    let (_, version) = list_head(&mut walk)?;
     let _ = walk.skip(UTC_TIME).or_else(|| walk.skip(GENERALIZED_TIME));
     revoked(&mut walk);
     if walk.tag() == Some(CONTEXT_0) {
@@ -116,7 +161,7 @@ fn certificate_list(value: &[u8]) -> Option<(Walk<'_>, bool)> {
     }
     walk.skip(SEQUENCE)?;
     walk.skip(BIT_STRING)?;
-    let fills = walk.rest.len() == behind;
+    let fills = walk.rest.len() == behind.len();
     Some((walk, fills))
 }
 
@@ -129,11 +174,39 @@ fn revoked(walk: &mut Walk<'_>) {
     }
 }
 
-pub fn is_attribute_certificate(value: &[u8]) -> bool {
-    attribute_certificate(value).is_some_and(|walk| walk.at_end())
+/// What identifies an attribute certificate: contents of the elements.
+pub struct AttributeCertificate<'a> {
+    pub serial: &'a [u8],
+    pub issuer: &'a [u8],
+    pub issuer_serial: &'a [u8],
 }
 
-fn attribute_certificate(value: &[u8]) -> Option<Walk<'_>> {
+/// Reads one as far as its serial number. slapd does not look at most of the tags.
+pub fn attribute_certificate(value: &[u8]) -> Option<AttributeCertificate<'_>> {
+    let mut walk = Walk { rest: value };
+    walk.open()?;
+    walk.open()?;
+    // Version and holder.
+    walk.skip(walk.tag()?)?;
+    walk.skip(walk.tag()?)?;
+    // The issuer: a certificate, named by its issuer's general names.
+    for _ in 0..3 {
+        walk.open()?;
+    }
+    walk.enter(DIRECTORY_NAME)?;
+    let issuer = walk.skip(walk.tag()?)?.content;
+    let issuer_serial = walk.skip(INTEGER)?.content;
+    // Signature.
+    walk.skip(walk.tag()?)?;
+    let serial = walk.skip(INTEGER)?.content;
+    Some(AttributeCertificate { serial, issuer, issuer_serial })
+}
+
+pub fn is_attribute_certificate(value: &[u8]) -> bool {
+    whole_attribute_certificate(value).is_some_and(|walk| walk.at_end())
+}
+
+fn whole_attribute_certificate(value: &[u8]) -> Option<Walk<'_>> {
     let mut walk = Walk { rest: value };
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;

@@ -50,6 +50,24 @@ pub fn split(bytes: &[u8]) -> Result<(Tlv<'_>, &[u8]), Damaged> {
     }
 }
 
+/// Length of the first element's contents, whether they are all there or not, and what follows the
+/// length (`ber_skip_tag` in `libraries/liblber/decode.c`). `None` for tags of several bytes.
+pub fn header(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (tag, first, rest) = match bytes {
+        [] | [_] => return Some((0, &[])),
+        [tag, first, rest @ ..] => (tag, usize::from(*first), rest),
+    };
+    if tag & 0x1f == 0x1f {
+        return None;
+    }
+    let count = first & 0x7f;
+    if first < 0x80 || count == 0 || count > 8 || rest.len() < count {
+        return Some((count, rest));
+    }
+    let (digits, rest) = rest.split_at(count);
+    Some((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
+}
+
 /// All elements; stops after one that is damaged.
 pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Result<Tlv<'_>, Damaged>> {
     std::iter::from_fn(move || {

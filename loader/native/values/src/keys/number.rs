@@ -7,19 +7,49 @@ const CHOP: (usize, usize) = (7, 3);
 /// The key of integerMatch: `length` bytes (`index_intlen`, 4 to 8) that order as the numbers do,
 /// exact or, for large numbers, an exponent and the leading bytes (`servers/slapd/schema_init.c`).
 ///
-/// Refuses what is no integer in canonical form, which slapd would make some key of. Hosts whose C
-/// `char` is unsigned have other keys for some large negative numbers.
+/// Of what is no integer, slapd makes the key of the number that C reads in it; where that is not
+/// known here, the value is refused. Hosts whose C `char` is unsigned have other keys for some large
+/// negative numbers.
 ///
 /// # Panics
 /// With another length.
 pub fn integer(value: &[u8], length: usize) -> Result<Key, Refusal> {
     assert!((4..=8).contains(&length), "length of integer keys");
-    Refusal::unless(syntax::is_integer(value), "not an integer")?;
-    let negative = value[0] == b'-';
+    let negative = value.first() == Some(&b'-');
     let limit = (8 * length - 1) * 146 / 485 + 3 - usize::from(!negative);
+    if !syntax::is_integer(value) {
+        let number = lenient(value).filter(|_| value.len() <= limit);
+        let number =
+            number.ok_or(Refusal::new("not an integer, and slapd's index key is not known"))?;
+        let bytes = if negative { -number } else { number }.to_be_bytes();
+        // slapd has a byte for the zero in `-0`.
+        let kept = if negative && number == 0 { &[0][..] } else { significant(&bytes) };
+        return Ok(lay_out(kept, 0, length, negative));
+    }
     let chops = (value.len().max(limit) - limit + 2) / CHOP.0;
     let number = parse(&value[..value.len() - chops * CHOP.0]).to_be_bytes();
     Ok(lay_out(significant(&number), chops * CHOP.1, length, negative))
+}
+
+/// The number in a value without its `-`: slapd hands `strtol` eight characters at a time, the odd
+/// ones first (`lutil_str2bin` in `libraries/liblutil/utils.c`).
+fn lenient(value: &[u8]) -> Option<i128> {
+    let text = match value.strip_prefix(b"-") {
+        Some([]) => return None,
+        rest => rest.unwrap_or(value),
+    };
+    if text.iter().all(u8::is_ascii_digit) && text.len() <= 28 {
+        return Some(parse(text));
+    }
+    let hexadecimal = matches!(value, [b'0', b'x' | b'X', _, ..] | [b'\'', .., b'H']);
+    if hexadecimal || text.len() > 8 {
+        return None;
+    }
+    let spaces = text.iter().take_while(|&&byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
+    let number = text[spaces..].strip_prefix(b"+").unwrap_or(&text[spaces..]);
+    let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    // A second sign ends slapd.
+    (number.first() != Some(&b'-')).then(|| parse(&number[..digits]))
 }
 
 /// At most 28 characters are left.

@@ -1,0 +1,230 @@
+//! An LDIF divided among databases that are glued together, each record with the one that holds its entry.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use ldif::records::Records;
+use ldif::{Counters, Output, Record};
+use rustc_hash::{FxHashMap, FxHashSet};
+use schema::{Rdn, Schema};
+use tree::editor::Editor;
+use tree::join::{Stamping, context_csn};
+
+use crate::chunks::{Chunks, Source};
+use crate::{Code, Error, Result};
+
+/// So many parents' DNs are kept in mind.
+const PARENTS: usize = 4096;
+
+/// Beside the reading, so many threads compress each output.
+const THREADS: u32 = 1;
+
+/// What one database shall get. The first one gets besides what is below no suffix, or cannot be read: its builder tells why
+/// it is refused.
+#[derive(Debug)]
+pub struct Share {
+    pub suffixes: Vec<String>,
+    pub path: PathBuf,
+}
+
+/// What a database got.
+#[derive(Debug, Default)]
+pub struct Got {
+    pub entries: u64,
+    /// Server ID -> greatest entryCSN.
+    pub newest: BTreeMap<String, String>,
+}
+
+/// `claimed`: contextCSN that the entry `root` will have. No entry of the other databases is then newer, nor has one.
+pub fn split(
+    sources: Vec<Source>,
+    schema: &Schema,
+    shares: &[Share],
+    claimed: Option<(&str, &[String])>,
+    counters: &Counters,
+) -> Result<Vec<Got>> {
+    let mut split = Split {
+        chooser: Chooser::read(schema, shares)?,
+        outputs: shares
+            .iter()
+            .map(|share| Output::create(&share.path, THREADS))
+            .collect::<Result<_>>()?,
+        stamping: claimed.map(|(root, csns)| Stamping::new(root, csns)),
+        editor: Editor::new(context_csn()),
+        found: shares.iter().map(|_| Got::default()).collect(),
+        text: Vec::new(),
+    };
+    let chunks = Chunks::new(sources, false, counters);
+    let mut buffer = Vec::new();
+    while let Some(chunk) = chunks.next(buffer)? {
+        let path = chunk.path.as_deref();
+        let mut entries = 0;
+        for record in Records::new(&chunk.block()) {
+            let record = record.map_err(|error| error.in_file(path))?;
+            split.take(&record).map_err(|error| ldif::walk::locate(error, &record, path))?;
+            entries += 1;
+        }
+        counters.add(entries, chunk.bytes.len() as u64);
+        buffer = chunk.bytes;
+    }
+    for output in split.outputs {
+        output.finish()?;
+    }
+    Ok(split.found)
+}
+
+struct Split<'a> {
+    chooser: Chooser<'a>,
+    outputs: Vec<Output>,
+    stamping: Option<Stamping>,
+    editor: Editor,
+    found: Vec<Got>,
+    text: Vec<u8>,
+}
+
+impl Split<'_> {
+    fn take(&mut self, record: &Record<'_>) -> Result<()> {
+        let number = record.entry().map_or(0, |entry| self.chooser.of(&entry.dn));
+        self.note(number, record);
+        self.text.clear();
+        match &mut self.stamping {
+            Some(stamping) if number > 0 => {
+                stamping.copy(&mut self.editor, record, &mut self.text)?;
+            }
+            _ => {
+                self.text.extend_from_slice(record.bytes);
+                self.text.push(b'\n');
+            }
+        }
+        self.outputs[number].write(&self.text)
+    }
+
+    /// What cannot be read is left to the builder, here too.
+    fn note(&mut self, number: usize, record: &Record<'_>) {
+        let found = &mut self.found[number];
+        found.entries += 1;
+        let Ok(entry) = record.entry() else { return };
+        for field in entry.fields.flatten().filter(|field| field.is("entryCSN")) {
+            let Ok(value) = field.value() else { continue };
+            let Some(sid) = tree::csn::sid(&value) else { continue };
+            let newest = found.newest.entry(sid).or_default();
+            if newest.as_bytes() < &*value {
+                *newest = String::from_utf8_lossy(&value).into_owned();
+            }
+        }
+    }
+}
+
+/// Tells which database an entry belongs to: that of the longest suffix it is below.
+struct Chooser<'a> {
+    schema: &'a Schema,
+    /// Normalised suffix -> its database.
+    suffixes: FxHashMap<Vec<u8>, usize>,
+    /// Parents of suffixes: of what is below them the whole DN counts.
+    above: FxHashSet<Vec<u8>>,
+    /// DN of a parent as it stands -> the database of its children; most entries have the parent of the one before.
+    known: FxHashMap<Box<[u8]>, usize>,
+}
+
+impl<'a> Chooser<'a> {
+    fn read(schema: &'a Schema, shares: &[Share]) -> Result<Self> {
+        let mut found = Self {
+            schema,
+            suffixes: FxHashMap::default(),
+            above: FxHashSet::default(),
+            known: FxHashMap::default(),
+        };
+        for (number, share) in shares.iter().enumerate() {
+            for text in &share.suffixes {
+                let refused = |refusal: values::Refusal| {
+                    Error::new(Code::Schema, format!("suffix {text}: {}", refusal.0))
+                };
+                let dn = schema.dn(text.as_bytes()).map_err(refused)?;
+                let normal = dn.normal();
+                if let Some(leaf) = dn.rdns.first() {
+                    found.above.insert(rest(&normal, leaf.normal.len()).to_vec());
+                }
+                found.suffixes.insert(normal, number);
+            }
+        }
+        Ok(found)
+    }
+
+    fn of(&mut self, text: &[u8]) -> usize {
+        let (_, above) = schema::split_leaf(text).unwrap_or((text, &[]));
+        if let Some(&number) = self.known.get(above) {
+            return number;
+        }
+        let Ok(dn) = self.schema.dn(text) else { return 0 };
+        let Some(leaf) = dn.rdns.first() else { return 0 };
+        let normal = dn.normal();
+        let number = self.longest(&dn.rdns, &normal);
+        if !self.above.contains(rest(&normal, leaf.normal.len())) {
+            if self.known.len() >= PARENTS {
+                self.known.clear();
+            }
+            self.known.insert(above.into(), number);
+        }
+        number
+    }
+
+    fn longest(&self, rdns: &[Rdn], normal: &[u8]) -> usize {
+        let mut left = normal;
+        for rdn in rdns {
+            if let Some(&number) = self.suffixes.get(left) {
+                return number;
+            }
+            left = rest(left, rdn.normal.len());
+        }
+        self.suffixes.get(left).copied().unwrap_or(0)
+    }
+}
+
+/// A normalised DN behind its first RDN, which is so long.
+fn rest(normal: &[u8], leaf: usize) -> &[u8] {
+    normal.get(leaf + 1..).unwrap_or(&[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schema::{Definition, Kind};
+
+    fn schema() -> Schema {
+        let text = "( 0.9.2342.19200300.100.1.25 NAME ( 'dc' 'domainComponent' ) EQUALITY caseIgnoreIA5Match \
+                    SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )";
+        let syntax = "( 1.3.6.1.4.1.1466.115.121.1.26 DESC 'IA5 String' )";
+        let define = |kind, text: &str| Definition { kind, text: text.into(), builtin: true };
+        let both = [define(Kind::Syntax, syntax), define(Kind::AttributeType, text)];
+        Schema::read(&both, schema::Settings::default()).unwrap()
+    }
+
+    fn share(suffix: &str) -> Share {
+        Share { suffixes: vec![suffix.to_owned()], path: PathBuf::new() }
+    }
+
+    #[test]
+    fn the_longest_suffix_decides_whatever_came_before() {
+        let schema = schema();
+        let shares = [share("dc=com"), share("dc=b,dc=a,dc=com"), share("dc=a,dc=com")];
+        let mut chooser = Chooser::read(&schema, &shares).unwrap();
+        for _ in 0..2 {
+            for (dn, number) in [
+                ("dc=com", 0),
+                ("dc=x,dc=com", 0),
+                ("DC = A , dc=com", 2),
+                ("domainComponent=b,dc=a,dc=com", 1),
+                ("dc=x,dc=b,dc=a,dc=com", 1),
+                ("dc=y,dc=b,dc=a,dc=com", 1),
+                ("dc=x,dc=a,dc=com", 2),
+                ("dc=b,dc=x,dc=com", 0),
+                ("dc=ba,dc=com", 0),
+                ("dc=org", 0),
+                ("nonsense", 0),
+                ("", 0),
+            ] {
+                assert_eq!(chooser.of(dn.as_bytes()), number, "{dn}");
+            }
+        }
+    }
+}

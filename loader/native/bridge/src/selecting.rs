@@ -1,0 +1,86 @@
+//! What a partial replica holds of its provider's entries.
+
+use std::path::PathBuf;
+
+use ::select::{Listed, Scope, Settings};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::building::Schema;
+use crate::counters::Counters;
+use crate::error::raise;
+use crate::gate::enter;
+
+/// A consumer's syncrepl, understood by its schema.
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Selection {
+    schema: Py<Schema>,
+    read: ::select::Selection,
+}
+
+#[pymethods]
+impl Selection {
+    #[new]
+    #[pyo3(signature = (
+        schema, *, suffix, root_dn, last_mod, base, scope, filter, attrs, exattrs, massage
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "each is a setting of slapd's")]
+    fn new(
+        py: Python<'_>,
+        schema: Py<Schema>,
+        suffix: String,
+        root_dn: Option<String>,
+        last_mod: bool,
+        base: String,
+        scope: &str,
+        filter: Option<String>,
+        attrs: Vec<String>,
+        exattrs: Vec<String>,
+        massage: Option<String>,
+    ) -> PyResult<Self> {
+        let Some(scope) = Scope::from_name(scope) else {
+            return Err(PyValueError::new_err(format!("{scope} is no scope")));
+        };
+        let listed = Listed { attrs, exattrs };
+        let settings = Settings { suffix, root_dn, last_mod, base, scope, filter, listed, massage };
+        let read = ::select::Selection::read(&settings, schema.get().inner());
+        let refused = |refusal: values::Refusal| {
+            raise(py, ldif::Error::new(ldif::Code::Unproven, refusal.0.into_owned()))
+        };
+        Ok(Self { read: read.map_err(refused)?, schema })
+    }
+
+    fn request(&self) -> Vec<String> {
+        self.read.request()
+    }
+
+    fn left_out(&self) -> Vec<String> {
+        self.read.left_out(self.schema.get().inner())
+    }
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Selected {
+    read: u64,
+    kept: u64,
+    glue: u64,
+}
+
+#[pyfunction]
+pub fn select(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    entries: PathBuf,
+    glue: PathBuf,
+    selection: &Selection,
+    context_csns: Vec<String>,
+    counters: &Counters,
+) -> PyResult<Selected> {
+    let (schema, read) = (selection.schema.get().inner(), &selection.read);
+    let work =
+        || ::select::select(&paths, &entries, &glue, read, schema, &context_csns, &counters.0);
+    let done = enter(py, &counters.0, work)?;
+    Ok(Selected { read: done.read, kept: done.kept, glue: done.glue })
+}

@@ -1,0 +1,97 @@
+//! Attribute descriptions as an LDIF spells them, and what each of them means for a selection.
+
+use rustc_hash::FxHashMap;
+use schema::{Description, Schema};
+
+use crate::attributes::is_of;
+use crate::filter::Filter;
+use crate::selection::{OWN, Selection};
+
+/// RFC 4517, 3.3.9.
+const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
+
+/// What is known of an attribute description as it is spelled.
+#[derive(Debug)]
+pub struct Column {
+    pub description: Option<Description>,
+    pub keep: bool,
+    /// Values are DNs, which `suffixmassage` rewrites.
+    pub dn: bool,
+    /// Numbers of the descriptions that the filter asks of, which this one is of.
+    pub asked: Vec<usize>,
+    pub part: Part,
+}
+
+/// Attributes that the stage itself looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Class,
+    Csn,
+    /// One of `OWN`.
+    Own(usize),
+    Other,
+}
+
+/// All that were met, by number.
+#[derive(Debug)]
+pub struct Columns<'a> {
+    selection: &'a Selection,
+    schema: &'a Schema,
+    all: Vec<Column>,
+    spelled: FxHashMap<Box<[u8]>, usize>,
+}
+
+impl<'a> Columns<'a> {
+    pub fn new(selection: &'a Selection, schema: &'a Schema) -> Self {
+        Self { selection, schema, all: Vec::new(), spelled: FxHashMap::default() }
+    }
+
+    pub fn get(&self, number: usize) -> &Column {
+        &self.all[number]
+    }
+
+    pub fn number(&mut self, spelling: &[u8]) -> usize {
+        if let Some(&known) = self.spelled.get(spelling) {
+            return known;
+        }
+        let column = self.column(spelling);
+        // Two spellings of one description are one attribute.
+        let same =
+            |one: &Column| column.description.is_some() && one.description == column.description;
+        let number = self.all.iter().position(same).unwrap_or_else(|| {
+            self.all.push(column);
+            self.all.len() - 1
+        });
+        self.spelled.insert(spelling.into(), number);
+        number
+    }
+
+    fn column(&self, spelling: &[u8]) -> Column {
+        let attributes = &self.selection.attributes;
+        let Ok(description) = self.schema.describe(spelling) else {
+            let keep = attributes.keep_unknown();
+            return Column {
+                description: None,
+                keep,
+                dn: false,
+                asked: Vec::new(),
+                part: Part::Other,
+            };
+        };
+        let kind = self.schema.get(description.attribute);
+        let filter = self.selection.filter.as_ref().map_or(&[][..], Filter::asked);
+        let asked = filter.iter().enumerate().filter(|(_, one)| is_of(&description, kind, one));
+        let part = match kind.name.as_str() {
+            "objectClass" => Part::Class,
+            "entryCSN" => Part::Csn,
+            name => OWN.iter().position(|own| *own == name).map_or(Part::Other, Part::Own),
+        };
+        Column {
+            keep: attributes.keep(&description, self.schema),
+            dn: kind.syntax_oid == DN_SYNTAX && self.selection.suffixes.massages(),
+            asked: asked.map(|(number, _)| number).collect(),
+            part,
+            description: Some(description),
+        }
+    }
+}

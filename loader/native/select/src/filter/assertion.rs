@@ -1,0 +1,205 @@
+//! One item of a filter asked of the values of an entry (`test_ava_filter`, `test_substrings_filter`).
+
+use std::cmp::Ordering;
+
+use schema::{AttributeId, AttributeType, ClassId, Normalise, RuleKind, Schema};
+use values::{Normaliser, Order, Syntax};
+
+use super::Truth;
+
+/// The values of one attribute of an entry: its type, and its normalised values.
+pub type Attribute = (AttributeId, Vec<Vec<u8>>);
+
+/// For each description that a filter asks of, the attributes of the entry that are of it: options and subtypes
+/// besides the attribute itself.
+#[derive(Debug)]
+pub struct Values<'a>(pub &'a [Vec<Attribute>]);
+
+#[derive(Debug)]
+pub enum Test {
+    Present,
+    Equal(Vec<u8>),
+    Class(ClassId),
+    Ordered { at_least: bool, than: Vec<u8> },
+    Pieces(Pieces),
+}
+
+#[derive(Debug, Default)]
+pub struct Pieces {
+    pub start: Vec<u8>,
+    pub middle: Vec<Vec<u8>>,
+    pub end: Vec<u8>,
+}
+
+/// How values of an attribute type are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compared {
+    /// Normal forms byte by byte; an assertion is of this syntax.
+    Bytes(Syntax),
+    Dn,
+    Class,
+    Oid,
+}
+
+/// None: by a rule that is not known here, or by none.
+pub fn compared(kind: &AttributeType) -> Option<Compared> {
+    let rule = kind.equality.as_ref()?;
+    if rule.kind == RuleKind::ObjectClass {
+        return Some(Compared::Class);
+    }
+    Some(Compared::Bytes(match (&*rule.name, kind.normaliser) {
+        (_, Normalise::Dn) => return Some(Compared::Dn),
+        ("objectIdentifierMatch", Normalise::None) => return Some(Compared::Oid),
+        ("integerMatch", Normalise::None) => Syntax::Integer,
+        ("booleanMatch", Normalise::None) => Syntax::Boolean,
+        ("bitStringMatch", Normalise::None) => Syntax::BitString,
+        ("octetStringMatch", Normalise::None) => Syntax::OctetString,
+        (_, Normalise::Value(normaliser)) => syntax(normaliser)?,
+        _ => return None,
+    }))
+}
+
+/// The syntax in which a rule with this normaliser wants its assertions.
+fn syntax(normaliser: Normaliser) -> Option<Syntax> {
+    Some(match normaliser {
+        Normaliser::CaseIgnore | Normaliser::CaseExact => Syntax::DirectoryString,
+        Normaliser::CaseIgnoreIa5 | Normaliser::CaseExactIa5 => Syntax::Ia5String,
+        Normaliser::Telephone => Syntax::TelephoneNumber,
+        Normaliser::NumericString => Syntax::NumericString,
+        Normaliser::GeneralizedTime => Syntax::GeneralizedTime,
+        Normaliser::Uuid => Syntax::Uuid,
+        Normaliser::Csn => Syntax::Csn,
+        Normaliser::CsnSid => Syntax::CsnSid,
+        Normaliser::CaseIgnoreList | Normaliser::CaseExactList | Normaliser::LogTime => {
+            return None;
+        }
+    })
+}
+
+/// An assertion by an ordering rule: how it is compared, and its normal form. None: it cannot be asserted.
+pub fn in_ordering_form(rule: &str, value: &[u8]) -> Option<(Compared, Vec<u8>)> {
+    let normaliser = match rule {
+        "integerOrderingMatch" => return Some((Compared::Bytes(Syntax::Integer), value.to_vec())),
+        "octetStringOrderingMatch" => {
+            return Some((Compared::Bytes(Syntax::OctetString), value.to_vec()));
+        }
+        "caseIgnoreOrderingMatch" => Normaliser::CaseIgnore,
+        "caseExactOrderingMatch" => Normaliser::CaseExact,
+        "numericStringOrderingMatch" => Normaliser::NumericString,
+        "generalizedTimeOrderingMatch" => Normaliser::GeneralizedTime,
+        "UUIDOrderingMatch" => Normaliser::Uuid,
+        "CSNOrderingMatch" => Normaliser::Csn,
+        _ => return None,
+    };
+    let mut normal = Vec::new();
+    normaliser.apply(value, &mut normal).ok()?;
+    Some((Compared::Bytes(syntax(normaliser)?), normal))
+}
+
+impl Compared {
+    /// Is the value of an assertion's syntax?
+    pub fn takes(self, schema: &Schema, value: &[u8]) -> bool {
+        match self {
+            Self::Bytes(syntax) => syntax.check(value).is_ok(),
+            Self::Dn => schema.dn(value).is_ok(),
+            Self::Class | Self::Oid => is_name_or_oid(value),
+        }
+    }
+}
+
+/// `numericoid` or `descr` (RFC 4512, 1.4).
+fn is_name_or_oid(value: &[u8]) -> bool {
+    let tail = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+    match value {
+        [first, rest @ ..] if first.is_ascii_alphabetic() => rest.iter().all(tail),
+        [first, ..] if first.is_ascii_digit() => {
+            value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
+        }
+        _ => false,
+    }
+}
+
+impl Test {
+    pub fn holds(&self, schema: &Schema, entry: &Values<'_>, number: usize) -> Truth {
+        let attributes = &entry.0[number];
+        if matches!(self, Self::Present) {
+            return Truth::of(!attributes.is_empty());
+        }
+        let mut found = Truth::False;
+        for (id, values) in attributes {
+            match self.of(schema, schema.get(*id), values) {
+                Truth::True => return Truth::True,
+                Truth::Undefined => found = Truth::Undefined,
+                Truth::False => {}
+            }
+        }
+        found
+    }
+
+    /// A subtype is compared by its own rules.
+    fn of(&self, schema: &Schema, kind: &AttributeType, values: &[Vec<u8>]) -> Truth {
+        let any =
+            |holds: &dyn Fn(&[u8]) -> bool| Truth::of(values.iter().any(|value| holds(value)));
+        match self {
+            Self::Present => Truth::True,
+            Self::Equal(_) if kind.equality.is_none() => Truth::Undefined,
+            Self::Equal(wanted) => any(&|value| equal(kind, value, wanted)),
+            Self::Class(wanted) => of_class(schema, values, *wanted),
+            Self::Ordered { at_least, than } => match kind.ordering.as_ref() {
+                None => Truth::Undefined,
+                Some(rule) => any(&|value| {
+                    let order = order(&rule.name, value, than);
+                    if *at_least { order.is_ge() } else { order.is_le() }
+                }),
+            },
+            Self::Pieces(_) if kind.substrings.is_none() => Truth::Undefined,
+            Self::Pieces(pieces) => any(&|value| pieces.stand_in(value)),
+        }
+    }
+}
+
+fn equal(kind: &AttributeType, value: &[u8], wanted: &[u8]) -> bool {
+    match kind.order {
+        Order::Boolean => value.len() == wanted.len(),
+        _ => value == wanted,
+    }
+}
+
+/// slapd stops at the first value whose class it does not know (`objectSubClassMatch`).
+fn of_class(schema: &Schema, values: &[Vec<u8>], wanted: ClassId) -> Truth {
+    for value in values {
+        match schema.class(value) {
+            None => return Truth::Undefined,
+            Some(class) if schema.object_class(class).is_a(wanted) => return Truth::True,
+            Some(_) => {}
+        }
+    }
+    Truth::False
+}
+
+fn order(rule: &str, value: &[u8], than: &[u8]) -> Ordering {
+    match rule {
+        "integerOrderingMatch" => Order::Integer.compare(value, than),
+        "generalizedTimeOrderingMatch" => {
+            // The `Z` at the end of the shorter one does not count.
+            let common = value.len().min(than.len()).saturating_sub(1);
+            value[..common].cmp(&than[..common]).then_with(|| value.len().cmp(&than.len()))
+        }
+        _ => value.cmp(than),
+    }
+}
+
+impl Pieces {
+    /// In this order, without overlapping (`octetStringSubstringsMatch`).
+    fn stand_in(&self, value: &[u8]) -> bool {
+        let Some(rest) = value.strip_prefix(self.start.as_slice()) else { return false };
+        let Some(mut rest) = rest.strip_suffix(self.end.as_slice()) else { return false };
+        for piece in self.middle.iter().filter(|piece| !piece.is_empty()) {
+            let Some(at) = rest.windows(piece.len()).position(|window| window == piece) else {
+                return false;
+            };
+            rest = &rest[at + piece.len()..];
+        }
+        true
+    }
+}

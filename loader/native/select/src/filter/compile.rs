@@ -1,0 +1,225 @@
+//! A parsed filter made ready by a schema: names looked up, values checked and normalised once (`ava.c`, `filter.c`,
+//! `mra.c`). What slapd cannot assert is Undefined; what cannot be answered here as slapd would is refused.
+
+use schema::{AttributeType, Description, Normalise, RuleKind, Schema};
+use values::{Normaliser, Refusal};
+
+use super::assertion::{Compared, Pieces, Test, compared, in_ordering_form};
+use super::parse::{Asks, Item, Node};
+use super::{Compiled, Truth};
+
+/// Of these slapd's backend knows more than the entry says.
+const OF_THE_TREE: [&str; 3] = ["hasSubordinates", "numSubordinates", "numAllSubordinates"];
+/// Every entry has them, though none stores them.
+const EVERYWHERE: [&str; 3] = ["entryDN", "subschemaSubentry", "hasSubordinates"];
+
+const UNDEFINED: Compiled = Compiled::Known(Truth::Undefined);
+
+#[derive(Debug)]
+pub struct Compiler<'a> {
+    schema: &'a Schema,
+    pub asked: Vec<Description>,
+}
+
+fn refuse<T>(message: String) -> Result<T, Refusal> {
+    Err(Refusal(message.into()))
+}
+
+impl<'a> Compiler<'a> {
+    pub fn new(schema: &'a Schema) -> Self {
+        Self { schema, asked: Vec::new() }
+    }
+
+    pub fn node(&mut self, node: Node) -> Result<Compiled, Refusal> {
+        Ok(match node {
+            Node::And(parts) => Compiled::And(self.nodes(parts)?),
+            Node::Or(parts) => Compiled::Or(self.nodes(parts)?),
+            Node::Not(part) => Compiled::Not(Box::new(self.node(*part)?)),
+            Node::Item(item) => self.item(&item)?,
+        })
+    }
+
+    fn nodes(&mut self, parts: Vec<Node>) -> Result<Vec<Compiled>, Refusal> {
+        parts.into_iter().map(|part| self.node(part)).collect()
+    }
+
+    fn item(&mut self, item: &Item) -> Result<Compiled, Refusal> {
+        if item.attribute.is_empty() {
+            return refuse("an extensible match without an attribute cannot be evaluated".into());
+        }
+        let Ok(description) = self.schema.describe(item.attribute.as_bytes()) else {
+            return Ok(UNDEFINED);
+        };
+        if description.text.ends_with('-') {
+            return refuse(format!(
+                "a range of options ({}) cannot be evaluated",
+                description.text
+            ));
+        }
+        let kind = self.schema.get(description.attribute);
+        if item.asks == Asks::Present {
+            if EVERYWHERE.contains(&kind.name.as_str()) {
+                return Ok(Compiled::Known(Truth::True));
+            }
+            return Ok(self.ask(description, Test::Present));
+        }
+        if OF_THE_TREE.contains(&kind.name.as_str()) || kind.name == "entryDN" {
+            return refuse(format!("{} stands in no entry, and slapd computes it", kind.name));
+        }
+        match self.test(kind, &item.asks)? {
+            Some(test) => Ok(self.ask(description, test)),
+            None => Ok(UNDEFINED),
+        }
+    }
+
+    fn ask(&mut self, description: Description, test: Test) -> Compiled {
+        let known = self.asked.iter().position(|one| *one == description);
+        let number = known.unwrap_or_else(|| {
+            self.asked.push(description);
+            self.asked.len() - 1
+        });
+        Compiled::Ask(number, test)
+    }
+
+    /// None: Undefined, whatever the entry.
+    fn test(&self, kind: &AttributeType, asks: &Asks) -> Result<Option<Test>, Refusal> {
+        self.require_known(kind)?;
+        match asks {
+            Asks::Present => Ok(Some(Test::Present)),
+            Asks::Equal(value) => Ok(self.equal(kind, value)),
+            Asks::Approx(value) => self.approx(kind, value),
+            Asks::AtLeast(value) => Ok(self.ordered(kind, value, true)),
+            Asks::AtMost(value) => Ok(self.ordered(kind, value, false)),
+            Asks::Pieces(pieces) => Ok(self.pieces(kind, pieces)),
+            Asks::Extended { rule, dn, value } => self.extended(kind, rule.as_deref(), *dn, value),
+        }
+    }
+
+    /// Values of the type, and of its subtypes, must be compared by rules that are known here.
+    fn require_known(&self, kind: &AttributeType) -> Result<(), Refusal> {
+        for one in self.schema.attributes().filter(|one| one.chain.contains(&kind.id)) {
+            let name = &one.name;
+            if one.ordered.is_some() {
+                return refuse(format!(
+                    "{name} has ordered values (X-ORDERED), which cannot be evaluated"
+                ));
+            }
+            if let Some(rule) = one.equality.as_ref().filter(|_| compared(one).is_none()) {
+                return refuse(format!(
+                    "{name} is compared by {}, which cannot be evaluated",
+                    rule.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn equal(&self, kind: &AttributeType, value: &[u8]) -> Option<Test> {
+        let rule = kind.equality.as_ref().filter(|rule| rule.matches)?;
+        let compared = compared(kind)?;
+        if !compared.takes(self.schema, value) {
+            return None;
+        }
+        if rule.kind == RuleKind::ObjectClass {
+            // A class that is not in the schema, be it given by its OID, is no value of an assertion (`objectClassPretty`).
+            return self.schema.class(value).map(Test::Class);
+        }
+        self.normal(kind, value).map(Test::Equal)
+    }
+
+    /// Strings have an approximate rule (metaphone); all others are compared for equality.
+    fn approx(&self, kind: &AttributeType, value: &[u8]) -> Result<Option<Test>, Refusal> {
+        if kind.equality.as_ref().is_some_and(schema::Rule::approximate) {
+            return refuse(format!("{}~=: approximate matching cannot be evaluated", kind.name));
+        }
+        Ok(self.equal(kind, value))
+    }
+
+    fn ordered(&self, kind: &AttributeType, value: &[u8], at_least: bool) -> Option<Test> {
+        let rule = kind.ordering.as_ref().filter(|rule| rule.matches)?;
+        let (compared, normal) = in_ordering_form(&rule.name, value)?;
+        compared.takes(self.schema, value).then_some(Test::Ordered { at_least, than: normal })
+    }
+
+    fn pieces(&self, kind: &AttributeType, given: &[Vec<u8>]) -> Option<Test> {
+        kind.substrings.as_ref()?;
+        kind.equality.as_ref().filter(|rule| rule.matches)?;
+        let compared = compared(kind)?;
+        let whole = |piece: &Vec<u8>| piece.is_empty() || compared.takes(self.schema, piece);
+        if compared == Compared::Class || !given.iter().all(whole) {
+            return None;
+        }
+        let last = given.len() - 1;
+        let normal = |(at, piece): (usize, &Vec<u8>)| self.piece(kind, piece, at == 0, at == last);
+        let mut normals = given.iter().enumerate().map(normal).collect::<Option<Vec<_>>>()?;
+        let end = normals.pop().unwrap_or_default();
+        let start = normals.remove(0);
+        Some(Test::Pieces(Pieces { start, middle: normals, end }))
+    }
+
+    /// Spaces at the cut ends of a piece count (`UTF8StringNormalize`). A digit composes with nothing, so one stands
+    /// where the value goes on while the piece is normalised.
+    fn piece(
+        &self,
+        kind: &AttributeType,
+        piece: &[u8],
+        first: bool,
+        last: bool,
+    ) -> Option<Vec<u8>> {
+        if piece.is_empty() {
+            return Some(Vec::new());
+        }
+        let Normalise::Value(normaliser @ (Normaliser::CaseIgnore | Normaliser::CaseExact)) =
+            kind.normaliser
+        else {
+            return self.normal(kind, piece);
+        };
+        let (before, after): (&[u8], &[u8]) =
+            (if first { b"" } else { b"0" }, if last { b"" } else { b"0" });
+        let mut normal = Vec::new();
+        normaliser.apply(&[before, piece, after].concat(), &mut normal).ok()?;
+        let normal = normal[before.len()..normal.len() - after.len()].to_vec();
+        Some(if normal.is_empty() && first { b" ".to_vec() } else { normal })
+    }
+
+    fn extended(
+        &self,
+        kind: &AttributeType,
+        rule: Option<&str>,
+        dn: bool,
+        value: &[u8],
+    ) -> Result<Option<Test>, Refusal> {
+        let own = |name: &str| {
+            kind.equality
+                .as_ref()
+                .is_some_and(|own| own.oid == name || own.name.eq_ignore_ascii_case(name))
+        };
+        match rule {
+            _ if dn => refuse(format!("{}:dn:=: matching in DNs cannot be evaluated", kind.name)),
+            Some(rule) if !own(rule) => {
+                refuse(format!("{}:{rule}:=: this matching rule cannot be evaluated", kind.name))
+            }
+            _ if compared(kind) == Some(Compared::Class) => refuse(format!(
+                "{}:=: an extensible match of classes cannot be evaluated",
+                kind.name
+            )),
+            _ if !is_extensible(kind) => Ok(None),
+            _ => Ok(self.equal(kind, value)),
+        }
+    }
+
+    fn normal(&self, kind: &AttributeType, value: &[u8]) -> Option<Vec<u8>> {
+        let mut normal = Vec::new();
+        match self.schema.normalise(kind.id, value, &mut normal) {
+            Ok(true) => Some(normal),
+            Ok(false) => Some(value.to_vec()),
+            Err(_) => None,
+        }
+    }
+}
+
+/// The equality rule may be used in an extensible match (`SLAP_MR_EXT` in `schema_init.c`).
+fn is_extensible(kind: &AttributeType) -> bool {
+    let closed = matches!(kind.normaliser, Normalise::Value(Normaliser::Uuid | Normaliser::Csn));
+    kind.equality.is_some() && !closed
+}

@@ -1,0 +1,94 @@
+//! Search filters (RFC 4515) and what slapd makes of them (`servers/slapd/filterentry.c`).
+
+mod assertion;
+mod compile;
+mod parse;
+
+use schema::{Description, Schema};
+use values::Refusal;
+
+use assertion::Test;
+pub use assertion::Values;
+
+/// RFC 4511, 4.5.1.7: what is asked of an attribute that the schema does not know is neither true nor false.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    True,
+    False,
+    Undefined,
+}
+
+impl Truth {
+    fn of(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+
+    fn not(self) -> Self {
+        match self {
+            Self::True => Self::False,
+            Self::False => Self::True,
+            Self::Undefined => Self::Undefined,
+        }
+    }
+}
+
+/// A filter that is ready to be asked.
+#[derive(Debug)]
+pub struct Filter {
+    root: Compiled,
+    asked: Vec<Description>,
+}
+
+#[derive(Debug)]
+enum Compiled {
+    Known(Truth),
+    And(Vec<Compiled>),
+    Or(Vec<Compiled>),
+    Not(Box<Compiled>),
+    /// Of the description with this number.
+    Ask(usize, Test),
+}
+
+impl Filter {
+    /// Refuses what is no filter, and what cannot be answered from an entry alone as slapd would.
+    pub fn read(text: &str, schema: &Schema) -> Result<Self, Refusal> {
+        let mut compiler = compile::Compiler::new(schema);
+        let root = compiler.node(parse::filter(text)?)?;
+        Ok(Self { root, asked: compiler.asked })
+    }
+
+    /// The attribute descriptions that it asks of, each once.
+    pub fn asked(&self) -> &[Description] {
+        &self.asked
+    }
+
+    /// `values`: of an entry, for each of [`asked`](Self::asked).
+    pub fn test(&self, schema: &Schema, entry: &Values<'_>) -> Truth {
+        self.root.test(schema, entry)
+    }
+}
+
+impl Compiled {
+    fn test(&self, schema: &Schema, entry: &Values<'_>) -> Truth {
+        match self {
+            Self::Known(truth) => *truth,
+            Self::And(parts) => all(parts.iter().map(|part| part.test(schema, entry))),
+            Self::Or(parts) => all(parts.iter().map(|part| part.test(schema, entry).not())).not(),
+            Self::Not(part) => part.test(schema, entry).not(),
+            Self::Ask(number, test) => test.holds(schema, entry, *number),
+        }
+    }
+}
+
+/// False if one is, else Undefined if one is. True of none at all (RFC 4526).
+fn all(mut parts: impl Iterator<Item = Truth>) -> Truth {
+    let mut found = Truth::True;
+    loop {
+        match parts.next() {
+            Some(Truth::False) => return Truth::False,
+            Some(Truth::Undefined) => found = Truth::Undefined,
+            Some(Truth::True) => {}
+            None => return found,
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The text of a filter taken apart, as libldap does it (`libraries/libldap/filter.c`).
+
+use values::Refusal;
+
+/// slapd's `slap_max_filter_depth`.
+const DEEPEST: usize = 1000;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Node {
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    Not(Box<Node>),
+    Item(Item),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Item {
+    pub attribute: String,
+    pub asks: Asks,
+}
+
+/// What an item asks of its attribute; values without escapes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asks {
+    Present,
+    Equal(Vec<u8>),
+    Approx(Vec<u8>),
+    AtLeast(Vec<u8>),
+    AtMost(Vec<u8>),
+    /// The pieces between the asterisks, with the empty ones at the ends.
+    Pieces(Vec<Vec<u8>>),
+    /// `:=`, with what stands between the attribute and it.
+    Extended {
+        rule: Option<String>,
+        dn: bool,
+        value: Vec<u8>,
+    },
+}
+
+fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, Refusal> {
+    Err(Refusal(message.into()))
+}
+
+/// slapd also takes a single item without parentheses.
+pub fn filter(text: &str) -> Result<Node, Refusal> {
+    let text = text.trim_matches(' ');
+    if !text.starts_with('(') {
+        return item(text).map(Node::Item);
+    }
+    let mut parser = Parser { rest: text };
+    let node = parser.node(0)?;
+    if parser.rest.trim_matches(' ').is_empty() {
+        Ok(node)
+    } else {
+        refuse("something follows the filter")
+    }
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+}
+
+impl Parser<'_> {
+    fn skip_spaces(&mut self) {
+        self.rest = self.rest.trim_start_matches([' ', '\t', '\n']);
+    }
+
+    fn takes(&mut self, sign: char) -> bool {
+        let rest = self.rest.strip_prefix(sign);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn closes(&mut self) -> Result<(), Refusal> {
+        self.skip_spaces();
+        if self.takes(')') { Ok(()) } else { refuse("a parenthesis is not closed") }
+    }
+
+    fn node(&mut self, depth: usize) -> Result<Node, Refusal> {
+        if depth > DEEPEST {
+            return refuse("nested too deeply");
+        }
+        self.skip_spaces();
+        if !self.takes('(') {
+            return refuse("a parenthesis is missing");
+        }
+        self.skip_spaces();
+        let node = if self.takes('&') {
+            Node::And(self.nodes(depth)?)
+        } else if self.takes('|') {
+            Node::Or(self.nodes(depth)?)
+        } else if self.takes('!') {
+            Node::Not(Box::new(self.node(depth + 1)?))
+        } else {
+            return self.item();
+        };
+        self.closes()?;
+        Ok(node)
+    }
+
+    fn nodes(&mut self, depth: usize) -> Result<Vec<Node>, Refusal> {
+        let mut nodes = Vec::new();
+        self.skip_spaces();
+        while self.rest.starts_with('(') {
+            nodes.push(self.node(depth + 1)?);
+            self.skip_spaces();
+        }
+        Ok(nodes)
+    }
+
+    fn item(&mut self) -> Result<Node, Refusal> {
+        let mut escaped = false;
+        let end = self.rest.find(|sign| {
+            let found = sign == ')' && !escaped;
+            escaped = sign == '\\' && !escaped;
+            found
+        });
+        let Some(end) = end else { return refuse("a parenthesis is not closed") };
+        let (text, rest) = self.rest.split_at(end);
+        self.rest = &rest[1..];
+        item(text).map(Node::Item)
+    }
+}
+
+fn item(text: &str) -> Result<Item, Refusal> {
+    let Some((left, value)) = text.split_once('=') else {
+        return refuse(format!("\"{text}\" has no \"=\""));
+    };
+    let (name, asks) = match left.as_bytes().last() {
+        Some(b'<') => (&left[..left.len() - 1], Asks::AtMost(unescape(value)?)),
+        Some(b'>') => (&left[..left.len() - 1], Asks::AtLeast(unescape(value)?)),
+        Some(b'~') => (&left[..left.len() - 1], Asks::Approx(unescape(value)?)),
+        Some(b':') => return extended(&left[..left.len() - 1], value),
+        _ => (left, asks(value)?),
+    };
+    Ok(Item { attribute: described(name)?, asks })
+}
+
+fn asks(value: &str) -> Result<Asks, Refusal> {
+    if value == "*" {
+        return Ok(Asks::Present);
+    }
+    let mut escaped = false;
+    let bare = |sign: char| {
+        let found = sign == '*' && !escaped;
+        escaped = sign == '\\' && !escaped;
+        found
+    };
+    let pieces = value.split(bare).map(unescape).collect::<Result<Vec<_>, _>>()?;
+    if let [whole] = &pieces[..] {
+        return Ok(Asks::Equal(whole.clone()));
+    }
+    if pieces[1..pieces.len() - 1].iter().any(Vec::is_empty) {
+        return refuse(format!("\"{value}\" has two asterisks side by side"));
+    }
+    Ok(Asks::Pieces(pieces))
+}
+
+/// `type[:dn][:rule]` before `:=`.
+fn extended(left: &str, value: &str) -> Result<Item, Refusal> {
+    let mut parts = left.split(':');
+    let attribute = parts.next().unwrap_or_default().to_owned();
+    let mut parts: Vec<&str> = parts.collect();
+    let dn = parts.first().is_some_and(|part| part.eq_ignore_ascii_case("dn"));
+    if dn {
+        parts.remove(0);
+    }
+    match parts[..] {
+        [] if attribute.is_empty() => refuse("neither an attribute nor a matching rule"),
+        [] | [_] => {
+            let rule = parts.first().map(|rule| (*rule).to_owned());
+            Ok(Item { attribute, asks: Asks::Extended { rule, dn, value: unescape(value)? } })
+        }
+        _ => refuse(format!("\"{left}:=\" is no extensible match")),
+    }
+}
+
+/// Letters of attribute descriptions (`ldap_is_desc`).
+fn described(name: &str) -> Result<String, Refusal> {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte);
+    if name.starts_with(|sign: char| sign.is_ascii_alphanumeric()) && name.bytes().all(letter) {
+        Ok(name.to_owned())
+    } else {
+        refuse(format!("\"{name}\" is no attribute"))
+    }
+}
+
+/// Undoes `\xx`, and the older `\*`, `\(`, `\)` and `\\`.
+fn unescape(text: &str) -> Result<Vec<u8>, Refusal> {
+    let mut value = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        value.push(match byte {
+            b'(' | b')' | b'*' => {
+                return refuse(format!("\"{text}\" has a bare parenthesis or asterisk"));
+            }
+            b'\\' => match (bytes.next(), bytes.clone().next()) {
+                (Some(sign @ (b'(' | b')' | b'*' | b'\\')), _) => sign,
+                (Some(high), Some(low)) => {
+                    bytes.next();
+                    let digit = |byte: u8| char::from(byte).to_digit(16);
+                    match digit(high)
+                        .zip(digit(low))
+                        .map(|(high, low)| u8::try_from(high * 16 + low))
+                    {
+                        Some(Ok(byte)) => byte,
+                        _ => return refuse(format!("\"{text}\" has an escape that is none")),
+                    }
+                }
+                _ => return refuse(format!("\"{text}\" ends within an escape")),
+            },
+            byte => byte,
+        });
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        filter(text)
+            .map_or_else(|refusal| format!("refused: {}", refusal.0), |node| format!("{node:?}"))
+    }
+
+    #[test]
+    fn an_item_may_stand_without_parentheses() {
+        assert_eq!(filter("a=b"), filter("(a=b)"));
+        assert_eq!(filter(" (a=b) "), filter("(a=b)"));
+    }
+
+    #[test]
+    fn escapes_of_both_kinds_are_undone() {
+        let item = Item { attribute: "cn".into(), asks: Asks::Equal(b"a*b(c".to_vec()) };
+        assert_eq!(filter(r"(cn=a\2ab\28c)"), Ok(Node::Item(item)));
+        assert_eq!(filter(r"(cn=a\2ab\28c)"), filter(r"(cn=a\*b\(c)"));
+    }
+
+    #[test]
+    fn spaces_may_stand_between_parts_and_count_in_values() {
+        assert_eq!(filter("(& (a=b) (!(c=d)) )"), filter("(&(a=b)(!(c=d)))"));
+        assert_ne!(filter("(a= b)"), filter("(a=b)"));
+        assert!(filter("(a =b)").is_err());
+    }
+
+    #[test]
+    fn pieces_between_asterisks() {
+        assert!(shown("(a=b*)").contains("Pieces"));
+        assert!(filter("(a=**)").is_err());
+        assert!(filter("(a=b**c)").is_err());
+        assert_eq!(
+            filter("(a=*)"),
+            Ok(Node::Item(Item { attribute: "a".into(), asks: Asks::Present }))
+        );
+    }
+
+    #[test]
+    fn what_is_broken_is_refused() {
+        for text in
+            ["", "(", "(a)", "(a=b", "(a=b)(c=d)", "(&(a=b)", "(!(a=b)(c=d))", r"(a=\g0)", r"(a=\2"]
+        {
+            assert!(filter(text).is_err(), "{text}");
+        }
+        assert!(filter(&("(!".repeat(5000) + "(a=b)" + &")".repeat(5000))).is_err());
+    }
+
+    #[test]
+    fn empty_sets_are_filters() {
+        assert_eq!(filter("(&)"), Ok(Node::And(Vec::new())));
+        assert_eq!(filter("(|)"), Ok(Node::Or(Vec::new())));
+    }
+}

@@ -1,0 +1,153 @@
+//! Where entries stand: in the scope of the search or not, and under which name the consumer has them.
+
+use rustc_hash::FxHashMap;
+use schema::Schema;
+use values::Refusal;
+
+/// As slapd.conf(5) has them; `Subordinate` is without the base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Base,
+    One,
+    Sub,
+    Subordinate,
+}
+
+impl Scope {
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "base" => Some(Self::Base),
+            "one" => Some(Self::One),
+            "sub" => Some(Self::Sub),
+            "subordinate" => Some(Self::Subordinate),
+            _ => None,
+        }
+    }
+}
+
+/// The search base at the provider, and what the consumer has in its place (`suffixmassage`).
+#[derive(Debug)]
+pub struct Suffixes {
+    base: Vec<u8>,
+    scope: Scope,
+    massaged: Option<Vec<u8>>,
+}
+
+/// The name that the consumer has for an entry: normalised, and as text.
+#[derive(Debug)]
+pub struct Placed {
+    pub normal: Vec<u8>,
+    pub dn: Vec<u8>,
+}
+
+/// So many parents' DNs are kept in mind.
+const PARENTS: usize = 4096;
+
+/// A character that means something to `libraries/librewrite`, by which slapd makes the rule.
+const SPECIAL: &[u8] = b"*+?()[]{}|^$\\%";
+
+impl Suffixes {
+    pub fn read(
+        base: &str,
+        scope: Scope,
+        massage: Option<&str>,
+        schema: &Schema,
+    ) -> Result<Self, Refusal> {
+        let normal = |text: &str| schema.dn(text.as_bytes()).map(|dn| dn.normal());
+        let (base, massaged) = (normal(base)?, massage.map(normal).transpose()?);
+        let special =
+            |text: &[u8]| text.is_empty() || text.iter().any(|byte| SPECIAL.contains(byte));
+        if massaged.as_ref().is_some_and(|massaged| special(&base) || special(massaged)) {
+            return Err(Refusal(
+                "suffixmassage with an empty suffix, or with one of *+?()[]{}|^$\\%".into(),
+            ));
+        }
+        Ok(Self { base, scope, massaged })
+    }
+
+    fn covers(&self, normal: &[u8]) -> bool {
+        let below = is_below(normal, &self.base);
+        match self.scope {
+            Scope::Base => normal == self.base,
+            Scope::One => below && parent(normal) == self.base,
+            Scope::Sub => below || normal == self.base,
+            Scope::Subordinate => below,
+        }
+    }
+
+    pub fn massages(&self) -> bool {
+        self.massaged.is_some()
+    }
+
+    /// The DN as the consumer has it, in any form; unchanged when it does not end in the base. slapd makes a regular
+    /// expression of the base, whatever the case of letters, and a dot in it stands for any character.
+    pub fn massage<'a>(&self, dn: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
+        let Some(massaged) = &self.massaged else { return dn.into() };
+        let Some(at) = dn.len().checked_sub(self.base.len()) else { return dn.into() };
+        let same = |(own, base): (&u8, &u8)| *base == b'.' || own.eq_ignore_ascii_case(base);
+        if !dn[at..].iter().zip(&self.base).all(same) {
+            return dn.into();
+        }
+        [&dn[..at], massaged].concat().into()
+    }
+}
+
+/// The parent of a normalised DN, in which a comma inside a value is escaped in hexadecimal digits.
+pub fn parent(normal: &[u8]) -> &[u8] {
+    normal.iter().position(|&byte| byte == b',').map_or(b"", |comma| &normal[comma + 1..])
+}
+
+fn is_below(normal: &[u8], base: &[u8]) -> bool {
+    match normal.strip_suffix(base) {
+        Some(rest) if base.is_empty() => !rest.is_empty(),
+        Some(rest) => rest.last() == Some(&b','),
+        None => false,
+    }
+}
+
+/// Normalises DNs; most entries have the parent of the entry before.
+#[derive(Debug)]
+pub struct Namer<'a> {
+    schema: &'a Schema,
+    known: FxHashMap<Box<[u8]>, Vec<u8>>,
+}
+
+impl<'a> Namer<'a> {
+    pub fn new(schema: &'a Schema) -> Self {
+        Self { schema, known: FxHashMap::default() }
+    }
+
+    pub fn normal(&mut self, text: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let (leaf, above) = schema::split_leaf(text).unwrap_or((text, b""));
+        if above.is_empty() {
+            return self.schema.dn(text).map(|dn| dn.normal());
+        }
+        let mut normal = self.schema.rdn(leaf)?.normal;
+        normal.push(b',');
+        if let Some(known) = self.known.get(above) {
+            normal.extend_from_slice(known);
+            return Ok(normal);
+        }
+        let parent = self.schema.dn(above)?.normal();
+        normal.extend_from_slice(&parent);
+        if self.known.len() >= PARENTS {
+            self.known.clear();
+        }
+        self.known.insert(above.into(), parent);
+        Ok(normal)
+    }
+
+    /// None of what is out of scope.
+    pub fn place(&mut self, suffixes: &Suffixes, text: &[u8]) -> Result<Option<Placed>, Refusal> {
+        let normal = self.normal(text)?;
+        if !suffixes.covers(&normal) {
+            return Ok(None);
+        }
+        if !suffixes.massages() {
+            return Ok(Some(Placed { normal, dn: text.to_vec() }));
+        }
+        let pretty = self.schema.dn(text)?.pretty();
+        let dn = suffixes.massage(&pretty).into_owned();
+        Ok(Some(Placed { normal: suffixes.massage(&normal).into_owned(), dn }))
+    }
+}

@@ -1,0 +1,90 @@
+//! The configuration of a consumer, understood by its schema.
+
+use ldif::write;
+use schema::Schema;
+use values::Refusal;
+
+use crate::attributes::{Attributes, Listed};
+use crate::filter::Filter;
+use crate::place::{Scope, Suffixes};
+
+/// What slapd's consumer adds to entries that come without (`slap_add_opattrs`).
+pub const OWN: [&str; 4] = ["creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"];
+
+/// What the consumer is configured to do.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Of the consumer's database.
+    pub suffix: String,
+    pub root_dn: Option<String>,
+    /// `lastmod`: entries get the operational attributes they lack.
+    pub last_mod: bool,
+    pub base: String,
+    pub scope: Scope,
+    /// None: the provider has evaluated it.
+    pub filter: Option<String>,
+    pub listed: Listed,
+    pub massage: Option<String>,
+}
+
+/// The configuration, understood by a schema.
+#[derive(Debug)]
+pub struct Selection {
+    pub(crate) filter: Option<Filter>,
+    pub(crate) attributes: Attributes,
+    pub(crate) suffixes: Suffixes,
+    pub(crate) suffix: Vec<u8>,
+    pub(crate) scope: Scope,
+    /// creatorsName and modifiersName of entries that come without.
+    root_dn: Option<Vec<u8>>,
+}
+
+impl Selection {
+    /// Refuses what is not known to come out as slapd's consumer would have it.
+    pub fn read(settings: &Settings, schema: &Schema) -> std::result::Result<Self, Refusal> {
+        let filter = settings.filter.as_deref();
+        let root_dn = settings.root_dn.as_deref().filter(|_| settings.last_mod);
+        Ok(Self {
+            filter: filter.map(|text| Filter::read(text, schema)).transpose()?,
+            attributes: Attributes::read(&settings.listed, schema)?,
+            suffixes: Suffixes::read(
+                &settings.base,
+                settings.scope,
+                settings.massage.as_deref(),
+                schema,
+            )?,
+            suffix: schema.dn(settings.suffix.as_bytes())?.normal(),
+            scope: settings.scope,
+            root_dn: root_dn
+                .map(|text| schema.dn(text.as_bytes()).map(|dn| dn.pretty()))
+                .transpose()?,
+        })
+    }
+
+    /// Attributes of what the provider sends that the consumer does not store (`exattrs`).
+    pub fn left_out(&self, schema: &Schema) -> Vec<String> {
+        self.attributes.left_out(schema)
+    }
+
+    /// The attributes to ask the provider for.
+    pub fn request(&self) -> Vec<String> {
+        self.attributes.request()
+    }
+
+    /// The attributes of `OWN` that are not `present`: by the root DN, at the time of the entryCSN.
+    pub(crate) fn own_lines(&self, csn: Option<&[u8]>, present: [bool; 4]) -> Vec<u8> {
+        let mut lines = Vec::new();
+        let (Some(root_dn), Some(stamp)) = (&self.root_dn, csn.and_then(|csn| csn.get(..14)))
+        else {
+            return lines;
+        };
+        let time = [stamp, b"Z"].concat();
+        for (name, present) in OWN.iter().zip(present) {
+            if !present {
+                let value = if name.ends_with("Name") { root_dn } else { &time };
+                write::line(&mut lines, name.as_bytes(), value);
+            }
+        }
+        lines
+    }
+}

@@ -1,0 +1,252 @@
+//! The stage: whole LDIF in, what the consumer holds of it out.
+
+use std::ops::Range;
+use std::path::Path;
+
+use ldif::walk::each_record;
+use ldif::{Code, Counters, Error, Field, Input, Output, Record, Result, write};
+use schema::Schema;
+use values::Refusal;
+
+use crate::columns::{Columns, Part};
+use crate::filter::{Truth, Values};
+use crate::glue::Glue;
+use crate::place::{Namer, Placed, Scope};
+use crate::selection::Selection;
+
+/// slapd's flag of the object class `subentry` (RFC 3672), which no search shows unless it asks for it.
+const SUBENTRY: u32 = 0x4;
+/// Written at once.
+const CHUNK: usize = 256 * 1024;
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Selected {
+    pub read: u64,
+    /// Of those read.
+    pub kept: u64,
+    /// Made for ancestors that are not selected; not among those.
+    pub glue: u64,
+}
+
+/// Writes the entries that the consumer holds to `entries`, those that it makes besides to `glue`, a blank line after
+/// each. The entry of the suffix gets `context_csns`, whichever it is, and no other any.
+pub fn select(
+    paths: &[impl AsRef<Path>],
+    entries: &Path,
+    glue: &Path,
+    selection: &Selection,
+    schema: &Schema,
+    context_csns: &[String],
+    counters: &Counters,
+) -> Result<Selected> {
+    let mut stage = Stage::new(selection, schema, context_csns, entries)?;
+    for path in paths {
+        let path = path.as_ref();
+        each_record(Input::from_path(path)?, counters, |record| stage.record(record))?;
+    }
+    stage.finish(entries, glue, counters)
+}
+
+struct Stage<'a> {
+    selection: &'a Selection,
+    schema: &'a Schema,
+    namer: Namer<'a>,
+    glue: Glue,
+    columns: Columns<'a>,
+    /// Lines of contextCSN.
+    context: Vec<u8>,
+    out: Output,
+    text: Vec<u8>,
+    done: Selected,
+    found: Found,
+}
+
+#[derive(Debug)]
+enum Line {
+    /// As it stands in the record.
+    Given(Range<usize>),
+    Made(Vec<u8>),
+}
+
+/// What a record holds.
+#[derive(Debug, Default)]
+struct Found {
+    /// The column of each line, and the line.
+    lines: Vec<(usize, Line)>,
+    asked: Vec<Vec<(schema::AttributeId, Vec<Vec<u8>>)>>,
+    classes: Vec<Vec<u8>>,
+    csn: Option<Vec<u8>>,
+    own: [bool; 4],
+}
+
+impl<'a> Stage<'a> {
+    fn new(
+        selection: &'a Selection,
+        schema: &'a Schema,
+        context_csns: &[String],
+        entries: &Path,
+    ) -> Result<Self> {
+        let mut context = Vec::new();
+        for csn in context_csns {
+            write::line(&mut context, b"contextCSN", csn.as_bytes());
+        }
+        Ok(Self {
+            selection,
+            schema,
+            namer: Namer::new(schema),
+            glue: Glue::new(selection.suffix.clone()),
+            columns: Columns::new(selection, schema),
+            context,
+            out: Output::create(entries, 0)?,
+            text: Vec::with_capacity(2 * CHUNK),
+            done: Selected::default(),
+            found: Found::default(),
+        })
+    }
+
+    fn record(&mut self, record: &Record<'_>) -> Result<()> {
+        self.done.read += 1;
+        let entry = record.entry()?;
+        let placed = self.namer.place(&self.selection.suffixes, &entry.dn);
+        let Some(placed) = placed.map_err(refused)? else { return Ok(()) };
+        self.look(entry.fields)?;
+        if !self.is_wanted() {
+            return Ok(());
+        }
+        self.done.kept += 1;
+        self.glue.above(&placed, self.found.csn.as_deref());
+        self.write(record, &placed);
+        if self.text.len() < CHUNK { Ok(()) } else { self.send() }
+    }
+
+    fn send(&mut self) -> Result<()> {
+        self.out.write(&self.text)?;
+        self.text.clear();
+        Ok(())
+    }
+
+    /// Notes what of the record's lines counts.
+    fn look(&mut self, fields: ldif::fields::Fields<'_>) -> Result<()> {
+        let asked = self.selection.filter.as_ref().map_or(0, |filter| filter.asked().len());
+        self.found = Found { asked: vec![Vec::new(); asked], ..Found::default() };
+        for field in fields {
+            let field = field?;
+            let number = self.columns.number(field.description());
+            self.note(number, &field)?;
+            let line = self.line(number, &field)?;
+            self.found.lines.push((number, line));
+        }
+        Ok(())
+    }
+
+    /// A line with a DN in it comes out with the DN as the consumer has it.
+    fn line(&self, number: usize, field: &Field<'_>) -> Result<Line> {
+        if !self.columns.get(number).dn {
+            return Ok(Line::Given(field.span.clone()));
+        }
+        let mut line = Vec::new();
+        let value = field.value()?;
+        write::line(&mut line, field.description(), &self.selection.suffixes.massage(&value));
+        Ok(Line::Made(line))
+    }
+
+    fn note(&mut self, number: usize, field: &Field<'_>) -> Result<()> {
+        let column = self.columns.get(number);
+        match column.part {
+            Part::Class => self.found.classes.push(field.value()?.into_owned()),
+            Part::Csn => self.found.csn = Some(field.value()?.into_owned()),
+            Part::Own(own) => self.found.own[own] = column.keep,
+            Part::Other => {}
+        }
+        let Some(description) = column.description.as_ref().filter(|_| !column.asked.is_empty())
+        else {
+            return Ok(());
+        };
+        let value = field.value()?;
+        let (id, mut normal) = (description.attribute, Vec::new());
+        match self.schema.normalise(id, &value, &mut normal) {
+            Ok(true) => {}
+            Ok(false) => normal = value.into_owned(),
+            Err(refusal) => return Err(refused(refusal)),
+        }
+        for &asked in &column.asked {
+            let attributes = &mut self.found.asked[asked];
+            match attributes.iter_mut().find(|(known, _)| *known == id) {
+                Some((_, values)) => values.push(normal.clone()),
+                None => attributes.push((id, vec![normal.clone()])),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_wanted(&self) -> bool {
+        let classes: Vec<&[u8]> = self.found.classes.iter().map(Vec::as_slice).collect();
+        if self.schema.flags(&classes) & SUBENTRY != 0 && self.selection.scope != Scope::Base {
+            return false;
+        }
+        let values = Values(&self.found.asked);
+        let filter = self.selection.filter.as_ref();
+        filter.is_none_or(|filter| filter.test(self.schema, &values) == Truth::True)
+    }
+
+    /// The values of one attribute come out side by side: slapd 2.6.11 to 2.6.14 damage entries where they do not.
+    fn write(&mut self, record: &Record<'_>, placed: &Placed) {
+        write::line(&mut self.text, b"dn", &placed.dn);
+        let columns = &self.columns;
+        let mut lines: Vec<_> =
+            self.found.lines.iter().filter(|(number, _)| columns.get(*number).keep).collect();
+        let first = |number: usize| lines.iter().position(|(one, _)| *one == number);
+        let order: Vec<_> = lines.iter().map(|(number, _)| first(*number)).collect();
+        if !order.is_sorted() {
+            let mut sorted: Vec<_> = order.into_iter().zip(lines).collect();
+            sorted.sort_by_key(|(first, _)| *first);
+            lines = sorted.into_iter().map(|(_, line)| line).collect();
+        }
+        for (_, line) in lines {
+            let line = match line {
+                Line::Given(span) => &record.bytes[span.clone()],
+                Line::Made(text) => text,
+            };
+            self.text.extend_from_slice(line);
+            if line.last() != Some(&b'\n') {
+                self.text.push(b'\n');
+            }
+        }
+        let own = self.selection.own_lines(self.found.csn.as_deref(), self.found.own);
+        self.text.extend_from_slice(&own);
+        if placed.normal == self.selection.suffix {
+            self.text.extend_from_slice(&self.context);
+        }
+        self.text.push(b'\n');
+    }
+
+    fn finish(mut self, entries: &Path, glue: &Path, counters: &Counters) -> Result<Selected> {
+        self.send()?;
+        self.out.finish()?;
+        if !self.glue.is_empty() {
+            let (namer, wanted) = (&mut self.namer, &mut self.glue);
+            each_record(Input::from_path(entries)?, &Counters::default(), |record| {
+                counters.check()?;
+                wanted.present(&namer.normal(&record.entry()?.dn).map_err(refused)?);
+                Ok(())
+            })?;
+        }
+        let mut out = Output::create(glue, 0)?;
+        for missing in self.glue.entries() {
+            let mut text = missing.record();
+            text.extend_from_slice(&self.selection.own_lines(missing.csn, [false; 4]));
+            if missing.normal == self.selection.suffix {
+                text.extend_from_slice(&self.context);
+            }
+            text.push(b'\n');
+            out.write(&text)?;
+            self.done.glue += 1;
+        }
+        out.finish()?;
+        Ok(self.done)
+    }
+}
+
+fn refused(refusal: Refusal) -> Error {
+    Error::new(Code::Syntax, refusal.0.into_owned())
+}

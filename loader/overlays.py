@@ -1,0 +1,152 @@
+"""What the overlays of slapd do to the answers of a search, and what ditseed does about it.
+
+A replica must hold what its provider stores. Overlays can show more, less or other than that. Each row was found by a
+look at a real slapd 2.5.13 and 2.6.10, search and slapcat side by side (tests/integration/test_overlays.py); rows of
+modules that Debian does not ship are from their sources, and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from loader.defaults import DYNAMIC_ATTRIBUTES
+
+
+class Shows(Enum):
+    """What a search that ditseed makes shows where this overlay is configured, and what follows from it."""
+
+    STORED = "what is stored"
+    LEFT_OUT = "computed attributes, which ditseed leaves out"
+    SWITCHED_OFF = "what is stored, for ditseed sends a control that switches the overlay off"
+    MOVING = (
+        "a stored attribute whose value depends on the time of the search; comparisons ignore it"
+    )
+    OTHER = "something else than what is stored: no seed is made from a search"
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """`attributes`: those that are computed (LEFT_OUT) or move (MOVING). `local`: stored by each server for itself and
+    not replicated, so that provider and replica differ in them rightly. `source`: where the fact stands."""
+
+    name: str
+    shows: Shows
+    attributes: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
+    why: str = ""
+    debian: bool = True
+
+
+_LOCKOUT = ("pwdFailureTime", "pwdAccountLockedTime", "pwdGraceUseTime", "pwdLastSuccess")
+_STORED = (
+    "auditlog",
+    "autogroup",
+    "constraint",
+    "deref",
+    "dyngroup",
+    "homedir",
+    "otp",
+    "refint",
+    "remoteauth",
+    "seqmod",
+    "sssvlv",
+    "unique",
+)
+
+OVERLAYS: tuple[Overlay, ...] = (
+    *(Overlay(name, Shows.STORED) for name in _STORED),
+    Overlay(
+        "accesslog",
+        Shows.LEFT_OUT,
+        ("auditContext",),
+        why="accesslog_operational adds the suffix of the log to the suffix entry",
+    ),
+    Overlay(
+        "syncprov",
+        Shows.LEFT_OUT,
+        ("contextCSN",),
+        why="shown newer than stored; ditseed asks for it by itself and writes it last",
+    ),
+    Overlay(
+        "dynlist",
+        Shows.SWITCHED_OFF,
+        why="with ManageDsaIT it adds neither members of dynamic groups nor memberOf",
+    ),
+    Overlay(
+        "valsort",
+        Shows.SWITCHED_OFF,
+        why="it takes the weights {n} off values, except where its own control says not to sort",
+    ),
+    Overlay(
+        "dds",
+        Shows.MOVING,
+        ("entryTtl",),
+        why="the time that is left is shown, as syncrepl sees it too; the whole time is stored",
+    ),
+    Overlay("collect", Shows.OTHER, why="values of an entry appear in all entries below it"),
+    Overlay("rwm", Shows.OTHER, why="names of attributes and object classes, and DNs, are mapped"),
+    Overlay(
+        "translucent",
+        Shows.SWITCHED_OFF,
+        why="with ManageDsaIT it shows the local entries alone, those that a build or clone holds",
+    ),
+    Overlay("pcache", Shows.OTHER, why="entries are those of another server"),
+    Overlay("retcode", Shows.STORED, why="with retcode-indir a search fails, and that is told"),
+    Overlay(
+        "memberof",
+        Shows.STORED,
+        local=("memberOf",),
+        why="each server keeps memberOf for itself (o_dont_replicate); a full refresh brings it",
+    ),
+    Overlay(
+        "ppolicy",
+        Shows.STORED,
+        local=_LOCKOUT,
+        why="a consumer notes failed binds for itself unless ppolicy_forward_updates is set",
+    ),
+    Overlay(
+        "lastbind",
+        Shows.STORED,
+        local=("authTimestamp",),
+        why="each server notes binds for itself (o_dont_replicate); the directive `lastbind` does the same with "
+        "pwdLastSuccess",
+    ),
+    Overlay(
+        "allowed",
+        Shows.LEFT_OUT,
+        (
+            "allowedAttributes",
+            "allowedAttributesEffective",
+            "allowedChildClasses",
+            "allowedChildClassesEffective",
+        ),
+        why="contrib/slapd-modules/allowed: aa_operational",
+        debian=False,
+    ),
+    *(
+        Overlay(name, Shows.OTHER, why=f"contrib/slapd-modules/{name}", debian=False)
+        for name in ("adremap", "cloak", "datamorph", "dupent", "variant")
+    ),
+)
+BY_NAME = {one.name: one for one in OVERLAYS}
+
+
+def _all(shows: Shows) -> Iterator[str]:
+    return (name for one in OVERLAYS if one.shows is shows for name in one.attributes)
+
+
+CONTEXT_CSN = "contextCSN"
+# Attributes that a server computes for an answer. They are never stored by right and must not be loaded (slapadd 2.6.14
+# even damages their neighbours), wherever they come from.
+COMPUTED = (*DYNAMIC_ATTRIBUTES, *(name for name in _all(Shows.LEFT_OUT) if name != CONTEXT_CSN))
+MOVING = tuple(_all(Shows.MOVING))
+# What differs between a provider and a correct replica.
+LOCAL = tuple(dict.fromkeys(name for one in OVERLAYS for name in one.local if name != "memberOf"))
+
+
+def distorting(names: Iterable[str]) -> list[Overlay]:
+    """Those of these overlays where a search does not show what is stored."""
+    found = (BY_NAME.get(name.lower()) for name in names)
+    return [one for one in found if one is not None and one.shows is Shows.OTHER]

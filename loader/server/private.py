@@ -1,0 +1,216 @@
+"""A private configuration for slapd's offline tools: one back-mdb database, and nothing else that they could open.
+
+It is made from a list of what decides what slapadd and slapindex accept and store. Whatever is not on that list stays
+behind: other databases and the glue between them, syncrepl, log files, TLS files, credentials, access rules, and every
+overlay but two. In tool mode overlays do nothing for an entry (backover.c hands all tool calls to the database), except
+glue, which writes into subordinate databases. The schema that overlays and backends bring along is registered when
+their module is loaded (*_initialize in 2.4 to 2.6), so all modules stay; with dds in the database the schema check
+takes dynamicObject, and ppolicy of 2.4 changes pwdAttribute once it is configured.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from loader import glue, schema
+from loader.config import Config, Database, Entry
+from loader.server import configuration
+
+Values = Sequence[bytes]
+
+_MACROS = ("olcObjectIdentifier",)
+_DEFINITIONS = (
+    *_MACROS,
+    "olcLdapSyntaxes",
+    "olcAttributeTypes",
+    "olcObjectClasses",
+    "olcDitContentRules",
+)
+# Of cn=config and of the frontend, which share them.
+_EVERYWHERE = (
+    "olcAttributeOptions",
+    "olcIndexHash64",
+    "olcIndexIntLen",
+    "olcIndexSubstrAnyLen",
+    "olcIndexSubstrAnyStep",
+    "olcIndexSubstrIfMaxLen",
+    "olcIndexSubstrIfMinLen",
+    "olcSortVals",
+    "olcToolThreads",  # slapadd -q reads with one thread and writes with another; slapindex uses all
+)
+_DATABASE = (
+    "olcSuffix",
+    "olcRootDN",  # creatorsName of entries that have none
+    "olcLastMod",
+    "olcSyncUseSubentry",
+    "olcDbDirectory",
+    "olcDbEnvFlags",
+    "olcDbIndex",
+    "olcDbMaxEntrySize",
+    "olcDbMaxSize",
+    "olcDbMultival",
+    "olcDbNoSync",
+)
+# What makes a difference to the schema, and how.
+_OVERLAYS = {
+    "dynamic_objects": ("dds", "olcDDSConfig"),
+    "password_policy": ("ppolicy", "olcPPolicyConfig"),
+}
+_OF_SUPERIOR = (
+    "olcRootDN",
+    "olcLastMod",
+)  # slapadd -b SUPERIOR completes all entries as that one's
+
+_CONFIG = re.compile(r"cn=config$", re.IGNORECASE)
+_MODULE = re.compile(r"cn=module(\{\d+\})?,cn=config$", re.IGNORECASE)
+_SCHEMA = re.compile(r"(cn=[^,]+,)?cn=schema,cn=config$", re.IGNORECASE)
+_MDB = re.compile(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", re.IGNORECASE)
+_FRONTEND = re.compile(r"olcDatabase=(\{-1\})?frontend,cn=config$", re.IGNORECASE)
+
+
+@contextmanager
+def configured(
+    source: Config,
+    database: Database,
+    place: Path,
+    settings: Mapping[str, Values] | None = None,
+    superior: Database | None = None,
+) -> Iterator[Path]:
+    """A slapd.d below `place` that has the one database, with other `settings` (olcDbDirectory, olcDbMaxSize ...).
+
+    Without olcDbDirectory among them its directory is an empty one. `superior`: the database by whose name the entries
+    are loaded (glue). Mode 0700, removed at the end. Raises ConfigUnreadable.
+    """
+    home = place / "slapd.d"
+    nowhere = home / "empty"
+    _remove(home)
+    nowhere.mkdir(mode=0o700, parents=True)
+    home.chmod(0o700)
+    try:
+        changed = {"olcDbDirectory": [bytes(nowhere)], **(settings or {})}
+        entries = list(_entries(source, database, changed, nowhere, superior or database))
+        configuration.load(home, entries, source.path)
+        yield home
+    finally:
+        _remove(home)
+
+
+def _remove(home: Path) -> None:
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def _entries(
+    source: Config,
+    database: Database,
+    settings: Mapping[str, Values],
+    nowhere: Path,
+    superior: Database,
+) -> Iterator[Entry]:
+    own = _named(source, _CONFIG)
+    kept = _DEFINITIONS if source.is_directory else _MACROS
+    yield _made(
+        "cn=config", ("olcGlobal",), {"cn": [b"config"], **_only(own, (*_EVERYWHERE, *kept))}
+    )
+    for name, attributes in source.entries:
+        if _MODULE.match(name):
+            loads = _only(attributes, ("cn", "olcModulePath", "olcModuleLoad"))
+            yield _made(name, ("olcModuleList",), loads)
+    yield from _schema(source, own)
+    sizes = _only(_named(source, _MDB), ("olcBkMdbIdlExp",))
+    if sizes:
+        yield _made(
+            "olcBackend={0}mdb,cn=config",
+            ("olcBackendConfig", "olcMdbBkConfig"),
+            {"olcBackend": [b"{0}mdb"], **sizes},
+        )
+    yield _made(
+        "olcDatabase={-1}frontend,cn=config",
+        ("olcDatabaseConfig", "olcFrontendConfig"),
+        {"olcDatabase": [b"{-1}frontend"], **_only(_named(source, _FRONTEND), _EVERYWHERE)},
+    )
+    yield from _databases(source, database, settings, nowhere, superior)
+
+
+def _schema(source: Config, own: Mapping[str, Values]) -> Iterator[Entry]:
+    """What a slapd.conf defines itself may build on the files that it includes: there it comes behind them."""
+    found = [(name, attributes) for name, attributes in source.entries if _SCHEMA.match(name)]
+    for name, attributes in found:
+        yield _made(name, ("olcSchemaConfig",), _only(attributes, ("cn", *_DEFINITIONS)))
+    more = {} if source.is_directory else _only(own, _DEFINITIONS[1:])
+    if more:
+        name = f"{{{len(found) - 1}}}own"  # one of those found is the root of the others
+        yield _made(
+            f"cn={name},cn=schema,cn=config", ("olcSchemaConfig",), {"cn": [name.encode()], **more}
+        )
+
+
+def _named(source: Config, pattern: re.Pattern[str]) -> Mapping[str, Values]:
+    """The attributes of the first entry of such a name."""
+    return next((found for name, found in source.entries if pattern.match(name)), {})
+
+
+def _databases(
+    source: Config,
+    database: Database,
+    settings: Mapping[str, Values],
+    nowhere: Path,
+    superior: Database,
+) -> Iterator[Entry]:
+    """The database, behind others that stand for those below it: slapadd shall refuse their entries."""
+    number = 1
+    for suffix in glue.suffixes_below(source, database):
+        yield _made(
+            f"olcDatabase={{{number}}}ldif,cn=config",  # built into every slapd; opens nothing until it is used
+            ("olcDatabaseConfig", "olcLdifConfig"),
+            {
+                "olcDatabase": [f"{{{number}}}ldif".encode()],
+                "olcSuffix": [suffix.encode()],
+                "olcDbDirectory": [bytes(nowhere)],
+            },
+        )
+        number += 1
+    entry_dn = f"olcDatabase={{{number}}}mdb,cn=config"
+    yield _made(
+        entry_dn,
+        ("olcDatabaseConfig", "olcMdbConfig"),
+        {
+            "olcDatabase": [f"{{{number}}}mdb".encode()],
+            **_only(_attributes(source, database), _DATABASE),
+            **_as_superior(source, superior, database),
+            **settings,
+        },
+    )
+    kept = [name for name, there in schema.effects(source, superior).items() if there]
+    for place, (overlay, its_class) in enumerate(_OVERLAYS[name] for name in kept):
+        named = f"{{{place}}}{overlay}"
+        yield _made(
+            f"olcOverlay={named},{entry_dn}",
+            ("olcOverlayConfig", its_class),
+            {"olcOverlay": [named.encode()]},
+        )
+
+
+def _as_superior(source: Config, superior: Database, database: Database) -> dict[str, Values]:
+    if superior.entry_dn == database.entry_dn:
+        return {}
+    found = _only(_attributes(source, superior), _OF_SUPERIOR)
+    return {**dict.fromkeys(_OF_SUPERIOR, ()), **found}
+
+
+def _attributes(source: Config, database: Database) -> Mapping[str, Values]:
+    return next(found for name, found in source.entries if name == database.entry_dn)
+
+
+def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, Values]:
+    """Those of `names` that are there, spelled as in `names`."""
+    found = {name.lower(): values for name, values in attributes.items()}
+    return {name: found[name.lower()] for name in names if found.get(name.lower())}
+
+
+def _made(name: str, classes: Sequence[str], attributes: Mapping[str, Values]) -> Entry:
+    named = {key: values for key, values in attributes.items() if values}
+    return name, {"objectClass": [one.encode() for one in classes], **named}

@@ -1,0 +1,248 @@
+"""What an account may read of a slapd, and whether that is what is stored: asked of a few entries, before all are read.
+
+slapd says it itself, through filters. A filter is true, false or undefined (RFC 4511, 4.5.1.7), and undefined whatever
+it asks of an attribute that the account may not search (`test_presence_filter`). So the filter that says "has these
+attributes, and none of those" is true of an entry exactly if all attributes that are there are shown, and all that are
+shown are there: overlays add theirs to the answer, not to what filters look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import ldap.filter
+from ldap.schema import AttributeType, SubSchema
+
+from loader import dn, overlays
+from loader.errors import LimitTooLow, LoaderError, NoSuchBase, ServerRefused
+from loader.overlays import Overlay
+from loader.server.session import Attributes, Session
+
+# Attributes that a replica lacks badly and rules hide often: slapd.access(5) shows such rules, Kerberos's and Samba's
+# manuals do.
+SECRETS = (
+    "userPassword",
+    "pwdHistory",
+    "krbPrincipalKey",
+    "sambaNTPassword",
+    "sambaLMPassword",
+    "authPassword",
+    "oathSecret",
+)
+_SEARCHING = 3  # seconds that the server may look for entries with a secret, or with others below
+_OF_EACH = 2  # entries with a secret
+_FIRST = 200  # entries among which each kind at each place is looked at once
+_CONTAINERS = 30
+_LOOKS = 40  # entries looked at in all
+_NOT_ASKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
+_KIND = ("objectClass",)
+
+Wanted = Callable[[str], bool] | None  # of an attribute: does it matter? None: all do
+
+
+@dataclass
+class Sight:
+    """Found in the sample. hidden, computed: attribute -> DN of an entry where it is; below: entries whose children
+    are hidden; readable: attributes that may be read, but not searched for; distorting: overlays of the database, as
+    far as it tells them. `who`: the account as slapd's rules name it."""
+
+    who: str = ""
+    hidden: dict[str, str] = field(default_factory=dict)
+    below: list[str] = field(default_factory=list)
+    computed: dict[str, str] = field(default_factory=dict)
+    readable: set[str] = field(default_factory=set)
+    distorting: list[Overlay] = field(default_factory=list)
+    tells_overlays: bool = False
+
+
+def look(server: Session, base: str, wanted: Wanted = None) -> Sight | None:
+    """A look at some entries below `base`; None where the server is no slapd or shows no schema.
+
+    `wanted` tells which attributes matter (None: all).
+    """
+    schema = _schema(server)
+    if schema is None:
+        return None
+    known = overlays_of(server, _suffix(server, base))
+    sight = Sight(_subject(server), tells_overlays=bool(known))
+    sight.distorting = overlays.distorting(known)
+    for name in _chosen(server, base, schema, sight):
+        try:
+            _Look(server, schema, name, sight, wanted).look()
+        except NoSuchBase:
+            continue  # deleted meanwhile
+    for name in sight.readable & sight.hidden.keys():
+        del sight.hidden[name]
+    return sight
+
+
+def _schema(server: Session) -> SubSchema | None:
+    root = server.read("", ["objectClass", "subschemaSubentry"])
+    if b"OpenLDAProotDSE" not in root.get("objectclass", []):
+        return None
+    place = root.get("subschemasubentry", [b"cn=Subschema"])[0].decode()
+    asked = ["attributeTypes", "objectClasses"]
+    try:
+        found = server.read(place, asked, "(objectClass=subschema)")
+    except (NoSuchBase, ServerRefused):
+        return None
+    if not all(found.get(name.lower()) for name in asked):
+        return None
+    return SubSchema({name: found[name.lower()] for name in asked})
+
+
+def _subject(server: Session) -> str:
+    who = server.who_am_i()
+    return f'dn.exact="{who}"' if who else "anonymous"
+
+
+def _suffix(server: Session, base: str) -> str:
+    """The longest suffix that the base is in."""
+    found = (one for one in server.naming_contexts() if dn.within(base, one))
+    return max(found, key=len, default=base)
+
+
+def overlays_of(server: Session, base: str) -> list[str]:
+    """The overlays of the database of this suffix, as far as cn=Monitor (slapd-monitor(5)) or cn=config shows them."""
+    same = ldap.filter.filter_format("(namingContexts=%s)", [base])
+    of_suffix = ldap.filter.filter_format("(olcSuffix=%s)", [base])
+    try:
+        monitored = server.find(
+            "cn=Databases,cn=Monitor", same, ["monitorOverlay"], ldap.SCOPE_ONELEVEL
+        )
+        found = [one.decode() for _, entry in monitored for one in entry.get("monitoroverlay", [])]
+        if found:
+            return found
+    except LoaderError:
+        pass  # not configured, or not for us
+    try:
+        configured = server.find("cn=config", of_suffix)
+        return [
+            value.decode().partition("}")[2] or value.decode()
+            for database, _ in configured
+            for _, entry in server.find(
+                database, "(olcOverlay=*)", ["olcOverlay"], ldap.SCOPE_ONELEVEL
+            )
+            for value in entry.get("olcoverlay", [])
+        ]
+    except LoaderError:
+        return []
+
+
+def _chosen(server: Session, base: str, schema: SubSchema, sight: Sight) -> list[str]:
+    """DNs to look at: entries with secrets, and at each place one entry of each kind."""
+    places: dict[tuple[str, frozenset[bytes]], str] = {}
+    for name, entry in _sampled(server, base, sight):
+        kind = frozenset(value.lower() for value in entry.get("objectclass", []))
+        places.setdefault((dn.key(dn.parent(name)), kind), name)
+    return list(dict.fromkeys([*_holders(server, base, schema), *places.values()]))[:_LOOKS]
+
+
+def _sampled(server: Session, base: str, sight: Sight) -> Iterator[tuple[str, Attributes]]:
+    yield from server.first(base, _FIRST, _KIND)[0]
+    for container in _containers(server, base):
+        found = server.first(container, _OF_EACH + 1, _KIND)[0]
+        yield from found
+        if len(found) == 1 and not _has_subentries(server, container):
+            sight.below.append(container)
+
+
+def _containers(server: Session, base: str) -> list[str]:
+    return [name for name, _ in _found(server, base, _CONTAINERS, "(hasSubordinates=TRUE)")]
+
+
+def _has_subentries(server: Session, container: str) -> bool:
+    """No other search shows them (RFC 3672)."""
+    one_level = ldap.SCOPE_ONELEVEL
+    return server.offers_subentries(container) and bool(
+        server.find(container, "(objectClass=*)", scope=one_level, subentries=True)
+    )
+
+
+def _found(server: Session, base: str, limit: int, where: str) -> list[tuple[str, Attributes]]:
+    """What the server finds of it in a few seconds."""
+    try:
+        return server.first(base, limit, _KIND, where, _SEARCHING)[0]
+    except (LimitTooLow, ServerRefused):
+        return []
+
+
+def _holders(server: Session, base: str, schema: SubSchema) -> Iterator[str]:
+    """Entries that the server finds by a secret, readable or not."""
+    for secret in SECRETS:
+        if schema.get_obj(AttributeType, secret) is not None:
+            found = _found(server, base, _OF_EACH, f"({secret}=*)")
+            yield from (name for name, _ in found)
+
+
+@dataclass
+class _Look:
+    """One entry: what is shown, and what filters say of it."""
+
+    server: Session
+    schema: SubSchema
+    name: str
+    sight: Sight
+    wanted: Wanted
+
+    def look(self) -> None:
+        entry = self.server.read(self.name)
+        there = {_type(name) for name in entry} - _NOT_ASKED
+        absent = [one for one in self._possible(entry) if not self._shown(one, there)]
+        for name in self._untrue(sorted(there), "({}=*)"):
+            one = self.schema.get_obj(AttributeType, name)
+            name = one.names[0] if one is not None and one.names else name
+            if self._is_true(f"(!({name}=*))"):
+                self._add(self.sight.computed, name)
+            else:
+                self.sight.readable.add(name)
+        # Undefined, or true though it is not shown.
+        for name in self._untrue(absent, "(!({}=*))"):
+            self._add(self.sight.hidden, name)
+
+    def _add(self, found: dict[str, str], name: str) -> None:
+        if self.wanted is None or self.wanted(name):
+            found.setdefault(name, self.name)
+
+    def _is_true(self, where: str) -> bool:
+        return self.server.matches(self.name, where)
+
+    def _untrue(self, names: Sequence[str], claim: str) -> list[str]:
+        """The attributes of which the claim is not true for this entry, found by halves."""
+        if not names or self._is_true(f"(&{''.join(map(claim.format, names))})"):
+            return []
+        if len(names) == 1:
+            return list(names)
+        half = len(names) // 2
+        return [*self._untrue(names[:half], claim), *self._untrue(names[half:], claim)]
+
+    def _possible(self, entry: Attributes) -> list[str]:
+        """The attributes that an entry of these classes may have, and the operational ones."""
+        classes = [value.decode() for value in entry.get("objectclass", [])]
+        must, may = self.schema.attribute_types(classes, raise_keyerror=0)
+        of_classes = [*must.values(), *may.values()]
+        # python-ldap: usage 0 is userApplications.
+        types = (
+            self.schema.get_obj(AttributeType, oid) for oid in self.schema.listall(AttributeType)
+        )
+        operational = [one for one in types if one is not None and one.usage]
+        named = (one for one in (*of_classes, *operational) if getattr(one, "names", ()))
+        found = dict.fromkeys(one.names[0] for one in named if not one.obsolete)
+        return [name for name in found if name.lower() not in _NOT_ASKED]
+
+    def _shown(self, name: str, there: set[str]) -> bool:
+        """Itself or a subtype: the presence of `name` is that of `cn` (RFC 4512, 2.5.1)."""
+        return any(name.lower() in self._lineage(one) for one in there)
+
+    def _lineage(self, name: str) -> set[str]:
+        found: set[str] = {name}
+        one = self.schema.get_obj(AttributeType, name)
+        while one is not None:
+            found.update(alias.lower() for alias in one.names)
+            one = self.schema.get_obj(AttributeType, one.sup[0]) if one.sup else None
+        return found
+
+
+def _type(description: str) -> str:
+    return description.partition(";")[0]

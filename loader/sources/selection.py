@@ -1,0 +1,77 @@
+"""What a consumer holds of its provider's entries: a door to the native core, where entries are selected.
+
+LDIF in, LDIF out (native/select): the filter, the list of attributes, the scope, another suffix, and the glue entries
+that slapd's consumer makes for ancestors it does not get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from loader import _native, backmdb
+from loader._native import Selected, Selection
+from loader.config import Config, Database
+from loader.errors import PartialReplica
+from loader.ldif import counting
+from loader.progress import Meter
+from loader.sinks.configured import schema_of
+from loader.syncrepl import Syncrepl
+
+__all__ = ["GLUE", "OWN", "Selected", "Selection", "select", "selection"]
+
+GLUE = "(objectClass=glue)"
+# What the consumer writes itself where the provider's is not among its attributes (add.c, slap_add_opattrs).
+OWN = ("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp")
+
+
+def selection(
+    config: Config, database: Database, syncrepl: Syncrepl, *, evaluate: bool
+) -> Selection:
+    """`evaluate`: the filter is not the provider's business, but ours. Raises PartialReplica, NotProven."""
+    settings = backmdb.settings(config, database)
+    known = schema_of(config, database, settings.attribute_options)
+    try:
+        return _native.Selection(
+            known,
+            suffix=database.suffix,
+            root_dn=database.root_dn,
+            last_mod=settings.last_mod,
+            base=syncrepl.searchbase,
+            scope=syncrepl.scope,
+            filter=syncrepl.filter if evaluate else None,
+            attrs=syncrepl.attrs,
+            exattrs=syncrepl.exattrs,
+            massage=syncrepl.suffixmassage,
+        )
+    except _native.NativeError as error:
+        raise PartialReplica(
+            config=config.where,
+            rid=syncrepl.rid,
+            options=f'filter="{syncrepl.filter}"' if evaluate else "options",
+            reason=error.message,
+            advice="With --strategy search the provider evaluates the filter, whatever it is."
+            if evaluate
+            else "Let slapd fill this consumer by itself, or change its syncrepl.",
+        ) from error
+
+
+def select(
+    paths: Sequence[Path],
+    entries: Path,
+    glue: Path,
+    chosen: Selection,
+    context_csns: Sequence[str],
+    meter: Meter,
+) -> Selected:
+    """Write what of `paths` the consumer holds to `entries`, and what it makes besides to `glue`; both are on the disk
+    when this returns. The suffix's entry gets `context_csns`."""
+    with counting(meter) as counters:
+        return _native.select(
+            [str(path) for path in paths],
+            str(entries),
+            str(glue),
+            chosen,
+            list(context_csns),
+            counters,
+        )

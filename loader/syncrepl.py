@@ -1,0 +1,202 @@
+"""The syncrepl of a consumer's database: what it is configured to hold of its provider (slapd.conf(5) `syncrepl`,
+servers/slapd/syncrepl.c `parse_syncrepl_line`). Credentials do not get past this file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from loader import dn
+from loader.config import Config, Database
+from loader.errors import SyncreplsDiffer, SyncreplUnreadable
+
+ANYTHING = "(objectclass=*)"  # the default filter
+EVERYTHING = {"*", "+"}
+SCOPES = {  # libldap's words (ldap_pvt_str2scope), and ours
+    "base": "base",
+    "one": "one",
+    "onelevel": "one",
+    "sub": "sub",
+    "subtree": "sub",
+    "subord": "subordinate",
+    "subordinate": "subordinate",
+    "children": "subordinate",
+}
+
+# Options that decide how the provider is reached, how often, and as whom: not what the consumer holds.
+_BIND = ("uri", "version", "bindmethod", "timeout", "network-timeout", "binddn", "credentials")
+_SASL = ("saslmech", "secprops", "realm", "authcid", "authzid")
+_TCP = ("keepalive", "tcp-user-timeout")
+_TLS = (
+    "starttls",
+    "tls_cert",
+    "tls_key",
+    "tls_cacert",
+    "tls_cacertdir",
+    "tls_reqcert",
+    "tls_reqsan",
+)
+_TLS_MORE = ("tls_cipher_suite", "tls_protocol_min", "tls_ecname", "tls_crlcheck")
+_PACE = ("interval", "retry", "sizelimit", "timelimit", "strictrefresh", "lazycommit")
+_LOG = ("logbase", "logfilter")
+_MANNER = {
+    "rid",
+    "provider",
+    "managedsait",
+    *_BIND,
+    *_SASL,
+    *_TCP,
+    *_TLS,
+    *_TLS_MORE,
+    *_PACE,
+    *_LOG,
+}
+_LISTS = {"attrs", "exattrs"}
+_CONTENT = {
+    "searchbase",
+    "filter",
+    "scope",
+    "attrsonly",
+    "schemachecking",
+    "suffixmassage",
+    *_LISTS,
+}
+_KIND = {"type", "syncdata"}
+# slapd reads these by their beginning: "attrsonly" may be followed by anything.
+_FLAGS = ("attrsonly", "strictrefresh", "lazycommit")
+_REQUIRED = ("rid", "provider", "searchbase")
+
+
+@dataclass(frozen=True)
+class Syncrepl:
+    """One value of olcSyncrepl, without what is secret. Names of attributes are as they are written."""
+
+    rid: str
+    provider: str
+    searchbase: str
+    filter: str = ANYTHING
+    scope: str = "sub"  # "base", "one", "sub" or "subordinate"
+    attrs: tuple[str, ...] = ()
+    exattrs: tuple[str, ...] = ()
+    attrsonly: bool = False
+    schemachecking: bool = False
+    suffixmassage: str | None = None
+    type: str = "refreshonly"
+    syncdata: str = "default"
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What decides which entries the consumer holds, and what of them."""
+        massage = None if self.suffixmassage is None else dn.key(self.suffixmassage)
+        lists = (frozenset(map(str.lower, self.attrs)), frozenset(map(str.lower, self.exattrs)))
+        rest = (self.scope, *lists, self.attrsonly, self.schemachecking, massage)
+        return (dn.key(self.searchbase), self.filter.lower(), *rest)
+
+    def narrowing(self, suffix: str) -> tuple[str, ...]:
+        """The options by which the consumer of `suffix` holds other than all that the provider has there."""
+        found = {
+            "filter": self.filter.lower() != ANYTHING,
+            "scope": self.scope != "sub",
+            "attrs": bool(self.attrs) and not set(self.attrs) >= EVERYTHING,
+            "exattrs": bool(self.exattrs),
+            "attrsonly": self.attrsonly,
+            "suffixmassage": self._massages(),
+            "searchbase": not self._massages() and dn.key(self.searchbase) != dn.key(suffix),
+        }
+        return tuple(name for name, narrows in found.items() if narrows)
+
+    def _massages(self) -> bool:
+        own = self.suffixmassage
+        return own is not None and dn.key(own) != dn.key(self.searchbase)
+
+
+def of_database(config: Config, database: Database, provider: str | None) -> Syncrepl | None:
+    """The syncrepl that fills a database; None of one that is no consumer.
+
+    Where several fill it with different things, the one of the `provider` (a URI). Raises SyncreplUnreadable,
+    SyncreplsDiffer.
+    """
+    values = config.values(database.entry_dn, "olcSyncrepl")
+    found = [parse(value, config.where) for value in values]
+    if len({one.content for one in found}) <= 1:
+        return found[0] if found else None
+    asked = [one for one in found if provider and _same_server(one.provider, provider)]
+    if len({one.content for one in asked}) != 1:
+        rids = ", ".join(one.rid for one in found)
+        raise SyncreplsDiffer(config=config.where, suffix=database.suffix, rids=rids)
+    return asked[0]
+
+
+def parse(value: str, where: str) -> Syncrepl:
+    """`value`: of olcSyncrepl, with or without its {n}. Raises SyncreplUnreadable, naming the option but no secret."""
+    found: dict[str, str] = {}
+    for word in _words(re.sub(r"^\{\d+\}", "", value)):
+        name, text = _option(word)
+        if name not in _MANNER | _CONTENT | _KIND:
+            raise SyncreplUnreadable(where=where, reason=f"the option {name!r} is not known")
+        # slapd adds to what it has of these two.
+        found[name] = f"{found[name]},{text}" if name in found and name in _LISTS else text
+    missing = [name for name in _REQUIRED if name not in found]
+    if missing:
+        raise SyncreplUnreadable(where=where, reason=f"{' and '.join(missing)} missing")
+    return _made(found, where)
+
+
+def _made(found: dict[str, str], where: str) -> Syncrepl:
+    scope = SCOPES.get(found.get("scope", "sub").lower())
+    if scope is None:
+        raise SyncreplUnreadable(where=where, reason=f"unknown scope {found['scope']!r}")
+    lists = {name: tuple(_names(found.get(name, ""), name, where)) for name in ("attrs", "exattrs")}
+    return Syncrepl(
+        rid=found["rid"],
+        provider=found["provider"],
+        searchbase=found["searchbase"],
+        filter=found.get("filter", ANYTHING),
+        scope=scope,
+        attrsonly="attrsonly" in found,
+        schemachecking="schemachecking" in found
+        and not found["schemachecking"].lower().startswith("off"),
+        suffixmassage=found.get("suffixmassage"),
+        type=found.get("type", "refreshOnly").lower(),
+        syncdata=found.get("syncdata", "default").lower(),
+        **lists,
+    )
+
+
+def _names(text: str, option: str, where: str) -> Sequence[str]:
+    if text.lower().startswith(":include:"):
+        reason = f"{option}=:include: names a file, which only slapd's host has"
+        raise SyncreplUnreadable(where=where, reason=reason)
+    return [name for name in re.split(r"[ ,\t]+", text) if name]
+
+
+def _option(word: str) -> tuple[str, str]:
+    """An option's name in lower case, and its value."""
+    lower = word.lower()
+    for flag in _FLAGS:
+        if lower.startswith(flag):
+            return flag, ""
+    name, equals, text = word.partition("=")
+    return (name.lower(), text) if equals else ("(a word without =)", "")
+
+
+def _words(text: str) -> Iterator[str]:
+    """Words as slapd cuts them (servers/slapd/config.c, strtok_quote): quotes may begin anywhere and go, and what
+    follows a backslash is taken as it is."""
+    for found in re.finditer(r'(?:"(?:\\.|[^"\\])*"?|\\.|[^\s"\\])+', text):
+        yield re.sub(r'\\(.)|"', r"\1", found[0])
+
+
+def _same_server(one: str, other: str) -> bool:
+    return _place(one) == _place(other)
+
+
+def _place(uri: str) -> tuple[str, str, str]:
+    """Scheme, host and port of an LDAP URI, with the default port."""
+    scheme, _, rest = uri.strip().lower().partition("://")
+    host, _, port = (
+        rest.partition("/")[0].rpartition(":") if ":" in rest else (rest.rstrip("/"), "", "")
+    )
+    return scheme, host.rstrip("/"), port.rstrip("/") or ("636" if scheme == "ldaps" else "389")

@@ -1,0 +1,116 @@
+"""Values of cn=config, read as slapd reads them: cut into words (words.py), then as numbers, switches, DNs, modes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from loader import words
+from loader.errors import ConfigValue
+
+Attributes = Mapping[str, Sequence[bytes]]
+
+_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")  # strtol(3), base 0
+_SYMBOLIC = re.compile(r"-[r-][w-][x-][r-][w-][x-][r-][w-][x-]")
+_SERVER_ID = re.compile(r"\+?(?:0[xX])?[0-9a-fA-F]+")
+_SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
+
+
+class Values:
+    """The settings of some entries of cn=config, names without regard to case, ordered values without their {n}.
+
+    Bytes that are no UTF-8 come as Python's file names have them. Raises ConfigValue where slapd would refuse.
+    """
+
+    def __init__(self, where: str, *entries: Attributes) -> None:
+        self._where = where
+        self._entries = [{name.lower(): found for name, found in one.items()} for one in entries]
+
+    def stored(self, name: str) -> list[str]:
+        """As they stand there."""
+        return [
+            value.decode("utf-8", "surrogateescape")
+            for found in self._entries
+            for value in found.get(name.lower(), ())
+        ]
+
+    def all(self, name: str) -> list[str]:
+        return [words.unordered(value) for value in self.stored(name)]
+
+    def words(self, name: str) -> list[list[str]]:
+        """The words of each value."""
+        return [words.of_value(value) for value in self.all(name)]
+
+    def word(self, name: str) -> str | None:
+        """Of a setting that takes one word; None where it is not set. What slapd reads last holds."""
+        found = [self._single(name, value) for value in self.all(name)]
+        return found[-1] if found else None
+
+    def _single(self, name: str, value: str) -> str:
+        found = words.of_value(value)
+        if len(found) != 1:
+            self._refuse(name, value, "not a single word")
+        return found[0]
+
+    def pairs(self, name: str) -> Iterator[tuple[str, str]]:
+        """Of a setting that takes two words in each value."""
+        for value in self.all(name):
+            found = words.of_value(value)
+            if len(found) != 2:
+                self._refuse(name, value, "not two words")
+            yield found[0], found[1]
+
+    def dns(self, name: str) -> list[str]:
+        """A DN needs no quotes (ARG_QUOTE in bconfig.c), and no value at all is the empty one."""
+        return [
+            "".join(words.of_value(one)[:1]) if one.startswith('"') else one
+            for one in self.all(name)
+        ]
+
+    def dn(self, name: str) -> str | None:
+        return next(iter(self.dns(name)), None)
+
+    def number(self, name: str, otherwise: int) -> int:
+        found = self.word(name)
+        return otherwise if found is None else self._number(name, found)
+
+    def _number(self, name: str, text: str) -> int:
+        """0x is hexadecimal, a leading zero octal (lutil_atoix with base 0)."""
+        if not _NUMBER.fullmatch(text):
+            self._refuse(name, text, "not a number")
+        sign, digits = -1 if text[0] == "-" else 1, text.lstrip("+-")
+        octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
+        return sign * int(digits, 8 if octal else 0)
+
+    def flag(self, name: str, otherwise: bool) -> bool:
+        found = self.word(name)
+        if found is None:
+            return otherwise
+        if found.lower() not in _SWITCH:
+            self._refuse(name, found, "neither TRUE nor FALSE")
+        return _SWITCH[found.lower()]
+
+    def mode(self, name: str, otherwise: int) -> int:
+        """Permissions: a number ("0600"; "600" is decimal to slapd), or symbolic ("-rw-------")."""
+        found = self.word(name)
+        if found is None:
+            return otherwise
+        if found[:1].isdigit():
+            return self._number(name, found)
+        if not _SYMBOLIC.fullmatch(found):
+            self._refuse(name, found, "neither a number nor in the form -rw-------")
+        return sum(1 << (8 - place) for place, letter in enumerate(found[1:]) if letter != "-")
+
+    def server_id(self) -> int | None:
+        """olcServerID without a URL: decimal, or else hexadecimal (bconfig.c); None where each listener has its own."""
+        found = self.words("olcServerID")
+        if len(found) != 1 or len(found[0]) != 1:
+            return None
+        text = found[0][0]
+        if not _SERVER_ID.fullmatch(text):
+            self._refuse("olcServerID", text, "not a number")
+        return int(text, 10 if text.lstrip("+").isdigit() else 16)
+
+    def _refuse(self, name: str, value: str, reason: str) -> NoReturn:
+        raise ConfigValue(config=self._where, attribute=name, value=value, reason=reason)

@@ -1,0 +1,215 @@
+"""Partial replicas: a consumer whose syncrepl does not bring all that the provider has.
+
+Its configuration is the specification. What the provider or an LDIF holds goes through one more step, `select`, which
+leaves what syncrepl would have brought, before the build sees it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from loader import csn, ldif, syncrepl
+from loader.config import Config, Database
+from loader.errors import EmptyInput, NoContextCSN, PartialReplica
+from loader.operations import moved
+from loader.operations.build import BuildOptions, build_steps, inputs
+from loader.operations.publish import Place
+from loader.progress import Meter
+from loader.run.catalogue import Facts
+from loader.run.killpoint import killpoint
+from loader.run.steps import Run
+from loader.server.options import Connection
+from loader.server.search import Search
+from loader.server.session import Session
+from loader.sources import selection
+from loader.sources.location import Server
+from loader.sources.narrowing import Narrowing
+from loader.sources.selection import Selection
+from loader.syncrepl import Syncrepl
+
+STEP = "select"
+_ENTRIES, _GLUE = FILES = "selected.ldif", "glue.ldif"  # in the run directory
+_ITSELF = "Let slapd fill this consumer by itself, or change its syncrepl."
+# What no seed can do, or slapd itself cannot.
+_NEVER = {
+    "attrsonly": "slapd's own consumer ends with a failed assertion at the first entry without values",
+}
+_BY_SEED = (
+    "Seed a second, empty database by --strategy search with the same configuration, and compare that with this one "
+    "(ditseed compare)."
+)
+_NO_CONTEXT = (
+    "The provider needs the syncprov overlay, and the bind DN must be allowed to read contextCSN."
+)
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The syncrepl that makes the consumer's `database` a partial replica."""
+
+    config: Config
+    database: Database
+    syncrepl: Syncrepl
+
+    @property
+    def identity(self) -> str:
+        """What must not change between a run and its resumption."""
+        return repr(self.syncrepl.content)
+
+    @cached_property
+    def unevaluated(self) -> Selection:
+        """For entries that the provider has filtered."""
+        return selection.selection(self.config, self.database, self.syncrepl, evaluate=False)
+
+    @cached_property
+    def evaluated(self) -> Selection:
+        """For entries that nobody has filtered yet. Raises PartialReplica for a filter that slapd alone can answer."""
+        return selection.selection(self.config, self.database, self.syncrepl, evaluate=True)
+
+    def narrowing(self) -> Narrowing:
+        """What to ask the provider for."""
+        own, asked = self.syncrepl, tuple(self.unevaluated.request())
+        return Narrowing(own.searchbase, own.filter, own.scope, asked, own.exattrs)
+
+    def provider(self, connection: Connection) -> Connection:
+        return dataclasses.replace(connection, base=self.syncrepl.searchbase)
+
+    def sides(
+        self, provider: Connection, consumer: Connection
+    ) -> tuple[Server, Server, tuple[str, ...]]:
+        """What to compare, and attributes that do not count. The consumer's glue entries are its own."""
+        own = self.syncrepl
+        if "suffixmassage" in own.narrowing(self.database.suffix):
+            reason = "the two hold the same entries under other names, which are not compared"
+            raise _refused(self, ("suffixmassage",), reason, _BY_SEED)
+        asked = dataclasses.replace(self.narrowing().of(Search(own.searchbase)), where=own.filter)
+        here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=asked.attributes)
+        theirs = dataclasses.replace(consumer, base=self.database.suffix)
+        left_out = tuple(self.unevaluated.left_out())
+        return Server(self.provider(provider), asked), Server(theirs, here), left_out
+
+    def look_at(self, provider: Session) -> list[str]:
+        """The provider's contextCSN; its entry of the search base must be there. Raises NoContextCSN, NoSuchBase."""
+        base = self.syncrepl.searchbase
+        provider.read(base, ["1.1"])
+        found = moved.context_csns(provider, base)
+        if not found:
+            raise NoContextCSN(where=provider.uri, suffix=base, advice=_NO_CONTEXT)
+        return found
+
+
+def of(config: Config, database: Database, strategy: str, provider: str | None) -> Partial | None:
+    """None: the consumer holds all that the provider has. Raises PartialReplica for what a strategy cannot honour."""
+    found = syncrepl.of_database(config, database, provider)
+    if found is None:
+        return None
+    _require_known_kind(config, found)
+    options = found.narrowing(database.suffix)
+    if not options:
+        return None
+    partial = Partial(config, database, found)
+    for option in options:
+        if option in _NEVER:
+            raise _refused(partial, (option,), _NEVER[option], f"Take {option} out of it.")
+    if strategy == "clone":
+        reason = "a copy of a database holds every entry and every attribute"
+        raise _refused(partial, options, reason, "Use --strategy search, or ldif.")
+    # Whatever is refused is refused now.
+    _ = partial.evaluated if strategy == "ldif" else partial.unevaluated
+    return partial
+
+
+def _require_known_kind(config: Config, found: Syncrepl) -> None:
+    strange = {
+        "type=dirSync": found.type == "dirsync",
+        "syncdata=changelog": found.syncdata == "changelog",
+    }
+    for option, is_so in strange.items():
+        if is_so:
+            facts = {"config": config.where, "rid": found.rid, "options": option, "advice": _ITSELF}
+            raise PartialReplica(
+                **facts, reason="its provider is no OpenLDAP, and has no contextCSN"
+            )
+
+
+def _refused(partial: Partial, options: Sequence[str], reason: str, advice: str) -> PartialReplica:
+    facts = {
+        "config": partial.config.where,
+        "rid": partial.syncrepl.rid,
+        "options": ", ".join(options),
+    }
+    return PartialReplica(**facts, reason=reason, advice=advice)
+
+
+def build(
+    partial: Partial,
+    options: BuildOptions,
+    run: Run,
+    place: Place,
+    context_csns: Sequence[str] | None,
+) -> Facts:
+    """Select from the inputs of `options`, then build from what is left. `context_csns` None: the inputs tell, and
+    nobody has evaluated the filter yet."""
+    work = _Work(partial, options, run, context_csns)
+    selected = run.do(STEP, work.select)
+    built = build_steps(work.building(selected), run, place)
+    for path in (work.entries, work.glue):
+        path.unlink(missing_ok=True)
+    return {**built, **selected}
+
+
+@dataclass(frozen=True)
+class _Work:
+    partial: Partial
+    options: BuildOptions
+    run: Run
+    context_csns: Sequence[str] | None
+
+    @property
+    def entries(self) -> Path:
+        return self.run.directory / _ENTRIES
+
+    @property
+    def glue(self) -> Path:
+        return self.run.directory / _GLUE
+
+    def select(self, meter: Meter) -> Facts:
+        """Entries examined = selected + not selected; those built = selected + glue."""
+        given = inputs.ordered(self.options.inputs)
+        inputs.check(self.options)
+        claimed = self.context_csns
+        chosen = self.partial.evaluated if claimed is None else self.partial.unevaluated
+        claimed = self._claimed(given, meter) if claimed is None else claimed
+        found = selection.select(given, self.entries, self.glue, chosen, claimed, meter)
+        killpoint("select.middle")
+        if not found.kept:
+            own = self.partial.syncrepl
+            where = f"{self.options.inputs[0]}, below {own.searchbase}, {own.filter}"
+            raise EmptyInput(path=where)
+        left_out = found.read - found.kept
+        counts = {"selected": found.kept, "left_out": left_out, "glue": found.glue}
+        return {"examined": found.read, **counts}
+
+    def _claimed(self, given: Sequence[Path], meter: Meter) -> list[str]:
+        """The contextCSN of all entries, also of those that are not selected."""
+        scan = ldif.scan(given, meter)
+        known = csn.by_server(scan.context_csns)
+        if not known and self.options.write_context:
+            known = dict(scan.max_csns)
+        if not known:
+            where, suffix = self.options.inputs[0], self.partial.database.suffix
+            raise NoContextCSN(where=where, suffix=suffix, advice=inputs.NO_CONTEXT)
+        return sorted(known.values())
+
+    def building(self, selected: Facts) -> BuildOptions:
+        files = (self.glue, self.entries) if selected.get("glue") else (self.entries,)
+        return dataclasses.replace(
+            self.options,
+            inputs=files,
+            write_context=False,
+            check_schema=self.partial.syncrepl.schemachecking,
+        )

@@ -1,0 +1,160 @@
+"""A glued tree: each of its databases is the one that `slapadd -q -b SUPERIOR` makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fixtures import glued
+from fixtures.glued import GROUPS, INDEXES, INNER, SUFFIX, Below
+from fixtures.golden.tables import GENERATED, differences
+from fixtures.slapd import Form, Slapd
+from fixtures.slapd_config import Settings
+from loader import csn
+from loader.defaults import ENGINES
+from loader.mdb import context_csn
+from tests.support.command import ditseed
+
+pytestmark = pytest.mark.slapd
+
+BASE = Settings(suffix=SUFFIX, maxsize=64 << 20, indexes=INDEXES, limits=())
+
+
+def record(dn: str, number: int, *more: str) -> str:
+    """With all operational attributes, so that nothing is made."""
+    name, value = dn.partition(",")[0].split("=", 1)
+    kind = {"dc": "domain", "ou": "organizationalUnit", "cn": "device"}[name.lower().strip()]
+    stamp = f"202601010000{number % 60:02d}"
+    lines = [
+        f"dn: {dn}",
+        f"objectClass: {kind}",
+        *more,
+        f"{name.strip()}: {value.strip()}",
+        f"entryUUID: 00000000-0000-4000-8000-{number:012d}",
+        f"entryCSN: {stamp}.000000Z#000000#{1 + number % 3:03x}#000000",
+        f"creatorsName: cn=maker,{SUFFIX}",
+        f"modifiersName: cn=maker,{SUFFIX}",
+        f"createTimestamp: {stamp}Z",
+        f"modifyTimestamp: {stamp}Z",
+    ]
+    return "\n".join(lines) + "\n\n"
+
+
+def mixed() -> str:
+    """Entries of all databases in turn, their DNs spelled in several ways."""
+    tops = [SUFFIX, f"ou=people,{SUFFIX}", GROUPS, INNER]
+    text = "# a comment\n" + "".join(record(dn, at) for at, dn in enumerate(tops))
+    places = [f"ou=people,{SUFFIX}", GROUPS, INNER, "OU = Groups , dc=EXAMPLE,dc=com", SUFFIX]
+    places += [f"organizationalUnitName=inner,{GROUPS}", f"2.5.4.11=people,{SUFFIX}"]
+    return text + "".join(record(f"cn=n{n},{places[n % 7]}", 10 + n) for n in range(70))
+
+
+def bare() -> str:
+    """What slapadd makes by itself: as the superior's, in whatever database it is."""
+    names = [SUFFIX, GROUPS, f"ou=a,{GROUPS}"]
+    kinds = ["domain", "organizationalUnit", "organizationalUnit"]
+    pairs = [name.partition(",")[0].split("=") for name in names]
+    return "".join(
+        f"dn: {dn}\nobjectClass: {kind}\n{name}: {value}\n\n"
+        for dn, kind, (name, value) in zip(names, kinds, pairs, strict=True)
+    )
+
+
+def children_first() -> str:
+    records = (
+        mixed()
+        .replace("OU = Groups , dc=EXAMPLE", "ou=groups,dc=example")
+        .removeprefix("# a comment\n")
+        .split("\n\n")[:-1]
+    )
+    return "\n\n".join(reversed(records)) + "\n\n"
+
+
+@dataclass(frozen=True)
+class Tree:
+    below: tuple[Below, ...]
+    ldif: Callable[[], str] = mixed
+    base: Settings = BASE
+    options: tuple[str, ...] = ()
+    unforeseen: frozenset[str] = frozenset()
+
+
+NESTED = (Below(INNER), Below(GROUPS))
+TREES = {
+    "nested": Tree(NESTED),
+    "advertise": Tree((Below(INNER, "advertise"), Below(GROUPS, "advertise"))),
+    "children-first": Tree(NESTED, children_first),
+    "own-root": Tree(
+        (Below(GROUPS, lines=(f"rootdn cn=other,{GROUPS}", "lastmod off")),),
+        bare,
+        unforeseen=GENERATED,
+    ),
+    "no-lastmod": Tree(
+        (Below(GROUPS),), bare, dataclasses.replace(BASE, database_lines=("lastmod off",))
+    ),
+    "dds": Tree(
+        (Below(GROUPS),),
+        lambda: (
+            mixed()
+            + record(f"cn=brief,{GROUPS}", 99, "objectClass: dynamicObject", "entryTtl: 3600")
+        ),
+        dataclasses.replace(BASE, modules=(*BASE.modules, "dds"), overlays=("overlay dds",)),
+    ),
+    "by-ldap": Tree(
+        (Below(f"ou=far,{SUFFIX}", lines=("uri ldap://127.0.0.1:1",), backend="ldap"), *NESTED),
+        base=dataclasses.replace(BASE, modules=("back_ldap", *BASE.modules)),
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", TREES)
+def test_every_database_is_slapadds(name: str, engine: str, form: Form, tmp_path: Path) -> None:
+    tree = TREES[name]
+    ldif = tmp_path / "in.ldif"
+    ldif.write_text(tree.ldif())
+    oracle_home, our_home = tmp_path / "oracle", tmp_path / "ours"
+    with (
+        closing(Slapd(glued.settings(oracle_home, tree.below, tree.base), form=form)) as oracle,
+        closing(Slapd(glued.settings(our_home, tree.below, tree.base), form=form)) as ours,
+    ):
+        where = [*oracle.config_arguments, "-b", SUFFIX]
+        oracle.tool("slapadd", "-q", *where, *tree.options, "-l", ldif)
+        config = ("--config", ours.config_path, "-b", SUFFIX)
+        done = ditseed("build", ldif, *config, "--engine", engine, *tree.options, "--json").ok()
+        pairs = [(oracle.database_dir, ours.database_dir)]
+        for one in tree.below:
+            if one.backend == "mdb":
+                homes = (oracle_home, our_home)
+                pairs.append(tuple(glued.directory(home, one.suffix) for home in homes))
+        found = [line for pair in pairs for line in differences(*pair, tree.unforeseen)]
+        assert found == []
+        records = tree.ldif().count("dn: ")
+        assert (done.facts["read"], done.facts["entries"]) == (records, records)
+        assert len(done.facts["databases"]) == len(pairs)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_context_csn_of_all_stands_in_the_superior(
+    engine: str, form: Form, tmp_path: Path
+) -> None:
+    """slapadd -w of a glued tree is no oracle: 2.5.13 crashes."""
+    ldif = tmp_path / "in.ldif"
+    ldif.write_text(
+        mixed() + f"dn: ou=late,{GROUPS}\nobjectClass: organizationalUnit\nou: late\n\n"
+    )
+    with closing(Slapd(glued.settings(tmp_path, NESTED, BASE), form=form)) as ours:
+        config = ("--config", ours.config_path, "-b", SUFFIX)
+        ditseed("build", ldif, *config, "--engine", engine, "-w", "-S", "7").ok()
+        stored = context_csn.stored(ours.database_dir)
+        greatest = csn.by_server(re.findall("entryCSN: (.*)", mixed()))
+        assert {one.split("#")[2] for one in stored} == {*greatest, "007"}
+        assert set(greatest.values()) < set(stored)
+        for suffix in (GROUPS, INNER):
+            assert context_csn.stored(glued.directory(tmp_path, suffix)) == []

@@ -1,0 +1,107 @@
+"""However a setting is spelt, slapadd and ditseed take it for the same: what is built is equal, table by table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures.golden import spellings
+from fixtures.golden.case import settings, tree
+from fixtures.golden.configured import many
+from fixtures.golden.shapes import options
+from fixtures.golden.spellings import Written
+from fixtures.golden.syntaxes import each
+from fixtures.golden.tables import differences
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Installation
+from tests.support.command import ditseed
+from tests.support.golden import slapadd
+
+pytestmark = pytest.mark.slapd
+
+TREE = tree(many, each, options)
+
+
+@pytest.fixture(scope="module")
+def ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tree") / "tree.ldif"
+    path.write_text(TREE)
+    return path
+
+
+def mode(server: Slapd) -> int:
+    return (server.database_dir / "data.mdb").stat().st_mode & 0o777
+
+
+def assert_equal(ldif: Path, made: Callable[[], Slapd], *engines: str) -> None:
+    """slapadd and each engine, on configurations alike; and our own verification agrees."""
+    with closing(made()) as theirs:
+        slapadd(theirs, ldif)
+        for engine in engines:
+            with closing(made()) as ours:
+                where = ("--config", ours.config_path, "-b", ours.suffix)
+                ditseed("build", ldif, *where, "--engine", engine).ok()
+                assert not differences(theirs.database_dir, ours.database_dir, frozenset())
+                assert mode(theirs) == mode(ours)
+        where = ("--config", theirs.config_path, "-b", theirs.suffix)
+        ditseed("verify", *where, "--level", "indexes").ok()
+
+
+@pytest.mark.parametrize("name", spellings.NOT_CONVERTED)
+def test_what_the_conversion_drops(name: str, ldif: Path) -> None:
+    wanted = spellings.NOT_CONVERTED[name]
+    assert_equal(ldif, lambda: Slapd(wanted, form="conf"), "native", "slapadd")
+
+
+@pytest.mark.parametrize("name", spellings.CONVERTED)
+def test_lines_of_slapd_conf(name: str, ldif: Path) -> None:
+    wanted = spellings.CONVERTED[name]
+    assert_equal(ldif, lambda: Slapd(wanted, form="conf"), "native")
+
+
+@pytest.mark.parametrize("name", spellings.IN_CONFIG)
+def test_values_of_cn_config(name: str, ldif: Path) -> None:
+    written = spellings.IN_CONFIG[name]
+    assert_equal(ldif, lambda: rewritten(written), "native", "slapadd")
+
+
+def rewritten(written: Written) -> Slapd:
+    """A server with a slapd.d in which these values stand in the place of those of the same names."""
+    server = Slapd(settings("cn,description eq", "gInteger eq"))
+    [entry] = server.config_path.glob(written.entry)
+    names = {value.partition(":")[0] for value in written.values}
+    lines = entry.read_text().replace("\n ", "").splitlines()
+    kept = [line for line in lines if line.partition(":")[0] not in names]
+    facts = {"directory": server.database_dir, "modules": Installation().modules}
+    entry.write_text("\n".join([*kept, *(one.format(**facts) for one in written.values), ""]))
+    return server
+
+
+def test_no_attribute_options_at_all(tmp_path: Path) -> None:
+    """Not even lang-: such a line says nothing, and is lost in the conversion. slapadd refuses what has options."""
+    wanted = settings("cn eq", top_lines=("attributeoptions",))
+    bare, tagged = tmp_path / "bare.ldif", tmp_path / "tagged.ldif"
+    bare.write_text(tree(each))
+    tagged.write_text(tree(options))
+    assert_equal(bare, lambda: Slapd(wanted, form="conf"), "native", "slapadd")
+    with closing(Slapd(wanted, form="conf")) as ours:
+        where = ("--config", ours.config_path, "-b", ours.suffix)
+        assert ditseed("build", tagged, *where).status
+
+
+def test_paths_with_spaces(ldif: Path, tmp_path: Path) -> None:
+    """slapd writes them without quotes when it converts a slapd.conf, and reads them with quotes only."""
+    place = tmp_path / "a  b\tc"
+    place.mkdir()
+    with closing(Slapd(settings("cn eq"), form="conf")) as server:
+        text = server.config_path.read_text()
+        server.config_path.write_text(text.replace(f"{server.database_dir}\n", f'"{place}"\n'))
+        where = ("--config", server.config_path, "-b", server.suffix)
+        for engine in ("native", "slapadd"):
+            ditseed("build", ldif, *where, "--engine", engine, "--replace").ok()
+        ditseed("verify", *where, "--level", "indexes").ok()
+        ditseed("tune", "maxsize", *where, "--size", "100M", "--apply").ok()
+        assert server.slapcat().count("dn: ") == TREE.count("dn:")

@@ -1,0 +1,309 @@
+"""Filters as the native core evaluates them, against what slapd itself answers, over many kinds of values."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import ldap
+import pytest
+
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader import _native, backmdb, schema
+from loader.server import compiled_schema, configuration
+from loader.sinks import mdb
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+
+SUFFIX = "dc=example,dc=com"
+FILTERS = 2500
+OFFLINE = 40  # of them also asked of slapcat -a
+SEED = int(os.environ.get("DITSEED_FILTER_SEED", "20260101"))
+
+VALUES = {
+    "cn": [
+        "Ann  Lee",
+        "ann lee",
+        " Bob ",
+        "Żółw",
+        "ŻÓŁW x",
+        "a\u0301e",
+        "áe",
+        "x*y",
+        "(p)",
+        "back\\slash",
+        "ﬁne",
+    ],
+    "sn": ["Lee", "O'Neil", "de  la  Cruz"],
+    "sn;lang-de": ["Leh", "Großmann"],
+    "sn;lang-de;lang-fr": ["Beide"],
+    "description": ["one two three", "One", "ONE TWO", "1  2"],
+    "telephoneNumber": ["+49 30 123-456", "+4930123456", "030 1"],
+    "mail": ["a@example.com", "A@Example.COM", "b c@x"],
+    "uidNumber": ["0", "7", "10", "-3", "123456789012345678901"],
+    "gidNumber": ["5", "50"],
+    "manager": [f"cn=Ann Lee,{SUFFIX}", "CN=bob , dc=Example,dc=com", "uid=a\\2Cb,dc=x"],
+    "seeAlso": [f"cn=x+sn=y,{SUFFIX}", f"sn=Y+cn=X,{SUFFIX}"],
+    "x121Address": ["12 34", "1234", "9"],
+    "employeeType": ["clerk", "Engineer"],
+    "userPassword": ["secret", "SECRET", "{SSHA}abc"],
+    "jpegPhoto": ["bytes"],
+    "roomNumber": ["1a", "1B"],
+    "preferredLanguage": ["de"],
+    "shadowLastChange": ["100"],
+    "gecos": ["G E C", "g e c"],
+    "homeDirectory": ["/home/a", "/HOME/A"],
+}
+ASKED = (
+    *VALUES,
+    *(
+        "name",
+        "distinguishedName",
+        "objectClass",
+        "structuralObjectClass",
+        "createTimestamp",
+        "modifyTimestamp",
+    ),
+    *(
+        "entryCSN",
+        "entryUUID",
+        "creatorsName",
+        "commonName",
+        "2.5.4.4",
+        "SN",
+        "sn;lang-fr",
+        "sn;LANG-DE",
+        "sn;x-y",
+    ),
+    *("unknownType", "labeledURI", "serialNumber", "carLicense", "ou", "subschemaSubentry"),
+)
+MORE = {
+    "objectClass": [
+        "person",
+        "INETORGPERSON",
+        "2.5.6.6",
+        "top",
+        "nonesuch",
+        "1.2.3",
+        "alias",
+        "posixAccount",
+    ],
+    "structuralObjectClass": ["inetOrgPerson", "person", "account"],
+    "createTimestamp": [
+        "20200101000000Z",
+        "20200601000000.5Z",
+        "20200101000000+0200",
+        "2020010100Z",
+        "x",
+    ],
+    "modifyTimestamp": ["20210101000000Z"],
+    "entryCSN": [
+        "20210101000000.000003Z#000000#001#000000",
+        "20210101000000.000007Z#000000#000#000000",
+    ],
+    "entryUUID": ["00000000-0000-4000-8000-000000000005", "8"],
+    "creatorsName": [f"cn=admin,{SUFFIX}", "CN=Clerk"],
+}
+
+
+def entries(random: Random, count: int) -> str:
+    made = [
+        f"dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\no: Example\ndc: example\n"
+    ]
+    return "\n".join([*made, *(_entry(random, number) for number in range(count))])
+
+
+def _entry(random: Random, number: int) -> str:
+    lines = [
+        f"dn: uid=e{number},{SUFFIX}",
+        "objectClass: inetOrgPerson",
+        "objectClass: posixAccount",
+    ]
+    lines += ["objectClass: shadowAccount", f"uid: e{number}", "cn: common", "sn: surname"]
+    for name, values in VALUES.items():
+        count = (
+            1
+            if name in ("uidNumber", "gidNumber", "homeDirectory")
+            else random.choice((0, 0, 1, 2))
+        )
+        single = name in ("preferredLanguage", "shadowLastChange", "gecos")
+        for value in random.sample(values, min(count, len(values), 1 if single else 9)):
+            lines.append(f"{name}:: {_base64(value)}")
+    lines += [
+        f"entryUUID: 00000000-0000-4000-8000-{number:012}",
+        f"createTimestamp: 2020{number % 12 + 1:02}01000000Z",
+    ]
+    lines += [f"entryCSN: 20210101000000.{number:06}Z#000000#00{number % 2}#000000"]
+    return "\n".join(lines) + "\n"
+
+
+def _base64(value: str) -> str:
+    return base64.b64encode(value.encode()).decode()
+
+
+@dataclass
+class Maker:
+    """Random filters, most of which some entries match and some do not."""
+
+    random: Random
+
+    def filter(self, depth: int = 0) -> str:
+        kind = self.random.random()
+        if depth > 3 or kind < 0.5:
+            return f"({self.item()})"
+        if kind < 0.65:
+            return f"(!{self.filter(depth + 1)})"
+        parts = "".join(self.filter(depth + 1) for _ in range(self.random.randrange(4)))
+        return f"({self.random.choice('&|')}{parts})"
+
+    def item(self) -> str:
+        name = self.random.choice(ASKED)
+        value = self.value(name)
+        return self.random.choice(
+            (
+                f"{name}=*",
+                f"{name}={escaped(value)}",
+                f"{name}={escaped(value)}",
+                f"{name}={self.pieces(value)}",
+                f"{name}={self.pieces(value)}",
+                f"{name}>={escaped(value)}",
+                f"{name}<={escaped(value)}",
+                f"{name}:={escaped(value)}",
+            )
+        )
+
+    def value(self, name: str) -> str:
+        base = {
+            "commonName": "cn",
+            "2.5.4.4": "sn",
+            "SN": "sn",
+            "name": "cn",
+            "distinguishedName": "manager",
+        }
+        known = {**VALUES, **MORE}
+        values = known.get(base.get(name, name)) or self.random.choice(list(VALUES.values()))
+        value = self.random.choice(values)
+        change = self.random.random()
+        if change < 0.2:
+            value = value.swapcase()
+        elif change < 0.3:
+            value = f" {value.replace(' ', '   ')} "
+        elif change < 0.35:
+            value = self.random.choice(("", " ", "  ", "-", "0", "zz", "TRUE"))
+        return value
+
+    def pieces(self, value: str) -> str:
+        cuts = sorted(
+            self.random.randrange(len(value) + 1)
+            for _ in range(self.random.choice((1, 2, 2, 3, 4)))
+        )
+        ends = [0, *cuts, len(value)]
+        parts = [value[start:end] for start, end in pairwise(ends)]
+        keep = self.random.random
+        parts = [part if keep() < 0.6 else "" for part in parts]
+        inner = [part for part in parts[1:-1] if part]
+        return "*".join(map(escaped, [parts[0], *inner, parts[-1]]))
+
+
+def escaped(value: str) -> str:
+    return "".join(f"\\{ord(sign):02x}" if sign in "*()\\\0" else sign for sign in value)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Slapd]:
+    made = Slapd(Settings(indexes=("objectClass eq",)))
+    made.slapadd(entries(Random(SEED), 60))
+    with made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def known(server: Slapd) -> _native.Schema:
+    config = configuration.read(server.config_path)
+    settings = backmdb.settings(config, config.database(SUFFIX))
+    definitions = schema.definitions(config, compiled_schema.read(config))
+    return mdb.schema(definitions, settings.attribute_options, False)
+
+
+def selection(known: _native.Schema, where: str) -> _native.Selection:
+    same: tuple[str, ...] = ()
+    return _native.Selection(
+        known,
+        suffix=SUFFIX,
+        root_dn=None,
+        last_mod=False,
+        base=SUFFIX,
+        scope="sub",
+        filter=where,
+        attrs=same,
+        exattrs=same,
+        massage=None,
+    )
+
+
+def selected(known: _native.Schema, where: str, source: Path, scratch: Path) -> set[str]:
+    out = scratch / "out.ldif"
+    _native.select(
+        [source], out, scratch / "glue.ldif", selection(known, where), [], _native.Counters()
+    )
+    return names(out.read_text())
+
+
+def names(text: str) -> set[str]:
+    return {line[4:] for line in text.splitlines() if line.startswith("dn: ")}
+
+
+def test_the_core_answers_as_slapd_does(
+    server: Slapd, known: _native.Schema, tmp_path: Path
+) -> None:
+    source = tmp_path / "all.ldif"
+    source.write_text(server.slapcat())
+    maker, wrong, split, refused = Maker(Random(SEED)), [], 0, 0
+    with server.connection() as handle:
+        for number in range(FILTERS):
+            where = maker.filter()
+            try:
+                found = selected(known, where, source, tmp_path)
+            except _native.NativeError:
+                refused += 1
+                continue
+            wanted = {dn for dn, _ in handle.search_s(SUFFIX, ldap.SCOPE_SUBTREE, where, ["1.1"])}
+            split += 0 < len(wanted) < 61
+            if found != wanted:
+                wrong.append((where, sorted(found ^ wanted)[:3], len(found), len(wanted)))
+            if number < OFFLINE:
+                assert names(server.slapcat("-a", where)) == wanted, where
+    assert not wrong, f"{len(wrong)} of {FILTERS} (seed {SEED}): {wrong[:10]}"
+    assert split > FILTERS / 6, "most filters told nothing apart"
+    assert refused < FILTERS / 10, refused
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "(cn~=ann)",
+        "(hasSubordinates=TRUE)",
+        f"(entryDN={SUFFIX})",
+        "(postalAddress=a$b)",
+        "(ou:dn:=people)",
+        "(cn:caseExactMatch:=Ann)",
+        "(:caseExactMatch:=Ann)",
+        "(cn=a",
+        "(&(cn=a)",
+        "cn",
+        "(cn=a)(sn=b)",
+        "(objectClass:=person)",
+        "(uniqueMember=cn=a)",
+        "(!" * 2000 + "(cn=a)" + ")" * 2000,
+    ],
+)
+def test_what_it_cannot_answer_is_refused(known: _native.Schema, where: str) -> None:
+    with pytest.raises(_native.NativeError) as raised:
+        selection(known, where)
+    assert raised.value.code == "build.unproven"

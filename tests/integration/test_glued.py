@@ -1,0 +1,307 @@
+"""Databases that are glued together: built each of its part, seeded, exported, and left alone when not meant."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fixtures import glued, replication
+from fixtures.glued import GROUPS, INNER, SUFFIX, Below
+from fixtures.slapd import Form, Slapd
+from fixtures.slapd_config import Settings
+from loader import errors
+from loader.defaults import ENGINES
+from loader.mdb import context_csn
+from loader.mdb.environment import entry_count
+from tests.support.command import COMMAND, ditseed, environment
+from tests.support.killing import KILL_AT
+from tests.support.seeding import Pair
+from tests.support.trees import tree
+
+pytestmark = pytest.mark.slapd
+
+BELOW = (Below(INNER), Below(GROUPS))
+BASE = Settings(suffix=SUFFIX, maxsize=64 << 20, indexes=glued.INDEXES)
+
+
+def unit(dn: str) -> str:
+    return f"dn: {dn}\nobjectClass: organizationalUnit\nou: {dn[3:].partition(',')[0]}\n\n"
+
+
+TOP = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n" + unit(f"ou=people,{SUFFIX}")
+REST = "".join(
+    unit(dn) for dn in (GROUPS, f"ou=a,{GROUPS}", INNER, f"ou=b,{INNER}", f"ou=c,{INNER}")
+)
+
+
+@contextmanager
+def server(home: Path, below: tuple[Below, ...] = BELOW, form: Form = "config") -> Iterator[Slapd]:
+    with closing(Slapd(glued.settings(home, below, BASE), form=form)) as found:
+        yield found
+
+
+def counts(home: Path, target: Slapd) -> list[int]:
+    """Entries of the superior, and of the others."""
+    directories = [target.database_dir, *(glued.directory(home, one.suffix) for one in BELOW)]
+    return [entry_count(one) if (one / "data.mdb").exists() else 0 for one in directories]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def ldif(tmp_path: Path) -> Path:
+    path = tmp_path / "in.ldif"
+    path.write_text(TOP + REST)
+    return path
+
+
+def build(target: Slapd, ldif: object, *words: object, env: dict[str, str] | None = None):  # type: ignore[no-untyped-def]
+    where = ("--config", target.config_path)
+    if "-b" not in words:
+        where = (*where, "-b", SUFFIX)
+    return ditseed("build", ldif, *where, *words, env=env)
+
+
+def test_a_live_subordinate_database_is_not_written_to(
+    engine: str, form: Form, ldif: Path, tmp_path: Path
+) -> None:
+    with server(tmp_path, form=form) as target:
+        target.slapadd(TOP + unit(GROUPS))
+        live = glued.directory(tmp_path, GROUPS) / "data.mdb"
+        before = (live.read_bytes(), live.stat().st_mtime_ns)
+        aside = tmp_path / "aside"
+        done = build(target, ldif, "--engine", engine, "--target", aside)
+        assert done.status == errors.EntryRefused.exit_status, done
+        assert GROUPS in done.err
+        assert "another database holds it" in done.err
+        assert (live.read_bytes(), live.stat().st_mtime_ns) == before
+        ldif.write_text(TOP)
+        build(target, ldif, "--engine", engine, "--target", aside).ok()
+        assert (live.read_bytes(), live.stat().st_mtime_ns) == before
+        assert entry_count(aside) == 2
+
+
+def test_each_by_itself(engine: str, ldif: Path, tmp_path: Path) -> None:
+    with server(tmp_path) as target:
+        assert "another database holds it" in build(target, ldif, "-g", "--engine", engine).err
+        ldif.write_text(TOP)
+        build(target, ldif, "-g", "--engine", engine).ok()
+        ldif.write_text(unit(GROUPS) + unit(f"ou=a,{GROUPS}"))
+        build(target, ldif, "-b", GROUPS, "--engine", engine).ok()
+        ldif.write_text(unit(INNER))
+        build(target, ldif, "-b", INNER, "--engine", engine).ok()
+        assert counts(tmp_path, target) == [2, 1, 2]
+        assert target.slapcat().count("dn: ") == 5
+
+
+def test_a_stream(engine: str, ldif: Path, tmp_path: Path) -> None:
+    with server(tmp_path) as target:
+        words = [COMMAND, "build", "-", "--config", target.config_path, "-b", SUFFIX]
+        with ldif.open("rb") as stream:
+            command = list(map(str, [*words, "--engine", engine]))
+            subprocess.run(command, stdin=stream, env=environment(), check=True)
+        assert counts(tmp_path, target) == [2, 3, 2]
+
+
+def test_rejects_are_told_of_all(ldif: Path, tmp_path: Path) -> None:
+    bad = "dn: ou=bad,{}\nobjectClass: organizationalUnit\nou: bad\nnoSuchThing: x\n\n"
+    ldif.write_text(TOP + REST + "".join(bad.format(place) for place in (SUFFIX, GROUPS, INNER)))
+    with server(tmp_path) as target:
+        done = build(target, ldif, "--max-rejects", "2")
+        assert done.status == errors.EntryRefused.exit_status
+        assert counts(tmp_path, target) == [0, 0, 0]
+        rejects = tmp_path / "bad.ldif"
+        done = build(target, ldif, "--max-rejects", "3", "--rejects", rejects, "--json")
+        assert done.status == errors.EXIT_DIFFERENT, done
+        assert (done.facts["read"], done.facts["entries"], done.facts["rejected"]) == (10, 7, 3)
+        kept = [tmp_path / name for name in ("bad.ldif", "bad.1.ldif", "bad.2.ldif")]
+        assert [one.read_text().count("dn: ou=bad") for one in kept] == [1, 1, 1]
+
+
+def test_a_part_without_entries_is_not_left_standing_in_silence(ldif: Path, tmp_path: Path) -> None:
+    with server(tmp_path) as target:
+        ldif.write_text(TOP)
+        done = build(target, ldif).ok()
+        assert f"{GROUPS}: no entries" in done.err
+        ldif.write_text(TOP + REST)
+        build(target, ldif, "--replace").ok()
+        ldif.write_text(TOP)
+        done = build(target, ldif, "--replace")
+        assert done.status == errors.GlueRefused.exit_status, done
+        assert "--no-glue" in done.err
+        assert counts(tmp_path, target) == [2, 3, 2]
+        ldif.write_text(REST)
+        done = build(target, ldif, "--replace")
+        assert done.status == errors.GlueRefused.exit_status, done
+        assert SUFFIX in done.err
+
+
+def test_another_database_that_is_full_stops_the_build(ldif: Path, tmp_path: Path) -> None:
+    with server(tmp_path) as target:
+        target.slapadd(unit(GROUPS), "-b", GROUPS)
+        done = build(target, ldif)
+        assert done.status == errors.TargetNotEmpty.exit_status, done
+        assert counts(tmp_path, target) == [0, 0, 1]
+
+
+def test_maxsize_of_each_is_raised(ldif: Path, form: Form, tmp_path: Path) -> None:
+    with server(tmp_path, form=form) as target:
+        build(target, ldif, "--maxsize", "80M").ok()
+        text = (
+            target.tool(
+                "slapcat", "-n0", *target.config_arguments if form == "config" else ()
+            ).decode()
+            if form == "config"
+            else target.config_path.read_text()
+        )
+        assert len(re.findall(rf"(?:olcDbMaxSize: |maxsize )\s*{80 << 20}", text)) == 3
+
+
+POINTS = (
+    "split.middle",
+    "split.recorded",
+    "load.middle",
+    "check.recorded",
+    "publish.middle",
+    "publish.unrecorded",
+    "report.start",
+    "report.recorded",
+)
+
+
+def test_killed_anywhere_the_same_command_goes_on(engine: str, ldif: Path, tmp_path: Path) -> None:
+    with server(tmp_path) as target:
+        for point in POINTS:
+            done = build(target, ldif, "--engine", engine, env={KILL_AT: point})
+            assert done.status == -signal.SIGKILL, (point, done)
+        build(target, ldif, "--engine", engine).ok()
+        assert counts(tmp_path, target) == [2, 3, 2]
+        done = build(target, ldif, "--engine", engine, "--json").ok()
+        assert done.facts["entries"] == 7
+        assert not (target.database_dir / ".ditseed-build" / "split").exists()
+
+
+def test_a_dry_run(engine: str, ldif: Path, tmp_path: Path) -> None:
+    with server(tmp_path) as target:
+        done = build(target, ldif, "--engine", engine, "--dry-run", "--json").ok()
+        assert done.facts["entries"] == 7
+        assert {one["suffix"] for one in done.facts["databases"]} == {GROUPS, INNER}
+        assert counts(tmp_path, target) == [0, 0, 0]
+
+
+def test_what_reads_a_configuration_reads_as_slapcat(ldif: Path, tmp_path: Path) -> None:
+    """-b SUPERIOR is all of the tree, -b CHILD that database alone."""
+    with server(tmp_path) as target:
+        build(target, ldif).ok()
+        for base in (SUFFIX, GROUPS, INNER):
+            where = ["-b", base, *target.config_arguments, "-o", "ldif-wrap=no"]
+            told = tmp_path / "told.ldif"
+            told.write_bytes(target.tool("slapcat", *where))
+            ditseed("compare", told, target.config_path, "-b", base).ok()
+            done = ditseed("verify", "--config", target.config_path, "-b", base, "--json").ok()
+            assert done.facts["sound"]
+            assert done.facts["entries"] == {SUFFIX: 2, GROUPS: 2, INNER: 3}[base]
+            noted = [suffix for suffix in (INNER, GROUPS) if f"(-b {suffix})" in str(done.facts)]
+            assert noted == ([INNER, GROUPS] if base == SUFFIX else [])
+
+
+# --- replicas ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def pair(home: Path) -> Iterator[tuple[Pair, Slapd]]:
+    """A glued provider with glued consumers: one to be seeded, one that fills itself."""
+    # Else syncprov stands below the glue and sees the superior database alone (slapd.conf(5), overlay).
+    settings = glued.settings(
+        home / "provider", BELOW, dataclasses.replace(BASE, overlays=("overlay glue",))
+    )
+    source = replication.provider(settings)
+    plain = dataclasses.replace(BASE, overlays=())
+    source.slapadd(TOP + REST)
+    with source:
+        source.ldapmodify(f"dn: {GROUPS}\nchangetype: modify\nadd: description\ndescription: x\n")
+        with (
+            closing(
+                replication.consumer(source, glued.settings(home / "seeded", BELOW, plain))
+            ) as one,
+            closing(
+                replication.consumer(source, glued.settings(home / "natural", BELOW, plain))
+            ) as other,
+        ):
+            yield Pair(source, one, home), other
+
+
+@pytest.mark.parametrize("strategy", ["search", "ldif", "slapcat"])
+def test_a_seeded_glued_consumer_is_as_one_that_filled_itself(
+    strategy: str, engine: str, tmp_path: Path
+) -> None:
+    with pair(tmp_path) as (both, natural):
+        both.prepare(strategy)
+        more = ("-w",) if strategy == "slapcat" else ()
+        ditseed(*both.seed(strategy, "--engine", engine, *more)).ok()
+        seeded = both.consumer
+        assert counts(tmp_path / "seeded", seeded) == [2, 3, 2]
+        assert context_csn.stored(seeded.database_dir)
+        for suffix in (GROUPS, INNER):
+            assert context_csn.stored(glued.directory(tmp_path / "seeded", suffix)) == []
+        with natural, seeded:
+            replication.wait_in_sync(both.provider, natural)
+            replication.wait_in_sync(both.provider, seeded)
+            assert replication.refresh_report(seeded)[0].cookie is not None
+            change(both.provider)
+            replication.wait_in_sync(both.provider, natural)
+            replication.wait_in_sync(both.provider, seeded)
+            assert tree(seeded.slapcat()) == tree(both.provider.slapcat())
+            assert tree(seeded.slapcat()) == tree(natural.slapcat())
+
+
+def change(provider: Slapd) -> None:
+    """In every database: additions, changes, deletions."""
+    for number, place in enumerate((SUFFIX, GROUPS, INNER)):
+        provider.ldapadd(unit(f"ou=new{number},{place}") + unit(f"ou=gone{number},{place}"))
+        provider.ldapmodify(
+            f"dn: ou=new{number},{place}\nchangetype: modify\nadd: description\ndescription: y\n\n"
+            f"dn: ou=gone{number},{place}\nchangetype: delete\n"
+        )
+    provider.ldapmodify(f"dn: ou=b,{INNER}\nchangetype: delete\n")
+
+
+def test_a_clone_says_what_is_missing(tmp_path: Path) -> None:
+    with pair(tmp_path) as (both, _):
+        for more in ((), ("--dry-run",)):
+            done = ditseed(*both.seed("clone", *more))
+            assert done.status == errors.GlueRefused.exit_status, done
+            assert GROUPS in done.err or INNER in done.err
+
+
+def test_a_running_glued_consumer_is_refused(tmp_path: Path) -> None:
+    with pair(tmp_path) as (both, _), server(tmp_path / "running") as target, target:
+        consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+        words = ("--strategy", "online", *both.bind, "-b", SUFFIX, *consumer)
+        done = ditseed("replica", "seed", *words, "--run-dir", tmp_path / "run")
+        assert done.status == errors.GlueRefused.exit_status, done
+        config = target.tool("slapcat", "-n0", *target.config_arguments).decode()
+        assert "\nolcUpdateDN" not in config
+    assert counts(tmp_path / "running", target) == [0, 0, 0]
+
+
+def test_a_part_with_a_syncrepl_of_its_own(ldif: Path, tmp_path: Path) -> None:
+    lines = (
+        f'syncrepl rid=7 provider=ldap://127.0.0.1:1 searchbase="{GROUPS}" type=refreshOnly'
+        ' bindmethod=simple binddn="cn=x" credentials="y"',
+    )
+    with server(tmp_path, (Below(GROUPS, lines=lines),)) as target:
+        where = ("--config", target.config_path, "--suffix", SUFFIX)
+        done = ditseed("replica", "seed", "--strategy", "ldif", "--from", ldif, *where, "-w")
+        assert done.status == errors.GlueRefused.exit_status, done
+        assert f"--suffix {GROUPS}" in done.err

@@ -1,0 +1,198 @@
+"""What a provider hides from the account that seeds: refused before the reading, by name, with the line that helps."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.errors import HiddenFromAccount
+from tests.support.command import Done, ditseed
+from tests.support.trees import assert_same
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = "dc=example,dc=com"
+READER = f"cn=reader,{SUFFIX}"
+LDIF = f"""dn: {SUFFIX}
+objectClass: domain
+dc: example
+
+dn: {READER}
+objectClass: inetOrgPerson
+cn: reader
+sn: reader
+userPassword: reads
+
+dn: ou=people,{SUFFIX}
+objectClass: organizationalUnit
+ou: people
+
+dn: uid=u0,ou=people,{SUFFIX}
+objectClass: inetOrgPerson
+uid: u0
+cn: U
+sn: S
+mail: u0@example.com
+userPassword: secret
+
+"""
+BY = f'by dn.exact="{READER}"'
+REST = f"access to * {BY} read by anonymous auth"
+PEOPLE = f'dn.subtree="ou=people,{SUFFIX}"'
+CHILDREN = f'dn.children="ou=people,{SUFFIX}"'
+
+
+@contextmanager
+def provider(*rules: str, monitored: bool = False) -> Iterator[Slapd]:
+    """With these access rules and none of the fixture's. monitored: the account may read cn=Monitor."""
+    settings = Settings(limits=(), server_id=1)
+    server = replication.provider(settings)
+    text = (server.home / "slapd.conf").read_text()
+    head, database = text.split("database mdb\n")
+    kept = "\n".join(line for line in database.splitlines() if not line.startswith("access "))
+    lines = "\n".join((*rules, REST))
+    if monitored:
+        head = re.sub(r"(database monitor\naccess to \*)", rf"\1 {BY} read", head)
+    (server.home / "slapd.conf").write_text(f"{head}database mdb\n{lines}\n{kept}\n")
+    for path in (server.home / "slapd.d").glob("*"):
+        server.tool("rm", "-r", path)
+    server.tool("slapcat", "-n0", "-f", server.home / "slapd.conf", "-F", server.config_path)
+    (server.home / "reader").write_text("reads")
+    with closing(server):
+        server.slapadd(LDIF)
+        yield server.start()
+
+
+@contextmanager
+def consumer(server: Slapd) -> Iterator[Slapd]:
+    settings = dataclasses.replace(server.settings, overlays=(), server_id=None)
+    with closing(replication.consumer(server, settings)) as target:
+        yield target
+
+
+def bound(server: Slapd) -> tuple[object, ...]:
+    return ("-H", server.uri, "-D", READER, "-y", server.home / "reader", "-b", SUFFIX)
+
+
+def seed(server: Slapd, target: Slapd, *more: object) -> Done:
+    words = ("replica", "seed", "--strategy", "search", "--config", target.config_path)
+    return ditseed(*words, *bound(server), *more)
+
+
+HIDDEN = {
+    "no search for passwords": (
+        f"access to attrs=userPassword {BY} none by anonymous auth",
+        "userPassword",
+    ),
+    "no reading of passwords": (
+        f"access to attrs=userPassword {BY} search by anonymous auth",
+        "userPassword",
+    ),
+    "passwords of some": (
+        f"access to {PEOPLE} attrs=userPassword {BY} none by anonymous auth",
+        "userPassword",
+    ),
+    "operational": (f"access to attrs=entryUUID,entryCSN {BY} none", "entryUUID"),
+    "any other": (f"access to attrs=mail {BY} none", "mail"),
+    "entries": (f"access to {CHILDREN} {BY} none by anonymous auth", "the entries below ou=people"),
+}
+
+
+@pytest.mark.parametrize("case", HIDDEN)
+def test_hidden_attributes_are_refused_before_the_reading(case: str) -> None:
+    rule, named = HIDDEN[case]
+    with provider(rule) as server, consumer(server) as target:
+        for more in ((), ("--dry-run",)):
+            mark = server.log_size()
+            done = seed(server, target, *more)
+            assert done.status == HiddenFromAccount.exit_status, done.err
+            assert named in done.err
+            assert f'olcAccess: {{0}}to * by dn.exact="{READER}" read by * break' in done.err
+            assert "read:" not in done.err
+            assert not server.log_lines(r'SRCH base="dc=example,dc=com" scope=2.*entryUUID', mark)
+        seed(server, target, "--allow-hidden").ok()
+
+
+def test_the_line_of_the_hint_helps() -> None:
+    rule, _ = HIDDEN["no search for passwords"]
+    with provider(rule) as server, consumer(server) as target:
+        done = seed(server, target)
+        (line,) = re.findall(r"olcAccess: (\{0\}to \* by .* break)\.", done.err)
+        database = server.search("(olcSuffix=*)", ("1.1",), base="cn=config", external=True)
+        name = next(dn for dn, _ in database if "mdb" in dn)
+        server.configure(f"dn: {name}\nchangetype: modify\nadd: olcAccess\nolcAccess: {line}\n")
+        seed(server, target).ok()
+        assert_same(server, target)
+
+
+def test_hidden_entries_that_the_server_counts_are_refused(short_tmp: Path) -> None:
+    """A sample does not show that one entry of several is hidden; the number of all does."""
+    one = f'access to dn.exact="uid=u0,ou=people,{SUFFIX}" {BY} none by anonymous auth'
+    with provider(one, monitored=True) as server, consumer(server) as target:
+        server.ldapadd(f"dn: uid=u1,ou=people,{SUFFIX}\nobjectClass: account\nuid: u1\n")
+        done = seed(server, target)
+        assert done.status == HiddenFromAccount.exit_status, done.err
+        assert "the server counts 5 entries" in done.err
+        exported = ditseed("export", *bound(server), "-o", short_tmp / "out").ok()
+        assert "the server counts 5 entries" in exported.out + exported.err
+        words = ("replica", "seed", "--strategy", "ldif", "--config", target.config_path)
+        refused = ditseed(*words, "--from", short_tmp / "out", "-b", SUFFIX)
+        assert refused.status == HiddenFromAccount.exit_status, refused.err
+        seed(server, target, "--allow-hidden").ok()
+
+
+def test_nothing_hidden_is_not_refused() -> None:
+    with provider() as server, consumer(server) as target:
+        seed(server, target).ok()
+        assert_same(server, target)
+
+
+def test_what_may_be_read_but_not_searched_is_not_hidden() -> None:
+    with (
+        provider(f"access to attrs=userPassword {BY} =r by anonymous auth") as server,
+        consumer(server) as target,
+    ):
+        seed(server, target).ok()
+        assert_same(server, target)
+
+
+def test_a_comparison_says_what_it_did_not_see() -> None:
+    rule, named = HIDDEN["no search for passwords"]
+    with provider(rule) as server, consumer(server) as target:
+        seed(server, target, "--allow-hidden").ok()
+        target.start()
+        replication.wait_in_sync(server, target)
+        there = ("--consumer", target.uri, "--consumer-dn", "cn=replicator")
+        password = ("--consumer-password-file", target.replicator_password_file)
+        done = ditseed("replica", "verify", *bound(server), *there, *password).ok()
+        assert named in done.out
+
+
+def test_an_online_seeding_refuses_as_well() -> None:
+    rule, named = HIDDEN["no search for passwords"]
+    with (
+        provider(rule) as server,
+        Slapd(dataclasses.replace(server.settings, overlays=())) as target,
+    ):
+        consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+        words = ("replica", "seed", "--strategy", "online", *bound(server), *consumer)
+        for more in ((), ("--dry-run",)):
+            done = ditseed(*words, *more)
+            assert done.status == HiddenFromAccount.exit_status, done.err
+            assert named in done.err
+        assert not target.slapcat(), "nothing was written"
+
+
+def test_an_export_notes_what_is_hidden(short_tmp: Path) -> None:
+    rule, named = HIDDEN["passwords of some"]
+    with provider(rule) as server:
+        done = ditseed("export", *bound(server), "-o", short_tmp / "out", "--json").ok()
+        assert any(named in note for note in done.facts["notes"])

@@ -1,0 +1,155 @@
+"""LDIF that other programs wrote: encodings, and OpenLDAP's `include:` lines."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures.golden.tables import GENERATED, differences
+from fixtures.slapd import Slapd
+from fixtures.trees import record
+from loader import errors, ldif
+from loader.progress import Meter
+from tests.support.command import Done, arguments_of, ditseed, environment
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = "dc=example,dc=com"
+TOP = record(SUFFIX, [("objectClass", "domain"), ("dc", "example")])
+ENGINES = ("native", "slapadd")
+
+
+@pytest.fixture
+def target() -> Iterator[Slapd]:
+    with closing(Slapd(form="conf")) as server:
+        yield server
+
+
+def _build(target: Slapd, *more: object) -> Done:
+    return ditseed("build", *more, "--config", target.config_path, "-b", target.suffix)
+
+
+def unit(name: str) -> str:
+    return record(f"ou={name},{SUFFIX}", [("objectClass", "organizationalUnit"), ("ou", name)])
+
+
+# --- encodings ----------------------------------------------------------------------------------
+
+ENCODED = {
+    "UTF-16": codecs.BOM_UTF16_LE + TOP.encode("utf-16-le"),
+    "UTF-16 of the high byte first": codecs.BOM_UTF16_BE + TOP.encode("utf-16-be"),
+    "UTF-16 without a mark": TOP.encode("utf-16-le"),
+    "UTF-16, the high byte first, without a mark": TOP.encode("utf-16-be"),
+    "UTF-32": codecs.BOM_UTF32_LE + TOP.encode("utf-32-le"),
+    "a byte order mark": codecs.BOM_UTF8 + TOP.encode(),
+    "UTF-16, compressed": gzip.compress(codecs.BOM_UTF16_LE + TOP.encode("utf-16-le")),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("written", ENCODED)
+def test_other_encodings_are_named(
+    target: Slapd, tmp_path: Path, written: str, engine: str
+) -> None:
+    path = tmp_path / "in.ldif"
+    path.write_bytes(ENCODED[written])
+    done = _build(target, path, "--engine", engine)
+    assert done.status == errors.LdifEncoding.exit_status, done
+    assert written.partition(" ")[0].rstrip(",") in done.err.partition("hint:")[0]
+    assert str(path) in done.err
+    assert "iconv" in done.err
+
+
+def test_in_a_stream(target: Slapd) -> None:
+    words = ("build", "-", "--config", target.config_path, "-b", target.suffix)
+    text = ENCODED["UTF-16"]
+    done = subprocess.run(
+        arguments_of(*words), input=text, capture_output=True, check=False, env=environment()
+    )
+    assert done.returncode == errors.LdifEncoding.exit_status, done
+
+
+def test_for_every_verb_that_reads_ldif(tmp_path: Path) -> None:
+    path = tmp_path / "in.ldif"
+    path.write_bytes(ENCODED["UTF-16"])
+    with pytest.raises(errors.LdifEncoding):
+        ldif.scan([path], Meter("scan"))
+    path.write_text(f"include: file://{tmp_path}/more.ldif\n")
+    with pytest.raises(errors.IncludeRefused):
+        ldif.learn([path], None, 1, Meter("learn"))
+
+
+# --- include: -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_includes_are_refused_by_name(target: Slapd, tmp_path: Path, engine: str) -> None:
+    (tmp_path / "more.ldif").write_text(unit("more"))
+    path = tmp_path / "in.ldif"
+    path.write_text(f"{TOP}# more\nInclude: file://{tmp_path}/more.ldif\n")
+    done = _build(target, path, "--engine", engine)
+    assert done.status == errors.IncludeRefused.exit_status, done
+    assert f"{path}, line {TOP.count(chr(10)) + 2}" in done.err
+    assert "--allow-file-urls" in done.err
+
+
+def _nested(directory: Path) -> Path:
+    """Included at the beginning, in the middle, right above a record, twice in a row, and within another."""
+    include = f"include: file://{directory}/"
+    for name in ("a", "b", "c"):
+        (directory / f"{name}.ldif").write_text(unit(name))
+    inner = f"{include}b.ldif\n\n{unit('inner')}INCLUDE:file://{directory}/c.ldif\n"
+    (directory / "inner.ldif").write_text(inner)
+    (directory / "top.ldif").write_text(TOP.rstrip("\n") + "\n")
+    path = directory / "in.ldif"
+    rest = f"{include}a.ldif\n{include}inner.ldif\n{unit('last')}"
+    path.write_text(f"{include}top.ldif\n{unit('first')}{rest}")
+    return path
+
+
+def test_equal_to_what_slapadd_includes(target: Slapd, tmp_path: Path) -> None:
+    path = _nested(tmp_path)
+    with closing(Slapd(form="conf")) as theirs:
+        theirs.tool("slapadd", "-q", *theirs.config_arguments, "-b", SUFFIX, "-l", str(path))
+        _build(target, path, "--allow-file-urls").ok()
+        assert not differences(theirs.database_dir, target.database_dir, GENERATED)
+        assert target.slapcat().count("\ndn: ") + 1 == 7
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("file://{place}/nowhere.ldif", "No such file"),
+        ("file:relative.ldif", "not a file:// URL"),
+        ("file://other.host/x.ldif", "only file:///path"),
+        ("http://example.com/x.ldif", "not a file:// URL"),
+        ("file://{place}", "not a regular file"),
+        ("file://{place}/in.ldif", "too many files"),
+    ],
+)
+def test_includes_that_cannot_be_followed(
+    target: Slapd, tmp_path: Path, url: str, words: str
+) -> None:
+    path = tmp_path / "in.ldif"
+    path.write_text(f"\n# comment\ninclude: {url.format(place=tmp_path)}\n\n{TOP}")
+    done = _build(target, path, "--allow-file-urls")
+    assert done.status == errors.IncludeRefused.exit_status, done
+    assert words in done.err
+    assert f"{path}, line 3" in done.err
+    assert not (target.database_dir / "data.mdb").exists()
+
+
+def test_an_error_in_an_included_file_is_told_with_its_place(target: Slapd, tmp_path: Path) -> None:
+    (tmp_path / "more.ldif").write_text(unit("more") + "dn: ou=bad\nno colon\n")
+    path = tmp_path / "in.ldif"
+    path.write_text(f"{TOP}include: file://{tmp_path}/more.ldif\n\n{unit('last')}dn: x\n: y\n\n")
+    done = _build(target, path, "--allow-file-urls", "--max-rejects", "2")
+    assert f"{tmp_path}/more.ldif, line {unit('more').count(chr(10)) + 1}" in done.err, done
+    line = TOP.count("\n") + 2 + unit("last").count("\n") + 1
+    assert f"{path}, line {line}" in done.err, done

@@ -1,0 +1,293 @@
+"""A partial replica that is seeded equals one that syncrepl fills by itself, and stays so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fixtures import partial
+from fixtures.slapd import Slapd
+from tests.support.command import ditseed
+from tests.support.killing import KILL_AT
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+
+SUFFIX = "dc=example,dc=com"
+PEOPLE = f"ou=people,{SUFFIX}"
+STRATEGIES = ("search", "ldif", "slapcat")
+
+
+@dataclass(frozen=True)
+class Case:
+    """`options` of syncrepl, its search base, the consumer's suffix."""
+
+    options: str
+    base: str = SUFFIX
+    suffix: str = SUFFIX
+
+
+CASES = {
+    "filter": Case('filter="(employeeType=engineer)"'),
+    "filter-that-all-match": Case('filter="(|(objectClass=*)(uid=*))"'),
+    "filter-of-inner-entries": Case('filter="(objectClass=organizationalUnit)"'),
+    "filter-with-not": Case('filter="(&(objectClass=person)(!(manager=*)))"'),
+    "filter-with-substrings": Case('filter="(|(cn=person *1*)(telephoneNumber=*4930*9))"'),
+    "attrs": Case('attrs="cn,sn"'),
+    "attrs-user": Case('attrs="*"'),
+    "attrs-operational": Case('attrs="+"'),
+    "attrs-class": Case('attrs="@person"'),
+    "attrs-user-and-one": Case('attrs="*,modifyTimestamp"'),
+    "attrs-supertype": Case('attrs="name"'),
+    "attrs-option": Case('attrs="sn;lang-de,uid"'),
+    "exattrs": Case('exattrs="userPassword,sn"'),
+    "exattrs-class": Case('exattrs="@person"'),
+    "exattrs-alias": Case('exattrs="surname,USERPASSWORD"'),
+    "exattrs-operational": Case('exattrs="createTimestamp,entryUUID,entryCSN"'),
+    "scope-one": Case("scope=one", PEOPLE),
+    "scope-one-of-suffix": Case("scope=one"),
+    "scope-base": Case("scope=base", PEOPLE),
+    "scope-subordinate": Case("scope=subordinate", PEOPLE),
+    "narrower": Case("", f"ou=staff,{PEOPLE}"),
+    "massage": Case('suffixmassage="dc=local"', SUFFIX, "dc=local"),
+    "massage-narrower": Case('suffixmassage="ou=deep,ou=sub,dc=local"', PEOPLE, "dc=local"),
+    "schemachecking": Case('schemachecking=on filter="(objectClass=inetOrgPerson)" attrs="*"'),
+    "all": Case(
+        'suffixmassage="dc=local" filter="(|(objectClass=groupOfNames)(employeeType=clerk))"'
+        ' attrs="*" exattrs="userPassword" schemachecking=on',
+        SUFFIX,
+        "dc=local",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Slapd]:
+    with partial.provider() as source:
+        source.ldapmodify(f"dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: one\n")
+        yield source
+
+
+def bind(source: Slapd) -> tuple[object, ...]:
+    return ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
+
+
+def consumer(source: Slapd, case: Case) -> Slapd:
+    return partial.consumer(source, case.options, base=case.base, suffix=case.suffix)
+
+
+def seed(source: Slapd, target: Slapd, strategy: str, scratch: Path, *more: object) -> str:
+    """Seeded, stopped; what the command said."""
+    given: tuple[object, ...] = ("search", *bind(source))
+    if strategy == "ldif":
+        ditseed("export", *bind(source), "-b", source.suffix, "-o", scratch / "export").ok()
+        given = ("ldif", "--from", scratch / "export")
+    elif strategy == "slapcat":
+        (scratch / "slapcat.ldif").write_text(source.slapcat())
+        given = ("ldif", "-w", "--from", scratch / "slapcat.ldif")
+    where = ("--config", target.config_path, "--suffix", target.suffix)
+    return ditseed("replica", "seed", "--strategy", *given, *where, *more).ok().out
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_seeded_one_equals_one_that_syncrepl_filled(
+    provider: Slapd, tmp_path: Path, name: str
+) -> None:
+    with consumer(provider, CASES[name]) as natural:
+        partial.settle(provider, natural)
+        wanted = partial.stored(natural)
+        for strategy in STRATEGIES:
+            scratch = tmp_path / strategy
+            scratch.mkdir()
+            with closing(consumer(provider, CASES[name])) as seeded:
+                seed(provider, seeded, strategy, scratch)
+                found = partial.differences(wanted, partial.stored(seeded))
+                assert not found, (strategy, found)
+
+
+LIVING = ("filter", "attrs", "attrs-user", "exattrs", "scope-one", "narrower", "massage", "all")
+
+
+@pytest.mark.parametrize("name", LIVING)
+def test_it_stays_equal_to_that_one(tmp_path: Path, name: str) -> None:
+    """Under 300 changes at the provider; the first third are made between the seeding and the consumer's start."""
+    case = CASES[name]
+    with partial.provider() as source, consumer(source, case) as natural:
+        source.ldapmodify(f"dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: a\n")
+        partial.settle(source, natural)
+        records = list(partial.changes(SUFFIX, partial.PEOPLE, 300, 7))
+        with closing(consumer(source, case)) as one, closing(consumer(source, case)) as other:
+            seed(source, one, "search", tmp_path)
+            seed(source, other, "slapcat", tmp_path)
+            source.ldapmodify("\n".join(records[:100]))
+            one.start()
+            other.start()
+            for target in (natural, one, other):
+                partial.settle(source, target)
+            source.ldapmodify("\n".join(records[100:]))
+            for target in (natural, one, other):
+                partial.settle(source, target)
+            wanted = partial.stored(natural)
+            assert len(wanted) > 1
+            for seeded in (one, other):
+                assert not partial.differences(wanted, partial.stored(seeded))
+
+
+def verify(source: Slapd, target: Slapd, *more: object) -> tuple[int, dict[str, object]]:
+    who = ("--consumer", target.uri, "--consumer-dn", target.root_dn)
+    given = (
+        *bind(source),
+        "-b",
+        source.suffix,
+        *who,
+        "--consumer-password-file",
+        target.password_file,
+        "--json",
+        *more,
+    )
+    done = ditseed("replica", "verify", *given)
+    return done.status, done.facts if done.status < 2 else {"err": done.err}
+
+
+@pytest.mark.parametrize(
+    "name", ["filter", "attrs", "exattrs", "exattrs-operational", "scope-one", "narrower"]
+)
+def test_a_right_one_is_called_equal_and_a_wrong_one_is_not(
+    provider: Slapd, tmp_path: Path, name: str
+) -> None:
+    with consumer(provider, CASES[name]) as target:
+        partial.settle(provider, target)
+        status, facts = verify(provider, target, "--config", target.config_path)
+        assert (status, facts["equal"]) == (0, True), facts
+        assert str(facts["compared_as"]).startswith("a partial replica")
+        whole, facts = verify(provider, target)
+        assert (whole, str(facts["compared_as"])[:15]) == (1, "a whole replica")
+        lost = next(dn for dn in partial.stored(target) if dn.startswith("uid="))
+        target.stop()
+        partial.lose(target, lost)
+        target.start()
+        status, facts = verify(provider, target, "--config", target.config_path)
+        assert (status, facts["only_a"], facts["only_b"], facts["changed"]) == (1, 1, 0, 0)
+
+
+def test_names_that_are_massaged_are_not_compared(provider: Slapd) -> None:
+    with consumer(provider, CASES["massage"]) as target:
+        partial.settle(provider, target)
+        status, facts = verify(provider, target, "--config", target.config_path)
+        assert status == 86, facts
+
+
+@pytest.mark.parametrize(
+    "point", ["start.recorded", "plan.recorded", "read.recorded", "late.recorded"]
+)
+def test_a_container_that_is_not_replicated_is_renamed_while_its_children_are_read(
+    tmp_path: Path, point: str
+) -> None:
+    """Its children keep entryCSN, and nobody reads the container itself."""
+    case = CASES["filter"]
+    with partial.provider() as source, closing(consumer(source, case)) as seeded:
+        source.ldapmodify(f"dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: a\n")
+        given = ("search", *bind(source), "--config", seeded.config_path, "-b", SUFFIX)
+        stopped = ditseed("replica", "seed", "--strategy", *given, env={KILL_AT: point})
+        assert stopped.status == -9, stopped
+        with source.connection() as handle:
+            handle.rename_s(f"ou=staff,{PEOPLE}", "ou=crew", f"ou=groups,{SUFFIX}", delold=1)
+        seed(source, seeded, "search", tmp_path)
+        with seeded, consumer(source, case) as natural:
+            for target in (natural, seeded):
+                partial.settle(source, target)
+            wanted = partial.stored(natural)
+            assert any(f"ou=crew,ou=groups,{SUFFIX}" in dn for dn in wanted)
+            assert not partial.differences(wanted, partial.stored(seeded))
+
+
+def test_a_seeding_that_is_stopped_goes_on(provider: Slapd, tmp_path: Path) -> None:
+    case = CASES["all"]
+    for point in (
+        "select.start",
+        "select.middle",
+        "select.unrecorded",
+        "load.middle",
+        "publish.unrecorded",
+    ):
+        with closing(consumer(provider, case)) as target:
+            given = (
+                "search",
+                *bind(provider),
+                "--config",
+                target.config_path,
+                "--suffix",
+                "dc=local",
+            )
+            stopped = ditseed("replica", "seed", "--strategy", *given, env={KILL_AT: point})
+            assert stopped.status == -9, stopped
+            seed(provider, target, "search", tmp_path)
+            again = seed(provider, target, "search", tmp_path)
+            assert "glue" in again
+            left = sorted(one.name for one in target.database_dir.rglob("*.ldif*"))
+            assert not left, (point, left)
+
+
+def refused(target: Slapd, *given: object) -> str:
+    """By name, before anything is read; what was said."""
+    done = ditseed("replica", "seed", "--strategy", *given, "--config", target.config_path)
+    assert done.status == 86, done
+    assert not (target.database_dir / "data.mdb").exists()
+    return done.err
+
+
+def test_a_clone_is_refused(provider: Slapd) -> None:
+    for name in ("filter", "attrs", "exattrs", "scope-one", "narrower", "massage"):
+        with closing(consumer(provider, CASES[name])) as target:
+            said = refused(target, "clone", "--from", provider.database_dir)
+            assert "a copy of a database holds every entry" in said
+            assert "--strategy search" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "strategy", "word"),
+    [
+        ("attrsonly", "search", "attrsonly"),
+        ("attrsonly", "ldif", "attrsonly"),
+        ('filter="(cn~=x)"', "ldif", "approximate"),
+        ('filter="(hasSubordinates=TRUE)"', "ldif", "hasSubordinates"),
+        ('attrs="*,sn;lang-de"', "search", "options"),
+        ('attrs="@person" exattrs="cn"', "search", "exattrs beside a class"),
+        ('exattrs="OBJECTCLASS,cn"', "search", "OBJECTCLASS"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(
+    provider: Slapd, tmp_path: Path, options: str, strategy: str, word: str
+) -> None:
+    source = tmp_path / "provider.ldif"
+    source.write_text(provider.slapcat())
+    given = bind(provider) if strategy == "search" else ("--from", source)
+    with closing(consumer(provider, Case(options))) as target:
+        said = refused(target, strategy, *given)
+        assert word in said
+        assert provider.replicator_password_file.read_text() not in said
+
+
+def test_what_changes_nothing_is_no_partial_replica(provider: Slapd, tmp_path: Path) -> None:
+    neutral = 'filter="(objectClass=*)" scope=sub attrs="*,+" schemachecking=on suffixmassage="dc=Example,dc=com"'
+    with closing(consumer(provider, Case(neutral))) as target:
+        assert "glue" not in seed(provider, target, "search", tmp_path)
+
+
+def test_a_dry_run_says_what_would_be_done(provider: Slapd, tmp_path: Path) -> None:
+    with closing(consumer(provider, CASES["filter"])) as target:
+        assert "syncrepl selects" in seed(provider, target, "search", tmp_path, "--dry-run")
+
+
+def test_by_slapadd_too(provider: Slapd, tmp_path: Path) -> None:
+    for name in ("attrs", "all"):
+        with (
+            consumer(provider, CASES[name]) as natural,
+            closing(consumer(provider, CASES[name])) as seeded,
+        ):
+            partial.settle(provider, natural)
+            seed(provider, seeded, "search", tmp_path, "--engine", "slapadd")
+            assert not partial.differences(partial.stored(natural), partial.stored(seeded))
