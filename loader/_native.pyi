@@ -583,8 +583,8 @@ def build(
     same input at the same `now` gives the same file. claimed: the contextCSN of the suffix entry instead of
     its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
     in `scratch`. value_check: what is done with values that their syntax forbids. rejects_path: LDIF of
-    rejected entries with their reasons, made when there is one; more than max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
-    RDNs, as with `slapadd -s`.
+    rejected entries with their reasons, made when there is one; more than max_rejects end the build.
+    check_schema False: entries need not fit the schema, nor hold the values of their RDNs, as with `slapadd -s`.
     """
 
 @final
@@ -601,6 +601,7 @@ def split(
     shares: Sequence[tuple[Sequence[str], _Path]],
     counters: Counters,
     *,
+    file_urls: bool,
     root: str | None = None,
     claimed: Sequence[str] | None = None,
 ) -> list[Divided]:

@@ -141,9 +141,12 @@ def split(
     shares: Sequence[Share],
     claimed: tuple[str, Sequence[str]] | None,
     meter: Meter,
+    *,
+    file_urls: bool = False,
 ) -> list[Divided]:
     """Divide LDIF among databases; the first one gets what belongs to none besides.
 
+    `file_urls`: files that `include:` lines name are read.
     `claimed`: the entry that will have a contextCSN, and that: nothing in the other databases is newer then.
     """
     root, csns = claimed or (None, None)
@@ -153,6 +156,7 @@ def split(
             known,
             [(share.suffixes, str(share.path)) for share in shares],
             counters,
+            file_urls=file_urls,
             root=root,
             claimed=csns,
         )

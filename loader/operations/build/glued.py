@@ -163,7 +163,9 @@ class _Work:
         ]
         claim = (superior.suffix, self.claimed) if self.claimed is not None else None
         with inputs.sources(self.options) as read:
-            found = mdb.split(read, self._schema(), shares, claim, meter)
+            found = mdb.split(
+                read, self._schema(), shares, claim, meter, file_urls=self.options.file_urls
+            )
         killpoint("split.middle")
         shared = [{"entries": one.entries, "newest": dict(one.newest)} for one in found]
         return {"now": inputs.moment(self.options), "shares": shared}

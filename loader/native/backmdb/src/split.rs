@@ -35,9 +35,11 @@ pub struct Got {
     pub newest: BTreeMap<String, String>,
 }
 
-/// `claimed`: contextCSN that the entry `root` will have. No entry of the other databases is then newer, nor has one.
+/// `includes` as in [`Chunks::new`]. `claimed`: contextCSN that the entry `root` will have. No entry of the other
+/// databases is then newer, nor has one.
 pub fn split(
     sources: Vec<Source>,
+    includes: bool,
     schema: &Schema,
     shares: &[Share],
     claimed: Option<(&str, &[String])>,
@@ -54,7 +56,7 @@ pub fn split(
         found: shares.iter().map(|_| Got::default()).collect(),
         text: Vec::new(),
     };
-    let chunks = Chunks::new(sources, false, counters);
+    let chunks = Chunks::new(sources, includes, counters);
     let mut buffer = Vec::new();
     while let Some(chunk) = chunks.next(buffer)? {
         let path = chunk.path.as_deref();

@@ -269,13 +269,15 @@ pub struct Divided {
 }
 
 #[pyfunction]
-#[pyo3(signature = (inputs, schema, shares, counters, *, root=None, claimed=None))]
+#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+#[pyo3(signature = (inputs, schema, shares, counters, *, file_urls, root=None, claimed=None))]
 pub fn split(
     py: Python<'_>,
     inputs: Vec<PathOrDescriptor>,
     schema: &Schema,
     shares: Vec<(Vec<String>, PathBuf)>,
     counters: &Counters,
+    file_urls: bool,
     root: Option<String>,
     claimed: Option<Vec<String>>,
 ) -> PyResult<Vec<Divided>> {
@@ -287,7 +289,7 @@ pub fn split(
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
     let shares: Vec<Share> =
         shares.into_iter().map(|(suffixes, path)| Share { suffixes, path }).collect();
-    let work = || backmdb::split::split(sources, &schema.0, &shares, claim, &counters.0);
+    let work = || backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, &counters.0);
     let got = enter(py, &counters.0, work)?;
     Ok(got.into_iter().map(|one| Divided { entries: one.entries, newest: one.newest }).collect())
 }

@@ -67,7 +67,7 @@ impl Asked {
 /// The table of an index is named after the attribute type, whatever the configuration calls it.
 fn table_name(schema: &Schema, description: &str) -> Option<String> {
     let described = schema.describe(description.as_bytes()).ok()?;
-    Some(schema.get(described.attribute).name.to_string())
+    Some(schema.get(described.attribute).name.clone())
 }
 
 /// What all workers look at.
