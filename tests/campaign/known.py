@@ -10,7 +10,7 @@ from fixtures.campaign.verdict import SKIPPED, Verdict
 # Pattern for the name of a verdict -> why.
 NAMED: Mapping[str, str] = {
     r"(whoami|idassert1|ldapgluegroups|ldapgluepeople)\.ldif native$": "authzTo and authzFrom are refused late",
-    r"slapd-ppolicy\.conf .* native$": "pwdAttribute is refused late",
+    r"(ppolicy|its8800/db)\.ldif native$": "pwdAttribute is refused late",
     r"test-whoami\.ldif slapadd$": "values that stand apart are put together",
     r"test-whoami\.ldif verify$": "what slapadd makes of values that stand apart is called unsound",
 }

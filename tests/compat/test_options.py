@@ -13,7 +13,7 @@ from fixtures.compat.options import ALL, GROUPS, UNKNOWN, Option
 from fixtures.compat.topologies import CLONE, LDIF, SEARCH, TOPOLOGIES, Topology
 from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Settings
-from tests.compat import building, replicas
+from tests.compat import building, shapes
 from tests.compat.test_topologies import SHORT, faults_of
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
@@ -45,7 +45,7 @@ def _unknown_to_slapd() -> dict[str, list[str]]:
     source = Slapd()
     try:
         replication.consumer(
-            source, Settings(database_lines=(replicas.syncrepl(source, GROUPS[UNKNOWN]),))
+            source, Settings(database_lines=(shapes.syncrepl(source, GROUPS[UNKNOWN]),))
         )
     except ServerError as error:
         return {} if "tls_crlcheck" in str(error) else {UNKNOWN: [str(error)]}
@@ -57,8 +57,6 @@ def _unknown_to_slapd() -> dict[str, list[str]]:
 def _topology(group: str) -> Topology:
     if group == "delta":
         return next(one for one in TOPOLOGIES if one.shape == "delta")
-    if group == "suffixmassage":
-        return next(one for one in TOPOLOGIES if "suffixmassage" in one.options)
     if group == "attrsonly":
         return Topology(group, suits=(), refuses=(SEARCH, LDIF, CLONE), options=GROUPS[group])
     refuses = () if group in WHOLE else (CLONE,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from fixtures.compat import overlays
-from fixtures.compat.row import Built
+from fixtures.compat.row import Built, Outcome
 from fixtures.replication import syncrepl, wait_in_sync
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import REPLICATOR
+from loader.errors import NotAsStored
 from tests.compat import building
-from tests.compat.replicas import SYNCPROV, TOUCH
+from tests.compat.replicas import SYNCPROV, TOUCH, WORK
 from tests.support.command import ditseed
 from tests.support.trees import assert_same
 
@@ -60,9 +62,14 @@ def test_seeded(row: Built, short_tmp: Path) -> None:
             "-b",
             source.suffix,
         )
-        ditseed(
+        done = ditseed(
             "replica", "seed", "--strategy", "search", *who, "--config", seeded.config_path
-        ).ok()
+        )
+        if row.seeded is Outcome.REFUSED:
+            assert done.status == NotAsStored.exit_status, done
+            assert not re.search(WORK, done.err, re.MULTILINE), "it had begun already"
+            return
+        done.ok()
         wait_in_sync(source, natural)
         assert_same(natural, seeded)
         with seeded:

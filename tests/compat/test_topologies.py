@@ -9,14 +9,13 @@ import pytest
 
 from fixtures.compat.topologies import TOPOLOGIES, Topology
 from fixtures.slapd import ServerError, Slapd
-from tests.compat import building, replicas
+from tests.compat import building, replicas, shapes
 from tests.compat.replicas import Site
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(900)]
 
 SHORT = (60, 40)  # people, changes
 LONG = (2000, 500)
-WORK = r"^(start|read|scan|slice|copy|load): "  # steps that ask for entries, or look at them
 
 
 @pytest.mark.parametrize("row", building.parameters(TOPOLOGIES))
@@ -33,10 +32,10 @@ def test_topology_at_length(row: Topology, short_tmp: Path) -> None:
 def faults_of(row: Topology, place: Path, people: int, changes: int) -> dict[str, list[str]]:
     """By strategy."""
     found: dict[str, list[str]] = {}
-    with replicas.site(row, place, people) as site:
+    with shapes.site(row, place, people) as site:
         for strategy in row.refuses:
             _, done = site.seeded(strategy)
-            if done.status == 0 or re.search(WORK, done.err, re.MULTILINE):
+            if done.status == 0 or re.search(replicas.WORK, done.err, re.MULTILINE):
                 found[strategy] = [
                     f"not refused before the work: exit status {done.status}",
                     done.err,

@@ -12,8 +12,8 @@ use crate::encoded::Hash;
 use crate::lookup::Lookup;
 use crate::shared::Shared;
 
-/// The name of entries that nobody is the root of.
-const ANONYMOUS: &str = "cn=anonymous";
+/// Creator of entries in a database without rootdn: the empty DN (`servers/slapd/slap.h`, SLAPD_ANONYMOUS).
+const ANONYMOUS: &str = "";
 
 #[derive(Debug)]
 pub struct Operational {
