@@ -12,7 +12,7 @@ use crate::encoded::Hash;
 use crate::lookup::Lookup;
 use crate::shared::Shared;
 
-/// Creator of entries in a database without rootdn: the empty DN (`servers/slapd/slap.h`, SLAPD_ANONYMOUS).
+/// Creator of entries in a database without rootdn: the empty DN (`servers/slapd/slap.h`, `SLAPD_ANONYMOUS`).
 const ANONYMOUS: &str = "";
 
 #[derive(Debug)]
