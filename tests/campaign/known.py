@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 
 from fixtures.campaign.verdict import SKIPPED, Verdict
 
+_APART = "values that stand apart are brought together, as slapadd does without -q"
+_SUPERIOR = "an LDIF with nothing for the superior database is refused once it is read; -b names the right one"
+
 # Pattern for the name of a verdict -> why.
 NAMED: Mapping[str, str] = {
-    r"(whoami|idassert1|ldapgluegroups|ldapgluepeople)\.ldif native$": "authzTo and authzFrom are refused late",
-    r"(ppolicy|its8800/db)\.ldif native$": "pwdAttribute is refused late",
-    r"test-whoami\.ldif slapadd$": "values that stand apart are put together",
-    r"test-whoami\.ldif verify$": "what slapadd makes of values that stand apart is called unsound",
+    r"test-whoami\.ldif (native|slapadd)$": _APART,
+    r"test-whoami\.ldif verify$": "what slapadd -q makes of values that stand apart is called unsound",
+    r"\[dc=example,dc=com\] \S+(accounting|administrative|janitorial)\.ldif (native|slapadd)$": _SUPERIOR,
 }
 
 

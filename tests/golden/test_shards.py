@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
+from fixtures.golden import shapes
 from fixtures.golden.case import Case, server, settings
 from fixtures.golden.random_trees import case as random_case
 from fixtures.golden.records import SUFFIX
@@ -49,9 +50,8 @@ def one_stream(case: Case, ldif: Path, directory: Path) -> Path | None:
         return None
     server_id = int(case.options[case.options.index("-S") + 1]) if "-S" in case.options else 0
     last_mod = "lastmod off" not in case.settings.database_lines
-    making = Making(
-        moment(BuildOptions((ldif,), Path())) if last_mod else None, server_id, None, ""
-    )
+    now = moment(BuildOptions((ldif,), Path())) if last_mod else None
+    making = Making(now, server_id, None, "", aliases=shapes.SAME)
     whole = Slice(source, plan.shared, plan.cuts[0], plan.leaves, making)
     stream = directory / "stream.ldif"
     with stream.open("wb") as file:
