@@ -22,9 +22,8 @@ from loader.server import configuration
 
 Values = Sequence[bytes]
 
-_MACROS = ("olcObjectIdentifier",)
 _DEFINITIONS = (
-    *_MACROS,
+    "olcObjectIdentifier",
     "olcLdapSyntaxes",
     "olcAttributeTypes",
     "olcObjectClasses",
@@ -110,16 +109,15 @@ def _entries(
     nowhere: Path,
     superior: Database,
 ) -> Iterator[Entry]:
-    own = _named(source, _CONFIG)
-    kept = _DEFINITIONS if source.is_directory else _MACROS
-    yield _made(
-        "cn=config", ("olcGlobal",), {"cn": [b"config"], **_only(own, (*_EVERYWHERE, *kept))}
-    )
+    own = _only(_named(source, _CONFIG), (*_EVERYWHERE, *_DEFINITIONS))
+    yield _made("cn=config", ("olcGlobal",), {"cn": [b"config"], **own})
     for name, attributes in source.entries:
         if _MODULE.match(name):
             loads = _only(attributes, ("cn", "olcModulePath", "olcModuleLoad"))
             yield _made(name, ("olcModuleList",), loads)
-    yield from _schema(source, own)
+        if _SCHEMA.match(name):
+            definitions = _only(attributes, ("cn", *_DEFINITIONS))
+            yield _made(name, ("olcSchemaConfig",), definitions)
     sizes = _only(_named(source, _MDB), ("olcBkMdbIdlExp",))
     if sizes:
         yield _made(
@@ -133,19 +131,6 @@ def _entries(
         {"olcDatabase": [b"{-1}frontend"], **_only(_named(source, _FRONTEND), _EVERYWHERE)},
     )
     yield from _databases(source, database, settings, nowhere, superior)
-
-
-def _schema(source: Config, own: Mapping[str, Values]) -> Iterator[Entry]:
-    """What a slapd.conf defines itself may build on the files that it includes: there it comes behind them."""
-    found = [(name, attributes) for name, attributes in source.entries if _SCHEMA.match(name)]
-    for name, attributes in found:
-        yield _made(name, ("olcSchemaConfig",), _only(attributes, ("cn", *_DEFINITIONS)))
-    more = {} if source.is_directory else _only(own, _DEFINITIONS[1:])
-    if more:
-        name = f"{{{len(found) - 1}}}own"  # one of those found is the root of the others
-        yield _made(
-            f"cn={name},cn=schema,cn=config", ("olcSchemaConfig",), {"cn": [name.encode()], **more}
-        )
 
 
 def _named(source: Config, pattern: re.Pattern[str]) -> Mapping[str, Values]:

@@ -189,7 +189,7 @@ def test_a_limit_of_the_provider(
     done = refused(both, errors.LimitTooLow, *export)
     assert words in done.err
     assert f" of {USER} is too low" in done.err
-    seed = ("replica", "seed", "--strategy", "search", *where(both))
+    seed = ("replica", "seed", "--strategy", "search", "--allow-hidden", *where(both))
     refused(both, errors.LimitTooLow, *seed, *bind)
     _lift(both.provider, done.err)
     if name == "olcLimits":

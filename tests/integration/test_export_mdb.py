@@ -29,7 +29,7 @@ from loader.sources.mdb import Part
 from tests.golden.everything import CASES
 from tests.support.command import Done, ditseed
 from tests.support.dumped import Record, exported, orphans, records, together
-from tests.support.golden import build, fresh, slapadd
+from tests.support.golden import build, fresh, require_fitting, slapadd
 
 pytestmark = pytest.mark.slapd
 
@@ -72,6 +72,7 @@ def _parameter(case: Case) -> ParameterSet:
 @pytest.mark.parametrize("case", [_parameter(case) for case in CASES])
 def test_every_golden_database(case: Case, tmp_path: Path) -> None:
     """Deep trees, odd DNs, large values, multival, sorted values, holes filled late, the empty suffix."""
+    require_fitting(case)
     with closing(fresh(case)) as server:
         slapadd(server, case.write_oracle(tmp_path), *case.options)
         done = export(server.database_dir, tmp_path / "out", "--compress", "none").ok()

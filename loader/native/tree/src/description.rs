@@ -13,6 +13,8 @@ const SHORT: usize = 32;
 /// Values of an attribute that are remembered; of a group's members the next entry has none.
 const PLACES: usize = 8;
 
+const BINARY: &[u8] = b";binary";
+
 /// So many other values in a row, and the attribute is taken for one that differs from entry to entry.
 const MISSES: usize = 16;
 
@@ -28,7 +30,8 @@ pub struct Description {
     pub dropped: bool,
     /// Does not count in fingerprints.
     pub ignored: bool,
-    /// Stands in base64, so that nobody reads it in passing; so does slapcat's.
+    /// Every value stands in base64, as slapcat has it (ldif.c, `ldif_must_b64_encode` and `;binary`): passwords, so that
+    /// nobody reads them in passing, and whatever is binary, even where it happens to be text.
     veiled: bool,
     pub stamp: Option<Stamp>,
     memory: RefCell<Memory>,
@@ -69,7 +72,7 @@ impl Description {
             hash: hash_text(text, &mut Vec::new()),
             dropped: drop.contain(base),
             ignored: ignore.contain(base),
-            veiled: is(b"userPassword"),
+            veiled: is(b"userPassword") || text.windows(BINARY.len()).any(|at| at == BINARY),
             stamp: match () {
                 () if is(b"entryUUID") => Some(Stamp::EntryUuid),
                 () if is(b"entryCSN") => Some(Stamp::EntryCsn),
