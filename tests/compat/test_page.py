@@ -11,7 +11,7 @@ import ldap
 import pytest
 
 from fixtures.chroots import Chroot
-from fixtures.compat import backends, definitions, options, overlays, page
+from fixtures.compat import backends, matching_rules, options, overlays, page
 from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Installation, Settings
 
@@ -119,7 +119,7 @@ def _without_a_row(published: Published) -> list[str]:
     }
     assert len(syntaxes) > 30
     assert len(rules) > 30
-    known = {row.oid for row in definitions.SYNTAXES} | {row.name for row in definitions.RULES}
+    known = {row.oid for row in syntaxes.ROWS} | {row.name for row in matching_rules.ROWS}
     return sorted((syntaxes | rules) - known)
 
 
