@@ -51,6 +51,7 @@ _STORED = (
     "refint",
     "remoteauth",
     "seqmod",
+    "smbk5pwd",
     "sssvlv",
     "unique",
 )

@@ -11,6 +11,7 @@ from fixtures.campaign import treat, verdict
 from fixtures.campaign.schema_files import SchemaFile, found_in, loaded
 from fixtures.campaign.schema_trials import compared
 from fixtures.campaign.treat import Home, Trial
+from fixtures.campaign.verdict import Verdict
 from fixtures.golden.case import server, settings
 from fixtures.golden.records import SUFFIX, entry, golden, top
 from fixtures.slapd import Slapd
@@ -27,15 +28,18 @@ def _home(made: Slapd) -> Home:
     return Home(made.config_path, {made.suffix: made.database_dir})
 
 
-def _outcomes(text: str, place: Path, oracle: str = "cn eq") -> dict[str, str]:
+def _found(text: str, place: Path, oracle: str = "cn eq") -> list[Verdict]:
     """oracle: the index that slapadd's side has, and ditseed's has not unless it is the same."""
     ldif = place / "in.ldif"
     ldif.write_text(text)
     with ExitStack() as stack:
         sides = [settings(oracle), settings("cn eq"), settings("cn eq")]
         homes = [_home(stack.enter_context(closing(server(one)))) for one in sides]
-        found = list(Trial("conf", "in.ldif", ldif, SUFFIX, *homes).verdicts())
-    return {one.look: one.outcome for one in found}
+        return list(Trial("conf", "in.ldif", ldif, SUFFIX, *homes).verdicts())
+
+
+def _outcomes(text: str, place: Path, oracle: str = "cn eq") -> dict[str, str]:
+    return {one.look: one.outcome for one in _found(text, place, oracle)}
 
 
 def test_equal(tmp_path: Path) -> None:
@@ -52,7 +56,7 @@ def test_what_differs_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_late_refusal_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(treat, "UNREAD", 4)
+    monkeypatch.setattr(treat, "UNREAD", 1)
     bad = entry(f"cn=x,{SUFFIX}", [("objectClass", "gEntry"), ("cn", "x"), ("gBoolean", "perhaps")])
     assert _outcomes(top() + bad, tmp_path)["native"] == verdict.LATE
 
@@ -81,7 +85,21 @@ def test_a_schema_that_nothing_helps(tmp_path: Path) -> None:
 
 
 def test_known_faults_are_held_to_their_list() -> None:
-    fault = verdict.Verdict("conf", "in.ldif", "native", verdict.DIFFERS)
+    fault = Verdict("conf", "in.ldif", "native", verdict.DIFFERS)
     assert unexpected([fault], {"^conf": "known"}) == []
     assert unexpected([fault], {}) == [str(fault)]
     assert unexpected([], {"^conf": "known"}) == ["mended: ^conf"]
+
+
+def test_values_that_stand_apart(tmp_path: Path) -> None:
+    """slapadd -q leaves two attributes; slapadd without -q says how the entry should be."""
+    pairs = [
+        ("objectClass", "device"),
+        ("cn", "x"),
+        ("description", "a"),
+        ("l", "b"),
+        ("description", "c"),
+    ]
+    found = _found(top() + entry(f"cn=x,{SUFFIX}", pairs), tmp_path)
+    assert {(one.outcome, one.oracle) for one in found} == {(verdict.EQUAL, verdict.MERGED)}
+    assert f"(compared with {verdict.MERGED})" in verdict.table(found)

@@ -13,19 +13,16 @@ from pathlib import Path
 import ldap
 
 from fixtures.compat import changes
-from fixtures.compat.topologies import CLONE, LDIF, ONLINE, SEARCH, Topology
+from fixtures.compat.topologies import Topology
 from fixtures.replication import wait_in_sync
 from fixtures.slapd import ServerError, Slapd
-from fixtures.slapd_config import REPLICATOR, Settings
+from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
-from tests.support.command import Done, ditseed
-from tests.support.trees import Tree, differences, tree
 
 MODULES = ("back_mdb", "syncprov", "accesslog")
 SYNCPROV = "overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog 100000"
 SECOND = "o=second"
 TOUCH = "dn: {}\nchangetype: modify\nadd: description\ndescription: touched\n"
-WORK = r"^(start|read|select|scan|slice|copy|load): "  # steps that ask for entries, or look at them
 TIMEOUT = 90.0
 
 
@@ -119,53 +116,6 @@ class Site:
                 raise ServerError(f"{SECOND} has not caught up")
             time.sleep(0.05)
 
-    # --- seeding ------------------------------------------------------------------------------
-
-    def bind(self, suffix: str) -> tuple[object, ...]:
-        secret = self.source.replicator_password_file
-        return ("-H", self.source.uri, "-D", REPLICATOR, "-y", secret, "-b", suffix)
-
-    def seeded(self, strategy: str) -> tuple[Slapd, Done]:
-        """Stopped, or running when seeded so; what the last command said."""
-        made = self.replica(() if strategy == ONLINE else self.lines)
-        if strategy == ONLINE:
-            made.start()
-        done = Done(0, "", "")
-        for theirs, own in zip(self.suffixes(self.source), self.suffixes(made), strict=True):
-            if done.status == 0:
-                done = self._seed(strategy, made, theirs, own)
-        return made, done
-
-    def _seed(self, strategy: str, made: Slapd, theirs: str, own: str) -> Done:
-        if strategy == ONLINE:
-            return self._online(made, theirs)
-        where = ("--config", made.config_path, "--suffix", own)
-        return ditseed(
-            "replica", "seed", "--strategy", *self._words(strategy, made, theirs), *where
-        )
-
-    def _words(self, strategy: str, made: Slapd, suffix: str) -> tuple[object, ...]:
-        bind = self.bind(suffix)
-        if strategy == SEARCH:
-            return (SEARCH, *bind)
-        if strategy == CLONE:
-            directory = (
-                self.source.home / "second" if suffix == SECOND else self.source.database_dir
-            )
-            return (CLONE, *bind, "--from", directory)
-        assert strategy == LDIF
-        out = made.home / f"export-{suffix}"
-        ditseed("export", *bind, "-o", out).ok()
-        return (LDIF, "--from", out)
-
-    def _online(self, made: Slapd, suffix: str) -> Done:
-        there = ("--consumer", made.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
-        env = {"DITSEED_STATE_DIR": str(made.home / "state")}
-        done = ditseed("replica", "seed", "--strategy", ONLINE, *self.bind(suffix), *there, env=env)
-        if done.status == 0:
-            configure(made, suffix, self.second if suffix == SECOND else self.lines)
-        return done
-
     # --- changes ------------------------------------------------------------------------------
 
     def change(self, count: int) -> None:
@@ -198,31 +148,3 @@ def configure(server: Slapd, suffix: str, lines: tuple[str, ...]) -> None:
 def _context(server: Slapd) -> list[bytes]:
     ((_, values),) = server.search(attributes=("contextCSN",), base=SECOND, scope=ldap.SCOPE_BASE)
     return values.get("contextCSN", [])
-
-
-def unlike(made: Site, natural: Slapd, other: Slapd) -> list[str]:
-    """What the two hold that is not the same."""
-    found: list[str] = []
-    for suffix in made.suffixes(natural):
-        mine, theirs = _tree(natural, suffix), _tree(other, suffix)
-        assert mine, "an empty database proves nothing"
-        found += differences(mine, theirs)
-    return found
-
-
-def _tree(server: Slapd, suffix: str) -> Tree:
-    """Each consumer makes glue of its own above what it was sent, with an entryUUID that nobody else has."""
-    found = tree(_slapcat(server, suffix))
-    made = ("entryUUID: ", "entryCSN: ", "createTimestamp: ", "modifyTimestamp: ")
-    return {
-        dn: tuple(line for line in lines if not line.startswith(made))
-        if "objectClass: glue" in lines
-        else lines
-        for dn, lines in found.items()
-    }
-
-
-def _slapcat(server: Slapd, suffix: str) -> str:
-    return server.tool(
-        "slapcat", *server.config_arguments, "-b", suffix, "-o", "ldif-wrap=no"
-    ).decode()

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from fixtures import replication
-from fixtures.compat.options import ALL, GROUPS, UNKNOWN, Option
+from fixtures.compat.options import ALL, GROUPS, TOPOLOGY_OF, UNKNOWN, Option
 from fixtures.compat.topologies import CLONE, LDIF, SEARCH, TOPOLOGIES, Topology
 from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Settings
 from tests.compat import building, shapes
-from tests.compat.test_topologies import SHORT, faults_of
+from tests.compat.test_topologies import shown
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
 
@@ -29,16 +25,8 @@ WHOLE = (
 
 @pytest.mark.parametrize("row", building.parameters(ALL))
 def test_option(row: Option) -> None:
-    assert _faults(row.group) == {}
-
-
-@functools.cache
-def _faults(group: str) -> dict[str, list[str]]:
-    """Once for all options of a group."""
-    if group == UNKNOWN:
-        return _unknown_to_slapd()
-    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
-        return faults_of(_topology(group), Path(name), *SHORT)
+    faults = _unknown_to_slapd() if row.group == UNKNOWN else shown(_topology(row.group))
+    assert faults == {}
 
 
 def _unknown_to_slapd() -> dict[str, list[str]]:
@@ -55,8 +43,8 @@ def _unknown_to_slapd() -> dict[str, list[str]]:
 
 
 def _topology(group: str) -> Topology:
-    if group == "delta":
-        return next(one for one in TOPOLOGIES if one.shape == "delta")
+    if group in TOPOLOGY_OF:
+        return next(one for one in TOPOLOGIES if one.name == TOPOLOGY_OF[group])
     if group == "attrsonly":
         return Topology(group, suits=(), refuses=(SEARCH, LDIF, CLONE), options=GROUPS[group])
     refuses = () if group in WHOLE else (CLONE,)

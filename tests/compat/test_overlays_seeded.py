@@ -16,7 +16,8 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import REPLICATOR
 from loader.errors import NotAsStored
 from tests.compat import building
-from tests.compat.replicas import SYNCPROV, TOUCH, WORK
+from tests.compat.replicas import SYNCPROV, TOUCH
+from tests.compat.seeding import WORK
 from tests.support.command import ditseed
 from tests.support.trees import assert_same
 
@@ -44,6 +45,7 @@ def _provider(row: Built, place: Path) -> Iterator[Slapd]:
 
 @pytest.mark.parametrize("row", building.parameters(ROWS, "seeded"))
 def test_seeded(row: Built, short_tmp: Path) -> None:
+    building.require_modules(row)
     with ExitStack() as stack:
         source = stack.enter_context(_provider(row, short_tmp))
         lines = (syncrepl(source, source.uri),)

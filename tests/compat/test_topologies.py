@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from fixtures.compat.topologies import TOPOLOGIES, Topology
 from fixtures.slapd import ServerError, Slapd
-from tests.compat import building, replicas, shapes
+from tests.compat import building, seeding, shapes
 from tests.compat.replicas import Site
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(900)]
@@ -19,8 +21,15 @@ LONG = (2000, 500)
 
 
 @pytest.mark.parametrize("row", building.parameters(TOPOLOGIES))
-def test_topology(row: Topology, short_tmp: Path) -> None:
-    assert faults_of(row, short_tmp, *SHORT) == {}
+def test_topology(row: Topology) -> None:
+    assert shown(row) == {}
+
+
+@functools.cache
+def shown(row: Topology) -> dict[str, list[str]]:
+    """The faults, looked for once: several options of syncrepl are shown by one topology."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
+        return faults_of(row, Path(name), *SHORT)
 
 
 @pytest.mark.heavy
@@ -34,8 +43,8 @@ def faults_of(row: Topology, place: Path, people: int, changes: int) -> dict[str
     found: dict[str, list[str]] = {}
     with shapes.site(row, place, people) as site:
         for strategy in row.refuses:
-            _, done = site.seeded(strategy)
-            if done.status == 0 or re.search(replicas.WORK, done.err, re.MULTILINE):
+            _, done = seeding.seeded(site, strategy)
+            if done.status == 0 or re.search(seeding.WORK, done.err, re.MULTILINE):
                 found[strategy] = [
                     f"not refused before the work: exit status {done.status}",
                     done.err,
@@ -59,7 +68,7 @@ def _grown_alike(
 
 
 def _seeded(site: Site, strategy: str, found: dict[str, list[str]]) -> Slapd | None:
-    made, done = site.seeded(strategy)
+    made, done = seeding.seeded(site, strategy)
     if done.status != 0:
         found[strategy] = [f"exit status {done.status}: {done.err}"]
         return None
@@ -69,11 +78,11 @@ def _seeded(site: Site, strategy: str, found: dict[str, list[str]]) -> Slapd | N
 def _unlike(site: Site, natural: Slapd, one: Slapd, when: str) -> list[str]:
     """Before it is started, where that is possible: what was seeded, and not what syncrepl mended."""
     try:
-        faults = replicas.unlike(site, natural, one) if when == "seeded" else []
+        faults = seeding.unlike(site, natural, one) if when == "seeded" else []
         if not one.running:
             one.start()
         site.wait(one)
-        faults += replicas.unlike(site, natural, one)
+        faults += seeding.unlike(site, natural, one)
     except ServerError as error:
         faults = [str(error)]
     return [f"{when}: {fault}" for fault in faults]
