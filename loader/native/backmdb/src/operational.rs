@@ -136,6 +136,7 @@ pub fn csn_at(pattern: &[u8], number: u64) -> Vec<u8> {
 }
 
 /// Fills `place` with the last digits of a number.
+#[allow(clippy::cast_possible_truncation, reason = "less than the base")]
 fn digits(place: &mut [u8], mut number: u64, base: u64) {
     for digit in place.iter_mut().rev() {
         *digit = b"0123456789abcdef"[(number % base) as usize];
