@@ -8,13 +8,11 @@ from collections.abc import Iterable, Mapping
 from fixtures.campaign.verdict import SKIPPED, Verdict
 
 _APART = "values that stand apart are brought together, as slapadd does without -q"
-_SUPERIOR = "an LDIF with nothing for the superior database is refused once it is read; -b names the right one"
 
 # Pattern for the name of a verdict -> why.
 NAMED: Mapping[str, str] = {
     r"test-whoami\.ldif (native|slapadd)$": _APART,
     r"test-whoami\.ldif verify$": "what slapadd -q makes of values that stand apart is called unsound",
-    r"\[dc=example,dc=com\] \S+(accounting|administrative|janitorial)\.ldif (native|slapadd)$": _SUPERIOR,
 }
 
 
