@@ -579,17 +579,18 @@ def build(
     rejects_path: _Path,
     check_schema: bool = True,
     complete_naming: bool = True,
+    first: int = 0,
 ) -> Built:
     """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
 
-    inputs: files, or descriptors of streams, in their order. out_path: made anew, mode 0600, synced when
-    the call returns. now: the time of operational attributes that are made, as in createTimestamp; the
-    same input at the same `now` gives the same file. claimed: the contextCSN of the suffix entry instead of
-    its own, which no entryCSN may exceed. memory: bytes for sorting; what is more goes to nameless files
-    in `scratch`. value_check: what is done with values that their syntax forbids. rejects_path: LDIF of rejected
-    entries with their reasons, made when there is one; more than max_rejects end the build. check_schema False:
-    entries need not fit the schema, nor hold the values of their RDNs, as with `slapadd -s`. complete_naming False:
-    entries that lack these are rejected, as servers do.
+    inputs: files, or descriptors of streams, in their order. out_path: made anew, mode 0600, synced when the
+    call returns. now: the time of operational attributes that are made, as in createTimestamp; the same input
+    at the same `now` gives the same file. first: the number of the first entryCSN that is made. claimed: the
+    contextCSN of the suffix entry instead of its own, which no entryCSN may exceed. memory: bytes for sorting;
+    what is more goes to nameless files in `scratch`. value_check: what is done with values that their syntax
+    forbids. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more than
+    max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
+    RDNs, as with `slapadd -s`. complete_naming False: entries that lack these are rejected, as servers do.
     """
 
 @final
@@ -884,7 +885,8 @@ class Slice:
     """A slice of a plan: the shared entries, then `own` others from `cut` on.
 
     now: entries get the entryUUID, timestamps and entryCSN that they lack; None: they do not. context_csns: exactly
-    those of `root`, which no entryCSN may exceed. aliases: as in `join`.
+    those of `root`, which no entryCSN may exceed. aliases: as in `join`. first: the number of the
+    first entryCSN that is made.
     """
 
     def __new__(
@@ -901,6 +903,7 @@ class Slice:
         root: str | None = None,
         context_csns: Sequence[str] | None = None,
         aliases: Mapping[str, str] | None = None,
+        first: int = 0,
     ) -> Slice: ...
     def feed(self, fd: int, counters: Counters) -> tuple[int, bool]:
         """Writes it as slapadd shall read it. How many of its own there were, and whether `root` was there."""

@@ -4,6 +4,9 @@ slapd says it itself, through filters. A filter is true, false or undefined (RFC
 it asks of an attribute that the account may not search (`test_presence_filter`). So the filter that says "has these
 attributes, and none of those" is true of an entry exactly if all attributes that are there are shown, and all that are
 shown are there: overlays add theirs to the answer, not to what filters look at.
+
+Others may change the entry between the answer and the filters. So what is not true is believed only if the entry is the
+same before the filters and after them.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ _OF_EACH = 2  # entries with a secret
 _FIRST = 200  # entries among which each kind at each place is looked at once
 _CONTAINERS = 30
 _LOOKS = 40  # entries looked at in all
+_TRIES = 10  # looks at one entry that others change meanwhile
+_MARKS = ("entrycsn", "entryuuid")  # a change, or another entry of that name, brings another one
 _NOT_ASKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 _KIND = ("objectClass",)
 
@@ -144,7 +149,7 @@ def _sampled(server: Session, base: str, sight: Sight) -> Iterator[tuple[str, At
     for container in _containers(server, base):
         try:
             found = server.first(container, _OF_EACH + 1, _KIND)[0]
-            alone = len(found) == 1 and not _has_subentries(server, container)
+            alone = len(found) == 1 and _is_always_alone(server, container)
         except NoSuchBase:
             continue  # moved or deleted meanwhile
         yield from found
@@ -154,6 +159,16 @@ def _sampled(server: Session, base: str, sight: Sight) -> Iterator[tuple[str, At
 
 def _containers(server: Session, base: str) -> list[str]:
     return [name for name, _ in _found(server, base, _CONTAINERS, "(hasSubordinates=TRUE)")]
+
+
+def _is_always_alone(server: Session, container: str) -> bool:
+    """Its last child may have been deleted since it was found, and others come and go."""
+    return all(
+        server.matches(container, "(hasSubordinates=TRUE)")
+        and len(server.first(container, 2, _KIND)[0]) == 1
+        and not _has_subentries(server, container)
+        for _ in range(_OF_EACH)
+    )
 
 
 def _has_subentries(server: Session, container: str) -> bool:
@@ -191,23 +206,46 @@ class _Look:
     wanted: Wanted
 
     def look(self) -> None:
-        entry = self.server.read(self.name)
-        there = {_type(name) for name in entry} - _NOT_ASKED
-        absent = [one for one in self._possible(entry) if not self._shown(one, there)]
-        for name in self._untrue(sorted(there), "({}=*)"):
-            one = self.schema.get_obj(AttributeType, name)
-            name = one.names[0] if one is not None and one.names else name
-            if self._is_true(f"(!({name}=*))"):
-                self._add(self.sight.computed, name)
-            else:
-                self.sight.readable.add(name)
-        # Undefined, or true though it is not shown.
-        for name in self._untrue(absent, "(!({}=*))"):
-            self._add(self.sight.hidden, name)
+        """What changes all the time is not judged: others of its kind will be."""
+        among: set[str] | None = None
+        for _ in range(_TRIES):
+            entry = self.server.read(self.name)
+            seen = self._seen(entry, among)
+            among = {*seen.hidden, *seen.computed, *seen.readable}
+            if not among or _is_same(entry, self.server.read(self.name)):
+                self._note(seen)
+                return
 
-    def _add(self, found: dict[str, str], name: str) -> None:
-        if self.wanted is None or self.wanted(name):
-            found.setdefault(name, self.name)
+    def _seen(self, entry: Attributes, among: set[str] | None) -> Sight:
+        """What filters say that contradicts the answer. `among`: names that are asked about (None: all)."""
+        types = {_type(name) for name in entry} - _NOT_ASKED
+        there = sorted(map(self._named, types))
+        absent = [one for one in self._possible(entry) if not self._shown(one, types)]
+        if among is not None:
+            there, absent = ([one for one in names if one in among] for names in (there, absent))
+        seen = Sight()
+        for name in self._untrue(there, "({}=*)"):
+            if self._is_true(f"(!({name}=*))"):
+                seen.computed[name] = self.name
+            else:
+                seen.readable.add(name)
+        # Undefined, or true though it is not shown.
+        seen.hidden = dict.fromkeys(self._untrue(absent, "(!({}=*))"), self.name)
+        return seen
+
+    def _named(self, name: str) -> str:
+        one = self.schema.get_obj(AttributeType, name)
+        return one.names[0] if one is not None and one.names else name
+
+    def _note(self, seen: Sight) -> None:
+        self.sight.readable |= seen.readable
+        for known, found in (
+            (self.sight.computed, seen.computed),
+            (self.sight.hidden, seen.hidden),
+        ):
+            for name in found:
+                if self.wanted is None or self.wanted(name):
+                    known.setdefault(name, self.name)
 
     def _is_true(self, where: str) -> bool:
         return self.server.matches(self.name, where)
@@ -246,6 +284,13 @@ class _Look:
             found.update(alias.lower() for alias in one.names)
             one = self.schema.get_obj(AttributeType, one.sup[0]) if one.sup else None
         return found
+
+
+def _is_same(before: Attributes, after: Attributes) -> bool:
+    """By its marks, as far as they are shown, and by its attributes: some overlays write without a new entryCSN."""
+    if not all(mark in before for mark in _MARKS):
+        return before == after
+    return before.keys() == after.keys() and all(before[one] == after.get(one) for one in _MARKS)
 
 
 def _type(description: str) -> str:

@@ -57,10 +57,12 @@ class Target:
 class Rules:
     """What is looked at, and what is done with an entry that fails. `claimed` as in `loader.ldif.join`.
 
-    `now`: the time that made attributes bear, as in createTimestamp.
+    `now`: the time that made attributes bear, as in createTimestamp. `first`: the number of the first entryCSN that is
+    made.
     """
 
     now: str
+    first: int = 0
     value_check: ValueCheck = "refuse"
     file_urls: bool = False
     max_rejects: int = 0
@@ -113,6 +115,7 @@ def build(
                 value_check=rules.value_check,
                 check_schema=rules.check_schema,
                 complete_naming=rules.complete_naming,
+                first=rules.first,
                 file_urls=rules.file_urls,
                 max_rejects=rules.max_rejects,
                 write_context=rules.write_context,

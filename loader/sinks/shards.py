@@ -54,13 +54,15 @@ def plan(source: Source, shards: int, meter: Meter) -> Plan:
 
 @dataclass(frozen=True)
 class Making:
-    """What each slapadd would make on its own: the same CSNs. now: as in createTimestamp; None with `lastmod off`."""
+    """What each slapadd would make on its own: the same CSNs. now: as in createTimestamp; None with `lastmod off`.
+    first: the number of the first CSN."""
 
     now: str | None
     server_id: int
     claimed: Sequence[str] | None  # contextCSN of `root`, which no entryCSN may exceed
     root: str
     aliases: Mapping[str, str] = field(default_factory=dict)  # of `loader.schema.synonyms`
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class Slice:
             root=None if making.claimed is None else making.root,
             context_csns=None if making.claimed is None else list(making.claimed),
             aliases=making.aliases,
+            first=making.first,
         )
 
 

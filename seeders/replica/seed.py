@@ -20,6 +20,7 @@ from loader.operations import moved, sight
 from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
+from loader.operations.build import require as require_buildable
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.publish import Place
 from loader.operations.shards import clear as clear_export
@@ -127,10 +128,12 @@ def partial_of(options: SeedOptions, place: Place) -> Partial | None:
 
 
 def preflight(options: SeedOptions, place: Place) -> Facts:
-    """Cheap questions first: does the provider answer, hold this suffix, and show all of it; is the consumer made for
-    it, and the export?"""
+    """Cheap questions first: can the consumer's configuration be built for, and is it made for this; does the provider
+    answer, hold this suffix, and show all of it?"""
     if options.strategy == "clone":
         _require_one(place)
+    else:
+        require_buildable(build_options(options), place)
     for one in options.source:
         if options.strategy == "ldif" and not options.allow_hidden:
             sight.require_whole(one)

@@ -20,6 +20,8 @@ from fixtures.slapd_config import Installation, Settings
 from loader import csn
 from loader.defaults import ENGINES
 from loader.mdb import context_csn
+from loader.mdb.environment import entry_count
+from loader.mdb.meta import DATA
 from tests.support.command import ditseed
 
 pytestmark = pytest.mark.slapd
@@ -68,12 +70,7 @@ def bare() -> str:
 
 
 def children_first() -> str:
-    records = (
-        mixed()
-        .replace("OU = Groups , dc=EXAMPLE", "ou=groups,dc=example")
-        .removeprefix("# a comment\n")
-        .split("\n\n")[:-1]
-    )
+    records = mixed().removeprefix("# a comment\n").split("\n\n")[:-1]
     return "\n\n".join(reversed(records)) + "\n\n"
 
 
@@ -107,6 +104,9 @@ TREES = {
         ),
         dataclasses.replace(BASE, modules=(*BASE.modules, "dds"), overlays=("overlay dds",)),
     ),
+    "nothing-for-the-superior": Tree(
+        NESTED[1:], lambda: record(GROUPS, 1) + record(f"cn=a,{GROUPS}", 2)
+    ),
     "by-ldap": Tree(
         (Below(f"ou=far,{SUFFIX}", lines=("uri ldap://127.0.0.1:1",), backend="ldap"), *NESTED),
         base=dataclasses.replace(BASE, modules=("back_ldap", *BASE.modules)),
@@ -139,16 +139,34 @@ def compared(
         below = [one.suffix for one in tree.below if one.backend == "mdb"]
         pairs = [(oracle.database_dir, ours.database_dir)]
         pairs += [(glued.directory(homes[0], one), glued.directory(homes[1], one)) for one in below]
+        # What gets no entries stays as it is, and slapadd makes an empty database.
+        made = [pair for pair in pairs if (pair[1] / DATA).exists()]
+        assert not any(entry_count(theirs) for theirs, _ in set(pairs) - set(made))
         records = tree.ldif().count("dn: ")
         assert (done.facts["read"], done.facts["entries"]) == (records, records)
-        assert len(done.facts["databases"]) == len(pairs)
-        return [line for pair in pairs for line in differences(*pair, tree.unforeseen)]
+        assert len(done.facts["databases"]) == len(made)
+        return [line for pair in made for line in differences(*pair, tree.unforeseen)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", TREES)
 def test_every_database_is_slapadds(name: str, engine: str, form: Form, tmp_path: Path) -> None:
     assert compared(TREES[name], engine, form, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "how",
+    [("--engine", "native"), ("--engine", "slapadd"), ("--engine", "slapadd", "--shards", 2)],
+    ids=["native", "slapadd", "shards"],
+)
+def test_no_csn_is_made_twice(how: tuple[object, ...], form: Form, tmp_path: Path) -> None:
+    ldif = tmp_path / "in.ldif"
+    ldif.write_text(re.sub("entryCSN: .*\n", "", mixed()))
+    with closing(Slapd(glued.settings(tmp_path, NESTED, BASE), form=form)) as ours:
+        ditseed("build", ldif, "--config", ours.config_path, "-b", SUFFIX, *how).ok()
+        made = re.findall("entryCSN: (.*)", ours.slapcat())
+        assert len(made) == mixed().count("dn: ")
+        assert len(set(made)) == len(made)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -144,6 +144,33 @@ def test_a_part_without_entries_is_not_left_standing_in_silence(ldif: Path, tmp_
         done = build(target, ldif, "--replace")
         assert done.status == errors.GlueRefused.exit_status, done
         assert SUFFIX in done.err
+        assert counts(tmp_path, target) == [2, 3, 2]
+
+
+def test_nothing_for_the_superior(engine: str, ldif: Path, tmp_path: Path) -> None:
+    """As slapadd -b SUPERIOR loads it (its8667 of OpenLDAP's tests)."""
+    ldif.write_text(REST)
+    with server(tmp_path) as target:
+        done = build(target, ldif, "-w", "--engine", engine)
+        assert done.status == errors.GlueRefused.exit_status, done
+        assert "contextCSN" in done.err
+        done = build(target, ldif, "--engine", engine, "--json").ok()
+        assert f"{SUFFIX}: no entries" in done.err
+        assert done.facts["entries"] == 5
+        assert done.facts["directory"] == str(target.database_dir)
+        assert counts(tmp_path, target) == [0, 3, 2]
+        again = build(target, ldif, "--engine", engine, "--json").ok()
+        assert again.facts["entries"] == 5
+
+
+@pytest.mark.parametrize("text", ["", unit("ou=a,dc=elsewhere")], ids=["empty", "elsewhere"])
+def test_nothing_for_any_of_them(text: str, engine: str, ldif: Path, tmp_path: Path) -> None:
+    ldif.write_text(text)
+    with server(tmp_path) as target:
+        done = build(target, ldif, "--engine", engine)
+        refusals = (errors.EmptyInput, errors.EntryRefused, errors.NoSuchSuffix)
+        assert done.status in [one.exit_status for one in refusals], done
+        assert counts(tmp_path, target) == [0, 0, 0]
 
 
 def test_another_database_that_is_full_stops_the_build(ldif: Path, tmp_path: Path) -> None:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import ldap
 import pytest
 
 from fixtures import replication
+from fixtures.churn import Churn
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import HiddenFromAccount
+from loader.server import shown
+from loader.server.options import Connection
+from loader.server.session import session
+from loader.server.shown import Sight
 from tests.support.command import Done, ditseed
 from tests.support.trees import assert_same
 
@@ -153,6 +161,77 @@ def test_nothing_hidden_is_not_refused() -> None:
     with provider() as server, consumer(server) as target:
         seed(server, target).ok()
         assert_same(server, target)
+
+
+def _toggling(server: Slapd, stopped: threading.Event) -> None:
+    """Gives all entries an attribute and takes it away, as fast as the server goes."""
+    people = f"ou=people,{SUFFIX}"
+    names = [SUFFIX, people, f"uid=u0,{people}"]
+    connection = ldap.initialize(server.uri)
+    connection.simple_bind_s(server.root_dn, server.password_file.read_text())
+    while not stopped.is_set():
+        for values in ([b"now"], None):
+            for name in names:
+                with suppress(ldap.NO_SUCH_OBJECT):  # the other writer's doing
+                    connection.modify_s(name, [(ldap.MOD_REPLACE, "description", values)])
+    connection.unbind_s()
+
+
+@dataclass
+class People:
+    """Entries that a writer may have; not the account."""
+
+    server: Slapd
+    suffix: str = f"ou=people,{SUFFIX}"
+
+    @property
+    def uri(self) -> str:
+        return self.server.uri
+
+    @property
+    def root_dn(self) -> str:
+        return self.server.root_dn
+
+    @property
+    def password_file(self) -> Path:
+        return self.server.password_file
+
+
+@contextmanager
+def written_to(server: Slapd) -> Iterator[None]:
+    stopped = threading.Event()
+    writers = [threading.Thread(target=_toggling, args=(server, stopped)) for _ in range(2)]
+    for one in writers:
+        one.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        for one in writers:
+            one.join()
+
+
+def test_changes_between_the_answer_and_the_filter_are_no_hiding() -> None:
+    with provider() as server, written_to(server), Churn(People(server), rate=300):
+        for _ in range(40):
+            sight = looked_at(server)
+            assert (sight.hidden, sight.computed, sight.below) == ({}, {}, [])
+
+
+@pytest.mark.parametrize("case", [case for case in HIDDEN if case != "entries"])
+def test_hiding_is_found_while_others_write(case: str) -> None:
+    rule, named = HIDDEN[case]
+    with provider(rule) as server, written_to(server):
+        for _ in range(5):
+            assert named in looked_at(server).hidden
+
+
+def looked_at(server: Slapd) -> Sight:
+    connection = Connection(server.uri, READER, password_file=server.home / "reader", base=SUFFIX)
+    with session(connection) as asked:
+        found = shown.look(asked, SUFFIX)
+    assert found is not None
+    return found
 
 
 def test_what_may_be_read_but_not_searched_is_not_hidden() -> None:

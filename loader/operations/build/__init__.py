@@ -30,6 +30,7 @@ __all__ = [
     "build_steps",
     "find_place",
     "plan",
+    "require",
 ]
 
 _BY_NAME = {"native": native, "slapadd": slapadd}
@@ -79,6 +80,17 @@ def build_steps(options: BuildOptions, run: Run, place: Place) -> Facts:
         facts, seconds = engine.prepared(options, run, place)(), 0.0
     seconds += sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
     return {**facts, "seconds": round(seconds, 3), "rate": round(facts["entries"] / seconds)}
+
+
+def require(options: BuildOptions, place: Place) -> None:
+    """What is refused for the configuration alone, whatever the input is: for callers that have to get that first.
+    Raises UsageProblem, NotProven, GlueRefused, TargetNotEmpty."""
+    options.require_fitting()
+    engine = _engine(options)
+    if glued.subordinates(options, place):
+        glued.require(options, place, engine)
+    else:
+        engine.require(options, place)
 
 
 def _engine(options: BuildOptions) -> ModuleType:

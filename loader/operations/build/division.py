@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader.errors import GlueRefused, NotProven
+from loader.errors import EmptyInput, GlueRefused, NotProven
 from loader.operations.build import finish, inputs
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place
@@ -55,37 +55,37 @@ class Division:
         claim = (superior.suffix, self.claimed) if self.claimed is not None else None
         with inputs.sources(self.options) as read:
             found = mdb.split(
-                read, self._schema(), shares, claim, meter, file_urls=self.options.file_urls
+                read, schema(self.places[0]), shares, claim, meter, file_urls=self.options.file_urls
             )
         killpoint("split.middle")
         shared = [{"entries": one.entries, "newest": dict(one.newest)} for one in found]
         return {"now": inputs.moment(self.options), "shares": shared}
 
-    def _schema(self) -> mdb.Schema:
-        config, superior = self.places[0].config, self.places[0].database
-        try:
-            return schema_of(config, superior)
-        except NotProven as error:
-            why = error.facts["reason"]
-            reason = f"which entries are whose is not known without the schema ({why})"
-            advice = "Divide the LDIF by hand, and build each database by itself (--no-glue)."
-            raise GlueRefused(suffix=superior.suffix, reason=reason, advice=advice) from error
-
     def require_entries(self, divided: Facts) -> None:
-        """A database that gets nothing stays as it is, which is right only if it holds nothing. Raises GlueRefused."""
-        superior = self.places[0].database.suffix
-        if not self.has_entries(0, divided):
-            advice = "Name the database that the entries belong to with -b."
-            raise GlueRefused(suffix=superior, reason="the LDIF has no entry for it", advice=advice)
+        """A database that gets nothing stays as it is, which is right only if it holds nothing. Raises EmptyInput,
+        GlueRefused."""
+        if not any(self.has_entries(number, divided) for number in range(len(self.places))):
+            raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
         for number, place in enumerate(self.places):
-            if self.has_entries(number, divided):
-                continue
-            suffix = place.database.suffix
-            if place.data.exists() and holds_entries(place.directory):
-                reason = "the LDIF has no entry for it, but its database holds some"
-                advice = f"Build {superior} alone with --no-glue, or remove {place.data} first."
-                raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
-            self.run.progress.say(f"{suffix}: no entries; its database stays as it is")
+            if not self.has_entries(number, divided):
+                self._require_none(number, place)
+                suffix = place.database.suffix
+                self.run.progress.say(f"{suffix}: no entries; its database stays as it is")
+
+    def _require_none(self, number: int, place: Place) -> None:
+        """Neither entries, nor a contextCSN for an entry that is not there."""
+        suffix, superior = place.database.suffix, self.places[0].database.suffix
+        options = self.options
+        if number == 0 and (options.seeding or options.write_context):
+            reason = "the LDIF has no entry for it, and the contextCSN of the tree belongs into its suffix entry"
+            advice = "Add that entry to the LDIF, or name the database that the entries belong to."
+            raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
+        if place.data.exists() and holds_entries(place.directory):
+            reason = "the LDIF has no entry for it, but its database holds some"
+            advice = f"Build {superior} alone with --no-glue, or remove {place.data} first."
+            if number == 0:
+                advice = f"Name the database that the entries belong to with -b, or remove {place.data} first."
+            raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
 
     def has_entries(self, number: int, divided: Facts) -> bool:
         return bool(divided["shares"][number]["entries"])
@@ -99,6 +99,7 @@ class Division:
             tree=None,
             suffix=self.places[number].database.suffix,
             now=divided["now"],
+            first=sum(one["entries"] for one in divided["shares"][:number]),
             claimed=self.claimed,
             seeding=given.seeding and superior,
             write_context=given.write_context and superior,
@@ -106,6 +107,18 @@ class Division:
             max_rejects=max(0, given.max_rejects - rejected),
             rejects=_numbered(given.rejects, number),
         )
+
+
+def schema(superior: Place) -> mdb.Schema:
+    """By which entries are told apart. Raises GlueRefused."""
+    try:
+        return schema_of(superior.config, superior.database)
+    except NotProven as error:
+        why = error.facts["reason"]
+        reason = f"which entries are whose is not known without the schema ({why})"
+        advice = "Divide the LDIF by hand, and build each database by itself (--no-glue)."
+        suffix = superior.database.suffix
+        raise GlueRefused(suffix=suffix, reason=reason, advice=advice) from error
 
 
 def _numbered(rejects: Path | None, number: int) -> Path | None:

@@ -18,7 +18,7 @@ from loader.config import Database
 from loader.errors import EntriesLost, GlueRefused
 from loader.mdb import context_csn
 from loader.mdb.meta import DATA
-from loader.operations.build import finish, inputs
+from loader.operations.build import division, finish, inputs
 from loader.operations.build.division import HOME, Division
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place
@@ -53,6 +53,23 @@ def _require_known(one: Database, superior: Database, seeding: bool) -> None:
         reason = "it has a syncrepl of its own, and so a contextCSN of its own"
         advice = f"Seed it by itself (--suffix {one.suffix})."
         raise GlueRefused(suffix=one.suffix, reason=reason, advice=advice)
+
+
+def require(options: BuildOptions, place: Place, engine: ModuleType) -> None:
+    """What nobody has to read an entry for. Raises GlueRefused, NotProven, TargetNotEmpty."""
+    places = _places(options, place)
+    for one in places:
+        engine.require(options, one)
+    division.schema(places[0])
+    for one in places[1:]:
+        one.require_free()
+
+
+def _places(options: BuildOptions, place: Place) -> list[Place]:
+    """The superior's, then those of the databases glued to it."""
+    superior = dataclasses.replace(place, superior=place.database)
+    below = subordinates(options, place)
+    return [superior, *(_below(superior, one, options.replace) for one in below)]
 
 
 @dataclass(frozen=True)
@@ -90,25 +107,20 @@ def _require_there(facts: Facts) -> None:
 
 
 def _build(options: BuildOptions, run: Run, place: Place, engine: ModuleType) -> None:
-    place = dataclasses.replace(place, superior=place.database)
-    below = [_below(place, one, options.replace) for one in subordinates(options, place)]
-    for one in (place, *below):
-        engine.require(options, run, one)
-    claimed = _claimed(options, run, place)
     if run.catalogue.found("split") is None:
-        for one in below:
-            one.require_free()
-    work = Division(options, run, (place, *below), claimed)
+        require(options, place, engine)
+    places = _places(options, place)
+    work = Division(options, run, places, _claimed(options, run, places[0]))
     divided = run.do("split", work.split)
     work.require_entries(divided)
     with ExitStack() as stack:
         made = [(part, part.prepared()) for part in _parts(work, divided, engine, stack)]
-        top = _top(work, divided, [part for part, _ in made], engine)
         # The contextCSN is the superior's: it must not stand before what it speaks of.
-        publish = [*made, (top, top.prepared())]
+        top = list(_top(work, divided, [part for part, _ in made], engine))
+        publish = [*made, *((part, part.prepared()) for part in top)]
         facts = [{"suffix": part.place.database.suffix, **call()} for part, call in publish]
         seconds = sum(step.seconds for part, _ in made for step in part.run.catalogue.steps())
-    told = {"facts": _together(facts, divided), "seconds": seconds}
+    told = {"facts": _together(facts, divided, place.directory), "seconds": seconds}
     run.do("report", lambda meter: told)
 
 
@@ -159,12 +171,16 @@ def _differs(directory: Path, identity: Facts) -> bool:
         return catalogue.differences(_VERB, identity) != []
 
 
-def _top(work: Division, divided: Facts, made: Sequence[_Part], engine: ModuleType) -> _Part:
-    """The superior's part."""
+def _top(
+    work: Division, divided: Facts, made: Sequence[_Part], engine: ModuleType
+) -> Iterator[_Part]:
+    """The superior's part; none where it gets no entries."""
+    if not work.has_entries(0, divided):
+        return
     options = work.part(0, divided, _rejected(made))
     if options.write_context:
         options = dataclasses.replace(options, reached=_reached(divided, made))
-    return _Part(options, work.run, work.places[0], engine)
+    yield _Part(options, work.run, work.places[0], engine)
 
 
 def _rejected(made: Sequence[_Part]) -> int:
@@ -181,13 +197,13 @@ def _reached(divided: Facts, made: Sequence[_Part]) -> tuple[str, ...]:
     return tuple(sorted(csn.by_server([*given, *newest]).values()))
 
 
-def _together(facts: Sequence[Facts], divided: Facts) -> Facts:
+def _together(facts: Sequence[Facts], divided: Facts, directory: Path) -> Facts:
     """One report. Every record of the input is in one of the databases, or among the rejects."""
     read = sum(one["entries"] for one in divided["shares"])
     sums = {name: sum(one[name] for one in facts) for name in ("read", "entries", "rejected")}
     sums["bytes"] = sum(one["bytes"] for one in facts)
     if sums["read"] != read:
-        raise EntriesLost(read=read, written=sums["read"], log=facts[-1]["directory"])
+        raise EntriesLost(read=read, written=sums["read"], log=directory)
     rejections = [line for one in facts for line in one.get("rejections", ())]
     rejects = [one["rejects"] for one in facts if "rejects" in one]
     told: Facts = {"rejections": rejections, "rejects": ", ".join(rejects)} if rejects else {}
@@ -196,16 +212,16 @@ def _together(facts: Sequence[Facts], divided: Facts) -> Facts:
     invalid = [text for one in facts for text in one.get(finish.INVALID, ())]
     if invalid:
         told[finish.INVALID] = invalid
-    return {**sums, **told, "directory": facts[-1]["directory"], "databases": parts}
+    return {**sums, **told, "directory": str(directory), "databases": parts}
 
 
 def plan(options: BuildOptions, run: Run, place: Place, engine: ModuleType) -> Facts:
     """What can be told before the LDIF is divided."""
-    below = [_below(place, one, options.replace) for one in subordinates(options, place)]
-    for one in below:
-        one.require_free()
-        engine.require(options, run, one)
+    require(options, place, engine)
     found = run.do("scan", lambda meter: inputs.scan(options, place, meter))
     inputs.require_schema(place, found, run.directory)
-    databases = [{"suffix": one.database.suffix, "directory": str(one.directory)} for one in below]
+    databases = [
+        {"suffix": one.database.suffix, "directory": str(one.directory)}
+        for one in _places(options, place)[1:]
+    ]
     return {"entries": found["entries"], "databases": databases}

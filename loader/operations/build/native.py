@@ -56,9 +56,29 @@ def plan(options: BuildOptions, run: Run, place: Place) -> None:
     run.do("config", _Work(options, run, place).config)
 
 
-def require(options: BuildOptions, run: Run, place: Place) -> None:
+def require(options: BuildOptions, place: Place) -> None:
     """The same, without a step. Raises NotProven."""
-    assert _Work(options, run, place).target
+    assert _target(options, place)
+
+
+def _target(options: BuildOptions, place: Place) -> Target:
+    """What the configuration says now. Raises NotProven."""
+    settings = proven.settings(place.config, place.database, options, place.superior)
+    known = schema_of(place.config, place.named, settings.attribute_options)
+    proven.require_rules(known.unproven())
+    return Target(
+        settings=settings,
+        schema=known,
+        tables=proven.tables(),
+        map_size=_map_size(options, place),
+        server_id=finish.server_id(options, place),
+    )
+
+
+def _map_size(options: BuildOptions, place: Place) -> int:
+    if options.maxsize is None:
+        return place.database.maxsize
+    return LARGEST if isinstance(options.maxsize, str) else options.maxsize
 
 
 @dataclass(frozen=True)
@@ -80,24 +100,7 @@ class _Work:
 
     @cached_property
     def target(self) -> Target:
-        """What the configuration says now. Raises NotProven."""
-        place, options = self.place, self.options
-        settings = proven.settings(place.config, place.database, options, place.superior)
-        known = schema_of(place.config, place.named, settings.attribute_options)
-        proven.require_rules(known.unproven())
-        return Target(
-            settings=settings,
-            schema=known,
-            tables=proven.tables(),
-            map_size=self._map_size(),
-            server_id=finish.server_id(options, place),
-        )
-
-    def _map_size(self) -> int:
-        wanted = self.options.maxsize
-        if wanted is None:
-            return self.place.database.maxsize
-        return LARGEST if isinstance(wanted, str) else wanted
+        return _target(self.options, self.place)
 
     def config(self, meter: Meter) -> Facts:
         """What is refused is refused here, before anything is read."""
@@ -140,6 +143,7 @@ class _Work:
         options = self.options
         return Rules(
             now=inputs.moment(options),
+            first=options.first,
             value_check=self._value_check(),
             check_schema=options.check_schema,
             complete_naming=options.complete_naming,

@@ -57,6 +57,7 @@ class BuildOptions:
     claimed: tuple[str, ...] | None = (
         None  # of a seeding: the contextCSN; None: it stands in the input
     )
+    first: int = 0  # the number of the first entryCSN that is made
     reached: tuple[str, ...] = ()  # CSNs of the other parts, which the contextCSN of -w takes in
 
     @property

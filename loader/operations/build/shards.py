@@ -111,6 +111,7 @@ class Work:
             claimed=self.scan["claimed"],
             root=self.place.database.suffix,
             aliases=self.aliases,
+            first=self.options.first,
         )
         cuts = [tuple(cut) for cut in plan["cuts"]]
         ends = [*(cut[3] for cut in cuts[1:]), plan["leaves"]]

@@ -69,7 +69,7 @@ def _shared(run: Run, work: _Work, sharing: shards.Work, plan: Facts) -> Facts:
     return merged
 
 
-def require(options: BuildOptions, run: Run, place: Place) -> None:
+def require(options: BuildOptions, place: Place) -> None:
     """slapadd takes every configuration that slapd's tools read."""
 
 

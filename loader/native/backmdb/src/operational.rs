@@ -29,6 +29,7 @@ pub struct Operational {
     now: String,
     /// A CSN whose microseconds and count are still 0.
     csn_pattern: Vec<u8>,
+    first: u64,
 }
 
 impl Operational {
@@ -44,6 +45,7 @@ impl Operational {
             modified: lookup.column(b"modifyTimestamp")?,
             name: (name.pretty(), name.normal()),
             csn_pattern: csn_pattern(&now, sid),
+            first: shared.options.first,
             now,
         })
     }
@@ -105,7 +107,8 @@ impl Operational {
     }
 
     fn add_csn(&self, draft: &mut Draft, position: u32) {
-        let value = draft.add_bytes(&csn_at(&self.csn_pattern, position));
+        let number = self.first + u64::from(position);
+        let value = draft.add_bytes(&csn_at(&self.csn_pattern, number));
         draft.add_line(self.csn, Pair { value, normal: value }, false);
     }
 }
@@ -122,9 +125,9 @@ pub fn csn_pattern(now: &str, server_id: u16) -> Vec<u8> {
     format!("{seconds}.000000Z#000000#{server_id:03x}#000000").into_bytes()
 }
 
-/// The CSN of the entry at `position`, from a pattern.
-pub fn csn_at(pattern: &[u8], position: u32) -> Vec<u8> {
-    let (micros, count) = (position >> 24, position & 0xff_ffff);
+/// The CSN of that number, from a pattern.
+pub fn csn_at(pattern: &[u8], number: u64) -> Vec<u8> {
+    let (micros, count) = (number >> 24, number & 0xff_ffff);
     let mut text = pattern.to_vec();
     let at = "20260101000000.".len();
     digits(&mut text[at..at + 6], micros, 10);
@@ -133,7 +136,8 @@ pub fn csn_at(pattern: &[u8], position: u32) -> Vec<u8> {
 }
 
 /// Fills `place` with the last digits of a number.
-fn digits(place: &mut [u8], mut number: u32, base: u32) {
+#[allow(clippy::cast_possible_truncation, reason = "less than the base")]
+fn digits(place: &mut [u8], mut number: u64, base: u64) {
     for digit in place.iter_mut().rev() {
         *digit = b"0123456789abcdef"[(number % base) as usize];
         number /= base;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use extsort::{RecordSorter, Spool};
 use lmdbfile::{Cursor, FileWriter, Flags, Reader, TreeWriter};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use schema::Schema;
 
 use crate::gather::{Gathered, Means};
@@ -156,7 +156,8 @@ fn by_id(numbering: &Numbering, parents: &[u32]) -> Vec<u32> {
     positions
 }
 
-/// How their first descendants spell the RDNs of entries that came late: slapd keeps that.
+/// How their first descendants spell the nodes of entries that came late: slapd keeps that. The node of a
+/// suffix has all its RDNs (`mdb_dn2id_add` in OpenLDAP's back-mdb/dn2id.c), any other node has one.
 fn spelled(
     gathered: &Gathered,
     holes: &[Hole],
@@ -166,8 +167,13 @@ fn spelled(
     for hole in holes {
         askers.entry(hole.descendant).or_default().push(hole);
     }
+    let late: FxHashSet<u32> = holes.iter().map(|hole| hole.position).collect();
     let mut questions: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut suffixes: FxHashSet<u32> = FxHashSet::default();
     each_name(&gathered.names, |name, _| {
+        if name.question == SUFFIX && late.contains(&name.position) {
+            suffixes.insert(name.position);
+        }
         if askers.contains_key(&name.position) {
             questions.insert(name.question, name.position);
         }
@@ -178,9 +184,11 @@ fn spelled(
         if let Some(asker) = questions.get(&number) {
             let dn = schema.dn(text).map_err(|refusal| Error::new(Code::Damaged, refusal.0))?;
             for hole in &askers[asker] {
-                if let Some(rdn) = dn.rdns.get(hole.above - 1) {
-                    found.insert(hole.position, rdn.pretty.clone());
-                }
+                let above = dn.rdns.get(hole.above - 1..).unwrap_or_default();
+                let rdns = if suffixes.contains(&hole.position) { above.len() } else { 1 };
+                let node: Vec<&[u8]> =
+                    above.iter().take(rdns).map(|rdn| rdn.pretty.as_slice()).collect();
+                found.insert(hole.position, node.join(&b','));
             }
         }
         number += 1;
@@ -199,14 +207,13 @@ fn names_by_id(
     each_name(names, |name, record| {
         let Some(id) = numbering.id(name.position) else { return Ok(()) };
         let record = match spelled.get(&name.position) {
-            // A suffix is one RDN in dn2i, but not in a DN.
-            Some(pretty) if name.question != SUFFIX => {
+            Some(pretty) => {
                 respelled.clear();
                 respelled.extend_from_slice(&record[..record.len() - name.pretty.len()]);
                 respelled.extend_from_slice(pretty);
                 &respelled
             }
-            _ => record,
+            None => record,
         };
         sorter.push(u128::from(id), record).map_err(sorting)
     })?;

@@ -94,6 +94,8 @@ impl ValueCheck {
 pub struct Options {
     /// The time of what is made, as in createTimestamp: 20260102030405Z.
     pub now: String,
+    /// The number of the first entryCSN that is made: parts of one tree must not make the same ones.
+    pub first: u64,
     /// contextCSN from the entries' CSNs, as `slapadd -w` writes it.
     pub write_context: bool,
     /// The contextCSN the suffix entry gets, which no entry's CSN may exceed.

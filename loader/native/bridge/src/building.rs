@@ -194,7 +194,8 @@ pub enum PathOrDescriptor {
 #[pyfunction]
 #[pyo3(signature = (
     inputs, out_path, database, counters, *, now, write_context, claimed, value_check, file_urls, memory,
-    jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true
+    jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true,
+    first=0
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[allow(
@@ -219,11 +220,13 @@ pub fn build(
     rejects_path: PathBuf,
     check_schema: bool,
     complete_naming: bool,
+    first: u64,
 ) -> PyResult<Built> {
     let values = ValueCheck::from_name(value_check)
         .ok_or_else(|| PyValueError::new_err("value_check is refuse, count or skip"))?;
     let options = Options {
         now,
+        first,
         write_context,
         claimed,
         values,

@@ -63,7 +63,7 @@ impl Slice {
     #[new]
     #[pyo3(signature = (
         paths, suffixes, shared_path, *, shared, cut, own, now, server_id, root=None, context_csns=None,
-        aliases=None
+        aliases=None, first=0
     ))]
     #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
     fn new(
@@ -78,6 +78,7 @@ impl Slice {
         root: Option<String>,
         context_csns: Option<Vec<String>>,
         aliases: Option<HashMap<String, String>>,
+        first: u64,
     ) -> PyResult<Self> {
         let stamp = match (root, context_csns) {
             (Some(root), Some(csns)) => Some((root, csns)),
@@ -86,7 +87,7 @@ impl Slice {
         };
         let (file, offset, line, before) = cut;
         let cut = Cut { file, offset, line, before };
-        let complete = now.map(|now| Complete::new(&now, server_id));
+        let complete = now.map(|now| Complete::new(&now, server_id, first));
         let aliases = Aliases::new(aliases.unwrap_or_default());
         Ok(Self { paths, suffixes, shared_path, shared, cut, own, complete, stamp, aliases })
     }

@@ -51,6 +51,7 @@ impl Place {
         let csn = "20260101000000.000000Z#000000#001#000000";
         Options {
             now: "20260102030405Z".into(),
+            first: 0,
             write_context: on(first, 5),
             claimed: on(second, 7).then(|| vec![csn.to_owned()]),
             values: if on(first, 4) { ValueCheck::Refuse } else { ValueCheck::Count },

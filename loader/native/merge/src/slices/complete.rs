@@ -9,14 +9,16 @@ const NAMES: [&str; 4] = ["entryUUID", "createTimestamp", "entryCSN", "modifyTim
 pub struct Complete {
     now: String,
     pattern: Vec<u8>,
+    first: u64,
     /// Which of [`NAMES`] the entry has.
     has: [bool; 4],
 }
 
 impl Complete {
-    /// `now`: as in createTimestamp.
-    pub fn new(now: &str, server_id: u16) -> Self {
-        Self { now: now.to_owned(), pattern: csn_pattern(now, server_id), has: [false; 4] }
+    /// `now`: as in createTimestamp. `first`: the number of the first CSN that is made.
+    pub fn new(now: &str, server_id: u16, first: u64) -> Self {
+        let pattern = csn_pattern(now, server_id);
+        Self { now: now.to_owned(), pattern, first, has: [false; 4] }
     }
 
     pub fn begin(&mut self) {
@@ -42,7 +44,7 @@ impl Complete {
             let value = match *name {
                 "entryUUID" => spelled(uuid(&[dn, self.now.as_bytes()].concat())).to_vec(),
                 "entryCSN" => {
-                    let csn = csn_at(&self.pattern, position);
+                    let csn = csn_at(&self.pattern, self.first + u64::from(position));
                     held_back(&csn).unwrap_or(csn)
                 }
                 _ => self.now.clone().into_bytes(),

@@ -1,0 +1,90 @@
+"""What a consumer's configuration alone forbids is refused in the preflight, before an entry is read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fixtures import glued, partial, replication
+from fixtures.glued import GROUPS, SUFFIX, Below
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.errors import NotProven, TargetNotEmpty
+from tests.support.command import Done, ditseed
+
+pytestmark = pytest.mark.slapd
+
+# A syntax of assertions, hidden in slapd; and keys that are longer than any that were compared.
+UNPROVEN = {
+    "odd has": "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'odd' SYNTAX 1.3.6.1.1.15.1 )",
+    "index_intlen is 9": "index_intlen 9",
+}
+KINDS = ("whole", "partial", "glued", "partial-glued")
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Slapd]:
+    with replication.provider(Settings(suffix=SUFFIX)) as source:
+        source.ldapadd(f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n")
+        yield source
+
+
+@contextmanager
+def consumer(source: Slapd, kind: str, home: Path, *lines: str) -> Iterator[Slapd]:
+    settings = Settings(suffix=SUFFIX, global_lines=lines)
+    if "glued" in kind:
+        settings = glued.settings(home, [Below(GROUPS)], settings)
+    if "partial" in kind:
+        one = partial.syncrepl(source, 'filter="(objectClass=domain)"')
+        target = Slapd(dataclasses.replace(settings, database_lines=(one,)))
+    else:
+        target = replication.consumer(source, settings)
+    with closing(target):
+        yield target
+
+
+def refused(source: Slapd, target: Slapd, strategy: str, ldif: Path, *more: str) -> Done:
+    """Before an entry was read."""
+    bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
+    given = bind if strategy == "search" else ("-w", "--from", ldif)
+    where = ("--config", target.config_path, "--suffix", SUFFIX)
+    mark = source.log_size()
+    done = ditseed("replica", "seed", "--strategy", strategy, *given, *where, *more)
+    assert not source.log_lines(r"SRCH base=", mark)
+    for step in ("plan:", "read:", "select:", "claim:", "scan:", "split:"):
+        assert step not in done.err, done
+    return done
+
+
+@pytest.fixture
+def ldif(provider: Slapd, tmp_path: Path) -> Path:
+    path = tmp_path / "in.ldif"
+    path.write_text(provider.slapcat())
+    return path
+
+
+@pytest.mark.parametrize("words", UNPROVEN)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_proven(
+    kind: str, words: str, provider: Slapd, ldif: Path, tmp_path: Path
+) -> None:
+    with consumer(provider, kind, tmp_path, UNPROVEN[words]) as target:
+        for strategy in ("search", "ldif"):
+            for more in ((), ("--dry-run",)):
+                done = refused(provider, target, strategy, ldif, *more)
+                assert done.status == NotProven.exit_status, done
+                assert words in done.err
+
+
+def test_a_subordinate_database_that_holds_entries(
+    provider: Slapd, ldif: Path, tmp_path: Path
+) -> None:
+    with consumer(provider, "glued", tmp_path) as target:
+        target.slapadd(f"dn: {GROUPS}\nobjectClass: organizationalUnit\nou: groups\n", "-b", GROUPS)
+        for strategy in ("search", "ldif"):
+            done = refused(provider, target, strategy, ldif)
+            assert done.status == TargetNotEmpty.exit_status, done
