@@ -84,7 +84,7 @@ class _Work:
         place, options = self.place, self.options
         settings = proven.settings(place.config, place.database, options, place.superior)
         known = schema_of(place.config, place.named, settings.attribute_options)
-        proven.require_rules(known.unproven())
+        proven.require_rules(known.foreign())
         return Target(
             settings=settings,
             schema=known,
