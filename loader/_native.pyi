@@ -422,7 +422,7 @@ def tree(ignore: Sequence[str], counters: Counters) -> Tree:
 class Schema:
     """A slapd's schema."""
 
-    def unproven(self) -> dict[str, str]:
+    def foreign(self) -> dict[str, str]:
         """Attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
 
 @final

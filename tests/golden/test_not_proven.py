@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from fixtures.golden.case import server, settings
-from fixtures.golden.records import top
+from fixtures.golden.records import SUFFIX, entry, top
+from fixtures.golden.tables import differences
 from fixtures.slapd_config import Settings
-from loader.errors import NotProven
+from loader.errors import EntryRefused, NotProven
 from tests.support.golden import build, slapadd
 
 pytestmark = pytest.mark.slapd
@@ -27,12 +28,17 @@ class Unproven:
     word: str
 
 
-# A syntax that slapd registers for its filters alone; nobody stores such values.
-ASSERTION = "attributetype ( 1.2.3.4 NAME 'gAssertion' SYNTAX 1.3.6.1.1.15.1 )"
+# Syntaxes that slapd registers for filters. OpenLDAP's own test.schema defines an attribute of the first one.
+ASSERTIONS = ("1.3.6.1.1.15.1", "1.3.6.1.1.15.5", "1.3.6.1.4.1.4203.666.11.10.2.2")
+DEFINED = tuple(
+    f"attributetype ( 1.2.3.{n} NAME 'gAssertion{n}' SYNTAX {oid} )"
+    for n, oid in enumerate(ASSERTIONS)
+)
+SUBTYPE = "attributetype ( 1.2.3.9 NAME 'gAssertion9' SUP gAssertion0 )"
 
 ALL = [
     Unproven("intlen", settings("gInteger eq", top_lines=("index_intlen 9",)), top(), "9"),
-    Unproven("assertion", settings(top_lines=(ASSERTION,)), top(), "gAssertion"),
+    Unproven("assertion", settings("gAssertion0 pres", top_lines=DEFINED), top(), "gAssertion0"),
 ]  # fmt: skip
 
 
@@ -48,3 +54,33 @@ def test_refused_by_name(case: Unproven, tmp_path: Path) -> None:
         assert case.word in done.err
         assert "--engine slapadd" in done.err
         assert not (ours.database_dir / "data.mdb").exists()
+
+
+def test_assertions_that_are_only_defined(tmp_path: Path) -> None:
+    wanted = settings("objectClass eq", top_lines=(*DEFINED, SUBTYPE))
+    ldif = tmp_path / "input.ldif"
+    ldif.write_text(top())
+    with closing(server(wanted)) as theirs, closing(server(wanted)) as ours:
+        slapadd(theirs, ldif)
+        build(ours, ldif).ok()
+        assert not differences(theirs.database_dir, ours.database_dir)
+
+
+@pytest.mark.parametrize("checks", [(), ("--no-value-check",)], ids=["checked", "unchecked"])
+@pytest.mark.parametrize("number", [0, 1, 2, 9])
+def test_entries_with_assertions(number: int, checks: tuple[str, ...], tmp_path: Path) -> None:
+    name, value = f"gAssertion{number}", '{ serialNumber 5, issuer rdnSequence:"cn=x" }'
+    classes = [("objectClass", "device"), ("objectClass", "extensibleObject"), ("cn", "x")]
+    escaped = value.replace(",", "\\2C").replace('"', "\\22").replace("=", "\\3D")
+    ldif = tmp_path / "input.ldif"
+    for text in (
+        entry(f"cn=x,{SUFFIX}", [*classes, (name, value)]),
+        entry(f"{name}={escaped},{SUFFIX}", classes),
+        entry(f"cn=x,{SUFFIX}", [*classes, ("seeAlso", f"{name}={escaped}")]),
+    ):
+        ldif.write_text(top() + text)
+        with closing(server(settings(top_lines=(*DEFINED, SUBTYPE)))) as ours:
+            done = build(ours, ldif, *checks)
+            assert done.status == EntryRefused.exit_status, done
+            assert name in done.err
+            assert not (ours.database_dir / "data.mdb").exists()

@@ -63,9 +63,9 @@ def _of_context(found: Settings, options: BuildOptions) -> Iterator[str]:
         yield "sync_use_subentry puts contextCSN into an entry of its own"
 
 
-def require_rules(unproven: Mapping[str, str]) -> None:
-    """`unproven`: attribute types of the schema, with a matching rule or syntax that is not OpenLDAP's own."""
-    for name, rule in sorted(unproven.items()):
+def require_rules(foreign: Mapping[str, str]) -> None:
+    """`foreign`: attribute types of the schema, with a matching rule or syntax that is not OpenLDAP's own."""
+    for name, rule in sorted(foreign.items()):
         raise NotProven(reason=f"{name} has {rule}, which a module brings that is not OpenLDAP's")
 
 

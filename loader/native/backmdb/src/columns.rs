@@ -26,7 +26,7 @@ pub struct Column {
     pub apart_above: u32,
     pub order: values::Order,
     pub indexers: Vec<Indexer>,
-    /// Its equality rule, when we do not know how it normalises.
+    /// Its equality rule or syntax, when it is not known here how slapd stores its values.
     pub unproven: Option<String>,
     /// Values that slapd's check refuses, and that were read all the same.
     misfits: AtomicU64,

@@ -26,9 +26,9 @@ impl Schema {
 
 #[pymethods]
 impl Schema {
-    fn unproven(&self) -> HashMap<String, String> {
+    fn foreign(&self) -> HashMap<String, String> {
         let unknown =
-            |kind: &schema::AttributeType| Some((kind.name.clone(), kind.unproven()?.to_owned()));
+            |kind: &schema::AttributeType| Some((kind.name.clone(), kind.foreign()?.to_owned()));
         self.0.attributes().filter_map(unknown).collect()
     }
 }

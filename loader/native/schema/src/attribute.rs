@@ -100,8 +100,14 @@ impl AttributeType {
         self.usage != Usage::UserApplications
     }
 
-    /// The equality rule or the syntax that is not slapd's own, so that nobody knows here what it does.
+    /// The equality rule or the syntax by which values are stored in a way that is not known here.
     pub fn unproven(&self) -> Option<&str> {
+        let assertion = self.syntax.check == Check::Assertion;
+        self.foreign().or_else(|| assertion.then_some(self.syntax_oid.as_str()))
+    }
+
+    /// The same, as far as it is not slapd's own: a module brings it, which may change more than values.
+    pub fn foreign(&self) -> Option<&str> {
         let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unproven);
         let syntax = (self.syntax.check == Check::Unproven).then_some(self.syntax_oid.as_str());
         rule.map(|rule| &*rule.name).or(syntax)

@@ -101,6 +101,9 @@ impl Schema {
         let holds = match self.get(id).syntax.check {
             Check::Plain(syntax) => return syntax.check(value),
             Check::Unchecked | Check::Unproven => true,
+            Check::Assertion => {
+                return refuse(format!("values of \"{}\" are not supported", self.get(id).name));
+            }
             Check::Dn => return self.check_dn(value, depth),
             Check::NameUid => return self.check_dn(values::keys::name_uid_part(value), depth),
             Check::Rdn => return self.check_rdn(value, depth),
@@ -129,6 +132,7 @@ impl Check {
             Self::Control => "not a control such as {1.2.3 criticality TRUE}",
             Self::Plain(_)
             | Self::Unchecked
+            | Self::Assertion
             | Self::Unproven
             | Self::Dn
             | Self::NameUid

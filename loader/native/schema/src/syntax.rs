@@ -21,7 +21,10 @@ pub enum Check {
     Control,
     /// Configured without `X-SUBST`: slapadd stores what it is given.
     Unchecked,
-    /// Of a module that is not part of OpenLDAP; or an assertion, which nobody stores.
+    /// An assertion of a certificate's exact match: slapd's own, but how it stores one is not known
+    /// here. An attribute of it may be defined; an entry that has one is refused.
+    Assertion,
+    /// Of a module that is not part of OpenLDAP.
     Unproven,
 }
 
@@ -64,9 +67,9 @@ const OWN: [(&str, Check, Pretty); 13] = [
     ("1.3.6.1.4.1.4203.666.11.10.2.1", Check::AttributeCertificate, Pretty::Same),
     ("1.3.6.1.4.1.4203.666.2.1", Check::Aci, Pretty::Aci),
     ("1.3.6.1.4.1.4203.666.2.7", Check::Authz, Pretty::Authz),
-    ("1.3.6.1.1.15.1", Check::Unproven, Pretty::Unproven),
-    ("1.3.6.1.1.15.5", Check::Unproven, Pretty::Unproven),
-    ("1.3.6.1.4.1.4203.666.11.10.2.2", Check::Unproven, Pretty::Unproven),
+    ("1.3.6.1.1.15.1", Check::Assertion, Pretty::Unproven),
+    ("1.3.6.1.1.15.5", Check::Assertion, Pretty::Unproven),
+    ("1.3.6.1.4.1.4203.666.11.10.2.2", Check::Assertion, Pretty::Unproven),
     ("1.3.6.1.4.1.4203.666.11.5.3.1", Check::Control, Pretty::Same),
 ];
 

@@ -56,7 +56,7 @@ fn what_no_module_of_openldaps_brings_is_told() {
         };
         let definitions: Vec<_> = kinds.iter().map(definition).collect();
         let schema = Schema::read(&definitions, Settings::default()).unwrap();
-        schema.attributes().map(|kind| kind.unproven().map(str::to_owned)).collect::<Vec<_>>()
+        schema.attributes().map(|kind| kind.foreign().map(str::to_owned)).collect::<Vec<_>>()
     };
     assert_eq!(unproven(true), [Some("strangeMatch".to_owned()), Some("1.2.3.4".to_owned())]);
     assert_eq!(
@@ -145,5 +145,20 @@ proptest! {
         let line = format!("{kind} {text}");
         let _ = Schema::read(&[definition(&line)], Settings::default());
         let _ = with(&[&line, &format!("{kind} ( 1.2.3 {text} )")]);
+    }
+}
+
+#[test]
+fn assertions_are_slapds_own_but_not_stored() {
+    for oid in ["1.3.6.1.1.15.1", "1.3.6.1.1.15.5", "1.3.6.1.4.1.4203.666.11.10.2.2"] {
+        let text = format!("( 1.2.3.5 NAME 'asserted' SYNTAX {oid} )");
+        let syntax = format!("( {oid} DESC 'an assertion' )");
+        let definitions = [
+            Definition { kind: Kind::Syntax, text: syntax, builtin: true },
+            Definition { kind: Kind::AttributeType, text, builtin: false },
+        ];
+        let schema = Schema::read(&definitions, Settings::default()).unwrap();
+        let kind = schema.get(schema.attribute(b"asserted").unwrap());
+        assert_eq!((kind.foreign(), kind.unproven()), (None, Some(oid)));
     }
 }

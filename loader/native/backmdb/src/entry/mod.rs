@@ -146,9 +146,10 @@ impl<'a> Encoder<'a> {
             |refusal: Refusal| Refused::Entry(format!("{}: {}", lossy(spelling), refusal.0));
         let column = self.lookup.next(spelling).map_err(named)?;
         if let Some(rule) = &self.lookup.get(column).unproven {
+            let name = lossy(spelling);
             let message =
-                format!("{}: values compared by {rule} are not known well enough", lossy(spelling));
-            return Err(Refused::Broken(Error::new(Code::Unproven, message)));
+                format!("{name}: values of {rule} are not supported by the native engine");
+            return Err(Refused::Entry(message));
         }
         if self.shared.claim.is_some() && column == self.context_csn {
             return Ok(());
