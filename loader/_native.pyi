@@ -425,6 +425,9 @@ class Schema:
     def foreign(self) -> dict[str, str]:
         """Attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
 
+    def unproven(self, descriptions: Sequence[str]) -> dict[str, str]:
+        """Of the types of these descriptions, those whose values are stored in a way that is not known here."""
+
 @final
 class Selection:
     """What a consumer holds of its provider's entries, by its syncrepl."""

@@ -49,6 +49,10 @@ exec strace -f -A -s 4096 -e trace=%file,connect -o {log} "$@"
 @contextmanager
 def configured(module: Module, form: Form, home: Path, *lines: str) -> Iterator[Slapd]:
     """A server with the module; `home`: where it keeps whatever it keeps."""
+    missing = [
+        one for one in module.loads if not Path(Installation().modules, f"{one}.la").exists()
+    ]
+    require(f"slapd has no module {missing[0]} here" if missing else None)
     for name in ("log", "below", "second", "ldif", "cache"):
         (home / name).mkdir(parents=True)
     (home / "Nothing.pm").write_text("package Nothing; sub new { return bless {}; } 1;\n")

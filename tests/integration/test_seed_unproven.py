@@ -12,16 +12,19 @@ import pytest
 from fixtures import glued, partial, replication
 from fixtures.glued import GROUPS, SUFFIX, Below
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Settings
+from fixtures.slapd_config import INDEXES, Settings
 from loader.errors import NotProven, TargetNotEmpty
 from tests.support.command import Done, ditseed
 
 pytestmark = pytest.mark.slapd
 
-# A syntax of assertions, hidden in slapd; and keys that are longer than any that were compared.
+# An index on an attribute of a syntax of assertions; and keys that are longer than any that were compared.
 UNPROVEN = {
-    "odd has": "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'odd' SYNTAX 1.3.6.1.1.15.1 )",
-    "index_intlen is 9": "index_intlen 9",
+    "odd, which": (
+        "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'odd' SYNTAX 1.3.6.1.1.15.1 )",
+        "odd pres",
+    ),
+    "index_intlen is 9": ("index_intlen 9", "ou eq"),
 }
 KINDS = ("whole", "partial", "glued", "partial-glued")
 
@@ -34,8 +37,11 @@ def provider() -> Iterator[Slapd]:
 
 
 @contextmanager
-def consumer(source: Slapd, kind: str, home: Path, *lines: str) -> Iterator[Slapd]:
-    settings = Settings(suffix=SUFFIX, global_lines=lines)
+def consumer(
+    source: Slapd, kind: str, home: Path, line: str = "", index: str = "ou eq"
+) -> Iterator[Slapd]:
+    lines = (line,) if line else ()
+    settings = Settings(suffix=SUFFIX, global_lines=lines, indexes=(*INDEXES, index))
     if "glued" in kind:
         settings = glued.settings(home, [Below(GROUPS)], settings)
     if "partial" in kind:
@@ -72,7 +78,7 @@ def ldif(provider: Slapd, tmp_path: Path) -> Path:
 def test_what_is_not_proven(
     kind: str, words: str, provider: Slapd, ldif: Path, tmp_path: Path
 ) -> None:
-    with consumer(provider, kind, tmp_path, UNPROVEN[words]) as target:
+    with consumer(provider, kind, tmp_path, *UNPROVEN[words]) as target:
         for strategy in ("search", "ldif"):
             for more in ((), ("--dry-run",)):
                 done = refused(provider, target, strategy, ldif, *more)

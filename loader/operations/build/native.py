@@ -65,7 +65,7 @@ def _target(options: BuildOptions, place: Place) -> Target:
     """What the configuration says now. Raises NotProven."""
     settings = proven.settings(place.config, place.database, options, place.superior)
     known = schema_of(place.config, place.named, settings.attribute_options)
-    proven.require_rules(known.foreign())
+    proven.require_rules(known.foreign(), known.unproven(settings.attributes))
     return Target(
         settings=settings,
         schema=known,

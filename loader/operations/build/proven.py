@@ -63,10 +63,13 @@ def _of_context(found: Settings, options: BuildOptions) -> Iterator[str]:
         yield "sync_use_subentry puts contextCSN into an entry of its own"
 
 
-def require_rules(foreign: Mapping[str, str]) -> None:
-    """`foreign`: attribute types of the schema, with a matching rule or syntax that is not OpenLDAP's own."""
+def require_rules(foreign: Mapping[str, str], unproven: Mapping[str, str]) -> None:
+    """`foreign`: attribute types of the schema, with a matching rule or syntax that is not OpenLDAP's own.
+    `unproven`: those that the settings name (index, multival, sortvals), with one that the core does not follow."""
     for name, rule in sorted(foreign.items()):
         raise NotProven(reason=f"{name} has {rule}, which a module brings that is not OpenLDAP's")
+    for name, rule in sorted(unproven.items()):
+        raise NotProven(reason=f"{name}, which the configuration indexes or sorts, has {rule}")
 
 
 def tables() -> tuple[Table, ...]:
