@@ -92,5 +92,5 @@ def test_other_releases(monkeypatch: pytest.MonkeyPatch, release: version.Releas
 def test_rules_that_the_core_does_not_know() -> None:
     proven.require_rules({}, {})
     for told in (({"oddity": "strangeMatch"}, {}), ({}, {"oddity": "strangeMatch"})):
-        with pytest.raises(NotProven, match="oddity.* has strangeMatch"):
+        with pytest.raises(NotProven, match=r"oddity.* has strangeMatch"):
             proven.require_rules(*told)

@@ -22,26 +22,26 @@ impl Schema {
     pub fn inner(&self) -> &schema::Schema {
         &self.0
     }
+}
 
-    fn told<'a>(
-        &self,
-        kinds: impl Iterator<Item = &'a schema::AttributeType>,
-        rule: impl Fn(&schema::AttributeType) -> Option<&str>,
-    ) -> HashMap<String, String> {
-        kinds.filter_map(|kind| Some((kind.name.clone(), rule(kind)?.to_owned()))).collect()
-    }
+/// Name -> what `rule` tells, of the types of which it tells anything.
+fn told<'a>(
+    kinds: impl Iterator<Item = &'a schema::AttributeType>,
+    rule: impl Fn(&schema::AttributeType) -> Option<&str>,
+) -> HashMap<String, String> {
+    kinds.filter_map(|kind| Some((kind.name.clone(), rule(kind)?.to_owned()))).collect()
 }
 
 #[pymethods]
 impl Schema {
     fn foreign(&self) -> HashMap<String, String> {
-        self.told(self.0.attributes(), schema::AttributeType::foreign)
+        told(self.0.attributes(), schema::AttributeType::foreign)
     }
 
     fn unproven(&self, descriptions: Vec<String>) -> HashMap<String, String> {
         let base = |text: &String| text.split(';').next().unwrap_or_default().to_owned();
         let named = descriptions.iter().filter_map(|text| self.0.attribute(base(text).as_bytes()));
-        self.told(named.map(|id| self.0.get(id)), schema::AttributeType::unproven)
+        told(named.map(|id| self.0.get(id)), schema::AttributeType::unproven)
     }
 }
 
