@@ -10,7 +10,7 @@ Two DNs are the same when they differ in ASCII case, in spaces around `,` `=` `+
 escaping (RFC 4514), or in the order of a multi-valued RDN. No schema is known here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 
@@ -408,6 +408,20 @@ class Channel:
         side, lines are not folded. Beside each file lies FILE.rows with what `arrange` would find out from
         its records. What an earlier try left under these names is gone.
         """
+    def feed(
+        self,
+        search: Search,
+        feed: Feed,
+        notes: _Path,
+        drop: Sequence[str],
+        *,
+        copy: _Path | None = None,
+    ) -> int:
+        """Everything that is found, as blocks to `feed`; how many entries. After an error some of them are there.
+
+        notes: a file that gets name, entryUUID and entryCSN of the entries that have others below them. copy: a file
+        that gets the LDIF too; compressed when its name ends in .zst. Both are on the disk when the call returns.
+        """
     def file(self, search: Search, path: _Path, drop: Sequence[str]) -> Part:
         """The same into one file, without rows."""
     def survey(self, search: Search, attribute: str, sample_size: int = 1_000_000) -> Survey:
@@ -512,6 +526,10 @@ class Built:
     @property
     def read(self) -> int: ...
     @property
+    def duplicates(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
     def rejected(self) -> int: ...
     @property
     def rejections(self) -> list[Rejection]:
@@ -564,8 +582,20 @@ class Database:
         server_id: int,
     ) -> Database: ...
 
+@final
+class Feed:
+    """Blocks of LDIF on their way from connections to a build, bounded: whoever is faster waits."""
+
+    def __new__(cls) -> Feed: ...
+    def close(self) -> None:
+        """All has been read."""
+    def break_off(self) -> None:
+        """Reading or building failed: both ends stop, with an error of the code `cancelled`."""
+    def repeat(self) -> None:
+        """Some entries may come more than once."""
+
 def build(
-    inputs: Sequence[_Path | int],
+    inputs: Sequence[_Path | int | Feed],
     out_path: _Path,
     database: Database,
     counters: Counters,
@@ -583,6 +613,8 @@ def build(
     check_schema: bool = True,
     complete_naming: bool = True,
     first: int = 0,
+    head: _Path | None = None,
+    read_again: Callable[[list[tuple[str, str, str]]], Sequence[_Path]] | None = None,
 ) -> Built:
     """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
 
@@ -594,6 +626,11 @@ def build(
     forbids. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more than
     max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
     RDNs, as with `slapadd -s`. complete_naming False: entries that lack these are rejected, as servers do.
+
+    read_again: the entries come from a server that goes on to change. Called when all inputs are read, with nothing, and
+    then with entries whose parent is nowhere (the parent's DN, the DN, the entryUUID), until there are none or it
+    names no files any more; they are left out then. It names LDIF of what was read since. Of entries that were read
+    more than once one is kept. head: the first input, whose entries come again.
     """
 
 @final

@@ -5,6 +5,7 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,12 +78,12 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
     known = done_before(options.output, run)
     if known is not None:
         return known
-    work = _Work(options, run)
+    work = Reading(options, run)
     start = run.do("start", work.start)
     cut = run.do("plan", lambda meter: work.plan(meter, start))
     run.progress.say(f"export: {cut['how']}")
     run.do(
-        "read", lambda meter: work.read(meter, _plan_of(cut, options.page)), total=cut["expected"]
+        "read", lambda meter: work.read(meter, plan_of(cut, options.page)), total=cut["expected"]
     )
     late = run.do("late", lambda meter: work.late(meter, start))
     arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
@@ -93,7 +94,7 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
 
 
 @dataclass(frozen=True)
-class _Work:
+class Reading:
     """The steps' bodies. Each can be done again from its beginning."""
 
     options: ExportOptions
@@ -162,12 +163,19 @@ class _Work:
         done = self.run.catalogue.partitions("read")
         meter.add(sum(facts["entries"] for facts in done.values()))
         todo = [one for one in plan.partitions if one.name not in done]
-        connection, pace = self.options.connection, Pace(self.options.max_rate)
+        self.each(todo, lambda partition, pace: self._read_one(partition, meter, pace), meter)
+        return {"entries": meter.entries}
+
+    def each(
+        self, todo: Sequence[Partition], read: Callable[[Partition, Pace], None], meter: Meter
+    ) -> None:
+        """Read pieces side by side; the first failure ends all."""
+        pace = Pace(self.options.max_rate)
         with (
-            considerate(pace, connection, self.options.max_latency),
+            considerate(pace, self.options.connection, self.options.max_latency),
             ThreadPoolExecutor(self.options.jobs) as pool,
         ):
-            futures = [pool.submit(self._read_one, partition, meter, pace) for partition in todo]
+            futures = [pool.submit(read, partition, pace) for partition in todo]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -175,7 +183,6 @@ class _Work:
                 pool.shutdown(wait=False, cancel_futures=True)
                 meter.cancel()
                 raise
-        return {"entries": meter.entries}
 
     def _add_root(self) -> None:
         """What no search shows, and must be there to bear contextCSN."""
@@ -205,7 +212,7 @@ class _Work:
         for path in self.parts.glob("late-*"):
             path.unlink()  # of an interrupted try: what is read later must also be named later
         since = start["context_csns"]
-        containers = self._containers(meter, start)
+        containers = self.containers(meter, start)
         narrowing = self.options.narrowing
         calm = containers.context_csns() == since or (narrowing is not None and narrowing.is_flat)
         killpoint("late.middle")
@@ -213,7 +220,7 @@ class _Work:
             since = containers.settle(since)
         return {"entries": meter.entries, "context_csns": since, "calm": calm}
 
-    def _containers(self, meter: Meter, start: Facts) -> Containers:
+    def containers(self, meter: Meter, start: Facts) -> Containers:
         options = self.options
         where = (options.connection, start["base"], options.page, options.compress != "none")
         began = start["context_csns"]
@@ -222,7 +229,7 @@ class _Work:
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
         """Each entry once, parents first. Nothing that was read may go missing on the way."""
-        containers = self._containers(meter, start)
+        containers = self.containers(meter, start)
         since = late["context_csns"]
         if self.options.narrowing:
             return self._arranged(self._arrange_narrowed(meter, start, containers, since))
@@ -370,7 +377,7 @@ def _facts_of(partition: Partition) -> Facts:
     return {"name": partition.name, **facts}
 
 
-def _plan_of(cut: Facts, page: int) -> Plan:
+def plan_of(cut: Facts, page: int) -> Plan:
     attributes = tuple(cut.get("attributes", EVERYTHING))
 
     def partition(facts: dict[str, Any]) -> Partition:

@@ -34,8 +34,14 @@ def require(server: Session, base: str, wanted: Wanted = None, own: Sequence[str
 def require_whole(directory: Path) -> None:
     """Has the export of a server noted that something was hidden? Raises HiddenFromAccount."""
     made = manifest.read(directory) if directory.is_dir() else None
-    if made is not None and made.hidden:
-        raise HiddenFromAccount(uri=made.source, what="; ".join(made.hidden), rule=_rule("ACCOUNT"))
+    if made is not None:
+        require_nothing_hidden(made.source, made.hidden)
+
+
+def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
+    """`hidden`: what a reading of that server has noted. Raises HiddenFromAccount."""
+    if hidden:
+        raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=_rule("ACCOUNT"))
 
 
 def _rule(who: str) -> str:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import ldap
 
 from loader import _native
-from loader._native import Counters, Part, Survey, Tree
+from loader._native import Counters, Feed, Part, Survey, Tree
 from loader.errors import (
     ConnectionLost,
     LoaderError,
@@ -32,7 +32,7 @@ from loader.server.refusal import bind_error
 from loader.server.search import Search
 from loader.server.session import LIMITS, is_tls, limit_error
 
-__all__ = ["Part", "Reader", "Survey", "reading"]
+__all__ = ["Feed", "Part", "Reader", "Survey", "reading"]
 
 Result = TypeVar("Result")
 
@@ -59,6 +59,17 @@ class Reader:
             lambda: self._channel.part(
                 _of(asked), str(directory), name, list(drop), compress=compress
             ),
+        )
+
+    def feed(
+        self, asked: Search, target: Feed, notes: Path, drop: Sequence[str], copy: Path | None
+    ) -> int:
+        """Everything that is found goes to `target`, and into the file `copy`; how many entries. `notes`: a file of the
+        entries that have others below them."""
+        texts = (str(notes), list(drop))
+        beside = str(copy) if copy else None
+        return self._asking(
+            asked.base, lambda: self._channel.feed(_of(asked), target, *texts, copy=beside)
         )
 
     def file(self, asked: Search, path: Path, drop: Sequence[str]) -> Part:

@@ -5,13 +5,13 @@ The door to the part of loader._native that knows databases, as loader/ldif.py i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from loader import _native, units
-from loader._native import Built, Database, Divided, Rejection, Schema
+from loader._native import Built, Database, Divided, Feed, Rejection, Schema
 from loader.backmdb import Settings
 from loader.errors import (
     FULL,
@@ -30,7 +30,7 @@ from loader.ldif import counting
 from loader.progress import Meter
 from loader.schema import Definition
 
-__all__ = ["Built", "Database", "Divided", "Rejection", "Schema"]
+__all__ = ["Built", "Database", "Divided", "Feed", "Rejection", "Schema"]
 
 _VALUE_CHECK = "(value check)"  # so ends what the core says of a value that its syntax forbids
 _UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
@@ -39,7 +39,8 @@ Table = Literal["id2v", "ixck"]  # those that not every slapd has
 ValueCheck = Literal[
     "refuse", "count", "skip"
 ]  # what is done with values that their syntax forbids
-Input = Path | int  # an int is the descriptor of a stream
+Input = Path | int | Feed  # an int is the descriptor of a stream
+Orphan = tuple[str, str, str]  # the parent that is nowhere, the entry below it, its entryUUID
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,18 @@ class Rules:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """The entries come from a server that goes on to change. `head` is the first input, and its entries come again.
+
+    `read_again` is called on a thread of the core when all is read, without orphans, and then for those that there are;
+    it names LDIF files of what was read since. Where it names none, orphans are left out.
+    """
+
+    head: Path | None
+    read_again: Callable[[Sequence[Orphan]], Sequence[Path]]
+
+
+@dataclass(frozen=True)
 class Means:
     """What the work may take. `rejects` is made only when there is one."""
 
@@ -101,13 +114,21 @@ def schema(
 
 
 def build(
-    target: Target, inputs: Sequence[Input], out: Path, rules: Rules, means: Means, meter: Meter
+    target: Target,
+    inputs: Sequence[Input],
+    out: Path,
+    rules: Rules,
+    means: Means,
+    meter: Meter,
+    beside: Beside | None = None,
 ) -> Built:
     """Make the file `out`, mode 0600, from all records of `inputs`; synced when this returns."""
+    asked = beside and (lambda orphans: [str(path) for path in beside.read_again(orphans)])
+    head = str(beside.head) if beside and beside.head else None
     with counting(meter) as counters, meter.following(counters):
         try:
             return _native.build(
-                [one if isinstance(one, int) else str(one) for one in inputs],
+                [str(one) if isinstance(one, Path) else one for one in inputs],
                 str(out),
                 database(target),
                 counters,
@@ -124,6 +145,8 @@ def build(
                 jobs=means.jobs,
                 scratch=str(means.scratch),
                 rejects_path=str(means.rejects),
+                head=head,
+                read_again=asked or None,
             )
         except _native.NativeError as error:
             ours = _ours(error, target, inputs, out, means)
@@ -215,7 +238,7 @@ def database(target: Target) -> Database:
 def _ours(
     error: _native.NativeError, target: Target, inputs: Sequence[Input], out: Path, means: Means
 ) -> LoaderError | None:
-    where = ", ".join("-" if isinstance(one, int) else str(one) for one in inputs)
+    where = ", ".join(str(one) if isinstance(one, Path) else "-" for one in inputs)
     if error.code == "build.rejected":
         return _refused(error, means.rejects)
     if error.code == "build.missing_parents":

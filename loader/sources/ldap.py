@@ -17,7 +17,7 @@ from loader.errors import LimitTooLow, LoaderError
 from loader.progress import Meter
 from loader.server.options import Connection
 from loader.server.search import Search
-from loader.server.wire import Part, Reader, Survey, reading
+from loader.server.wire import Feed, Part, Reader, Survey, reading
 from loader.sources.pace import Pace
 from loader.storage import files
 
@@ -65,6 +65,35 @@ def fetch_part(
             return reader.part(asked, directory, name, DROPPED, compress=compress)
 
     return _searching(connection, asked, meter, search)
+
+
+def feed(
+    connection: Connection,
+    asked: Search,
+    target: Feed,
+    notes: Path,
+    *,
+    copy: Path | None,
+    meter: Meter,
+    pace: Pace,
+) -> int:
+    """One search straight to whoever takes from `target`, however often the connection breaks; how many entries it
+    found. `notes` as in `Reader.feed`; `copy` is there once it is whole."""
+    beside = copy.with_name("partial-" + copy.name) if copy else None
+    tried = False
+
+    def search(reader: Reader, asked: Search) -> int:
+        nonlocal tried
+        if tried:
+            target.repeat()
+        tried = True
+        with pace.over(reader.counters):
+            return reader.feed(asked, target, notes, DROPPED, beside)
+
+    found = _searching(connection, asked, meter, search)
+    if beside and copy:
+        files.publish(beside, copy)
+    return found
 
 
 def _searching(

@@ -53,6 +53,12 @@ class Plan:
     partitions: tuple[Partition, ...]
     how: str  # for people, and the manifest
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether an entry that changes or moves meanwhile may be in two pieces: not where entryUUIDs divide them."""
+        cut = [one for one in self.partitions if not one.search.subentries]
+        return len(cut) > 1 and not all("(entryUUID>=" in one.search.where for one in cut)
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -200,6 +206,14 @@ def _by_subtree(server: Session, base: str) -> Plan:
     else:
         pieces.append(Partition("children", Search(base, scope="children")))
     return Plan(tuple(pieces), f"{len(inner)} subtrees" if inner else "one piece")
+
+
+def containers(server: Session, base: str) -> list[str]:
+    """entryUUIDs of those among the first entries that have others below them: a parent of many is among them, as a
+    rule."""
+    entries, _ = server.first(base, SAMPLE, ("entryUUID", "hasSubordinates"))
+    inner = [entry for _, entry in entries if entry.get("hassubordinates") == [b"TRUE"]]
+    return Sample([("", entry) for entry in inner], False).values("entryuuid")
 
 
 def besides(base: str, subentries: bool) -> list[Partition]:

@@ -118,6 +118,12 @@ def command() -> None:
     is_flag=True,
     help="Seed although the account is not shown all, or not as it is stored.",
 )
+@click.option(
+    "--keep-export",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="search: read into an export in DIR first, build from that, and keep it.",
+)
 @options.reading_options("Connections to the provider side by side.", "search, online: ")
 @click.option(
     "--nosync", is_flag=True, help="online: nosync meanwhile, as `ditseed add --nosync` has it."
@@ -195,6 +201,7 @@ def _online(
     """The options of --strategy online."""
     if consumer is None:
         raise UsageProblem(reason="--strategy online needs the running consumer: --consumer URI")
+    given = {name: value for name, value in given.items() if name != "keep_export"}
     same = ("source", "run_dir", "jobs", "pieces", "page", "allow_hidden")
     return OnlineOptions(
         consumer=dataclasses.replace(consumer, base=connection.base if suffix is None else suffix),

@@ -62,6 +62,7 @@ class SeedOptions:
     page: int = 0
     verify: str = "quick"
     allow_hidden: bool = False
+    keep_export: Path | None = None  # read into this directory first, and leave the export there
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -74,6 +75,7 @@ class SeedOptions:
             "write_context": self.write_context,
             "engine": self.engine,
             "maxsize": self.maxsize,
+            **({"keep_export": str(self.keep_export.absolute())} if self.keep_export else {}),
         }
 
 

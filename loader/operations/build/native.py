@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.sinks import mdb
 from loader.sinks.configured import schema_of
-from loader.sinks.mdb import Built, Means, Rejection, Rules, Target
+from loader.sinks.mdb import Beside, Built, Means, Rejection, Rules, Target
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
@@ -33,7 +33,7 @@ LEAST = 0.7  # of the LDIF's bytes: a database is not smaller even where base64 
 
 def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Facts]:
     """The steps up to a database that is made and checked; the call that publishes it. Each is done once."""
-    work = _Work(options, run, place)
+    work = Work(options, run, place)
     run.do("config", work.config)
     scan = _looked_at(options, run, work)
     total = scan.get("entries") or inputs.entries(options)
@@ -42,7 +42,7 @@ def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Fact
     return lambda: {**loaded, **run.do("publish", lambda meter: work.publish(checked))}
 
 
-def _looked_at(options: BuildOptions, run: Run, work: _Work) -> Facts:
+def _looked_at(options: BuildOptions, run: Run, work: Work) -> Facts:
     """A consumer's contextCSN must be known before its first entry is written; what else that look shows is used."""
     if not options.seeding:
         return {}
@@ -53,7 +53,7 @@ def _looked_at(options: BuildOptions, run: Run, work: _Work) -> Facts:
 
 def plan(options: BuildOptions, run: Run, place: Place) -> None:
     """Is it proven that the core makes what slapd would?"""
-    run.do("config", _Work(options, run, place).config)
+    run.do("config", Work(options, run, place).config)
 
 
 def require(options: BuildOptions, place: Place) -> None:
@@ -82,7 +82,7 @@ def _map_size(options: BuildOptions, place: Place) -> int:
 
 
 @dataclass(frozen=True)
-class _Work:
+class Work:
     """The steps' bodies. Each can be done again from its beginning."""
 
     options: BuildOptions
@@ -121,15 +121,25 @@ class _Work:
         if not scan:
             inputs.check(self.options)
         files.require_space(self.place.directory, self._least())
+        with inputs.sources(self.options) as read:
+            return self.make(meter, read, scan.get("claimed"))
+
+    def make(
+        self,
+        meter: Meter,
+        read: Sequence[mdb.Input],
+        claimed: Sequence[str] | None,
+        beside: Beside | None = None,
+    ) -> Facts:
+        """The database of what is read. `claimed` and `beside` as in `loader.sinks.mdb`."""
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
         with files.explained(self.rejects):
             self.rejects.unlink(missing_ok=True)
         partial = self.made / (DATA + files.PARTIAL)
-        with self._scratch() as scratch, inputs.sources(self.options) as read:
-            built = mdb.build(
-                self.target, read, partial, self._rules(scan), self._means(scratch), meter
-            )
+        with self._scratch() as scratch:
+            how = (self._rules(claimed), self._means(scratch), meter)
+            built = mdb.build(self.target, read, partial, *how, beside=beside)
         killpoint("load.middle")
         partial.rename(self.made / DATA)
         return self._told(built)
@@ -139,7 +149,7 @@ class _Work:
         found = [path for path in inputs.paths(self.options) if path.is_file()]
         return round(LEAST * sum(path.stat().st_size for path in found))
 
-    def _rules(self, scan: Facts) -> Rules:
+    def _rules(self, claimed: Sequence[str] | None) -> Rules:
         options = self.options
         return Rules(
             now=inputs.moment(options),
@@ -150,7 +160,7 @@ class _Work:
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,
             write_context=options.write_context and not options.seeding,
-            claimed=scan.get("claimed"),
+            claimed=claimed,
         )
 
     def _value_check(self) -> mdb.ValueCheck:
@@ -187,6 +197,7 @@ class _Work:
             "read": built.read,
             "entries": built.entries,
             "rejected": built.rejected,
+            "left_out": built.duplicates + built.dropped,
             "rejections": [_rejection(one) for one in built.rejections],
             "phases": built.phases,
             "tables": built.tables,
@@ -202,7 +213,8 @@ class _Work:
         if maxsize != facts.map_size:
             map_size.write(self.made / DATA, maxsize)
         written = self._verified(meter, loaded)
-        if loaded["read"] - loaded["rejected"] != written or loaded["entries"] != written:
+        expected = loaded["read"] - loaded["rejected"] - loaded.get("left_out", 0)
+        if expected != written or loaded["entries"] != written:
             raise EntriesLost(read=loaded["read"], written=written, log=self.run.directory)
         return {"identity": files.identity(self.made / DATA), "maxsize": maxsize}
 

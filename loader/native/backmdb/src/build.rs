@@ -1,6 +1,7 @@
 //! The build from its inputs to the finished file: read, join, write.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -19,6 +20,7 @@ use crate::encoded::Rejection;
 use crate::gather::{Gathered, Means};
 use crate::indexes::Indexes;
 use crate::join::{Joined, join};
+use crate::live::ReadAgain;
 use crate::naming::Suffixes;
 use crate::numbering::Numbering;
 use crate::shared::Shared;
@@ -33,6 +35,9 @@ const PAGE_SIZE: u32 = 4096;
 pub struct Built {
     pub records: u64,
     pub entries: u64,
+    /// Left out, beside a live server: for a newer copy, and for want of a parent.
+    pub duplicates: u64,
+    pub dropped: u64,
     pub rejections: Vec<Rejection>,
     /// By the names of attributes.
     pub misfits: Vec<Misfits>,
@@ -44,9 +49,25 @@ pub struct Built {
     pub phases: Vec<(&'static str, f64)>,
 }
 
-/// Builds `out` anew from `sources`; on success the whole file is on the disk.
+/// The server that the entries come from, which goes on to change.
+#[derive(Clone, Copy)]
+pub struct Beside<'a> {
+    /// The input that comes before all others, and whose entries come once more: parents of many.
+    pub head: Option<&'a Path>,
+    pub read_again: &'a ReadAgain<'a>,
+}
+
+impl fmt::Debug for Beside<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Beside").field("head", &self.head).finish_non_exhaustive()
+    }
+}
+
+/// Builds `out` anew from `sources`; on success the whole file is on the disk. `beside`: the entries come from a live
+/// server, so that some may come twice, or without their parents; else such an entry is rejected.
 pub fn build(
     sources: Vec<Source>,
+    beside: Option<Beside<'_>>,
     out: &Path,
     schema: &Schema,
     settings: &Settings,
@@ -63,6 +84,7 @@ pub fn build(
         suffixes: Suffixes::read(schema, &settings.suffixes, &settings.foreign)
             .map_err(|refusal| Error::new(Code::Schema, format!("suffix: {}", refusal.0)))?,
         claim: options.claimed.as_ref().map(|texts| Claim::new(texts)),
+        live: beside.is_some(),
         positions: Turn::new(0),
         numbers: Turn::new(()),
     };
@@ -73,12 +95,13 @@ pub fn build(
         stop: Arc::clone(counters.flag()),
     };
     let chunks = Chunks::new(sources, options.file_urls, counters);
-    let task = Task { shared, chunks, indexes: &indexes, means, out };
+    let task = Task { shared, beside, chunks, indexes: &indexes, means, out };
     task.run()
 }
 
 pub(crate) struct Task<'a> {
     pub shared: Shared<'a>,
+    pub beside: Option<Beside<'a>>,
     pub chunks: Chunks<'a>,
     indexes: &'a Indexes,
     pub means: Means,
@@ -104,15 +127,21 @@ impl Task<'_> {
         let mut gathered = self.read(&postings)?;
         clock.done("read");
         counters.begin("join", 0);
+        let joined = self.join(&postings, &mut gathered)?;
         let sorted = postings.finish(self.means.threads).map_err(crate::sorting)?;
-        let tuples = gathered.take_tuples(&self.means);
-        let joined = join(tuples, &gathered.askers)?;
         let numbering = self.number(&mut gathered, &joined)?;
         clock.done("join");
         counters.begin("write", self.indexes.tables.len() as u64 + 3);
         let tables = self.write(&mut gathered, &joined, &numbering, &sorted)?;
         clock.done("write");
         self.finish(gathered, tables, clock)
+    }
+
+    fn join(&self, postings: &Postings, gathered: &mut Gathered) -> Result<Joined> {
+        match self.beside {
+            Some(beside) => self.settle(postings, gathered, beside.read_again),
+            None => join(gathered.take_tuples(&self.means), &gathered.askers),
+        }
     }
 
     fn postings(&self) -> Postings {
@@ -134,18 +163,23 @@ impl Task<'_> {
         if gathered.is_hopeless() {
             return self.judged(gathered, Numbering::plain());
         }
-        if joined.in_order && gathered.rejections.is_empty() {
+        let vacant = gathered.vacant();
+        if joined.in_order && vacant.is_empty() {
             return Ok(Numbering::plain());
         }
         if joined.in_order {
-            let rejected: Vec<u32> = gathered.rejections.iter().map(|one| one.position).collect();
-            return self.judged(gathered, Numbering::without(&rejected, gathered.positions()));
+            return self.judged(gathered, Numbering::without(&vacant, gathered.positions()));
         }
         let numbering =
             reorder::reorder(gathered, joined, &self.shared, &self.means, self.out, || {
                 self.create()
             })?;
         self.judged(gathered, numbering)
+    }
+
+    /// Too many rejected entries end the build before anything is read again for it.
+    pub(crate) fn expect_few_rejects(&self, gathered: &mut Gathered) -> Result<()> {
+        self.judged(gathered, Numbering::plain()).map(drop)
     }
 
     /// The reject file is made, and too many in it end the build.
@@ -229,11 +263,15 @@ impl Task<'_> {
         self.shared.counters.begin("sync", 0);
         let counts = tables.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
         let named = tables.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
+        let (duplicates, dropped) = gathered.left_out();
         let summary = gathered.file.finish(named).map_err(writing)?;
         clock.done("sync");
+        let rejected = gathered.rejections.len() as u64;
         Ok(Built {
             records: gathered.records,
-            entries: gathered.records - gathered.rejections.len() as u64,
+            entries: gathered.records - rejected - duplicates - dropped,
+            duplicates,
+            dropped,
             rejections: gathered.rejections,
             misfits: self.shared.columns.misfits(),
             pages: summary.pages,

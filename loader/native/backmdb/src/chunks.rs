@@ -2,11 +2,11 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use ldif::blocks::{Block, Blocks, MAX_RECORD};
 use ldif::records::Records;
-use ldif::{Counters, Include, Input, url};
+use ldif::{Counters, Feed, Include, Input, url};
 
 use crate::{Code, Error, Result};
 
@@ -14,11 +14,12 @@ use crate::{Code, Error, Result};
 const DEEPEST: usize = 16;
 const MOST_INCLUDED: u64 = 10_000;
 
-/// One file, or a stream.
+/// One file, a stream, or what others read meanwhile.
 #[derive(Debug)]
 pub enum Source {
     Path(PathBuf),
     Stream(OwnedFd),
+    Feed(Arc<Feed>),
 }
 
 /// Whole records with their place in the inputs.
@@ -52,6 +53,9 @@ struct State<'a> {
     waiting: std::vec::IntoIter<Source>,
     /// The input in hand; behind it, each included by the one before.
     open: Vec<Open<'a>>,
+    /// Or this is.
+    feed: Option<Arc<Feed>>,
+    repeated: bool,
     /// `include:` lines are followed.
     includes: bool,
     included: u64,
@@ -73,12 +77,24 @@ impl<'a> Chunks<'a> {
         let state = State {
             waiting: sources.into_iter(),
             open: Vec::new(),
+            feed: None,
+            repeated: false,
             includes,
             included: 0,
             next: 0,
             stopped: false,
         };
         Self { state: Mutex::new(state), counters }
+    }
+
+    /// A feed says that entries may have come more than once.
+    pub fn repeated(&self) -> bool {
+        crate::lock(&self.state).repeated
+    }
+
+    /// More inputs, when those before are all handed out.
+    pub fn add(&self, sources: Vec<Source>) {
+        crate::lock(&self.state).waiting = sources.into_iter();
     }
 
     /// Hands out no more.
@@ -91,8 +107,18 @@ impl<'a> Chunks<'a> {
         let mut state = crate::lock(&self.state);
         loop {
             self.counters.check()?;
-            if state.stopped || state.open.is_empty() && !state.open_next(self.counters)? {
+            if state.stopped || state.is_idle() && !state.open_next(self.counters)? {
                 return Ok(None);
+            }
+            if let Some(feed) = &state.feed {
+                match feed.take(std::mem::take(&mut buffer), self.counters)? {
+                    Some(bytes) => return Ok(Some(state.fed(bytes))),
+                    None => {
+                        state.repeated |= feed.is_repeated();
+                        state.feed = None;
+                    }
+                }
+                continue;
             }
             state.follow()?;
             if let Some(chunk) = state.chunk(&mut buffer, self.counters)? {
@@ -103,10 +129,25 @@ impl<'a> Chunks<'a> {
 }
 
 impl<'a> State<'a> {
+    fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.feed.is_none()
+    }
+
+    /// A block of the feed as a chunk. It ends no input: what a feed lacks its readers know.
+    fn fed(&mut self, bytes: Vec<u8>) -> Chunk {
+        let number = self.next;
+        self.next += 1;
+        Chunk { number, path: None, bytes, line: 1, last: false }
+    }
+
     /// Opens the next input; false if there is none.
     fn open_next(&mut self, counters: &'a Counters) -> Result<bool> {
         let input = match self.waiting.next() {
             None => return Ok(false),
+            Some(Source::Feed(feed)) => {
+                self.feed = Some(feed);
+                return Ok(true);
+            }
             Some(Source::Path(path)) => Input::from_path(&path)?,
             Some(Source::Stream(stream)) => Input::from_fd(stream, counters)?,
         };

@@ -33,6 +33,15 @@ pub struct Kept {
     pub made_uuid: bool,
 }
 
+/// What tells whether an entry was read before, and which of two is newer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Key {
+    /// The entryUUID; 0 when the entry has none.
+    pub uuid: u128,
+    /// The entryCSN as a number, as it was read; 0 when the entry has none.
+    pub csn: u128,
+}
+
 /// A parent that entries of a chunk name.
 #[derive(Debug, Clone)]
 pub struct Parent {
@@ -92,6 +101,8 @@ pub struct Encoded {
     pub records: u64,
     pub bytes: u64,
     pub kept: Vec<Kept>,
+    /// Of those, in a build beside a live server.
+    pub keys: Vec<Key>,
     pub blobs: Vec<u8>,
     pub names: Vec<u8>,
     pub parents: Vec<Parent>,
@@ -112,6 +123,7 @@ impl Encoded {
     /// Forgets everything but the memory it has.
     pub fn clear(&mut self) {
         self.kept.clear();
+        self.keys.clear();
         self.blobs.clear();
         self.names.clear();
         self.parents.clear();

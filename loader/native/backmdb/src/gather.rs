@@ -8,7 +8,8 @@ use extsort::{Spool, TupleSorter};
 use ldif::tail;
 use lmdbfile::{FileWriter, Held, TreeWriter};
 
-use crate::encoded::{Encoded, Hash, Last, Marks, ROOT, Rejection};
+use crate::encoded::{Encoded, Hash, Kept, Last, Marks, ROOT, Rejection, Row};
+use crate::live::Live;
 use crate::names::{self, SUFFIX};
 use crate::{Code, Error, Options, Result, sorting, writing};
 
@@ -36,9 +37,13 @@ pub struct Gathered {
     /// By number of the question: the parent's DN as its first child spells it.
     pub asked: Spool,
     pub rejections: Vec<Rejection>,
+    /// Of a build beside a live server.
+    pub live: Option<Live>,
     pub newest: BTreeMap<u16, Vec<u8>>,
     pub paths: Vec<Arc<PathBuf>>,
     pub records: u64,
+    /// How many chunks these were.
+    pub chunks: u64,
     /// The entry of the empty DN was among them, which takes no position.
     unplaced: u64,
     pub entries: u64,
@@ -63,6 +68,11 @@ impl Means {
     pub fn spool(&self, part: usize) -> Spool {
         Spool::new(self.memory / part, &self.scratch, &self.stop)
     }
+
+    /// The names of entries and of parents, for joining.
+    pub fn tuples(&self) -> TupleSorter<[u64; 3]> {
+        TupleSorter::new(self.memory / 8, self.threads, &self.scratch, &self.stop)
+    }
 }
 
 impl Marks {
@@ -83,13 +93,15 @@ impl Gathered {
             held: None,
             names: means.spool(8),
             rows: means.spool(16),
-            tuples: TupleSorter::new(means.memory / 8, means.threads, &means.scratch, &means.stop),
+            tuples: means.tuples(),
             askers: Vec::new(),
             asked: means.spool(32),
             rejections: Vec::new(),
+            live: None,
             newest: BTreeMap::new(),
             paths: Vec::new(),
             records: 0,
+            chunks: 0,
             unplaced: 0,
             entries: 0,
             marks: Marks::default(),
@@ -107,19 +119,17 @@ impl Gathered {
             self.put(0, ROOT, &root)?;
         }
         let path = self.path_index(chunk.path.as_ref());
-        let first_question = self.ask(chunk)?;
+        let admitted = self.live.as_mut().map(|live| live.admit(chunk)).transpose()?;
+        let is_taken = |index: usize| admitted.as_ref().is_none_or(|admitted| admitted[index]);
+        let first_question = self.ask(chunk, is_taken)?;
         let (mut blob_at, mut name_at, mut row_at) = (0, 0, 0);
-        for kept in &chunk.kept {
-            self.entries += 1;
-            self.put(self.entries, kept.hash, &chunk.blobs[blob_at..kept.blob_end])?;
-            let question = if kept.suffix { SUFFIX } else { first_question + kept.parent };
-            let head = names::head(kept, question, path);
-            let name = &chunk.names[name_at..kept.names_end];
-            self.names.append_parts(&[&head, name]).map_err(sorting)?;
-            for row in &chunk.rows[row_at..kept.rows_end] {
-                let column = row.column.to_le_bytes();
-                let parts = [&kept.position.to_le_bytes()[..], &column, &row.record];
-                self.rows.append_parts(&parts).map_err(sorting)?;
+        for (index, kept) in chunk.kept.iter().enumerate() {
+            if is_taken(index) {
+                let question = if kept.suffix { SUFFIX } else { first_question + kept.parent };
+                let head = names::head(kept, question, path);
+                let name = &chunk.names[name_at..kept.names_end];
+                self.keep(kept, &chunk.blobs[blob_at..kept.blob_end], &[&head, name])?;
+                self.keep_rows(kept.position, &chunk.rows[row_at..kept.rows_end])?;
             }
             (blob_at, name_at, row_at) = (kept.blob_end, kept.names_end, kept.rows_end);
         }
@@ -130,6 +140,20 @@ impl Gathered {
             }
         }
         self.rejections.append(&mut chunk.rejections);
+        Ok(())
+    }
+
+    fn keep(&mut self, kept: &Kept, blob: &[u8], name: &[&[u8]]) -> Result<()> {
+        self.entries += 1;
+        self.put(self.entries, kept.hash, blob)?;
+        self.names.append_parts(name).map_err(sorting)
+    }
+
+    fn keep_rows(&mut self, position: u32, rows: &[Row]) -> Result<()> {
+        for row in rows {
+            let parts = [&position.to_le_bytes()[..], &row.column.to_le_bytes(), &row.record];
+            self.rows.append_parts(&parts).map_err(sorting)?;
+        }
         Ok(())
     }
 
@@ -151,12 +175,29 @@ impl Gathered {
 
     /// The tuples, for joining.
     pub fn take_tuples(&mut self, means: &Means) -> TupleSorter<[u64; 3]> {
-        std::mem::replace(&mut self.tuples, TupleSorter::new(0, 1, &means.scratch, &means.stop))
+        std::mem::replace(&mut self.tuples, means.tuples())
+    }
+
+    /// Positions that got no ID while the values were written: ascending.
+    pub fn vacant(&self) -> Vec<u32> {
+        let rejected = self.rejections.iter().map(|one| one.position);
+        let skipped = self.live.iter().flat_map(|live| live.skipped.iter().copied());
+        let mut found: Vec<u32> = rejected.chain(skipped).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Entries that were read and are neither rejected nor in the database.
+    pub fn left_out(&self) -> (u64, u64) {
+        let Some(live) = &self.live else { return (0, 0) };
+        (live.skipped.len() as u64 + live.overtaken, live.dropped)
     }
 
     /// More were rejected than anybody wants to read of.
     pub fn is_hopeless(&self) -> bool {
-        self.rejections.len() as u64 > self.max_rejects.saturating_add(MORE_REJECTS)
+        // Who reads a server for hours wants to know at once.
+        let more = if self.live.is_some() { 0 } else { MORE_REJECTS };
+        self.rejections.len() as u64 > self.max_rejects.saturating_add(more)
     }
 
     fn path_index(&mut self, path: Option<&Arc<PathBuf>>) -> u32 {
@@ -167,13 +208,13 @@ impl Gathered {
     }
 
     /// Asks for the parents of a chunk; the number of its first question.
-    fn ask(&mut self, chunk: &Encoded) -> Result<u32> {
+    fn ask(&mut self, chunk: &Encoded, is_taken: impl Fn(usize) -> bool) -> Result<u32> {
         let first = self.askers.len() as u64;
         if first + chunk.parents.len() as u64 >= u64::from(names::ABOVE) {
             return Err(Error::new(Code::TooMany, "more than 4,294,967,293 parents"));
         }
-        let entries =
-            chunk.kept.iter().map(|kept| [kept.hash[0], kept.hash[1], u64::from(kept.position)]);
+        let taken = chunk.kept.iter().enumerate().filter(|(index, _)| is_taken(*index));
+        let entries = taken.map(|(_, kept)| [kept.hash[0], kept.hash[1], u64::from(kept.position)]);
         let asked = (first..).zip(&chunk.parents).filter(|(_, parent)| parent.hash != ROOT);
         let asked = asked.map(|(number, parent)| [parent.hash[0], parent.hash[1], ASKED | number]);
         for tuple in entries.chain(asked) {

@@ -23,13 +23,16 @@ mod gather;
 mod indexer;
 mod indexes;
 mod join;
+mod live;
 mod lookup;
 mod names;
 mod naming;
 pub mod node;
 mod numbering;
 pub mod operational;
+mod orphans;
 mod outcasts;
+mod overtaken;
 mod parents;
 pub mod postings;
 mod reading;
@@ -47,12 +50,14 @@ mod worker;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use build::{Built, build};
+pub use build::{Beside, Built, build};
 pub use chunks::Source;
 pub use columns::Misfits;
 pub use encoded::Rejection;
 pub use indexes::LONGEST_INTEGER;
 pub use ldif::{Code, Error, Result};
+pub use live::ReadAgain;
+pub use orphans::Orphan;
 pub use settings::{Method, Options, Settings, ValueCheck};
 pub use verify::{Means as VerifyMeans, verify};
 

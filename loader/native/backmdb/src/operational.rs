@@ -61,6 +61,11 @@ impl Operational {
         self.csn
     }
 
+    /// Column of entryUUID.
+    pub const fn uuid(&self) -> usize {
+        self.uuid
+    }
+
     /// Columns of entryCSN and modifyTimestamp.
     pub const fn stamps(&self) -> [usize; 2] {
         [self.csn, self.modified]

@@ -1,6 +1,7 @@
 //! The first phase: workers encode chunks side by side, and their results come together in order.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -10,6 +11,7 @@ use extsort::Postings;
 use crate::build::Task;
 use crate::encoded::Encoded;
 use crate::gather::Gathered;
+use crate::live::Live;
 use crate::worker::Worker;
 use crate::{Code, Error, Result};
 
@@ -18,26 +20,35 @@ impl Task<'_> {
         let bearer =
             self.shared.options.write_context.then(|| self.shared.suffixes.first()).flatten();
         let mut gathered = Gathered::new(self.create()?, self.shared.options, &self.means, bearer);
+        if let Some(beside) = self.beside {
+            gathered.live = Some(Live::new(&self.means, beside.head.map(Path::to_path_buf)));
+        }
+        self.pour(postings, &mut gathered)?;
+        if gathered.records == 0 {
+            return Err(Error::new(Code::Empty, "the input has no entry"));
+        }
+        Ok(gathered)
+    }
+
+    /// Takes in what there is to read now.
+    pub(crate) fn pour(&self, postings: &Postings, gathered: &mut Gathered) -> Result<()> {
         let (send, results) = sync_channel(2 * self.means.threads);
         let (recycle, used) = channel();
         let used = Mutex::new(used);
-        let read = thread::scope(|scope| {
+        thread::scope(|scope| {
             for _ in 0..self.means.threads {
                 let (send, postings, used) = (send.clone(), postings.writer(), &used);
                 scope.spawn(move || self.work(postings, &send, used));
             }
             drop(send);
-            let read = collect(&results, &recycle, &mut gathered);
-            self.stop();
+            let read = collect(&results, &recycle, gathered);
+            if read.is_err() || gathered.is_hopeless() {
+                self.stop();
+            }
             // Whoever waits for room in the channel finds it closed.
             drop(results);
             read
-        });
-        read?;
-        if gathered.records == 0 {
-            return Err(Error::new(Code::Empty, "the input has no entry"));
-        }
-        Ok(gathered)
+        })
     }
 
     fn stop(&self) {
@@ -75,13 +86,13 @@ fn collect(
     recycle: &Sender<Encoded>,
     gathered: &mut Gathered,
 ) -> Result<()> {
-    let (mut waiting, mut next) = (BTreeMap::new(), 0);
+    let mut waiting = BTreeMap::new();
     for result in results {
         let chunk = result?;
         waiting.insert(chunk.number, chunk);
-        while let Some(mut chunk) = waiting.remove(&next) {
+        while let Some(mut chunk) = waiting.remove(&gathered.chunks) {
             gathered.take(&mut chunk)?;
-            next += 1;
+            gathered.chunks += 1;
             let _ = recycle.send(chunk);
         }
         if gathered.is_hopeless() {

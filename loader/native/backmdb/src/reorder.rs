@@ -32,8 +32,12 @@ pub fn reorder(
     let parents = parents(gathered, joined)?;
     let (numbering, holes) = Numbering::of_parents(&parents);
     let written = Written::finish(gathered, out, create)?;
-    let outcasts = Outcasts::find(gathered, joined, &numbering, shared.options.max_rejects)?;
-    gathered.rejections.extend(outcasts.rejections(&written, shared)?);
+    if let Some(live) = &mut gathered.live {
+        live.dropped = dropped(&numbering, &parents);
+    } else {
+        let outcasts = Outcasts::find(gathered, joined, &numbering, shared.options.max_rejects)?;
+        gathered.rejections.extend(outcasts.rejections(&written, shared)?);
+    }
     if gathered.rejections.len() as u64 > shared.options.max_rejects {
         return Ok(numbering);
     }
@@ -59,6 +63,15 @@ fn parents(gathered: &Gathered, joined: &Joined) -> Result<Vec<u32>> {
     Ok(parents)
 }
 
+/// Entries without a way up to the root.
+#[allow(clippy::cast_possible_truncation, reason = "positions have 32 bits")]
+fn dropped(numbering: &Numbering, parents: &[u32]) -> u64 {
+    let lost = |(position, parent): (usize, &u32)| {
+        *parent != NOTHING && numbering.id(position as u32).is_none()
+    };
+    parents.iter().enumerate().filter(|one| lost(*one)).count() as u64
+}
+
 fn each_name(names: &Spool, mut visit: impl FnMut(&Name<'_>, &[u8]) -> Result<()>) -> Result<()> {
     let mut reader = names.reader();
     while let Some(record) = reader.next().map_err(sorting)? {
@@ -72,7 +85,7 @@ fn each_name(names: &Spool, mut visit: impl FnMut(&Name<'_>, &[u8]) -> Result<()
 pub struct Written {
     reader: Reader,
     /// Positions that got no ID then.
-    rejected: Vec<u32>,
+    vacant: Vec<u32>,
 }
 
 impl Written {
@@ -93,13 +106,11 @@ impl Written {
         file.finish(vec![(b"id2e".to_vec(), table)]).map_err(writing)?;
         let reader = Reader::open(&aside).map_err(writing)?;
         std::fs::remove_file(&aside)?;
-        let mut rejected: Vec<u32> = gathered.rejections.iter().map(|one| one.position).collect();
-        rejected.sort_unstable();
-        Ok(Self { reader, rejected })
+        Ok(Self { reader, vacant: gathered.vacant() })
     }
 
     fn old_id(&self, position: u32) -> u64 {
-        let before = self.rejected.partition_point(|rejected| *rejected < position);
+        let before = self.vacant.partition_point(|vacant| *vacant < position);
         u64::from(position) + 1 - before as u64
     }
 

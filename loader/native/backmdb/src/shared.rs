@@ -19,6 +19,8 @@ pub struct Shared<'a> {
     pub suffixes: Suffixes,
     /// Of a seed: the contextCSN that no entry may exceed.
     pub claim: Option<Claim>,
+    /// The entries come from a server that goes on to change, so that some may come twice.
+    pub live: bool,
     /// How many records the chunks before have.
     pub positions: Turn<u64>,
     /// Passes when all entries of a chunk are encoded: new attribute descriptions are numbered in order.

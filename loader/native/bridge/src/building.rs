@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use backmdb::split::Share;
-use backmdb::{Method, Options, Settings, Source, ValueCheck};
+use backmdb::{Beside, Method, Options, Settings, Source, ValueCheck};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schema::{Definition, Kind};
@@ -12,6 +13,7 @@ use values::keys::Substrings;
 
 use crate::counters::Counters;
 use crate::error::raise;
+use crate::feed::{Asked, Feed};
 use crate::gate::{duplicate, enter};
 
 #[pyclass(frozen, module = "loader._native")]
@@ -92,6 +94,8 @@ pub struct Built {
     entries: u64,
     read: u64,
     rejected: u64,
+    duplicates: u64,
+    dropped: u64,
     rejections: Vec<Py<Rejection>>,
     misfits: Vec<(String, String, u64)>,
     bytes: u64,
@@ -114,6 +118,8 @@ impl Built {
             entries: built.entries,
             read: built.records,
             rejected,
+            duplicates: built.duplicates,
+            dropped: built.dropped,
             rejections: told.collect::<PyResult<_>>()?,
             misfits: built
                 .misfits
@@ -203,11 +209,26 @@ pub enum PathOrDescriptor {
     Path(PathBuf),
 }
 
+#[derive(FromPyObject)]
+pub enum Input {
+    Feed(Py<Feed>),
+    Other(PathOrDescriptor),
+}
+
+impl Input {
+    fn source(self) -> PyResult<Source> {
+        match self {
+            Self::Feed(feed) => Ok(Source::Feed(Arc::clone(&feed.get().0))),
+            Self::Other(other) => source(other),
+        }
+    }
+}
+
 #[pyfunction]
 #[pyo3(signature = (
     inputs, out_path, database, counters, *, now, write_context, claimed, value_check, file_urls, memory,
     jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true,
-    first=0
+    first=0, head=None, read_again=None
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[allow(
@@ -216,7 +237,7 @@ pub enum PathOrDescriptor {
 )]
 pub fn build(
     py: Python<'_>,
-    inputs: Vec<PathOrDescriptor>,
+    inputs: Vec<Input>,
     out_path: PathBuf,
     database: &Database,
     counters: &Counters,
@@ -233,6 +254,8 @@ pub fn build(
     check_schema: bool,
     complete_naming: bool,
     first: u64,
+    head: Option<PathBuf>,
+    read_again: Option<Py<PyAny>>,
 ) -> PyResult<Built> {
     let values = ValueCheck::from_name(value_check)
         .ok_or_else(|| PyValueError::new_err("value_check is refuse, count or skip"))?;
@@ -251,11 +274,18 @@ pub fn build(
         max_rejects,
         rejects: rejects_path,
     };
-    let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
+    let sources = inputs.into_iter().map(Input::source).collect::<PyResult<Vec<_>>>()?;
     let (schema, settings) = database.parts();
-    let work = || backmdb::build(sources, &out_path, schema, settings, &options, &counters.0);
-    let built = enter(py, &counters.0, work)?;
-    Built::new(py, built)
+    let asked = read_again.map(Asked::new);
+    let built = enter(py, &counters.0, || {
+        let ask = |orphans| asked.as_ref().map_or_else(|| Ok(Vec::new()), |one| one.ask(orphans));
+        let beside = asked.as_ref().map(|_| Beside { head: head.as_deref(), read_again: &ask });
+        backmdb::build(sources, beside, &out_path, schema, settings, &options, &counters.0)
+    });
+    match (built, asked.and_then(Asked::raised)) {
+        (Err(_), Some(raised)) => Err(raised),
+        (built, _) => Built::new(py, built?),
+    }
 }
 
 #[pyfunction]

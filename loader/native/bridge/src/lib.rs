@@ -11,6 +11,7 @@ mod cloning;
 mod counters;
 mod dump;
 mod error;
+mod feed;
 mod gate;
 mod learning;
 mod loading;
@@ -40,6 +41,8 @@ mod _native {
     use super::dump::{Dump, Exported};
     #[pymodule_export]
     use super::error::NativeError;
+    #[pymodule_export]
+    use super::feed::Feed;
     #[pymodule_export]
     use super::learning::{Learned, learn};
     #[pymodule_export]

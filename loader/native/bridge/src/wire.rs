@@ -7,9 +7,10 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::Names;
-use wire::{Place, Scope, Secret};
+use wire::{Besides, Place, Scope, Secret};
 
 use crate::counters::Counters;
+use crate::feed::Feed;
 use crate::gate::enter;
 use crate::results::{Survey, Tree};
 
@@ -162,6 +163,23 @@ impl Channel {
         let part = self
             .with(py, |channel, counters| wire::part(channel, &search.0, &place, drop, counters))?;
         Ok(part.into())
+    }
+
+    #[pyo3(signature = (search, feed, notes, drop, *, copy=None))]
+    fn feed(
+        &self,
+        py: Python<'_>,
+        search: &Search,
+        feed: &Feed,
+        notes: PathBuf,
+        drop: Vec<String>,
+        copy: Option<PathBuf>,
+    ) -> PyResult<u64> {
+        let drop = Names::new(drop);
+        let besides = Besides { notes: &notes, copy: copy.as_deref() };
+        self.with(py, |channel, counters| {
+            wire::feed(channel, &search.0, &feed.0, besides, drop, counters)
+        })
     }
 
     fn file(

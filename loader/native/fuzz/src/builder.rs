@@ -69,7 +69,7 @@ impl Place {
     fn build(&self, name: &str, settings: &Settings, options: &Options) -> Result<Built> {
         let sources = vec![Source::Path(self.path("in.ldif"))];
         let counters = Counters::default();
-        backmdb::build(sources, &self.path(name), schema(), settings, options, &counters)
+        backmdb::build(sources, None, &self.path(name), schema(), settings, options, &counters)
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod blocks;
 pub mod counters;
 pub mod error;
+pub mod feed;
 pub mod fields;
 pub mod input;
 pub mod outflow;
@@ -21,6 +22,7 @@ pub mod write;
 
 pub use counters::Counters;
 pub use error::{Code, Error, Result};
+pub use feed::Feed;
 pub use fields::{Entry, Field, Fields};
 pub use input::Input;
 pub use outflow::Outflow;

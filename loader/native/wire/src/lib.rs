@@ -9,6 +9,7 @@ pub mod buffer;
 pub mod channel;
 mod descriptions;
 pub mod error;
+pub mod feed;
 pub mod filter;
 pub mod link;
 pub mod looks;
@@ -20,6 +21,7 @@ mod session;
 
 pub use channel::Channel;
 pub use error::{Error, Failure, Phase, Result};
+pub use feed::{Besides, feed};
 pub use link::{Link, Secret};
 pub use looks::{digest, survey};
 pub use message::Message;

@@ -60,6 +60,8 @@ pub struct Encoder<'a> {
     draft: Draft,
     /// The entry in hand had no entryUUID.
     made_uuid: bool,
+    /// The entryCSN of the entry in hand, before the claim held it back.
+    csn: u128,
     /// Pairs of an entry that live in id2v, by the number of their column.
     apart: Vec<(u32, usize, Pair)>,
 }
@@ -78,6 +80,7 @@ impl<'a> Encoder<'a> {
             postings,
             draft: Draft::default(),
             made_uuid: false,
+            csn: 0,
             apart: Vec::new(),
         })
     }
@@ -123,6 +126,7 @@ impl<'a> Encoder<'a> {
             fields = fields.with_urls();
         }
         self.draft.clear();
+        self.csn = 0;
         self.lookup.rewind();
         for field in fields {
             self.line(&field?)?;
@@ -155,7 +159,11 @@ impl<'a> Encoder<'a> {
             return Ok(());
         }
         let value = field.value()?;
-        let older = self.shared.claim.as_ref().filter(|_| column == self.operational.csn());
+        let is_csn = column == self.operational.csn();
+        if is_csn && self.shared.live {
+            self.csn = tree::csn::pack(&value);
+        }
+        let older = self.shared.claim.as_ref().filter(|_| is_csn);
         let older = older.and_then(|claim| claim.older_csn(&value));
         let is_class = column == self.checks.object_class() || column == self.checks.structural();
         self.value(column, older.unwrap_or(&value)).map_err(|refusal| match refusal {

@@ -3,7 +3,7 @@
 use ldif::Record;
 
 use super::Encoder;
-use crate::encoded::{Encoded, Kept, Last};
+use crate::encoded::{Encoded, Kept, Key, Last};
 use crate::naming::Place;
 
 impl Encoder<'_> {
@@ -37,6 +37,13 @@ impl Encoder<'_> {
         }
     }
 
+    /// The entryUUID of the entry in hand, whose normal form has 16 bytes.
+    fn uuid(&self) -> u128 {
+        let found = self.draft.find(self.operational.uuid());
+        let normal = found.and_then(|one| self.draft.normals_of(one).next());
+        normal.and_then(|bytes| bytes.try_into().ok()).map_or(0, u128::from_be_bytes)
+    }
+
     pub(super) fn keep(
         &mut self,
         record: &Record<'_>,
@@ -51,6 +58,9 @@ impl Encoder<'_> {
         out.names.extend_from_slice(pretty);
         #[allow(clippy::cast_possible_truncation, reason = "a name has at most 491 bytes")]
         let normal = normal.len() as u16;
+        if self.shared.live {
+            out.keys.push(Key { uuid: self.uuid(), csn: self.csn });
+        }
         out.kept.push(Kept {
             position,
             line: record.line,

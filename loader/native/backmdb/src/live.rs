@@ -1,0 +1,250 @@
+//! A build beside a live server: entries may come twice, or below a parent that is gone.
+//!
+//! What is read once more is known by its entryUUID when it comes. Where it stands as before, the copy that is written
+//! already stays: whatever changed in between is newer than the claimed contextCSN, and syncrepl sends it.
+
+use std::path::PathBuf;
+
+use extsort::{Spool, SpoolReader, TupleSorter};
+use ldif::walk::each_record;
+use ldif::{Counters, Input, Record};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::chunks::Source;
+use crate::encoded::{Encoded, Hash, Kept, Key, ROOT};
+use crate::gather::{ASKED, Gathered, Means};
+use crate::join::{Joined, join};
+use crate::orphans::{self, Orphan};
+use crate::overtaken::Overtaken;
+use crate::{Result, build::Task, sorting};
+
+/// Bytes of a spooled key.
+const SIZE: usize = 52;
+
+/// Who reads the server again: gets the entries whose parent is nowhere, none the first time, and names LDIF files of what
+/// was read since. Names it none, such entries are left out.
+pub type ReadAgain<'a> = dyn Fn(Vec<Orphan>) -> Result<Vec<PathBuf>> + Sync + 'a;
+
+/// What is kept in mind of the entries besides.
+#[derive(Debug)]
+pub struct Live {
+    keys: Spool,
+    /// By number of the question: hash of the parent.
+    questions: Spool,
+    /// The file that is read before all others; its entries come once more.
+    head: Option<PathBuf>,
+    /// Entries that may come once more, by their entryUUIDs: where they stand, and their positions.
+    known: FxHashMap<u128, (Hash, u32)>,
+    /// Positions without an entry: it was there before.
+    pub skipped: Vec<u32>,
+    /// Positions of entries that turned out to have moved since.
+    pub superseded: Vec<u32>,
+    /// The first position of what was read again.
+    pub again: Option<u32>,
+    /// Left out at the end: overtaken by a newer copy, or without a parent.
+    pub overtaken: u64,
+    pub dropped: u64,
+}
+
+/// A spooled key.
+#[derive(Debug, Clone, Copy)]
+pub struct Met {
+    pub dn: Hash,
+    pub key: Key,
+    pub position: u32,
+}
+
+impl Met {
+    fn to_bytes(self) -> [u8; SIZE] {
+        let mut bytes = [0; SIZE];
+        bytes[..8].copy_from_slice(&self.dn[0].to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.dn[1].to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.key.uuid.to_le_bytes());
+        bytes[32..48].copy_from_slice(&self.key.csn.to_le_bytes());
+        bytes[48..].copy_from_slice(&self.position.to_le_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let number = |at: usize| {
+            bytes[at..].first_chunk().copied().map(u128::from_le_bytes).unwrap_or_default()
+        };
+        #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
+        let dn = [number(0) as u64, (number(0) >> 64) as u64];
+        let position = bytes[48..].first_chunk().copied().map(u32::from_le_bytes);
+        let key = Key { uuid: number(16), csn: number(32) };
+        Self { dn, key, position: position.unwrap_or_default() }
+    }
+}
+
+impl Live {
+    pub fn new(means: &Means, head: Option<PathBuf>) -> Self {
+        Self {
+            keys: means.spool(16),
+            questions: means.spool(64),
+            head,
+            known: FxHashMap::default(),
+            skipped: Vec::new(),
+            superseded: Vec::new(),
+            again: None,
+            overtaken: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Which entries of the chunk are taken.
+    pub fn admit(&mut self, chunk: &Encoded) -> Result<Vec<bool>> {
+        let head = chunk.path.as_deref().is_some_and(|path| Some(path) == self.head.as_ref());
+        let learns = head || self.again.is_some();
+        for parent in &chunk.parents {
+            let hash = parent.hash.map(u64::to_le_bytes).concat();
+            self.questions.append(&hash).map_err(sorting)?;
+        }
+        chunk
+            .kept
+            .iter()
+            .zip(&chunk.keys)
+            .map(|(kept, key)| self.admits(kept, *key, learns))
+            .collect()
+    }
+
+    fn admits(&mut self, kept: &Kept, key: Key, learns: bool) -> Result<bool> {
+        if key.uuid != 0 && !self.known.is_empty() {
+            match self.known.get(&key.uuid) {
+                Some((dn, _)) if *dn == kept.hash => {
+                    self.skipped.push(kept.position);
+                    return Ok(false);
+                }
+                Some((_, before)) => self.superseded.push(*before),
+                None => {}
+            }
+        }
+        if key.uuid != 0 && (learns || self.known.contains_key(&key.uuid)) {
+            self.known.insert(key.uuid, (kept.hash, kept.position));
+        }
+        let met = Met { dn: kept.hash, key, position: kept.position };
+        self.keys.append(&met.to_bytes()).map_err(sorting)?;
+        Ok(true)
+    }
+
+    /// Shows the keys of all entries that were taken.
+    pub fn each_key(&self, mut see: impl FnMut(&Met) -> Result<()>) -> Result<()> {
+        each(self.keys.reader(), |bytes| see(&Met::read(bytes)))
+    }
+
+    /// From now on comes what was read again; of what was there before, `uuids` come.
+    fn begin_again(&mut self, uuids: &FxHashSet<u128>, position: u32) -> Result<()> {
+        let mut known = std::mem::take(&mut self.known);
+        self.each_key(|met| {
+            if uuids.contains(&met.key.uuid) {
+                known.insert(met.key.uuid, (met.dn, met.position));
+            }
+            Ok(())
+        })?;
+        self.known = known;
+        self.again.get_or_insert(position);
+        Ok(())
+    }
+
+    /// The tuples of all entries and questions, as [`Gathered`] collects them.
+    fn tuples(&self, means: &Means) -> Result<TupleSorter<[u64; 3]>> {
+        let mut tuples = means.tuples();
+        self.each_key(|met| {
+            tuples.push([met.dn[0], met.dn[1], u64::from(met.position)]).map_err(sorting)
+        })?;
+        let mut number = 0;
+        each(self.questions.reader(), |bytes| {
+            let half = |at: usize| {
+                bytes[at..].first_chunk().copied().map(u64::from_le_bytes).unwrap_or_default()
+            };
+            let hash = [half(0), half(8)];
+            if hash != ROOT {
+                tuples.push([hash[0], hash[1], ASKED | number]).map_err(sorting)?;
+            }
+            number += 1;
+            Ok(())
+        })?;
+        Ok(tuples)
+    }
+}
+
+fn each(mut reader: SpoolReader<'_>, mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    while let Some(bytes) = reader.next().map_err(sorting)? {
+        see(bytes)?;
+    }
+    Ok(())
+}
+
+impl Task<'_> {
+    /// Joins the entries, and has the server read again until none lacks its parent, or nothing can be done about it.
+    pub(crate) fn settle(
+        &self,
+        postings: &extsort::Postings,
+        gathered: &mut Gathered,
+        read_again: &ReadAgain<'_>,
+    ) -> Result<Joined> {
+        self.expect_few_rejects(gathered)?;
+        self.read_on(postings, gathered, read_again(Vec::new())?)?;
+        let mut tuples = gathered.take_tuples(&self.means);
+        loop {
+            let mut joined = join(tuples, &gathered.askers)?;
+            let overtaken =
+                Overtaken::find(gathered, &joined, self.chunks.repeated(), &self.means)?;
+            overtaken.leave_out(&mut joined);
+            let orphans = orphans::find(gathered, &joined, &overtaken)?;
+            let paths = if orphans.is_empty() { Vec::new() } else { read_again(orphans)? };
+            if paths.is_empty() {
+                if let Some(live) = &mut gathered.live {
+                    live.overtaken = overtaken.len();
+                }
+                return Ok(joined);
+            }
+            self.read_on(postings, gathered, paths)?;
+            tuples = gathered
+                .live
+                .as_ref()
+                .map_or_else(|| Ok(self.means.tuples()), |live| live.tuples(&self.means))?;
+        }
+    }
+
+    /// Takes in what was read again.
+    fn read_on(
+        &self,
+        postings: &extsort::Postings,
+        gathered: &mut Gathered,
+        paths: Vec<PathBuf>,
+    ) -> Result<()> {
+        let position = u32::try_from(gathered.positions()).unwrap_or(u32::MAX);
+        let uuids = uuids(&paths, self.shared.counters)?;
+        if let (Some(live), false) = (&mut gathered.live, paths.is_empty()) {
+            live.begin_again(&uuids, position)?;
+            self.chunks.add(paths.into_iter().map(Source::Path).collect());
+            self.pour(postings, gathered)?;
+        }
+        Ok(())
+    }
+}
+
+/// The entryUUIDs of all records.
+fn uuids(paths: &[PathBuf], stop: &Counters) -> Result<FxHashSet<u128>> {
+    let (mut found, uncounted) = (FxHashSet::default(), Counters::default());
+    for path in paths {
+        stop.check()?;
+        each_record(Input::from_path(path)?, &uncounted, |record| {
+            found.extend(uuid(record)?);
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+fn uuid(record: &Record<'_>) -> Result<Option<u128>> {
+    for field in record.entry()?.fields {
+        let field = field?;
+        if field.is("entryUUID") {
+            let text = String::from_utf8_lossy(&field.value()?).replace('-', "");
+            return Ok(u128::from_str_radix(&text, 16).ok());
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,95 @@
+//! Entries whose parent is nowhere.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::gather::Gathered;
+use crate::join::Joined;
+use crate::names;
+use crate::numbering::MISSING;
+use crate::operational;
+use crate::overtaken::Overtaken;
+use crate::{Result, sorting};
+
+/// One of those below a parent that no entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orphan {
+    pub parent: String,
+    pub dn: String,
+    /// Its entryUUID; empty when it has none.
+    pub uuid: String,
+}
+
+/// For each parent that is nowhere the first of its children.
+pub fn find(gathered: &Gathered, joined: &Joined, overtaken: &Overtaken) -> Result<Vec<Orphan>> {
+    let answers = (0u32..).zip(&joined.answers);
+    let missing: FxHashSet<u32> =
+        answers.filter(|(_, answer)| **answer == MISSING).map(|(question, _)| question).collect();
+    if missing.is_empty() {
+        return Ok(Vec::new());
+    }
+    let children = children(gathered, &missing, overtaken)?;
+    let parents = parents(gathered, &children)?;
+    let mut uuids = uuids(gathered, &children)?;
+    let mut found: BTreeMap<&[u8], Orphan> = BTreeMap::new();
+    for (question, (position, rdn)) in &children {
+        let parent = parents.get(question).map_or(&[][..], Vec::as_slice);
+        found.entry(parent).or_insert_with(|| Orphan {
+            parent: String::from_utf8_lossy(parent).into_owned(),
+            dn: String::from_utf8_lossy(&[rdn, &b","[..], parent].concat()).into_owned(),
+            uuid: uuids.remove(position).unwrap_or_default(),
+        });
+    }
+    Ok(found.into_values().collect())
+}
+
+/// By question: the position and the RDN of the first child that asks it.
+fn children(
+    gathered: &Gathered,
+    missing: &FxHashSet<u32>,
+    overtaken: &Overtaken,
+) -> Result<BTreeMap<u32, (u32, Vec<u8>)>> {
+    let (mut found, mut reader) = (BTreeMap::new(), gathered.names.reader());
+    while let Some(record) = reader.next().map_err(sorting)? {
+        let name = names::read(record);
+        if missing.contains(&name.question) && !overtaken.contains(name.position) {
+            found.entry(name.question).or_insert_with(|| (name.position, name.pretty.to_vec()));
+        }
+    }
+    Ok(found)
+}
+
+/// By question: the parent as its first child spells it.
+fn parents(
+    gathered: &Gathered,
+    children: &BTreeMap<u32, (u32, Vec<u8>)>,
+) -> Result<FxHashMap<u32, Vec<u8>>> {
+    let (mut found, mut reader, mut question) = (FxHashMap::default(), gathered.asked.reader(), 0);
+    while let Some(text) = reader.next().map_err(sorting)? {
+        if children.contains_key(&question) {
+            found.insert(question, text.to_vec());
+        }
+        question += 1;
+    }
+    Ok(found)
+}
+
+/// By position: the entryUUID.
+fn uuids(
+    gathered: &Gathered,
+    children: &BTreeMap<u32, (u32, Vec<u8>)>,
+) -> Result<FxHashMap<u32, String>> {
+    let positions: FxHashSet<u32> = children.values().map(|(position, _)| *position).collect();
+    let mut found = FxHashMap::default();
+    if let Some(live) = &gathered.live {
+        live.each_key(|met| {
+            if met.key.uuid != 0 && positions.contains(&met.position) {
+                let text = operational::spelled(met.key.uuid);
+                found.insert(met.position, String::from_utf8_lossy(&text).into_owned());
+            }
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}

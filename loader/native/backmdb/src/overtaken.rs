@@ -1,0 +1,148 @@
+//! Of entries that were met twice, the one that stays: nobody else may have its entryUUID or its DN.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::gather::{Gathered, Means};
+use crate::join::Joined;
+use crate::live::{Live, Met};
+use crate::numbering::MISSING;
+use crate::{Result, sorting};
+
+/// Positions of entries that are left out for a newer copy.
+#[derive(Debug, Default)]
+pub struct Overtaken {
+    /// And who has the DN now.
+    all: FxHashMap<u32, Option<u32>>,
+}
+
+impl Overtaken {
+    /// `repeated`: any entry may have come twice, not only what was read again.
+    pub fn find(
+        gathered: &Gathered,
+        joined: &Joined,
+        repeated: bool,
+        means: &Means,
+    ) -> Result<Self> {
+        let Some(live) = &gathered.live else { return Ok(Self::default()) };
+        let mut found = Self::default();
+        found.all.extend(live.superseded.iter().map(|position| (*position, None)));
+        let mut doubtful: FxHashSet<u32> =
+            joined.duplicates.iter().flat_map(|(one, first)| [*one, *first]).collect();
+        if repeated {
+            same_uuid(live, means, &mut doubtful)?;
+        }
+        if doubtful.is_empty() {
+            return Ok(found);
+        }
+        let mut met = Vec::new();
+        live.each_key(|one| {
+            met.extend(doubtful.contains(&one.position).then_some(*one));
+            Ok(())
+        })?;
+        found.judge(&mut met, live.again);
+        Ok(found)
+    }
+
+    pub fn len(&self) -> u64 {
+        self.all.len() as u64
+    }
+
+    pub fn contains(&self, position: u32) -> bool {
+        self.all.contains_key(&position)
+    }
+
+    /// An entry must be the newest by its entryUUID and by its DN: one that was overtaken at its DN is gone from there, even
+    /// when its successor moved on. What was read `again`, from that position on, is the truth whatever its CSN: an entry
+    /// that moves with its parent keeps its own.
+    fn judge(&mut self, met: &mut [Met], again: Option<u32>) {
+        let late = |one: &Met| again.is_some_and(|first| one.position >= first);
+        let age = |one: &Met| (late(one), if late(one) { 0 } else { one.key.csn }, one.position);
+        met.sort_unstable_by_key(|one| (one.key.uuid, age(one)));
+        for pair in met.windows(2) {
+            if pair[0].key.uuid == pair[1].key.uuid && pair[0].key.uuid != 0 {
+                self.all.insert(pair[0].position, None);
+            }
+        }
+        met.sort_unstable_by_key(|one| (one.dn, age(one)));
+        for group in met.chunk_by(|left, right| left.dn == right.dn) {
+            let Some((newest, older)) = group.split_last() else { continue };
+            let stays = (!self.contains(newest.position)).then_some(newest.position);
+            for one in older {
+                self.all.insert(one.position, stays);
+            }
+        }
+    }
+
+    /// What is asked for these goes to those that have their DNs.
+    pub fn leave_out(&self, joined: &mut Joined) {
+        if self.all.is_empty() {
+            return;
+        }
+        joined.in_order = false;
+        joined.duplicates = self.all.iter().map(|(one, by)| (*one, by.unwrap_or(*one))).collect();
+        for answer in &mut joined.answers {
+            if let Some(by) = self.all.get(answer) {
+                *answer = by.unwrap_or(MISSING);
+            }
+        }
+    }
+}
+
+/// Adds the positions of entries that share their entryUUID with others.
+fn same_uuid(live: &Live, means: &Means, found: &mut FxHashSet<u32>) -> Result<()> {
+    let mut tuples = means.tuples();
+    #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
+    live.each_key(|met| {
+        let uuid = met.key.uuid;
+        tuples.push([(uuid >> 64) as u64, uuid as u64, u64::from(met.position)]).map_err(sorting)
+    })?;
+    let mut before: Option<[u64; 3]> = None;
+    for tuple in tuples.finish().map_err(sorting)? {
+        let tuple = tuple.map_err(sorting)?;
+        let same = before.filter(|one| one[..2] == tuple[..2] && tuple[..2] != [0, 0]);
+        #[allow(clippy::cast_possible_truncation, reason = "positions have 32 bits")]
+        found.extend(same.into_iter().flat_map(|one| [one[2] as u32, tuple[2] as u32]));
+        before = Some(tuple);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoded::Key;
+
+    fn met(position: u32, dn: u64, uuid: u128, csn: u128) -> Met {
+        Met { dn: [dn, 0], key: Key { uuid, csn }, position }
+    }
+
+    fn judged(mut met: Vec<Met>, again: Option<u32>) -> Vec<(u32, Option<u32>)> {
+        let mut found = Overtaken::default();
+        found.judge(&mut met, again);
+        let mut all: Vec<_> = found.all.into_iter().collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn the_greater_csn_stays() {
+        assert_eq!(judged(vec![met(0, 1, 7, 20), met(1, 1, 8, 10)], None), [(1, Some(0))]);
+        assert_eq!(judged(vec![met(0, 1, 7, 10), met(1, 1, 8, 10)], None), [(0, Some(1))]);
+    }
+
+    #[test]
+    fn what_was_read_again_stays_whatever_its_csn() {
+        assert_eq!(judged(vec![met(0, 1, 7, 20), met(1, 2, 7, 10)], Some(1)), [(0, None)]);
+    }
+
+    #[test]
+    fn who_is_overtaken_at_its_dn_is_gone_even_when_its_successor_moved_on() {
+        let all = vec![met(0, 1, 7, 10), met(1, 1, 8, 20), met(2, 2, 8, 30)];
+        assert_eq!(judged(all, None), [(0, None), (1, None)]);
+    }
+
+    #[test]
+    fn entries_without_uuid_are_nobodys_copies_by_it() {
+        assert_eq!(judged(vec![met(0, 1, 0, 1), met(1, 2, 0, 2)], None), []);
+    }
+}

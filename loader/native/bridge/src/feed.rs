@@ -1,0 +1,63 @@
+//! What is read of a live server goes straight into a build.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use backmdb::Orphan;
+use ldif::{Code, Error};
+use pyo3::prelude::*;
+
+/// Blocks that wait to be built: some ten megabytes.
+const CAPACITY: usize = 24;
+
+/// Blocks of LDIF on their way from connections to a build.
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Feed(pub Arc<ldif::Feed>);
+
+#[pymethods]
+impl Feed {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::new(ldif::Feed::new(CAPACITY)))
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn break_off(&self) {
+        self.0.break_off();
+    }
+
+    fn repeat(&self) {
+        self.0.repeat();
+    }
+}
+
+/// A Python function that reads the server again. What it raises ends the build and comes out of it.
+#[derive(Debug)]
+pub struct Asked {
+    function: Py<PyAny>,
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Asked {
+    pub fn new(function: Py<PyAny>) -> Self {
+        Self { function, raised: Mutex::new(None) }
+    }
+
+    pub fn ask(&self, orphans: Vec<Orphan>) -> ldif::Result<Vec<PathBuf>> {
+        let told: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
+        let answer = Python::attach(|py| self.function.call1(py, (told,))?.extract(py));
+        answer.map_err(|error: PyErr| {
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            Error::new(Code::Cancelled, "what was read again did not come")
+        })
+    }
+
+    /// What the function raised.
+    pub fn raised(self) -> Option<PyErr> {
+        self.raised.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,169 @@
+//! Blocks of whole records on their way from several readers to whoever takes them, without a file between.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::{Code, Counters, Error, Result};
+
+/// How long a wait may overlook that its call is cancelled.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A bounded queue of blocks. Whoever is faster waits for the other.
+#[derive(Debug)]
+pub struct Feed {
+    state: Mutex<State>,
+    changed: Condvar,
+    capacity: usize,
+    repeated: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    blocks: VecDeque<Vec<u8>>,
+    /// Buffers of blocks that were taken.
+    used: Vec<Vec<u8>>,
+    end: Option<End>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// All has been pushed.
+    Closed,
+    /// A reader or the taker failed: nobody waits any more.
+    Broken,
+}
+
+impl Feed {
+    /// Holds at most `capacity` blocks.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            capacity: capacity.max(1),
+            repeated: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds a block, after a wait where the queue is full. Gives back an empty buffer.
+    ///
+    /// # Errors
+    /// `Cancelled` when `stop` is cancelled, or the feed broken.
+    pub fn push(&self, block: Vec<u8>, stop: &Counters) -> Result<Vec<u8>> {
+        let mut state = self.wait(stop, |state| state.blocks.len() < self.capacity)?;
+        state.blocks.push_back(block);
+        let mut buffer = state.used.pop().unwrap_or_default();
+        drop(state);
+        self.changed.notify_all();
+        buffer.clear();
+        Ok(buffer)
+    }
+
+    /// The next block, `None` at the end; `used` is a buffer that may be filled again.
+    ///
+    /// # Errors
+    /// `Cancelled` when `stop` is cancelled, or the feed broken.
+    pub fn take(&self, used: Vec<u8>, stop: &Counters) -> Result<Option<Vec<u8>>> {
+        let ready = |state: &State| !state.blocks.is_empty() || state.end.is_some();
+        let mut state = self.wait(stop, ready)?;
+        if state.used.len() < self.capacity {
+            state.used.push(used);
+        }
+        let block = state.blocks.pop_front();
+        drop(state);
+        self.changed.notify_all();
+        Ok(block)
+    }
+
+    /// There will be no more blocks.
+    pub fn close(&self) {
+        self.end(End::Closed);
+    }
+
+    /// Ends all waits with an error.
+    pub fn break_off(&self) {
+        self.end(End::Broken);
+    }
+
+    /// Some entries may have been pushed more than once.
+    pub fn repeat(&self) {
+        self.repeated.store(true, Relaxed);
+    }
+
+    pub fn is_repeated(&self) -> bool {
+        self.repeated.load(Relaxed)
+    }
+
+    fn end(&self, end: End) {
+        self.lock().end = Some(end);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(
+        &self,
+        stop: &Counters,
+        ready: impl Fn(&State) -> bool,
+    ) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.lock();
+        loop {
+            stop.check()?;
+            if matches!(state.end, Some(End::Broken)) {
+                return Err(Error::new(Code::Cancelled, "the other side of the feed failed"));
+            }
+            if ready(&state) {
+                return Ok(state);
+            }
+            let waited = self.changed.wait_timeout(state, PATIENCE);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn blocks_come_out_as_they_went_in_and_the_faster_side_waits() {
+        let (feed, stop) = (Feed::new(2), Counters::default());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..100u8).for_each(|number| {
+                    feed.push(vec![number], &stop).unwrap();
+                });
+                feed.close();
+            });
+            for number in 0..100u8 {
+                assert_eq!(feed.take(Vec::new(), &stop).unwrap(), Some(vec![number]));
+            }
+            assert_eq!(feed.take(Vec::new(), &stop).unwrap(), None);
+        });
+    }
+
+    #[test]
+    fn a_broken_feed_lets_nobody_wait() {
+        let (feed, stop) = (Feed::new(1), Counters::default());
+        feed.push(Vec::new(), &stop).unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| feed.push(Vec::new(), &stop));
+            thread::sleep(Duration::from_millis(20));
+            feed.break_off();
+            assert_eq!(waiting.join().unwrap().unwrap_err().code, Code::Cancelled);
+        });
+        assert_eq!(feed.take(Vec::new(), &stop).unwrap_err().code, Code::Cancelled);
+    }
+
+    #[test]
+    fn a_cancelled_call_does_not_wait() {
+        let (feed, stop) = (Feed::new(1), Counters::default());
+        stop.cancel();
+        assert_eq!(feed.take(Vec::new(), &stop).unwrap_err().code, Code::Cancelled);
+    }
+}

@@ -1,0 +1,171 @@
+"""Build a consumer's database from a live server while it is read: what the connections read goes straight to the
+native core, and no file of entries is in between.
+
+Where there are more pieces than connections, finished pieces are kept as files, and a run that goes on takes them from
+there. Where there are not, all pieces end at about the same time, and to keep one would be of no use.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import ldif, resources
+from loader.errors import Cancelled, EntryRefused
+from loader.operations import moved, schema, sight
+from loader.operations.build.native import SHARE
+from loader.operations.build.native import Work as Building
+from loader.operations.build.options import BuildOptions
+from loader.operations.export import ExportOptions, Reading, plan_of
+from loader.operations.late import ReadAgain
+from loader.operations.publish import Place
+from loader.operations.shards import clear
+from loader.progress import Meter
+from loader.run.catalogue import Facts
+from loader.run.killpoint import killpoint
+from loader.run.steps import Run
+from loader.server.search import Search
+from loader.server.session import session
+from loader.sinks.mdb import Beside, Feed, Input
+from loader.sources import ldap as source
+from loader.sources import planner
+from loader.sources.pace import Pace
+from loader.sources.planner import Partition, Plan
+
+STEPS = ("config", "start", "plan", "load", "check", "publish")
+HEAD = "head.ldif"  # among the parts: containers, which are read before all others
+MOST_CONTAINERS = 500  # there
+MEMORY = 3 << 29  # bytes for sorting at most: more makes nothing faster
+
+
+def build(
+    reading: ExportOptions, building: BuildOptions, run: Run, place: Place, allow_hidden: bool
+) -> Facts:
+    """The named steps; the facts that a report shows. `allow_hidden`: also of a server that does not show all."""
+    memory = min(MEMORY, resources.memory() // SHARE)
+    building = dataclasses.replace(building, memory=building.memory or memory)
+    work = _Work(Reading(reading, run), building, place, run, allow_hidden)
+    run.do("config", Building(building, run, place).config)
+    start = run.do("start", work.reading.start)
+    cut = run.do("plan", lambda meter: work.reading.plan(meter, start))
+    run.progress.say(f"reading in {cut['how']}")
+    loaded = run.do("load", lambda meter: work.load(meter, start, cut), total=cut["expected"])
+    made = Building(building, run, place)
+    checked = run.do("check", lambda meter: made.check(meter, loaded))
+    published = run.do("publish", lambda meter: made.publish(checked))
+    clear(run.directory)
+    seconds = sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
+    rate = round(loaded["entries"] / seconds)
+    return {**loaded, **published, "seconds": round(seconds, 3), "rate": rate}
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The body of the step `load`. It can be done again from its beginning."""
+
+    reading: Reading
+    options: BuildOptions
+    place: Place
+    run: Run
+    allow_hidden: bool
+
+    def load(self, meter: Meter, start: Facts, cut: Facts) -> Facts:
+        """Read and build; what has moved meanwhile is read again before the entries are numbered."""
+        self.reading.parts.mkdir(exist_ok=True)
+        head = self._read_head(meter, start, cut)
+        again = ReadAgain(self.reading.containers(meter, start), start["context_csns"])
+        with self._fed(meter, plan_of(cut, self.reading.options.page)) as fed:
+            facts = self._make(meter, [*head, *fed], start, Beside(next(iter(head), None), again))
+        hidden, _ = self.reading.notes(meter, start, cut, facts)
+        if not self.allow_hidden:
+            sight.require_nothing_hidden(start["uri"], hidden)
+        return {**facts, "context_csns": start["context_csns"]}
+
+    def _make(self, meter: Meter, fed: Sequence[Input], start: Facts, beside: Beside) -> Facts:
+        began = datetime.datetime.fromisoformat(start["started"])
+        options = dataclasses.replace(self.options, now=f"{began:%Y%m%d%H%M%SZ}")
+        building = Building(options, self.run, self.place)
+        try:
+            return building.make(meter, fed, start["context_csns"], beside)
+        except EntryRefused:
+            self._require_schema(building.rejects)
+            raise
+
+    def _require_schema(self, rejects: Path) -> None:
+        """If entries were refused because the consumer's schema lacks something, say what. Raises SchemaMissing."""
+        found = ldif.scan([rejects], Meter("schema"))
+        names = (found.attributes, found.object_classes)
+        schema.require_known(self.place, *names, self.run.directory)
+
+    def _read_head(self, meter: Meter, start: Facts, cut: Facts) -> list[Path]:
+        """Containers that stand among the first entries: where parents come before their children, the core writes
+        nothing twice."""
+        connection, head = self.reading.options.connection, self.reading.parts / HEAD
+        with session(connection) as server:
+            found = planner.containers(server, start["base"])[:MOST_CONTAINERS]
+        if not found:
+            return []
+        where = "".join(f"(entryUUID={uuid})" for uuid in found)
+        asked = Search(start["base"], f"(|{where})", attributes=tuple(cut["attributes"]))
+        source.fetch(connection, asked, head, meter)
+        return [head]
+
+    @contextmanager
+    def _fed(self, meter: Meter, plan: Plan) -> Iterator[list[Input]]:
+        """What to build from: pieces that were kept, and the feed of those that are read meanwhile."""
+        done = self.run.catalogue.partitions("load")
+        keeps = len(plan.partitions) > self.reading.options.jobs
+        todo = [one for one in plan.partitions if one.name not in done]
+        feed = Feed()
+        if done or plan.may_repeat:
+            feed.repeat()
+        with reading_beside(feed, meter, lambda inner: self._read(todo, feed, keeps, inner)):
+            yield [*(self._copy(one) for one in plan.partitions if one.name in done), feed]
+
+    def _read(self, todo: Sequence[Partition], feed: Feed, keeps: bool, meter: Meter) -> None:
+        def one(partition: Partition, pace: Pace) -> None:
+            copy = self._copy(partition) if keeps else None
+            notes = self.reading.parts / f"part-{partition.name}{moved.INNER_NOTES}"
+            where = (self.reading.options.connection, partition.search)
+            entries = source.feed(*where, feed, notes, copy=copy, meter=meter, pace=pace)
+            if keeps:
+                self.run.catalogue.finish_partition("load", partition.name, {"entries": entries})
+            killpoint("read.partition")
+
+        self.reading.each(todo, one, meter)
+
+    def _copy(self, one: Partition) -> Path:
+        return self.reading.parts / f"part-{one.name}.ldif.zst"
+
+
+@contextmanager
+def reading_beside(feed: Feed, meter: Meter, read: Callable[[Meter], None]) -> Iterator[None]:
+    """Meanwhile, `read` feeds from a thread of its own. Whichever side fails, the other one stops, and what failed
+    first is raised."""
+    inner = Meter("read")
+
+    def reading() -> None:
+        try:
+            read(inner)
+            feed.close()
+        except BaseException:
+            feed.break_off()
+            raise
+
+    with ThreadPoolExecutor(1) as thread, meter.cancelling(inner.cancel):
+        future = thread.submit(reading)
+        try:
+            yield
+        except BaseException as error:
+            feed.break_off()
+            inner.cancel()
+            failure = future.exception()
+            if isinstance(error, Cancelled) and failure and not isinstance(failure, Cancelled):
+                raise failure from None
+            raise
+        future.result()
