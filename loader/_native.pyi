@@ -627,9 +627,9 @@ def build(
     max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
     RDNs, as with `slapadd -s`. complete_naming False: entries that lack these are rejected, as servers do.
 
-    read_again: the entries come from a server that goes on to change. Called when all inputs are read, with nothing, and
-    then with entries whose parent is nowhere (the parent's DN, the DN, the entryUUID), until there are none or it
-    names no files any more; they are left out then. It names LDIF of what was read since. Of entries that were read
+    read_again: the entries come from a server that goes on to change. Called when all inputs are read, with nothing,
+    and then with entries whose parent is nowhere (the parent's DN, the DN, the entryUUID), until there are none or
+    it names no files any more; they are left out then. It names LDIF of what was read since. Of entries that were read
     more than once one is kept. head: the first input, whose entries come again.
     """
 

@@ -13,6 +13,7 @@ ENV_TOOLS = (
 )
 ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time of a build, seconds since 1970, in the place of now
 ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: die at this named point
+ENV_STOP_AT = "DITSEED_STOP_AT"  # tests only: stop there until SIGCONT; several with commas
 
 RETRIES = 20  # of one piece, without any progress between them
 SERVER_PATIENCE = 120.0  # seconds that a load tries a server that is gone

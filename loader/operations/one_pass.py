@@ -135,7 +135,7 @@ class _Work:
             entries = source.feed(*where, feed, notes, copy=copy, meter=meter, pace=pace)
             if keeps:
                 self.run.catalogue.finish_partition("load", partition.name, {"entries": entries})
-            killpoint("read.partition")
+            killpoint("load.partition")
 
         self.reading.each(todo, one, meter)
 

@@ -5,14 +5,16 @@ The reading is stopped at named points and changes are made there, so that each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from fixtures.replication import refresh_report, wait_in_sync
-from tests.support.command import ditseed
-from tests.support.killing import KILL_AT
+from loader.defaults import ENV_STOP_AT as STOP_AT
+from tests.support.command import start
 from tests.support.seeding import Pair, pair
 from tests.support.trees import assert_same, tree
 
@@ -30,19 +32,39 @@ def both(tmp_path: Path) -> Iterator[Pair]:
         yield made
 
 
-def _until(both: Pair, point: str) -> None:
-    done = ditseed(*both.seed("search", "--page", "50"), env={KILL_AT: point})
-    assert done.status == -9, done
+class Seeding:
+    """`replica seed`, which stops at named points. `kept`: by way of an export."""
+
+    def __init__(self, both: Pair, points: Sequence[str], kept: bool = False) -> None:
+        keep = ("--keep-export", both.scratch / "kept") if kept else ()
+        command = both.seed("search", "--page", "50", *keep)
+        self.both, self.process = both, start(*command, env={STOP_AT: ",".join(points)})
+
+    def wait_for_stop(self) -> None:
+        deadline = time.monotonic() + 30
+        while (state := _state(self.process.pid)) != "T":
+            assert state != "Z", self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def finish(self, sent: int) -> None:
+        """Let it end, start the consumer, and see all equal with at most so many entries sent."""
+        self.go_on()
+        out, err = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, (out, err)
+        both = self.both
+        with both.consumer:
+            wait_in_sync(both.provider, both.consumer)
+            assert_same(both.provider, both.consumer)
+            (refresh,) = refresh_report(both.consumer)
+            assert refresh.sent <= sent, refresh
 
 
-def _finish(both: Pair, sent: int) -> None:
-    """Seed, start, and see all equal with at most so many entries sent."""
-    ditseed(*both.seed("search", "--page", "50")).ok()
-    with both.consumer:
-        wait_in_sync(both.provider, both.consumer)
-        assert_same(both.provider, both.consumer)
-        (refresh,) = refresh_report(both.consumer)
-        assert refresh.sent <= sent, refresh
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _rename(both: Pair, dn: str, rdn: str, superior: str | None = None) -> None:
@@ -59,9 +81,11 @@ def _once(both: Pair) -> int:
 def _there_and_back(both: Pair) -> int:
     """Read under the other name; then it has its own again, and no attribute tells."""
     _rename(both, SALES, "ou=trade")
-    _until(both, "read.recorded")
-    _rename(both, f"ou=trade,ou=Berlin,{TOP}", "ou=sales")
     return 1
+
+
+def _back(both: Pair) -> None:
+    _rename(both, f"ou=trade,ou=Berlin,{TOP}", "ou=sales")
 
 
 def _nested(both: Pair) -> int:
@@ -117,6 +141,14 @@ CASES = [
 ]
 
 
+# Where the seeding stops: before it reads, when it has read all, and when it has looked at what moved meanwhile.
+BEFORE = ("start.recorded", "plan.recorded")
+AFTER = {False: ("load.read", "load.settled"), True: ("read.recorded", "late.recorded")}
+POINTS = [
+    pytest.param(point, kept, id=f"{'kept' if kept else 'at once'}-{point}")
+    for kept in (False, True)
+    for point in (*BEFORE, *AFTER[kept])
+]
 ONLY_WHILE_READING = {
     _there_and_back: "everything was read before",
     # In one refresh the deletion comes before the moves, and the consumer keeps the container as a glue entry:
@@ -125,31 +157,38 @@ ONLY_WHILE_READING = {
 }
 
 
-@pytest.mark.parametrize(
-    "point", ["start.recorded", "plan.recorded", "read.recorded", "late.recorded"]
-)
+@pytest.mark.parametrize(("point", "kept"), POINTS)
 @pytest.mark.parametrize("case", CASES)
-def test_renamed_while_it_is_read(both: Pair, case: Callable[[Pair], int], point: str) -> None:
-    if case in ONLY_WHILE_READING and point in ("read.recorded", "late.recorded"):
+def test_renamed_while_it_is_read(
+    both: Pair, case: Callable[[Pair], int], point: str, kept: bool
+) -> None:
+    if case in ONLY_WHILE_READING and point not in BEFORE:
         pytest.skip(ONLY_WHILE_READING[case])
     before = len(tree(both.provider.slapcat()))
-    _until(both, point)
+    again = AFTER[kept][:1] if case is _there_and_back else ()
+    seeding = Seeding(both, (point, *again), kept)
+    seeding.wait_for_stop()
     sent = case(both)
     assert len(tree(both.provider.slapcat())) <= before + 2
-    _finish(both, sent)
+    for _ in again:
+        seeding.go_on()
+        seeding.wait_for_stop()
+        _back(both)
+    seeding.finish(sent)
 
 
-def test_a_busy_suffix_entry_costs_nothing(both: Pair) -> None:
+@pytest.mark.parametrize("kept", [False, True], ids=["at once", "kept"])
+def test_a_busy_suffix_entry_costs_nothing(both: Pair, kept: bool) -> None:
     """Everything is below it; it is read again, and nothing else."""
-    _until(both, "read.recorded")
+    seeding = Seeding(both, AFTER[kept][:1], kept)
+    seeding.wait_for_stop()
     both.provider.ldapmodify(
         "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: busy\n"
     )
     mark = both.provider.log_size()
-    done = ditseed(*both.seed("search", "--page", "50")).ok()
+    seeding.finish(1)
     sent = [
         int(line.rpartition("nentries=")[2].split()[0])
         for line in both.provider.log_lines("nentries=", mark)
     ]
-    assert sum(sent) < 10, done.err
-    _finish(both, 1)
+    assert sum(sent) < 15
