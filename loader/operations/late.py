@@ -35,11 +35,11 @@ class ReadAgain:
 
     def __call__(self, orphans: Sequence[Orphan]) -> list[Path]:
         if not orphans:
-            killpoint("load.read")
+            killpoint("stream.read")
             self._calm = self.containers.context_csns() == self._since
             if not self._calm:
                 self._settle()
-            killpoint("load.settled")
+            killpoint("stream.settled")
             return self._new()
         self._rounds += 1
         if self._rounds > LOOKS:

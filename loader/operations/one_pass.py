@@ -37,7 +37,7 @@ from loader.sources import planner
 from loader.sources.pace import Pace
 from loader.sources.planner import Partition, Plan
 
-STEPS = ("config", "start", "plan", "load", "check", "publish")
+STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # among the parts: containers, which are read before all others
 MOST_CONTAINERS = 500  # there
 MEMORY = 3 << 29  # bytes for sorting at most: more makes nothing faster
@@ -54,7 +54,7 @@ def build(
     start = run.do("start", work.reading.start)
     cut = run.do("plan", lambda meter: work.reading.plan(meter, start))
     run.progress.say(f"reading in {cut['how']}")
-    loaded = run.do("load", lambda meter: work.load(meter, start, cut), total=cut["expected"])
+    loaded = run.do("stream", lambda meter: work.stream(meter, start, cut), total=cut["expected"])
     made = Building(building, run, place)
     checked = run.do("check", lambda meter: made.check(meter, loaded))
     published = run.do("publish", lambda meter: made.publish(checked))
@@ -66,7 +66,7 @@ def build(
 
 @dataclass(frozen=True)
 class _Work:
-    """The body of the step `load`. It can be done again from its beginning."""
+    """The body of the step `stream`. It can be done again from its beginning."""
 
     reading: Reading
     options: BuildOptions
@@ -74,7 +74,7 @@ class _Work:
     run: Run
     allow_hidden: bool
 
-    def load(self, meter: Meter, start: Facts, cut: Facts) -> Facts:
+    def stream(self, meter: Meter, start: Facts, cut: Facts) -> Facts:
         """Read and build; what has moved meanwhile is read again before the entries are numbered."""
         self.reading.parts.mkdir(exist_ok=True)
         head = self._read_head(meter, start, cut)
@@ -106,8 +106,7 @@ class _Work:
         """Containers that stand among the first entries: where parents come before their children, the core writes
         nothing twice."""
         connection, head = self.reading.options.connection, self.reading.parts / HEAD
-        with session(connection) as server:
-            found = planner.containers(server, start["base"])[:MOST_CONTAINERS]
+        found = source.patiently(lambda: self._containers(start), meter)
         if not found:
             return []
         where = "".join(f"(entryUUID={uuid})" for uuid in found)
@@ -115,10 +114,14 @@ class _Work:
         source.fetch(connection, asked, head, meter)
         return [head]
 
+    def _containers(self, start: Facts) -> list[str]:
+        with session(self.reading.options.connection) as server:
+            return planner.containers(server, start["base"])[:MOST_CONTAINERS]
+
     @contextmanager
     def _fed(self, meter: Meter, plan: Plan) -> Iterator[list[Input]]:
         """What to build from: pieces that were kept, and the feed of those that are read meanwhile."""
-        done = self.run.catalogue.partitions("load")
+        done = self.run.catalogue.partitions("stream")
         keeps = len(plan.partitions) > self.reading.options.jobs
         todo = [one for one in plan.partitions if one.name not in done]
         feed = Feed()
@@ -134,8 +137,8 @@ class _Work:
             where = (self.reading.options.connection, partition.search)
             entries = source.feed(*where, feed, notes, copy=copy, meter=meter, pace=pace)
             if keeps:
-                self.run.catalogue.finish_partition("load", partition.name, {"entries": entries})
-            killpoint("load.partition")
+                self.run.catalogue.finish_partition("stream", partition.name, {"entries": entries})
+            killpoint("stream.partition")
 
         self.reading.each(todo, one, meter)
 

@@ -16,7 +16,7 @@ from loader import defaults, glue, indexes
 from loader.config import Database
 from loader.errors import GlueRefused, NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
-from loader.operations import moved, sight
+from loader.operations import moved, one_pass, sight
 from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
@@ -37,7 +37,8 @@ from seeders.replica.partial import Partial
 
 VERB = "replica seed"
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
-STEPS = ("preflight", *EXPORT_STEPS, partial.STEP, *BUILD_STEPS, "copy", "stamp", "index")
+_BOTH = (*EXPORT_STEPS, partial.STEP, *BUILD_STEPS)
+STEPS = ("preflight", *one_pass.STEPS, *_BOTH, "copy", "stamp", "index")
 STRATEGIES = ("search", "ldif", "clone")
 
 log = logging.getLogger(__name__)
@@ -109,6 +110,8 @@ def _clear(run_dir: Path) -> None:
     clear_export(run_dir)
     for name in ("export", "environment", "slices", "split"):
         files.remove_tree(run_dir / name)
+    for scratch in run_dir.glob("sort-*"):
+        files.remove_tree(scratch)
     for name in partial.FILES:
         (run_dir / name).unlink(missing_ok=True)
 

@@ -5,17 +5,15 @@ The reading is stopped at named points and changes are made there, so that each 
 
 from __future__ import annotations
 
-import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from fixtures.replication import refresh_report, wait_in_sync
-from loader.defaults import ENV_STOP_AT as STOP_AT
-from tests.support.command import start
 from tests.support.seeding import Pair, pair
+from tests.support.stopping import Stopping, stopping
 from tests.support.trees import assert_same, tree
 
 pytestmark = pytest.mark.slapd
@@ -32,39 +30,19 @@ def both(tmp_path: Path) -> Iterator[Pair]:
         yield made
 
 
-class Seeding:
-    """`replica seed`, which stops at named points. `kept`: by way of an export."""
-
-    def __init__(self, both: Pair, points: Sequence[str], kept: bool = False) -> None:
-        keep = ("--keep-export", both.scratch / "kept") if kept else ()
-        command = both.seed("search", "--page", "50", *keep)
-        self.both, self.process = both, start(*command, env={STOP_AT: ",".join(points)})
-
-    def wait_for_stop(self) -> None:
-        deadline = time.monotonic() + 30
-        while (state := _state(self.process.pid)) != "T":
-            assert state != "Z", self.process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    def go_on(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def finish(self, sent: int) -> None:
-        """Let it end, start the consumer, and see all equal with at most so many entries sent."""
-        self.go_on()
-        out, err = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0, (out, err)
-        both = self.both
-        with both.consumer:
-            wait_in_sync(both.provider, both.consumer)
-            assert_same(both.provider, both.consumer)
-            (refresh,) = refresh_report(both.consumer)
-            assert refresh.sent <= sent, refresh
+def _seeding(both: Pair, points: Sequence[str], kept: bool) -> AbstractContextManager[Stopping]:
+    """`kept`: by way of an export."""
+    keep = ("--keep-export", both.scratch / "kept") if kept else ()
+    return stopping(both, points, "--page", "50", *keep)
 
 
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def _assert_converges(both: Pair, sent: int) -> None:
+    """Start the consumer, and see all equal with at most so many entries sent."""
+    with both.consumer:
+        wait_in_sync(both.provider, both.consumer)
+        assert_same(both.provider, both.consumer)
+        (refresh,) = refresh_report(both.consumer)
+        assert refresh.sent <= sent, refresh
 
 
 def _rename(both: Pair, dn: str, rdn: str, superior: str | None = None) -> None:
@@ -143,7 +121,7 @@ CASES = [
 
 # Where the seeding stops: before it reads, when it has read all, and when it has looked at what moved meanwhile.
 BEFORE = ("start.recorded", "plan.recorded")
-AFTER = {False: ("load.read", "load.settled"), True: ("read.recorded", "late.recorded")}
+AFTER = {False: ("stream.read", "stream.settled"), True: ("read.recorded", "late.recorded")}
 POINTS = [
     pytest.param(point, kept, id=f"{'kept' if kept else 'at once'}-{point}")
     for kept in (False, True)
@@ -166,27 +144,27 @@ def test_renamed_while_it_is_read(
         pytest.skip(ONLY_WHILE_READING[case])
     before = len(tree(both.provider.slapcat()))
     again = AFTER[kept][:1] if case is _there_and_back else ()
-    seeding = Seeding(both, (point, *again), kept)
-    seeding.wait_for_stop()
-    sent = case(both)
-    assert len(tree(both.provider.slapcat())) <= before + 2
-    for _ in again:
-        seeding.go_on()
+    with _seeding(both, (point, *again), kept) as seeding:
         seeding.wait_for_stop()
-        _back(both)
-    seeding.finish(sent)
+        sent = case(both)
+        assert len(tree(both.provider.slapcat())) <= before + 2
+        for _ in again:
+            seeding.go_on()
+            seeding.wait_for_stop()
+            _back(both)
+    _assert_converges(both, sent)
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["at once", "kept"])
 def test_a_busy_suffix_entry_costs_nothing(both: Pair, kept: bool) -> None:
     """Everything is below it; it is read again, and nothing else."""
-    seeding = Seeding(both, AFTER[kept][:1], kept)
-    seeding.wait_for_stop()
-    both.provider.ldapmodify(
-        "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: busy\n"
-    )
-    mark = both.provider.log_size()
-    seeding.finish(1)
+    with _seeding(both, AFTER[kept][:1], kept) as seeding:
+        seeding.wait_for_stop()
+        both.provider.ldapmodify(
+            "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: busy\n"
+        )
+        mark = both.provider.log_size()
+    _assert_converges(both, 1)
     sent = [
         int(line.rpartition("nentries=")[2].split()[0])
         for line in both.provider.log_lines("nentries=", mark)

@@ -16,6 +16,7 @@ from fixtures.slapd import Slapd
 from tests.support import killing
 from tests.support.command import ditseed, start
 from tests.support.seeding import Pair, consumer_of, pair
+from tests.support.stopping import stopping
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
 
@@ -63,7 +64,8 @@ def test_a_second_away_and_cut_three_times(far: tuple[Pair, Proxy]) -> None:
     assert read < 1.6 * whole
     reads = _partition_reads(both.provider, mark)
     assert len(reads) > 6
-    assert sum(reads.values()) == len(reads) + proxy.cuts
+    # A cut may fall into a smaller question, which is asked again too.
+    assert len(reads) < sum(reads.values()) <= len(reads) + proxy.cuts
     killing.assert_seeded(both)
 
 
@@ -72,7 +74,7 @@ def test_the_same_command_reads_only_what_is_missing(far: tuple[Pair, Proxy]) ->
     proxy.delay = 0.1
     command = both.seed("search", *SMALL)
     mark = both.provider.log_size()
-    ditseed(*command, env={killing.KILL_AT: "read.partition"})
+    ditseed(*command, env={killing.KILL_AT: "stream.partition"})
     first = _partition_reads(both.provider, mark)
     mark = both.provider.log_size()
     ditseed(*command).ok()
@@ -85,10 +87,9 @@ def test_the_same_command_reads_only_what_is_missing(far: tuple[Pair, Proxy]) ->
 
 def test_cut_while_it_asks_what_moved(far: tuple[Pair, Proxy]) -> None:
     both, proxy = far
-    command = both.seed("search", *SMALL)
-    assert ditseed(*command, env={killing.KILL_AT: "late.start"}).status == -signal.SIGKILL
-    proxy.cut_after(1, 1, 1)
-    ditseed(*command).ok()
+    with stopping(both, ("stream.read",), *SMALL) as seeding:
+        seeding.wait_for_stop()
+        proxy.cut_after(1, 1, 1)
     assert proxy.cuts == 3
     killing.assert_seeded(both)
 
@@ -128,14 +129,14 @@ def test_a_server_that_stops_answering_is_given_up(far: tuple[Pair, Proxy]) -> N
     proxy.delay = 0.2
     command = both.seed("search", *SMALL)
     mark = both.provider.log_size()
-    process = start(*command, "--timeout", "read=3")
+    process = start(*command, "--timeout", "stream=3")
     while not _partition_reads(both.provider, mark):
         time.sleep(0.05)
     proxy.delay = 60.0
     _, words = process.communicate(timeout=30)
     assert process.returncode == 12, words
     assert "[run.timeout]" in words
-    assert "--timeout read=SECONDS" in words
+    assert "--timeout stream=SECONDS" in words
     proxy.delay = 0.0
     proxy.cut()
     ditseed(*command).ok()

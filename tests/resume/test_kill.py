@@ -109,7 +109,7 @@ def test_killed_at_many_random_moments(both: Pair, strategy: str) -> None:
             _kill_at_random(fresh, strategy, chance.randint(1, 4), chance)
 
 
-@pytest.mark.parametrize("point", ["plan.recorded", "load.settled", "load.middle"])
+@pytest.mark.parametrize("point", ["plan.recorded", "stream.settled", "load.middle"])
 def test_another_strategy_takes_over(fresh: Pair, point: str) -> None:
     """Nothing of the abandoned run stays behind."""
     killing.kill_at(point, fresh, _command(fresh, "search"))

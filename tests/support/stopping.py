@@ -1,0 +1,50 @@
+"""`replica seed` that stops at named points, so that a test can change something there."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader.defaults import ENV_STOP_AT
+from tests.support.command import start
+from tests.support.seeding import Pair
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """A running command."""
+
+    process: subprocess.Popen[str]
+
+    def wait_for_stop(self) -> None:
+        deadline = time.monotonic() + 60
+        while (state := _state(self.process.pid)) != "T":
+            assert state != "Z", self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def stopping(both: Pair, points: Sequence[str], *options: object) -> Iterator[Stopping]:
+    """A seeding by search; it goes on to its end when the body is through."""
+    process = start(*both.seed("search", *options), env={ENV_STOP_AT: ",".join(points)})
+    try:
+        yield Stopping(process)
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, (out, err)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
