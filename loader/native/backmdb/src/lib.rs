@@ -31,6 +31,7 @@ mod numbering;
 pub mod operational;
 mod outcasts;
 mod parents;
+mod positions;
 pub mod postings;
 mod reading;
 mod reject;
@@ -53,6 +54,7 @@ pub use columns::Misfits;
 pub use encoded::Rejection;
 pub use indexes::LONGEST_INTEGER;
 pub use ldif::{Code, Error, Result};
+pub use positions::MOST_ENTRIES;
 pub use settings::{Method, Options, Settings, ValueCheck};
 pub use verify::{Means as VerifyMeans, verify};
 
