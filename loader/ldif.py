@@ -32,6 +32,7 @@ from loader.errors import (
     LoaderError,
     NoSpace,
     NothingToLearn,
+    TooManyEntries,
     UsageProblem,
 )
 from loader.progress import Meter
@@ -65,6 +66,8 @@ def ours(error: _native.NativeError, origin: str) -> LoaderError:
         return IncludeRefused(path=path, line=line, reason=reason)
     if error.code == "build.empty":
         return NothingToLearn(reason=error.message)
+    if error.code == "build.too_many":
+        return TooManyEntries(path=path or "the input", reason=reason)
     if error.code == "cancelled":
         return Cancelled(signal="the watch over this step")
     if "No space left" in reason:

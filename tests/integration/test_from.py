@@ -74,6 +74,17 @@ def test_a_dry_run_builds_nothing(target: Slapd, engine: str) -> None:
     assert not data(target).exists()
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["build", "plan"])
+def test_more_than_can_be_numbered_is_refused_before_the_first(
+    target: Slapd, more: tuple[str, ...]
+) -> None:
+    most = 2**32 - 3
+    done = build_from(target, "accounts", most, *more)
+    assert done.status == errors.TooManyEntries.exit_status, done.err
+    assert "at most 4,294,967,293 in a database" in done.err
+    assert not data(target).exists()
+
+
 def test_it_goes_on_where_it_was_killed(target: Slapd) -> None:
     def build(*more: object, at: str = "") -> Done:
         place = ("--config", target.config_path, "-b", target.suffix)

@@ -37,6 +37,7 @@ def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Fact
     run.do("config", work.config)
     scan = _looked_at(options, run, work)
     total = scan.get("entries") or inputs.entries(options)
+    proven.require_numbers(total, options)
     loaded = run.do("load", lambda meter: work.load(meter, scan), total=total)
     checked = run.do("check", lambda meter: work.check(meter, loaded))
     return lambda: {**loaded, **run.do("publish", lambda meter: work.publish(checked))}
@@ -53,6 +54,7 @@ def _looked_at(options: BuildOptions, run: Run, work: Work) -> Facts:
 
 def plan(options: BuildOptions, run: Run, place: Place) -> None:
     """Is it proven that the core makes what slapd would?"""
+    proven.require_numbers(inputs.entries(options), options)
     run.do("config", Work(options, run, place).config)
 
 

@@ -6,16 +6,17 @@ import struct
 import sys
 from collections.abc import Iterator, Mapping
 
-from loader import backmdb
+from loader import backmdb, units
 from loader.backmdb import Settings
 from loader.config import Config, Database
-from loader.errors import NotProven
+from loader.errors import NotProven, TooManyEntries
 from loader.operations.build.options import BuildOptions
 from loader.server import version
 from loader.server.version import Release
 from loader.sinks.mdb import Table
 
 OLDEST, NEWEST = (2, 4, 57), (2, 7, 0)  # proven from the one on, and before the other
+MOST_ENTRIES = 2**32 - 3  # as positions.rs of the core has it
 LONGEST_INTLEN = 8  # bytes of a key; longer ones were never compared
 _SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
 _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
@@ -39,6 +40,16 @@ def require_keys(found: Settings) -> None:
     """Are the index keys of such settings known, on this host? Raises NotProven."""
     for reason in (*_of_host(), *_of_keys(found)):
         raise NotProven(reason=reason)
+
+
+def require_numbers(entries: int | None, options: BuildOptions) -> None:
+    """Before the first of so many entries is read; None: nobody knows. Raises TooManyEntries."""
+    if entries is not None and entries > MOST_ENTRIES:
+        inputs = ", ".join(map(str, options.inputs)) or "the template"
+        counts = (
+            f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
+        )
+        raise TooManyEntries(path=inputs, reason=counts)
 
 
 def _of_host() -> Iterator[str]:

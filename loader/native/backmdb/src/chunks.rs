@@ -111,13 +111,11 @@ impl<'a> Chunks<'a> {
                 return Ok(None);
             }
             if let Some(feed) = &state.feed {
-                match feed.take(std::mem::take(&mut buffer), self.counters)? {
-                    Some(bytes) => return Ok(Some(state.fed(bytes))),
-                    None => {
-                        state.repeated |= feed.is_repeated();
-                        state.feed = None;
-                    }
+                if let Some(bytes) = feed.take(std::mem::take(&mut buffer), self.counters)? {
+                    return Ok(Some(state.fed(bytes)));
                 }
+                state.repeated |= feed.is_repeated();
+                state.feed = None;
                 continue;
             }
             state.follow()?;

@@ -11,7 +11,7 @@ use lmdbfile::{FileWriter, Held, TreeWriter};
 use crate::encoded::{Encoded, Hash, Kept, Last, Marks, ROOT, Rejection, Row};
 use crate::live::Live;
 use crate::names::{self, SUFFIX};
-use crate::{Code, Error, Options, Result, sorting, writing};
+use crate::{Options, Result, positions, sorting, writing};
 
 /// Marks a tuple as a parent's name that is asked for, rather than an entry's.
 pub const ASKED: u64 = 1 << 63;
@@ -209,13 +209,11 @@ impl Gathered {
 
     /// Asks for the parents of a chunk; the number of its first question.
     fn ask(&mut self, chunk: &Encoded, is_taken: impl Fn(usize) -> bool) -> Result<u32> {
-        let first = self.askers.len() as u64;
-        if first + chunk.parents.len() as u64 >= u64::from(names::ABOVE) {
-            return Err(Error::new(Code::TooMany, "more than 4,294,967,293 parents"));
-        }
+        let first = positions::question(self.askers.len(), chunk.parents.len())?;
         let taken = chunk.kept.iter().enumerate().filter(|(index, _)| is_taken(*index));
         let entries = taken.map(|(_, kept)| [kept.hash[0], kept.hash[1], u64::from(kept.position)]);
-        let asked = (first..).zip(&chunk.parents).filter(|(_, parent)| parent.hash != ROOT);
+        let asked =
+            (u64::from(first)..).zip(&chunk.parents).filter(|(_, parent)| parent.hash != ROOT);
         let asked = asked.map(|(number, parent)| [parent.hash[0], parent.hash[1], ASKED | number]);
         for tuple in entries.chain(asked) {
             self.tuples.push(tuple).map_err(sorting)?;
@@ -224,7 +222,7 @@ impl Gathered {
             self.askers.push(if parent.hash == ROOT { names::ABOVE } else { parent.child });
             self.asked.append(&parent.text).map_err(sorting)?;
         }
-        Ok(u32::try_from(first).unwrap_or(u32::MAX))
+        Ok(first)
     }
 
     /// Positions that the records take.

@@ -34,6 +34,7 @@ mod orphans;
 mod outcasts;
 mod overtaken;
 mod parents;
+mod positions;
 pub mod postings;
 mod reading;
 mod reject;
@@ -58,6 +59,7 @@ pub use indexes::LONGEST_INTEGER;
 pub use ldif::{Code, Error, Result};
 pub use live::ReadAgain;
 pub use orphans::Orphan;
+pub use positions::MOST_ENTRIES;
 pub use settings::{Method, Options, Settings, ValueCheck};
 pub use verify::{Means as VerifyMeans, verify};
 

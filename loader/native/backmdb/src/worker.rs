@@ -10,10 +10,7 @@ use crate::chunks::{Chunk, Chunks};
 use crate::encoded::{Encoded, Rejection};
 use crate::entry::{Encoder, Refused};
 use crate::shared::Shared;
-use crate::{Code, Error, Result};
-
-/// Positions have 32 bits in the sorter of index keys.
-const MOST_RECORDS: u64 = u32::MAX as u64;
+use crate::{Code, Error, Result, positions};
 
 /// The position of a rejected entry that took none.
 const NOWHERE: u32 = u32::MAX;
@@ -77,17 +74,10 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 
     fn first_position(&self, chunk: u64, records: u64) -> Result<u32> {
-        let count = |before: &mut u64| {
-            *before += records;
-            *before
-        };
-        let after = self.shared.positions.with(chunk, count).map_err(|_| stopped())?;
+        let take = |taken: &mut u64| positions::take(taken, records);
+        let first = self.shared.positions.with(chunk, take).map_err(|_| stopped())?;
         self.shared.positions.pass(chunk).map_err(|_| stopped())?;
-        if after >= MOST_RECORDS {
-            return Err(Error::new(Code::TooMany, "more than 4,294,967,294 entries"));
-        }
-        #[allow(clippy::cast_possible_truncation, reason = "just looked at")]
-        Ok((after - records) as u32)
+        first
     }
 
     fn path_of(&mut self, chunk: &Chunk) -> Option<Arc<PathBuf>> {

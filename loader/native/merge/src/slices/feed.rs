@@ -103,7 +103,7 @@ pub fn each(
         Ok(more)
     })?;
     let (mut entries, cut) = (0, slice.cut);
-    // There are no more than u32::MAX entries, or there would be no plan.
+    // There are no more than backmdb::MOST_ENTRIES, or there would be no plan.
     position += u32::try_from(cut.before).unwrap_or(u32::MAX);
     if !more || slice.own == 0 {
         return Ok(0);

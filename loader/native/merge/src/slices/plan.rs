@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use backmdb::MOST_ENTRIES;
 use ldif::{Code, Counters, Error, Result};
 use rustc_hash::FxHashMap;
 
@@ -60,10 +61,20 @@ pub fn plan(
     })?;
     let unknown = parents.values().filter(|is_there| !**is_there).count() as u64;
     let (shared, leaves) = (shared.finish()?, marks.leaves);
-    if shared + leaves > u64::from(u32::MAX) {
-        return Err(Error::new(Code::TooMany, format!("{} entries", shared + leaves)));
-    }
+    require_numbers(shared, leaves)?;
     Ok(Plan { shared, leaves, unknown, cuts: marks.cuts(shards) })
+}
+
+/// Slices count their entries as a build does.
+fn require_numbers(shared: u64, leaves: u64) -> Result<()> {
+    let entries = shared.saturating_add(leaves);
+    if entries > MOST_ENTRIES {
+        return Err(Error::new(
+            Code::TooMany,
+            format!("{entries} entries, at most {MOST_ENTRIES}"),
+        ));
+    }
+    Ok(())
 }
 
 /// The keys of all entries' parents; that they are entries themselves is still to be seen.
@@ -127,6 +138,14 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_entries_as_a_build_takes_and_no_more() {
+        require_numbers(7, MOST_ENTRIES - 7).unwrap();
+        for (shared, leaves) in [(7, MOST_ENTRIES - 6), (u64::MAX, 2), (0, 1 << 32)] {
+            assert_eq!(require_numbers(shared, leaves).unwrap_err().code, Code::TooMany);
+        }
+    }
 
     #[test]
     fn slices_are_of_even_size() {
