@@ -40,6 +40,8 @@ pub struct Key {
     pub uuid: u128,
     /// The entryCSN as a number, as it was read; 0 when the entry has none.
     pub csn: u128,
+    /// The claimed contextCSN does not cover it.
+    pub newer: bool,
 }
 
 /// A parent that entries of a chunk name.

@@ -2,6 +2,10 @@
 //!
 //! What is read once more is known by its entryUUID when it comes. Where it stands as before, the copy that is written
 //! already stays: whatever changed in between is newer than the claimed contextCSN, and syncrepl sends it.
+//!
+//! slapd goes through a subtree by its names, so that an entry that is renamed meanwhile may be met twice. Its second
+//! copy is newer than the claimed contextCSN. Those below a renamed container are not; they are read again. So nobody
+//! has to look for the same entryUUID among all entries.
 
 use std::path::PathBuf;
 
@@ -33,12 +37,14 @@ pub struct Live {
     questions: Spool,
     /// The file that is read before all others; its entries come once more.
     head: Option<PathBuf>,
-    /// Entries that may come once more, by their entryUUIDs: where they stand, and their positions.
-    known: FxHashMap<u128, (Hash, u32)>,
+    /// Positions of entries that may come once more, by their entryUUIDs and names.
+    known: FxHashMap<(u128, Hash), u32>,
+    /// entryUUIDs that may be there more than once.
+    pub doubtful: FxHashSet<u128>,
     /// Positions without an entry: it was there before.
     pub skipped: Vec<u32>,
-    /// Positions of entries that turned out to have moved since.
-    pub superseded: Vec<u32>,
+    /// Of entries that stood in their place when they were read again: at which position that was.
+    pub confirmed: FxHashMap<u32, u32>,
     /// The first position of what was read again.
     pub again: Option<u32>,
     /// Left out at the end: overtaken by a newer copy, or without a parent.
@@ -72,7 +78,7 @@ impl Met {
         #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
         let dn = [number(0) as u64, (number(0) >> 64) as u64];
         let position = bytes[48..].first_chunk().copied().map(u32::from_le_bytes);
-        let key = Key { uuid: number(16), csn: number(32) };
+        let key = Key { uuid: number(16), csn: number(32), newer: false };
         Self { dn, key, position: position.unwrap_or_default() }
     }
 }
@@ -84,8 +90,9 @@ impl Live {
             questions: means.spool(64),
             head,
             known: FxHashMap::default(),
+            doubtful: FxHashSet::default(),
             skipped: Vec::new(),
-            superseded: Vec::new(),
+            confirmed: FxHashMap::default(),
             again: None,
             overtaken: 0,
             dropped: 0,
@@ -109,22 +116,31 @@ impl Live {
     }
 
     fn admits(&mut self, kept: &Kept, key: Key, learns: bool) -> Result<bool> {
+        let name = (key.uuid, kept.hash);
         if key.uuid != 0 && !self.known.is_empty() {
-            match self.known.get(&key.uuid) {
-                Some((dn, _)) if *dn == kept.hash => {
-                    self.skipped.push(kept.position);
-                    return Ok(false);
+            if let Some(before) = self.known.get(&name) {
+                if self.again.is_some() {
+                    self.confirmed.insert(*before, kept.position);
                 }
-                Some((_, before)) => self.superseded.push(*before),
-                None => {}
+                self.skipped.push(kept.position);
+                return Ok(false);
             }
         }
-        if key.uuid != 0 && (learns || self.known.contains_key(&key.uuid)) {
-            self.known.insert(key.uuid, (kept.hash, kept.position));
+        if key.uuid != 0 && learns {
+            self.known.insert(name, kept.position);
+        }
+        if key.uuid != 0 && key.newer {
+            self.doubtful.insert(key.uuid);
         }
         let met = Met { dn: kept.hash, key, position: kept.position };
         self.keys.append(&met.to_bytes()).map_err(sorting)?;
         Ok(true)
+    }
+
+    /// At which position the entry of a position was read again, if it was.
+    pub fn read_again(&self, position: u32) -> Option<u32> {
+        let late = self.again.filter(|first| position >= *first).map(|_| position);
+        self.confirmed.get(&position).copied().or(late)
     }
 
     /// Shows the keys of all entries that were taken.
@@ -133,15 +149,16 @@ impl Live {
     }
 
     /// From now on comes what was read again; of what was there before, `uuids` come.
-    fn begin_again(&mut self, uuids: &FxHashSet<u128>, position: u32) -> Result<()> {
+    fn begin_again(&mut self, uuids: FxHashSet<u128>, position: u32) -> Result<()> {
         let mut known = std::mem::take(&mut self.known);
         self.each_key(|met| {
             if uuids.contains(&met.key.uuid) {
-                known.insert(met.key.uuid, (met.dn, met.position));
+                known.insert((met.key.uuid, met.dn), met.position);
             }
             Ok(())
         })?;
         self.known = known;
+        self.doubtful.extend(uuids);
         self.again.get_or_insert(position);
         Ok(())
     }
@@ -217,7 +234,7 @@ impl Task<'_> {
         let position = u32::try_from(gathered.positions()).unwrap_or(u32::MAX);
         let uuids = uuids(&paths, self.shared.counters)?;
         if let (Some(live), false) = (&mut gathered.live, paths.is_empty()) {
-            live.begin_again(&uuids, position)?;
+            live.begin_again(uuids, position)?;
             self.chunks.add(paths.into_iter().map(Source::Path).collect());
             self.pour(postings, gathered)?;
         }

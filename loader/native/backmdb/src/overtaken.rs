@@ -25,21 +25,22 @@ impl Overtaken {
     ) -> Result<Self> {
         let Some(live) = &gathered.live else { return Ok(Self::default()) };
         let mut found = Self::default();
-        found.all.extend(live.superseded.iter().map(|position| (*position, None)));
         let mut doubtful: FxHashSet<u32> =
             joined.duplicates.iter().flat_map(|(one, first)| [*one, *first]).collect();
         if repeated {
             same_uuid(live, means, &mut doubtful)?;
         }
-        if doubtful.is_empty() {
+        if doubtful.is_empty() && live.doubtful.is_empty() {
             return Ok(found);
         }
         let mut met = Vec::new();
         live.each_key(|one| {
-            met.extend(doubtful.contains(&one.position).then_some(*one));
+            let is_doubtful =
+                doubtful.contains(&one.position) || live.doubtful.contains(&one.key.uuid);
+            met.extend(is_doubtful.then_some(*one));
             Ok(())
         })?;
-        found.judge(&mut met, live.again);
+        found.judge(&mut met, |position| live.read_again(position));
         Ok(found)
     }
 
@@ -52,11 +53,13 @@ impl Overtaken {
     }
 
     /// An entry must be the newest by its entryUUID and by its DN: one that was overtaken at its DN is gone from there, even
-    /// when its successor moved on. What was read `again`, from that position on, is the truth whatever its CSN: an entry
-    /// that moves with its parent keeps its own.
-    fn judge(&mut self, met: &mut [Met], again: Option<u32>) {
-        let late = |one: &Met| again.is_some_and(|first| one.position >= first);
-        let age = |one: &Met| (late(one), if late(one) { 0 } else { one.key.csn }, one.position);
+    /// when its successor moved on. What was read `again` (at that position) is the truth whatever its CSN: an entry that
+    /// moves with its parent keeps its own.
+    fn judge(&mut self, met: &mut [Met], again: impl Fn(u32) -> Option<u32>) {
+        let age = |one: &Met| match again(one.position) {
+            Some(position) => (true, 0, position),
+            None => (false, one.key.csn, one.position),
+        };
         met.sort_unstable_by_key(|one| (one.key.uuid, age(one)));
         for pair in met.windows(2) {
             if pair[0].key.uuid == pair[1].key.uuid && pair[0].key.uuid != 0 {
@@ -113,12 +116,13 @@ mod tests {
     use crate::encoded::Key;
 
     fn met(position: u32, dn: u64, uuid: u128, csn: u128) -> Met {
-        Met { dn: [dn, 0], key: Key { uuid, csn }, position }
+        Met { dn: [dn, 0], key: Key { uuid, csn, newer: false }, position }
     }
 
     fn judged(mut met: Vec<Met>, again: Option<u32>) -> Vec<(u32, Option<u32>)> {
         let mut found = Overtaken::default();
-        found.judge(&mut met, again);
+        found
+            .judge(&mut met, |position| again.filter(|first| position >= *first).map(|_| position));
         let mut all: Vec<_> = found.all.into_iter().collect();
         all.sort_unstable();
         all

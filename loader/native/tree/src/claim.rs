@@ -51,6 +51,13 @@ impl Claim {
         self.older(entry_csn).map(|(csn, _)| csn)
     }
 
+    /// A consumer with this contextCSN has seen the change. It has seen none of a server that the claim does not know.
+    pub fn covers(&self, entry_csn: &[u8]) -> bool {
+        let sid = csn::sid(entry_csn);
+        let claimed = sid.and_then(|sid| self.by_server.get(&sid));
+        claimed.is_some_and(|(claimed, ..)| csn::pack(entry_csn) <= *claimed)
+    }
+
     fn older(&self, entry_csn: &[u8]) -> Option<(&[u8], &[u8])> {
         let (claimed, text, line) = self.by_server.get(&csn::sid(entry_csn)?)?;
         (csn::pack(entry_csn) > *claimed).then_some((text.as_slice(), line.as_slice()))

@@ -62,6 +62,8 @@ pub struct Encoder<'a> {
     made_uuid: bool,
     /// The entryCSN of the entry in hand, before the claim held it back.
     csn: u128,
+    /// The claim does not cover that.
+    newer: bool,
     /// Pairs of an entry that live in id2v, by the number of their column.
     apart: Vec<(u32, usize, Pair)>,
 }
@@ -81,6 +83,7 @@ impl<'a> Encoder<'a> {
             draft: Draft::default(),
             made_uuid: false,
             csn: 0,
+            newer: false,
             apart: Vec::new(),
         })
     }
@@ -126,7 +129,7 @@ impl<'a> Encoder<'a> {
             fields = fields.with_urls();
         }
         self.draft.clear();
-        self.csn = 0;
+        (self.csn, self.newer) = (0, false);
         self.lookup.rewind();
         for field in fields {
             self.line(&field?)?;
@@ -162,6 +165,7 @@ impl<'a> Encoder<'a> {
         let is_csn = column == self.operational.csn();
         if is_csn && self.shared.live {
             self.csn = tree::csn::pack(&value);
+            self.newer = self.shared.claim.as_ref().is_some_and(|claim| !claim.covers(&value));
         }
         let older = self.shared.claim.as_ref().filter(|_| is_csn);
         let older = older.and_then(|claim| claim.older_csn(&value));

@@ -59,7 +59,7 @@ impl Encoder<'_> {
         #[allow(clippy::cast_possible_truncation, reason = "a name has at most 491 bytes")]
         let normal = normal.len() as u16;
         if self.shared.live {
-            out.keys.push(Key { uuid: self.uuid(), csn: self.csn });
+            out.keys.push(Key { uuid: self.uuid(), csn: self.csn, newer: self.newer });
         }
         out.kept.push(Kept {
             position,
