@@ -428,6 +428,8 @@ class Channel:
         """Samples the first value of `attribute` in each entry; same input, same sample."""
     def digest(self, search: Search, tree: Tree) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
+    def discard(self, search: Search) -> None:
+        """Receives every entry, and counts it."""
 
 def tree(ignore: Sequence[str], counters: Counters) -> Tree:
     """An empty tree that will overlook the attributes `ignore` (any case, with any options)."""

@@ -86,6 +86,10 @@ class Reader:
         """Add every entry to a digest; after an error that is of no use."""
         self._asking(asked.base, lambda: self._channel.digest(_of(asked), tree))
 
+    def discard(self, asked: Search) -> None:
+        """Receive every entry, count it, and do nothing with it: what `bin/bench seed` holds a seeding against."""
+        self._asking(asked.base, lambda: self._channel.discard(_of(asked)))
+
     def close(self) -> None:
         self._channel.close()
 

@@ -15,6 +15,7 @@ mod checks;
 pub mod chunks;
 mod columns;
 pub mod context;
+mod copied;
 mod dn2i;
 mod draft;
 mod encoded;

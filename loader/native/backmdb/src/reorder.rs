@@ -9,6 +9,7 @@ use lmdbfile::{Cursor, FileWriter, Flags, Reader, TreeWriter};
 use rustc_hash::{FxHashMap, FxHashSet};
 use schema::Schema;
 
+use crate::copied::Copy;
 use crate::gather::{Gathered, Means};
 use crate::join::Joined;
 use crate::names::{self, Name, SUFFIX};
@@ -18,7 +19,7 @@ use crate::shared::Shared;
 use crate::{Code, Error, Result, sorting, writing};
 
 /// The key of the entry with the empty DN, which keeps its ID.
-const ROOT: [u8; 8] = [0; 8];
+pub const ROOT: [u8; 8] = [0; 8];
 
 /// Numbers the entries; what `gathered` holds then follows the new IDs.
 pub fn reorder(
@@ -41,7 +42,7 @@ pub fn reorder(
     if gathered.rejections.len() as u64 > shared.options.max_rejects {
         return Ok(numbering);
     }
-    written.copy(gathered, &numbering, &parents)?;
+    Copy::new(&written, &numbering, parents.len(), &holes, shared.counters).run(gathered, means)?;
     let spelled = spelled(gathered, &holes, shared.schema)?;
     gathered.names = names_by_id(&gathered.names, &numbering, &spelled, means)?;
     gathered.rows = rows_by_id(&gathered.rows, &numbering, means)?;
@@ -109,12 +110,12 @@ impl Written {
         Ok(Self { reader, vacant: gathered.vacant() })
     }
 
-    fn old_id(&self, position: u32) -> u64 {
+    pub fn old_id(&self, position: u32) -> u64 {
         let before = self.vacant.partition_point(|vacant| *vacant < position);
         u64::from(position) + 1 - before as u64
     }
 
-    fn cursor(&self) -> Result<Cursor<'_>> {
+    pub fn cursor(&self) -> Result<Cursor<'_>> {
         let table = self.reader.table(b"id2e").ok_or_else(lost)?;
         table.cursor().map_err(writing)
     }
@@ -125,46 +126,10 @@ impl Written {
         cursor.seek(&self.old_id(position).to_ne_bytes()).map_err(writing)?;
         Ok(cursor.next().map_err(writing)?.ok_or_else(lost)?.1.to_vec())
     }
-
-    /// Writes id2e in the order of the new IDs.
-    fn copy(&self, gathered: &mut Gathered, numbering: &Numbering, parents: &[u32]) -> Result<()> {
-        let mut cursor = self.cursor()?;
-        if let Some((key, root)) = cursor.next().map_err(writing)?.filter(|(key, _)| *key == ROOT) {
-            gathered.id2e.put(&mut gathered.file, key, root).map_err(writing)?;
-        }
-        let mut last = 0u64;
-        cursor.seek(&1u64.to_ne_bytes()).map_err(writing)?;
-        for (id, position) in (1u64..).zip(by_id(numbering, parents)) {
-            let old = self.old_id(position);
-            if last.checked_add(1) != Some(old) {
-                cursor.seek(&old.to_ne_bytes()).map_err(writing)?;
-            }
-            last = old;
-            let (_, value) = cursor.next().map_err(writing)?.ok_or_else(lost)?;
-            gathered.id2e.put(&mut gathered.file, &id.to_ne_bytes(), value).map_err(writing)?;
-        }
-        Ok(())
-    }
 }
 
-fn lost() -> Error {
+pub fn lost() -> Error {
     Error::new(Code::Damaged, "an entry that was written is not there")
-}
-
-/// Positions in the order of their IDs.
-#[allow(clippy::cast_possible_truncation, reason = "positions and IDs have 32 bits")]
-fn by_id(numbering: &Numbering, parents: &[u32]) -> Vec<u32> {
-    let ids = (0..parents.len() as u32).map(|position| (numbering.id(position), position));
-    let mut positions: Vec<u32> = Vec::new();
-    for (id, position) in ids {
-        let Some(id) = id else { continue };
-        let place = id as usize - 1;
-        if positions.len() <= place {
-            positions.resize(place + 1, 0);
-        }
-        positions[place] = position;
-    }
-    positions
 }
 
 /// How their first descendants spell the nodes of entries that came late: slapd keeps that. The node of a
@@ -243,7 +208,7 @@ fn rows_by_id(rows: &Spool, numbering: &Numbering, means: &Means) -> Result<Spoo
     into_spool(sorter, means, 16)
 }
 
-fn sorter(means: &Means) -> RecordSorter {
+pub fn sorter(means: &Means) -> RecordSorter {
     RecordSorter::new(means.memory / 4, means.threads, &means.scratch, &means.stop)
 }
 

@@ -215,4 +215,8 @@ impl Channel {
             wire::digest(channel, &search.0, &mut digest, counters)
         })
     }
+
+    fn discard(&self, py: Python<'_>, search: &Search) -> PyResult<()> {
+        self.with(py, |channel, counters| wire::discard(channel, &search.0, counters))
+    }
 }

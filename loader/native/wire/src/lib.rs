@@ -8,6 +8,7 @@ pub mod ber;
 pub mod buffer;
 pub mod channel;
 mod descriptions;
+mod discard;
 pub mod error;
 pub mod feed;
 pub mod filter;
@@ -20,6 +21,7 @@ pub mod search;
 mod session;
 
 pub use channel::Channel;
+pub use discard::discard;
 pub use error::{Error, Failure, Phase, Result};
 pub use feed::{Besides, feed};
 pub use link::{Link, Secret};

@@ -1,0 +1,168 @@
+//! id2e once more, in the order of the new IDs.
+//!
+//! Entries keep their order among each other, but those that came after an entry below them go before it. So these
+//! are sorted, and put among the others on one way through the table that was written: jumping to and fro in it
+//! would read a block of the file for each entry.
+
+use std::iter::Peekable;
+use std::slice;
+
+use extsort::Records;
+use ldif::Counters;
+use lmdbfile::{Cursor, FileWriter, TreeWriter};
+
+use crate::gather::{Gathered, Means};
+use crate::numbering::{Hole, Numbering};
+use crate::reorder::{ROOT, Written, lost, sorter};
+use crate::{Result, sorting, writing};
+
+/// Entries a sign of life.
+const PACE: u32 = 1 << 16;
+
+/// Entries that are left out by reading on rather than by a search from the root.
+const NEAR: u64 = 64;
+
+/// What is copied. positions: those of the input. late: those that came after an entry below them, ascending.
+pub struct Copy<'a> {
+    written: &'a Written,
+    numbering: &'a Numbering,
+    positions: u32,
+    late: Vec<u32>,
+    counters: &'a Counters,
+}
+
+impl<'a> Copy<'a> {
+    pub fn new(
+        written: &'a Written,
+        numbering: &'a Numbering,
+        positions: usize,
+        holes: &[Hole],
+        counters: &'a Counters,
+    ) -> Self {
+        let mut late: Vec<u32> = holes.iter().map(|hole| hole.position).collect();
+        late.sort_unstable();
+        let positions = u32::try_from(positions).unwrap_or(u32::MAX);
+        Self { written, numbering, positions, late, counters }
+    }
+
+    pub fn run(&self, gathered: &mut Gathered, means: &Means) -> Result<()> {
+        let mut out = Out { file: &mut gathered.file, tree: &mut gathered.id2e };
+        self.root(&mut out)?;
+        let mut late = Late::sorted(self, means)?;
+        let mut old = Old::new(self.written)?;
+        let mut elsewhere = self.late.iter().peekable();
+        for position in 0..self.positions {
+            self.live(position)?;
+            let Some(id) = self.here(position, &mut elsewhere) else { continue };
+            late.put_before(id, &mut out)?;
+            out.put(id, old.value(position)?)?;
+        }
+        late.put_before(u64::MAX, &mut out)
+    }
+
+    /// The entry of the empty DN, which keeps its place.
+    fn root(&self, out: &mut Out<'_>) -> Result<()> {
+        let mut cursor = self.written.cursor()?;
+        match cursor.next().map_err(writing)? {
+            Some((key, root)) if *key == ROOT => out.put(0, root),
+            _ => Ok(()),
+        }
+    }
+
+    /// The ID of the entry at `position`, unless there is none or it is among the late ones.
+    fn here(&self, position: u32, late: &mut Peekable<slice::Iter<'_, u32>>) -> Option<u64> {
+        let is_late = late.next_if_eq(&&position).is_some();
+        self.numbering.id(position).filter(|_| !is_late)
+    }
+
+    fn live(&self, position: u32) -> Result<()> {
+        if position % PACE == 0 {
+            self.counters.check()?;
+            self.counters.advance(1);
+        }
+        Ok(())
+    }
+}
+
+/// The table in the making.
+struct Out<'a> {
+    file: &'a mut FileWriter,
+    tree: &'a mut TreeWriter,
+}
+
+impl Out<'_> {
+    fn put(&mut self, id: u64, value: &[u8]) -> Result<()> {
+        self.tree.put(self.file, &id.to_ne_bytes(), value).map_err(writing)
+    }
+}
+
+/// Values of late entries, in the order of their new IDs; the first is held.
+struct Late {
+    records: Records,
+    next: Option<(u64, Vec<u8>)>,
+}
+
+impl Late {
+    fn sorted(copy: &Copy<'_>, means: &Means) -> Result<Self> {
+        let (mut sorter, mut old) = (sorter(means), Old::new(copy.written)?);
+        for (at, &position) in (0..).zip(&copy.late) {
+            copy.live(at)?;
+            if let Some(id) = copy.numbering.id(position) {
+                sorter.push(u128::from(id), old.value(position)?).map_err(sorting)?;
+            }
+        }
+        let mut late = Self { records: sorter.finish().map_err(sorting)?, next: None };
+        late.step()?;
+        Ok(late)
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "an ID of 64 bits was put there")]
+    fn step(&mut self) -> Result<()> {
+        let mut kept = self.next.take().map(|(_, value)| value).unwrap_or_default();
+        if let Some((id, value)) = self.records.next().map_err(sorting)? {
+            kept.clear();
+            kept.extend_from_slice(value);
+            self.next = Some((id as u64, kept));
+        }
+        Ok(())
+    }
+
+    fn put_before(&mut self, id: u64, out: &mut Out<'_>) -> Result<()> {
+        while let Some((own, value)) = self.next.as_ref().filter(|(own, _)| *own < id) {
+            out.put(*own, value)?;
+            self.step()?;
+        }
+        Ok(())
+    }
+}
+
+/// The table that was written, gone through once.
+struct Old<'w> {
+    written: &'w Written,
+    cursor: Cursor<'w>,
+    last: u64,
+}
+
+impl<'w> Old<'w> {
+    fn new(written: &'w Written) -> Result<Self> {
+        let mut cursor = written.cursor()?;
+        cursor.seek(&1u64.to_ne_bytes()).map_err(writing)?;
+        Ok(Self { written, cursor, last: 0 })
+    }
+
+    /// The value of the entry at `position`; positions ascend.
+    fn value(&mut self, position: u32) -> Result<&[u8]> {
+        let wanted = self.written.old_id(position);
+        if wanted - self.last > NEAR {
+            self.cursor.seek(&wanted.to_ne_bytes()).map_err(writing)?;
+            self.last = wanted - 1;
+        }
+        while self.last + 1 < wanted {
+            self.cursor.next().map_err(writing)?;
+            self.last += 1;
+        }
+        self.last = wanted;
+        let (_, value) = self.cursor.next().map_err(writing)?.ok_or_else(lost)?;
+        Ok(value)
+    }
+}
