@@ -227,7 +227,7 @@ class _Work:
         if self.options.narrowing:
             return self._arranged(self._arrange_narrowed(meter, start, containers, since))
         found = self._arrange(meter, start, drop_orphans=False)
-        if since and late["calm"] and found.orphans:
+        if since and found.orphans:
             # A change is seen a moment before the contextCSN tells of it, and that moment was this one.
             since = containers.settle(since)
             found = self._arrange(meter, start, drop_orphans=False)
