@@ -135,10 +135,7 @@ class _Work:
                 raise EmptyInput(path=f"{connection.uri} {base}")
             pieces = self.options.pieces or (1 if looked.whole else self.options.jobs)
             entries = planner.expected(server, base)
-            cut = planner.plan(
-                *(server, base, looked, pieces, start["context_csns"], entries),
-                lambda: source.survey(connection, base, meter),
-            )
+            cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
             narrowing = self.options.narrowing
             partitions = [*cut.partitions, *planner.besides(base, _with_subentries(start))]
             if narrowing:

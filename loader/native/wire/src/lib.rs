@@ -21,7 +21,7 @@ mod session;
 pub use channel::Channel;
 pub use error::{Error, Failure, Phase, Result};
 pub use link::{Link, Secret};
-pub use looks::{digest, survey};
+pub use looks::digest;
 pub use message::Message;
 pub use parts::{Part, Place, file, part};
 pub use record::Recorder;
