@@ -97,7 +97,10 @@ def plan(
     found = looked.stamps()
     if len(found) < len(looked.entries):
         return _by_subtree(server, base)
-    lie = spread(found, now, len(found) if looked.whole else entries)
+    try:
+        lie = spread(found, now, len(found) if looked.whole else entries)
+    except ValueError:  # an entryUUID that is none
+        return _by_subtree(server, base)
     partitions = tuple(
         Partition(f"range-{number:05}", Search(base, where))
         for number, where in enumerate(filters(lie, pieces))

@@ -21,9 +21,8 @@ from loader.sources.windows import RING, Spread
 # UUIDs whose first bits say nothing of when or where they were made (RFC 9562).
 _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
 _TURN = (1 << 32) / 1e7  # seconds
-_EPOCH = datetime.datetime(1582, 10, 15)  # of version 1
 _GAP = 0.05  # turns; 2,000 even UUIDs leave none as large
-_SAME = datetime.timedelta(seconds=5)  # from an entryUUID to the entryCSN made with it
+_SAME = 5.0  # seconds from an entryUUID to the entryCSN made with it
 _FEW = 20_000  # entries: it matters little how they are shared out
 _MANY = 3.0  # turns; a run that is longer is even
 _LEAST = 2.0**-126  # turns
@@ -50,7 +49,7 @@ class _Pace:
 
 def spread(found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | None) -> Spread:
     """`found`: entryUUID and entryCSN ("" without) of the first entries, in the order of the server. `now`: the
-    contextCSN. `entries`: in the whole tree, if that is known."""
+    contextCSN. `entries`: in the whole tree, if that is known. ValueError for what is no UUID or no CSN."""
     uuids = [uuid.UUID(one) for one, _ in found]
     timed = [one for one in uuids if one.version == 1]
     others = [one for one in uuids if one.version != 1]
@@ -89,22 +88,25 @@ class _Load:
 
 
 def _loaded(found: Sequence[tuple[str, str]], now: Sequence[str]) -> _Load | None:
-    """None where entryUUIDs and entryCSNs are of different times, or the server keeps no contextCSN."""
-    made = [
-        (_EPOCH + datetime.timedelta(microseconds=one.time / 10), stamp)
-        for one, stamp in ((uuid.UUID(text), stamp) for text, stamp in found)
-        if one.version == 1 and csn.server_id(stamp)
-    ]
-    together = [(time, stamp) for time, stamp in made if abs(csn.time(stamp) - time) < _SAME]
+    """None where entryUUIDs and entryCSNs were not made together, or the server keeps no contextCSN."""
+    stamps = [(uuid.UUID(text), stamp) for text, stamp in found if csn.server_id(stamp)]
+    # slapd's UUIDs count from an epoch of their own, so only what stays the same between both clocks tells.
+    apart = {
+        stamp: (csn.time(stamp) - datetime.datetime.min).total_seconds() - one.time / 1e7
+        for one, stamp in stamps
+        if one.version == 1
+    }
+    middle = sorted(apart.values())[len(apart) // 2] if apart else 0.0
+    together = sorted(stamp for stamp, one in apart.items() if abs(one - middle) < _SAME)
     if len(together) < len(found) / 2:
         return None
-    (sid, _), *_ = Counter(csn.server_id(stamp) for _, stamp in together).most_common(1)
+    (sid, _), *_ = Counter(csn.server_id(stamp) for stamp in together).most_common(1)
     known = csn.by_server(now)
     if sid is None or sid not in known:
         return None
-    begun = sorted(time for time, _ in together)[len(together) // 20]
-    lasted = (csn.time(known[sid]) - begun).total_seconds()
-    return _Load(lasted / _TURN, over=known[sid] < max(known.values())) if lasted > 0 else None
+    lasted = csn.time(known[sid]) - csn.time(together[len(together) // 20])
+    turns = lasted.total_seconds() / _TURN
+    return _Load(turns, over=known[sid] < max(known.values())) if turns > 0 else None
 
 
 def _run_of_numbers(uuids: Sequence[uuid.UUID], entries: int | None) -> Spread:

@@ -173,6 +173,11 @@ def test_a_contextcsn_of_other_times() -> None:
     assert _unevenness(tree, lie, 2) < 1.2
 
 
+def test_what_is_no_uuid() -> None:
+    with pytest.raises(ValueError, match="UUID"):
+        spread([("first", _csn(1))], [], None)
+
+
 def test_little_to_go_by() -> None:
     """A few entries, all alike, or none that tells."""
     for uuids in ([_timed(1)], [_timed(1)] * 3, [uuid.UUID(int=7)], [uuid.UUID(int=7)] * 3):
