@@ -41,7 +41,6 @@ __all__ = [
     "Selection",
     "Shard",
     "Slice",
-    "Survey",
     "Template",
     "Tree",
     "Verdict",
@@ -186,16 +185,6 @@ class Shard:
     @property
     def checksum(self) -> str:
         """That of a tree of the written file with nothing ignored."""
-
-@final
-class Survey:
-    @property
-    def entries(self) -> int: ...
-    @property
-    def without(self) -> int:
-        """Entries that lack the attribute."""
-    def cuts(self, parts: int) -> list[str]:
-        """At most parts-1 ascending, distinct values; piece i holds cut[i-1] <= value < cut[i]."""
 
 @final
 class Arrangement:
@@ -424,8 +413,6 @@ class Channel:
         """
     def file(self, search: Search, path: _Path, drop: Sequence[str]) -> Part:
         """The same into one file, without rows."""
-    def survey(self, search: Search, attribute: str, sample_size: int = 1_000_000) -> Survey:
-        """Samples the first value of `attribute` in each entry; same input, same sample."""
     def digest(self, search: Search, tree: Tree) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
     def discard(self, search: Search) -> None:

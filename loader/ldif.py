@@ -18,7 +18,6 @@ from loader._native import (
     Learned,
     Scan,
     Shard,
-    Survey,
     Tree,
 )
 from loader.errors import (
@@ -37,7 +36,7 @@ from loader.errors import (
 )
 from loader.progress import Meter
 
-__all__ = ["Arrangement", "Counters", "Difference", "Learned", "Scan", "Shard", "Survey", "Tree"]
+__all__ = ["Arrangement", "Counters", "Difference", "Learned", "Scan", "Shard", "Tree"]
 
 SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
 

@@ -136,10 +136,7 @@ class Reading:
                 raise EmptyInput(path=f"{connection.uri} {base}")
             pieces = self.options.pieces or (1 if looked.whole else self.options.jobs)
             entries = planner.expected(server, base)
-            cut = planner.plan(
-                *(server, base, looked, pieces, start["context_csns"], entries),
-                lambda: source.survey(connection, base, meter),
-            )
+            cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
             narrowing = self.options.narrowing
             partitions = [*cut.partitions, *planner.besides(base, _with_subentries(start))]
             if narrowing:
@@ -234,7 +231,7 @@ class Reading:
         if self.options.narrowing:
             return self._arranged(self._arrange_narrowed(meter, start, containers, since))
         found = self._arrange(meter, start, drop_orphans=False)
-        if since and late["calm"] and found.orphans:
+        if since and found.orphans:
             # A change is seen a moment before the contextCSN tells of it, and that moment was this one.
             since = containers.settle(since)
             found = self._arrange(meter, start, drop_orphans=False)

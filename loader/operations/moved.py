@@ -3,8 +3,8 @@
 Whoever renames a container moves all its children, and those keep their entryCSN: syncrepl does not send them. The
 reading notes where it met each container (`NAME.inner` beside a part); one whose entryCSN is not newer than the
 contextCSN of before stood there all the time. After the reading, what lies below a container that has moved since, or
-that nobody knows the place of, is read again, until a look finds nothing new. A container that merely changed is read
-again alone, so that a busy one costs nothing.
+that nobody knows the place of, is read again, until a look finds nothing new. A container that merely changed costs
+nothing: it is syncrepl's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import TypeVar
 from loader import csn, dn
 from loader.errors import MissingParents, NoContextCSN, NoSuchBase, TreeRestless
 from loader.progress import Meter
-from loader.server.configuration import entries_of
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import Session, session
@@ -63,7 +62,7 @@ class Containers:
         """
         for _ in range(LOOKS):
             now = self.context_csns()
-            moved = self._moved(self._changed(since))
+            moved = self._moved(self._changed(since, now))
             if not moved:
                 return now
             for top in _topmost(list(moved)):
@@ -81,20 +80,19 @@ class Containers:
 
         return source.patiently(attempt, self.meter)
 
-    def _changed(self, since: Sequence[str]) -> dict[str, str]:
-        """DN -> entryUUID of containers that changed. They are read again before the look: one that was missed while
-        it changed is there then, and a move after that shows in the look."""
-        where = f"(&{_newer(since)}{INNER})"
-        self.read_again(Search(self.base, where, page=self.page))
-        names = Search(self.base, where, attributes=_NAMES_ONLY)
+    def _changed(self, since: Sequence[str], now: Sequence[str]) -> dict[str, str]:
+        """DN -> entryUUID of containers that changed after `since`; `now`: a contextCSN of before this look."""
+        where = f"(&{newer(since, now)}{INNER})"
+        names = Search(self.base, where, attributes=_NAMES_ONLY, page=self.page)
         look = self.parts / LOOK
         source.fetch(self.connection, names, look, self.meter)
         seen = csn.by_server(since)
-        return {
-            name: _text(entry, "entryUUID")
-            for name, entry in entries_of(look.read_bytes())
-            if not csn.covered(csn.by_server([_text(entry, "entryCSN")]), seen)
-        }
+        with records.opened(look) as found:
+            return {
+                name: _text(entry, "entryuuid")
+                for name, entry in records.entries(found)
+                if not csn.covered(csn.by_server([_text(entry, "entrycsn")]), seen)
+            }
 
     def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
         """Those that are not where they were when the reading began, or when they were read again."""
@@ -185,11 +183,23 @@ def context_csns(server: Session, base: str) -> list[str]:
     return []
 
 
-def _newer(since: Sequence[str]) -> str:
-    """The filter for what may have changed after a contextCSN. slapd is quick to find the latest entryCSNs in its
-    index, and slow to gather those of months; behind a NOT it looks at every entry instead (sources/planner.py)."""
-    oldest = min(since)
-    if csn.time(max(since)) - csn.time(oldest) < _LATELY:
+def newer(since: Sequence[str], now: Sequence[str]) -> str:
+    """A filter that is true of whatever changed between two contextCSNs, and of little else.
+
+    An entry that changed bears a CSN of a server ID whose CSN in the contextCSN has moved, and a later one than stood
+    there (syncprov takes no earlier one). A server ID that was not in the contextCSN may bring changes of any age: they
+    come from another provider. Where none has moved, a change may be visible a moment before the contextCSN tells.
+
+    slapd is quick to find the latest entryCSNs in its index, and slow to gather those of months; behind a NOT it looks
+    at every entry instead (sources/planner.py).
+    """
+    before = csn.by_server(since)
+    changed = {sid for sid, one in csn.by_server(now).items() if before.get(sid) != one}
+    if not changed <= before.keys():
+        return "(objectClass=*)"
+    newest = max(before.values())
+    oldest = min((before[sid] for sid in changed), default=newest)
+    if csn.time(newest) - csn.time(oldest) < _LATELY:
         return f"(entryCSN>={oldest})"
     return f"(!(!(entryCSN>={oldest})))"
 

@@ -11,6 +11,7 @@ same before the filters and after them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -33,7 +34,7 @@ SECRETS = (
     "authPassword",
     "oathSecret",
 )
-_SEARCHING = 3  # seconds that the server may look for entries with a secret, or with others below
+_SEARCHING = 1.0  # seconds, about, that the server may look for entries with a secret, or with others below, in all
 _OF_EACH = 2  # entries with a secret
 _FIRST = 200  # entries among which each kind at each place is looked at once
 _CONTAINERS = 30
@@ -72,7 +73,7 @@ def look(server: Session, base: str, wanted: Wanted = None) -> Sight | None:
     known = overlays_of(server, _suffix(server, base))
     sight = Sight(_subject(server), tells_overlays=bool(known))
     sight.distorting = overlays.distorting(known)
-    for name in _chosen(server, base, schema, sight):
+    for name in _chosen(_Searching(server, base), schema, sight):
         try:
             _Look(server, schema, name, sight, wanted).look()
         except NoSuchBase:
@@ -135,18 +136,40 @@ def overlays_of(server: Session, base: str) -> list[str]:
         return []
 
 
-def _chosen(server: Session, base: str, schema: SubSchema, sight: Sight) -> list[str]:
+@dataclass
+class _Searching:
+    """Searches of a whole tree for a few entries, as long as they take no more time than they may in all."""
+
+    server: Session
+    base: str
+    spent: float = 0.0  # seconds
+
+    def found(self, limit: int, where: str) -> list[tuple[str, Attributes]]:
+        """The first that match; fewer when time is up, which slapd measures in whole seconds."""
+        if self.spent >= _SEARCHING:
+            return []
+        begun = time.monotonic()
+        try:
+            return self.server.first(self.base, limit, _KIND, where, 1)[0]
+        except (LimitTooLow, ServerRefused):
+            return []
+        finally:
+            self.spent += time.monotonic() - begun
+
+
+def _chosen(searching: _Searching, schema: SubSchema, sight: Sight) -> list[str]:
     """DNs to look at: entries with secrets, and at each place one entry of each kind."""
     places: dict[tuple[str, frozenset[bytes]], str] = {}
-    for name, entry in _sampled(server, base, sight):
+    for name, entry in _sampled(searching, sight):
         kind = frozenset(value.lower() for value in entry.get("objectclass", []))
         places.setdefault((dn.key(dn.parent(name)), kind), name)
-    return list(dict.fromkeys([*_holders(server, base, schema), *places.values()]))[:_LOOKS]
+    return list(dict.fromkeys([*_holders(searching, schema), *places.values()]))[:_LOOKS]
 
 
-def _sampled(server: Session, base: str, sight: Sight) -> Iterator[tuple[str, Attributes]]:
-    yield from server.first(base, _FIRST, _KIND)[0]
-    for container in _containers(server, base):
+def _sampled(searching: _Searching, sight: Sight) -> Iterator[tuple[str, Attributes]]:
+    server = searching.server
+    yield from server.first(searching.base, _FIRST, _KIND)[0]
+    for container, _ in searching.found(_CONTAINERS, "(hasSubordinates=TRUE)"):
         try:
             found = server.first(container, _OF_EACH + 1, _KIND)[0]
             alone = len(found) == 1 and _is_always_alone(server, container)
@@ -155,10 +178,6 @@ def _sampled(server: Session, base: str, sight: Sight) -> Iterator[tuple[str, At
         yield from found
         if alone:
             sight.below.append(container)
-
-
-def _containers(server: Session, base: str) -> list[str]:
-    return [name for name, _ in _found(server, base, _CONTAINERS, "(hasSubordinates=TRUE)")]
 
 
 def _is_always_alone(server: Session, container: str) -> bool:
@@ -179,20 +198,11 @@ def _has_subentries(server: Session, container: str) -> bool:
     )
 
 
-def _found(server: Session, base: str, limit: int, where: str) -> list[tuple[str, Attributes]]:
-    """What the server finds of it in a few seconds."""
-    try:
-        return server.first(base, limit, _KIND, where, _SEARCHING)[0]
-    except (LimitTooLow, ServerRefused):
-        return []
-
-
-def _holders(server: Session, base: str, schema: SubSchema) -> Iterator[str]:
+def _holders(searching: _Searching, schema: SubSchema) -> Iterator[str]:
     """Entries that the server finds by a secret, readable or not."""
     for secret in SECRETS:
         if schema.get_obj(AttributeType, secret) is not None:
-            found = _found(server, base, _OF_EACH, f"({secret}=*)")
-            yield from (name for name, _ in found)
+            yield from (name for name, _ in searching.found(_OF_EACH, f"({secret}=*)"))
 
 
 @dataclass

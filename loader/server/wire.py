@@ -14,7 +14,7 @@ from typing import TypeVar
 import ldap
 
 from loader import _native
-from loader._native import Counters, Feed, Part, Survey, Tree
+from loader._native import Counters, Feed, Part, Tree
 from loader.errors import (
     ConnectionLost,
     LoaderError,
@@ -32,7 +32,7 @@ from loader.server.refusal import bind_error
 from loader.server.search import Search
 from loader.server.session import LIMITS, is_tls, limit_error
 
-__all__ = ["Feed", "Part", "Reader", "Survey", "reading"]
+__all__ = ["Feed", "Part", "Reader", "reading"]
 
 Result = TypeVar("Result")
 
@@ -77,10 +77,6 @@ class Reader:
         return self._asking(
             asked.base, lambda: self._channel.file(_of(asked), str(path), list(drop))
         )
-
-    def survey(self, asked: Search, attribute: str) -> Survey:
-        """Sample the first value of an attribute."""
-        return self._asking(asked.base, lambda: self._channel.survey(_of(asked), attribute))
 
     def digest(self, asked: Search, tree: Tree) -> None:
         """Add every entry to a digest; after an error that is of no use."""

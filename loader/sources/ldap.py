@@ -17,7 +17,7 @@ from loader.errors import LimitTooLow, LoaderError
 from loader.progress import Meter
 from loader.server.options import Connection
 from loader.server.search import Search
-from loader.server.wire import Feed, Part, Reader, Survey, reading
+from loader.server.wire import Feed, Part, Reader, reading
 from loader.sources.pace import Pace
 from loader.storage import files
 
@@ -27,14 +27,6 @@ LONGEST_PAUSE = 5.0  # seconds between two tries
 Result = TypeVar("Result")
 # contextCSN of the start is put in when shards are arranged.
 DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
-
-
-def survey(connection: Connection, base: str, meter: Meter) -> Survey:
-    """Read every entry's entryUUID: how many entries there are, and where to cut. Raises LimitTooLow and its kin."""
-    asked = Search(base, attributes=("entryUUID",))
-    return _searching(
-        connection, asked, meter, lambda reader, asked: reader.survey(asked, "entryUUID")
-    )
 
 
 def fetch(connection: Connection, asked: Search, target: Path, meter: Meter) -> Part:

@@ -7,35 +7,26 @@ What slapd charges for decides (back-mdb; `bin/bench export` measures it):
 - An inequality on an indexed attribute unites the IDs of its keys one by one (`inequality_candidates`): quadratic up to
   131,072 IDs, 17 seconds of processor time for entryCSNs of ten years before the first entry comes. Behind a NOT slapd
   asks no index, so every range here is written with NOT.
-- `(!(entryUUID>=x))` is true of an entry without entryUUID too: the first piece is also the rest.
+- `(!(entryUUID>=x))` is true of an entry without entryUUID too: each entry is in exactly one piece.
 
-An entryUUID never changes, so an entry is in one piece whatever happens to it while we read.
+An entryUUID never changes, so an entry is in one piece whatever happens to it while we read. Where they lie is told
+from the first entries alone (`spread.py`), whatever the size of the tree.
 """
 
 from __future__ import annotations
 
-import datetime
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from loader import csn
 from loader.errors import NoSuchBase
 from loader.server.search import Search
 from loader.server.session import Attributes, Session
-from loader.server.wire import Survey
+from loader.sources.spread import spread
+from loader.sources.windows import filters
 
 SAMPLE = 2000  # entries
 _LOOKED = ("entryUUID", "entryCSN", "userPassword", "objectClass")
 _PROVED = 3  # entries of the sample for which the server must say that each is in exactly one piece
-
-# UUIDs whose first bits say nothing of when or where they were made (RFC 9562).
-_EVEN_VERSIONS = frozenset({3, 4, 5, 8})
-# The first 32 bits of a version 1 UUID come round every 429 s. Those of a tree that grew for longer are even.
-_ROUND = datetime.timedelta(hours=1)
-# Entries made within so short a time were loaded in bulk, at an even pace.
-_BULK = datetime.timedelta(hours=2)
 
 
 @dataclass(frozen=True)
@@ -72,11 +63,24 @@ class Sample:
         found = (entry[attribute][0] for _, entry in self.entries if entry.get(attribute))
         return [value.decode("utf-8", "replace") for value in found]
 
+    def stamps(self) -> list[tuple[str, str]]:
+        """entryUUID and entryCSN ("" without) of each entry that has the former."""
+        return [
+            (uuid, _text(entry, "entrycsn"))
+            for _, entry in self.entries
+            if (uuid := _text(entry, "entryuuid"))
+        ]
+
     def lack_passwords(self) -> bool:
         """There are entries that could hold a userPassword, and not one shows it."""
         holders = (b"person", b"organizationalperson", b"inetorgperson", b"simplesecurityobject")
         classes = {value.lower() for _, entry in self.entries for value in entry["objectclass"]}
         return not self.values("userpassword") and not classes.isdisjoint(holders)
+
+
+def _text(entry: Attributes, name: str) -> str:
+    """The first value of an attribute; "" without any."""
+    return next(iter(entry.get(name, ())), b"").decode("utf-8", "replace")
 
 
 def sample(server: Session, base: str) -> Sample:
@@ -92,91 +96,24 @@ def plan(
     pieces: int,
     now: Sequence[str],
     entries: int | None,
-    survey: Callable[[], Survey],
 ) -> Plan:
-    """The pieces. `now`: the contextCSN; `entries`: in the whole tree, if that is known. `survey` reads every entry's
-    entryUUID, and is asked only when nothing else tells where to cut."""
+    """The pieces. `now`: the contextCSN; `entries`: in the whole tree, if that is known."""
     if pieces == 1:
         return Plan((Partition("all", Search(base)),), "one piece")
-    uuids = looked.values("entryuuid")
-    if len(uuids) < len(looked.entries):
+    found = looked.stamps()
+    if len(found) < len(looked.entries):
         return _by_subtree(server, base)
-    chosen = _cut(looked, uuids, pieces, now, entries, survey)
+    try:
+        lie = spread(found, now, len(found) if looked.whole else entries)
+    except ValueError:  # an entryUUID that is none
+        return _by_subtree(server, base)
     partitions = tuple(
         Partition(f"range-{number:05}", Search(base, where))
-        for number, where in enumerate(ranges(chosen.attribute, chosen.cuts))
+        for number, where in enumerate(filters(lie, pieces))
     )
     if not _understood(server, partitions, looked):
         return _by_subtree(server, base)
-    return Plan(partitions, f"{len(partitions)} ranges of {chosen.attribute} ({chosen.why})")
-
-
-@dataclass(frozen=True)
-class _Cuts:
-    attribute: str
-    cuts: Sequence[str]
-    why: str
-
-
-def _cut(
-    looked: Sample,
-    uuids: Sequence[str],
-    pieces: int,
-    now: Sequence[str],
-    entries: int | None,
-    survey: Callable[[], Survey],
-) -> _Cuts:
-    if _even([uuid.UUID(value) for value in uuids]):
-        return _Cuts("entryUUID", _even_cuts(pieces), "spread evenly")
-    seen, end = _times(looked.values("entrycsn")), _times(now)
-    if end and entries and _at_an_even_pace(seen, end[-1], entries):
-        return _Cuts("entryCSN", _time_cuts(seen[0], end[-1], pieces), "loaded in bulk")
-    return _Cuts("entryUUID", survey().cuts(pieces), "every entry counted")
-
-
-def _even(uuids: Sequence[uuid.UUID]) -> bool:
-    """Whether equal ranges of UUIDs hold about as many entries each."""
-    timed = [one.time for one in uuids if one.version == 1]  # in 100 ns
-    others = {one.version for one in uuids} - {1}
-    if timed and datetime.timedelta(microseconds=(max(timed) - min(timed)) / 10) < _ROUND:
-        return False
-    return others <= _EVEN_VERSIONS
-
-
-def _times(csns: Sequence[str]) -> list[datetime.datetime]:
-    return sorted(csn.time(value) for value in csns if csn.server_id(value))
-
-
-def _at_an_even_pace(
-    seen: Sequence[datetime.datetime], end: datetime.datetime, entries: int
-) -> bool:
-    """Whether the whole tree was made as fast as its first entries, and nothing happened after that."""
-    if not seen or end - seen[0] > _BULK:
-        return False
-    needed = (seen[-1] - seen[0]) / len(seen) * entries
-    return needed / 2 < end - seen[0] < needed * 2
-
-
-def _even_cuts(pieces: int) -> list[str]:
-    return [str(uuid.UUID(int=number * (1 << 128) // pieces)) for number in range(1, pieces)]
-
-
-def _time_cuts(first: datetime.datetime, last: datetime.datetime, pieces: int) -> list[str]:
-    step = (last - first) / pieces
-    return [
-        f"{first + number * step:%Y%m%d%H%M%S.%fZ}#000000#000#000000" for number in range(1, pieces)
-    ]
-
-
-def ranges(attribute: str, cuts: Sequence[str]) -> Iterator[str]:
-    """Filters, of which exactly one is true of any entry."""
-    if not cuts:
-        yield "(objectClass=*)"
-        return
-    yield f"(!({attribute}>={cuts[0]}))"
-    for low, high in pairwise(cuts):
-        yield f"(&(!(!({attribute}>={low})))(!({attribute}>={high})))"
-    yield f"(!(!({attribute}>={cuts[-1]})))"
+    return Plan(partitions, f"{pieces} ranges of entryUUID ({lie.why})")
 
 
 def _understood(server: Session, partitions: Sequence[Partition], looked: Sample) -> bool:

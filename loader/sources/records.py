@@ -58,6 +58,13 @@ def find(stream: Stream, names: Sequence[str]) -> Entries:
     return found
 
 
+def entries(stream: Stream) -> Iterator[tuple[str, Entry]]:
+    """All records, in order, with their DNs as they are written."""
+    for block in _blocks(stream):
+        for match in _DN.finditer(block):
+            yield _decoded(match[1]).decode("utf-8", "replace"), _behind(match, block)
+
+
 def names(stream: Stream) -> Iterator[str]:
     """The DNs of all records, in order."""
     for block in _blocks(stream):
@@ -81,8 +88,13 @@ def _records(block: bytes, wanted: set[str]) -> Iterator[tuple[str, Entry]]:
     for match in _DN.finditer(block):
         name = dn.key(_decoded(match[1]).decode("utf-8", "replace"))
         if name in wanted:
-            end = block.find(b"\n\n", match.end())
-            yield name, _entry(block[match.end() : end if end >= 0 else None])
+            yield name, _behind(match, block)
+
+
+def _behind(match: re.Match[bytes], block: bytes) -> Entry:
+    """What a record holds besides its DN."""
+    end = block.find(b"\n\n", match.end())
+    return _entry(block[match.end() : end if end >= 0 else None])
 
 
 def _entry(lines: bytes) -> Entry:

@@ -95,9 +95,17 @@ def search(where: str = "(objectClass=*)") -> _native.Search:
     return _native.Search("dc=x", where, "sub", ["*"])
 
 
-def survey(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> _native.Survey:
-    channel = _native.Channel(link(uri, silence), _native.Counters())
-    return channel.survey(search(where), "cn")
+def look(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> _native.Tree:
+    counters = _native.Counters()
+    return digest(_native.Channel(link(uri, silence), counters), counters, where)
+
+
+def digest(
+    channel: _native.Channel, counters: _native.Counters, where: str = "(objectClass=*)"
+) -> _native.Tree:
+    tree = _native.tree([], counters)
+    channel.digest(search(where), tree)
+    return tree
 
 
 def message(number: int, operation: bytes) -> bytes:
@@ -154,22 +162,21 @@ def test_filters_are_sent_as_ldapsearch_sends_them(where: str) -> None:
         command = ["ldapsearch", "-x", "-H", uri, "-b", "dc=x", where]
         subprocess.run(command, capture_output=True, timeout=SOON, check=False)
     with server(BOUND, DONE) as (uri, ours):
-        survey(uri, where)
+        look(uri, where)
     assert _filter_in(ours[1]) == _filter_in(theirs[1])
 
 
 @pytest.mark.parametrize("where", ["(", "(cn=a", "(cn)", r"(cn=\zz)", "(cn=a)(cn=b)"])
 def test_a_filter_that_is_none(where: str) -> None:
     with server(BOUND, DONE) as (uri, _), pytest.raises(_native.NativeError) as caught:
-        survey(uri, where)
+        look(uri, where)
     assert (caught.value.code, caught.value.result) == ("ldap.request", -7)
 
 
 def test_entries_come_through() -> None:
     answer = entry(b"cn=a,dc=x", b"cn", b"a") + entry(b"cn=b,dc=x", b"sn", b"b") + DONE
     with server(BOUND, answer) as (uri, _):
-        found = survey(uri)
-    assert (found.entries, found.without) == (2, 1)
+        assert look(uri).entries == 2
 
 
 def test_an_entry_larger_than_any_buffer(tmp_path: Path) -> None:
@@ -197,12 +204,13 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_what_is_not_ldap(kind: str, tmp_path: Path) -> None:
     with server(BOUND, HOSTILE[kind] + DONE) as (uri, _):
-        channel = _native.Channel(link(uri), _native.Counters())
+        counters = _native.Counters()
+        channel = _native.Channel(link(uri), counters)
         with pytest.raises(_native.NativeError) as caught:
             channel.part(search(), str(tmp_path), "p", [], compress=False)
         assert caught.value.code == "ldap.protocol"
         with pytest.raises(_native.NativeError) as again:
-            channel.survey(search(), "cn")
+            digest(channel, counters)
         assert again.value.code == "ldap.lost", "a channel that failed is closed"
 
 
@@ -213,7 +221,7 @@ def test_a_message_of_the_largest_size_takes_no_memory_before_it_comes() -> None
         server(BOUND, promise, stay=False) as (uri, _),
         pytest.raises(_native.NativeError) as caught,
     ):
-        survey(uri)
+        look(uri)
     assert caught.value.code == "ldap.lost"
 
 
@@ -223,13 +231,13 @@ def test_a_server_that_hangs_up() -> None:
         server(BOUND, answer, stay=False) as (uri, _),
         pytest.raises(_native.NativeError) as caught,
     ):
-        survey(uri)
+        look(uri)
     assert caught.value.code == "ldap.lost"
 
 
 def test_a_server_that_says_goodbye() -> None:
     with server(BOUND, DISCONNECTION) as (uri, _), pytest.raises(_native.NativeError) as caught:
-        survey(uri)
+        look(uri)
     assert (caught.value.code, caught.value.result) == ("ldap.lost", 52)
 
 
@@ -238,7 +246,7 @@ def test_silence_is_noticed(answers: tuple[bytes, ...]) -> None:
     """Before the bind is answered, before the first entry, and in the middle."""
     begun = time.monotonic()
     with server(*answers) as (uri, _), pytest.raises(_native.NativeError) as caught:
-        survey(uri, silence=0.5)
+        look(uri, silence=0.5)
     assert caught.value.code == "ldap.silent"
     assert 0.4 < time.monotonic() - begun < SOON
 
@@ -247,7 +255,7 @@ def test_silence_is_noticed(answers: tuple[bytes, ...]) -> None:
 def test_waiting_can_be_given_up(answers: tuple[bytes, ...]) -> None:
     counters = _native.Counters()
     with server(*answers) as (uri, _), ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(lambda: _native.Channel(link(uri), counters).survey(search(), "cn"))
+        asked = pool.submit(lambda: digest(_native.Channel(link(uri), counters), counters))
         time.sleep(0.3)
         assert not asked.done()
         counters.cancel()
@@ -285,5 +293,5 @@ def test_what_no_server_is_asked(tmp_path: Path) -> None:
             ask()
     for uri in ("nonsense://x", "ldap://a\0b"):
         with pytest.raises(_native.NativeError) as caught:
-            survey(uri)
+            look(uri)
         assert caught.value.code == "ldap.connect"

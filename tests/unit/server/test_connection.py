@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from loader import _native
 from loader.errors import Cancelled, NoSuchPath, NotPermitted
 from loader.progress import Meter
 from loader.server.options import Connection
@@ -88,7 +89,7 @@ def test_while_a_search_runs_its_password_is_nowhere_to_be_seen(password_file: P
 
 def _read(connection: Connection, meter: Meter) -> None:
     with reading(connection, meter) as reader:
-        reader.survey(Search("o=x"), "entryCSN")
+        reader.digest(Search("o=x"), _native.tree([], reader.counters))
 
 
 def _seen_in_proc(secret: bytes) -> list[Path]:

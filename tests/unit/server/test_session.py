@@ -15,7 +15,7 @@ from fixtures.ports import free_port
 from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
-from loader import csn
+from loader import _native, csn
 from loader.errors import (
     BadCredentials,
     ConnectionLost,
@@ -95,7 +95,7 @@ def by_session(connection: Connection, base: str = SUFFIX) -> None:
 
 def by_search(connection: Connection, base: str = SUFFIX) -> None:
     with reading(connection, Meter("search")) as reader:
-        reader.survey(Search(base), "entryCSN")
+        reader.digest(Search(base), _native.tree([], reader.counters))
 
 
 Way = Callable[..., None]

@@ -50,7 +50,7 @@ mod _native {
     #[pymodule_export]
     use super::merging::{Merged, Plan, Slice, find_name, merge, plan};
     #[pymodule_export]
-    use super::results::{Arrangement, Difference, Scan, Shard, Survey, Tree};
+    use super::results::{Arrangement, Difference, Scan, Shard, Tree};
     #[pymodule_export]
     use super::selecting::{Selected, Selection, select};
     #[pymodule_export]

@@ -63,27 +63,6 @@ impl From<tree::Shard> for Shard {
     }
 }
 
-#[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
-pub struct Survey(pub tree::Survey);
-
-#[pymethods]
-impl Survey {
-    #[getter]
-    fn entries(&self) -> u64 {
-        self.0.entries
-    }
-
-    #[getter]
-    fn without(&self) -> u64 {
-        self.0.without
-    }
-
-    fn cuts(&self, parts: usize) -> Vec<String> {
-        self.0.cuts(parts)
-    }
-}
-
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
 pub struct Arrangement {

@@ -12,7 +12,7 @@ use wire::{Besides, Place, Scope, Secret};
 use crate::counters::Counters;
 use crate::feed::Feed;
 use crate::gate::enter;
-use crate::results::{Survey, Tree};
+use crate::results::Tree;
 
 /// How to reach a server, and as whom.
 #[pyclass(frozen, module = "loader._native")]
@@ -193,20 +193,6 @@ impl Channel {
         let part = self
             .with(py, |channel, counters| wire::file(channel, &search.0, &path, drop, counters))?;
         Ok(part.into())
-    }
-
-    #[pyo3(signature = (search, attribute, sample_size=1_000_000))]
-    fn survey(
-        &self,
-        py: Python<'_>,
-        search: &Search,
-        attribute: &str,
-        sample_size: usize,
-    ) -> PyResult<Survey> {
-        let found = self.with(py, |channel, counters| {
-            wire::survey(channel, &search.0, attribute, sample_size, counters)
-        })?;
-        Ok(Survey(found))
     }
 
     fn digest(&self, py: Python<'_>, search: &Search, tree: &Tree) -> PyResult<()> {

@@ -16,7 +16,6 @@ pub mod row;
 pub mod scan;
 pub mod shard;
 pub mod subtrees;
-pub mod survey;
 
 pub use arrange::{Arrangement, Task, arrange};
 pub use description::Description;
@@ -28,4 +27,3 @@ pub use row::Row;
 pub use scan::{Scan, scan};
 pub use shard::{Shard, shard};
 pub use subtrees::Subtree;
-pub use survey::Survey;

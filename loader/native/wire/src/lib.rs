@@ -25,7 +25,7 @@ pub use discard::discard;
 pub use error::{Error, Failure, Phase, Result};
 pub use feed::{Besides, feed};
 pub use link::{Link, Secret};
-pub use looks::{digest, survey};
+pub use looks::digest;
 pub use message::Message;
 pub use parts::{Part, Place, file, part};
 pub use record::Recorder;

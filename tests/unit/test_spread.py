@@ -1,0 +1,186 @@
+"""Where a tree is cut: what the first entries tell, and what the filters of the pieces are true of. No server."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import re
+import uuid
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from loader.sources.spread import EVENLY, spread
+from loader.sources.windows import RING, Spread, filters
+
+ENTRIES = 50_000
+SAMPLE = 2000
+LOADED = datetime.datetime(2026, 1, 1, 12)
+EPOCH = datetime.datetime(1582, 10, 15)
+MOVED_ON = "20260601000000.000000Z#000000#001#000000"
+
+Made = Callable[[float, random.Random], uuid.UUID]  # from the seconds since the load began
+
+
+def _timed(seconds: float, chance: random.Random | None = None) -> uuid.UUID:
+    """Of version 1, as slapd makes them."""
+    ticks = int(((LOADED - EPOCH) + datetime.timedelta(seconds=seconds)).total_seconds() * 10**7)
+    fields = (ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48 | 0x1000, 0x80, 0, 1)
+    return uuid.UUID(fields=fields)
+
+
+def _random(seconds: float, chance: random.Random) -> uuid.UUID:
+    return uuid.UUID(int=chance.getrandbits(128), version=4)
+
+
+def _some_of_each(seconds: float, chance: random.Random) -> uuid.UUID:
+    return (_timed if chance.random() < 0.5 else _random)(seconds, chance)
+
+
+def _counted(seconds: float, chance: random.Random) -> uuid.UUID:
+    return uuid.UUID(int=(0x12345678 << 96) + int(seconds * 1000))
+
+
+def _csn(seconds: float, sid: str = "001") -> str:
+    time = LOADED + datetime.timedelta(seconds=seconds)
+    return f"{time:%Y%m%d%H%M%S.%f}Z#000000#{sid}#000000"
+
+
+def _tree(seconds: float, slower: float, made: Made) -> list[tuple[uuid.UUID, str]]:
+    """Loaded within `seconds`; in the end it took `slower` times as long for an entry as in the beginning."""
+    chance, found = random.Random(1), []
+    for number in range(ENTRIES):
+        part = number / ENTRIES
+        at = seconds * (part + (slower - 1) * part * part / 2) / (1 + (slower - 1) / 2)
+        found.append((made(at, chance), _csn(at)))
+    return found
+
+
+def _chosen(tree: Sequence[tuple[uuid.UUID, str]], now: list[str], entries: int | None) -> Spread:
+    return spread([(str(one), stamp) for one, stamp in tree[:SAMPLE]], now, entries)
+
+
+def _unevenness(tree: Sequence[tuple[uuid.UUID, str]], lie: Spread, pieces: int) -> float:
+    """The largest piece, in mean ones."""
+    asked = [_compiled(one) for one in filters(lie, pieces)]
+    counted = [sum(where(str(one)) for one, _ in tree) for where in asked]
+    assert sum(counted) == len(tree)
+    return max(counted) * pieces / len(tree)
+
+
+def _compiled(where: str) -> Callable[[str | None], bool]:
+    """What slapd makes of a filter: a comparison with a value that is not there is false."""
+    return eval(f"lambda one: {_listed(where)}")
+
+
+def _listed(where: str) -> str:
+    """As Python."""
+    found, at = _operand(where, 0)
+    assert at == len(where), where
+    return found
+
+
+def _operand(where: str, at: int) -> tuple[str, int]:
+    assert where[at] == "(", where
+    if where[at + 1] not in "&|!":
+        end = where.index(")", at)
+        item = where[at + 1 : end]
+        if item == "objectClass=*":
+            return "True", end + 1
+        value = item.removeprefix("entryUUID>=")
+        assert str(uuid.UUID(value)) == value
+        return f"(one is not None and one >= {value!r})", end + 1
+    operands, place = [], at + 2
+    while where[place] != ")":
+        operand, place = _operand(where, place)
+        operands.append(operand)
+    word = {"&": " and ", "|": " or ", "!": ""}[where[at + 1]]
+    assert (len(operands) == 1) == (where[at + 1] == "!")
+    return ("not " if word == "" else "") + f"({word.join(operands)})", place + 1
+
+
+@pytest.mark.parametrize("pieces", [2, 3, 4, 16])
+@pytest.mark.parametrize("each", [1, 2, 4, 8])
+@pytest.mark.parametrize("start", [0, 1, RING // 3, RING - 1])
+def test_each_entry_is_in_one_piece(pieces: int, each: int, start: int) -> None:
+    """Also one on a cut, and one without entryUUID. slapd's index is never asked: every comparison is behind a NOT."""
+    lie = Spread("", 0.9, start, 0.01, 1.0, each)
+    texts = filters(lie, pieces)
+    assert len(texts) == pieces
+    assert not [text for text in texts if re.search(r"(?<!\(!)\(entryUUID", text)]
+    asked = [_compiled(text) for text in texts]
+    chance = random.Random(pieces)
+    edges = [place + by for place, _ in lie.cuts(pieces) for by in (-1, 0, 1)]
+    numbers = [one % RING for one in (0, -1, *edges)] + [chance.randrange(RING) for _ in range(50)]
+    for value in (None, *(str(uuid.UUID(int=number)) for number in numbers)):
+        assert sum(where(value) for where in asked) == 1, value
+
+
+def test_few_comparisons() -> None:
+    """Two pieces of four windows: one holds the middle, the other both ends."""
+    a, b = ("40000000-0000-0000-0000-000000000000", "c0000000-0000-0000-0000-000000000000")
+    assert filters(EVENLY, 1) == ["(objectClass=*)"]
+    assert filters(Spread("", each=2), 2) == [
+        f"(|(!(entryUUID>={a}))(!(!(entryUUID>={b}))))",
+        f"(&(!(!(entryUUID>={a})))(!(entryUUID>={b})))",
+    ]
+
+
+@pytest.mark.parametrize("pieces", [2, 4])
+@pytest.mark.parametrize(
+    ("seconds", "slower", "made", "why"),
+    [
+        (10, 1, _random, "spread evenly"),
+        (3e7, 1, _timed, "spread evenly"),
+        (10, 1, _timed, "loaded in bulk"),
+        (60, 1, _timed, "loaded in bulk"),
+        (90, 2, _timed, "loaded in bulk"),
+        (600, 2, _timed, "loaded in bulk"),
+        (60, 1, _some_of_each, "loaded in bulk"),
+        (100, 1, _counted, "in ascending order"),
+    ],
+)
+def test_pieces_are_even(pieces: int, seconds: float, slower: float, made: Made, why: str) -> None:
+    """Where the contextCSN tells when the load ended, and the monitor how many entries there are."""
+    tree = _tree(seconds, slower, made)
+    lie = _chosen(tree, [_csn(seconds), MOVED_ON.replace("#001#", "#002#")], ENTRIES)
+    assert lie.why == why
+    assert _unevenness(tree, lie, pieces) < 1.2
+
+
+@pytest.mark.parametrize(("seconds", "slower"), [(10, 1), (60, 1), (90, 2), (300, 1), (600, 2)])
+def test_less_is_known(seconds: float, slower: float) -> None:
+    """The server ID of the load has gone on writing: the number of entries tells, or nothing does."""
+    tree = _tree(seconds, slower, _timed)
+    assert _unevenness(tree, _chosen(tree, [MOVED_ON], ENTRIES), 2) < 1.2
+    assert _unevenness(tree, _chosen(tree, [], None), 2) < 1.6
+
+
+def test_a_suffix_older_than_the_load() -> None:
+    tree = [(_timed(-86400), _csn(-86400)), *_tree(60, 1, _timed)]
+    lie = _chosen(tree, [_csn(60), MOVED_ON.replace("#001#", "#002#")], None)
+    assert lie.why == "loaded in bulk"
+    assert lie.most == pytest.approx(60 / 429.5, rel=0.01)
+    assert _unevenness(tree, lie, 2) < 1.1
+
+
+def test_a_contextcsn_of_other_times() -> None:
+    """entryUUIDs that came with the LDIF, and entryCSNs that the load made."""
+    tree = [
+        (one, _csn(10_000 + number / 1000)) for number, (one, _) in enumerate(_tree(60, 1, _timed))
+    ]
+    lie = _chosen(tree, [_csn(10_050), MOVED_ON.replace("#001#", "#002#")], ENTRIES)
+    assert _unevenness(tree, lie, 2) < 1.2
+
+
+def test_what_is_no_uuid() -> None:
+    with pytest.raises(ValueError, match="UUID"):
+        spread([("first", _csn(1))], [], None)
+
+
+def test_little_to_go_by() -> None:
+    """A few entries, all alike, or none that tells."""
+    for uuids in ([_timed(1)], [_timed(1)] * 3, [uuid.UUID(int=7)], [uuid.UUID(int=7)] * 3):
+        for entries in (None, 3):
+            lie = _chosen([(one, "") for one in uuids], [], entries)
+            assert len(filters(lie, 3)) == 3
