@@ -515,9 +515,14 @@ class Built:
     @property
     def read(self) -> int: ...
     @property
-    def duplicates(self) -> int: ...
+    def duplicates(self) -> int:
+        """Entries left out, for they were read twice."""
     @property
-    def dropped(self) -> int: ...
+    def dropped(self) -> int:
+        """Entries left out, for their parent is gone."""
+    @property
+    def stale(self) -> list[int]:
+        """IDs of entries that a newer copy has overtaken: id2e still has them, and no other table."""
     @property
     def rejected(self) -> int: ...
     @property

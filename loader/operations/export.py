@@ -59,6 +59,7 @@ class ExportOptions:
     page: int = 0
     compress: str = defaults.COMPRESS
     narrowing: Narrowing | None = None  # for a partial replica: not all entries, not whole
+    looked: bool = False  # the caller has seen what the server hides, and goes on
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -144,7 +145,7 @@ class Reading:
             return {
                 "expected": entries,
                 "how": cut.how,
-                "hidden": _hidden(server, base, looked, narrowing),
+                "hidden": [] if self.options.looked else _hidden(server, base, looked, narrowing),
                 "attributes": (
                     narrowing.of(Search(base)).attributes
                     if narrowing

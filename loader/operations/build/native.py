@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loader import resources
 from loader.errors import EntriesLost
-from loader.mdb import map_size, meta, verify
+from loader.mdb import map_size, meta, stale, verify
 from loader.mdb.meta import DATA
 from loader.operations.build import finish, inputs, proven
 from loader.operations.build.options import FULL, BuildOptions
@@ -144,6 +144,8 @@ class Work:
             built = mdb.build(self.target, read, partial, *how, beside=beside)
         killpoint("load.middle")
         partial.rename(self.made / DATA)
+        if built.stale:
+            stale.remove(self.made, built.stale)
         return self._told(built)
 
     def _least(self) -> int:

@@ -53,7 +53,11 @@ def _reading(
         connection = wanted.provider(connection)
     narrowing = wanted.narrowing() if wanted else None
     how = (options.jobs, options.pieces)
-    return ExportOptions(connection, exported, *how, page=options.page, narrowing=narrowing)
+    # The preflight has looked at what the provider hides; an export that is kept tells others of it.
+    looked = options.keep_export is None
+    return ExportOptions(
+        connection, exported, *how, page=options.page, narrowing=narrowing, looked=looked
+    )
 
 
 def _is_one_pass(options: SeedOptions, run: Run, place: Place, wanted: Partial | None) -> bool:

@@ -38,6 +38,8 @@ pub struct Built {
     /// Left out, beside a live server: for a newer copy, and for want of a parent.
     pub duplicates: u64,
     pub dropped: u64,
+    /// IDs that only id2e knows: to be taken out of it.
+    pub stale: Vec<u64>,
     pub rejections: Vec<Rejection>,
     /// By the names of attributes.
     pub misfits: Vec<Misfits>,
@@ -163,12 +165,11 @@ impl Task<'_> {
         if gathered.is_hopeless() {
             return self.judged(gathered, Numbering::plain());
         }
-        let vacant = gathered.vacant();
-        if joined.in_order && vacant.is_empty() {
-            return Ok(Numbering::plain());
-        }
-        if joined.in_order {
-            return self.judged(gathered, Numbering::without(&vacant, gathered.positions()));
+        let (vacant, stale) = (gathered.vacant(), gathered.stale());
+        let few = stale.len() == joined.duplicates.len();
+        if joined.in_order && few && !joined.lacks_parents() {
+            let numbering = Numbering::without(&vacant, stale, gathered.positions());
+            return self.judged(gathered, numbering);
         }
         let numbering =
             reorder::reorder(gathered, joined, &self.shared, &self.means, self.out, || {
@@ -264,10 +265,12 @@ impl Task<'_> {
         let counts = tables.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
         let named = tables.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
         let (duplicates, dropped) = gathered.left_out();
+        let stale = gathered.stale_ids();
         let summary = gathered.file.finish(named).map_err(writing)?;
         clock.done("sync");
         let rejected = gathered.rejections.len() as u64;
         Ok(Built {
+            stale,
             records: gathered.records,
             entries: gathered.records - rejected - duplicates - dropped,
             duplicates,

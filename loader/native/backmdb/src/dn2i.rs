@@ -7,7 +7,7 @@ use crate::gather::Means;
 use crate::names::{self, ABOVE, Name, SUFFIX};
 use crate::numbering::{MISSING, Numbering};
 use crate::subtrees::Subtrees;
-use crate::{Code, Error, Result, node, sorting, writing};
+use crate::{Result, node, sorting, writing};
 
 /// IDs of the nodes that questions were about, by number of the question.
 #[derive(Debug)]
@@ -35,12 +35,10 @@ impl<'a> Parents<'a> {
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "as above")]
-    fn ids(&self, name: &Name<'_>) -> Result<(u32, u32)> {
-        let id = self
-            .numbering
-            .id(name.position)
-            .ok_or_else(|| Error::new(Code::Damaged, "an entry without ID"))?;
-        Ok((id as u32, self.of_question(name.question)))
+    /// Of the entry and its parent; none of an entry that a newer copy has overtaken.
+    fn ids(&self, name: &Name<'_>) -> Option<(u32, u32)> {
+        let id = self.numbering.id(name.position)?;
+        Some((id as u32, self.of_question(name.question)))
     }
 }
 
@@ -57,7 +55,7 @@ impl Children {
         let (mut reader, mut record) = (names.reader(), Vec::new());
         while let Some(text) = reader.next().map_err(sorting)? {
             let name = names::read(text);
-            let (id, parent) = parents.ids(&name)?;
+            let Some((id, parent)) = parents.ids(&name) else { continue };
             node::child(&mut record, name.normal, name.pretty, u64::from(id), trees.count(id));
             sorter.push(prefix(parent, name.normal), &record).map_err(sorting)?;
         }
@@ -73,7 +71,7 @@ fn count(names: &Spool, parents: &Parents<'_>) -> Result<Subtrees> {
     let mut last = (SUFFIX, None);
     while let Some(record) = reader.next().map_err(sorting)? {
         let name = names::read(record);
-        let (id, parent) = parents.ids(&name)?;
+        let Some((id, parent)) = parents.ids(&name) else { continue };
         if name.question != last.0 {
             last = (name.question, if parent == 0 { None } else { trees.index(parent) });
         }
@@ -110,7 +108,7 @@ pub fn write(
     let (mut reader, mut record) = (names.reader(), Vec::new());
     while let Some(text) = reader.next().map_err(sorting)? {
         let name = names::read(text);
-        let (id, parent) = parents.ids(&name)?;
+        let Some((id, parent)) = parents.ids(&name) else { continue };
         tree.begin(&u64::from(id).to_ne_bytes()).map_err(writing)?;
         node::own(&mut record, name.normal, name.pretty, u64::from(parent));
         tree.dup(file, &record).map_err(writing)?;

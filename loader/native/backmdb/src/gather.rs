@@ -16,6 +16,9 @@ use crate::{Options, Result, positions, sorting, writing};
 /// Marks a tuple as a parent's name that is asked for, rather than an entry's.
 pub const ASKED: u64 = 1 << 63;
 
+/// Of so many entries one may be taken out again: else all are written anew.
+const FEW: u64 = 1000;
+
 /// Rejected entries told of beyond those that are allowed, before the reading stops.
 pub const MORE_REJECTS: u64 = 1000;
 
@@ -187,10 +190,31 @@ impl Gathered {
         found
     }
 
+    /// Positions of entries whose values are written, but nothing else shall be of them: few, for their values are to
+    /// be taken out afterwards.
+    pub fn stale(&self) -> &[u32] {
+        let few = self.records / FEW + 1000;
+        let found = self.live.as_ref().map_or(&[][..], |live| &live.overtaken);
+        if found.len() as u64 <= few { found } else { &[] }
+    }
+
+    /// The IDs with which their values are written.
+    pub fn stale_ids(&self) -> Vec<u64> {
+        if self.live.as_ref().is_none_or(|live| live.renumbered) {
+            return Vec::new();
+        }
+        let vacant = self.vacant();
+        let id = |position: &u32| {
+            let before = vacant.partition_point(|vacant| vacant < position);
+            u64::from(*position) + 1 - before as u64
+        };
+        self.stale().iter().map(id).collect()
+    }
+
     /// Entries that were read and are neither rejected nor in the database.
     pub fn left_out(&self) -> (u64, u64) {
         let Some(live) = &self.live else { return (0, 0) };
-        (live.skipped.len() as u64 + live.overtaken, live.dropped)
+        ((live.skipped.len() + live.overtaken.len()) as u64, live.dropped)
     }
 
     /// More were rejected than anybody wants to read of.

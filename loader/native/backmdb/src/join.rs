@@ -14,7 +14,7 @@ pub struct Joined {
     pub answers: Vec<u32>,
     /// Positions of entries whose DN an earlier one has, and that one's; in no order.
     pub duplicates: Vec<(u32, u32)>,
-    /// Every parent stands before its first child, and no DN comes twice.
+    /// Every parent that is there stands before its first child.
     pub in_order: bool,
 }
 
@@ -24,8 +24,14 @@ pub fn join(tuples: TupleSorter<[u64; 3]>, askers: &[u32]) -> Result<Joined> {
         askers.iter().map(|&asker| if asker == ABOVE { ABOVE } else { MISSING }).collect();
     let mut joined = Joined { answers, duplicates: Vec::new(), in_order: true };
     joined.read(tuples.finish().map_err(sorting)?, askers)?;
-    joined.in_order &= joined.duplicates.is_empty() && !joined.answers.contains(&MISSING);
     Ok(joined)
+}
+
+impl Joined {
+    /// Some parent is nowhere.
+    pub fn lacks_parents(&self) -> bool {
+        self.answers.contains(&MISSING)
+    }
 }
 
 impl Joined {

@@ -47,9 +47,12 @@ pub struct Live {
     pub confirmed: FxHashMap<u32, u32>,
     /// The first position of what was read again.
     pub again: Option<u32>,
-    /// Left out at the end: overtaken by a newer copy, or without a parent.
-    pub overtaken: u64,
+    /// Left out at the end: positions of entries that a newer copy has overtaken.
+    pub overtaken: Vec<u32>,
+    /// How many are left out for want of a parent.
     pub dropped: u64,
+    /// All was written anew, without them.
+    pub renumbered: bool,
 }
 
 /// A spooled key.
@@ -94,8 +97,9 @@ impl Live {
             skipped: Vec::new(),
             confirmed: FxHashMap::default(),
             again: None,
-            overtaken: 0,
+            overtaken: Vec::new(),
             dropped: 0,
+            renumbered: false,
         }
     }
 
@@ -207,12 +211,12 @@ impl Task<'_> {
             let mut joined = join(tuples, &gathered.askers)?;
             let overtaken =
                 Overtaken::find(gathered, &joined, self.chunks.repeated(), &self.means)?;
-            overtaken.leave_out(&mut joined);
+            overtaken.leave_out(&mut joined, &gathered.askers);
             let orphans = orphans::find(gathered, &joined, &overtaken)?;
             let paths = if orphans.is_empty() { Vec::new() } else { read_again(orphans)? };
             if paths.is_empty() {
                 if let Some(live) = &mut gathered.live {
-                    live.overtaken = overtaken.len();
+                    live.overtaken = overtaken.positions();
                 }
                 return Ok(joined);
             }

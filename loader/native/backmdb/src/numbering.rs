@@ -45,17 +45,22 @@ impl Numbering {
         self.ids.is_none()
     }
 
-    /// Entries come after their parents, but those at `rejected` (ascending) are none.
-    pub fn without(rejected: &[u32], records: u64) -> Self {
+    /// Entries come after their parents, but those at `vacant` (ascending) are none, and those at `stale` (ascending)
+    /// leave their IDs unused.
+    pub fn without(vacant: &[u32], stale: &[u32], records: u64) -> Self {
+        if vacant.is_empty() && stale.is_empty() {
+            return Self::plain();
+        }
         let mut ids = Vec::with_capacity(usize::try_from(records).unwrap_or(0));
-        let (mut next, mut rejected) = (1, rejected.iter().peekable());
+        let (mut vacant, mut stale) = (vacant.iter().peekable(), stale.iter().peekable());
+        let mut next = 1;
         for position in 0..u32::try_from(records).unwrap_or(u32::MAX) {
-            if rejected.next_if_eq(&&position).is_some() {
+            if vacant.next_if_eq(&&position).is_some() {
                 ids.push(DROPPED);
-            } else {
-                ids.push(next);
-                next += 1;
+                continue;
             }
+            ids.push(if stale.next_if_eq(&&position).is_some() { DROPPED } else { next });
+            next += 1;
         }
         Self { ids: Some(ids) }
     }
@@ -133,9 +138,17 @@ mod tests {
 
     #[test]
     fn rejected_entries_leave_no_gap() {
-        let numbering = Numbering::without(&[1, 3], 5);
+        let numbering = Numbering::without(&[1, 3], &[], 5);
         let ids: Vec<_> = (0..5).map(|position| numbering.id(position)).collect();
         assert_eq!(ids, [Some(1), None, Some(2), None, Some(3)]);
         assert_eq!(Numbering::plain().id(7), Some(8));
+    }
+
+    #[test]
+    fn stale_entries_leave_one() {
+        let numbering = Numbering::without(&[1], &[2], 4);
+        let ids: Vec<_> = (0..4).map(|position| numbering.id(position)).collect();
+        assert_eq!(ids, [Some(1), None, None, Some(3)]);
+        assert!(Numbering::without(&[], &[], 4).is_plain());
     }
 }

@@ -44,10 +44,6 @@ impl Overtaken {
         Ok(found)
     }
 
-    pub fn len(&self) -> u64 {
-        self.all.len() as u64
-    }
-
     pub fn contains(&self, position: u32) -> bool {
         self.all.contains_key(&position)
     }
@@ -77,17 +73,24 @@ impl Overtaken {
     }
 
     /// What is asked for these goes to those that have their DNs.
-    pub fn leave_out(&self, joined: &mut Joined) {
+    pub fn leave_out(&self, joined: &mut Joined, askers: &[u32]) {
         if self.all.is_empty() {
             return;
         }
-        joined.in_order = false;
         joined.duplicates = self.all.iter().map(|(one, by)| (*one, by.unwrap_or(*one))).collect();
-        for answer in &mut joined.answers {
+        for (answer, asker) in joined.answers.iter_mut().zip(askers) {
             if let Some(by) = self.all.get(answer) {
                 *answer = by.unwrap_or(MISSING);
+                joined.in_order &= *answer == MISSING || *answer < *asker;
             }
         }
+    }
+
+    /// In ascending order.
+    pub fn positions(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = self.all.keys().copied().collect();
+        all.sort_unstable();
+        all
     }
 }
 

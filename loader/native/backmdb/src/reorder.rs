@@ -35,6 +35,7 @@ pub fn reorder(
     let written = Written::finish(gathered, out, create)?;
     if let Some(live) = &mut gathered.live {
         live.dropped = dropped(&numbering, &parents);
+        live.renumbered = true;
     } else {
         let outcasts = Outcasts::find(gathered, joined, &numbering, shared.options.max_rejects)?;
         gathered.rejections.extend(outcasts.rejections(&written, shared)?);

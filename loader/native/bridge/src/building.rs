@@ -96,6 +96,7 @@ pub struct Built {
     rejected: u64,
     duplicates: u64,
     dropped: u64,
+    stale: Vec<u64>,
     rejections: Vec<Py<Rejection>>,
     misfits: Vec<(String, String, u64)>,
     bytes: u64,
@@ -120,6 +121,7 @@ impl Built {
             rejected,
             duplicates: built.duplicates,
             dropped: built.dropped,
+            stale: built.stale,
             rejections: told.collect::<PyResult<_>>()?,
             misfits: built
                 .misfits
