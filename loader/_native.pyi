@@ -661,11 +661,13 @@ def verify(
     memory: int,
     jobs: int,
     scratch: _Path,
+    new: bool = True,
 ) -> int:
     """The entries of a finished data file that nobody writes to.
 
     A look at its counts and a sample of entries, each looked for in every index; `full` at every page, at
-    every entry, and every index is made again and compared. NativeError build.damaged says what is wrong.
+    every entry, and every index is made again and compared. new: the file is as the build wrote it.
+    NativeError build.damaged says what is wrong.
     """
 
 @final

@@ -190,8 +190,11 @@ def split(
         )
 
 
-def verify(target: Target, path: Path, full: bool, means: Means, meter: Meter) -> int:
-    """The entries of a data file that nobody writes to, after a look at a sample of them or at all.
+def verify(
+    target: Target, path: Path, full: bool, means: Means, meter: Meter, new: bool = True
+) -> int:
+    """The entries of a data file that nobody writes to, after a look at a sample of them or at all. `new`: it is as the
+    core wrote it.
 
     Raises MdbDamaged, saying what is wrong.
     """
@@ -202,6 +205,7 @@ def verify(target: Target, path: Path, full: bool, means: Means, meter: Meter) -
                 database(target),
                 counters,
                 full=full,
+                new=new,
                 memory=means.memory,
                 jobs=means.jobs,
                 scratch=str(means.scratch),

@@ -202,6 +202,7 @@ class Work:
             "entries": built.entries,
             "rejected": built.rejected,
             "left_out": built.duplicates + built.dropped,
+            **({"stale": len(built.stale)} if built.stale else {}),
             "rejections": [_rejection(one) for one in built.rejections],
             "phases": built.phases,
             "tables": built.tables,
@@ -231,7 +232,8 @@ class Work:
             return int(loaded["entries"])
         with self._scratch() as scratch:
             means = self._means(scratch)
-            return mdb.verify(self.target, self.made / DATA, level == FULL, means, meter)
+            new = not loaded.get("stale")
+            return mdb.verify(self.target, self.made / DATA, level == FULL, means, meter, new)
 
     def publish(self, checked: Facts) -> Facts:
         return finish.publish(self.options, self.place, self.made, checked, checked["maxsize"])

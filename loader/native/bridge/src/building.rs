@@ -291,7 +291,7 @@ pub fn build(
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, database, counters, *, full, memory, jobs, scratch))]
+#[pyo3(signature = (path, database, counters, *, full, memory, jobs, scratch, new=true))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn verify(
     py: Python<'_>,
@@ -302,10 +302,11 @@ pub fn verify(
     memory: usize,
     jobs: usize,
     scratch: PathBuf,
+    new: bool,
 ) -> PyResult<u64> {
     let means = backmdb::VerifyMeans { memory, jobs, scratch };
     let (schema, settings) = database.parts();
-    let means = full.then_some(&means);
+    let means = full.then_some((&means, new));
     enter(py, &counters.0, || backmdb::verify(&path, schema, settings, means, &counters.0))
 }
 

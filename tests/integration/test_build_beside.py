@@ -1,0 +1,178 @@
+"""What the native core settles when entries come from a server that goes on to change.
+
+Whoever is met twice stays once, and nobody stays whose parent is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fixtures.golden.case import server, settings
+from fixtures.golden.records import SUFFIX, stamps, top
+from fixtures.slapd import Slapd
+from fixtures.trees import record
+from loader.operations.build import FULL, BuildOptions, find_place
+from loader.operations.build.native import Work
+from loader.progress import Meter, Progress
+from loader.run.catalogue import Facts
+from loader.run.steps import open_run
+from loader.sinks.mdb import Beside, Orphan
+from tests.support.trees import Tree, tree
+
+pytestmark = pytest.mark.slapd
+
+CLAIMED = "20260101000000.000000Z#000000#001#000000"
+NEWER = "20260202000000.000000Z#000000#001#000000"
+PEOPLE = f"ou=people,{SUFFIX}"
+
+
+def unit(dn: str, of: str = "", csn: str = "") -> str:
+    """An organizational unit; with the entryUUID that belongs to the DN `of`."""
+    name = dn.partition(",")[0].partition("=")[2]
+    return _entry(dn, [("objectClass", "organizationalUnit"), ("ou", name)], of, csn)
+
+
+def person(dn: str, of: str = "", csn: str = "", sn: str = "x") -> str:
+    name = dn.partition(",")[0].partition("=")[2]
+    return _entry(dn, [("objectClass", "person"), ("cn", name), ("sn", sn)], of, csn)
+
+
+def _entry(dn: str, values: list[tuple[str, str]], of: str, csn: str) -> str:
+    given = dict(stamps(of or dn))
+    return record(dn, [*values, *(given | ({"entryCSN": csn} if csn else {})).items()])
+
+
+@dataclass
+class Reading:
+    """Inputs in their order, then what is read again, an answer for each time that the core asks."""
+
+    target: Slapd
+    scratch: Path
+    asked: list[list[Orphan]] = field(default_factory=list)
+
+    def build(
+        self, parts: Sequence[str], *answers: str, head: str | None = None
+    ) -> tuple[Facts, Tree]:
+        """The facts of the build, and the entries of the database, which is found sound."""
+        first = [self._file("head.ldif", head)] if head else []
+        inputs = [*first, *(self._file(f"in-{n}.ldif", text) for n, text in enumerate(parts))]
+        waiting = [self._file(f"late-{n}.ldif", text) for n, text in enumerate(answers)]
+
+        def read_again(orphans: Sequence[Orphan]) -> list[Path]:
+            self.asked.append(list(orphans))
+            return [path for path in waiting[:1] if waiting.pop(0) and path.stat().st_size]
+
+        how = {"now": "20260101000000Z", "seeding": True, "verify": FULL}
+        options = BuildOptions((), self.target.config_path, **how)
+        place = find_place(options.config_path, SUFFIX, False)
+        with open_run(self.scratch / "run", "test", {}, Progress("none")) as run:
+            work = Work(options, run, place)
+            beside = Beside(first[0] if first else None, read_again)
+            facts = work.make(Meter("stream"), inputs, [CLAIMED], beside)
+            checked = work.check(Meter("check"), facts)
+            work.publish(checked)
+        return facts, {
+            dn.partition(": ")[2]: lines for dn, lines in tree(self.target.slapcat()).items()
+        }
+
+    def _file(self, name: str, text: str) -> Path:
+        path = self.scratch / name
+        path.write_text(text)
+        return path
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Iterator[Reading]:
+    with closing(server(settings("objectClass,entryUUID,cn,sn eq"))) as target:
+        yield Reading(target, tmp_path)
+
+
+TOP = top() + unit(PEOPLE)
+OLD, NEW = f"cn=old,{PEOPLE}", f"cn=new,{PEOPLE}"
+SALES, TRADE = f"ou=sales,{SUFFIX}", f"ou=trade,{SUFFIX}"
+
+
+def _has(found: Tree, *names: str) -> None:
+    assert set(found) == {SUFFIX, *names}
+
+
+def test_renamed_between_two_pieces(reading: Reading) -> None:
+    facts, found = reading.build([TOP + person(OLD), person(NEW, of=OLD, csn=NEWER)])
+    assert (facts["read"], facts["entries"], facts["left_out"]) == (4, 3, 1)
+    _has(found, PEOPLE, NEW)
+    assert f"entryCSN: {CLAIMED}" in found[NEW]
+    assert reading.asked == [[]]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_another_entry_in_its_place(reading: Reading, turned: bool) -> None:
+    """The one with the greater entryCSN stays, whichever was read first."""
+    both = [person(OLD, sn="first"), person(OLD, of="another", csn=NEWER, sn="second")]
+    _, found = reading.build([TOP, *(both[::-1] if turned else both)])
+    _has(found, PEOPLE, OLD)
+    assert "sn: second" in found[OLD]
+
+
+def test_read_again_where_it_stands(reading: Reading) -> None:
+    """The copy that is written already stays: syncrepl sends what changed."""
+    later = person(OLD, csn=NEWER, sn="later")
+    facts, found = reading.build([TOP + person(OLD, sn="first")], later)
+    _has(found, PEOPLE, OLD)
+    assert "sn: first" in found[OLD]
+    assert facts["left_out"] == 1
+
+
+def test_below_a_renamed_container(reading: Reading) -> None:
+    """Children keep their entryCSN; what was read last is the truth."""
+    child = f"cn=child,{SALES}"
+    moved = unit(TRADE, of=SALES, csn=NEWER) + person(f"cn=child,{TRADE}", of=child)
+    _, found = reading.build([TOP + unit(SALES) + person(child)], moved)
+    _has(found, PEOPLE, TRADE, f"cn=child,{TRADE}")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_below_a_container_that_was_met_under_both_names(reading: Reading, turned: bool) -> None:
+    child = f"cn=child,{SALES}"
+    first = unit(SALES) + person(child)
+    second = unit(TRADE, of=SALES, csn=NEWER) + person(f"cn=child,{TRADE}", of=child)
+    order = second + first if turned else first + second
+    _, found = reading.build([TOP + order], second)
+    _has(found, PEOPLE, TRADE, f"cn=child,{TRADE}")
+
+
+def test_whose_parent_is_gone_is_left_out_with_all_below(reading: Reading) -> None:
+    lost = f"ou=lost,{SALES}"
+    facts, found = reading.build([TOP + unit(lost) + person(f"cn=below,{lost}")], "", "")
+    _has(found, PEOPLE)
+    assert facts["left_out"] == 2
+    ((parent, dn, uuid),) = reading.asked[1]
+    assert (parent, dn, uuid) == (SALES, lost, dict(stamps(lost))["entryUUID"])
+
+
+def test_whose_parent_is_found_afterwards(reading: Reading) -> None:
+    child = f"cn=child,{SALES}"
+    facts, found = reading.build([TOP + person(child)], "", unit(SALES))
+    _has(found, PEOPLE, SALES, child)
+    assert facts["left_out"] == 0
+    assert [len(orphans) for orphans in reading.asked] == [0, 1]
+
+
+def test_what_comes_first_comes_once(reading: Reading) -> None:
+    child = f"cn=child,{PEOPLE}"
+    facts, found = reading.build([person(child) + TOP], head=TOP)
+    _has(found, PEOPLE, child)
+    assert facts["left_out"] == 2
+
+
+def test_more_than_are_taken_out_one_by_one(reading: Reading) -> None:
+    """Then all is written anew."""
+    names = [f"cn=p {number},{PEOPLE}" for number in range(1200)]
+    newer = [person(f"cn=n {number},{PEOPLE}", of=dn, csn=NEWER) for number, dn in enumerate(names)]
+    facts, found = reading.build([TOP + "".join(map(person, names)), "".join(newer)])
+    assert (facts["entries"], facts["left_out"]) == (1202, 1200)
+    assert all("cn=n " in dn for dn in found if dn.endswith(f",{PEOPLE}"))
