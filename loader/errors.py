@@ -595,6 +595,14 @@ class LeaseStands(LoaderError):
     hint = "When the server is there again: {undo}. The next `ditseed add` or `replica seed` to it does so, too."
 
 
+class ProviderNotPrepared(LoaderError):
+    """answer, why: what the provider would still send, and the reason."""
+
+    code, exit_status = "seed.provider_not_prepared", 95
+    message = "{uri}: {suffix} was written to, and a consumer would still get {answer}: {why}"
+    hint = "docs/catch-up.md tells what a provider needs. Without --prepare-provider the seeding does not ask for it."
+
+
 class Cancelled(LoaderError):
     code, exit_status = "cancelled", 130
     message = "stopped by {signal}"

@@ -33,6 +33,8 @@ from loader.run.steps import Run, open_run
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.storage import files
+from seeders.replica import forecast, preparing
+from seeders.replica.preparing import Admin
 
 VERB = "replica seed online"
 STEPS = ("preflight", *EXPORT_STEPS, "join", *ADD_STEPS, "claim")
@@ -54,6 +56,7 @@ class OnlineOptions:
     page: int = 0
     nosync: bool = False
     allow_hidden: bool = False
+    admin: Admin | None = None  # --prepare-provider
 
     @property
     def directory(self) -> Path:
@@ -107,16 +110,16 @@ def seed(
 def plan(options: OnlineOptions) -> Facts:
     """The questions that change nothing."""
     options.require_fitting()
-    return {**preflight(options), "steps": "nothing was changed"}
+    return {**preflight(options, prepare=False), "steps": "nothing was changed"}
 
 
-def preflight(options: OnlineOptions) -> Facts:
+def preflight(options: OnlineOptions, prepare: bool = True) -> Facts:
     """Is the server there, empty, and nobody's replica; does the provider hold the same suffix?"""
     with opened(options.consumer) as target:
         database = target.config.database(options.consumer.base)
         shadow.require_free(database, target.config.where)
         _require_one(target.config, database)
-        suffix, where = database.suffix, target.config.where
+        config, suffix, where = target.config, database.suffix, target.config.where
         if empty_suffix.is_empty(suffix):
             raise UsageProblem(
                 reason="--strategy online cannot seed a database with the empty suffix: its contextCSN stands in an "
@@ -134,7 +137,13 @@ def preflight(options: OnlineOptions) -> Facts:
         provider.read(options.provider.base or suffix, ["1.1"])
         if not options.allow_hidden:
             sight.require(provider, options.provider.base or suffix, own=database.overlays)
-        return {"suffix": suffix, "context_csns": provider.context_csns(suffix)}
+        csns = provider.context_csns(suffix)
+    if options.admin and prepare:
+        preparing.prepare(options.admin, suffix)
+        with session(options.provider) as provider:
+            csns = provider.context_csns(suffix)
+    found = forecast.foresee(options.provider, suffix, csns, config)
+    return {"suffix": suffix, "context_csns": csns, **found}
 
 
 def _require_one(config: Config, database: Database) -> None:

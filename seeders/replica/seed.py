@@ -32,8 +32,9 @@ from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources import planner
 from loader.storage import files
-from seeders.replica import partial
+from seeders.replica import claims, forecast, partial, preparing
 from seeders.replica.partial import Partial
+from seeders.replica.preparing import Admin
 
 VERB = "replica seed"
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
@@ -62,6 +63,7 @@ class SeedOptions:
     page: int = 0
     verify: str = "quick"
     allow_hidden: bool = False
+    admin: Admin | None = None  # --prepare-provider
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -98,8 +100,20 @@ def seed(
             _clear(run.directory)
         if run.catalogue.found("publish") is None:
             place.require_free(run.catalogue.found("check"))
-        run.do("preflight", lambda meter: preflight(options, place))
-        return {**strategy(options, run, place), "run_dir": str(run_dir)}
+        run.do("preflight", lambda meter: _preflight(options, place))
+        told = forecast.told(run.catalogue.found("preflight") or {})
+        return {**strategy(options, run, place), **told, "run_dir": str(run_dir)}
+
+
+def _preflight(options: SeedOptions, place: Place) -> Facts:
+    """With --prepare-provider the provider is made ready once nothing else stands in the way."""
+    if options.admin is None:
+        return preflight(options, place)
+    preflight(options, place, foresee=False)
+    wanted = partial_of(options, place)
+    base = wanted.syncrepl.searchbase if wanted else place.database.suffix
+    prepared = preparing.prepare(options.admin, base)
+    return {**preflight(options, place), "prepared": prepared}
 
 
 def _clear(run_dir: Path) -> None:
@@ -127,9 +141,9 @@ def partial_of(options: SeedOptions, place: Place) -> Partial | None:
     return partial.of(place.config, place.database, options.strategy, uri, options.engine)
 
 
-def preflight(options: SeedOptions, place: Place) -> Facts:
+def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts:
     """Cheap questions first: can the consumer's configuration be built for, and is it made for this; does the provider
-    answer, hold this suffix, and show all of it?"""
+    answer, hold this suffix, and show all of it? `foresee`: what will it send to the consumer then?"""
     if options.strategy == "clone":
         _require_one(place)
     else:
@@ -140,6 +154,7 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
     for warning in _warnings(place):
         log.warning("%s: %s", options.config_path, warning)
     if options.connection is None:
+        log.warning("catch-up: what the provider will send is not known: it was not asked (-H)")
         return {"suffix": place.database.suffix}
     wanted = partial_of(options, place)
     with session(options.connection) as provider:
@@ -153,7 +168,11 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
         if options.strategy == "search" and not options.allow_hidden:
             wants = wanted.narrowing().wants if wanted else None
             sight.require(provider, base, wants, own=place.database.overlays)
-    return {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
+    found = {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
+    if foresee:
+        claimed = claims.of_ldif(options.source) if options.strategy == "ldif" else csns
+        found |= forecast.foresee(options.connection, base, claimed, place.config)
+    return found
 
 
 def _require_one(place: Place) -> None:
@@ -214,7 +233,8 @@ def plan(options: SeedOptions, progress: Progress) -> Facts:
     else:
         facts["bytes"] = sum(files.allocated_bytes(path / DATA) for path in needs_source(options))
         files.require_space(place.directory, facts["bytes"])
-    return {**facts, "directory": str(place.directory), "steps": "nothing was changed"}
+    where = {"directory": str(place.directory), "steps": "nothing was changed"}
+    return {**facts, **forecast.told(facts), **where}
 
 
 def status(run_dir: Path) -> tuple[list[DoneStep], bool]:

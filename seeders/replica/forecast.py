@@ -1,0 +1,132 @@
+"""What the catch-up of a seeded consumer will take, in words for its operator: said before the reading begins."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from loader import units
+from loader.config import Config
+from loader.errors import LoaderError
+from loader.run.catalogue import Facts
+from loader.server.options import Connection
+from loader.server.session import Session, session
+from loader.server.sync import Answer
+from seeders.replica import catchup, cost, mending
+from seeders.replica.catchup import Expected
+from seeders.replica.cost import Cost
+
+_WHOLE_TREE = 1_000_000  # entries, for what is said of a tree whose size nobody tells
+_READ = 100_000  # entries a second, and
+_MARGIN = 600.0  # seconds until the consumer is started: how long a session log has to last
+_UNKNOWN = "catch-up: what the provider will send is not known"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Of one provider and one seed. `entries`: in the provider's database, None where it does not tell."""
+
+    uri: str
+    suffix: str
+    expected: Expected
+    entries: int | None
+    cost: Cost
+    notes: tuple[str, ...] = ()
+    mend: tuple[str, ...] = ()
+
+    def facts(self) -> Facts:
+        """For the report, and for `verify --wait`."""
+        return {
+            "answer": self.expected.answer.name.lower(),
+            "why": self.expected.why,
+            "sure": self.expected.sure,
+            "entries": self.entries,
+            "seconds": round(self.cost.seconds, 1),
+            "memory": self.cost.memory,
+        }
+
+    def says(self) -> str:
+        """One line: what comes, and what it takes."""
+        answer = self.expected.answer
+        if self.expected.lost:
+            return "what changes from now on, but NO deletions that come before it is started"
+        if answer in (Answer.CHANGES, Answer.NOTHING):
+            return "what changes and is deleted from now on, and nothing else"
+        if answer in (Answer.PRESENT, Answer.WHOLE):
+            return self._says_cost()
+        return str(answer.value)
+
+    def _says_cost(self) -> str:
+        named = self.expected.answer is Answer.PRESENT
+        what = "entryUUIDs of entries that did not change" if named else "entries, every one whole"
+        count = "an unknown number of" if self.entries is None else f"about {self.entries:,}"
+        each = f" for each {_WHOLE_TREE:,} of them" if self.entries is None else ""
+        taken = (
+            f"{units.duration(self.cost.seconds)} and {units.size(self.cost.memory)} of its memory"
+        )
+        return f"{count} {what}: about {taken}{each}"
+
+    def lines(self) -> Iterator[str]:
+        """The warning: nothing where there is nothing to warn of."""
+        if self.expected.fits:
+            yield from self.notes
+            return
+        sure = "" if self.expected.sure else ", as far as can be seen"
+        why = units.printable(self.expected.why)
+        yield f"catch-up: when the consumer is started, {self.uri} will send it {self.says()}{sure}; {why}"
+        yield from self.notes
+        if self.mend:
+            yield (
+                "catch-up: to have what changes alone, stop here and do this on the provider first "
+                "(or give --prepare-provider, with an account that may):\n" + "\n".join(self.mend)
+            )
+
+
+def foresee(
+    connection: Connection, base: str, claimed: Sequence[str] | None, consumer: Config
+) -> Facts:
+    """What a consumer gets that claims `claimed` (None: nobody knows yet), said aloud; facts for the catalogue."""
+    if claimed is None:
+        log.warning("%s: only reading the LDIF tells its contextCSN", _UNKNOWN)
+        return {}
+    try:
+        with session(connection) as server:
+            found = _forecast(server, server.context_of(base), claimed, consumer)
+    except LoaderError as error:
+        log.warning("%s: %s", _UNKNOWN, error)
+        return {}
+    for line in found.lines():
+        log.warning("%s", line)
+    return {"forecast": found.facts(), "catch_up": found.says()}
+
+
+def told(preflight: Facts) -> Facts:
+    """Of the facts of a preflight, those for the report."""
+    return {name: preflight[name] for name in ("catch_up", "prepared") if name in preflight}
+
+
+def _elsewhere(expected: Expected) -> Iterator[str]:
+    others = [sid for sid in expected.lacking if sid != expected.own]
+    if others:
+        yield (
+            f"server ID {' and '.join(others)} is that of another provider: the write that brings it into the "
+            "contextCSN has to be made there"
+        )
+
+
+def _forecast(server: Session, suffix: str, claimed: Sequence[str], consumer: Config) -> Forecast:
+    expected = catchup.expected(server, suffix, claimed)
+    entries = server.counted(suffix)
+    size = _WHOLE_TREE if entries is None else entries
+    price = cost.of(expected.answer, size, cost.logs_sync(consumer))
+    lasts = size / _READ + _MARGIN
+    said = [*catchup.short_log(server, expected.known, lasts), *_elsewhere(expected)]
+    notes = tuple(f"catch-up: {one}" for one in said)
+    mend: tuple[str, ...] = ()
+    if not expected.fits and expected.answer is not Answer.NOT_OFFERED:
+        mend = tuple(mending.commands(server, suffix, expected, entries))
+    shown = tuple(units.printable(line) for line in mend)
+    return Forecast(server.uri, suffix, expected, entries, price, notes, shown)
