@@ -286,9 +286,11 @@ class NoContextCSN(LoaderError):
 
 
 class NotInSync(LoaderError):
+    """state: what it is doing. advice: what to do."""
+
     code, exit_status = "server.not_in_sync", 38
-    message = "{consumer} has not caught up with {provider} after {waited}"
-    hint = "Look at the consumer's log (loglevel sync) for what syncrepl says."
+    message = "{consumer} has not caught up with {provider} after {waited}: {state}"
+    hint = "{advice}"
 
 
 class HiddenFromAccount(LoaderError):

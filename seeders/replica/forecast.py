@@ -13,7 +13,7 @@ from loader.run.catalogue import Facts
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import Answer
-from seeders.replica import catchup, cost, mending
+from seeders.replica import catchup, cost, mending, size
 from seeders.replica.catchup import Expected
 from seeders.replica.cost import Cost
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of one provider and one seed. `entries`: in the provider's database, None where it does not tell."""
+    """Of one provider and one seed. `entries`: in the provider's database, about; None where it does not tell."""
 
     uri: str
     suffix: str
@@ -119,10 +119,10 @@ def _elsewhere(expected: Expected) -> Iterator[str]:
 
 def _forecast(server: Session, suffix: str, claimed: Sequence[str], consumer: Config) -> Forecast:
     expected = catchup.expected(server, suffix, claimed)
-    entries = server.counted(suffix)
-    size = _WHOLE_TREE if entries is None else entries
-    price = cost.of(expected.answer, size, cost.logs_sync(consumer))
-    lasts = size / _READ + _MARGIN
+    entries = size.entries(server, suffix)
+    many = _WHOLE_TREE if entries is None else entries
+    price = cost.of(expected.answer, many, cost.logs_sync(consumer))
+    lasts = many / _READ + _MARGIN
     said = [*catchup.short_log(server, expected.known, lasts), *_elsewhere(expected)]
     notes = tuple(f"catch-up: {one}" for one in said)
     mend: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from loader.server.session import Session, session
 from loader.server.sync import Answer
 from seeders.replica import catchup, mending
 from seeders.replica import provider as providers
+from seeders.replica import size as size_of
 from seeders.replica.provider import Syncprov
 
 KIND = "sessionlog"
@@ -57,7 +58,7 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     if known is None:
         who = server.connection.who
         raise ConfigHidden(uri=server.uri, who=who, reason=f"no syncprov of {suffix} is shown")
-    size = mending.log_size(server.counted(suffix))
+    size = mending.log_size(size_of.entries(server, suffix))
     _write_down(admin, server.uri, suffix, known)
     killpoint(f"{KIND}.written-down")
     configuration_write.modify(server, known.entry_dn, [mending.change(known, size)])

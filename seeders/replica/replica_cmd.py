@@ -17,7 +17,7 @@ from loader.operations.compare import CompareReport
 from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.server.options import Connection
-from seeders.replica import online
+from seeders.replica import online, preparing
 from seeders.replica import seed as seeding
 from seeders.replica import verify as checking
 from seeders.replica.online import OnlineOptions
@@ -269,7 +269,9 @@ command.add_command(release)
 @_consumer_options(required=True)
 @options.optional_config_option
 @click.option(
-    "--wait", default="60", metavar="SECONDS", help="How long the replica may take to catch up."
+    "--wait",
+    metavar="SECONDS",
+    help="How long the replica may take to catch up (default: as long as what the provider sends should take).",
 )
 @click.option(
     "--limit", type=click.IntRange(0), default=20, help="How many differing entries are named."
@@ -278,13 +280,16 @@ command.add_command(release)
 @options.json_option
 def verify(
     config_path: Path | None,
-    wait: str,
+    wait: str | None,
     limit: int,
     progress_mode: str,
     as_json: bool,
     **connecting: Any,
 ) -> int:
     """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
+
+    While it waits it shows what the provider sends to the replica, how much of it, and the contextCSN of both; the
+    replica's phase too, where the bind DN may read its monitor.
 
     Of a partial replica only what its syncrepl selects is compared. What that is, is read from its cn=config if the
     bind DN may read that, or from --config.
@@ -299,7 +304,8 @@ def verify(
     provider = options.connection_of(connecting)
     consumer = _consumer_of(provider, connecting)
     assert consumer is not None
-    asked = VerifyOptions(provider, consumer, config_path, units.parse_duration(wait), limit)
+    seconds = None if wait is None else units.parse_duration(wait)
+    asked = VerifyOptions(provider, consumer, config_path, seconds, limit)
     waited, report, how = checking.verify(asked, options.progress_of(progress_mode))
     if as_json:
         show_json(
@@ -312,6 +318,8 @@ def verify(
         )
     else:
         show_facts({"compared as": how, **_compared(waited, report)})
+        for line in preparing.standing(provider.uri or ""):
+            print(line)
     return errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
 
 
