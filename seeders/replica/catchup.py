@@ -96,13 +96,12 @@ class _Look:
         )
 
     def _ignores_age(self) -> bool:
-        """Would it answer a cookie of 1970 with changes alone? Then nothing remembers deletions."""
-        return self._ask(_ANCIENT.format(self._first_to_move())) is Answer.CHANGES
+        """Would it answer a cookie of 1970 with changes alone, whichever server ID is that old? Then nothing remembers
+        deletions. A session log does so for server IDs alone that had not written when it began."""
+        sids = csn.by_server(self.claimed)
+        return all(self._ask(_ANCIENT.format(sid)) is Answer.CHANGES for sid in sids)
 
     def _ageless(self) -> Expected:
-        """No session log, or one with writes of other server IDs alone: to syncprov that one reaches back for ever."""
-        if self.known and self.known.logs and not self.known.nopresent and self._log_is_older():
-            return self._of(Answer.CHANGES, "its session log began before this contextCSN")
         why = "it answers any cookie, however old, with changes alone"
         if self.known and self.known.nopresent:
             why = "olcSpNoPresent is set, which is for the database of an accesslog"

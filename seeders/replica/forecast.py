@@ -34,6 +34,7 @@ class Forecast:
     expected: Expected
     entries: int | None
     cost: Cost
+    logged: bool  # the consumer's log level has `sync` in it
     notes: tuple[str, ...] = ()
     mend: tuple[str, ...] = ()
 
@@ -46,6 +47,7 @@ class Forecast:
             "entries": self.entries,
             "seconds": round(self.cost.seconds, 1),
             "memory": self.cost.memory,
+            "logged": self.logged,
         }
 
     def says(self) -> str:
@@ -56,18 +58,8 @@ class Forecast:
         if answer in (Answer.CHANGES, Answer.NOTHING):
             return "what changes and is deleted from now on, and nothing else"
         if answer in (Answer.PRESENT, Answer.WHOLE):
-            return self._says_cost()
+            return _price(answer, self.entries, self.cost)
         return str(answer.value)
-
-    def _says_cost(self) -> str:
-        named = self.expected.answer is Answer.PRESENT
-        what = "entryUUIDs of entries that did not change" if named else "entries, every one whole"
-        count = "an unknown number of" if self.entries is None else f"about {self.entries:,}"
-        each = f" for each {_WHOLE_TREE:,} of them" if self.entries is None else ""
-        taken = (
-            f"{units.duration(self.cost.seconds)} and {units.size(self.cost.memory)} of its memory"
-        )
-        return f"{count} {what}: about {taken}{each}"
 
     def lines(self) -> Iterator[str]:
         """The warning: nothing where there is nothing to warn of."""
@@ -103,9 +95,30 @@ def foresee(
     return {"forecast": found.facts(), "catch_up": found.says()}
 
 
-def told(preflight: Facts) -> Facts:
-    """Of the facts of a preflight, those for the report."""
-    return {name: preflight[name] for name in ("catch_up", "prepared") if name in preflight}
+def not_asked() -> None:
+    """Of a seed that is made without the provider."""
+    log.warning("%s: it was not asked (-H)", _UNKNOWN)
+
+
+def told(preflight: Facts, entries: int | None = None) -> Facts:
+    """Of the facts of a preflight, those for the report. `entries`: as many as there turned out to be."""
+    shown: Facts = {name: preflight[name] for name in ("catch_up", "prepared") if name in preflight}
+    foreseen = preflight.get("forecast", {})
+    if entries and foreseen.get("answer") in (
+        Answer.PRESENT.name.lower(),
+        Answer.WHOLE.name.lower(),
+    ):
+        answer = Answer[foreseen["answer"].upper()]
+        shown["catch_up"] = _price(answer, entries, cost.of(answer, entries, foreseen["logged"]))
+    return shown
+
+
+def _price(answer: Answer, entries: int | None, price: Cost) -> str:
+    named = answer is Answer.PRESENT
+    what = "entryUUIDs of entries that did not change" if named else "entries, every one whole"
+    count = "an unknown number of" if entries is None else f"about {entries:,}"
+    each = f" for each {_WHOLE_TREE:,} of them" if entries is None else ""
+    return f"{count} {what}: about {units.duration(price.seconds)} and {units.size(price.memory)} of its memory{each}"
 
 
 def _elsewhere(expected: Expected) -> Iterator[str]:
@@ -121,7 +134,8 @@ def _forecast(server: Session, suffix: str, claimed: Sequence[str], consumer: Co
     expected = catchup.expected(server, suffix, claimed)
     entries = size.entries(server, suffix)
     many = _WHOLE_TREE if entries is None else entries
-    price = cost.of(expected.answer, many, cost.logs_sync(consumer))
+    logged = cost.logs_sync(consumer)
+    price = cost.of(expected.answer, many, logged)
     lasts = many / _READ + _MARGIN
     said = [*catchup.short_log(server, expected.known, lasts), *_elsewhere(expected)]
     notes = tuple(f"catch-up: {one}" for one in said)
@@ -129,4 +143,4 @@ def _forecast(server: Session, suffix: str, claimed: Sequence[str], consumer: Co
     if not expected.fits and expected.answer is not Answer.NOT_OFFERED:
         mend = tuple(mending.commands(server, suffix, expected, entries))
     shown = tuple(units.printable(line) for line in mend)
-    return Forecast(server.uri, suffix, expected, entries, price, notes, shown)
+    return Forecast(server.uri, suffix, expected, entries, price, logged, notes, shown)

@@ -95,7 +95,7 @@ def seed(
         preflight = run.do("preflight", work.preflight)
         known = run.catalogue.found("claim")
         if known is not None:
-            return _report(options, known)
+            return _report(options, {**known, **forecast.told(preflight, known["entries"])})
         exported = work.export(preflight["suffix"])
         joined = run.do("join", lambda meter: work.join(meter, exported, preflight["suffix"]))
         with shadow.lent(options.consumer, preflight["suffix"]):
@@ -104,7 +104,7 @@ def seed(
             run.do("claim", lambda meter: work.claim(preflight["suffix"], facts))
         files.remove_tree(run.directory / "export")
         work.joined.unlink(missing_ok=True)
-        return _report(options, facts)
+        return _report(options, {**facts, **forecast.told(preflight, facts["entries"])})
 
 
 def plan(options: OnlineOptions) -> Facts:
@@ -132,6 +132,7 @@ def preflight(options: OnlineOptions, prepare: bool = True) -> Facts:
         for one in options.source:
             if not options.allow_hidden:
                 sight.require_whole(one)
+        forecast.not_asked()
         return {"suffix": suffix}
     with session(options.provider) as provider:
         provider.read(options.provider.base or suffix, ["1.1"])

@@ -101,8 +101,9 @@ def seed(
         if run.catalogue.found("publish") is None:
             place.require_free(run.catalogue.found("check"))
         run.do("preflight", lambda meter: _preflight(options, place))
-        told = forecast.told(run.catalogue.found("preflight") or {})
-        return {**strategy(options, run, place), **told, "run_dir": str(run_dir)}
+        made = strategy(options, run, place)
+        told = forecast.told(run.catalogue.found("preflight") or {}, made.get("entries"))
+        return {**made, **told, "run_dir": str(run_dir)}
 
 
 def _preflight(options: SeedOptions, place: Place) -> Facts:
@@ -154,7 +155,7 @@ def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts
     for warning in _warnings(place):
         log.warning("%s: %s", options.config_path, warning)
     if options.connection is None:
-        log.warning("catch-up: what the provider will send is not known: it was not asked (-H)")
+        forecast.not_asked()
         return {"suffix": place.database.suffix}
     wanted = partial_of(options, place)
     with session(options.connection) as provider:
