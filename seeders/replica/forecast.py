@@ -78,15 +78,22 @@ class Forecast:
 
 
 def foresee(
-    connection: Connection, base: str, claimed: Sequence[str] | None, consumer: Config
+    connection: Connection,
+    base: str,
+    claimed: Sequence[str] | None,
+    consumer: Config,
+    log_base: str | None = None,
 ) -> Facts:
-    """What a consumer gets that claims `claimed` (None: nobody knows yet), said aloud; facts for the catalogue."""
+    """What a consumer gets that claims `claimed` (None: nobody knows yet), said aloud; facts for the catalogue.
+
+    `log_base`: the accesslog that its syncrepl reads.
+    """
     if claimed is None:
         log.warning("%s: only reading the LDIF tells its contextCSN", _UNKNOWN)
         return {}
     try:
         with session(connection) as server:
-            found = _forecast(server, server.context_of(base), claimed, consumer)
+            found = _forecast(server, server.context_of(base), claimed, consumer, log_base)
     except LoaderError as error:
         log.warning("%s: %s", _UNKNOWN, error)
         return {}
@@ -130,8 +137,10 @@ def _elsewhere(expected: Expected) -> Iterator[str]:
         )
 
 
-def _forecast(server: Session, suffix: str, claimed: Sequence[str], consumer: Config) -> Forecast:
-    expected = catchup.expected(server, suffix, claimed)
+def _forecast(
+    server: Session, suffix: str, claimed: Sequence[str], consumer: Config, log_base: str | None
+) -> Forecast:
+    expected = catchup.expected(server, suffix, claimed, log_base)
     entries = size.entries(server, suffix)
     many = _WHOLE_TREE if entries is None else entries
     logged = cost.logs_sync(consumer)

@@ -36,21 +36,21 @@ class Admin:
     data: Connection
 
 
-def prepare(admin: Admin, base: str) -> list[str]:
-    """For the database that holds `base`: what was done.
+def prepare(admin: Admin, base: str, log_base: str | None = None) -> list[str]:
+    """For the database that holds `base`: what was done. `log_base`: the accesslog that the consumer's syncrepl reads.
 
     Raises ConfigHidden, ConfigRefused, ServerRefused, ProviderNotPrepared.
     """
     done = []
     with session(admin.config) as server:
         suffix = server.context_of(base)
-        found = catchup.expected(server, suffix, server.context_csns(suffix))
+        found = catchup.expected(server, suffix, server.context_csns(suffix), log_base)
         if found.fits and found.sure:
             return [f"{server.uri} is ready"]
         if not found.known or not found.known.logs:
             done.append(_set_log(admin.config, server, suffix))
     with session(admin.data) as writer, session(admin.config) as server:
-        return [*done, _begin(writer, server, suffix)]
+        return [*done, _begin(writer, server, suffix, log_base)]
 
 
 def _set_log(admin: Connection, server: Session, suffix: str) -> str:
@@ -76,12 +76,12 @@ def _write_down(admin: Connection, uri: str, suffix: str, known: Syncprov) -> No
         pass  # it is never given back here, so it stands
 
 
-def _begin(writer: Session, server: Session, suffix: str) -> str:
+def _begin(writer: Session, server: Session, suffix: str, log_base: str | None) -> str:
     """Write until the provider answers the contextCSN of before the last write with changes alone."""
     for count in range(1, _WRITES + 1):
         claimed = writer.context_csns(suffix)
         touch.touch(writer, suffix)
-        found = catchup.expected(server, suffix, claimed)
+        found = catchup.expected(server, suffix, claimed, log_base)
         if found.fits and found.answer is Answer.CHANGES:
             return f"writes to {suffix} that change nothing: {count}"
     facts = {"answer": found.answer.value, "why": found.why}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, glue, indexes
+from loader import defaults, glue, indexes, syncrepl
 from loader.config import Database
 from loader.errors import GlueRefused, NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
@@ -113,8 +113,15 @@ def _preflight(options: SeedOptions, place: Place) -> Facts:
     preflight(options, place, foresee=False)
     wanted = partial_of(options, place)
     base = wanted.syncrepl.searchbase if wanted else place.database.suffix
-    prepared = preparing.prepare(options.admin, base)
+    prepared = preparing.prepare(options.admin, base, _log_base(options, place))
     return {**preflight(options, place), "prepared": prepared}
+
+
+def _log_base(options: SeedOptions, place: Place) -> str | None:
+    """The accesslog from which the consumer's syncrepl takes changes."""
+    uri = options.connection.uri if options.connection else None
+    found = syncrepl.of_database(place.config, place.database, uri)
+    return found.log_base if found else None
 
 
 def _clear(run_dir: Path) -> None:
@@ -172,7 +179,9 @@ def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts
     found = {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
     if foresee:
         claimed = claims.of_ldif(options.source) if options.strategy == "ldif" else csns
-        found |= forecast.foresee(options.connection, base, claimed, place.config)
+        found |= forecast.foresee(
+            options.connection, base, claimed, place.config, _log_base(options, place)
+        )
     return found
 
 

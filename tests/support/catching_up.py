@@ -16,12 +16,13 @@ from fixtures import replication
 from fixtures.chroots import Chroot
 from fixtures.replication import Refresh, refresh_report
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Installation, Settings, peer_dn
+from fixtures.slapd_config import REPLICATOR, Installation, Settings, peer_dn
 from fixtures.trees import write_people
 from tests.support.command import Done, ditseed
 
 PEOPLE = 2000
 CHANGED = DELETED = 20
+LOG = "cn=accesslog"
 _MONITOR = "cn=Entries,cn=Statistics,cn=Monitor"
 
 
@@ -97,7 +98,7 @@ class Provider:
         found = self.server.search(
             "(objectClass=olcSyncProvConfig)", ("1.1",), base="cn=config", external=True
         )
-        return found[0][0]
+        return found[-1][0]
 
     def change_and_delete(self) -> None:
         people = [name for name, _ in self.server.search("(uid=*)", ("1.1",))]
@@ -158,12 +159,13 @@ def block_of(said: str) -> str:
 @dataclass(frozen=True)
 class Situation:
     """`answer`: to a consumer that was seeded in it. `syncprov`: lines of slapd.conf. `loaded`: the server ID of the
-    entries' CSNs. `then`: what is done to the running provider before the seeding."""
+    entries' CSNs. `then`: what is done to the running provider before the seeding. `accesslog`: it keeps one."""
 
     answer: str
     syncprov: str = ""
     loaded: int = 1
     then: Callable[[Provider], None] = lambda provider: None
+    accesslog: bool = False
 
 
 def _set_and_written(provider: Provider) -> None:
@@ -188,8 +190,10 @@ def provider(
     if other and other.version.startswith("2.4."):
         modules = (*modules, "back_monitor")
     installation = Installation(prefix=other.prefix) if other else None
-    overlay = f"overlay syncprov\n{situation.syncprov}"
-    settings = Settings(modules=modules, server_id=1, overlays=(overlay,))
+    overlays = (f"overlay syncprov\n{situation.syncprov}",)
+    settings = Settings(modules=modules, server_id=1, overlays=overlays)
+    if situation.accesslog:
+        settings = _with_accesslog(settings, scratch)
     ldif = scratch / "people.ldif"
     write_people(ldif, settings.suffix, people)
     with closing(Slapd(settings, installation=installation)) as server:
@@ -213,6 +217,45 @@ def provider(
         yield made
 
 
+def _with_accesslog(settings: Settings, scratch: Path) -> Settings:
+    """As slapo-accesslog(5) has it for delta-syncrepl: the log is a database before that of the tree."""
+    directory = scratch / "log"
+    directory.mkdir(mode=0o700)
+    log = f"""\
+database mdb
+suffix {LOG}
+rootdn {LOG}
+directory {directory}
+index reqStart,reqEnd,reqResult,entryCSN,entryUUID,objectClass eq
+maxsize 268435456
+overlay syncprov
+syncprov-nopresent TRUE
+syncprov-reloadhint TRUE
+limits dn.exact="{REPLICATOR}" size=unlimited time=unlimited
+access to * by * read"""
+    keeps = f"overlay accesslog\nlogdb {LOG}\nlogops writes\nlogsuccess TRUE"
+    return dataclasses.replace(
+        settings,
+        modules=(*settings.modules, "accesslog"),
+        global_lines=tuple(log.splitlines()),
+        overlays=(*settings.overlays, keeps),
+    )
+
+
+def delta_consumer(of: Provider) -> Slapd:
+    """One whose syncrepl reads the accesslog."""
+    logs = f' syncdata=accesslog logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))"'
+    line = replication.syncrepl(of.server, of.server.uri) + logs
+    settings = dataclasses.replace(
+        of.server.settings,
+        overlays=(),
+        global_lines=(),
+        server_id=None,
+        database_lines=(line, f"updateref {of.server.uri}"),
+    )
+    return Slapd(settings, installation=of.server.installation)
+
+
 def _let_admin_configure(server: Slapd) -> None:
     rule = f'to * by dn.exact="{peer_dn()}" manage by dn.exact="{server.root_dn}" manage by * none'
     record = f"changetype: modify\nreplace: olcAccess\nolcAccess: {{0}}{rule}\n"
@@ -224,6 +267,7 @@ def consumer(of: Provider, **changed: object) -> Iterator[Slapd]:
     settings = dataclasses.replace(
         of.server.settings,
         overlays=(),
+        global_lines=(),
         server_id=None,
         database_lines=(),
         **changed,  # type: ignore[arg-type]
