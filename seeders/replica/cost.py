@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from loader.config import Config
 from loader.server.sync import Answer
 
-_START = 0.3  # seconds: to connect, bind and ask
+_START = 0.2  # seconds: to connect, bind and ask
 _BUCKETS = (
     65536  # slapd's list of entryUUIDs is so many AVL trees, told apart by the first two bytes
 )
-_NAMED = 2.6e-6  # seconds an entryUUID while the trees have few nodes
+_NAMED = 2.4e-6  # seconds an entryUUID while the trees have few nodes
 _DEEPER = (
     1.1e-6  # more, whenever the trees have twice as many nodes: each one is a look into cold memory
 )

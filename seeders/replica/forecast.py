@@ -45,8 +45,8 @@ class Forecast:
             "why": self.expected.why,
             "sure": self.expected.sure,
             "entries": self.entries,
-            "seconds": round(self.cost.seconds, 1),
-            "memory": self.cost.memory,
+            "seconds": None if self.entries is None else round(self.cost.seconds, 1),
+            "memory": None if self.entries is None else self.cost.memory,
             "logged": self.logged,
         }
 

@@ -46,6 +46,10 @@ def read(server: Session, suffix: str) -> Syncprov | None:
         config = configuration.read_online(server)
     except ConfigHidden:
         return None
+    return of(config, suffix)
+
+
+def of(config: Config, suffix: str) -> Syncprov | None:
     return next(_found(config, suffix), None)
 
 

@@ -299,7 +299,7 @@ def verify(
     \b
     Example:
       ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
-          -y /root/replicator.pw --consumer ldap://new-replica --wait 10m
+          -y /root/replicator.pw --consumer ldap://new-replica
     """
     provider = options.connection_of(connecting)
     consumer = _consumer_of(provider, connecting)

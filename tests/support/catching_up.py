@@ -15,7 +15,7 @@ import ldap
 from fixtures import replication
 from fixtures.chroots import Chroot
 from fixtures.replication import Refresh, refresh_report
-from fixtures.slapd import Slapd
+from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import REPLICATOR, Installation, Settings, peer_dn
 from fixtures.trees import write_people
 from tests.support.command import Done, ditseed
@@ -184,7 +184,11 @@ SITUATIONS = {
 
 @contextmanager
 def provider(
-    other: Chroot | None, scratch: Path, situation: Situation, people: int = PEOPLE
+    other: Chroot | None,
+    scratch: Path,
+    situation: Situation,
+    people: int = PEOPLE,
+    form: Form = "config",
 ) -> Iterator[Provider]:
     modules = Settings().modules
     if other and other.version.startswith("2.4."):
@@ -196,7 +200,7 @@ def provider(
         settings = _with_accesslog(settings, scratch)
     ldif = scratch / "people.ldif"
     write_people(ldif, settings.suffix, people)
-    with closing(Slapd(settings, installation=installation)) as server:
+    with closing(Slapd(settings, form=form, installation=installation)) as server:
         server.tool(
             "slapadd",
             "-q",
