@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from loader import units
+from loader import dn, units
 from loader.config import Config
 from loader.errors import LoaderError
 from loader.run.catalogue import Facts
@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of one provider and one seed. `entries`: in the provider's database, about; None where it does not tell."""
+    """Of one provider and one seed. `entries`: in the provider's database, about; None where it does not tell. `part`:
+    the consumer asks for fewer."""
 
     uri: str
     suffix: str
@@ -35,6 +36,7 @@ class Forecast:
     entries: int | None
     cost: Cost
     logged: bool  # the consumer's log level has `sync` in it
+    part: bool = False
     notes: tuple[str, ...] = ()
     mend: tuple[str, ...] = ()
 
@@ -58,7 +60,7 @@ class Forecast:
         if answer in (Answer.CHANGES, Answer.NOTHING):
             return "what changes and is deleted from now on, and nothing else"
         if answer in (Answer.PRESENT, Answer.WHOLE):
-            return _price(answer, self.entries, self.cost)
+            return _price(answer, self.entries, self.cost, "at most" if self.part else "about")
         return str(answer.value)
 
     def lines(self) -> Iterator[str]:
@@ -83,17 +85,20 @@ def foresee(
     claimed: Sequence[str] | None,
     consumer: Config,
     log_base: str | None = None,
+    part: bool = False,
 ) -> Facts:
     """What a consumer gets that claims `claimed` (None: nobody knows yet), said aloud; facts for the catalogue.
 
-    `log_base`: the accesslog that its syncrepl reads.
+    `log_base`: the accesslog that its syncrepl reads. `part`: it asks for less than all.
     """
     if claimed is None:
         log.warning("%s: only reading the LDIF tells its contextCSN", _UNKNOWN)
         return {}
     try:
         with session(connection) as server:
-            found = _forecast(server, server.context_of(base), claimed, consumer, log_base)
+            suffix = server.context_of(base)
+            found = _forecast(server, suffix, claimed, consumer, log_base)
+            found = replace(found, part=part or dn.key(base) != dn.key(suffix))
     except LoaderError as error:
         log.warning("%s: %s", _UNKNOWN, error)
         return {}
@@ -120,12 +125,12 @@ def told(preflight: Facts, entries: int | None = None) -> Facts:
     return shown
 
 
-def _price(answer: Answer, entries: int | None, price: Cost) -> str:
+def _price(answer: Answer, entries: int | None, price: Cost, about: str = "about") -> str:
     named = answer is Answer.PRESENT
     what = "entryUUIDs of entries that did not change" if named else "entries, every one whole"
-    count = "an unknown number of" if entries is None else f"about {entries:,}"
+    count = "an unknown number of" if entries is None else f"{about} {entries:,}"
     each = f" for each {_WHOLE_TREE:,} of them" if entries is None else ""
-    return f"{count} {what}: about {units.duration(price.seconds)} and {units.size(price.memory)} of its memory{each}"
+    return f"{count} {what}: {about} {units.duration(price.seconds)} and {units.size(price.memory)} of its memory{each}"
 
 
 def _elsewhere(expected: Expected) -> Iterator[str]:
@@ -152,4 +157,6 @@ def _forecast(
     if not expected.fits and expected.answer is not Answer.NOT_OFFERED:
         mend = tuple(mending.commands(server, suffix, expected, entries))
     shown = tuple(units.printable(line) for line in mend)
-    return Forecast(server.uri, suffix, expected, entries, price, logged, notes, shown)
+    return Forecast(
+        *(server.uri, suffix, expected, entries, price, logged), notes=notes, mend=shown
+    )

@@ -180,7 +180,12 @@ def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts
     if foresee:
         claimed = claims.of_ldif(options.source) if options.strategy == "ldif" else csns
         found |= forecast.foresee(
-            options.connection, base, claimed, place.config, _log_base(options, place)
+            options.connection,
+            base,
+            claimed,
+            place.config,
+            _log_base(options, place),
+            wanted is not None,
         )
     return found
 

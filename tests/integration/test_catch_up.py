@@ -5,6 +5,7 @@ In OpenLDAP 2.4, 2.5 and 2.6. What was really sent is counted by the provider's 
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import os
 import re
@@ -20,7 +21,7 @@ from loader import errors
 from loader.server.sync import Answer
 from seeders.replica import cost
 from tests.support import catching_up
-from tests.support.catching_up import CHANGED, DELETED, LOG, SITUATIONS, Provider, Situation
+from tests.support.catching_up import CHANGED, DELETED, DELTA, LOG, SITUATIONS, Provider, Situation
 from tests.support.command import ditseed
 from tests.support.require import require
 
@@ -207,6 +208,27 @@ def test_deletions_that_nobody_will_tell_of(version: Chroot | None, tmp_path: Pa
             assert "NO deletions" in foreseen(provider, consumer, *who)[1]
 
 
+def test_a_partial_replica_gets_fewer(tmp_path: Path) -> None:
+    with (
+        catching_up.provider(None, tmp_path, NO_LOG) as provider,
+        closing(catching_up.consumer_with(provider, 'filter="(ou=*)"')) as consumer,
+    ):
+        assert "will send it at most" in foreseen(provider, consumer)[1]
+
+
+def test_online_it_is_told_as_well(tmp_path: Path) -> None:
+    with (
+        catching_up.provider(None, tmp_path, NO_LOG) as provider,
+        Slapd(dataclasses.replace(provider.server.settings, overlays=(), server_id=None)) as empty,
+    ):
+        where = ("--consumer", empty.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+        words = ("replica", "seed", "--strategy", "online", *where, "-b", empty.suffix)
+        done = ditseed(*words, *provider.replicator, "--dry-run").ok()
+        assert "catch-up: when the consumer is started" in done.err
+        done = ditseed(*words, *provider.replicator, *provider.admin, "--json").ok()
+        assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
+
+
 def test_an_export_that_is_older_than_the_session_log(
     version: Chroot | None, tmp_path: Path
 ) -> None:
@@ -251,7 +273,7 @@ def test_delta_syncrepl(version: Chroot | None, tmp_path: Path, written: int) ->
     situation = Situation("", accesslog=True)
     with (
         catching_up.provider(version, tmp_path, situation) as provider,
-        closing(catching_up.delta_consumer(provider)) as consumer,
+        closing(catching_up.consumer_with(provider, DELTA)) as consumer,
     ):
         for _ in range(written):
             provider.write()
@@ -272,7 +294,7 @@ def test_delta_syncrepl_is_prepared(version: Chroot | None, tmp_path: Path) -> N
     situation = Situation("", accesslog=True)
     with (
         catching_up.provider(version, tmp_path, situation) as provider,
-        closing(catching_up.delta_consumer(provider)) as consumer,
+        closing(catching_up.consumer_with(provider, DELTA)) as consumer,
     ):
         done = provider.seed(consumer, *provider.replicator, *provider.admin, "--json").ok()
         assert done.facts["catch_up"].startswith("what changes and is deleted from now on")

@@ -246,10 +246,14 @@ access to * by * read"""
     )
 
 
-def delta_consumer(of: Provider) -> Slapd:
-    """One whose syncrepl reads the accesslog."""
-    logs = f' syncdata=accesslog logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))"'
-    line = replication.syncrepl(of.server, of.server.uri) + logs
+DELTA = (
+    f'syncdata=accesslog logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))"'
+)
+
+
+def consumer_with(of: Provider, options: str) -> Slapd:
+    """One with more options of its syncrepl."""
+    line = f"{replication.syncrepl(of.server, of.server.uri)} {options}"
     settings = dataclasses.replace(
         of.server.settings,
         overlays=(),
