@@ -8,6 +8,7 @@ that leaves open is told by cn=config. In every case the answer is that to a con
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from seeders.replica.provider import Syncprov
 
 WATCH = 1.5  # seconds to wait for somebody's write, where nothing else tells
 _LOOK_EVERY = 0.1
+_NO_TIME = datetime.timedelta(0)
+_SECOND = datetime.timedelta(seconds=1)  # slapd's monitor tells its start without fractions
 _NOTHING = "(entryUUID=00000000-0000-0000-0000-000000000000)"  # no entry
 _ANCIENT = "19700101000000.000000Z#000000#{}#000000"
 
@@ -182,17 +185,24 @@ class _Look:
             return self._of(Answer.PRESENT, why, sure=False)
         if self.known.log_base is not None:
             return self._from_accesslog(self.known.log_base)
-        if self._log_is_older():
+        older = self._log_is_older()
+        if older:
             return self._of(Answer.CHANGES, "its session log began before this contextCSN")
-        return self._of(Answer.PRESENT, "nothing was written since its session log was set")
+        why = "nothing was written since its session log was set"
+        if older is None:
+            why += ", if that was done while slapd ran"
+        return self._of(Answer.PRESENT, why, sure=older is not None)
 
-    def _log_is_older(self) -> bool:
-        """Was the session log set before slapd's start, or before the last write?"""
+    def _log_is_older(self) -> bool | None:
+        """Was the session log set before slapd's start, or before the last write? None where that cannot be told."""
         changed = self.known.changed if self.known else ""
+        if changed and self._newest() > changed:
+            return True
         began = providers.started(self.server)
-        if not changed:
-            return False
-        return self._newest() > changed or (began is not None and csn.time(changed) < began)
+        if not changed or began is None:
+            return None
+        since = csn.time(changed) - began
+        return None if _NO_TIME <= since < _SECOND else since < _NO_TIME
 
     def _from_accesslog(self, base: str) -> Expected:
         reached = providers.reaches(self.server, base, list(self.claimed), self._first_to_move())

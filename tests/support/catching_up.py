@@ -214,11 +214,18 @@ def provider(
             ldif,
         )
         server.own_files()
+        _wait_for_another_second()
         server.start()
+        _wait_for_another_second()
         _let_admin_configure(server)
         made = Provider(server, {"DITSEED_TOOLS": other.tools} if other else {})
         situation.then(made)
         yield made
+
+
+def _wait_for_another_second() -> None:
+    """slapd's monitor tells the second of its start: what was configured in that one may be older or newer."""
+    time.sleep(1.05)
 
 
 def _with_accesslog(settings: Settings, scratch: Path) -> Settings:
