@@ -6,6 +6,7 @@ through. So a search for a single entry, with the cookie of a consumer, tells ho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -13,6 +14,7 @@ from typing import Any
 
 import ldap
 from ldap.syncrepl import SyncDoneControl, SyncInfoMessage, SyncRequestControl
+from pyasn1.error import PyAsn1Error
 
 from loader import csn
 from loader.server.session import Session
@@ -39,12 +41,10 @@ class Answer(str, Enum):
 
 @dataclass(frozen=True)
 class Reply:
-    """`server_id`: of the provider, three hex digits; `csns`: its contextCSN. Both as its cookie tells them, if it
-    sends one. `reason`: the words of a refusal."""
+    """`server_id`: of the provider, three hex digits, if it sends a cookie. `reason`: the words of a refusal."""
 
     answer: Answer
     server_id: str | None = None
-    csns: tuple[str, ...] = ()
     reason: str = ""
 
 
@@ -86,6 +86,8 @@ def _asked(handle: Any, asked: tuple[Any, ...], control: SyncRequestControl) -> 
         return _reply(handle, message, had_cookie=control.cookie is not None)
     except _NOT_OFFERED as error:
         return Reply(Answer.NOT_OFFERED, reason=_words(error))
+    except PyAsn1Error as error:
+        return Reply(Answer.NOT_OFFERED, reason=f"its answer is not that of RFC 4533: {error}")
     except ldap.LDAPError as error:
         facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
         if facts.get("result") in _RELOAD:
@@ -127,18 +129,18 @@ def _end(controls: Sequence[Any], whole: bool, had_cookie: bool) -> Reply:
     done = next((one for one in controls if isinstance(one, SyncDoneControl)), None)
     if done is None:
         return Reply(Answer.NOT_OFFERED, reason="the search ends without a Sync Done control")
-    told = _told(done.cookie)
+    told = _server_id(done.cookie)
     if done.refreshDeletes and had_cookie:
-        return Reply(Answer.CHANGES if done.cookie else Answer.NOTHING, *told)
-    return Reply(Answer.WHOLE if whole else Answer.PRESENT, *told)
+        return Reply(Answer.CHANGES if done.cookie else Answer.NOTHING, told)
+    return Reply(Answer.WHOLE if whole else Answer.PRESENT, told)
 
 
-def _told(cookie: str | None) -> tuple[str | None, tuple[str, ...]]:
-    """The provider's server ID, and contextCSN. A server ID of 0 is left out of cookies."""
+def _server_id(cookie: str | None) -> str | None:
+    """The provider's. One of 0 is left out of cookies."""
     if not cookie:
-        return None, ()
-    words = dict(word.partition("=")[::2] for word in cookie.split(","))
-    return words.get("sid", "000"), tuple(words.get("csn", "").split(";"))
+        return None
+    found = re.search(r"(?:^|,)sid=([0-9a-fA-F]{3})(?:,|$)", cookie)
+    return found[1].lower() if found else "000"
 
 
 def _words(error: ldap.LDAPError) -> str:

@@ -97,8 +97,13 @@ class _Look:
 
     def expected(self) -> Expected:
         lacking = tuple(sorted(self._writers() - csn.by_server(self.claimed).keys()))
+        if lacking and self.known is None and self._moved(WATCH):
+            return (
+                self._exact()
+            )  # perhaps it is itself a consumer, and the writes are another server's
         if lacking:
-            return self._of(Answer.WHOLE, self._why_whole(lacking), lacking=lacking)
+            sure = self.known is not None
+            return self._of(Answer.WHOLE, self._why_whole(lacking), sure, lacking=lacking)
         if self._ignores_age():
             return self._ageless()
         shown = self._shown()
@@ -124,9 +129,14 @@ class _Look:
 
     def _why_whole(self, lacking: Sequence[str]) -> str:
         listed = ", ".join(sorted(csn.by_server(self.claimed)))
+        unless = (
+            ""
+            if self.known
+            else " (unless it is itself a consumer, which writes nothing of its own)"
+        )
         return (
             f"no CSN of server ID {' and '.join(lacking)} stands in its contextCSN yet (there are those of {listed}); "
-            "with the first one it takes the consumer's cookie for incomplete and ignores it"
+            f"with the first one it takes the consumer's cookie for incomplete and ignores it{unless}"
         )
 
     def _ignores_age(self) -> bool:

@@ -24,8 +24,6 @@ _ENTRY = 28e-6  # seconds an entry that comes whole and is found unchanged
 _LINES_NAMED, _LINES_ENTRY = 9.7e-6, 72e-6  # more, where the consumer's log level is `sync`
 _UUID = 84  # bytes of the consumer for each entryUUID it remembers; entries that come whole are remembered too
 _SYNC = 16384  # the bit of the log level
-_CHANGES_EACH = 4e-4  # seconds of the consumer to write one change
-_COMPARED = 0.9e-9  # seconds for each pair of modifications: syncprov looks for duplicates among all of them
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,6 @@ def of(answer: Answer, entries: int, logged: bool) -> Cost:
         each = _ENTRY + deeper + (_LINES_ENTRY if logged else 0)
         return Cost(_START + entries * each, _UUID * entries)
     return Cost(_START, 0)
-
-
-def of_changes(changes: int) -> Cost:
-    """Of so many changes that a session log holds; most of them modifications."""
-    return Cost(_START + changes * _CHANGES_EACH + _COMPARED * changes * changes, 0)
 
 
 def _named(entries: int) -> float:

@@ -15,14 +15,14 @@ from seeders.replica.catchup import Expected
 from seeders.replica.provider import SESSION_LOG, Syncprov
 
 _LEAST = 100_000  # writes
-_OF_ENTRIES = 30  # one write for so many entries
+_OF_ENTRIES = 100  # one write for so many entries
 _SAFE = re.compile(
     rb"(?![ :<])[\x20-\x7e]*(?<! )\Z"
 )  # RFC 2849 SAFE-STRING, without a space at its end
 
 
 def log_size(entries: int | None) -> int:
-    """A good olcSpSessionlog. Some 200 bytes of the provider's memory a write, and only for writes that are made; but
+    """A good olcSpSessionlog. Some 500 bytes of the provider's memory a write, and only for writes that are made; but
     to answer from it takes time with the square of the modifications, so it is not made larger than useful."""
     return max(_LEAST, (entries or 0) // _OF_ENTRIES)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import replication
 from fixtures.chroots import Chroot, chroot, missing_chroot
 from fixtures.replication import refresh_report
 from fixtures.slapd import Slapd, missing_slapd
@@ -185,6 +186,17 @@ def test_a_provider_that_is_ready_is_left_alone(tmp_path: Path) -> None:
         assert provider.server.context_csns() == before
 
 
+def test_a_dry_run_prepares_nothing(tmp_path: Path) -> None:
+    with (
+        catching_up.provider(None, tmp_path, NO_LOG) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        before = provider.server.context_csns()
+        done = provider.seed(consumer, *provider.replicator, *provider.admin, "--dry-run").ok()
+        assert "catch-up: when the consumer is started" in done.err
+        assert (provider.server.context_csns(), provider.session_log) == (before, [])
+
+
 def test_an_account_that_may_not_prepare(tmp_path: Path) -> None:
     with (
         catching_up.provider(None, tmp_path, NO_LOG) as provider,
@@ -206,6 +218,32 @@ def test_deletions_that_nobody_will_tell_of(version: Chroot | None, tmp_path: Pa
     ):
         for who in (provider.external, provider.replicator):
             assert "NO deletions" in foreseen(provider, consumer, *who)[1]
+
+
+def test_a_provider_that_is_itself_a_consumer(version: Chroot | None, tmp_path: Path) -> None:
+    """It never brings a server ID of its own into its contextCSN, and is not expected to."""
+    with catching_up.provider(version, tmp_path, NO_LOG) as first:
+        settings = dataclasses.replace(
+            first.server.settings,
+            overlays=("overlay syncprov\nsyncprov-sessionlog 1000",),
+            server_id=7,
+            database_lines=(),
+        )
+        relayed = replication.consumer(
+            first.server, settings, installation=first.server.installation
+        )
+        with relayed, catching_up.consumer(first) as consumer:
+            replication.wait_in_sync(first.server, relayed)
+            first.write()
+            replication.wait_in_sync(first.server, relayed)
+            first.write()
+            replication.wait_in_sync(first.server, relayed)
+            relay = Provider(relayed, first.tools)
+            forecast, said = foreseen(relay, consumer)
+            assert (forecast["answer"], forecast["sure"], said) == ("changes", True, "")
+            forecast, said = foreseen(relay, consumer, *relay.replicator)
+            assert (forecast["answer"], forecast["sure"]) == ("whole", False)
+            assert "unless it is itself a consumer" in said
 
 
 def test_a_partial_replica_gets_fewer(tmp_path: Path) -> None:
