@@ -14,12 +14,13 @@ from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import Answer
 from seeders.replica import catchup, cost, mending, size
-from seeders.replica.catchup import Expected
 from seeders.replica.cost import Cost
+from seeders.replica.look import Expected
 
 _WHOLE_TREE = 1_000_000  # entries, for what is said of a tree whose size nobody tells
 _READ = 100_000  # entries a second, and
 _MARGIN = 600.0  # seconds until the consumer is started: how long a session log has to last
+_COSTLY = (Answer.PRESENT, Answer.WHOLE)
 _UNKNOWN = "catch-up: what the provider will send is not known"
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Forecast:
     mend: tuple[str, ...] = ()
 
     def facts(self) -> Facts:
-        """For the report, and for `verify --wait`."""
+        """For the catalogue and the report."""
         return {
             "answer": self.expected.answer.name.lower(),
             "why": self.expected.why,
@@ -59,7 +60,7 @@ class Forecast:
             return "what changes from now on, but NO deletions that come before it is started"
         if answer in (Answer.CHANGES, Answer.NOTHING):
             return "what changes and is deleted from now on, and nothing else"
-        if answer in (Answer.PRESENT, Answer.WHOLE):
+        if answer in _COSTLY:
             return _price(answer, self.entries, self.cost, "at most" if self.part else "about")
         return str(answer.value)
 
@@ -116,10 +117,7 @@ def told(preflight: Facts, entries: int | None = None) -> Facts:
     """Of the facts of a preflight, those for the report. `entries`: as many as there turned out to be."""
     shown: Facts = {name: preflight[name] for name in ("catch_up", "prepared") if name in preflight}
     foreseen = preflight.get("forecast", {})
-    if entries and foreseen.get("answer") in (
-        Answer.PRESENT.name.lower(),
-        Answer.WHOLE.name.lower(),
-    ):
+    if entries and foreseen and Answer[foreseen["answer"].upper()] in _COSTLY:
         answer = Answer[foreseen["answer"].upper()]
         shown["catch_up"] = _price(answer, entries, cost.of(answer, entries, foreseen["logged"]))
     return shown
@@ -152,9 +150,13 @@ def _forecast(
     price = cost.of(expected.answer, many, logged)
     lasts = many / _READ + _MARGIN
     said = [*catchup.short_log(server, expected.known, lasts), *_elsewhere(expected)]
+    if logged and expected.answer in _COSTLY:
+        without = cost.of(expected.answer, many, logged=False)
+        saved = units.duration(price.seconds - without.seconds)
+        said.append(f"the consumer's log level has `sync`, which is {saved} of that")
     notes = tuple(f"catch-up: {one}" for one in said)
     mend: tuple[str, ...] = ()
-    if not expected.fits and expected.answer is not Answer.NOT_OFFERED:
+    if expected.lost or expected.answer in _COSTLY:
         mend = tuple(mending.commands(server, suffix, expected, entries))
     shown = tuple(units.printable(line) for line in mend)
     return Forecast(

@@ -11,7 +11,7 @@ from loader.config import Change
 from loader.errors import LoaderError
 from loader.server import configuration_write
 from loader.server.session import Session
-from seeders.replica.catchup import Expected
+from seeders.replica.look import Expected
 from seeders.replica.provider import SESSION_LOG, Syncprov
 
 _LEAST = 100_000  # writes
