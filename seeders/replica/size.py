@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from loader.errors import LoaderError
 from loader.server.session import Session
 
@@ -11,7 +9,7 @@ _ENOUGH = 100  # entries in a sample
 _MOST = 20_000
 _SECONDS = 5  # for the server, which looks at every entry: enough for some five million
 _STEPS = (8, 4)  # bits: samples of a 256th of the tree, and of a 16th
-_EVEN = 1.5  # times that the sample of the greatest entryUUIDs may differ from that of the least
+_EVEN = 1.5  # times that two samples beside each other may differ
 
 
 def entries(server: Session, suffix: str) -> int | None:
@@ -21,30 +19,23 @@ def entries(server: Session, suffix: str) -> int | None:
 
 
 def _by_sample(server: Session, suffix: str) -> int | None:
-    """By the entries with the least and the greatest entryUUIDs: as many, if UUIDs are spread evenly."""
+    """By the entries with the least entryUUIDs, if UUIDs are spread evenly: twice as many up to twice as far."""
     try:
         for bits in _STEPS:
-            found = [_count(server, suffix, where) for where in _ends(bits)]
-            if None in found:
+            one, two = (_count(server, suffix, _below(bits - more)) for more in (0, 1))
+            if one is None or two is None:
                 return None
-            counts = [one for one in found if one is not None]
-            if min(counts) >= _ENOUGH:
-                return _scaled(counts, bits)
+            if one >= _ENOUGH:
+                even = one / _EVEN < two - one < one * _EVEN
+                return two << (bits - 1) if even else None
     except LoaderError:
         pass
     return None
 
 
-def _scaled(counts: Sequence[int], bits: int) -> int | None:
-    if max(counts) > _EVEN * min(counts):
-        return None
-    return round(sum(counts) / len(counts)) << bits
-
-
-def _ends(bits: int) -> tuple[str, str]:
-    least = f"{(1 << 32 - bits) - 1:08x}-ffff-ffff-ffff-ffffffffffff"
-    most = f"{(1 << 32) - (1 << 32 - bits):08x}-0000-0000-0000-000000000000"
-    return f"(entryUUID<={least})", f"(entryUUID>={most})"
+def _below(bits: int) -> str:
+    """One of so many bits of the entryUUIDs: 8 for a 256th."""
+    return f"(entryUUID<={(1 << 32 - bits) - 1:08x}-ffff-ffff-ffff-ffffffffffff)"
 
 
 def _count(server: Session, suffix: str, where: str) -> int | None:
