@@ -33,6 +33,12 @@ def covered(csns: Mapping[str, str], by: Mapping[str, str]) -> bool:
     return all(by.get(sid, "") >= csn for sid, csn in csns.items())
 
 
+def before(csn: str) -> str:
+    """The greatest CSN of the same server that is less by its time: one microsecond earlier."""
+    earlier = time(csn) - datetime.timedelta(microseconds=1)
+    return f"{earlier:%Y%m%d%H%M%S.%fZ}#{csn.partition('#')[2]}"
+
+
 def time(csn: str) -> datetime.datetime:
     """When it was given, in UTC, without a zone. ValueError for what is no CSN of the modern form."""
     return datetime.datetime.strptime(csn.partition("#")[0], "%Y%m%d%H%M%S.%fZ")

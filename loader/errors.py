@@ -286,9 +286,11 @@ class NoContextCSN(LoaderError):
 
 
 class NotInSync(LoaderError):
+    """state: what it is doing. advice: what to do."""
+
     code, exit_status = "server.not_in_sync", 38
-    message = "{consumer} has not caught up with {provider} after {waited}"
-    hint = "Look at the consumer's log (loglevel sync) for what syncrepl says."
+    message = "{consumer} has not caught up with {provider} after {waited}: {state}"
+    hint = "{advice}"
 
 
 class HiddenFromAccount(LoaderError):
@@ -593,6 +595,14 @@ class LeaseStands(LoaderError):
     code, exit_status = "add.lease_stands", 66
     message = "{what} of {suffix} could not be switched off again: {reason}"
     hint = "When the server is there again: {undo}. The next `ditseed add` or `replica seed` to it does so, too."
+
+
+class ProviderNotPrepared(LoaderError):
+    """answer, why: what the provider would still send, and the reason."""
+
+    code, exit_status = "seed.provider_not_prepared", 95
+    message = "{uri}: {suffix} was written to, and a consumer would still get {answer}: {why}"
+    hint = "docs/catch-up.md tells what a provider needs. Without --prepare-provider the seeding does not ask for it."
 
 
 class Cancelled(LoaderError):

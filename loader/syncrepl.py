@@ -40,7 +40,7 @@ _TLS = (
 )
 _TLS_MORE = ("tls_cipher_suite", "tls_protocol_min", "tls_ecname", "tls_crlcheck")
 _PACE = ("interval", "retry", "sizelimit", "timelimit", "strictrefresh", "lazycommit")
-_LOG = ("logbase", "logfilter")
+_LOG = ("logfilter",)
 _MANNER = {
     "rid",
     "provider",
@@ -63,7 +63,7 @@ _CONTENT = {
     "suffixmassage",
     *_LISTS,
 }
-_KIND = {"type", "syncdata"}
+_KIND = {"type", "syncdata", "logbase"}
 # slapd reads these by their beginning: "attrsonly" may be followed by anything.
 _FLAGS = ("attrsonly", "strictrefresh", "lazycommit")
 _REQUIRED = ("rid", "provider", "searchbase")
@@ -85,6 +85,12 @@ class Syncrepl:
     suffixmassage: str | None = None
     type: str = "refreshonly"
     syncdata: str = "default"
+    logbase: str | None = None
+
+    @property
+    def log_base(self) -> str | None:
+        """The accesslog from which it takes changes (delta-syncrepl); None: none."""
+        return self.logbase if self.syncdata == "accesslog" else None
 
     @property
     def content(self) -> tuple[object, ...]:
@@ -166,6 +172,7 @@ def _made(found: dict[str, str], where: str) -> Syncrepl:
         suffixmassage=found.get("suffixmassage"),
         type=found.get("type", "refreshOnly").lower(),
         syncdata=found.get("syncdata", "default").lower(),
+        logbase=found.get("logbase"),
         **lists,
     )
 

@@ -24,13 +24,15 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Lease:
-    """One setting of one database. `undo`: the command that tightens it by hand. `taken`: UTC, ISO 8601."""
+    """One setting of one database. `undo`: the command that tightens it by hand. `taken`: UTC, ISO 8601. `before`: the
+    value to put back, where that is not the same for all."""
 
-    kind: str  # "nosync", "updatedn"
+    kind: str  # "nosync", "updatedn", "sessionlog"
     target: str  # URI
     database: str  # its suffix
     undo: str
     taken: str = ""
+    before: str = ""
 
 
 @contextmanager
@@ -101,7 +103,7 @@ def _write(path: Path, facts: dict[str, object]) -> None:
 def _read(path: Path) -> Lease | None:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return Lease(**{name: facts[name] for name in Lease.__dataclass_fields__})
+        return Lease(**{name: facts[name] for name in Lease.__dataclass_fields__ if name in facts})
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

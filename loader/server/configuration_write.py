@@ -71,12 +71,10 @@ def check_text(path: Path, origin: Path, changes: Sequence[Change]) -> Config:
         raise _refused(str(origin), changes, reason) from error
 
 
-def modify(session: Session, database: Database, changes: Sequence[Change]) -> None:
-    """Change cn=config of a running server, all or nothing. Raises ConfigRefused with slapd's words."""
+def modify(session: Session, entry_dn: str, changes: Sequence[Change]) -> None:
+    """Change an entry of cn=config of a running server, all or nothing. Raises ConfigRefused with slapd's words."""
     try:
-        session.modify(
-            database.entry_dn, [one for change in changes for one in _modifications(change)]
-        )
+        session.modify(entry_dn, [one for change in changes for one in _modifications(change)])
     except ServerRefused as error:
         raise _refused(session.uri, changes, error.facts["reason"]) from error
 
@@ -86,7 +84,7 @@ Modification = tuple[int, str, list[bytes] | None]
 
 def _modifications(change: Change) -> Iterator[Modification]:
     """Never an empty replace: slapd refuses that of an absent attribute. Nor one of an absent olcUpdateDN, which slapd
-    then takes for one that is there."""
+    then takes for one that is there, or of an absent olcSpSessionlog, of which slapd 2.4.57 dies."""
     before, after = _bytes(change.before), _bytes(change.after)
     if change.attribute in BY_VALUE:
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
@@ -104,10 +102,10 @@ def _bytes(values: Sequence[str]) -> list[bytes]:
     return [value.encode() for value in values]
 
 
-def change_record(database: Database, changes: Sequence[Change]) -> str:
-    """The change as an LDIF record, for people."""
+def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
+    """The change of an entry as an LDIF record, for people."""
     words = {ldap.MOD_DELETE: "delete", ldap.MOD_ADD: "add", ldap.MOD_REPLACE: "replace"}
-    lines = [f"dn: {database.entry_dn}", "changetype: modify"]
+    lines = [f"dn: {entry_dn}", "changetype: modify"]
     for kind, name, values in (one for change in changes for one in _modifications(change)):
         lines += [f"{words[kind]}: {name}", *(f"{name}: {v.decode()}" for v in values or []), "-"]
     return "\n".join(lines) + "\n"

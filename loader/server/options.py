@@ -66,6 +66,20 @@ class Connection:
             **{name: value for name, value in sasl.items() if value},
         }
 
+    def options(self, uri: str | None = None) -> tuple[str, ...]:
+        """As they were given, for a command line; a password that was typed is asked for again."""
+        where = uri or self.uri
+        words = ["-H", where] if where else []
+        words += ["-" + "Z" * self.start_tls] if self.start_tls else []
+        words += ["-Y", self.mechanism] if self.mechanism else []
+        words += ["-D", self.bind_dn] if self.bind_dn else []
+        words += self.sasl.options()
+        if self.password_file:
+            words += ["-y", self.password_file]
+        elif self.password is not None:
+            words.append("-W")
+        return tuple(words)
+
     def secret(self) -> bytes | None:
         """The password. As in ldapsearch -y the whole file is the password, a newline at its end included."""
         if self.password is not None:

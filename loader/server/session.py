@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import ldap
 import ldap.filter
 import ldap.ldapobject
-from ldap.controls import RequestControl
+from ldap.controls import AssertionControl, RequestControl
 from ldap.controls.simple import ManageDSAITControl
 
-from loader import csn
+from loader import csn, dn
 from loader.errors import (
     ConnectionLost,
     LimitTooLow,
@@ -214,12 +214,32 @@ class Session:
         values = [value for _, entry in found for value in entry.get("olmmdbentries", [])]
         return int(values[0]) if values else None
 
+    def converse(
+        self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0
+    ) -> Result:
+        """What `talk` makes of libldap's connection: a question of several messages. `limit`: seconds for all of it."""
+        return self._asking(operation, lambda: talk(self._ldap), base, limit or None)
+
     def replace(self, dn: str, changes: Mapping[str, Sequence[bytes]]) -> None:
         """Set attributes; an empty sequence removes one."""
         self.modify(
             dn,
             [(ldap.MOD_REPLACE, name, list(values) or None) for name, values in changes.items()],
         )
+
+    def replace_if(self, dn: str, where: str, changes: Mapping[str, Sequence[bytes]]) -> bool:
+        """Set attributes of an entry of which the filter is true (RFC 4528); False where it is not."""
+        modlist = [(ldap.MOD_REPLACE, name, list(values)) for name, values in changes.items()]
+        only = [AssertionControl(True, where)]
+
+        def replaced() -> bool:
+            try:
+                self._ldap.modify_ext_s(dn, modlist, serverctrls=only)
+            except ldap.ASSERTION_FAILED:
+                return False
+            return True
+
+        return self._asking(f"modify {dn}", replaced, dn, COMMIT)
 
     def modify(self, dn: str, modlist: list[Any]) -> None:
         """python-ldap's list: (ldap.MOD_*, name, values or None)."""
@@ -265,6 +285,11 @@ class Session:
         return [
             value.decode() for value in self.read("", ["namingContexts"]).get("namingcontexts", [])
         ]
+
+    def context_of(self, base: str) -> str:
+        """The naming context that holds `base`; `base` itself where none is shown."""
+        found = (one for one in self.naming_contexts() if dn.within(base, one))
+        return next(found, base)
 
     def context_csns(self, suffix: str) -> list[str]:
         """contextCSN of a suffix, one value for each server ID. Raises NoContextCSN."""

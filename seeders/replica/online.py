@@ -33,6 +33,8 @@ from loader.run.steps import Run, open_run
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.storage import files
+from seeders.replica import forecast, preparing
+from seeders.replica.preparing import Admin
 
 VERB = "replica seed online"
 STEPS = ("preflight", *EXPORT_STEPS, "join", *ADD_STEPS, "claim")
@@ -54,6 +56,7 @@ class OnlineOptions:
     page: int = 0
     nosync: bool = False
     allow_hidden: bool = False
+    admin: Admin | None = None  # --prepare-provider
 
     @property
     def directory(self) -> Path:
@@ -92,7 +95,7 @@ def seed(
         preflight = run.do("preflight", work.preflight)
         known = run.catalogue.found("claim")
         if known is not None:
-            return _report(options, known)
+            return _report(options, {**known, **forecast.told(preflight, known["entries"])})
         exported = work.export(preflight["suffix"])
         joined = run.do("join", lambda meter: work.join(meter, exported, preflight["suffix"]))
         with shadow.lent(options.consumer, preflight["suffix"]):
@@ -101,22 +104,22 @@ def seed(
             run.do("claim", lambda meter: work.claim(preflight["suffix"], facts))
         files.remove_tree(run.directory / "export")
         work.joined.unlink(missing_ok=True)
-        return _report(options, facts)
+        return _report(options, {**facts, **forecast.told(preflight, facts["entries"])})
 
 
 def plan(options: OnlineOptions) -> Facts:
     """The questions that change nothing."""
     options.require_fitting()
-    return {**preflight(options), "steps": "nothing was changed"}
+    return {**preflight(options, prepare=False), "steps": "nothing was changed"}
 
 
-def preflight(options: OnlineOptions) -> Facts:
+def preflight(options: OnlineOptions, prepare: bool = True) -> Facts:
     """Is the server there, empty, and nobody's replica; does the provider hold the same suffix?"""
     with opened(options.consumer) as target:
         database = target.config.database(options.consumer.base)
         shadow.require_free(database, target.config.where)
         _require_one(target.config, database)
-        suffix, where = database.suffix, target.config.where
+        config, suffix, where = target.config, database.suffix, target.config.where
         if empty_suffix.is_empty(suffix):
             raise UsageProblem(
                 reason="--strategy online cannot seed a database with the empty suffix: its contextCSN stands in an "
@@ -129,12 +132,19 @@ def preflight(options: OnlineOptions) -> Facts:
         for one in options.source:
             if not options.allow_hidden:
                 sight.require_whole(one)
+        forecast.not_asked()
         return {"suffix": suffix}
     with session(options.provider) as provider:
         provider.read(options.provider.base or suffix, ["1.1"])
         if not options.allow_hidden:
             sight.require(provider, options.provider.base or suffix, own=database.overlays)
-        return {"suffix": suffix, "context_csns": provider.context_csns(suffix)}
+        csns = provider.context_csns(suffix)
+    if options.admin and prepare:
+        preparing.prepare(options.admin, suffix)
+        with session(options.provider) as provider:
+            csns = provider.context_csns(suffix)
+    found = forecast.foresee(options.provider, suffix, csns, config)
+    return {"suffix": suffix, "context_csns": csns, **found}
 
 
 def _require_one(config: Config, database: Database) -> None:

@@ -17,10 +17,12 @@ from loader.operations.compare import CompareReport
 from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.server.options import Connection
-from seeders.replica import online
+from seeders.replica import online, preparing
 from seeders.replica import seed as seeding
 from seeders.replica import verify as checking
 from seeders.replica.online import OnlineOptions
+from seeders.replica.preparing import Admin
+from seeders.replica.release_cmd import command as release
 from seeders.replica.seed import SeedOptions
 from seeders.replica.status_cmd import command as status
 from seeders.replica.strategies import BY_NAME
@@ -69,6 +71,31 @@ def _consumer_of(provider: Connection, given: dict[str, Any]) -> Connection | No
     )
 
 
+def _admin_of(provider: Connection, given: dict[str, Any]) -> Admin | None:
+    """As whom the provider is prepared; None: it is not."""
+    wanted = given.pop("prepare_provider")
+    config, data = (
+        _bound_as(provider, given.pop(f"{name}_dn"), given.pop(f"{name}_password_file"))
+        for name in ("config", "admin")
+    )
+    if wanted and provider.uri is None:
+        raise UsageProblem(reason="--prepare-provider needs the provider: -H URI")
+    return Admin(config, data) if wanted else None
+
+
+def _bound_as(provider: Connection, bind_dn: str | None, file: str | None) -> Connection:
+    if bind_dn is None:
+        return provider
+    sasl = dataclasses.replace(provider.sasl, authcid=None)
+    return dataclasses.replace(
+        provider,
+        bind_dn=bind_dn,
+        password_file=file or provider.password_file,
+        mechanism=None,
+        sasl=sasl,
+    )
+
+
 @click.group("replica")
 def command() -> None:
     """Bootstrap a replica: seed it, follow the seeding, check the result.
@@ -104,6 +131,15 @@ def command() -> None:
     type=click.Path(path_type=Path, readable=False),
     help="ldif, online: LDIF files or an export directory; clone: a database directory.",
 )
+@click.option(
+    "--prepare-provider",
+    is_flag=True,
+    help="Have the provider answer the replica with changes alone: set a session log, make writes that change nothing.",
+)
+@click.option("--admin-dn", metavar="DN", help="Make those writes as this DN (default: -D).")
+@click.option("--admin-password-file", metavar="FILE", help="Its password file (default: -y).")
+@click.option("--config-dn", metavar="DN", help="Change its cn=config as this DN (default: -D).")
+@click.option("--config-password-file", metavar="FILE", help="Its password file (default: -y).")
 @options.engine_option
 @options.placing_options
 @options.verify_option()
@@ -150,6 +186,9 @@ def seed(
     syncrepl yet, and gets the entries over LDAP. -H -D -y -b are the provider. Stopped at any moment, the same command
     goes on; once done, it does nothing.
 
+    Before the entries are read it says what the provider will send when the replica is started: what changed, or the
+    entryUUIDs of all entries, or every entry, and how long that takes; and how to mend it (docs/catch-up.md).
+
     \b
     Examples:
       ditseed replica seed --strategy search -H ldap://provider -D cn=replicator,dc=example,dc=com \\
@@ -163,6 +202,7 @@ def seed(
     connection = options.connection_of(seeding_options)
     consumer = _consumer_of(connection, seeding_options)
     nosync = seeding_options.pop("nosync")
+    seeding_options["admin"] = _admin_of(connection, seeding_options)
     progress = options.progress_of(progress_mode)
     if seeding_options["strategy"] == ONLINE:
         asked_online = _online(connection, consumer, suffix, nosync, seeding_options)
@@ -201,8 +241,7 @@ def _online(
     """The options of --strategy online."""
     if consumer is None:
         raise UsageProblem(reason="--strategy online needs the running consumer: --consumer URI")
-    given = {name: value for name, value in given.items() if name != "keep_export"}
-    same = ("source", "run_dir", "jobs", "pieces", "page", "allow_hidden")
+    same = ("source", "run_dir", "jobs", "pieces", "page", "allow_hidden", "admin")
     return OnlineOptions(
         consumer=dataclasses.replace(consumer, base=connection.base if suffix is None else suffix),
         provider=connection if connection.uri else None,
@@ -228,6 +267,7 @@ def _show(facts: Facts, as_json: bool) -> None:
 
 
 command.add_command(status)
+command.add_command(release)
 
 
 @command.command("verify")
@@ -235,7 +275,9 @@ command.add_command(status)
 @_consumer_options(required=True)
 @options.optional_config_option
 @click.option(
-    "--wait", default="60", metavar="SECONDS", help="How long the replica may take to catch up."
+    "--wait",
+    metavar="SECONDS",
+    help="How long the replica may take to catch up (default: as long as what the provider sends should take).",
 )
 @click.option(
     "--limit", type=click.IntRange(0), default=20, help="How many differing entries are named."
@@ -244,13 +286,16 @@ command.add_command(status)
 @options.json_option
 def verify(
     config_path: Path | None,
-    wait: str,
+    wait: str | None,
     limit: int,
     progress_mode: str,
     as_json: bool,
     **connecting: Any,
 ) -> int:
     """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
+
+    While it waits it shows what the provider sends to the replica, how much of it, and the contextCSN of both; the
+    replica's phase too, where the bind DN may read its monitor.
 
     Of a partial replica only what its syncrepl selects is compared. What that is, is read from its cn=config if the
     bind DN may read that, or from --config.
@@ -260,12 +305,13 @@ def verify(
     \b
     Example:
       ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
-          -y /root/replicator.pw --consumer ldap://new-replica --wait 10m
+          -y /root/replicator.pw --consumer ldap://new-replica
     """
     provider = options.connection_of(connecting)
     consumer = _consumer_of(provider, connecting)
     assert consumer is not None
-    asked = VerifyOptions(provider, consumer, config_path, units.parse_duration(wait), limit)
+    seconds = None if wait is None else units.parse_duration(wait)
+    asked = VerifyOptions(provider, consumer, config_path, seconds, limit)
     waited, report, how = checking.verify(asked, options.progress_of(progress_mode))
     if as_json:
         show_json(
@@ -278,6 +324,8 @@ def verify(
         )
     else:
         show_facts({"compared as": how, **_compared(waited, report)})
+        for line in preparing.standing(provider.uri or ""):
+            print(line)
     return errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, glue, indexes
+from loader import defaults, glue, indexes, syncrepl
 from loader.config import Database
 from loader.errors import GlueRefused, NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
@@ -32,8 +32,9 @@ from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources import planner
 from loader.storage import files
-from seeders.replica import partial
+from seeders.replica import claims, forecast, partial, preparing
 from seeders.replica.partial import Partial
+from seeders.replica.preparing import Admin
 
 VERB = "replica seed"
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
@@ -64,6 +65,7 @@ class SeedOptions:
     verify: str = "quick"
     allow_hidden: bool = False
     keep_export: Path | None = None  # read into this directory first, and leave the export there
+    admin: Admin | None = None  # --prepare-provider
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -101,8 +103,28 @@ def seed(
             _clear(run.directory)
         if run.catalogue.found("publish") is None:
             place.require_free(run.catalogue.found("check"))
-        run.do("preflight", lambda meter: preflight(options, place))
-        return {**strategy(options, run, place), "run_dir": str(run_dir)}
+        run.do("preflight", lambda meter: _preflight(options, place))
+        made = strategy(options, run, place)
+        told = forecast.told(run.catalogue.found("preflight") or {}, made.get("entries"))
+        return {**made, **told, "run_dir": str(run_dir)}
+
+
+def _preflight(options: SeedOptions, place: Place) -> Facts:
+    """With --prepare-provider the provider is made ready once nothing else stands in the way."""
+    if options.admin is None:
+        return preflight(options, place)
+    preflight(options, place, foresee=False)
+    wanted = partial_of(options, place)
+    base = wanted.syncrepl.searchbase if wanted else place.database.suffix
+    prepared = preparing.prepare(options.admin, base, _log_base(options, place))
+    return {**preflight(options, place), "prepared": prepared}
+
+
+def _log_base(options: SeedOptions, place: Place) -> str | None:
+    """The accesslog from which the consumer's syncrepl takes changes."""
+    uri = options.connection.uri if options.connection else None
+    found = syncrepl.of_database(place.config, place.database, uri)
+    return found.log_base if found else None
 
 
 def _clear(run_dir: Path) -> None:
@@ -132,9 +154,9 @@ def partial_of(options: SeedOptions, place: Place) -> Partial | None:
     return partial.of(place.config, place.database, options.strategy, uri, options.engine)
 
 
-def preflight(options: SeedOptions, place: Place) -> Facts:
+def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts:
     """Cheap questions first: can the consumer's configuration be built for, and is it made for this; does the provider
-    answer, hold this suffix, and show all of it?"""
+    answer, hold this suffix, and show all of it? `foresee`: what will it send to the consumer then?"""
     if options.strategy == "clone":
         _require_one(place)
     else:
@@ -145,6 +167,7 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
     for warning in _warnings(place):
         log.warning("%s: %s", options.config_path, warning)
     if options.connection is None:
+        forecast.not_asked()
         return {"suffix": place.database.suffix}
     wanted = partial_of(options, place)
     with session(options.connection) as provider:
@@ -158,7 +181,18 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
         if options.strategy == "search" and not options.allow_hidden:
             wants = wanted.narrowing().wants if wanted else None
             sight.require(provider, base, wants, own=place.database.overlays)
-    return {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
+    found = {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
+    if foresee:
+        claimed = claims.of_ldif(options.source) if options.strategy == "ldif" else csns
+        found |= forecast.foresee(
+            options.connection,
+            base,
+            claimed,
+            place.config,
+            _log_base(options, place),
+            wanted is not None,
+        )
+    return found
 
 
 def _require_one(place: Place) -> None:
@@ -219,7 +253,8 @@ def plan(options: SeedOptions, progress: Progress) -> Facts:
     else:
         facts["bytes"] = sum(files.allocated_bytes(path / DATA) for path in needs_source(options))
         files.require_space(place.directory, facts["bytes"])
-    return {**facts, "directory": str(place.directory), "steps": "nothing was changed"}
+    where = {"directory": str(place.directory), "steps": "nothing was changed"}
+    return {**facts, **forecast.told(facts), **where}
 
 
 def status(run_dir: Path) -> tuple[list[DoneStep], bool]:

@@ -15,6 +15,7 @@ from loader.errors import NoSuchPath, UsageProblem
 from loader.operations import build
 from loader.run.catalogue import DoneStep, Facts
 from loader.server.options import Connection
+from seeders.replica import preparing
 from seeders.replica import seed as seeding
 from seeders.replica import status as standing
 from seeders.replica.online import OnlineOptions
@@ -126,6 +127,10 @@ def _show_loads(loads: Sequence[Facts]) -> None:
 
 def _show_lease(one: Facts) -> None:
     held = f"given back by process {one['process']}" if one["process"] else "nobody gives it back"
+    if one["kind"] == preparing.KIND:
+        print(f"session log of {one['database']} set at {one['taken']} by --prepare-provider")
+        print(f"  to put back what was before: {one['undo']}")
+        return
     print(f"{one['kind']} of {one['database']} since {one['taken']}: {held}")
     if one["undo"]:
         print(f"  by the next run, or by hand: {one['undo']}")

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import csn, units
 from loader.config import Config
-from loader.errors import ConfigHidden, LoaderError, NoSuchSuffix, NotInSync
-from loader.operations import moved
+from loader.errors import ConfigHidden, NoSuchSuffix
 from loader.operations.compare import IGNORED, CompareOptions, CompareReport
 from loader.progress import Progress
 from loader.server import configuration
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources.location import Server
-from seeders.replica import local, partial
+from seeders.replica import local, partial, waiting
 from seeders.replica.partial import Partial
-
-LOOK_EVERY = 0.2  # seconds between two looks while waiting
 
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """`wait` in seconds: how long the replica may need to catch up from the moment it is asked. `config_path`: the
+    """`wait` in seconds: how long the replica may need to catch up from the moment it is asked; None: as long as that
+    should take. `config_path`: the
     consumer's configuration, where it can be read here; else its cn=config is asked."""
 
     provider: Connection
     consumer: Connection
     config_path: Path | None = None
-    wait: float = 0.0
+    wait: float | None = None
     limit: int = 20
 
 
@@ -47,7 +43,8 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     else:
         bases = (wanted.syncrepl.searchbase, wanted.database.suffix)
         provider_side, consumer_side, left_out = wanted.sides(options.provider, options.consumer)
-    waited = catch_up(options, bases, progress)
+    connections = (options.provider, options.consumer)
+    waited = waiting.catch_up(connections, bases, options.wait, progress)
     asked = CompareOptions(provider_side, consumer_side, (*IGNORED, *left_out), limit=options.limit)
     return waited, local.compared(asked, progress), how
 
@@ -73,31 +70,3 @@ def _configuration(options: VerifyOptions) -> Config:
         return configuration.read(options.config_path)
     with session(options.consumer) as consumer:
         return configuration.read_online(consumer)
-
-
-def catch_up(options: VerifyOptions, bases: tuple[str, str], progress: Progress) -> float:
-    """Wait until the consumer has seen all that the provider has now; seconds it took. `bases`: of each of them."""
-    base, own = bases
-    with progress.step("catch-up") as meter, session(options.provider) as provider:
-        while True:
-            # Of a base below the suffix the suffix tells.
-            wanted = csn.by_server(
-                moved.context_csns(provider, base) or provider.context_csns(base)
-            )
-            if csn.covered(wanted, _seen(options.consumer, own)):
-                return meter.seconds
-            if meter.seconds > options.wait:
-                uris = {"consumer": options.consumer.uri, "provider": provider.uri}
-                raise NotInSync(**uris, waited=units.duration(meter.seconds))
-            time.sleep(LOOK_EVERY)
-
-
-def _seen(consumer: Connection, base: str) -> dict[str, str]:
-    """contextCSN of the consumer; empty while it has none or is only just starting."""
-    try:
-        with session(consumer) as server:
-            return csn.by_server(server.context_csns(base))
-    except LoaderError as error:
-        if error.retryable or error.code in ("server.no_context_csn", "server.no_such_base"):
-            return {}
-        raise

@@ -68,7 +68,7 @@ def _switch_on(connection: Connection, suffix: str) -> None:
     with session(connection) as server:
         database = configuration.read_online(server).database(suffix)
         change = Change(_SETTING, (), (server.who_am_i(),))
-        configuration_write.modify(server, database, [change])
+        configuration_write.modify(server, database.entry_dn, [change])
 
 
 def _give_back(connection: Connection, suffix: str, one: Lease) -> None:
@@ -79,6 +79,6 @@ def _give_back(connection: Connection, suffix: str, one: Lease) -> None:
             standing = config.values(database.entry_dn, _SETTING)
             if standing:
                 change = Change(_SETTING, standing, ())
-                configuration_write.modify(server, database, [change])
+                configuration_write.modify(server, database.entry_dn, [change])
     except LoaderError as error:
         raise LeaseStands(what=_SETTING, suffix=suffix, reason=error, undo=one.undo) from error

@@ -29,7 +29,7 @@ def prepare_directory(config: Config, plan: Plan) -> Iterator[tuple[str, Callabl
         def publish() -> None:
             rewrite.rewrite(real, old, new)
 
-        yield configuration_write.change_record(plan.database, plan.changes), publish
+        yield configuration_write.change_record(plan.database.entry_dn, plan.changes), publish
 
 
 def _content(file: Path) -> bytes:

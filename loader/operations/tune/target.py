@@ -72,9 +72,11 @@ class Online:
             )
 
         def publish() -> None:
-            configuration_write.modify(self.session, plan.database, plan.changes)
+            configuration_write.modify(self.session, plan.database.entry_dn, plan.changes)
 
-        yield Prepared(configuration_write.change_record(plan.database, plan.changes), publish)
+        yield Prepared(
+            configuration_write.change_record(plan.database.entry_dn, plan.changes), publish
+        )
 
     def after(self) -> tuple[str, ...]:
         return ()
@@ -148,17 +150,4 @@ def opened(where: Path | Connection) -> Iterator[Target]:
     with session(where) as bound:
         config = configuration.read_online(bound)
         local = bound.uri.lower().startswith("ldapi:")
-        yield Online(bound, config, _options(where, bound.uri), local)
-
-
-def _options(connection: Connection, uri: str) -> tuple[str, ...]:
-    """The connection as it was given; a password that was typed is asked for again."""
-    words = ["-H", uri, *(["-" + "Z" * connection.start_tls] if connection.start_tls else [])]
-    words += ["-Y", connection.mechanism] if connection.mechanism else []
-    words += ["-D", connection.bind_dn] if connection.bind_dn else []
-    words += connection.sasl.options()
-    if connection.password_file:
-        words += ["-y", connection.password_file]
-    elif connection.password is not None:
-        words.append("-W")
-    return tuple(words)
+        yield Online(bound, config, where.options(bound.uri), local)

@@ -1,0 +1,214 @@
+"""How a provider will answer a consumer of its tree, asked in ways that change nothing.
+
+slapo-syncprov decides by comparing the cookie with its own contextCSN, so it can only be asked with a cookie that is
+older (server/sync.py). Where nothing was written since what the seed claims, one a microsecond older is sent, and what
+that leaves open is told by cn=config. In every case the answer is that to a consumer which comes after one more write.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loader import csn
+from loader.errors import LoaderError
+from loader.server import sync
+from loader.server.session import Session
+from loader.server.sync import Answer
+from seeders.replica import provider as providers
+from seeders.replica.provider import Syncprov
+
+WATCH = 1.5  # seconds to wait for somebody's write, where nothing else tells
+_LOOK_EVERY = 0.1
+_NO_TIME = datetime.timedelta(0)
+_SECOND = datetime.timedelta(seconds=1)  # slapd's monitor tells its start without fractions
+_ANCIENT = "19700101000000.000000Z#000000#{}#000000"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """`lost`: deletions that the consumer will never hear of. `sure`: the provider showed or said so. `lacking`: server
+    IDs that are not in the contextCSN yet. `own`: the provider's server ID. `known`: its configuration."""
+
+    answer: Answer
+    why: str
+    sure: bool = True
+    lost: bool = False
+    lacking: tuple[str, ...] = ()
+    own: str = "000"
+    known: Syncprov | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.answer in (Answer.CHANGES, Answer.NOTHING) and not self.lost
+
+
+@dataclass(frozen=True)
+class Look:
+    server: Session
+    suffix: str
+    claimed: Sequence[str]
+    own: str
+    known: Syncprov | None
+
+    def expected(self) -> Expected:
+        lacking = tuple(sorted(self._writers() - csn.by_server(self.claimed).keys()))
+        if lacking and self.known is None and self._moved(WATCH):
+            return (
+                self._exact()
+            )  # perhaps it is itself a consumer, and the writes are another server's
+        if lacking:
+            sure = self.known is not None
+            return self._of(Answer.WHOLE, self._why_whole(lacking), sure, lacking=lacking)
+        if self._ignores_age():
+            return self._ageless()
+        shown = self._shown()
+        if shown is not None:
+            return shown
+        return self._inferred()
+
+    def _writers(self) -> set[str]:
+        """Server IDs whose CSNs come into the contextCSN with the next writes."""
+        if self.known is None:
+            return set() if self._is_shadow() else {self.own}
+        own = {self.own} if self.known.writes_itself else set()
+        return own | self.known.server_ids
+
+    def _is_shadow(self) -> bool:
+        """A consumer of another server, as the monitor tells; one that nobody tells of is taken for none."""
+        where = "(&(namingContexts=*)(monitorIsShadow=TRUE))"
+        try:
+            found = self.server.find("cn=Databases,cn=Monitor", where, ["namingContexts"])
+        except LoaderError:
+            return False
+        return any(self.suffix.encode() in one.get("namingcontexts", []) for _, one in found)
+
+    def _why_whole(self, lacking: Sequence[str]) -> str:
+        listed = ", ".join(sorted(csn.by_server(self.claimed)))
+        unless = (
+            ""
+            if self.known
+            else " (unless it is itself a consumer, which writes nothing of its own)"
+        )
+        return (
+            f"no CSN of server ID {' and '.join(lacking)} stands in its contextCSN yet (there are those of {listed}); "
+            f"with the first one it takes the consumer's cookie for incomplete and ignores it{unless}"
+        )
+
+    def _ignores_age(self) -> bool:
+        """Would it answer a cookie of 1970 with changes alone, whichever server ID is that old? Then nothing remembers
+        deletions. A session log does so for server IDs alone that had not written when it began."""
+        sids = csn.by_server(self.claimed)
+        return all(self._ask(_ANCIENT.format(sid)) is Answer.CHANGES for sid in sids)
+
+    def _ageless(self) -> Expected:
+        why = "it answers any cookie, however old, with changes alone"
+        if self.known and self.known.nopresent:
+            why = "olcSpNoPresent is set, which is for the database of an accesslog"
+        return self._of(Answer.CHANGES, why, lost=True)
+
+    def _shown(self) -> Expected | None:
+        """By a cookie that is older than the provider's contextCSN: what is claimed, or that a moment earlier."""
+        if self._moved(0):
+            return self._exact()
+        if self._ask(csn.before(self._newest())) is Answer.CHANGES:
+            return self._of(Answer.CHANGES, "its log reaches back far enough")
+        if self.known is not None and not self.known.logs:
+            return self._of(Answer.PRESENT, "it has no session log")
+        return self._exact() if self._moved(WATCH) else None
+
+    def _moved(self, seconds: float) -> bool:
+        """Has anything been written since what is claimed, or is it within so many seconds?"""
+        until = time.monotonic() + seconds
+        while True:
+            now = csn.by_server(self.server.context_csns(self.suffix))
+            if not csn.covered(now, csn.by_server(self.claimed)):
+                return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOOK_EVERY)
+
+    def _exact(self) -> Expected:
+        reply = self._reply(self.claimed)
+        reasons = {
+            Answer.CHANGES: "its log reaches back far enough",
+            Answer.PRESENT: "its session log begins after the contextCSN of this seed",
+            Answer.WHOLE: "it cannot place the contextCSN of this seed",
+        }
+        if reply.answer is Answer.PRESENT and not (self.known and self.known.logs):
+            return self._of(
+                Answer.PRESENT, "it has no session log that reaches back to this contextCSN"
+            )
+        return self._of(reply.answer, reasons.get(reply.answer, reply.reason))
+
+    def _inferred(self) -> Expected:
+        """A log that nobody was seen to write to. It holds from its first write on, or from slapd's start."""
+        if self.known is None:
+            why = (
+                "its last write is in no session log: there is none, or nothing was written since it began, which only "
+                "its cn=config tells, and that cannot be read"
+            )
+            return self._of(Answer.PRESENT, why, sure=False)
+        if self.known.log_base is not None:
+            return self._from_accesslog(self.known.log_base)
+        older = self._log_is_older()
+        if older:
+            return self._of(Answer.CHANGES, "its session log began before this contextCSN")
+        why = "nothing was written since its session log was set"
+        if older is None:
+            why += ", if that was done while slapd ran"
+        return self._of(Answer.PRESENT, why, sure=older is not None)
+
+    def _log_is_older(self) -> bool | None:
+        """Was the session log set before slapd's start, or before the last write? None where that cannot be told."""
+        changed = self.known.changed if self.known else ""
+        if changed and self._newest() > changed:
+            return True
+        began = providers.started(self.server)
+        if not changed or began is None:
+            return None
+        since = csn.time(changed) - began
+        return None if _NO_TIME <= since < _SECOND else since < _NO_TIME
+
+    def _from_accesslog(self, base: str) -> Expected:
+        reached = providers.reaches(self.server, base, list(self.claimed), self._first_to_move())
+        if reached is None:
+            return self._of(Answer.PRESENT, f"minCSN of {base} cannot be read", sure=False)
+        if reached:
+            return self._of(Answer.CHANGES, f"{base} reaches back far enough")
+        return self._of(Answer.PRESENT, f"{base} does not reach back to this contextCSN")
+
+    def _newest(self) -> str:
+        return csn.by_server(self.claimed)[self._first_to_move()]
+
+    def _first_to_move(self) -> str:
+        """The server ID of the next write, as far as one can tell: the provider's own, else that of the last write."""
+        by_server = csn.by_server(self.claimed)
+        own = self.known is None or self.known.writes_itself
+        if own and self.own in by_server:
+            return self.own
+        return max(by_server, key=lambda sid: by_server[sid])
+
+    def _ask(self, other: str) -> Answer:
+        """With one CSN in the place of that of the same server ID."""
+        sid = csn.server_id(other)
+        return self._reply(
+            [one for one in self.claimed if csn.server_id(one) != sid] + [other]
+        ).answer
+
+    def _reply(self, csns: Sequence[str]) -> sync.Reply:
+        found = self.server.read(self.suffix, ["entryUUID"]).get("entryuuid", [])
+        where = f"(entryUUID={found[0].decode()})" if found else "(objectClass=*)"
+        return sync.ask(self.server, self.suffix, csns, where)
+
+    def _of(
+        self,
+        answer: Answer,
+        why: str,
+        sure: bool = True,
+        lost: bool = False,
+        lacking: Sequence[str] = (),
+    ) -> Expected:
+        return Expected(answer, why, sure, lost, tuple(lacking), self.own, self.known)

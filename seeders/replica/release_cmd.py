@@ -1,0 +1,33 @@
+"""ditseed replica release: put back what --prepare-provider has set at a provider."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from loader.cli import options
+from loader.cli.report import show_json
+from seeders.replica import preparing
+
+
+@click.command("release")
+@options.connection_options
+@options.json_option
+def command(as_json: bool, **connecting: Any) -> None:
+    """Put the provider's session log back as it was before `replica seed --prepare-provider`.
+
+    For when the replica has caught up (ditseed replica verify). It is better kept: without one every consumer that
+    comes back is sent the entryUUIDs of all entries. -H is the provider as it was given then, on the same host.
+
+    \b
+    Example:
+      ditseed replica release -H ldap://provider -D cn=admin,cn=config -y /root/config.pw -b dc=example,dc=com
+    """
+    connection = options.connection_of(connecting)
+    done = preparing.release(connection, connection.base)
+    if as_json:
+        show_json({"released": done})
+        return
+    for line in done or ["nothing was set by --prepare-provider"]:
+        print(line)

@@ -1,0 +1,235 @@
+"""Waiting for a started replica to catch up: what it does meanwhile, as far as the two servers tell, and until when.
+
+A consumer moves its contextCSN when its refresh is done; until then it shows that of before, or none where the entry of
+the suffix was among what was sent. What it waits for is asked of the provider with that of before, as the consumer did.
+The phase and the cookie it came with stand in the consumer's monitor (OpenLDAP 2.5 and later, `monitoring on`). How far
+it is, neither of them tells: the provider's monitor counts bytes, of all its clients together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from loader import csn, units
+from loader.errors import LoaderError, NoContextCSN, NoSuchBase, NotInSync
+from loader.operations import moved
+from loader.progress import Meter, Progress
+from loader.server import sync
+from loader.server.options import Connection
+from loader.server.session import Session, session
+from loader.server.sync import Answer
+from seeders.replica import cost, size
+
+LOOK_EVERY = 0.2  # seconds between two looks while waiting, and
+_CALM = 2.0  # after the first seconds, for a look is a connection
+_AT_FIRST = 10.0
+_FLOOR = 60.0  # seconds that any consumer may need
+_SLACK = 4.0  # times what the refresh should take; a slower host, other work
+_UUID_BYTES = 18.3  # of an entryUUID on its way, 256 in a message
+_UNKNOWN = 1800.0  # seconds, where neither server tells how much there is to do
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The consumer at one look. `phase`: "Refresh", "Persist" ..., "" where its monitor does not tell. `asked`: the
+    contextCSN with which it came to the provider. `trouble`: why it does not answer."""
+
+    csns: Mapping[str, str]
+    phase: str = ""
+    asked: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+def catch_up(
+    connections: tuple[Connection, Connection],
+    bases: tuple[str, str],
+    wait: float | None,
+    progress: Progress,
+) -> float:
+    """Wait until the consumer has seen all that the provider has now; seconds it took. Raises NotInSync.
+
+    `connections`, `bases`: of the provider and of the consumer. `wait`: seconds; None for as long as what the provider
+    has to send should take, and as long as the consumer's contextCSN moves.
+    """
+    provider, consumer = connections
+    with progress.step("catch-up") as meter, session(provider) as server:
+        return _Waiting(server, consumer, bases, wait, meter).waited()
+
+
+@dataclass
+class _Waiting:
+    provider: Session
+    consumer: Connection
+    bases: tuple[str, str]
+    wait: float | None
+    meter: Meter
+    _moved: float = 0.0  # when the consumer's contextCSN last did, on the meter's clock
+    _seen: Seen = field(default_factory=lambda: Seen({}))
+    _answer: Answer | None = None
+    _began: int | None = None  # bytes that the provider had sent at the first look
+
+    def waited(self) -> float:
+        while True:
+            wanted = self._wanted()
+            self._look()
+            if csn.covered(wanted, self._seen.csns):
+                return self.meter.seconds
+            self._tell(wanted)
+            if self.meter.seconds > self._until():
+                raise self._not_in_sync(wanted)
+            time.sleep(LOOK_EVERY if self.meter.seconds < _AT_FIRST else _CALM)
+
+    def _wanted(self) -> dict[str, str]:
+        """Of a base below the suffix the suffix tells."""
+        base = self.bases[0]
+        found = moved.context_csns(self.provider, base) or self.provider.context_csns(base)
+        return csn.by_server(found)
+
+    def _look(self) -> None:
+        before, self._seen = self._seen, seen(self.consumer, self.bases[1])
+        csns = list(self._seen.csns.values()) or self._seen.asked
+        if before.csns != self._seen.csns:
+            self._moved = self.meter.seconds
+        if csns and (self._answer is None or before.csns != self._seen.csns):
+            self._answer = self._asked(csns)
+
+    def _asked(self, csns: Sequence[str]) -> Answer | None:
+        """What the provider sends to a consumer that comes with this contextCSN."""
+        suffix = self._suffix
+        try:
+            uuid = self.provider.read(suffix, ["entryUUID"])["entryuuid"][0].decode()
+            return sync.ask(self.provider, suffix, csns, f"(entryUUID={uuid})").answer
+        except (LoaderError, KeyError):
+            return None
+
+    @cached_property
+    def _suffix(self) -> str:
+        return self.provider.context_of(self.bases[0])
+
+    @cached_property
+    def _entries(self) -> int | None:
+        return size.entries(self.provider, self._suffix)
+
+    def _until(self) -> float:
+        """On the meter's clock. What the consumer logs is not known here, so it may log every entryUUID."""
+        if self.wait is not None:
+            return self.wait
+        answer = self._answer or (None if self._seen.trouble else Answer.WHOLE)
+        if answer not in (Answer.PRESENT, Answer.WHOLE):
+            return self._moved + _FLOOR
+        if self._entries is None:
+            return self._moved + _UNKNOWN
+        return self._moved + _FLOOR + _SLACK * cost.of(answer, self._entries, logged=True).seconds
+
+    def _tell(self, wanted: Mapping[str, str]) -> None:
+        self._count()
+        self.meter.note = f"{self.doing()}; contextCSN {_short(self._seen.csns)}, of the provider {_short(wanted)}"
+
+    def _count(self) -> None:
+        """Bytes that the provider has sent since the first look, our own answers among them."""
+        sent = _counter(self.provider, "Bytes")
+        if sent is not None:
+            self._began = sent if self._began is None else self._began
+            self.meter.add(size=sent - self._began - self.meter.bytes)
+
+    def doing(self) -> str:
+        """For people."""
+        if self._seen.trouble:
+            return units.printable(self._seen.trouble)
+        phase = f"phase {self._seen.phase.lower()}" if self._seen.phase else "waiting"
+        if self._answer is Answer.PRESENT:
+            return f"{phase}: {self._naming()}"
+        if self._answer is Answer.WHOLE:
+            return f"{phase}: the provider sends every entry whole, {self._all()}"
+        if self._answer is Answer.CHANGES:
+            return f"{phase}: the provider sends what changed and was deleted"
+        return (
+            phase
+            if self._seen.csns
+            else f"{phase}: the consumer has no contextCSN until its refresh is done"
+        )
+
+    def _naming(self) -> str:
+        # To slapd the refresh is over once all is received, and before what was not named is removed.
+        if self._seen.phase == "Persist":
+            return f"the consumer looks which of its entries were not named, {self._all()}"
+        bytes_ = f" ({units.size(_UUID_BYTES * self._entries)})" if self._entries else ""
+        return f"the provider sends the entryUUIDs of what did not change, {self._all()}{bytes_}"
+
+    def _all(self) -> str:
+        return "of an unknown number" if self._entries is None else f"of {self._entries:,}"
+
+    def _not_in_sync(self, wanted: Mapping[str, str]) -> NotInSync:
+        facts = {"consumer": self.consumer.uri, "provider": self.provider.uri}
+        state = f"{self.doing()}; its contextCSN: {_listed(self._seen.csns)}, the provider's: {_listed(wanted)}"
+        waited = units.duration(self.meter.seconds)
+        return NotInSync(**facts, waited=waited, state=state, advice=self._advice())
+
+    def _advice(self) -> str:
+        if self._seen.trouble:
+            return "Start slapd there, and look at its log."
+        if self._answer in (Answer.PRESENT, Answer.WHOLE):
+            many = self._entries or 1_000_000
+            taken = units.duration(cost.of(self._answer, many, logged=True).seconds)
+            each = "" if self._entries else " for each 1,000,000 entries"
+            return (
+                f"It takes up to {taken}{each}. Let it go on while its slapd uses a processor, and wait longer "
+                "(--wait); else look at its log (loglevel sync). docs/catch-up.md tells how to have changes alone sent."
+            )
+        return "Look at the consumer's log (loglevel sync) for what syncrepl says."
+
+
+def seen(consumer: Connection, base: str) -> Seen:
+    """The consumer's contextCSN; none while it has none or is only just starting."""
+    try:
+        with session(consumer) as server:
+            phase, asked = (
+                _monitored(server, "olmSRSyncPhase"),
+                _monitored(server, "olmSRLastCookieSent"),
+            )
+            csns = tuple(asked.partition("csn=")[2].split(",")[0].split(";"))
+            return Seen(_context(server, base), phase, tuple(csn.by_server(csns).values()))
+    except LoaderError as error:
+        if error.retryable:
+            return Seen({}, trouble=f"the consumer does not answer ({error})")
+        raise
+
+
+def _context(server: Session, base: str) -> dict[str, str]:
+    try:
+        return csn.by_server(server.context_csns(base))
+    except (NoContextCSN, NoSuchBase):
+        return {}
+
+
+def _monitored(server: Session, attribute: str) -> str:
+    """Of its syncrepls, as its monitor has it; that of the first."""
+    try:
+        found = server.find(
+            "cn=Databases,cn=Monitor", "(objectClass=olmSyncReplInstance)", [attribute]
+        )
+    except LoaderError:
+        return ""
+    values = [value for _, entry in found for value in entry.get(attribute.lower(), [])]
+    return values[0].decode() if values else ""
+
+
+def _counter(server: Session, name: str) -> int | None:
+    try:
+        found = server.read(f"cn={name},cn=Statistics,cn=Monitor", ["monitorCounter"])
+        return int(found["monitorcounter"][0])
+    except (LoaderError, KeyError, ValueError):
+        return None
+
+
+def _short(csns: Mapping[str, str]) -> str:
+    """The newest of them, to the second."""
+    newest = max(csns.values(), default="")
+    return f"{newest[:14]}Z#{csn.server_id(newest)}" if newest else "none"
+
+
+def _listed(csns: Mapping[str, str]) -> str:
+    return " ".join(sorted(csns.values())) or "none"

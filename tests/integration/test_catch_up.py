@@ -1,0 +1,395 @@
+"""What a seeded consumer is sent first: told before the seeding, mended by what is printed or by --prepare-provider.
+
+In OpenLDAP 2.4, 2.5 and 2.6. What was really sent is counted by the provider's monitor and told by the consumer's log.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.chroots import Chroot, chroot, missing_chroot
+from fixtures.replication import refresh_report
+from fixtures.slapd import Slapd, missing_slapd
+from loader import errors
+from loader.server.sync import Answer
+from seeders.replica import cost
+from tests.support import catching_up
+from tests.support.catching_up import CHANGED, DELETED, DELTA, LOG, SITUATIONS, Provider, Situation
+from tests.support.command import ditseed
+from tests.support.require import require
+
+# Making a root directory takes half a minute, and more where the mirror is far.
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+
+VERSIONS = ("bullseye", "host", "trixie")  # 2.4.57, the host's own, 2.6.10
+WRONG = [name for name, one in SITUATIONS.items() if one.answer != "changes"]
+NO_LOG = Situation("present")
+ENTRIES = int(os.environ.get("DITSEED_CATCH_UP_ENTRIES", "200000"))
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> Chroot | None:
+    """None: the host's."""
+    require(missing_slapd())
+    if request.param == "host":
+        return None
+    require(missing_chroot())
+    return chroot(request.param)
+
+
+def foreseen(provider: Provider, consumer: Slapd, *who: str) -> tuple[dict[str, object], str]:
+    """The forecast of a dry run, and what was said."""
+    done = provider.seed(consumer, *(who or provider.external), "--dry-run", "--json").ok()
+    return done.facts["forecast"], done.err
+
+
+def require_only_changes(provider: Provider, consumer: Slapd) -> None:
+    """Seed, change, start: and no entry is sent but those that changed."""
+    provider.seed(consumer, *provider.replicator).ok()
+    provider.change_and_delete()
+    refresh, sent = provider.caught_up(consumer)
+    assert (refresh.kind, refresh.sent, refresh.deleted) == ("delete", CHANGED, DELETED)
+    assert refresh.present == 0
+    assert sent <= CHANGED
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_it_comes_as_foreseen(version: Chroot | None, tmp_path: Path, name: str) -> None:
+    situation = SITUATIONS[name]
+    with (
+        catching_up.provider(version, tmp_path, situation) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        forecast, said = foreseen(provider, consumer)
+        assert (forecast["answer"], forecast["sure"]) == (situation.answer, True)
+        assert ("catch-up: when the consumer is started" in said) == (name in WRONG)
+        provider.seed(consumer, *provider.replicator).ok()
+        provider.change_and_delete()
+        entries = len(provider.server.search("(objectClass=*)", ("1.1",)))
+        refresh, sent = provider.caught_up(consumer)
+        came = {
+            "changes": refresh.kind == "delete" and sent <= CHANGED,
+            "present": refresh.present == entries and sent <= CHANGED,
+            "whole": sent >= entries and refresh.sent == entries,
+        }
+        assert [what for what, so in came.items() if so] == [situation.answer], (refresh, sent)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_printed_mends_it(version: Chroot | None, tmp_path: Path, name: str) -> None:
+    with (
+        catching_up.provider(version, tmp_path, SITUATIONS[name]) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        _, said = foreseen(provider, consumer)
+        catching_up.paste(catching_up.block_of(said), provider.server)
+        assert foreseen(provider, consumer)[0]["answer"] == "changes"
+        require_only_changes(provider, consumer)
+
+
+def test_what_is_printed_for_a_slapd_conf(tmp_path: Path) -> None:
+    """What is pasted holds until slapd ends; so the line for the file is printed besides."""
+    with (
+        catching_up.provider(None, tmp_path, NO_LOG, form="conf") as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        _, said = foreseen(provider, consumer)
+        assert "# syncprov-sessionlog 100000" in said
+        catching_up.paste(catching_up.block_of(said), provider.server)
+        assert foreseen(provider, consumer)[0]["answer"] == "changes"
+        require_only_changes(provider, consumer)
+
+
+def test_what_is_printed_where_cn_config_is_hidden(version: Chroot | None, tmp_path: Path) -> None:
+    """The account sees nothing but the tree: the answer is told by the provider's own answers."""
+    with (
+        catching_up.provider(version, tmp_path, NO_LOG) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        forecast, said = foreseen(provider, consumer, *provider.replicator)
+        assert (forecast["answer"], forecast["sure"]) == ("present", False)
+        catching_up.paste(catching_up.block_of(said), provider.server)
+        forecast, said = foreseen(provider, consumer, *provider.replicator)
+        assert (forecast["answer"], forecast["sure"], said) == ("changes", True, "")
+        require_only_changes(provider, consumer)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_provider_is_prepared(version: Chroot | None, tmp_path: Path, name: str) -> None:
+    """Nothing of value is another afterwards, and what was set is put back."""
+    with (
+        catching_up.provider(version, tmp_path, SITUATIONS[name]) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        before, log = provider.server.slapcat(), provider.session_log
+        done = provider.seed(consumer, *provider.replicator, *provider.admin, "--json").ok()
+        assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
+        assert set(changed(before, provider.server.slapcat())) <= {
+            *("entryCSN", "modifyTimestamp", "modifiersName", "contextCSN")
+        }
+        provider.change_and_delete()
+        refresh, sent = provider.caught_up(consumer)
+        assert (refresh.kind, refresh.sent, refresh.deleted) == ("delete", CHANGED, DELETED)
+        assert sent <= CHANGED
+        ditseed("replica", "release", *as_admin(provider), "-b", provider.server.suffix).ok()
+        assert provider.session_log == log
+
+
+def as_admin(provider: Provider) -> tuple[str, ...]:
+    server = provider.server
+    return ("-H", server.uri, "-D", server.root_dn, "-y", str(server.password_file))
+
+
+def changed(before: str, after: str) -> list[str]:
+    """Attributes of lines that differ between two dumps, whatever the order within an entry."""
+    one, other = (
+        ["\n".join(sorted(part.splitlines())) for part in text.split("\n\n")]
+        for text in (before, after)
+    )
+    lines = difflib.unified_diff("\n".join(one).splitlines(), "\n".join(other).splitlines(), n=0)
+    return [line[1:].partition(":")[0] for line in lines if re.match(r"[-+]\w", line)]
+
+
+@pytest.mark.parametrize("point", ["written-down", "taken"])
+def test_killed_while_preparing(tmp_path: Path, point: str) -> None:
+    """The same command goes on, and what was before the first one is what is put back."""
+    with (
+        catching_up.provider(None, tmp_path, NO_LOG) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        words = (*provider.replicator, *provider.admin)
+        killed = provider.seed(consumer, *words, env={"DITSEED_KILL_AT": f"sessionlog.{point}"})
+        assert killed.status != 0
+        assert bool(provider.session_log) == (point == "taken")
+        provider.seed(consumer, *words).ok()
+        assert provider.session_log
+        ditseed("replica", "release", *as_admin(provider)).ok()
+        assert provider.session_log == []
+
+
+def test_a_provider_that_is_ready_is_left_alone(tmp_path: Path) -> None:
+    with (
+        catching_up.provider(None, tmp_path, SITUATIONS["set, and one write"]) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        before = provider.server.context_csns()
+        done = provider.seed(consumer, *provider.replicator, *provider.admin, "--json").ok()
+        assert done.facts["prepared"] == [f"{provider.server.uri} is ready"]
+        assert provider.server.context_csns() == before
+
+
+def test_a_dry_run_prepares_nothing(tmp_path: Path) -> None:
+    with (
+        catching_up.provider(None, tmp_path, NO_LOG) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        before = provider.server.context_csns()
+        done = provider.seed(consumer, *provider.replicator, *provider.admin, "--dry-run").ok()
+        assert "catch-up: when the consumer is started" in done.err
+        assert (provider.server.context_csns(), provider.session_log) == (before, [])
+
+
+def test_an_account_that_may_not_prepare(tmp_path: Path) -> None:
+    with (
+        catching_up.provider(None, tmp_path, NO_LOG) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        before = provider.server.slapcat()
+        done = provider.seed(consumer, *provider.replicator, "--prepare-provider")
+        assert done.status == errors.ConfigHidden.exit_status
+        assert provider.server.slapcat() == before
+        assert provider.session_log == []
+
+
+def test_deletions_that_nobody_will_tell_of(version: Chroot | None, tmp_path: Path) -> None:
+    """syncprov-nopresent is for the database of an accesslog: here the consumer would keep what was deleted."""
+    situation = Situation("changes", "syncprov-nopresent TRUE")
+    with (
+        catching_up.provider(version, tmp_path, situation) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        for who in (provider.external, provider.replicator):
+            assert "NO deletions" in foreseen(provider, consumer, *who)[1]
+
+
+def test_a_provider_that_is_itself_a_consumer(version: Chroot | None, tmp_path: Path) -> None:
+    """It never brings a server ID of its own into its contextCSN, and is not expected to."""
+    with catching_up.provider(version, tmp_path, NO_LOG) as first:
+        settings = dataclasses.replace(
+            first.server.settings,
+            overlays=("overlay syncprov\nsyncprov-sessionlog 1000",),
+            server_id=7,
+            database_lines=(),
+        )
+        relayed = replication.consumer(
+            first.server, settings, installation=first.server.installation
+        )
+        with relayed, catching_up.consumer(first) as consumer:
+            replication.wait_in_sync(first.server, relayed)
+            first.write()
+            replication.wait_in_sync(first.server, relayed)
+            first.write()
+            replication.wait_in_sync(first.server, relayed)
+            relay = Provider(relayed, first.tools)
+            forecast, said = foreseen(relay, consumer)
+            assert (forecast["answer"], forecast["sure"], said) == ("changes", True, "")
+            forecast, said = foreseen(relay, consumer, *relay.replicator)
+            assert (forecast["answer"], forecast["sure"]) == ("whole", False)
+            assert "unless it is itself a consumer" in said
+
+
+def test_a_partial_replica_gets_fewer(tmp_path: Path) -> None:
+    with (
+        catching_up.provider(None, tmp_path, NO_LOG) as provider,
+        closing(catching_up.consumer_with(provider, 'filter="(ou=*)"')) as consumer,
+    ):
+        assert "will send it at most" in foreseen(provider, consumer)[1]
+
+
+def test_online_it_is_told_as_well(tmp_path: Path) -> None:
+    with (
+        catching_up.provider(None, tmp_path, NO_LOG) as provider,
+        Slapd(dataclasses.replace(provider.server.settings, overlays=(), server_id=None)) as empty,
+    ):
+        where = ("--consumer", empty.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+        words = ("replica", "seed", "--strategy", "online", *where, "-b", empty.suffix)
+        done = ditseed(*words, *provider.replicator, "--dry-run").ok()
+        assert "catch-up: when the consumer is started" in done.err
+        done = ditseed(*words, *provider.replicator, *provider.admin, "--json").ok()
+        assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
+
+
+def test_an_export_that_is_older_than_the_session_log(
+    version: Chroot | None, tmp_path: Path
+) -> None:
+    """The contextCSN of the LDIF counts, not that of today."""
+    with (
+        catching_up.provider(version, tmp_path, NO_LOG) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        export = tmp_path / "export"
+        base = ("-b", provider.server.suffix)
+        ditseed("export", *provider.replicator, *base, "-o", export).ok()
+        provider.write()
+        provider.set_session_log()
+        provider.write()
+        words = ("--from", str(export), *provider.replicator)
+        done = provider.seed(consumer, *words, "--dry-run", "--json", strategy="ldif").ok()
+        assert (done.facts["forecast"]["answer"], done.facts["forecast"]["sure"]) == (
+            "present",
+            True,
+        )
+        done = provider.seed(consumer, "--from", str(export), "--dry-run", strategy="ldif").ok()
+        assert "it was not asked (-H)" in done.err
+
+
+def test_answered_from_an_accesslog(version: Chroot | None, tmp_path: Path) -> None:
+    """olcSpSessionlogSource, of OpenLDAP 2.5 and later: a new log begins with what the database had then."""
+    if version and version.version.startswith("2.4."):
+        pytest.skip("OpenLDAP 2.4 has no olcSpSessionlogSource")
+    situation = Situation("changes", f"syncprov-sessionlog-source {LOG}", accesslog=True)
+    with (
+        catching_up.provider(version, tmp_path, situation) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        forecast, _ = foreseen(provider, consumer)
+        assert (forecast["answer"], forecast["sure"]) == ("changes", True)
+        require_only_changes(provider, consumer)
+
+
+@pytest.mark.parametrize("written", [0, 2])
+def test_delta_syncrepl(version: Chroot | None, tmp_path: Path, written: int) -> None:
+    """Where the accesslog does not reach back, a plain refresh comes, with all that it costs."""
+    situation = Situation("", accesslog=True)
+    with (
+        catching_up.provider(version, tmp_path, situation) as provider,
+        closing(catching_up.consumer_with(provider, DELTA)) as consumer,
+    ):
+        for _ in range(written):
+            provider.write()
+        forecast, said = foreseen(provider, consumer)
+        assert forecast["answer"] == ("changes" if written else "present")
+        assert forecast["sure"] == bool(written)
+        assert ("falls back to a refresh" in said) == (not written)
+        provider.seed(consumer, *provider.replicator).ok()
+        provider.change_and_delete()
+        entries = len(provider.server.search("(objectClass=*)", ("1.1",)))
+        provider.seconds_to_catch_up(consumer)
+        named = sum(one.present for one in refresh_report(consumer))
+        # Which of the two an accesslog without a write does, differs between the versions.
+        assert named in ((0,) if written else (0, entries))
+
+
+def test_delta_syncrepl_is_prepared(version: Chroot | None, tmp_path: Path) -> None:
+    situation = Situation("", accesslog=True)
+    with (
+        catching_up.provider(version, tmp_path, situation) as provider,
+        closing(catching_up.consumer_with(provider, DELTA)) as consumer,
+    ):
+        done = provider.seed(consumer, *provider.replicator, *provider.admin, "--json").ok()
+        assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
+        provider.change_and_delete()
+        provider.seconds_to_catch_up(consumer)
+        assert sum(one.present for one in refresh_report(consumer)) == 0
+
+
+def test_waiting_for_a_consumer(tmp_path: Path) -> None:
+    """One that is not there is not waited for without an end; what it was waited for is said."""
+    with (
+        catching_up.provider(None, tmp_path, NO_LOG) as provider,
+        catching_up.consumer(provider) as consumer,
+    ):
+        provider.seed(consumer, *provider.replicator).ok()
+        provider.change_and_delete()
+        consumer.start()
+        cut = ("--consumer", consumer.uri, "--consumer-dn", consumer.root_dn)
+        words = ("replica", "verify", *provider.replicator, "-b", provider.server.suffix, *cut)
+        words = (*words, "--consumer-password-file", str(consumer.password_file), "--json")
+        assert ditseed(*words).ok().facts["equal"]
+        consumer.configure(
+            f"dn: {database_of(consumer)}\nchangetype: modify\ndelete: olcSyncrepl\n"
+        )
+        provider.change_and_delete()
+        done = ditseed(*words, "--wait", "1")
+        assert done.status == errors.NotInSync.exit_status
+        assert "the provider sends the entryUUIDs of what did not change" in done.err
+        assert all(one in done.err for one in provider.server.context_csns())
+        assert all(one in done.err for one in consumer.context_csns())
+
+
+def database_of(server: Slapd) -> str:
+    found = server.search("(olcSyncrepl=*)", ("1.1",), base="cn=config", external=True)
+    return found[0][0]
+
+
+@pytest.mark.heavy
+@pytest.mark.alone
+@pytest.mark.parametrize("name", ["no session log", "own server ID lacking"])
+@pytest.mark.parametrize("loglevel", ["none", "stats sync"])
+def test_what_it_takes(version: Chroot | None, tmp_path: Path, name: str, loglevel: str) -> None:
+    """Within a factor of 1.5 of what is said. -s shows the figures of docs/catch-up.md."""
+    with (
+        catching_up.provider(version, tmp_path, SITUATIONS[name], people=ENTRIES) as provider,
+        catching_up.consumer(provider, loglevel=loglevel) as consumer,
+    ):
+        forecast, _ = foreseen(provider, consumer)
+        entries = provider.seed(consumer, *provider.replicator, "--json").ok().facts["entries"]
+        provider.change_and_delete()
+        taken = provider.seconds_to_catch_up(consumer)
+        answer = Answer[str(forecast["answer"]).upper()]
+        price = cost.of(answer, entries, forecast["logged"] is True)
+        assert forecast["entries"] in (entries, None)  # None: OpenLDAP 2.4 does not tell
+        version_ = version.version if version else "the host's"
+        each = 1e6 * taken / entries
+        print(
+            f"{version_}, {loglevel}, {answer.name}: {taken:.2f} s, {each:.1f} us an entry; said: {price.seconds:.2f} s"
+        )
+        assert 1 / 1.5 < taken / price.seconds < 1.5

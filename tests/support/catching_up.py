@@ -1,0 +1,292 @@
+"""Providers whose answer to a seeded consumer is known, in several versions of OpenLDAP, and what they really sent."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import ldap
+
+from fixtures import replication
+from fixtures.chroots import Chroot
+from fixtures.replication import Refresh, refresh_report
+from fixtures.slapd import Form, Slapd
+from fixtures.slapd_config import REPLICATOR, Installation, Settings, peer_dn
+from fixtures.trees import write_people
+from tests.support.command import Done, ditseed
+
+PEOPLE = 2000
+CHANGED = DELETED = 20
+LOG = "cn=accesslog"
+_MONITOR = "cn=Entries,cn=Statistics,cn=Monitor"
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A running provider. `tools`: for ditseed, where it is of another version than the host's."""
+
+    server: Slapd
+    tools: dict[str, str]
+
+    @property
+    def external(self) -> tuple[str, ...]:
+        """An account that may read cn=config, but not all of a large tree."""
+        return ("-H", self.server.ldapi_uri, "-Y", "EXTERNAL")
+
+    @property
+    def replicator(self) -> tuple[str, ...]:
+        """One that may read the whole tree and nothing else."""
+        return (
+            "-H",
+            self.server.uri,
+            "-D",
+            "cn=replicator",
+            "-y",
+            str(self.server.replicator_password_file),
+        )
+
+    @property
+    def admin(self) -> tuple[str, ...]:
+        """Options of --prepare-provider."""
+        who, file = self.server.root_dn, str(self.server.password_file)
+        by = [
+            (f"--{name}-dn", who, f"--{name}-password-file", file) for name in ("admin", "config")
+        ]
+        return ("--prepare-provider", *by[0], *by[1])
+
+    def seed(
+        self,
+        consumer: Slapd,
+        *more: str,
+        strategy: str = "search",
+        env: dict[str, str] | None = None,
+    ) -> Done:
+        where = ("--config", str(consumer.config_path), "-b", consumer.suffix)
+        words = ("replica", "seed", "--strategy", strategy, *where, *more)
+        done = ditseed(*words, env={**self.tools, **(env or {})})
+        consumer.own_files()
+        return done
+
+    def write(self, what: str = "ou=people") -> None:
+        value = f"written {time.monotonic_ns()}"
+        record = f"dn: {what},{self.server.suffix}\nchangetype: modify\nreplace: description\ndescription: {value}\n"
+        self.server.ldapmodify(record)
+
+    def set_session_log(self, size: int = 1000) -> None:
+        # Never a replacement of what is not there: slapd 2.4.57 dies of it.
+        record = f"changetype: modify\nadd: olcSpSessionlog\nolcSpSessionlog: {size}\n"
+        self.server.configure(f"dn: {self.syncprov}\n{record}")
+
+    @property
+    def session_log(self) -> list[bytes]:
+        entry = self.server.search(
+            "(objectClass=*)",
+            ("olcSpSessionlog",),
+            base=self.syncprov,
+            scope=ldap.SCOPE_BASE,
+            external=True,
+        )
+        return entry[0][1].get("olcSpSessionlog", [])
+
+    @property
+    def syncprov(self) -> str:
+        found = self.server.search(
+            "(objectClass=olcSyncProvConfig)", ("1.1",), base="cn=config", external=True
+        )
+        return found[-1][0]
+
+    def change_and_delete(self) -> None:
+        people = [name for name, _ in self.server.search("(uid=*)", ("1.1",))]
+        with self.server.connection() as handle:
+            for name in people[:DELETED]:
+                handle.delete_s(name)
+            for name in people[DELETED : DELETED + CHANGED]:
+                handle.modify_s(name, [(ldap.MOD_REPLACE, "description", [b"changed"])])
+
+    def entries_sent(self) -> int:
+        """To all clients since its start, as its monitor counts them; this look is one."""
+        found = self.server.search(
+            "(objectClass=*)",
+            ("monitorCounter",),
+            base=_MONITOR,
+            scope=ldap.SCOPE_BASE,
+            external=True,
+        )
+        return int(found[0][1]["monitorCounter"][0])
+
+    def caught_up(self, consumer: Slapd, seconds: float = 60.0) -> tuple[Refresh, int]:
+        """Start the consumer; its first refresh, and how many entries the provider sent meanwhile."""
+        before = self.entries_sent()
+        self.seconds_to_catch_up(consumer, seconds)
+        # One for the contextCSN, and one for this look.
+        return refresh_report(consumer)[0], self.entries_sent() - before - 2
+
+    def seconds_to_catch_up(self, consumer: Slapd, seconds: float = 300.0) -> float:
+        """From the consumer's start until its contextCSN is the provider's."""
+        wanted = self.server.context_csns()
+        began = time.monotonic()
+        consumer.start()
+        while consumer.context_csns() != wanted:
+            assert time.monotonic() - began < seconds, consumer.log_tail()
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+
+def paste(block: str, server: Slapd) -> None:
+    """Run the commands as printed, with the password in the place of its prompt."""
+    script = block.replace(" -W ", f" -y {server.password_file} ").replace(
+        "DN-THAT-MAY-WRITE", server.root_dn
+    )
+    script = script.replace("ldapi:///", server.ldapi_uri)
+    subprocess.run(["sh", "-eu", "-c", script], check=True, env=server.installation.environment())
+
+
+def block_of(said: str) -> str:
+    """The commands in a warning."""
+    text = said.partition("do this on the provider first")[2].partition("\n")[2]
+    return (
+        text.partition("\nEOF\nWARNING")[0]
+        if "\nEOF\nWARNING" in text
+        else text[: text.rindex("EOF") + 4]
+    )
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`answer`: to a consumer that was seeded in it. `syncprov`: lines of slapd.conf. `loaded`: the server ID of the
+    entries' CSNs. `then`: what is done to the running provider before the seeding. `accesslog`: it keeps one."""
+
+    answer: str
+    syncprov: str = ""
+    loaded: int = 1
+    then: Callable[[Provider], None] = lambda provider: None
+    accesslog: bool = False
+
+
+def _set_and_written(provider: Provider) -> None:
+    provider.set_session_log()
+    provider.write()
+
+
+SITUATIONS = {
+    "no session log": Situation("present"),
+    "set, no write since": Situation("present", then=Provider.set_session_log),
+    "set, and one write": Situation("changes", then=_set_and_written),
+    "in the configuration": Situation("changes", "syncprov-sessionlog 1000"),
+    "own server ID lacking": Situation("whole", "syncprov-sessionlog 1000", loaded=0),
+}
+
+
+@contextmanager
+def provider(
+    other: Chroot | None,
+    scratch: Path,
+    situation: Situation,
+    people: int = PEOPLE,
+    form: Form = "config",
+) -> Iterator[Provider]:
+    modules = Settings().modules
+    if other and other.version.startswith("2.4."):
+        modules = (*modules, "back_monitor")
+    installation = Installation(prefix=other.prefix) if other else None
+    overlays = (f"overlay syncprov\n{situation.syncprov}",)
+    settings = Settings(modules=modules, server_id=1, overlays=overlays)
+    if situation.accesslog:
+        settings = _with_accesslog(settings, scratch)
+    ldif = scratch / "people.ldif"
+    write_people(ldif, settings.suffix, people)
+    with closing(Slapd(settings, form=form, installation=installation)) as server:
+        server.tool(
+            "slapadd",
+            "-q",
+            "-w",
+            *server.config_arguments,
+            "-b",
+            server.suffix,
+            "-S",
+            str(situation.loaded),
+            "-l",
+            ldif,
+        )
+        server.own_files()
+        _wait_for_another_second()
+        server.start()
+        _wait_for_another_second()
+        _let_admin_configure(server)
+        made = Provider(server, {"DITSEED_TOOLS": other.tools} if other else {})
+        situation.then(made)
+        yield made
+
+
+def _wait_for_another_second() -> None:
+    """slapd's monitor tells the second of its start: what was configured in that one may be older or newer."""
+    time.sleep(1.05)
+
+
+def _with_accesslog(settings: Settings, scratch: Path) -> Settings:
+    """As slapo-accesslog(5) has it for delta-syncrepl: the log is a database before that of the tree."""
+    directory = scratch / "log"
+    directory.mkdir(mode=0o700)
+    log = f"""\
+database mdb
+suffix {LOG}
+rootdn {LOG}
+directory {directory}
+index reqStart,reqEnd,reqResult,entryCSN,entryUUID,objectClass eq
+maxsize 268435456
+overlay syncprov
+syncprov-nopresent TRUE
+syncprov-reloadhint TRUE
+limits dn.exact="{REPLICATOR}" size=unlimited time=unlimited
+access to * by * read"""
+    keeps = f"overlay accesslog\nlogdb {LOG}\nlogops writes\nlogsuccess TRUE"
+    return dataclasses.replace(
+        settings,
+        modules=(*settings.modules, "accesslog"),
+        global_lines=tuple(log.splitlines()),
+        overlays=(*settings.overlays, keeps),
+    )
+
+
+DELTA = (
+    f'syncdata=accesslog logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))"'
+)
+
+
+def consumer_with(of: Provider, options: str) -> Slapd:
+    """One with more options of its syncrepl."""
+    line = f"{replication.syncrepl(of.server, of.server.uri)} {options}"
+    settings = dataclasses.replace(
+        of.server.settings,
+        overlays=(),
+        global_lines=(),
+        server_id=None,
+        database_lines=(line, f"updateref {of.server.uri}"),
+    )
+    return Slapd(settings, installation=of.server.installation)
+
+
+def _let_admin_configure(server: Slapd) -> None:
+    rule = f'to * by dn.exact="{peer_dn()}" manage by dn.exact="{server.root_dn}" manage by * none'
+    record = f"changetype: modify\nreplace: olcAccess\nolcAccess: {{0}}{rule}\n"
+    server.configure(f"dn: olcDatabase={{0}}config,cn=config\n{record}")
+
+
+@contextmanager
+def consumer(of: Provider, **changed: object) -> Iterator[Slapd]:
+    settings = dataclasses.replace(
+        of.server.settings,
+        overlays=(),
+        global_lines=(),
+        server_id=None,
+        database_lines=(),
+        **changed,  # type: ignore[arg-type]
+    )
+    made = replication.consumer(of.server, settings, installation=of.server.installation)
+    with closing(made):
+        yield made

@@ -1,0 +1,134 @@
+"""What a forecast says and costs; what claims, sizes and commands are made of. Servers: tests/integration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loader import config, csn, units
+from loader.server import sync
+from loader.server.sync import Answer
+from seeders.replica import claims, cost, mending, provider
+
+A = "20261121070501.123456Z#000000#001#000000"
+B = "20250101000000.000000Z#000000#0ff#000000"
+
+
+def test_a_moment_before() -> None:
+    assert csn.before(A) == "20261121070501.123455Z#000000#001#000000"
+    assert csn.before(B) == "20241231235959.999999Z#000000#0ff#000000"
+
+
+def test_a_cookie_is_in_the_order_of_server_ids() -> None:
+    assert sync.cookie_of([B, A]) == f"rid=999,csn={A};{B}"
+
+
+@pytest.mark.parametrize(
+    ("cookie", "server_id"),
+    [
+        (f"rid=999,sid=0Ff,csn={A}", "0ff"),
+        (f"rid=999,csn={A}", "000"),
+        ("sid=\x1b[2", "000"),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_server_id_in_a_cookie(cookie: str | None, server_id: str | None) -> None:
+    assert sync._server_id(cookie) == server_id
+
+
+def test_no_control_character_reaches_a_terminal() -> None:
+    assert units.printable("dc=ex\x1b[2Jä\n") == "dc=ex\\x1b[2Jä\\x0a"
+
+
+@pytest.mark.parametrize("answer", [Answer.PRESENT, Answer.WHOLE])
+def test_costs_grow_faster_than_the_tree(answer: Answer) -> None:
+    """The consumer's list of entryUUIDs gets deeper."""
+    small, large = (cost.of(answer, entries, False).seconds / entries for entries in (10**6, 10**8))
+    assert large > 1.1 * small
+    assert cost.of(answer, 10**6, True).seconds > cost.of(answer, 10**6, False).seconds
+
+
+def test_changes_alone_cost_nothing_of_the_tree() -> None:
+    assert cost.of(Answer.CHANGES, 10**9, False) == cost.of(Answer.CHANGES, 1, False)
+
+
+def config_of(attribute: str, *values: str) -> config.Config:
+    entry = ("cn=config", {attribute: [value.encode() for value in values]})
+    return config.parse(Path("slapd.d"), [entry])
+
+
+@pytest.mark.parametrize(
+    ("values", "logs"),
+    [
+        (("stats sync",), True),
+        (("stats", "Sync"), True),
+        (("any",), True),
+        (("-1",), True),
+        (("16640",), True),
+        (("0x4100",), True),
+        (("256",), False),
+        (("none",), False),
+        ((), False),
+    ],
+)
+def test_the_log_level(values: tuple[str, ...], logs: bool) -> None:
+    assert cost.logs_sync(config_of("olcLogLevel", *values)) is logs
+
+
+def test_the_claim_of_an_ldif_stands_in_its_first_entry(tmp_path: Path) -> None:
+    path = tmp_path / "tree.ldif"
+    path.write_text(
+        f"dn: dc=example,dc=com\nobjectClass: domain\ndc: example\ncontextCSN: {A}\ncontextcsn: {B}\n\n"
+    )
+    assert claims.of_ldif([path]) == sorted([A, B])
+    path.write_text("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+    assert claims.of_ldif([path]) is None
+
+
+def test_a_session_log_grows_with_the_tree() -> None:
+    assert mending.log_size(None) == mending.log_size(1000) == 100_000
+    assert mending.log_size(30_000_000) == 300_000
+
+
+@pytest.mark.parametrize(("size", "before"), [(0, ()), (500, ("500",))])
+def test_what_is_not_there_is_added_and_not_replaced(size: int, before: tuple[str, ...]) -> None:
+    """slapd 2.4.57 dies of a replacement of olcSpSessionlog where it is not set."""
+    entries = [
+        (
+            "olcDatabase={1}mdb,cn=config",
+            {"olcDatabase": [b"{1}mdb"], "olcSuffix": [b"dc=example,dc=com"]},
+        ),
+        (
+            "olcOverlay={0}syncprov,olcDatabase={1}mdb,cn=config",
+            {"olcOverlay": [b"{0}syncprov"], **({"olcSpSessionlog": [b"500"]} if size else {})},
+        ),
+    ]
+    found = provider.of(
+        config.parse(Path("cn=config"), entries, "ldap://host"), "DC=example, DC=com"
+    )
+    assert found is not None
+    assert found.session_log == size
+    assert mending.change(found, 1000).before == before
+
+
+def test_all_providers_that_may_write_are_known(tmp_path: Path) -> None:
+    """Each of them brings its server ID into the contextCSN sooner or later."""
+    name = "olcDatabase={1}mdb,cn=config"
+    entries = [
+        ("cn=config", {"olcServerID": [b"1 ldap://one", b"0x0a ldap://two", b"12 ldap://three"]}),
+        (
+            name,
+            {
+                "olcDatabase": [b"{1}mdb"],
+                "olcSuffix": [b"dc=com"],
+                "olcMultiProvider": [b"TRUE"],
+                "olcSyncrepl": [b"x"],
+            },
+        ),
+        (f"olcOverlay={{0}}syncprov,{name}", {"olcOverlay": [b"{0}syncprov"]}),
+    ]
+    found = provider.of(config.parse(Path("cn=config"), entries, "ldap://one"), "dc=com")
+    assert found is not None
+    assert (found.writes_itself, found.server_ids) == (True, {"001", "00a", "00c"})
