@@ -5,7 +5,7 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,16 @@ from loader.server import shown, subschema
 from loader.server.options import Connection
 from loader.server.search import EVERYTHING, Search
 from loader.server.session import Session, session
+from loader.server.wire import Part
 from loader.sources import ldap as source
 from loader.sources import planner
 from loader.sources.narrowing import Narrowing
 from loader.sources.pace import Pace, considerate
 from loader.sources.planner import Partition, Plan
+from loader.sources.sharing import Place, Reading, share_out
 from loader.storage import files
 
+TRY = "try"  # how files begin of a piece that is not read yet
 STEPS = ("start", "plan", "read", "late", "arrange", "shards")
 
 
@@ -158,44 +161,58 @@ class _Work:
         self._add_root()
         done = self.run.catalogue.partitions("read")
         meter.add(sum(facts["entries"] for facts in done.values()))
-        todo = [one for one in plan.partitions if one.name not in done]
-        connection, pace = self.options.connection, Pace(self.options.max_rate)
-        with (
-            considerate(pace, connection, self.options.max_latency),
-            ThreadPoolExecutor(self.options.jobs) as pool,
-        ):
-            futures = [pool.submit(self._read_one, partition, meter, pace) for partition in todo]
-            try:
-                for future in as_completed(futures):
-                    future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                meter.cancel()
-                raise
+        self._share_out([one for one in plan.partitions if one.name not in done], meter)
         return {"entries": meter.entries}
+
+    def _share_out(self, todo: Sequence[Partition], meter: Meter) -> None:
+        """Read pieces over all connections."""
+        for path in self.parts.glob(f"{TRY}-*"):
+            path.unlink()  # of an interrupted run
+        connection, pace = self.options.connection, Pace(self.options.max_rate)
+        places = [Place(0, number) for number in range(self.options.jobs)]
+        with considerate(pace, connection, self.options.max_latency):
+            share_out(todo, places, self._reading(pace), meter)
+
+    def _reading(self, pace: Pace) -> Reading[Partition, Part]:
+        def read(place: Place, partition: Partition, meter: Meter) -> Part:
+            return source.fetch_part(
+                self.options.connection,
+                partition.search,
+                self.parts,
+                _name(place, partition),
+                compress=self.options.compress != "none",
+                meter=meter,
+                pace=pace,
+                retries=0,
+            )
+
+        return Reading(read, self._keep, self._discard)
+
+    def _keep(self, place: Place, partition: Partition, found: Part) -> None:
+        """What was read under a name of its own gets that of its piece, and is done when the catalogue says so."""
+        for path in self.parts.glob(f"part-{partition.name}[-.]*"):
+            path.unlink()
+        for path in self._tried(place, partition):
+            path.rename(path.with_name(_final(path.name, place, partition)))
+        files.make_durable(self.parts)
+        names = (_final(Path(file).name, place, partition) for file in found.files)
+        sums = dict(zip(names, found.sums, strict=True))
+        facts = {"entries": found.entries, "bytes": found.bytes, "sums": sums}
+        self.run.catalogue.finish_partition("read", partition.name, facts)
+        killpoint("read.partition")
+
+    def _discard(self, place: Place, partition: Partition) -> None:
+        for path in self._tried(place, partition):
+            path.unlink()
+
+    def _tried(self, place: Place, partition: Partition) -> list[Path]:
+        return list(self.parts.glob(f"{_name(place, partition)}[-.]*"))
 
     def _add_root(self) -> None:
         """What no search shows, and must be there to bear contextCSN."""
         start = self.run.catalogue.found("start") or {}
         if empty_suffix.is_empty(start["base"]) and start["context_csns"]:
             empty_suffix.write(self.parts / f"part-{empty_suffix.FILE}")
-
-    def _read_one(self, partition: Partition, meter: Meter, pace: Pace) -> None:
-        name, compress = f"part-{partition.name}", self.options.compress != "none"
-        connection = self.options.connection
-        found = source.fetch_part(
-            connection,
-            partition.search,
-            self.parts,
-            name,
-            compress=compress,
-            meter=meter,
-            pace=pace,
-        )
-        sums = {Path(file).name: sum for file, sum in zip(found.files, found.sums, strict=True)}
-        facts = {"entries": found.entries, "bytes": found.bytes, "sums": sums}
-        self.run.catalogue.finish_partition("read", partition.name, facts)
-        killpoint("read.partition")
 
     def late(self, meter: Meter, start: Facts) -> Facts:
         """Read again what moved meanwhile; nothing did where the contextCSN still is that of the start."""
@@ -332,6 +349,15 @@ class _Work:
         files.write_durably(self.options.output / manifest.FILE, made.text())
         clear(self.run.directory)
         return {"entries": made.entries}
+
+
+def _name(place: Place, partition: Partition) -> str:
+    """Of the files of one try."""
+    return f"{TRY}-{place}-of-{partition.name}"
+
+
+def _final(name: str, place: Place, partition: Partition) -> str:
+    return f"part-{partition.name}{name.removeprefix(_name(place, partition))}"
 
 
 def _hidden(

@@ -112,7 +112,7 @@ def _loaded(found: Sequence[tuple[str, str]], now: Sequence[str]) -> _Load | Non
 def _run_of_numbers(uuids: Sequence[uuid.UUID], entries: int | None) -> Spread:
     """Of a counter, or of a kind of UUID that begins with the time."""
     if not entries:
-        return Spread("unknown order", each=_UNKNOWN)
+        return Spread("unknown order")
     pace = _Pace.of([one.int for one in uuids])
     length = min(1.0, max(_LEAST, 2 * pace.each * entries))
     return Spread("in ascending order", 1.0, pace.start, length, length, _GUESSED)
