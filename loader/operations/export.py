@@ -5,18 +5,27 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loader import defaults, ldif, manifest
-from loader.errors import EmptyInput, LimitTooLow, ServerRefused, TreeRestless
+from loader import csn, defaults, ldif, manifest
+from loader.errors import EmptyInput, LimitTooLow, ReplicasApart, ServerRefused, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
 from loader.operations import empty_suffix, moved
 from loader.operations import sight as sights
 from loader.operations.moved import Containers
+from loader.operations.replicas import (
+    COVERING,
+    Replicas,
+    greatest,
+    least,
+    require_like,
+    require_same,
+)
 from loader.operations.shards import (
     ARRANGED,
     PARTS,
@@ -54,17 +63,28 @@ class ExportOptions:
 
     connection: Connection
     output: Path
-    jobs: int = 2
+    jobs: int = 2  # to each provider
     pieces: int = 0
     max_rate: int = 0  # entries a second; 0 is as fast as can be
     max_latency: float | None = None  # seconds that the server may take for a small question
     page: int = 0
     compress: str = defaults.COMPRESS
     narrowing: Narrowing | None = None  # for a partial replica: not all entries, not whole
+    replicas: tuple[Connection, ...] = ()  # more providers of the same tree
+
+    @property
+    def providers(self) -> tuple[Connection, ...]:
+        return (self.connection, *self.replicas)
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
-        return {**self.connection.identity(), "pieces": self.pieces, "compress": self.compress}
+        more = {"replicas": [one.uri for one in self.replicas]} if self.replicas else {}
+        return {
+            **self.connection.identity(),
+            "pieces": self.pieces,
+            "compress": self.compress,
+            **more,
+        }
 
 
 def export(
@@ -114,10 +134,17 @@ class _Work:
         """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is. What an
         earlier run left is of another time."""
         files.remove_tree(self.parts)
-        with session(self.options.connection) as server:
+        found = [self._start_of(one) for one in self.options.providers]
+        require_same(found)
+        return {**found[0], "context_csns": least([one["context_csns"] for one in found])}
+
+    def _start_of(self, connection: Connection) -> Facts:
+        with session(connection) as server:
             base = server.spelt(server.base())
+            uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
             return {
                 "base": base,
+                "uuid": [one.decode("utf-8", "replace") for one in uuids],
                 "context_csns": moved.context_csns(server, base),
                 # No search that a consumer makes shows them.
                 "subentries": not self.options.narrowing and server.offers_subentries(base),
@@ -131,12 +158,15 @@ class _Work:
         return source.patiently(lambda: self._plan(meter, start), meter)
 
     def _plan(self, meter: Meter, start: Facts) -> Facts:
-        connection, base = self.options.connection, str(start["base"])
+        base, replicas = str(start["base"]), self._replicas(meter, start)
+        connection = replicas.living()
         with session(connection) as server:
             looked = planner.sample(server, base)
             if not looked.entries:
                 raise EmptyInput(path=f"{connection.uri} {base}")
-            pieces = self.options.pieces or (1 if looked.whole else self.options.jobs)
+            self._require_like(server, looked, replicas)
+            jobs = self.options.jobs * len(self.options.providers)
+            pieces = self.options.pieces or (1 if looked.whole else jobs)
             entries = planner.expected(server, base)
             cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
             narrowing = self.options.narrowing
@@ -155,6 +185,19 @@ class _Work:
                 "partitions": [_facts_of(one) for one in partitions],
             }
 
+    def _replicas(self, meter: Meter, start: Facts) -> Replicas:
+        return Replicas(self.options.providers, start["base"], meter)
+
+    def _require_like(self, leader: Session, looked: planner.Sample, replicas: Replicas) -> None:
+        """Of several providers: does each show the same, and as much as the first?"""
+        if not self.options.replicas:
+            return
+        names = [name for name, _ in looked.entries]
+        for number, csns in replicas.told().items():
+            if self.options.providers[number] is not leader.connection:
+                with session(self.options.providers[number]) as other:
+                    require_like(leader, other, names, csns)
+
     def read(self, meter: Meter, plan: Plan) -> Facts:
         """Partitions side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
@@ -164,19 +207,26 @@ class _Work:
         self._share_out([one for one in plan.partitions if one.name not in done], meter)
         return {"entries": meter.entries}
 
-    def _share_out(self, todo: Sequence[Partition], meter: Meter) -> None:
-        """Read pieces over all connections."""
+    def _share_out(
+        self, todo: Sequence[Partition], meter: Meter, servers: Collection[int] | None = None
+    ) -> None:
+        """Read pieces over all connections, to all providers or to these."""
         for path in self.parts.glob(f"{TRY}-*"):
             path.unlink()  # of an interrupted run
-        connection, pace = self.options.connection, Pace(self.options.max_rate)
-        places = [Place(0, number) for number in range(self.options.jobs)]
-        with considerate(pace, connection, self.options.max_latency):
+        pace, providers = Pace(self.options.max_rate), self.options.providers
+        chosen = range(len(providers)) if servers is None else sorted(servers)
+        places = [Place(server, n) for n in range(self.options.jobs) for server in chosen]
+        with ExitStack() as watched:
+            for server in chosen:
+                watched.enter_context(
+                    considerate(pace, providers[server], self.options.max_latency)
+                )
             share_out(todo, places, self._reading(pace), meter)
 
     def _reading(self, pace: Pace) -> Reading[Partition, Part]:
         def read(place: Place, partition: Partition, meter: Meter) -> Part:
             return source.fetch_part(
-                self.options.connection,
+                self.options.providers[place.server],
                 partition.search,
                 self.parts,
                 _name(place, partition),
@@ -197,7 +247,12 @@ class _Work:
         files.make_durable(self.parts)
         names = (_final(Path(file).name, place, partition) for file in found.files)
         sums = dict(zip(names, found.sums, strict=True))
-        facts = {"entries": found.entries, "bytes": found.bytes, "sums": sums}
+        facts = {
+            "entries": found.entries,
+            "bytes": found.bytes,
+            "sums": sums,
+            "server": place.server,
+        }
         self.run.catalogue.finish_partition("read", partition.name, facts)
         killpoint("read.partition")
 
@@ -219,25 +274,60 @@ class _Work:
         for path in self.parts.glob("late-*"):
             path.unlink()  # of an interrupted try: what is read later must also be named later
         since = start["context_csns"]
-        containers = self._containers(meter, start)
+        told, looker = self._settled(meter, start)
         narrowing = self.options.narrowing
-        calm = containers.context_csns() == since or (narrowing is not None and narrowing.is_flat)
+        flat = narrowing is not None and narrowing.is_flat
+        calm = flat or all(csns == since for csns in told.values())
         killpoint("late.middle")
         if not calm:
-            since = containers.settle(since)
+            since = self._containers(meter, start, looker).settle(since)
         return {"entries": meter.entries, "context_csns": since, "calm": calm}
 
-    def _containers(self, meter: Meter, start: Facts) -> Containers:
+    def _settled(self, meter: Meter, start: Facts) -> tuple[dict[int, list[str]], Connection]:
+        """The contextCSN of each provider that pieces were read from, and a provider that has seen all of that.
+
+        What a provider that died has shown may be lost with it: its pieces are read again from those that live.
+        """
+        replicas = self._replicas(meter, start)
+        while True:
+            told = replicas.told()
+            lost = self._lost(told)
+            if lost:
+                self._share_out(lost, meter, told)
+                continue
+            looker = replicas.covering(greatest(told.values()))
+            if looker is not None:
+                return told, looker
+            if replicas.told().keys() >= told.keys():
+                raise ReplicasApart(seconds=COVERING, uris=replicas.uris(told))
+
+    def _lost(self, living: Collection[int]) -> list[Partition]:
+        """Pieces that were read from others than these."""
+        done = self.run.catalogue.partitions("read")
+        cut = self.run.catalogue.found("plan") or {"partitions": [], "how": ""}
+        return [
+            one
+            for one in _plan_of(cut, self.options.page).partitions
+            if one.name in done and done[one.name].get("server", 0) not in living
+        ]
+
+    def _containers(self, meter: Meter, start: Facts, looker: Connection) -> Containers:
         options = self.options
-        where = (options.connection, start["base"], options.page, options.compress != "none")
+        where = (looker, start["base"], options.page, options.compress != "none")
         began = start["context_csns"]
         subentries = _with_subentries(start)
         return Containers(*where, self.parts, began, meter, subentries, options.narrowing)
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
         """Each entry once, parents first. Nothing that was read may go missing on the way."""
-        containers = self._containers(meter, start)
         since = late["context_csns"]
+        replicas = self._replicas(meter, start)
+        looker = replicas.covering(csn.by_server(since))
+        if looker is None:
+            raise ReplicasApart(
+                seconds=COVERING, uris=replicas.uris(range(len(replicas.connections)))
+            )
+        containers = self._containers(meter, start, looker)
         if self.options.narrowing:
             return self._arranged(self._arrange_narrowed(meter, start, containers, since))
         found = self._arrange(meter, start, drop_orphans=False)
@@ -300,9 +390,9 @@ class _Work:
         sums = {name: sum for facts in read for name, sum in facts["sums"].items()}
         return {name: sums[part] for name, part in taken.items() if part in sums}
 
-    def _counted(self, start: Facts) -> tuple[int | None, bool]:
+    def _counted(self, meter: Meter, start: Facts) -> tuple[int | None, bool]:
         """Entries that the server has, and whether nothing has changed since the start."""
-        with session(self.options.connection) as server:
+        with session(self._replicas(meter, start).living()) as server:
             counted = planner.expected(server, start["base"])
             return counted, moved.context_csns(server, start["base"]) == start["context_csns"]
 
@@ -311,7 +401,7 @@ class _Work:
     ) -> tuple[list[str], list[str]]:
         """What the operator should know: what the server hides or shows otherwise than it is stored, and the rest."""
         who, hidden = self.options.connection.who, list(cut.get("hidden", []))
-        counted, calm = source.patiently(lambda: self._counted(start), meter)
+        counted, calm = source.patiently(lambda: self._counted(meter, start), meter)
         if self.options.narrowing:
             return hidden, []
         if empty_suffix.is_empty(start["base"]) and start["context_csns"] and counted is not None:

@@ -62,6 +62,7 @@ class SeedOptions:
     page: int = 0
     verify: str = "quick"
     allow_hidden: bool = False
+    replicas: tuple[Connection, ...] = ()  # more providers of the same tree
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -74,6 +75,7 @@ class SeedOptions:
             "write_context": self.write_context,
             "engine": self.engine,
             "maxsize": self.maxsize,
+            **({"replicas": [one.uri for one in self.replicas]} if self.replicas else {}),
         }
 
 
@@ -150,9 +152,15 @@ def preflight(options: SeedOptions, place: Place) -> Facts:
             provider.read(base, ["1.1"])
             # The consumer may have a part of the provider's tree as its own suffix.
             csns = moved.context_csns(provider, base) or provider.context_csns(base)
-        if options.strategy == "search" and not options.allow_hidden:
-            wants = wanted.narrowing().wants if wanted else None
+        wants = wanted.narrowing().wants if wanted else None
+        judged = options.strategy == "search" and not options.allow_hidden
+        if judged:
             sight.require(provider, base, wants, own=place.database.overlays)
+    for connection in options.replicas:
+        with session(connection) as replica:
+            replica.read(base, ["1.1"])
+            if judged:
+                sight.require(replica, base, wants, own=place.database.overlays)
     return {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
 
 

@@ -18,9 +18,12 @@ from seeders.replica.seed import SeedOptions, build_options, needs_provider, par
 def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     provider = needs_provider(options)
     wanted = partial_of(options, place)
-    connection = dataclasses.replace(provider, base=provider.base or place.database.suffix)
+    connection, *replicas = (
+        dataclasses.replace(one, base=one.base or place.database.suffix)
+        for one in (provider, *options.replicas)
+    )
     if wanted:
-        connection = wanted.provider(connection)
+        connection, *replicas = (wanted.provider(one) for one in (connection, *replicas))
     exported = run.directory / "export"
     if run.catalogue.found("publish") is None:
         exported.mkdir(exist_ok=True)
@@ -32,6 +35,7 @@ def run(options: SeedOptions, run: Run, place: Place) -> Facts:
                 options.pieces,
                 page=options.page,
                 narrowing=wanted.narrowing() if wanted else None,
+                replicas=tuple(replicas),
             ),
             run,
         )
