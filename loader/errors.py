@@ -320,7 +320,7 @@ class OtherTree(LoaderError):
 
 class ReplicasApart(LoaderError):
     code, exit_status = "server.replicas_apart", 98
-    message = "after {seconds:.0f} s none of {uris} has received what the others have"
+    message = "after {seconds} s none of {uris} has received what the others have"
     hint = "Look at the replication between them; the same command goes on when one of them has caught up."
 
 

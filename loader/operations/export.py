@@ -5,21 +5,20 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from loader import csn, defaults, ldif, manifest
-from loader.errors import EmptyInput, LimitTooLow, ReplicasApart, ServerRefused, TreeRestless
+from loader.errors import EmptyInput, LimitTooLow, LoaderError, ServerRefused, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
 from loader.operations import empty_suffix, moved
 from loader.operations import sight as sights
 from loader.operations.moved import Containers
+from loader.operations.pieces import Pieces
 from loader.operations.replicas import (
-    COVERING,
     Replicas,
     greatest,
     least,
@@ -43,16 +42,12 @@ from loader.server import shown, subschema
 from loader.server.options import Connection
 from loader.server.search import EVERYTHING, Search
 from loader.server.session import Session, session
-from loader.server.wire import Part
 from loader.sources import ldap as source
 from loader.sources import planner
 from loader.sources.narrowing import Narrowing
-from loader.sources.pace import Pace, considerate
 from loader.sources.planner import Partition, Plan
-from loader.sources.sharing import Place, Reading, share_out
 from loader.storage import files
 
-TRY = "try"  # how files begin of a piece that is not read yet
 STEPS = ("start", "plan", "read", "late", "arrange", "shards")
 
 
@@ -202,66 +197,23 @@ class _Work:
         """Partitions side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
         self._add_root()
-        done = self.run.catalogue.partitions("read")
-        meter.add(sum(facts["entries"] for facts in done.values()))
-        self._share_out([one for one in plan.partitions if one.name not in done], meter)
+        done = self._pieces.done()
+        meter.add(sum(done.values()))
+        self._pieces.read([one for one in plan.partitions if one.name not in done], meter)
         return {"entries": meter.entries}
 
-    def _share_out(
-        self, todo: Sequence[Partition], meter: Meter, servers: Collection[int] | None = None
-    ) -> None:
-        """Read pieces over all connections, to all providers or to these."""
-        for path in self.parts.glob(f"{TRY}-*"):
-            path.unlink()  # of an interrupted run
-        pace, providers = Pace(self.options.max_rate), self.options.providers
-        chosen = range(len(providers)) if servers is None else sorted(servers)
-        places = [Place(server, n) for n in range(self.options.jobs) for server in chosen]
-        with ExitStack() as watched:
-            for server in chosen:
-                watched.enter_context(
-                    considerate(pace, providers[server], self.options.max_latency)
-                )
-            share_out(todo, places, self._reading(pace), meter)
-
-    def _reading(self, pace: Pace) -> Reading[Partition, Part]:
-        def read(place: Place, partition: Partition, meter: Meter) -> Part:
-            return source.fetch_part(
-                self.options.providers[place.server],
-                partition.search,
-                self.parts,
-                _name(place, partition),
-                compress=self.options.compress != "none",
-                meter=meter,
-                pace=pace,
-                retries=0,
-            )
-
-        return Reading(read, self._keep, self._discard)
-
-    def _keep(self, place: Place, partition: Partition, found: Part) -> None:
-        """What was read under a name of its own gets that of its piece, and is done when the catalogue says so."""
-        for path in self.parts.glob(f"part-{partition.name}[-.]*"):
-            path.unlink()
-        for path in self._tried(place, partition):
-            path.rename(path.with_name(_final(path.name, place, partition)))
-        files.make_durable(self.parts)
-        names = (_final(Path(file).name, place, partition) for file in found.files)
-        sums = dict(zip(names, found.sums, strict=True))
-        facts = {
-            "entries": found.entries,
-            "bytes": found.bytes,
-            "sums": sums,
-            "server": place.server,
-        }
-        self.run.catalogue.finish_partition("read", partition.name, facts)
-        killpoint("read.partition")
-
-    def _discard(self, place: Place, partition: Partition) -> None:
-        for path in self._tried(place, partition):
-            path.unlink()
-
-    def _tried(self, place: Place, partition: Partition) -> list[Path]:
-        return list(self.parts.glob(f"{_name(place, partition)}[-.]*"))
+    @property
+    def _pieces(self) -> Pieces:
+        options = self.options
+        return Pieces(
+            self.parts,
+            self.run.catalogue,
+            options.providers,
+            options.jobs,
+            options.compress != "none",
+            options.max_rate,
+            options.max_latency,
+        )
 
     def _add_root(self) -> None:
         """What no search shows, and must be there to bear contextCSN."""
@@ -271,6 +223,16 @@ class _Work:
 
     def late(self, meter: Meter, start: Facts) -> Facts:
         """Read again what moved meanwhile; nothing did where the contextCSN still is that of the start."""
+        for _ in self.options.replicas:
+            try:
+                return self._late(meter, start)
+            except LoaderError as error:
+                if not error.retryable:
+                    raise
+                meter.note = f"{error}; asking another provider"
+        return self._late(meter, start)
+
+    def _late(self, meter: Meter, start: Facts) -> Facts:
         for path in self.parts.glob("late-*"):
             path.unlink()  # of an interrupted try: what is read later must also be named later
         since = start["context_csns"]
@@ -293,23 +255,22 @@ class _Work:
             told = replicas.told()
             lost = self._lost(told)
             if lost:
-                self._share_out(lost, meter, told)
+                self._pieces.read(lost, meter, told)
                 continue
             looker = replicas.covering(greatest(told.values()))
             if looker is not None:
                 return told, looker
             if replicas.told().keys() >= told.keys():
-                raise ReplicasApart(seconds=COVERING, uris=replicas.uris(told))
+                raise replicas.apart()
 
     def _lost(self, living: Collection[int]) -> list[Partition]:
         """Pieces that were read from others than these."""
-        done = self.run.catalogue.partitions("read")
-        cut = self.run.catalogue.found("plan") or {"partitions": [], "how": ""}
-        return [
-            one
-            for one in _plan_of(cut, self.options.page).partitions
-            if one.name in done and done[one.name].get("server", 0) not in living
-        ]
+        names = self._pieces.read_elsewhere(living)
+        if not names:
+            return []
+        cut = self.run.catalogue.found("plan")
+        assert cut is not None, "pieces were read"
+        return [one for one in _plan_of(cut, self.options.page).partitions if one.name in names]
 
     def _containers(self, meter: Meter, start: Facts, looker: Connection) -> Containers:
         options = self.options
@@ -324,9 +285,7 @@ class _Work:
         replicas = self._replicas(meter, start)
         looker = replicas.covering(csn.by_server(since))
         if looker is None:
-            raise ReplicasApart(
-                seconds=COVERING, uris=replicas.uris(range(len(replicas.connections)))
-            )
+            raise replicas.apart()
         containers = self._containers(meter, start, looker)
         if self.options.narrowing:
             return self._arranged(self._arrange_narrowed(meter, start, containers, since))
@@ -386,8 +345,7 @@ class _Work:
 
     def _known_sums(self, taken: dict[str, str]) -> dict[str, str]:
         """Of shards that are files as they were read."""
-        read = self.run.catalogue.partitions("read").values()
-        sums = {name: sum for facts in read for name, sum in facts["sums"].items()}
+        sums = self._pieces.sums()
         return {name: sums[part] for name, part in taken.items() if part in sums}
 
     def _counted(self, meter: Meter, start: Facts) -> tuple[int | None, bool]:
@@ -439,15 +397,6 @@ class _Work:
         files.write_durably(self.options.output / manifest.FILE, made.text())
         clear(self.run.directory)
         return {"entries": made.entries}
-
-
-def _name(place: Place, partition: Partition) -> str:
-    """Of the files of one try."""
-    return f"{TRY}-{place}-of-{partition.name}"
-
-
-def _final(name: str, place: Place, partition: Partition) -> str:
-    return f"part-{partition.name}{name.removeprefix(_name(place, partition))}"
 
 
 def _hidden(

@@ -4,11 +4,11 @@ has seen what others have shown?"""
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loader import csn, dn, overlays
-from loader.errors import LoaderError, NoSuchBase, OtherTree, ServerDown
+from loader.errors import LoaderError, NoSuchBase, OtherTree, ReplicasApart, ServerDown
 from loader.operations import moved
 from loader.progress import Meter
 from loader.run.catalogue import Facts
@@ -134,5 +134,7 @@ class Replicas:
                 break
         return None
 
-    def uris(self, numbers: Collection[int]) -> str:
-        return ", ".join(str(self.connections[number].uri) for number in sorted(numbers))
+    def apart(self) -> ReplicasApart:
+        """What to raise where none covers what others have shown."""
+        uris = ", ".join(str(one.uri) for one in self.connections)
+        return ReplicasApart(seconds=f"{COVERING:g}", uris=uris)
