@@ -314,6 +314,18 @@ class NotAsStored(LoaderError):
     )
 
 
+class OtherTree(LoaderError):
+    code, exit_status = "server.other_tree", 97
+    message = "{uri} is no replica of what {other} provides: {reason}"
+    hint = "Give -H several times only for providers of the same tree that replicate to each other, all of it."
+
+
+class ReplicasApart(LoaderError):
+    code, exit_status = "server.replicas_apart", 98
+    message = "after {seconds} s none of {uris} has received what the others have"
+    hint = "Look at the replication between them; the same command goes on when one of them has caught up."
+
+
 class TreeRestless(LoaderError):
     code, exit_status = "server.tree_restless", 39
     message = "containers below {base} were renamed during each of {passes} looks"

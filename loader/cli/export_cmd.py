@@ -39,7 +39,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 @options.from_option
 @options.tree_options
 @options.tree_suffix_option
-@options.connection_options
+@options.providers_options
 @click.option(
     "-o",
     "output",
@@ -47,7 +47,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     required=True,
     help="Directory for shards and manifest; of a database also plain LDIF to stdout (-).",
 )
-@options.reading_options(jobs="Connections side by side, or workers.")
+@options.reading_options(jobs="Connections side by side to each server, or workers.")
 @click.option(
     "--max-rate",
     type=click.IntRange(0),
@@ -125,7 +125,8 @@ def command(
             "max_latency": latency,
             "page": page,
         }
-        made = _of_server(options.connection_of(connecting), limits, asked)
+        connection, replicas = options.providers_of(connecting)
+        made = _of_server(connection, {**limits, "replicas": replicas}, asked)
     else:
         base = connecting.pop("base")
         of_server = (*connecting, "pieces", "max_rate", "max_latency", "page")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -80,6 +81,17 @@ connection_options = stack(
         "uri",
         metavar="URI",
         help="The server: ldap://, ldaps:// or ldapi:// (ldap.conf is honoured).",
+    ),
+    bind_options,
+)
+providers_options = stack(
+    click.option(
+        "-H",
+        "uris",
+        multiple=True,
+        metavar="URI",
+        help="The server: ldap://, ldaps:// or ldapi:// (ldap.conf is honoured). Several times: replicas of one tree, "
+        "read side by side.",
     ),
     bind_options,
 )
@@ -248,10 +260,7 @@ timeout_option = click.option(
 
 def connection_of(options: dict[str, Any]) -> Connection:
     """Take the connection options out of a command's arguments."""
-    taken = {
-        name: options.pop(name, None)
-        for name in ("uri", "bind_dn", "password_file", "mechanism", "start_tls", "base")
-    }
+    taken = {name: options.pop(name, None) for name in _OF_CONNECTION}
     sasl = {name: options.pop(name, None) for name in _OF_SASL}
     _require_mechanism(taken["mechanism"])
     password = None
@@ -262,6 +271,18 @@ def connection_of(options: dict[str, Any]) -> Connection:
     return Connection(**taken, password=password, sasl=Sasl(**sasl))
 
 
+def providers_of(options: dict[str, Any]) -> tuple[Connection, tuple[Connection, ...]]:
+    """The first provider, and the others: reached in the same way."""
+    uris = options.pop("uris")
+    first = connection_of({**options, "uri": next(iter(uris), None)})
+    for name in (*_OF_CONNECTION, *_OF_SASL, "ask"):
+        options.pop(name, None)
+    if len(set(uris)) < len(uris):
+        raise UsageProblem(reason="-H names the same server twice")
+    return first, tuple(replace(first, uri=uri) for uri in uris[1:])
+
+
+_OF_CONNECTION = ("uri", "bind_dn", "password_file", "mechanism", "start_tls", "base")
 _OF_SASL = ("authcid", "authzid", "realm", "properties", "as_written")
 
 

@@ -5,19 +5,26 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loader import defaults, ldif, manifest
-from loader.errors import EmptyInput, LimitTooLow, ServerRefused, TreeRestless
+from loader import csn, defaults, ldif, manifest
+from loader.errors import EmptyInput, LimitTooLow, LoaderError, ServerRefused, TreeRestless
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
 from loader.operations import empty_suffix, moved
 from loader.operations import sight as sights
 from loader.operations.moved import Containers
+from loader.operations.pieces import Pieces
+from loader.operations.replicas import (
+    Replicas,
+    greatest,
+    least,
+    require_like,
+    require_same,
+)
 from loader.operations.shards import (
     ARRANGED,
     PARTS,
@@ -38,7 +45,6 @@ from loader.server.session import Session, session
 from loader.sources import ldap as source
 from loader.sources import planner
 from loader.sources.narrowing import Narrowing
-from loader.sources.pace import Pace, considerate
 from loader.sources.planner import Partition, Plan
 from loader.storage import files
 
@@ -52,7 +58,7 @@ class ExportOptions:
 
     connection: Connection
     output: Path
-    jobs: int = 2
+    jobs: int = 2  # to each provider
     pieces: int = 0
     max_rate: int = 0  # entries a second; 0 is as fast as can be
     max_latency: float | None = None  # seconds that the server may take for a small question
@@ -60,10 +66,21 @@ class ExportOptions:
     compress: str = defaults.COMPRESS
     narrowing: Narrowing | None = None  # for a partial replica: not all entries, not whole
     looked: bool = False  # the caller has seen what the server hides, and goes on
+    replicas: tuple[Connection, ...] = ()  # more providers of the same tree
+
+    @property
+    def providers(self) -> tuple[Connection, ...]:
+        return (self.connection, *self.replicas)
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
-        return {**self.connection.identity(), "pieces": self.pieces, "compress": self.compress}
+        more = {"replicas": [one.uri for one in self.replicas]} if self.replicas else {}
+        return {
+            **self.connection.identity(),
+            "pieces": self.pieces,
+            "compress": self.compress,
+            **more,
+        }
 
 
 def export(
@@ -113,10 +130,17 @@ class Reading:
         """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is. What an
         earlier run left is of another time."""
         files.remove_tree(self.parts)
-        with session(self.options.connection) as server:
+        found = [self._start_of(one) for one in self.options.providers]
+        require_same(found)
+        return {**found[0], "context_csns": least([one["context_csns"] for one in found])}
+
+    def _start_of(self, connection: Connection) -> Facts:
+        with session(connection) as server:
             base = server.spelt(server.base())
+            uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
             return {
                 "base": base,
+                "uuid": [one.decode("utf-8", "replace") for one in uuids],
                 "context_csns": moved.context_csns(server, base),
                 # No search that a consumer makes shows them.
                 "subentries": not self.options.narrowing and server.offers_subentries(base),
@@ -130,12 +154,15 @@ class Reading:
         return source.patiently(lambda: self._plan(meter, start), meter)
 
     def _plan(self, meter: Meter, start: Facts) -> Facts:
-        connection, base = self.options.connection, str(start["base"])
+        base, replicas = str(start["base"]), self._replicas(meter, start)
+        connection = replicas.living()
         with session(connection) as server:
             looked = planner.sample(server, base)
             if not looked.entries:
                 raise EmptyInput(path=f"{connection.uri} {base}")
-            pieces = self.options.pieces or (1 if looked.whole else self.options.jobs)
+            self._require_like(server, looked, replicas)
+            jobs = self.options.jobs * len(self.options.providers)
+            pieces = self.options.pieces or (1 if looked.whole else jobs)
             entries = planner.expected(server, base)
             cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
             narrowing = self.options.narrowing
@@ -154,33 +181,40 @@ class Reading:
                 "partitions": [_facts_of(one) for one in partitions],
             }
 
+    def _replicas(self, meter: Meter, start: Facts) -> Replicas:
+        return Replicas(self.options.providers, start["base"], meter)
+
+    def _require_like(self, leader: Session, looked: planner.Sample, replicas: Replicas) -> None:
+        """Of several providers: does each show the same, and as much as the first?"""
+        if not self.options.replicas:
+            return
+        names = [name for name, _ in looked.entries]
+        for number, csns in replicas.told().items():
+            if self.options.providers[number] is not leader.connection:
+                with session(self.options.providers[number]) as other:
+                    require_like(leader, other, names, csns)
+
     def read(self, meter: Meter, plan: Plan) -> Facts:
         """Partitions side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
         self._add_root()
-        done = self.run.catalogue.partitions("read")
-        meter.add(sum(facts["entries"] for facts in done.values()))
-        todo = [one for one in plan.partitions if one.name not in done]
-        self.each(todo, lambda partition, pace: self._read_one(partition, meter, pace), meter)
+        done = self._pieces.done()
+        meter.add(sum(done.values()))
+        self._pieces.read([one for one in plan.partitions if one.name not in done], meter)
         return {"entries": meter.entries}
 
-    def each(
-        self, todo: Sequence[Partition], read: Callable[[Partition, Pace], None], meter: Meter
-    ) -> None:
-        """Read pieces side by side; the first failure ends all."""
-        pace = Pace(self.options.max_rate)
-        with (
-            considerate(pace, self.options.connection, self.options.max_latency),
-            ThreadPoolExecutor(self.options.jobs) as pool,
-        ):
-            futures = [pool.submit(read, partition, pace) for partition in todo]
-            try:
-                for future in as_completed(futures):
-                    future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                meter.cancel()
-                raise
+    @property
+    def _pieces(self) -> Pieces:
+        options = self.options
+        return Pieces(
+            self.parts,
+            self.run.catalogue,
+            options.providers,
+            options.jobs,
+            options.compress != "none",
+            options.max_rate,
+            options.max_latency,
+        )
 
     def _add_root(self) -> None:
         """What no search shows, and must be there to bear contextCSN."""
@@ -188,47 +222,72 @@ class Reading:
         if empty_suffix.is_empty(start["base"]) and start["context_csns"]:
             empty_suffix.write(self.parts / f"part-{empty_suffix.FILE}")
 
-    def _read_one(self, partition: Partition, meter: Meter, pace: Pace) -> None:
-        name, compress = f"part-{partition.name}", self.options.compress != "none"
-        connection = self.options.connection
-        found = source.fetch_part(
-            connection,
-            partition.search,
-            self.parts,
-            name,
-            compress=compress,
-            meter=meter,
-            pace=pace,
-        )
-        sums = {Path(file).name: sum for file, sum in zip(found.files, found.sums, strict=True)}
-        facts = {"entries": found.entries, "bytes": found.bytes, "sums": sums}
-        self.run.catalogue.finish_partition("read", partition.name, facts)
-        killpoint("read.partition")
-
     def late(self, meter: Meter, start: Facts) -> Facts:
         """Read again what moved meanwhile; nothing did where the contextCSN still is that of the start."""
+        for _ in self.options.replicas:
+            try:
+                return self._late(meter, start)
+            except LoaderError as error:
+                if not error.retryable:
+                    raise
+                meter.note = f"{error}; asking another provider"
+        return self._late(meter, start)
+
+    def _late(self, meter: Meter, start: Facts) -> Facts:
         for path in self.parts.glob("late-*"):
             path.unlink()  # of an interrupted try: what is read later must also be named later
         since = start["context_csns"]
-        containers = self.containers(meter, start)
+        told, looker = self._settled(meter, start)
         narrowing = self.options.narrowing
-        calm = containers.context_csns() == since or (narrowing is not None and narrowing.is_flat)
+        flat = narrowing is not None and narrowing.is_flat
+        calm = flat or all(csns == since for csns in told.values())
         killpoint("late.middle")
         if not calm:
-            since = containers.settle(since)
+            since = self.containers(meter, start, looker).settle(since)
         return {"entries": meter.entries, "context_csns": since, "calm": calm}
 
-    def containers(self, meter: Meter, start: Facts) -> Containers:
+    def _settled(self, meter: Meter, start: Facts) -> tuple[dict[int, list[str]], Connection]:
+        """The contextCSN of each provider that pieces were read from, and a provider that has seen all of that.
+
+        What a provider that died has shown may be lost with it: its pieces are read again from those that live.
+        """
+        replicas = self._replicas(meter, start)
+        while True:
+            told = replicas.told()
+            lost = self._lost(told)
+            if lost:
+                self._pieces.read(lost, meter, told)
+                continue
+            looker = replicas.covering(greatest(told.values()))
+            if looker is not None:
+                return told, looker
+            if replicas.told().keys() >= told.keys():
+                raise replicas.apart()
+
+    def _lost(self, living: Collection[int]) -> list[Partition]:
+        """Pieces that were read from others than these."""
+        names = self._pieces.read_elsewhere(living)
+        if not names:
+            return []
+        cut = self.run.catalogue.found("plan")
+        assert cut is not None, "pieces were read"
+        return [one for one in plan_of(cut, self.options.page).partitions if one.name in names]
+
+    def containers(self, meter: Meter, start: Facts, looker: Connection) -> Containers:
         options = self.options
-        where = (options.connection, start["base"], options.page, options.compress != "none")
+        where = (looker, start["base"], options.page, options.compress != "none")
         began = start["context_csns"]
         subentries = _with_subentries(start)
         return Containers(*where, self.parts, began, meter, subentries, options.narrowing)
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
         """Each entry once, parents first. Nothing that was read may go missing on the way."""
-        containers = self.containers(meter, start)
         since = late["context_csns"]
+        replicas = self._replicas(meter, start)
+        looker = replicas.covering(csn.by_server(since))
+        if looker is None:
+            raise replicas.apart()
+        containers = self.containers(meter, start, looker)
         if self.options.narrowing:
             return self._arranged(self._arrange_narrowed(meter, start, containers, since))
         found = self._arrange(meter, start, drop_orphans=False)
@@ -287,13 +346,12 @@ class Reading:
 
     def _known_sums(self, taken: dict[str, str]) -> dict[str, str]:
         """Of shards that are files as they were read."""
-        read = self.run.catalogue.partitions("read").values()
-        sums = {name: sum for facts in read for name, sum in facts["sums"].items()}
+        sums = self._pieces.sums()
         return {name: sums[part] for name, part in taken.items() if part in sums}
 
-    def _counted(self, start: Facts) -> tuple[int | None, bool]:
+    def _counted(self, meter: Meter, start: Facts) -> tuple[int | None, bool]:
         """Entries that the server has, and whether nothing has changed since the start."""
-        with session(self.options.connection) as server:
+        with session(self._replicas(meter, start).living()) as server:
             counted = planner.expected(server, start["base"])
             return counted, moved.context_csns(server, start["base"]) == start["context_csns"]
 
@@ -302,7 +360,7 @@ class Reading:
     ) -> tuple[list[str], list[str]]:
         """What the operator should know: what the server hides or shows otherwise than it is stored, and the rest."""
         who, hidden = self.options.connection.who, list(cut.get("hidden", []))
-        counted, calm = source.patiently(lambda: self._counted(start), meter)
+        counted, calm = source.patiently(lambda: self._counted(meter, start), meter)
         if self.options.narrowing:
             return hidden, []
         if empty_suffix.is_empty(start["base"]) and start["context_csns"] and counted is not None:

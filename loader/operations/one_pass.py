@@ -36,6 +36,9 @@ from loader.sources import ldap as source
 from loader.sources import planner
 from loader.sources.pace import Pace
 from loader.sources.planner import Partition, Plan
+from loader.sources.sharing import Place as Connected
+from loader.sources.sharing import Reading as Sharing
+from loader.sources.sharing import share_out
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # among the parts: containers, which are read before all others
@@ -78,7 +81,8 @@ class _Work:
         """Read and build; what has moved meanwhile is read again before the entries are numbered."""
         self.reading.parts.mkdir(exist_ok=True)
         head = self._read_head(meter, start, cut)
-        again = ReadAgain(self.reading.containers(meter, start), start["context_csns"])
+        server = self.reading.options.connection
+        again = ReadAgain(self.reading.containers(meter, start, server), start["context_csns"])
         with self._fed(meter, plan_of(cut, self.reading.options.page)) as fed:
             facts = self._make(meter, [*head, *fed], start, Beside(next(iter(head), None), again))
         hidden, _ = self.reading.notes(meter, start, cut, facts)
@@ -131,16 +135,25 @@ class _Work:
             yield [*(self._copy(one) for one in plan.partitions if one.name in done), feed]
 
     def _read(self, todo: Sequence[Partition], feed: Feed, keeps: bool, meter: Meter) -> None:
-        def one(partition: Partition, pace: Pace) -> None:
-            copy = self._copy(partition) if keeps else None
-            notes = self.reading.parts / f"part-{partition.name}{moved.INNER_NOTES}"
-            where = (self.reading.options.connection, partition.search)
-            entries = source.feed(*where, feed, notes, copy=copy, meter=meter, pace=pace)
+        options, tried = self.reading.options, set[str]()
+        pace = Pace(options.max_rate)
+
+        def read(_: Connected, piece: Partition, meter: Meter) -> int:
+            if piece.name in tried:
+                feed.repeat()
+            tried.add(piece.name)
+            copy = self._copy(piece) if keeps else None
+            notes = self.reading.parts / f"part-{piece.name}{moved.INNER_NOTES}"
+            how = (options.connection, piece.search, feed, notes)
+            return source.feed(*how, copy=copy, meter=meter, pace=pace)
+
+        def keep(_: Connected, piece: Partition, entries: int) -> None:
             if keeps:
-                self.run.catalogue.finish_partition("stream", partition.name, {"entries": entries})
+                self.run.catalogue.finish_partition("stream", piece.name, {"entries": entries})
             killpoint("stream.partition")
 
-        self.reading.each(todo, one, meter)
+        connections = [Connected(0, number) for number in range(options.jobs)]
+        share_out(todo, connections, Sharing(read, keep, lambda _, piece: None), meter)
 
     def _copy(self, one: Partition) -> Path:
         return self.reading.parts / f"part-{one.name}.ldif.zst"

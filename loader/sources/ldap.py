@@ -19,11 +19,11 @@ from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.wire import Feed, Part, Reader, reading
 from loader.sources.pace import Pace
+from loader.sources.sharing import LONGEST_PAUSE
 from loader.storage import files
 
 # Entries a page, tried in turn when a limit is met; 0 is without pages. Some servers limit the page (389-DS).
 PAGES = (0, 1000, 200)
-LONGEST_PAUSE = 5.0  # seconds between two tries
 Result = TypeVar("Result")
 # contextCSN of the start is put in when shards are arranged.
 DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
@@ -49,14 +49,15 @@ def fetch_part(
     compress: bool,
     meter: Meter,
     pace: Pace | None = None,
+    retries: int = defaults.RETRIES,
 ) -> Part:
-    """One search into files of some tens of megabytes with rows beside them, however often the connection breaks."""
+    """One search into files of some tens of megabytes with rows beside them; when the connection breaks, once more."""
 
     def search(reader: Reader, asked: Search) -> Part:
         with pace.over(reader.counters) if pace else nullcontext():
             return reader.part(asked, directory, name, DROPPED, compress=compress)
 
-    return _searching(connection, asked, meter, search)
+    return _searching(connection, asked, meter, search, retries)
 
 
 def feed(
@@ -69,8 +70,8 @@ def feed(
     meter: Meter,
     pace: Pace,
 ) -> int:
-    """One search straight to whoever takes from `target`, however often the connection breaks; how many entries it
-    found. `notes` as in `Reader.feed`; `copy` is there once it is whole."""
+    """One search straight to whoever takes from `target`, once; how many entries it found. `notes` as in `Reader.feed`;
+    `copy` is there once it is whole. After an error some entries were given."""
     beside = copy.with_name("partial-" + copy.name) if copy else None
     tried = False
 
@@ -82,7 +83,7 @@ def feed(
         with pace.over(reader.counters):
             return reader.feed(asked, target, notes, DROPPED, beside)
 
-    found = _searching(connection, asked, meter, search)
+    found = _searching(connection, asked, meter, search, retries=0)
     if beside and copy:
         files.publish(beside, copy)
     return found
@@ -93,6 +94,7 @@ def _searching(
     asked: Search,
     meter: Meter,
     search: Callable[[Reader, Search], Result],
+    retries: int = defaults.RETRIES,
 ) -> Result:
     """A whole search, however often the connection breaks, in smaller and smaller pages if a limit demands it."""
 
@@ -102,10 +104,10 @@ def _searching(
 
     for page in _smaller_pages(asked.page):
         try:
-            return patiently(partial(attempt, page), meter)
+            return patiently(partial(attempt, page), meter, retries)
         except LimitTooLow as error:
             meter.note = f"{error}; asking for smaller pages"
-    return patiently(partial(attempt, PAGES[-1]), meter)
+    return patiently(partial(attempt, PAGES[-1]), meter, retries)
 
 
 def _smaller_pages(page: int) -> Sequence[int]:
@@ -113,9 +115,11 @@ def _smaller_pages(page: int) -> Sequence[int]:
     return [page, *(smaller for smaller in PAGES[1:-1] if not page or smaller < page)]
 
 
-def patiently(attempt: Callable[[], Result], meter: Meter) -> Result:
+def patiently(
+    attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES
+) -> Result:
     """Try again after a broken connection, waiting longer each time."""
-    for failures in range(defaults.RETRIES):
+    for failures in range(retries):
         try:
             return attempt()
         except LoaderError as error:

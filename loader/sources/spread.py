@@ -23,10 +23,11 @@ _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
 _TURN = (1 << 32) / 1e7  # seconds
 _GAP = 0.05  # turns; 2,000 even UUIDs leave none as large
 _SAME = 5.0  # seconds from an entryUUID to the entryCSN made with it
-_FEW = 20_000  # entries: it matters little how they are shared out
+_FEW = 1000  # entries: it matters little how they are shared out
 _MANY = 3.0  # turns; a run that is longer is even
 _LEAST = 2.0**-126  # turns
 _PREDICTED, _GUESSED, _UNKNOWN = 2, 4, 8  # windows for each piece
+_LEAST_UNKNOWN = 32  # windows in all
 
 EVENLY = Spread("spread evenly")
 
@@ -59,7 +60,7 @@ def spread(found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | 
         return EVENLY
     pace, share = _Pace.of([one.time << 96 for one in timed]), len(timed) / len(uuids)
     if pace.each * len(timed) > 1:
-        return Spread("several bulk loads", each=_UNKNOWN)
+        return Spread("several bulk loads", each=_UNKNOWN, all=_LEAST_UNKNOWN)
     run = _run(pace, _loaded(found, now), share, entries)
     return EVENLY if run.least > _MANY else replace(run, share=share)
 
@@ -76,7 +77,7 @@ def _run(pace: _Pace, loaded: _Load | None, share: float, entries: int | None) -
         return Spread("loaded in bulk", 1.0, pace.start, length, length, _GUESSED)
     most = min(1.0, limit)
     least = min(max(pace.each * _FEW, 1e-6), most / 2)
-    return Spread("loaded in bulk", 1.0, pace.start, least, most, _UNKNOWN)
+    return Spread("loaded in bulk", 1.0, pace.start, least, most, _UNKNOWN, _LEAST_UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def _loaded(found: Sequence[tuple[str, str]], now: Sequence[str]) -> _Load | Non
 def _run_of_numbers(uuids: Sequence[uuid.UUID], entries: int | None) -> Spread:
     """Of a counter, or of a kind of UUID that begins with the time."""
     if not entries:
-        return Spread("unknown order", each=_UNKNOWN)
+        return Spread("unknown order")
     pace = _Pace.of([one.int for one in uuids])
     length = min(1.0, max(_LEAST, 2 * pace.each * entries))
     return Spread("in ascending order", 1.0, pace.start, length, length, _GUESSED)

@@ -22,7 +22,7 @@ class Spread:
     """How entryUUIDs lie on their ring, as far as is known. Offsets and lengths are in turns of it.
 
     A `share` of them makes a run that begins at `start` and is between `least` and `most` long; the others are
-    anywhere. `each`: windows for each piece, more where less is known.
+    anywhere. `each`: windows for each piece, more where less is known; `all`: in all, at least.
     """
 
     why: str
@@ -31,6 +31,7 @@ class Spread:
     least: float = 1.0
     most: float = 1.0
     each: int = 1
+    all: int = 0
 
     def below(self, offset: float) -> float:
         """The share of all UUIDs within `offset` (at most 1) behind the start."""
@@ -47,7 +48,7 @@ class Spread:
 
     def cuts(self, pieces: int) -> list[tuple[int, int]]:
         """Where windows begin, in order, and the piece that each belongs to."""
-        count = self.each * pieces
+        count = max(self.each * pieces, self.all)
         offsets = [0.0] + [self._offset(number / count) for number in range(1, count)]
         places = [(self.start + int(offset * RING)) % RING for offset in offsets]
         return sorted(zip(places, _dealt(count, pieces), strict=True))

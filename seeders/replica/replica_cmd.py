@@ -116,7 +116,7 @@ def command() -> None:
     required=True,
     help="Where the entries come from.",
 )
-@options.connection_options
+@options.providers_options
 @options.optional_config_option
 @click.option(
     "--suffix",
@@ -160,7 +160,7 @@ def command() -> None:
     metavar="DIR",
     help="search: read into an export in DIR first, build from that, and keep it.",
 )
-@options.reading_options("Connections to the provider side by side.", "search, online: ")
+@options.reading_options("Connections to each provider side by side.", "search, online: ")
 @click.option(
     "--nosync", is_flag=True, help="online: nosync meanwhile, as `ditseed add --nosync` has it."
 )
@@ -199,7 +199,9 @@ def seed(
       ditseed replica seed --strategy online -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldapi:/// --consumer-mechanism EXTERNAL
     """
-    connection = options.connection_of(seeding_options)
+    connection, replicas = options.providers_of(seeding_options)
+    if replicas and seeding_options["strategy"] != "search":
+        raise UsageProblem(reason="-H several times is for --strategy search")
     consumer = _consumer_of(connection, seeding_options)
     nosync = seeding_options.pop("nosync")
     seeding_options["admin"] = _admin_of(connection, seeding_options)
@@ -216,6 +218,7 @@ def seed(
         config_path=config_path,
         suffix=connection.base if suffix is None else suffix,
         connection=connection if connection.uri else None,
+        replicas=replicas,
         **seeding_options,
     )
     if dry_run:

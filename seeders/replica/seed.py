@@ -29,7 +29,7 @@ from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, DoneStep, Facts
 from loader.run.steps import Run, open_run
 from loader.server.options import Connection
-from loader.server.session import session
+from loader.server.session import Session, session
 from loader.sources import planner
 from loader.storage import files
 from seeders.replica import claims, forecast, partial, preparing
@@ -66,6 +66,7 @@ class SeedOptions:
     allow_hidden: bool = False
     keep_export: Path | None = None  # read into this directory first, and leave the export there
     admin: Admin | None = None  # --prepare-provider
+    replicas: tuple[Connection, ...] = ()  # more providers of the same tree
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -79,6 +80,7 @@ class SeedOptions:
             "engine": self.engine,
             "maxsize": self.maxsize,
             **({"keep_export": str(self.keep_export.absolute())} if self.keep_export else {}),
+            **({"replicas": [one.uri for one in self.replicas]} if self.replicas else {}),
         }
 
 
@@ -157,6 +159,34 @@ def partial_of(options: SeedOptions, place: Place) -> Partial | None:
 def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts:
     """Cheap questions first: can the consumer's configuration be built for, and is it made for this; does the provider
     answer, hold this suffix, and show all of it? `foresee`: what will it send to the consumer then?"""
+    _require_consumer(options, place)
+    if options.connection is None:
+        forecast.not_asked()
+        return {"suffix": place.database.suffix}
+    wanted = partial_of(options, place)
+    base = options.connection.base or place.database.suffix
+    with session(options.connection) as provider:
+        if wanted:
+            base, csns = wanted.syncrepl.searchbase, wanted.look_at(provider)
+        else:
+            provider.read(base, ["1.1"])
+            # The consumer may have a part of the provider's tree as its own suffix.
+            csns = moved.context_csns(provider, base) or provider.context_csns(base)
+        _require_shown(options, place, wanted, provider, base)
+    for connection in options.replicas:
+        with session(connection) as replica:
+            replica.read(base, ["1.1"])
+            _require_shown(options, place, wanted, replica, base)
+    found = {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
+    if not foresee:
+        return found
+    claimed = claims.of_ldif(options.source) if options.strategy == "ldif" else csns
+    asked = (options.connection, base, claimed, place.config, _log_base(options, place))
+    return {**found, **forecast.foresee(*asked, wanted is not None)}
+
+
+def _require_consumer(options: SeedOptions, place: Place) -> None:
+    """What tells before anybody is asked."""
     if options.strategy == "clone":
         _require_one(place)
     else:
@@ -166,33 +196,14 @@ def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts
             sight.require_whole(one)
     for warning in _warnings(place):
         log.warning("%s: %s", options.config_path, warning)
-    if options.connection is None:
-        forecast.not_asked()
-        return {"suffix": place.database.suffix}
-    wanted = partial_of(options, place)
-    with session(options.connection) as provider:
-        base = options.connection.base or place.database.suffix
-        if wanted:
-            base, csns = wanted.syncrepl.searchbase, wanted.look_at(provider)
-        else:
-            provider.read(base, ["1.1"])
-            # The consumer may have a part of the provider's tree as its own suffix.
-            csns = moved.context_csns(provider, base) or provider.context_csns(base)
-        if options.strategy == "search" and not options.allow_hidden:
-            wants = wanted.narrowing().wants if wanted else None
-            sight.require(provider, base, wants, own=place.database.overlays)
-    found = {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
-    if foresee:
-        claimed = claims.of_ldif(options.source) if options.strategy == "ldif" else csns
-        found |= forecast.foresee(
-            options.connection,
-            base,
-            claimed,
-            place.config,
-            _log_base(options, place),
-            wanted is not None,
-        )
-    return found
+
+
+def _require_shown(
+    options: SeedOptions, place: Place, wanted: Partial | None, server: Session, base: str
+) -> None:
+    if options.strategy == "search" and not options.allow_hidden:
+        wants = wanted.narrowing().wants if wanted else None
+        sight.require(server, base, wants, own=place.database.overlays)
 
 
 def _require_one(place: Place) -> None:

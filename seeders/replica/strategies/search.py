@@ -1,7 +1,7 @@
 """Strategy search: read the live provider side by side, build from what comes, claim the contextCSN of the start.
 
 The native engine builds a whole replica while it reads. What else there is (slapadd, a partial replica, a glued tree,
-the empty suffix, an export that is kept) is read into files first.
+the empty suffix, several providers, an export that is kept) is read into files first.
 """
 
 from __future__ import annotations
@@ -47,16 +47,22 @@ def run(options: SeedOptions, run: Run, place: Place) -> Facts:
 def _reading(
     options: SeedOptions, place: Place, wanted: Partial | None, exported: Path
 ) -> ExportOptions:
-    provider = needs_provider(options)
-    connection = dataclasses.replace(provider, base=provider.base or place.database.suffix)
+    first, *others = (
+        dataclasses.replace(one, base=one.base or place.database.suffix)
+        for one in (needs_provider(options), *options.replicas)
+    )
     if wanted:
-        connection = wanted.provider(connection)
-    narrowing = wanted.narrowing() if wanted else None
-    how = (options.jobs, options.pieces)
-    # The preflight has looked at what the provider hides; an export that is kept tells others of it.
-    looked = options.keep_export is None
+        first, *others = (wanted.provider(one) for one in (first, *others))
     return ExportOptions(
-        connection, exported, *how, page=options.page, narrowing=narrowing, looked=looked
+        first,
+        exported,
+        options.jobs,
+        options.pieces,
+        page=options.page,
+        narrowing=wanted.narrowing() if wanted else None,
+        # The preflight has looked at what the provider hides; an export that is kept tells others of it.
+        looked=options.keep_export is None,
+        replicas=tuple(others),
     )
 
 
@@ -65,6 +71,7 @@ def _is_one_pass(options: SeedOptions, run: Run, place: Place, wanted: Partial |
     return (
         options.engine == ENGINES[0]
         and options.keep_export is None
+        and not options.replicas
         and wanted is None
         and not glued
         and not empty_suffix.is_empty(place.database.suffix)

@@ -1,0 +1,111 @@
+"""Pieces of a tree read into files: `part-PIECE-...` once a piece is whole and the catalogue says so, before that
+`try-...` with the connection that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader.progress import Meter
+from loader.run.catalogue import Catalogue
+from loader.run.killpoint import killpoint
+from loader.server.options import Connection
+from loader.server.wire import Part
+from loader.sources import ldap as source
+from loader.sources.pace import Pace, considerate
+from loader.sources.planner import Partition
+from loader.sources.sharing import Place, Reading, share_out
+from loader.storage import files
+
+STEP = "read"
+_TRY = "try"
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Where they go, from which servers, and how fast. `jobs`: connections to each server."""
+
+    directory: Path
+    catalogue: Catalogue
+    servers: Sequence[Connection]
+    jobs: int
+    compress: bool
+    max_rate: int = 0
+    max_latency: float | None = None
+
+    def read(
+        self, wanted: Sequence[Partition], meter: Meter, among: Collection[int] | None = None
+    ) -> None:
+        """From all servers, or from these (by their numbers). Raises what `share_out` does."""
+        for path in self.directory.glob(f"{_TRY}-*"):
+            path.unlink()  # of an interrupted run
+        chosen = range(len(self.servers)) if among is None else sorted(among)
+        places = [Place(server, n) for n in range(self.jobs) for server in chosen]
+        pace = Pace(self.max_rate)
+        with ExitStack() as watched:
+            for server in chosen:
+                watched.enter_context(considerate(pace, self.servers[server], self.max_latency))
+            share_out(wanted, places, self._reading(pace), meter)
+
+    def done(self) -> dict[str, int]:
+        """Entries of each piece that is read."""
+        return {name: facts["entries"] for name, facts in self.catalogue.partitions(STEP).items()}
+
+    def sums(self) -> dict[str, str]:
+        """Of the files of all pieces that are read, by name."""
+        found = self.catalogue.partitions(STEP).values()
+        return {name: one for facts in found for name, one in facts["sums"].items()}
+
+    def read_elsewhere(self, among: Collection[int]) -> set[str]:
+        """Names of pieces that were read from other servers than these."""
+        found = self.catalogue.partitions(STEP)
+        return {name for name, facts in found.items() if facts.get("server", 0) not in among}
+
+    def _reading(self, pace: Pace) -> Reading[Partition, Part]:
+        def read(place: Place, piece: Partition, meter: Meter) -> Part:
+            return source.fetch_part(
+                self.servers[place.server],
+                piece.search,
+                self.directory,
+                _name(place, piece),
+                compress=self.compress,
+                meter=meter,
+                pace=pace,
+                retries=0,
+            )
+
+        return Reading(read, self._keep, self._discard)
+
+    def _keep(self, place: Place, piece: Partition, found: Part) -> None:
+        for path in self.directory.glob(f"part-{piece.name}[-.]*"):
+            path.unlink()  # read before, and not recorded, or from a server that has died
+        for path in self._tried(place, piece):
+            path.rename(path.with_name(_final(path.name, place, piece)))
+        files.make_durable(self.directory)
+        names = (_final(Path(file).name, place, piece) for file in found.files)
+        facts = {
+            "entries": found.entries,
+            "bytes": found.bytes,
+            "sums": dict(zip(names, found.sums, strict=True)),
+            "server": place.server,
+        }
+        self.catalogue.finish_partition(STEP, piece.name, facts)
+        killpoint("read.partition")
+
+    def _discard(self, place: Place, piece: Partition) -> None:
+        for path in self._tried(place, piece):
+            path.unlink()
+
+    def _tried(self, place: Place, piece: Partition) -> list[Path]:
+        return list(self.directory.glob(f"{_name(place, piece)}[-.]*"))
+
+
+def _name(place: Place, piece: Partition) -> str:
+    """Of the files of one try."""
+    return f"{_TRY}-{place}-of-{piece.name}"
+
+
+def _final(name: str, place: Place, piece: Partition) -> str:
+    return f"part-{piece.name}{name.removeprefix(_name(place, piece))}"

@@ -1,0 +1,254 @@
+"""Two providers of one tree, read side by side: while a harsh writer changes it, one killed or slow, or no replica."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.churn import Churn
+from fixtures.network import Proxy
+from fixtures.replication import wait_in_sync
+from fixtures.slapd import Slapd
+from fixtures.trees import write_people
+from tests.support.command import ditseed, start
+from tests.support.killing import KILL_AT
+from tests.support.seeding import Pair
+from tests.support.trees import assert_same
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+
+PEOPLE = 4000
+SALES = "ou=sales,ou=Berlin,ou=people,dc=example,dc=com"
+SYNCPROV = f"overlay syncprov\nsyncprov-sessionlog {replication.SESSION_LOG}"
+_A_CHANGE = "dn: {}\nchangetype: modify\nreplace: description\ndescription: {}\n"
+
+
+@dataclasses.dataclass
+class Three:
+    """A provider, a replica of it that provides too, and what is to be seeded from both."""
+
+    pair: Pair
+    second: Slapd
+
+    def seed(self, second: str | None = None, *more: object) -> list[str]:
+        """The command, with both; the replicator's password is the same at both."""
+        return self.pair.seed("search", "-H", second or self.second.uri, *more)
+
+    def export(self, second: str, rate: int) -> list[object]:
+        """The command that reads both, at so many entries a second."""
+        both = self.pair
+        where = ("-b", both.provider.suffix, "-o", both.export_dir, "--max-rate", rate)
+        return ["export", *both.bind, "-H", second, *where]
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Three]:
+    source = replication.provider()
+    ldif = tmp_path / "people.ldif"
+    write_people(ldif, source.suffix, PEOPLE)
+    source.slapadd(
+        ldif, "-S", "0", "-w"
+    )  # so that the end of the load is known, and pieces are even
+    settings = dataclasses.replace(source.settings, overlays=(), server_id=None)
+    with ExitStack() as stack:
+        stack.enter_context(source)
+        source.ldapmodify(_A_CHANGE.format(source.suffix, "once"))
+        second = stack.enter_context(closing(_second(source, ldif)))
+        second.start()
+        wait_in_sync(source, second, timeout=60)
+        target = stack.enter_context(closing(replication.consumer(source, settings)))
+        yield Three(Pair(source, target, tmp_path), second)
+
+
+def _second(source: Slapd, ldif: Path) -> Slapd:
+    """A consumer with syncprov; its replicator has the provider's password."""
+    settings = dataclasses.replace(source.settings, overlays=(SYNCPROV,), server_id=2)
+    made = replication.consumer(source, settings)
+    made.stop()
+    own, theirs = made.replicator_password_file, source.replicator_password_file
+    conf = made.home / "slapd.conf"
+    conf.write_text(conf.read_text().replace(own.read_text(), theirs.read_text()))
+    made.tool("slapcat", "-n0", "-f", conf, "-F", _emptied(made.config_path))
+    own.write_text(theirs.read_text())
+    ldif.write_text(source.slapcat())
+    made.slapadd(ldif, "-w")
+    return made
+
+
+def _emptied(directory: Path) -> Path:
+    for path in sorted(directory.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    return directory
+
+
+def _entries_sent(server: Slapd) -> int:
+    """In searches of whole subtrees."""
+    lines = server.log_lines("SEARCH RESULT.* nentries=")
+    return sum(int(line.rpartition("nentries=")[2].split()[0]) for line in lines)
+
+
+def _converges(three: Three) -> None:
+    both = three.pair
+    with both.consumer:
+        wait_in_sync(both.provider, both.consumer, timeout=120)
+        assert_same(both.provider, both.consumer)
+
+
+def test_both_are_read_while_all_changes(three: Three) -> None:
+    with Churn(three.pair.provider, rate=100, seed=3) as churn:
+        churn.wait_for(20)
+        ditseed(*three.export(three.second.uri, 3000)).ok()
+        ditseed(*three.pair.seed("ldif")).ok()
+        churn.wait_for(churn.changes() + 20)
+    assert _entries_sent(three.second) > PEOPLE / 5
+    _converges(three)
+
+
+@pytest.mark.parametrize("at", ["plan.recorded", "read.partition", "read.recorded", "late.middle"])
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_one_is_killed(three: Three, at: str, which: str) -> None:
+    """With SIGKILL, at named moments; the other has all, and nothing of the dead one is kept."""
+    done = ditseed(*three.seed(), env={KILL_AT: at})
+    assert done.status == -9, done
+    both = three.pair
+    both.provider.ldapmodify(_A_CHANGE.format(SALES, "changed"))
+    if which == "second":
+        three.second.kill9()
+    else:
+        wait_in_sync(both.provider, three.second)
+        both.provider.kill9()
+    ditseed(*three.seed()).ok()
+    if which == "first":
+        both.provider.start()
+    _converges(three)
+
+
+def test_one_is_killed_while_both_are_read(three: Three) -> None:
+    """In the middle of a piece."""
+    both = three.pair
+    with Churn(both.provider, rate=50, seed=4):
+        process = start(*map(str, three.export(three.second.uri, 1500)))
+        while not _is_read(both):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        three.second.kill9()
+        _, words = process.communicate(timeout=120)
+        assert process.returncode == 0, words
+        ditseed(*both.seed("ldif")).ok()
+    _converges(three)
+
+
+def _is_read(both: Pair) -> bool:
+    """Has a piece of the second provider been begun?"""
+    return any((both.export_dir / ".ditseed").rglob("try-1-*"))
+
+
+def test_one_is_slow(three: Three) -> None:
+    """It holds up nobody: what it is asked for is read from the other."""
+    with Proxy(three.second.uri) as proxy:
+        done = ditseed(*three.seed(proxy.uri), env={KILL_AT: "plan.recorded"})
+        assert done.status == -9, done
+        proxy.delay = 3.0
+        calm = threading.Timer(20.0, lambda: setattr(proxy, "delay", 0.0))
+        calm.start()
+        begun = time.monotonic()
+        done = ditseed(*three.seed(proxy.uri), env={KILL_AT: "read.recorded"})
+        assert done.status == -9, done
+        assert time.monotonic() - begun < 15
+        proxy.delay = 0.0
+        calm.cancel()
+        ditseed(*three.seed(proxy.uri)).ok()
+    _converges(three)
+
+
+def test_a_rename_that_one_has_seen_later(three: Three) -> None:
+    """Pieces of one show it, and those of the other do not."""
+    both = three.pair
+    done = ditseed(*three.seed(), env={KILL_AT: "plan.recorded"})
+    assert done.status == -9, done
+    three.second.stop()
+    with both.provider.connection() as handle:
+        handle.rename_s(SALES, "ou=trade", delold=1)
+    _cut_off(three)
+    three.second.start()
+    try:
+        done = ditseed(*three.seed(), env={KILL_AT: "read.recorded"})
+        assert done.status == -9, done
+    finally:
+        _join_again(three)
+    ditseed(*three.seed()).ok()
+    _converges(three)
+
+
+_DATABASE = "dn: olcDatabase={3}mdb,cn=config\nchangetype: modify\n"
+
+
+def _cut_off(three: Three) -> None:
+    """The second one's syncrepl goes where nobody answers; its configuration is changed while it is stopped."""
+    _replace_in_config(three.second, three.pair.provider.uri, "ldap://127.0.0.1:1")
+
+
+def _join_again(three: Three) -> None:
+    three.second.stop()
+    _replace_in_config(three.second, "ldap://127.0.0.1:1", three.pair.provider.uri)
+    three.second.start()
+    wait_in_sync(three.pair.provider, three.second)
+
+
+def _replace_in_config(server: Slapd, old: str, new: str) -> None:
+    conf = server.home / "slapd.conf"
+    conf.write_text(conf.read_text().replace(f"provider={old}", f"provider={new}"))
+    server.tool("slapcat", "-n0", "-f", conf, "-F", _emptied(server.config_path))
+
+
+def test_no_replica_is_refused(three: Three, tmp_path: Path) -> None:
+    """Before anything is read: another tree of the same suffix, and one that lacks entries."""
+    source = three.pair.provider
+    ldif = tmp_path / "other.ldif"
+    write_people(ldif, source.suffix, 20)
+    for content in (ldif, _without_some(source, tmp_path)):
+        other = replication.provider()
+        other.slapadd(content, "-w")
+        with other:
+            _share_password(source, other)
+            out = tmp_path / "out"
+            more = ("-H", other.uri, "-b", source.suffix, "-o", out)
+            done = ditseed("export", *three.pair.bind, *more)
+            assert done.status == 97, done
+            assert other.uri in done.err
+            assert "[server.other_tree]" in done.err
+
+
+def _without_some(source: Slapd, tmp_path: Path) -> Path:
+    """Half of the people are missing: access control or a filter of syncrepl."""
+    records = source.slapcat().split("\n\n")
+    people = [one for one in records if one.startswith("dn: uid=")]
+    dropped = set(people[::2])
+    path = tmp_path / "some.ldif"
+    path.write_text("\n\n".join(one for one in records if one not in dropped))
+    return path
+
+
+def _share_password(source: Slapd, other: Slapd) -> None:
+    """Of the replicator."""
+    other.stop()
+    conf = other.home / "slapd.conf"
+    own, theirs = other.replicator_password_file, source.replicator_password_file
+    conf.write_text(conf.read_text().replace(own.read_text(), theirs.read_text()))
+    other.tool("slapcat", "-n0", "-f", conf, "-F", _emptied(other.config_path))
+    other.start()
+
+
+def test_several_are_for_search(three: Three) -> None:
+    both = three.pair
+    done = ditseed(*both.seed("clone", "-H", three.second.uri))
+    assert done.status == 3, done
+    twice = ditseed(*three.seed(both.provider.uri))
+    assert twice.status == 3, twice
