@@ -40,9 +40,9 @@ class Spread:
     def _run(self, offset: float) -> float:
         """Of those in the run."""
         if self.least < self.most:  # any length is as likely as its double
-            return min(
-                1.0, math.log(max(offset / self.least, 1)) / math.log(self.most / self.least)
-            )
+            long = math.log(self.most / self.least)
+            more = min(long, math.log(max(offset / self.least, 1)))
+            return (min(1.0, offset / self.least) + more) / (1 + long)
         turns = int(self.most)
         return (turns * offset + min(offset, self.most - turns)) / self.most
 
