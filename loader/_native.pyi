@@ -393,6 +393,23 @@ class Part:
         """XXH3 of 128 bits of each, in hexadecimal digits."""
 
 @final
+class Synced:
+    """What a provider told. names_present: whatever it did not name is gone. cut: there was more."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def present(self) -> int: ...
+    @property
+    def deleted(self) -> int: ...
+    @property
+    def cookie(self) -> bytes | None: ...
+    @property
+    def names_present(self) -> bool: ...
+    @property
+    def cut(self) -> bool: ...
+
+@final
 class Channel:
     """A bound connection, for one search at a time; a search that failed closes it. Everything over it is counted
     in `counters`. Referral objects are entries; aliases are not followed."""
@@ -410,6 +427,21 @@ class Channel:
         """
     def file(self, search: Search, path: _Path, drop: Sequence[str]) -> Part:
         """The same into one file, without rows."""
+    def sync(
+        self,
+        search: Search,
+        cookie: bytes,
+        most: int,
+        changed: _Path,
+        present: _Path,
+        deleted: _Path,
+        drop: Sequence[str],
+    ) -> Synced:
+        """Content synchronisation (RFC 4533), refresh only: what is found now against what was at `cookie`.
+
+        Whole entries go to `changed` as LDIF, entryUUIDs of 16 bytes to the other files. More than `most` whole entries
+        end it; the channel is of no use then.
+        """
     def survey(self, search: Search, attribute: str, sample_size: int = 1_000_000) -> Survey:
         """Samples the first value of `attribute` in each entry; same input, same sample."""
     def digest(self, search: Search, tree: Tree) -> None:
@@ -760,6 +792,45 @@ class Verdict:
     def problems(self) -> list[Problem]: ...
     @property
     def notes(self) -> list[str]: ...
+
+@final
+class Refreshed:
+    """renamed: among the modified. kept: gone, but for entries below them. unsettled: entryUUIDs; nothing was done."""
+
+    @property
+    def added(self) -> int: ...
+    @property
+    def modified(self) -> int: ...
+    @property
+    def renamed(self) -> int: ...
+    @property
+    def deleted(self) -> int: ...
+    @property
+    def kept(self) -> int: ...
+    @property
+    def unsettled(self) -> list[bytes]: ...
+
+def refresh(
+    directory: _Path,
+    database: Database,
+    counters: Counters,
+    *,
+    changed: Sequence[_Path],
+    present: _Path | None,
+    deleted: Sequence[_Path],
+    lost: Sequence[bytes],
+    reached: Sequence[str],
+    claimed: Sequence[str],
+    now: str,
+    memory: int,
+    jobs: int,
+    scratch: _Path,
+) -> Refreshed:
+    """Brings a database that no process has open up to date, in one transaction.
+
+    changed: LDIF; of the same entryUUID the last entry counts. present: what stays (None: nobody said). lost: entries
+    among the changed ones that are elsewhere or gone since. reached, claimed: contextCSN before and afterwards.
+    """
 
 def audit(
     path: _Path,

@@ -21,6 +21,7 @@ from seeders.replica import online
 from seeders.replica import seed as seeding
 from seeders.replica import verify as checking
 from seeders.replica.online import OnlineOptions
+from seeders.replica.refresh_cmd import command as refresh
 from seeders.replica.seed import SeedOptions
 from seeders.replica.status_cmd import command as status
 from seeders.replica.strategies import BY_NAME
@@ -221,6 +222,7 @@ def _show(facts: Facts, as_json: bool) -> None:
 
 
 command.add_command(status)
+command.add_command(refresh)
 
 
 @command.command("verify")

@@ -1,0 +1,232 @@
+"""`ditseed replica refresh` against real servers: a seed that waited, and then is equal to its provider offline.
+
+The file is held to three judges: its entries against the provider's (slapcat), its own indexes and tree made again
+(`verify --level indexes`), and slapd's own consumer, which goes on from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from fixtures.churn import Churn
+from fixtures.replication import Refresh, refresh_report, wait_in_sync
+from fixtures.slapd import Slapd
+from tests.support.command import ditseed
+from tests.support.seeding import Pair, consumer_of, pair
+from tests.support.trees import assert_same
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+
+PEOPLE = 3000
+
+
+def refreshed(both: Pair, *more: object) -> dict[str, object]:
+    """The facts of a refresh that succeeded, and whose database is sound."""
+    where = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
+    said = ditseed("replica", "refresh", *both.bind, *where, "--json", *more).ok()
+    assert_sound(both.consumer)
+    found: dict[str, object] = json.loads(said.out)
+    return found
+
+
+def assert_sound(server: Slapd) -> None:
+    """Every page, every entry, and every index made again."""
+    where = ("--config", server.config_path, "-b", server.suffix)
+    ditseed("verify", *where, "--level", "indexes").ok()
+
+
+def seeded(both: Pair) -> None:
+    ditseed(*both.seed("search")).ok()
+
+
+def followed(both: Pair) -> list[Refresh]:
+    """Start the consumer; what it asked for until both are equal."""
+    both.consumer.start()
+    wait_in_sync(both.provider, both.consumer, timeout=60)
+    assert_same(both.provider, both.consumer)
+    return refresh_report(both.consumer)
+
+
+def changes(provider: Slapd) -> str:
+    """Changes of every kind to the people of `write_people`: containers renamed with all below them, there and back,
+    places given up and taken over."""
+    names = [dn for dn, _ in provider.search("(objectClass=inetOrgPerson)", attributes=["1.1"])]
+    names.sort()
+    return "\n".join(_of(names, provider.suffix))
+
+
+def _of(names: list[str], suffix: str) -> list[str]:
+    made = [f"dn: ou=New,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: New\n"]
+    for number in range(30):
+        new = f"dn: uid=new{number},ou=New,{suffix}\nchangetype: add\nobjectClass: inetOrgPerson\n"
+        made.append(
+            f"{new}uid: new{number}\ncn: New {number}\nsn: Né{number}\nmail: new{number}@example.com\n"
+        )
+    for number, name in enumerate(names[:40]):
+        made.append(
+            f"dn: {name}\nchangetype: modify\nreplace: sn\nsn: Other{number}\n-\nadd: description\ndescription: {number}\n"
+        )
+    for name in names[40:70]:
+        made.append(f"dn: {name}\nchangetype: delete\n")
+    for name in names[60:70]:
+        uid = name.partition(",")[0].partition("=")[2]
+        made.append(
+            f"dn: {name}\nchangetype: add\nobjectClass: inetOrgPerson\nuid: {uid}\ncn: again\nsn: again\n"
+        )
+    for number, name in enumerate(names[70:90]):
+        made.append(
+            f"dn: {name}\nchangetype: modrdn\nnewrdn: uid=renamed{number}\ndeleteoldrdn: 1\n"
+        )
+    for name in names[90:100]:
+        rdn = name.partition(",")[0]
+        made.append(
+            f"dn: {name}\nchangetype: modrdn\nnewrdn: {rdn}\ndeleteoldrdn: 0\nnewsuperior: ou=New,{suffix}\n"
+        )
+    first, second = names[100], names[101]
+    (one, above), (two, _) = first.split(",", 1), second.split(",", 1)
+    made.append(f"dn: {first}\nchangetype: modrdn\nnewrdn: uid=between\ndeleteoldrdn: 1\n")
+    made.append(f"dn: {second}\nchangetype: modrdn\nnewrdn: {one}\ndeleteoldrdn: 1\n")
+    made.append(f"dn: uid=between,{above}\nchangetype: modrdn\nnewrdn: {two}\ndeleteoldrdn: 1\n")
+    return made
+
+
+def containers(suffix: str) -> str:
+    """ou=New becomes ou=Old below another container, and a new ou=New takes its place."""
+    return "\n".join(
+        [
+            f"dn: ou=Box,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: Box\n",
+            f"dn: ou=New,{suffix}\nchangetype: modrdn\nnewrdn: ou=Old\ndeleteoldrdn: 1\nnewsuperior: ou=Box,{suffix}\n",
+            f"dn: ou=New,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: New\n",
+            f"dn: uid=new1,ou=Old,ou=Box,{suffix}\nchangetype: modrdn\nnewrdn: uid=new1\ndeleteoldrdn: 0\n"
+            f"newsuperior: ou=New,{suffix}\n",
+            f"dn: uid=new2,ou=Old,ou=Box,{suffix}\nchangetype: delete\n",
+            f"dn: uid=new2,ou=New,{suffix}\nchangetype: add\nobjectClass: inetOrgPerson\nuid: new2\ncn: n\nsn: n\n",
+        ]
+    )
+
+
+@pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
+def test_changes_of_every_kind(short_tmp: Path, session_log: int) -> None:
+    with pair(short_tmp, PEOPLE, session_log=session_log) as both:
+        seeded(both)
+        both.provider.ldapmodify(changes(both.provider))
+        first = refreshed(both)
+        assert_same(both.provider, both.consumer)
+        both.provider.ldapmodify(containers(both.provider.suffix))
+        second = refreshed(both)
+        assert_same(both.provider, both.consumer)
+        assert {name: first[name] for name in ("added", "renamed", "deleted")} == {
+            "added": 41,
+            "renamed": 32,
+            "deleted": 30,
+        }
+        assert {name: second[name] for name in ("added", "renamed", "deleted")} == {
+            "added": 3,
+            "renamed": 2,
+            "deleted": 1,
+        }
+        assert bool(first["present"]) == (session_log == 0)
+        (asked,) = followed(both)
+        assert (asked.sent, asked.deleted) == (0, 0)
+
+
+def test_the_same_as_a_consumer_that_was_there_all_the_time(short_tmp: Path) -> None:
+    with pair(short_tmp, 500) as both, consumer_of(both) as natural:
+        seeded(both)
+        seeded(natural)
+        natural.consumer.start()
+        both.provider.ldapmodify(changes(both.provider))
+        both.provider.ldapmodify(containers(both.provider.suffix))
+        wait_in_sync(both.provider, natural.consumer)
+        refreshed(both)
+        assert_same(natural.consumer, both.consumer)
+        assert natural.consumer.context_csns() == both.provider.context_csns()
+
+
+def test_nothing_changed(short_tmp: Path) -> None:
+    with pair(short_tmp, 100) as both:
+        seeded(both)
+        before = both.consumer.database_dir.joinpath("data.mdb").read_bytes()
+        found = refreshed(both)
+        assert (found["sent"], found["deleted"]) == (0, 0)
+        assert both.consumer.database_dir.joinpath("data.mdb").read_bytes() == before
+
+
+@pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
+def test_a_provider_that_never_rests(short_tmp: Path, session_log: int) -> None:
+    with pair(short_tmp, PEOPLE, session_log=session_log) as both:
+        seeded(both)
+        with Churn(both.provider, rate=200, seed=7, harsh=True) as churn:
+            churn.wait_for(300)
+            for _ in range(5):
+                refreshed(both)
+                churn.wait_for(churn.changes() + 100)
+            both.consumer.start()
+            churn.wait_for(churn.changes() + 50)
+        wait_in_sync(both.provider, both.consumer, timeout=120)
+        assert_same(both.provider, both.consumer)
+
+
+def test_several_server_ids(short_tmp: Path) -> None:
+    """What bears a server ID that the database has not heard of: no entry is overlooked."""
+    with pair(short_tmp, 300) as both:
+        seeded(both)
+        stamped = "entryCSN: 20260101000000.000000Z#000000#005#000000"
+        other = f"dn: ou=Five,{both.provider.suffix}\nobjectClass: organizationalUnit\nou: Five\n{stamped}\n"
+        both.provider.stop()
+        both.provider.slapadd(other, "-w")
+        both.provider.start()
+        both.provider.ldapmodify(changes(both.provider))
+        said = ditseed(
+            "replica",
+            "refresh",
+            *both.bind,
+            "--config",
+            both.consumer.config_path,
+            "-b",
+            both.consumer.suffix,
+        )
+        print(said)
+        assert said.status in (0, 92)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "read.middle",
+        "read.recorded",
+        "apply.middle",
+        "apply.unrecorded",
+        "apply.recorded",
+        "check.unrecorded",
+    ],
+)
+def test_killed_and_run_again(short_tmp: Path, point: str) -> None:
+    with pair(short_tmp, 300) as both:
+        seeded(both)
+        both.provider.ldapmodify(changes(both.provider))
+        where = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
+        command = ("replica", "refresh", *both.bind, *where)
+        killed = ditseed(*command, env={"DITSEED_KILL_AT": point})
+        assert killed.status != 0
+        assert_sound(both.consumer)
+        refreshed(both)
+        assert_same(both.provider, both.consumer)
+        assert followed(both)[0].sent == 0
+
+
+def test_a_running_consumer_is_refused(short_tmp: Path) -> None:
+    with pair(short_tmp, 100) as both:
+        seeded(both)
+        both.consumer.start()
+        where = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
+        said = ditseed("replica", "refresh", *both.bind, *where)
+        assert said.status == 22 or "in use" in said.err, said
+
+
+def test_dataclasses_are_used() -> None:
+    assert dataclasses
