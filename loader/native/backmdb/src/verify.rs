@@ -91,7 +91,11 @@ pub struct Database<'r> {
 }
 
 impl<'r> Database<'r> {
-    pub(crate) fn open(reader: &'r Reader, settings: &Settings, indexes: &'r Indexes) -> Result<Self> {
+    pub(crate) fn open(
+        reader: &'r Reader,
+        settings: &Settings,
+        indexes: &'r Indexes,
+    ) -> Result<Self> {
         let table = |name: &str| {
             reader
                 .table(name.as_bytes())

@@ -42,7 +42,8 @@ pub fn refresh(
 
 fn open(directory: &Path, map_size: u64) -> Result<Env> {
     let map_size = usize::try_from(map_size);
-    let map_size = map_size.map_err(|_| Error::new(Code::Full, "maxsize is more than fits here"))?;
+    let map_size =
+        map_size.map_err(|_| Error::new(Code::Full, "maxsize is more than fits here"))?;
     let mut options = EnvOpenOptions::new();
     options.map_size(map_size).max_dbs(MOST_TABLES);
     // SAFETY: the file is mapped, so nobody but LMDB may change it: slapd does not run, and its locks keep others away.

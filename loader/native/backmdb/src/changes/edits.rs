@@ -124,7 +124,20 @@ impl Work<'_, '_> {
         for at in 0..self.local.gone.len() {
             self.tree.take(self.local.gone[at])?;
         }
+        self.take_below(&mut movers)?;
         Ok(movers)
+    }
+
+    /// An entry whose DN is what it was may be below another parent: the one above it moved, and gave its name away.
+    fn take_below(&mut self, movers: &mut Vec<usize>) -> Result<()> {
+        for number in 0..self.arrived.entries.len() {
+            let Some(id) = self.ids.0[number] else { continue };
+            if self.tree.hangs(id)? {
+                self.tree.take(id)?;
+                movers.push(number);
+            }
+        }
+        Ok(())
     }
 
     /// An entry that is gone, with entries below it that are not, went after those were seen there: syncrepl will

@@ -98,7 +98,8 @@ impl<'a> Asked<'a> {
             Ok(())
         })?;
         if newer {
-            let message = "an entry that is not at the provider is newer than the contextCSN of the database";
+            let message =
+                "an entry that is not at the provider is newer than the contextCSN of the database";
             return Err(Error::new(Code::Unproven, message));
         }
         Ok(())
@@ -146,7 +147,8 @@ impl<'a> Asked<'a> {
     fn by_index(&self, task: &Task<'_>, index: &Index) -> Result<Option<Local>> {
         let mut uuids: Vec<Uuid> = self.arrived.by_uuid.keys().copied().collect();
         uuids.extend(&self.gone);
-        let mut wanted = uuids.iter().map(|uuid| index.key(task, *uuid)).collect::<Result<Vec<_>>>()?;
+        let mut wanted =
+            uuids.iter().map(|uuid| index.key(task, *uuid)).collect::<Result<Vec<_>>>()?;
         wanted.sort_unstable();
         wanted.dedup();
         let (all, vague) = (Mutex::new(Local::default()), Mutex::new(false));

@@ -15,6 +15,9 @@ use crate::verify::{damaged, read_node, wrong};
 use crate::{Code, Error, Result, node};
 use schema::Schema;
 
+/// No DN that slapd takes has more RDNs (`SLAP_LDAPDN_MAXLEN` bytes).
+const DEEPEST: usize = 8192;
+
 /// A node where it is in the file.
 #[derive(Debug, Clone)]
 pub struct Old {
@@ -58,6 +61,7 @@ pub struct Tree<'r> {
     /// Entries of the subtree, where they are others than the file tells.
     counts: FxHashMap<u64, u64>,
     taken: FxHashSet<u64>,
+    hanging: FxHashMap<u64, bool>,
     placed: FxHashMap<u64, Placed>,
     by_name: FxHashMap<(u64, Box<[u8]>), u64>,
     /// IDs of parents by the hashes of their DNs.
@@ -74,6 +78,7 @@ impl<'r> Tree<'r> {
             hashes: FxHashMap::default(),
             counts: FxHashMap::default(),
             taken: FxHashSet::default(),
+            hanging: FxHashMap::default(),
             placed: FxHashMap::default(),
             by_name: FxHashMap::default(),
             found: FxHashMap::default(),
@@ -96,8 +101,8 @@ impl<'r> Tree<'r> {
     pub fn old_hash(&mut self, id: u64) -> Result<Hash> {
         let (mut chain, mut at) = (Vec::new(), id);
         while at != 0 && !self.hashes.contains_key(&at) {
-            if chain.len() > 8192 {
-                return Err(wrong(format!("the way from entry {id} to the root is endless")));
+            if chain.len() > DEEPEST {
+                return Err(endless(id));
             }
             chain.push(at);
             at = self.old(at)?.parent;
@@ -123,14 +128,17 @@ impl<'r> Tree<'r> {
             return Ok(*count);
         }
         let record = self.listed(id)?;
-        read_node(&record)?.child.ok_or_else(|| wrong(format!("entry {id}: no child in its parent's list")))
+        read_node(&record)?
+            .child
+            .ok_or_else(|| wrong(format!("entry {id}: no child in its parent's list")))
     }
 
     /// Its record in its parent's list, in the file.
     fn listed(&mut self, id: u64) -> Result<Vec<u8>> {
         let (mut like, old) = (Vec::new(), self.old(id)?.clone());
         node::child(&mut like, &old.normal, &old.pretty, id, 0);
-        let found = self.dn2i.find(&old.parent.to_ne_bytes(), &like).map_err(|error| damaged(&error))?;
+        let found =
+            self.dn2i.find(&old.parent.to_ne_bytes(), &like).map_err(|error| damaged(&error))?;
         found.ok_or_else(|| wrong(format!("entry {id} is not in its parent's list")))
     }
 
@@ -139,15 +147,37 @@ impl<'r> Tree<'r> {
         let (mut at, mut steps) = (id, 0);
         while at != 0 {
             let count = self.count(at)?.checked_add_signed(by);
-            self.counts.insert(at, count.ok_or_else(|| wrong("a subtree with less than no entries"))?);
+            self.counts
+                .insert(at, count.ok_or_else(|| wrong("a subtree with less than no entries"))?);
             let Some(above) = self.parent(at)? else { return Ok(false) };
             at = above;
             steps += 1;
-            if steps > 8192 {
-                return Err(wrong(format!("the way from entry {id} to the root is endless")));
+            if steps > DEEPEST {
+                return Err(endless(id));
             }
         }
         Ok(true)
+    }
+
+    /// Whether it is there, but one above it was taken away.
+    pub fn hangs(&mut self, id: u64) -> Result<bool> {
+        let (mut at, mut chain) = (id, Vec::new());
+        let hangs = loop {
+            if at == 0 || self.taken.contains(&at) {
+                break at != 0;
+            }
+            if let Some(hangs) = self.hanging.get(&at) {
+                break *hangs;
+            }
+            if chain.len() > DEEPEST {
+                return Err(endless(id));
+            }
+            chain.push(at);
+            at = self.old(at)?.parent;
+        };
+        // The entry itself may be taken next, which changes nothing for others: something above it was.
+        self.hanging.extend(chain.into_iter().skip(1).map(|above| (above, hangs)));
+        Ok(hangs && !self.taken.contains(&id))
     }
 
     /// Takes it away, with what is below it.
@@ -173,7 +203,8 @@ impl<'r> Tree<'r> {
         }
         let mut like = Vec::new();
         node::child(&mut like, normal, normal, 0, 0);
-        let found = self.dn2i.find(&parent.to_ne_bytes(), &like).map_err(|error| damaged(&error))?;
+        let found =
+            self.dn2i.find(&parent.to_ne_bytes(), &like).map_err(|error| damaged(&error))?;
         let id = found.map(|record| read_node(&record).map(|node| node.id)).transpose()?;
         Ok(id.filter(|id| !self.taken.contains(id)))
     }
@@ -218,7 +249,8 @@ impl<'r> Tree<'r> {
     pub fn moved(&mut self, id: u64) -> Result<bool> {
         let Some(placed) = self.placed.get(&id).cloned() else { return Ok(false) };
         let old = self.old(id)?;
-        Ok((old.parent, &old.normal, &old.pretty) != (placed.parent, &placed.normal, &placed.pretty))
+        Ok((old.parent, &old.normal, &old.pretty)
+            != (placed.parent, &placed.normal, &placed.pretty))
     }
 
     /// The records that go and come, in the order of keys. What is gone first: names may have been taken over.
@@ -266,4 +298,8 @@ impl<'r> Tree<'r> {
         }
         Ok(())
     }
+}
+
+fn endless(id: u64) -> Error {
+    wrong(format!("the way from entry {id} to the root is endless"))
 }

@@ -65,7 +65,9 @@ impl<S: Sink> Visitor for Changer<'_, '_, S> {
     fn positions(&mut self, positions: &[u32]) -> std::result::Result<(), Failure> {
         for &position in positions {
             let before = self.list.last.replace(position);
-            let Some(id) = (self.id)(position).filter(|_| before != Some(position)) else { continue };
+            let Some(id) = (self.id)(position).filter(|_| before != Some(position)) else {
+                continue;
+            };
             if position % 2 == 0 {
                 self.list.gone.push(id);
             } else if before == Some(position - 1) && self.list.gone.last() == Some(&id) {
@@ -90,7 +92,8 @@ impl<S: Sink> Visitor for Changer<'_, '_, S> {
 impl<S: Sink> Changer<'_, '_, S> {
     fn change(&mut self, key: &[u8], mut gone: Vec<u64>, mut new: Vec<u64>) -> Result<()> {
         let had = self.table.counted(key).map_err(|error| damaged(&error))?;
-        let (first, count) = had.map_or((1, 0), |(first, count)| (id_of(&first).unwrap_or(1), count));
+        let (first, count) =
+            had.map_or((1, 0), |(first, count)| (id_of(&first).unwrap_or(1), count));
         if first == 0 {
             return self.widen(key, &new);
         }
