@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -141,7 +142,7 @@ def _refused(place: Place, reason: str, advice: str) -> RefreshRefused:
 
 
 def preflight(options: RefreshOptions, place: Place) -> Facts:
-    """What the database has reached, and whether the provider shows all that it holds."""
+    """What the database has reached, and whether the provider can be asked from there."""
     suffix, directory = place.database.suffix, place.directory
     known_to_core(place.config, place.database)
     reached = context_csn.stored(directory, suffix)
@@ -153,8 +154,6 @@ def preflight(options: RefreshOptions, place: Place) -> Facts:
         if not csns:
             advice = "The provider needs the syncprov overlay, and the bind DN must be allowed to read contextCSN."
             raise NoContextCSN(where=provider.uri, suffix=base, advice=advice)
-        if not options.allow_hidden:
-            sight.require(provider, base, own=place.database.overlays)
         if provider.offers_subentries(base) and provider.find(
             base, "(objectClass=*)", subentries=True
         ):
@@ -179,7 +178,7 @@ def csns_of(text: str) -> list[str]:
     """The contextCSN in a cookie."""
     parts = (part.partition("=") for part in text.split(","))
     found = next((value for name, _, value in parts if name == "csn"), "")
-    return sorted(csn.by_server(found.split(";")).values())
+    return context_csn.ordered(csn.by_server(found.split(";")).values())
 
 
 @dataclass(frozen=True)
@@ -221,14 +220,12 @@ class _Work:
         most = max(LEAST, self.start["held"] // MOST)
         asked = Search(self.start["base"], attributes=tuple(self.start["attributes"]))
         changed, present, deleted = (self._path(name) for name in _FILES)
-        with wire.reading(self.options.connection, meter) as reader:
-            told = reader.sync(
-                asked,
-                cookie(self.start["reached"]),
-                most,
-                (changed, present, deleted),
-                source.DROPPED,
-            )
+        with ThreadPoolExecutor(1) as beside:
+            seen = beside.submit(self._require_sight)
+            with wire.reading(self.options.connection, meter) as reader:
+                since = cookie(self.start["reached"])
+                told = reader.sync(asked, since, most, (changed, present, deleted), source.DROPPED)
+            seen.result()
         killpoint("read.middle")
         if told.cut:
             raise RefreshUseless(
@@ -242,6 +239,12 @@ class _Work:
             "names_present": told.names_present,
             "claimed": claimed,
         }
+
+    def _require_sight(self) -> None:
+        """Does the provider show all that it holds? That takes as long as the reading, so it goes on beside it."""
+        if not self.options.allow_hidden:
+            with session(self.options.connection) as provider:
+                sight.require(provider, self.start["base"], own=self.place.database.overlays)
 
     def apply(self, meter: Meter) -> Facts:
         """Until nothing moves meanwhile; then all of it in one transaction."""

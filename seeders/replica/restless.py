@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loader import csn
+from loader import csn, dn
 from loader.errors import NoSuchBase, TreeRestless
 from loader.operations import moved
 from loader.progress import Meter
@@ -25,6 +25,7 @@ from loader.sources import ldap as source
 LOOKS = 50  # a tree whose containers change after so many looks is being rebuilt, not used
 _TOGETHER = 100  # entryUUIDs in one filter
 _NAMES_ONLY = ("entryUUID", "entryCSN")
+_PLACE = (*_NAMES_ONLY, "hasSubordinates")
 
 
 @dataclass
@@ -87,16 +88,37 @@ class Restless:
         return path
 
     def look_up(self, unsettled: Sequence[bytes]) -> None:
-        """Reads entries again that found no place. One that changed after the claimed contextCSN needs none."""
+        """Reads entries again that found no place, and all above them. What changed after the claimed contextCSN, or is
+        gone, needs none, unless something is below it."""
         claimed = csn.by_server(self.claimed)
+        self.lost.difference_update(unsettled)
         for at in range(0, len(unsettled), _TOGETHER):
             wanted = set(unsettled[at : at + _TOGETHER])
             terms = "".join(f"(entryUUID={uuid.UUID(bytes=one)})" for one in wanted)
-            path = self._read(Search(self.base, f"(|{terms})"))
-            for _, entry in entries_of(path.read_bytes()):
-                if csn.covered(csn.by_server([_text(entry, "entryCSN")]), claimed):
-                    wanted.discard(uuid.UUID(_text(entry, "entryUUID")).bytes)
+            where = f"(|{terms})"
+            with session(self.connection) as server:
+                found = server.find(self.base, where, _PLACE)
+            self._above([name for name, _ in found])
+            self._read(Search(self.base, where))
+            for _, entry in found:
+                settled = csn.covered(csn.by_server([_text(entry, "entrycsn")]), claimed)
+                if settled or _text(entry, "hassubordinates") == "TRUE":
+                    wanted.discard(uuid.UUID(_text(entry, "entryuuid")).bytes)
             self.lost |= wanted
+
+    def _above(self, names: Sequence[str]) -> None:
+        """Reads what is between entries and the base."""
+        root, above = dn.key(self.base), set()
+        for name in names:
+            parent = dn.parent(name)
+            while parent and dn.key(parent) != root and parent not in above:
+                above.add(parent)
+                parent = dn.parent(parent)
+        for name in sorted(above):
+            try:
+                self._read(Search(name, scope="base"))
+            except NoSuchBase:
+                continue  # it moved once more
 
 
 def newer(since: Sequence[str]) -> str:

@@ -6,18 +6,24 @@ The file is held to three judges: its entries against the provider's (slapcat), 
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import os
 import random
+import re
+import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fixtures import replication
 from fixtures.churn import Churn
 from fixtures.replication import Refresh, refresh_report, wait_in_sync
 from fixtures.slapd import Slapd
-from loader.errors import TargetInUse
-from tests.support.command import ditseed
+from loader.errors import MapFull, PartialReplica, RefreshRefused, RefreshUseless, TargetInUse
+from loader.mdb import context_csn, meta
+from tests.support.command import ditseed, start
 from tests.support.seeding import Pair, consumer_of, pair
 from tests.support.trees import assert_same
 
@@ -27,13 +33,16 @@ PEOPLE = 3000
 SEED = int(os.environ.get("DITSEED_BAR_SEED", "0")) or random.randrange(1, 10**6)
 
 
-def refreshed(both: Pair, *more: object) -> dict[str, object]:
-    """The facts of a refresh that succeeded, and whose database is sound."""
+def command(both: Pair) -> list[str]:
     where = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
-    said = ditseed("replica", "refresh", *both.bind, *where, "--json", *more).ok()
+    return [str(one) for one in ("replica", "refresh", *both.bind, *where, "--json")]
+
+
+def refreshed(both: Pair) -> Any:
+    """The facts of a refresh that succeeded, and whose database is sound."""
+    said = ditseed(*command(both)).ok()
     assert_sound(both.consumer)
-    found: dict[str, object] = json.loads(said.out)
-    return found
+    return said.facts
 
 
 def assert_sound(server: Slapd) -> None:
@@ -57,7 +66,7 @@ def followed(both: Pair) -> list[Refresh]:
 def changes(provider: Slapd) -> str:
     """Changes of every kind to the people of `write_people`: containers renamed with all below them, there and back,
     places given up and taken over."""
-    names = [dn for dn, _ in provider.search("(objectClass=inetOrgPerson)", attributes=["1.1"])]
+    names = [dn for dn, _ in provider.search("(objectClass=inetOrgPerson)", ("1.1",))]
     names.sort()
     return "\n".join(_of(names, provider.suffix))
 
@@ -71,7 +80,8 @@ def _of(names: list[str], suffix: str) -> list[str]:
         )
     for number, name in enumerate(names[:40]):
         made.append(
-            f"dn: {name}\nchangetype: modify\nreplace: sn\nsn: Other{number}\n-\nadd: description\ndescription: {number}\n"
+            f"dn: {name}\nchangetype: modify\nreplace: sn\nsn: Other{number}\n-\n"
+            f"add: description\ndescription: {number}\n"
         )
     for name in names[40:70]:
         made.append(f"dn: {name}\nchangetype: delete\n")
@@ -191,27 +201,49 @@ def test_what_syncrepl_itself_cannot_follow(short_tmp: Path, session_log: int) -
         assert (asked.sent, asked.deleted) == (0, 0)
 
 
+CSN_OF_FIVE = "20260101000000.000000Z#000000#005#000000"
+FIVE = f"""dn: ou=Five,{{0}}
+objectClass: organizationalUnit
+ou: Five
+entryCSN: {CSN_OF_FIVE}
+"""
+
+
 def test_several_server_ids(short_tmp: Path) -> None:
-    """What bears a server ID that the database has not heard of: no entry is overlooked."""
-    with pair(short_tmp, 300) as both:
+    with pair(short_tmp, PEOPLE) as both:
+        _as_of_another_server(both.provider)
         seeded(both)
-        stamped = "entryCSN: 20260101000000.000000Z#000000#005#000000"
-        other = f"dn: ou=Five,{both.provider.suffix}\nobjectClass: organizationalUnit\nou: Five\n{stamped}\n"
-        both.provider.stop()
-        both.provider.slapadd(other, "-w")
-        both.provider.start()
         both.provider.ldapmodify(changes(both.provider))
-        said = ditseed(
-            "replica",
-            "refresh",
-            *both.bind,
-            "--config",
-            both.consumer.config_path,
-            "-b",
-            both.consumer.suffix,
-        )
-        print(said)
-        assert said.status in (0, 92)
+        assert refreshed(both)["sent"] < 200
+        assert_same(both.provider, both.consumer)
+        assert followed(both)[0].sent == 0
+
+
+def test_a_server_id_that_the_database_has_not_heard_of(short_tmp: Path) -> None:
+    """syncprov throws the cookie away then, and sends every entry whole."""
+    with pair(short_tmp, PEOPLE) as both, pair(short_tmp, 300) as small:
+        for one in (both, small):
+            seeded(one)
+            _as_of_another_server(one.provider)
+            one.provider.ldapmodify(changes(one.provider))
+        said = ditseed(*command(both))
+        assert said.status == RefreshUseless.exit_status, said
+        assert_sound(both.consumer)
+        assert refreshed(small)["sent"] > 300
+        assert_same(small.provider, small.consumer)
+        assert followed(small)[0].sent == 0
+
+
+def _as_of_another_server(provider: Slapd) -> None:
+    provider.stop()
+    text = provider.slapcat().replace(
+        "\ncontextCSN:", f"\ncontextCSN: {CSN_OF_FIVE}\ncontextCSN:", 1
+    )
+    for path in provider.database_dir.iterdir():
+        path.unlink()
+    provider.slapadd(f"{text}\n{FIVE.format(provider.suffix)}")
+    provider.start()
+    assert len(provider.context_csns()) == 2
 
 
 @pytest.mark.parametrize(
@@ -229,9 +261,7 @@ def test_killed_and_run_again(short_tmp: Path, point: str) -> None:
     with pair(short_tmp, 300) as both:
         seeded(both)
         both.provider.ldapmodify(changes(both.provider))
-        where = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
-        command = ("replica", "refresh", *both.bind, *where)
-        killed = ditseed(*command, env={"DITSEED_KILL_AT": point})
+        killed = ditseed(*command(both), env={"DITSEED_KILL_AT": point})
         assert killed.status != 0
         assert_sound(both.consumer)
         refreshed(both)
@@ -239,10 +269,76 @@ def test_killed_and_run_again(short_tmp: Path, point: str) -> None:
         assert followed(both)[0].sent == 0
 
 
+def test_killed_at_any_moment(short_tmp: Path) -> None:
+    """The database is what it was, or up to date."""
+    with pair(short_tmp, PEOPLE) as both:
+        seeded(both)
+        known = [_reached(both)]
+        for number in range(12):
+            both.provider.ldapmodify(
+                f"dn: {both.provider.suffix}\nchangetype: modify\nreplace: description\ndescription: {number}\n"
+            )
+            if number == 0:
+                both.provider.ldapmodify(changes(both.provider))
+            process = start(*command(both))
+            time.sleep(0.3 + 0.05 * number)
+            process.kill()
+            process.communicate()
+            assert_sound(both.consumer)
+            known.append(sorted(both.provider.context_csns()))
+            assert _reached(both) in known
+        refreshed(both)
+        assert_same(both.provider, both.consumer)
+
+
+def _reached(both: Pair) -> list[str]:
+    return context_csn.stored(both.consumer.database_dir, both.consumer.suffix)
+
+
+def test_a_database_that_would_outgrow_its_map(short_tmp: Path) -> None:
+    with pair(short_tmp, 1000) as both:
+        seeded(both)
+        used = meta.facts(both.consumer.database_dir).used
+        config = both.consumer.config_path
+        (entry,) = Path(config, "cn=config").glob("olcDatabase=*mdb.ldif")
+        text = re.sub(r"olcDbMaxSize: \d+", f"olcDbMaxSize: {used + 8192}", entry.read_text())
+        entry.write_text(text)
+        both.provider.ldapmodify(changes(both.provider))
+        said = ditseed(*command(both))
+        assert said.status == MapFull.exit_status, said
+        assert_sound(both.consumer)
+
+
+def test_what_is_refused(short_tmp: Path) -> None:
+    with pair(short_tmp, 100) as both:
+        assert ditseed(*command(both)).status == RefreshRefused.exit_status  # no database yet
+        seeded(both)
+        with closing(_narrow(both)) as narrow:
+            part = dataclasses.replace(both, consumer=narrow)
+            ditseed(*part.seed("search")).ok()
+            assert ditseed(*command(part)).status == PartialReplica.exit_status
+        many = f"dn: cn=many,{both.provider.suffix}\nobjectClass: subentry\nobjectClass: extensibleObject\n"
+        both.provider.ldapadd(f"{many}cn: many\nsubtreeSpecification: {{}}\n")
+        said = ditseed(*command(both))
+        assert said.status == RefreshRefused.exit_status
+        assert "subentries" in said.err
+
+
+def _narrow(both: Pair) -> Slapd:
+    """A consumer of people alone."""
+    lines = replication.syncrepl(both.provider, both.provider.uri)
+    settings = dataclasses.replace(
+        both.provider.settings,
+        overlays=(),
+        server_id=None,
+        database_lines=(f"{lines} filter=(uid=*)", f"updateref {both.provider.uri}"),
+    )
+    return Slapd(settings)
+
+
 def test_a_running_consumer_is_refused(short_tmp: Path) -> None:
     with pair(short_tmp, 100) as both:
         seeded(both)
         both.consumer.start()
-        where = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
-        said = ditseed("replica", "refresh", *both.bind, *where)
+        said = ditseed(*command(both))
         assert said.status == TargetInUse.exit_status, said
