@@ -821,6 +821,7 @@ def refresh(
     lost: Sequence[bytes],
     reached: Sequence[str],
     claimed: Sequence[str],
+    allowed: int,
     now: str,
     memory: int,
     jobs: int,
@@ -830,6 +831,7 @@ def refresh(
 
     changed: LDIF; of the same entryUUID the last entry counts. present: what stays (None: nobody said). lost: entries
     among the changed ones that are elsewhere or gone since. reached, claimed: contextCSN before and afterwards.
+    allowed: a descriptor; a byte from it lets the transaction be committed, its end does not.
     """
 
 def audit(

@@ -5,7 +5,10 @@ Another door to the part of loader._native that knows databases (see loader/sink
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,13 +58,16 @@ def apply(
     told: Told,
     now: str,
     means: Means,
+    allowed: Callable[[], None],
     meter: Meter,
 ) -> Refreshed:
-    """All of it or nothing, and durable; nothing where entries are unsettled.
+    """All of it or nothing, and durable; nothing where entries are unsettled, or `allowed`, which is called beside the
+    work, raises something.
 
     Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven.
     """
-    with counting(meter, str(directory)) as counters, meter.following(counters):
+    asked = counting(meter, str(directory))
+    with _beside(allowed) as ready, asked as counters, meter.following(counters):
         try:
             return _native.refresh(
                 str(directory),
@@ -73,6 +79,7 @@ def apply(
                 lost=list(told.lost),
                 reached=list(told.reached),
                 claimed=list(told.claimed),
+                allowed=ready,
                 now=now,
                 memory=means.memory,
                 jobs=means.jobs,
@@ -83,6 +90,27 @@ def apply(
             if ours is None:
                 raise  # of reading LDIF: counting() knows it
             raise ours from error
+
+
+@contextmanager
+def _beside(allowed: Callable[[], None]) -> Iterator[int]:
+    """A descriptor that has a byte once `allowed` has returned, and ends without one when it raised: then that is the
+    error."""
+    reading, writing = os.pipe()
+
+    def ask() -> None:
+        with os.fdopen(writing, "wb") as told:
+            allowed()
+            told.write(b"1")
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask)
+        try:
+            yield reading
+        finally:
+            os.close(reading)
+            if error := asked.exception():
+                raise error
 
 
 def _ours(error: _native.NativeError, directory: Path, maxsize: int) -> LoaderError | None:

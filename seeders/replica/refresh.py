@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -220,12 +219,9 @@ class _Work:
         most = max(LEAST, self.start["held"] // MOST)
         asked = Search(self.start["base"], attributes=tuple(self.start["attributes"]))
         changed, present, deleted = (self._path(name) for name in _FILES)
-        with ThreadPoolExecutor(1) as beside:
-            seen = beside.submit(self._require_sight)
-            with wire.reading(self.options.connection, meter) as reader:
-                since = cookie(self.start["reached"])
-                told = reader.sync(asked, since, most, (changed, present, deleted), source.DROPPED)
-            seen.result()
+        with wire.reading(self.options.connection, meter) as reader:
+            since = cookie(self.start["reached"])
+            told = reader.sync(asked, since, most, (changed, present, deleted), source.DROPPED)
         killpoint("read.middle")
         if told.cut:
             raise RefreshUseless(
@@ -241,7 +237,7 @@ class _Work:
         }
 
     def _require_sight(self) -> None:
-        """Does the provider show all that it holds? That takes as long as the reading, so it goes on beside it."""
+        """Does the provider show all that it holds? That takes long, so it goes on beside the work."""
         if not self.options.allow_hidden:
             with session(self.options.connection) as provider:
                 sight.require(provider, self.start["base"], own=self.place.database.overlays)
@@ -287,6 +283,7 @@ class _Work:
                 ),
                 time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start["started"])),
                 changes.Means(resources.memory() // SHARE, resources.processors(), scratch),
+                self._require_sight,
                 meter,
             )
         finally:

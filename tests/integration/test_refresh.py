@@ -21,7 +21,14 @@ from fixtures import replication
 from fixtures.churn import Churn
 from fixtures.replication import Refresh, refresh_report, wait_in_sync
 from fixtures.slapd import Slapd
-from loader.errors import MapFull, PartialReplica, RefreshRefused, RefreshUseless, TargetInUse
+from loader.errors import (
+    HiddenFromAccount,
+    MapFull,
+    PartialReplica,
+    RefreshRefused,
+    RefreshUseless,
+    TargetInUse,
+)
 from loader.mdb import context_csn, meta
 from tests.support.command import ditseed, start
 from tests.support.seeding import Pair, consumer_of, pair
@@ -342,3 +349,21 @@ def test_a_running_consumer_is_refused(short_tmp: Path) -> None:
         both.consumer.start()
         said = ditseed(*command(both))
         assert said.status == TargetInUse.exit_status, said
+
+
+def test_what_the_account_is_not_shown(short_tmp: Path) -> None:
+    """Nothing is changed where access control hides passwords."""
+    with pair(short_tmp, 300) as both:
+        seeded(both)
+        before = _reached(both)
+        both.provider.ldapmodify(changes(both.provider))
+        both.provider.configure(
+            "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nadd: olcAccess\n"
+            'olcAccess: {0}to attrs=userPassword by dn.exact="cn=replicator" none by * break\n'
+        )
+        names = [dn for dn, _ in both.provider.search("(objectClass=inetOrgPerson)", ("1.1",))]
+        secret = "changetype: modify\nreplace: userPassword\nuserPassword: secret\n"
+        both.provider.ldapmodify(f"dn: {names[0]}\n{secret}")
+        said = ditseed(*command(both))
+        assert said.status == HiddenFromAccount.exit_status, said
+        assert _reached(both) == before

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::building::Database;
 use crate::counters::Counters;
-use crate::gate::enter;
+use crate::gate::{duplicate, enter};
 
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
@@ -31,7 +31,8 @@ impl From<Done> for Refreshed {
 
 #[pyfunction]
 #[pyo3(signature = (
-    directory, database, counters, *, changed, present, deleted, lost, reached, claimed, now, memory, jobs, scratch
+    directory, database, counters, *, changed, present, deleted, lost, reached, claimed, allowed, now, memory, jobs,
+    scratch
 ))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn refresh(
@@ -45,6 +46,7 @@ pub fn refresh(
     lost: Vec<[u8; 16]>,
     reached: Vec<String>,
     claimed: Vec<String>,
+    allowed: i32,
     now: String,
     memory: usize,
     jobs: usize,
@@ -67,7 +69,7 @@ pub fn refresh(
         scratch,
         max_rejects: 0,
     };
-    let known = database.parts();
-    let work = || ::refresh::refresh(&directory, known, &options, &told, &counters.0);
+    let (known, allowed) = (database.parts(), duplicate(allowed)?);
+    let work = || ::refresh::refresh(&directory, known, &options, &told, allowed, &counters.0);
     Ok(enter(py, &counters.0, work)?.into())
 }

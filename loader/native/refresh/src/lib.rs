@@ -5,6 +5,9 @@
 
 mod transaction;
 
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use backmdb::changes::{self, Done, Told};
@@ -20,12 +23,14 @@ const MOST_TABLES: u32 = 512;
 const DATA: &str = "data.mdb";
 
 /// Brings the database in an environment directory up to date; durable when it returns. Nothing is changed where
-/// [`Done::unsettled`] names anything.
+/// [`Done::unsettled`] names anything, or when `allowed` ends without a byte: somebody finds out beside the work
+/// whether it may be.
 pub fn refresh(
     directory: &Path,
     known: (&Schema, &Settings),
     options: &Options,
     told: &Told,
+    allowed: OwnedFd,
     counters: &Counters,
 ) -> Result<Done> {
     let env = open(directory, known.1.map_size)?;
@@ -33,6 +38,10 @@ pub fn refresh(
     let path = directory.join(DATA);
     let done = changes::apply(&path, known, options, told, &mut transaction, counters)?;
     if done.unsettled.is_empty() {
+        let mut byte = [0];
+        if File::from(allowed).read(&mut byte)? == 0 {
+            return Err(Error::new(Code::Cancelled, "it may not be"));
+        }
         counters.begin("sync", 0);
         counters.check()?;
         transaction.commit()?;

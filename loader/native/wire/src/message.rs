@@ -74,10 +74,12 @@ impl<'a> Message<'a> {
         Ok(Extended { result, name, value: reader.optional(RESPONSE_VALUE)? })
     }
 
-    /// The name and the value of an intermediate response (RFC 4511, 4.13).
-    pub fn intermediate(&self) -> Result<(Option<&'a [u8]>, Option<&'a [u8]>)> {
+    /// The value of an intermediate response (RFC 4511, 4.13) of that name.
+    pub fn intermediate(&self, wanted: &[u8]) -> Result<Option<&'a [u8]>> {
         let mut reader = Reader::new(self.body);
-        Ok((reader.optional(INTERMEDIATE_NAME)?, reader.optional(INTERMEDIATE_VALUE)?))
+        let name = reader.optional(INTERMEDIATE_NAME)?;
+        let value = reader.optional(INTERMEDIATE_VALUE)?;
+        Ok(value.filter(|_| name == Some(wanted)))
     }
 
     pub fn entry(&self) -> Result<Entry<'a>> {

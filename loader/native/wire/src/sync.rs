@@ -168,11 +168,7 @@ impl Taker {
 
     /// Sets of entryUUIDs; whatever else is told so belongs to the persist stage.
     fn info(&mut self, message: &Message<'_>, counters: &Counters) -> Result<()> {
-        let (name, value) = message.intermediate()?;
-        if name != Some(INFO) {
-            return Ok(());
-        }
-        let mut value = Reader::new(value.unwrap_or_default());
+        let mut value = Reader::new(message.intermediate(INFO)?.unwrap_or_default());
         let Some(set) = value.optional(ID_SET)? else { return Ok(()) };
         let mut set = Reader::new(set);
         set.optional(OCTETS)?;

@@ -117,8 +117,9 @@ impl Taking {
                 encoder.parents.clear();
                 let record = record.map_err(|error| error.in_file(chunk.path.as_deref()))?;
                 let position = self.position()?;
-                let encoded = encoder.encode(&record, position, &mut out);
-                encoded.map_err(|refused| refusal(&record, refused))?;
+                encoder
+                    .encode(&record, position, &mut out)
+                    .map_err(|refused| refusal(&record, refused))?;
                 self.keep(&out)?;
             }
             counters.add(0, chunk.bytes.len() as u64);

@@ -200,7 +200,8 @@ fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {
     if bytes.len() % UUID != 0 {
         return Err(Error::new(Code::Truncated, "a list of entryUUIDs").in_file(Some(path)));
     }
-    Ok(bytes.as_chunks::<UUID>().0.iter().map(|one| u128::from_be_bytes(*one)).collect())
+    let uuid = |bytes: &[u8]| u128::from_be_bytes(bytes.try_into().unwrap_or_default());
+    Ok(bytes.chunks_exact(UUID).map(uuid).collect())
 }
 
 /// The index by which an entryUUID is found.

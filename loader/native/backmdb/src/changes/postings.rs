@@ -98,7 +98,7 @@ impl<S: Sink> Changer<'_, '_, S> {
             return self.widen(key, &new);
         }
         if (count + new.len() as u64).saturating_sub(gone.len() as u64) > self.most {
-            return self.into_range(key, &gone, &new);
+            return self.become_range(key, &gone, &new);
         }
         gone.sort_unstable();
         new.sort_unstable();
@@ -127,7 +127,7 @@ impl<S: Sink> Changer<'_, '_, S> {
     }
 
     /// slapd makes a range where a list would have more than it has room for.
-    fn into_range(&mut self, key: &[u8], gone: &[u64], new: &[u64]) -> Result<()> {
+    fn become_range(&mut self, key: &[u8], gone: &[u64], new: &[u64]) -> Result<()> {
         let row = self.table.get_all(key).map_err(|error| damaged(&error))?;
         let mut ids = row.iter().map(|id| id_of(id)).collect::<Result<Vec<_>>>()?;
         ids.retain(|id| !gone.contains(id));
