@@ -108,8 +108,9 @@ def _beside(allowed: Callable[[], None]) -> Iterator[int]:
         try:
             yield reading
         finally:
+            error = asked.exception()
             os.close(reading)
-            if error := asked.exception():
+            if error is not None:
                 raise error
 
 

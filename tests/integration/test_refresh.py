@@ -358,7 +358,7 @@ def test_what_the_account_is_not_shown(short_tmp: Path) -> None:
         before = _reached(both)
         both.provider.ldapmodify(changes(both.provider))
         both.provider.configure(
-            "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nadd: olcAccess\n"
+            "dn: olcDatabase={3}mdb,cn=config\nchangetype: modify\nadd: olcAccess\n"
             'olcAccess: {0}to attrs=userPassword by dn.exact="cn=replicator" none by * break\n'
         )
         names = [dn for dn, _ in both.provider.search("(objectClass=inetOrgPerson)", ("1.1",))]

@@ -20,6 +20,8 @@ use transaction::Transaction;
 
 /// Slapd allows 128 or 256 tables.
 const MOST_TABLES: u32 = 512;
+/// Maps are of whole pages, and no page is larger.
+const WHOLE: u64 = 65_536;
 const DATA: &str = "data.mdb";
 
 /// Brings the database in an environment directory up to date; durable when it returns. Nothing is changed where
@@ -50,7 +52,7 @@ pub fn refresh(
 }
 
 fn open(directory: &Path, map_size: u64) -> Result<Env> {
-    let map_size = usize::try_from(map_size);
+    let map_size = usize::try_from(map_size / WHOLE * WHOLE);
     let map_size =
         map_size.map_err(|_| Error::new(Code::Full, "maxsize is more than fits here"))?;
     let mut options = EnvOpenOptions::new();
