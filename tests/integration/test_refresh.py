@@ -167,6 +167,22 @@ def test_the_same_as_a_consumer_that_was_there_all_the_time(short_tmp: Path) -> 
         assert natural.consumer.context_csns() == both.provider.context_csns()
 
 
+def test_a_consumer_that_ran_and_was_stopped(short_tmp: Path) -> None:
+    """Its database was written to by slapd: pages in another order, free ones, copies of records that grew old."""
+    with pair(short_tmp, PEOPLE) as both:
+        seeded(both)
+        with Churn(both.provider, rate=200, seed=SEED) as churn:
+            both.consumer.start()
+            churn.wait_for(600)
+        wait_in_sync(both.provider, both.consumer, timeout=60)
+        both.consumer.stop()
+        with Churn(both.provider, rate=300, seed=SEED + 1) as churn:
+            churn.wait_for(600)
+        assert refreshed(both)["deleted"]
+        assert_same(both.provider, both.consumer)
+        assert followed(both)[-1].sent == 0
+
+
 def test_nothing_changed(short_tmp: Path) -> None:
     with pair(short_tmp, 100) as both:
         seeded(both)

@@ -141,3 +141,98 @@ impl<S: Sink> Changer<'_, '_, S> {
         [0, least, greatest].iter().try_for_each(|id| self.sink.put(key, &id.to_ne_bytes()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use extsort::{KeySize, Postings};
+    use lmdbfile::{FileWriter, Format, Options, Reader, TreeWriter};
+
+    use super::*;
+
+    /// What a table has afterwards.
+    #[derive(Default)]
+    struct Kept(Vec<u64>);
+
+    impl Sink for Kept {
+        fn open(&mut self, _: &str) -> Result<()> {
+            Ok(())
+        }
+
+        fn put(&mut self, _: &[u8], value: &[u8]) -> Result<()> {
+            self.0.push(id_of(value)?);
+            self.0.sort_unstable();
+            Ok(())
+        }
+
+        fn remove(&mut self, _: &[u8], value: &[u8]) -> Result<()> {
+            let id = id_of(value)?;
+            let at = self.0.iter().position(|one| *one == id).expect("it is there");
+            self.0.remove(at);
+            Ok(())
+        }
+
+        fn clear(&mut self, _: &[u8]) -> Result<()> {
+            self.0.clear();
+            Ok(())
+        }
+    }
+
+    /// One key that has the IDs `before`; lists have at most seven. `changes`: IDs, and whether they had the key before
+    /// and have it now.
+    fn changed(before: &[u64], changes: &[(u64, bool, bool)]) -> Vec<u64> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data.mdb");
+        let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 20 };
+        let mut file = FileWriter::create(&path, &options).unwrap();
+        let mut tree = TreeWriter::new(crate::postings::flags(), file.layout());
+        if !before.is_empty() {
+            tree.begin(b"key!").unwrap();
+            tree.fixed(&mut file, before).unwrap();
+            tree.end(&mut file).unwrap();
+        }
+        let table = tree.finish(&mut file).unwrap();
+        file.finish(vec![(b"cn".to_vec(), table)]).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let postings = Postings::new(&[KeySize::Four], 1 << 20, directory.path(), &stop);
+        let mut writer = postings.writer();
+        for (number, (_, was, is)) in (0u32..).zip(changes) {
+            let key = u32::from_be_bytes(*b"key!");
+            for (asked, position) in [(was, 2 * number), (is, 2 * number + 1)] {
+                // As an entry that makes the same key of two values.
+                (0..2 * u32::from(*asked)).for_each(|_| writer.push(0, key, position));
+            }
+        }
+        writer.settle().unwrap();
+        drop(writer);
+        let reader = Reader::open(&path).unwrap();
+        let mut kept = Kept(before.to_vec());
+        let id = |position: u32| Some(changes[position as usize / 2].0);
+        let sorted = postings.finish(1).unwrap();
+        apply(&sorted, 0, reader.table(b"cn").unwrap(), 3, id, &mut kept).unwrap();
+        kept.0
+    }
+
+    #[test]
+    fn a_list_gets_and_loses_ids() {
+        let kept = changed(&[1, 5, 9], &[(5, true, false), (9, true, true), (2, false, true)]);
+        assert_eq!(kept, [1, 2, 9]);
+        assert_eq!(changed(&[5], &[(5, true, false)]), []);
+        assert_eq!(changed(&[], &[(5, false, true), (3, false, true)]), [3, 5]);
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_becomes_a_range_and_stays_one() {
+        let seven = [1, 2, 3, 4, 5, 6, 7];
+        assert_eq!(changed(&seven, &[(9, false, true)]), [0, 1, 9]);
+        assert_eq!(changed(&seven, &[(9, false, true), (3, true, false)]), [1, 2, 4, 5, 6, 7, 9]);
+        assert_eq!(
+            changed(&seven, &[(8, false, true), (9, false, true), (1, true, false)]),
+            [0, 2, 9]
+        );
+        assert_eq!(changed(&[0, 4, 8], &[(9, false, true), (2, false, true)]), [0, 2, 9]);
+        assert_eq!(changed(&[0, 4, 8], &[(8, true, false), (6, false, true)]), [0, 4, 8]);
+    }
+}
