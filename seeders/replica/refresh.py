@@ -153,6 +153,9 @@ def preflight(options: RefreshOptions, place: Place) -> Facts:
         if not csns:
             advice = "The provider needs the syncprov overlay, and the bind DN must be allowed to read contextCSN."
             raise NoContextCSN(where=provider.uri, suffix=base, advice=advice)
+        if not csn.covered(csn.by_server(reached), csn.by_server(csns)):
+            reason = f"the provider ({', '.join(csns)}) is behind it ({', '.join(reached)})"
+            raise _refused(place, reason, "Give the provider that it was filled from.")
         if provider.offers_subentries(base) and provider.find(
             base, "(objectClass=*)", subentries=True
         ):

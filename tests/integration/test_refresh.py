@@ -332,6 +332,20 @@ def test_a_database_that_would_outgrow_its_map(short_tmp: Path) -> None:
         assert_sound(both.consumer)
 
 
+def test_a_provider_that_is_behind(short_tmp: Path) -> None:
+    with pair(short_tmp, 100) as both:
+        seeded(both)
+        later = [one.replace("20", "21", 1) for one in _reached(both)]
+        context_csn.stamp(both.consumer.database_dir, both.consumer.suffix, later)
+        both.provider.ldapmodify(
+            f"dn: {both.provider.suffix}\nchangetype: modify\nadd: description\ndescription: x\n"
+        )
+        said = ditseed(*command(both))
+        assert said.status == RefreshRefused.exit_status
+        assert "behind" in said.err
+        assert _reached(both) == later
+
+
 def test_what_is_refused(short_tmp: Path) -> None:
     with pair(short_tmp, 100) as both:
         assert ditseed(*command(both)).status == RefreshRefused.exit_status  # no database yet
