@@ -111,7 +111,6 @@ impl From<wire::Part> for Part {
 #[derive(Debug)]
 pub struct Synced {
     entries: u64,
-    bytes: u64,
     present: u64,
     deleted: u64,
     cookie: Option<Vec<u8>>,
@@ -121,9 +120,8 @@ pub struct Synced {
 
 impl From<wire::sync::Synced> for Synced {
     fn from(found: wire::sync::Synced) -> Self {
-        let wire::sync::Synced { entries, bytes, present, deleted, cookie, names_present, cut } =
-            found;
-        Self { entries, bytes, present, deleted, cookie, names_present, cut }
+        let wire::sync::Synced { entries, present, deleted, cookie, names_present, cut } = found;
+        Self { entries, present, deleted, cookie, names_present, cut }
     }
 }
 

@@ -39,8 +39,6 @@ pub struct Files {
 pub struct Synced {
     /// Whole entries.
     pub entries: u64,
-    /// Of their LDIF.
-    pub bytes: u64,
     pub present: u64,
     pub deleted: u64,
     /// Where the next refresh may begin; `None`: where this one did.
@@ -144,10 +142,8 @@ impl Taker {
         self.text.clear();
         self.recorder.record(entry, &mut self.text)?;
         self.changed.write(&self.text)?;
-        let bytes = self.text.len() as u64;
         self.synced.entries += 1;
-        self.synced.bytes += bytes;
-        counters.add(1, bytes);
+        counters.add(1, self.text.len() as u64);
         Ok(())
     }
 
