@@ -33,6 +33,7 @@ __all__ = [
     "Part",
     "Plan",
     "Problem",
+    "Refreshed",
     "Rejection",
     "Scan",
     "Schema",
@@ -41,6 +42,7 @@ __all__ = [
     "Selection",
     "Shard",
     "Slice",
+    "Synced",
     "Template",
     "Tree",
     "Verdict",
@@ -59,6 +61,7 @@ __all__ = [
     "learn",
     "merge",
     "plan",
+    "refresh",
     "scan",
     "schema",
     "select",
@@ -382,6 +385,23 @@ class Part:
         """XXH3 of 128 bits of each, in hexadecimal digits."""
 
 @final
+class Synced:
+    """What a provider told. names_present: whatever it did not name is gone. cut: there was more."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def present(self) -> int: ...
+    @property
+    def deleted(self) -> int: ...
+    @property
+    def cookie(self) -> bytes | None: ...
+    @property
+    def names_present(self) -> bool: ...
+    @property
+    def cut(self) -> bool: ...
+
+@final
 class Channel:
     """A bound connection, for one search at a time; a search that failed closes it. Everything over it is counted
     in `counters`. Referral objects are entries; aliases are not followed."""
@@ -413,6 +433,21 @@ class Channel:
         """
     def file(self, search: Search, path: _Path, drop: Sequence[str]) -> Part:
         """The same into one file, without rows."""
+    def sync(
+        self,
+        search: Search,
+        cookie: bytes,
+        most: int,
+        changed: _Path,
+        present: _Path,
+        deleted: _Path,
+        drop: Sequence[str],
+    ) -> Synced:
+        """Content synchronisation (RFC 4533), refresh only: what is found now against what was at `cookie`.
+
+        Whole entries go to `changed` as LDIF, entryUUIDs of 16 bytes to the other files. More than `most` whole entries
+        end it; the channel is of no use then.
+        """
     def digest(self, search: Search, tree: Tree) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
     def discard(self, search: Search) -> None:
@@ -793,6 +828,47 @@ class Verdict:
     def problems(self) -> list[Problem]: ...
     @property
     def notes(self) -> list[str]: ...
+
+@final
+class Refreshed:
+    """renamed: among the modified. kept: gone, but for entries below them. unsettled: entryUUIDs; nothing was done."""
+
+    @property
+    def added(self) -> int: ...
+    @property
+    def modified(self) -> int: ...
+    @property
+    def renamed(self) -> int: ...
+    @property
+    def deleted(self) -> int: ...
+    @property
+    def kept(self) -> int: ...
+    @property
+    def unsettled(self) -> list[bytes]: ...
+
+def refresh(
+    directory: _Path,
+    database: Database,
+    counters: Counters,
+    *,
+    changed: Sequence[_Path],
+    present: _Path | None,
+    deleted: Sequence[_Path],
+    lost: Sequence[bytes],
+    reached: Sequence[str],
+    claimed: Sequence[str],
+    allowed: int,
+    now: str,
+    memory: int,
+    jobs: int,
+    scratch: _Path,
+) -> Refreshed:
+    """Brings a database that no process has open up to date, in one transaction.
+
+    changed: LDIF; of the same entryUUID the last entry counts. present: what stays (None: nobody said). lost: entries
+    among the changed ones that are elsewhere or gone since. reached, claimed: contextCSN before and afterwards.
+    allowed: a descriptor; a byte from it lets the transaction be committed, its end does not.
+    """
 
 def audit(
     path: _Path,

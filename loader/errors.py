@@ -603,6 +603,20 @@ class PartialReplica(LoaderError):
     hint = "{advice}"
 
 
+class RefreshRefused(LoaderError):
+    code, exit_status = "refresh.refused", 91
+    message = "{path}: no refresh is possible: {reason}"
+    hint = "{advice} Nothing was changed."
+
+
+class RefreshUseless(LoaderError):
+    """`sent`: entries that had come when it was given up; `held`: those of the database."""
+
+    code, exit_status = "refresh.useless", 92
+    message = "{uri} sends more than half of all entries again ({sent} of {held})"
+    hint = "A new seeding is quicker: ditseed replica seed --replace. Nothing was changed."
+
+
 class LeaseStands(LoaderError):
     code, exit_status = "add.lease_stands", 66
     message = "{what} of {suffix} could not be switched off again: {reason}"

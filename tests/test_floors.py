@@ -44,6 +44,7 @@ GUARDED = {
         "loader.mdb.copying",
         "loader.mdb.verify",
         "loader.server.wire",
+        "loader.sinks.changes",
         "loader.sinks.ldap",
         "loader.sinks.mdb",
         "loader.sources.dit",

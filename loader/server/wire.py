@@ -14,7 +14,7 @@ from typing import TypeVar
 import ldap
 
 from loader import _native
-from loader._native import Counters, Feed, Part, Tree
+from loader._native import Counters, Feed, Part, Synced, Tree
 from loader.errors import (
     ConnectionLost,
     LoaderError,
@@ -32,7 +32,7 @@ from loader.server.refusal import bind_error
 from loader.server.search import Search
 from loader.server.session import LIMITS, is_tls, limit_error
 
-__all__ = ["Feed", "Part", "Reader", "reading"]
+__all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 
 Result = TypeVar("Result")
 
@@ -76,6 +76,24 @@ class Reader:
         """The same into one file, without rows; compressed when its name ends in .zst."""
         return self._asking(
             asked.base, lambda: self._channel.file(_of(asked), str(path), list(drop))
+        )
+
+    def sync(
+        self,
+        asked: Search,
+        cookie: str,
+        most: int,
+        told: tuple[Path, Path, Path],
+        drop: Sequence[str],
+    ) -> Synced:
+        """Content synchronisation, refresh only. `told`: files for what changed (LDIF), for what is present and for
+        what is deleted (entryUUIDs). More than `most` whole entries end it, and the reader."""
+        changed, present, deleted = map(str, told)
+        return self._asking(
+            asked.base,
+            lambda: self._channel.sync(
+                _of(asked), cookie.encode(), most, changed, present, deleted, list(drop)
+            ),
         )
 
     def digest(self, asked: Search, tree: Tree) -> None:

@@ -22,6 +22,7 @@ from seeders.replica import seed as seeding
 from seeders.replica import verify as checking
 from seeders.replica.online import OnlineOptions
 from seeders.replica.preparing import Admin
+from seeders.replica.refresh_cmd import command as refresh
 from seeders.replica.release_cmd import command as release
 from seeders.replica.seed import SeedOptions
 from seeders.replica.status_cmd import command as status
@@ -271,6 +272,7 @@ def _show(facts: Facts, as_json: bool) -> None:
 
 command.add_command(status)
 command.add_command(release)
+command.add_command(refresh)
 
 
 @command.command("verify")

@@ -292,6 +292,11 @@ impl<'a> Stored<'a> {
         self.values.clone()
     }
 
+    /// The first value in its normal form, where such forms are stored.
+    pub fn first_normal(&self) -> Option<&'a [u8]> {
+        self.normals.clone().next()
+    }
+
     /// Shows every value; none where they are in id2v.
     #[inline]
     pub fn each_value(&self, mut see: impl FnMut(&'a [u8])) {

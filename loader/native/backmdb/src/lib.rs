@@ -11,6 +11,7 @@
 pub mod audit;
 pub mod blob;
 mod build;
+pub mod changes;
 mod checks;
 pub mod chunks;
 mod columns;

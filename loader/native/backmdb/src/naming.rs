@@ -101,6 +101,14 @@ impl Suffixes {
         dn.rdns[..below].iter().rev().try_fold(from, down)
     }
 
+    /// The normal forms of the nodes from the suffix, which is one of them, down to the DN.
+    pub fn steps(&self, dn: &Dn) -> Option<Vec<Vec<u8>>> {
+        let (below, _) = self.split(dn)?;
+        let suffix = Dn { rdns: dn.rdns[below..].to_vec() }.normal();
+        let nodes = dn.rdns[..below].iter().rev().map(|rdn| rdn.normal.clone());
+        Some(std::iter::once(suffix).filter(|suffix| !suffix.is_empty()).chain(nodes).collect())
+    }
+
     /// How many RDNs stand below the suffix, and the suffix's hash.
     fn split(&self, dn: &Dn) -> Option<(usize, Hash)> {
         let mut rest = dn.normal();

@@ -92,7 +92,11 @@ pub struct Database<'r> {
 }
 
 impl<'r> Database<'r> {
-    fn open(reader: &'r Reader, settings: &Settings, indexes: &'r Indexes) -> Result<Self> {
+    pub(crate) fn open(
+        reader: &'r Reader,
+        settings: &Settings,
+        indexes: &'r Indexes,
+    ) -> Result<Self> {
         let table = |name: &str| {
             reader
                 .table(name.as_bytes())

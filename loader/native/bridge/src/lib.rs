@@ -16,6 +16,7 @@ mod gate;
 mod learning;
 mod loading;
 mod merging;
+mod refreshing;
 mod results;
 mod selecting;
 mod synth;
@@ -50,13 +51,15 @@ mod _native {
     #[pymodule_export]
     use super::merging::{Merged, Plan, Slice, find_name, merge, plan};
     #[pymodule_export]
+    use super::refreshing::{Refreshed, refresh};
+    #[pymodule_export]
     use super::results::{Arrangement, Difference, Scan, Shard, Tree};
     #[pymodule_export]
     use super::selecting::{Selected, Selection, select};
     #[pymodule_export]
     use super::synth::Template;
     #[pymodule_export]
-    use super::wire::{Channel, Link, Part, Search};
+    use super::wire::{Channel, Link, Part, Search, Synced};
 
     use super::{Bound, PyModule, PyResult};
 

@@ -107,6 +107,25 @@ impl From<wire::Part> for Part {
     }
 }
 
+/// What a provider told of its changes.
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Synced {
+    entries: u64,
+    present: u64,
+    deleted: u64,
+    cookie: Option<Vec<u8>>,
+    names_present: bool,
+    cut: bool,
+}
+
+impl From<wire::sync::Synced> for Synced {
+    fn from(found: wire::sync::Synced) -> Self {
+        let wire::sync::Synced { entries, present, deleted, cookie, names_present, cut } = found;
+        Self { entries, present, deleted, cookie, names_present, cut }
+    }
+}
+
 /// A bound connection, for one search at a time. One that failed is closed.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
@@ -193,6 +212,27 @@ impl Channel {
         let part = self
             .with(py, |channel, counters| wire::file(channel, &search.0, &path, drop, counters))?;
         Ok(part.into())
+    }
+
+    #[pyo3(signature = (search, cookie, most, changed, present, deleted, drop))]
+    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+    fn sync(
+        &self,
+        py: Python<'_>,
+        search: &Search,
+        cookie: Vec<u8>,
+        most: u64,
+        changed: PathBuf,
+        present: PathBuf,
+        deleted: PathBuf,
+        drop: Vec<String>,
+    ) -> PyResult<Synced> {
+        let files = wire::sync::Files { changed, present, deleted };
+        let drop = Names::new(drop);
+        let found = self.with(py, |channel, counters| {
+            wire::sync(channel, &search.0, &cookie, most, &files, drop, counters)
+        })?;
+        Ok(found.into())
     }
 
     fn digest(&self, py: Python<'_>, search: &Search, tree: &Tree) -> PyResult<()> {

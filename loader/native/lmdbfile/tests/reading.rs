@@ -41,14 +41,21 @@ proptest! {
             prop_assert_eq!(table.record().flags, content.flags);
             let count: usize = content.rows.iter().map(|(_, values)| values.len()).sum();
             prop_assert_eq!(table.record().entries, count as u64);
+            let last = content.rows.last().map(|(key, _)| key.clone());
+            prop_assert_eq!(table.last_key().unwrap(), last);
             for (key, values) in rng.choose_multiple(content.rows.iter(), 20) {
                 prop_assert_eq!(&table.get(key).unwrap().unwrap(), &values[0]);
                 prop_assert_eq!(&table.get_all(key).unwrap(), values);
                 let some = rng.choice(values).unwrap();
                 prop_assert!(table.contains(key, some).unwrap());
+                prop_assert_eq!(table.find(key, some).unwrap(), Some(some.clone()));
+                let counted = (values[0].clone(), values.len() as u64);
+                prop_assert_eq!(table.counted(key).unwrap(), Some(counted));
                 let mut other = some.clone();
                 other.push(1);
                 prop_assert_eq!(table.contains(key, &other).unwrap(), values.contains(&other));
+                let found = table.find(key, &other).unwrap();
+                prop_assert_eq!(found, values.contains(&other).then_some(other));
             }
         }
     }

@@ -19,6 +19,7 @@ pub mod parts;
 pub mod record;
 pub mod search;
 mod session;
+pub mod sync;
 
 pub use channel::Channel;
 pub use discard::discard;
@@ -30,3 +31,4 @@ pub use message::Message;
 pub use parts::{Part, Place, file, part};
 pub use record::Recorder;
 pub use search::{Scope, Search, search};
+pub use sync::sync;

@@ -25,6 +25,8 @@ const CONTROLS: u8 = 0xa0;
 const REFERRAL: u8 = 0xa3;
 const RESPONSE_NAME: u8 = 0x8a;
 const RESPONSE_VALUE: u8 = 0x8b;
+const INTERMEDIATE_NAME: u8 = 0x80;
+const INTERMEDIATE_VALUE: u8 = 0x81;
 
 /// One whole message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +72,14 @@ impl<'a> Message<'a> {
         let result = Outcome::read(&mut reader)?;
         let name = reader.optional(RESPONSE_NAME)?;
         Ok(Extended { result, name, value: reader.optional(RESPONSE_VALUE)? })
+    }
+
+    /// The value of an intermediate response (RFC 4511, 4.13) of that name.
+    pub fn intermediate(&self, wanted: &[u8]) -> Result<Option<&'a [u8]>> {
+        let mut reader = Reader::new(self.body);
+        let name = reader.optional(INTERMEDIATE_NAME)?;
+        let value = reader.optional(INTERMEDIATE_VALUE)?;
+        Ok(value.filter(|_| name == Some(wanted)))
     }
 
     pub fn entry(&self) -> Result<Entry<'a>> {

@@ -2,7 +2,7 @@
 
 use crate::ber::{Reader, Writer};
 use crate::message::{Entry, tag};
-use crate::{Channel, Error, Message, Result, filter};
+use crate::{Channel, Error, Message, Result, filter, sync};
 
 const REQUEST: u8 = 0x63;
 const CONTROLS: u8 = 0xa0;
@@ -69,7 +69,7 @@ pub fn search(
     loop {
         let id = channel.next_id();
         request.clear();
-        write(&mut request, id, asked, &filter, &cookie);
+        write(&mut request, id, asked, &filter, &Controls { paged: &cookie, sync: None });
         channel.send(request.bytes())?;
         cookie.clear();
         cookie.extend_from_slice(&page(channel, id, &mut see)?);
@@ -109,7 +109,19 @@ fn cookie(message: &Message<'_>) -> Result<Vec<u8>> {
     Ok(value.octets()?.to_vec())
 }
 
-fn write(out: &mut Writer, id: i32, asked: &Search, filter: &[u8], cookie: &[u8]) {
+/// What is asked besides the search itself: the cookie of the page before, the value of a Sync Request.
+pub(crate) struct Controls<'a> {
+    pub paged: &'a [u8],
+    pub sync: Option<&'a [u8]>,
+}
+
+pub(crate) fn write(
+    out: &mut Writer,
+    id: i32,
+    asked: &Search,
+    filter: &[u8],
+    controls: &Controls<'_>,
+) {
     out.sequence(|out| {
         out.integer(id);
         out.nest(REQUEST, |out| {
@@ -131,7 +143,10 @@ fn write(out: &mut Writer, id: i32, asked: &Search, filter: &[u8], cookie: &[u8]
                 out.sequence(subentries);
             }
             if asked.page > 0 {
-                out.sequence(|out| paged(out, asked.page, cookie));
+                out.sequence(|out| paged(out, asked.page, controls.paged));
+            }
+            if let Some(value) = controls.sync {
+                out.sequence(|out| sync::control(out, value));
             }
         });
     });

@@ -30,7 +30,12 @@ fn entry(dn: &[u8], attributes: &[(Vec<u8>, Vec<Vec<u8>>)]) -> Vec<u8> {
 /// Reads all there is to read.
 fn exhaust(bytes: &[u8]) {
     let Ok(message) = Message::read(bytes) else { return };
-    let _ = (message.result(), message.extended(), message.control(b"1.2.3"));
+    let _ = (
+        message.result(),
+        message.extended(),
+        message.control(b"1.2.3"),
+        message.intermediate(b"1.2.3"),
+    );
     let Ok(entry) = message.entry() else { return };
     for attribute in entry.attributes.clone() {
         let Ok((_, values)) = attribute else { return };

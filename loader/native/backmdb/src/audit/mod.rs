@@ -4,23 +4,23 @@
 //! [`head`]: meta pages and tables. [`pages`]: the structure of the file. [`walk`]: entries and tree.
 //! [`indexes`]: every index, made again.
 
-mod ahead;
+pub(crate) mod ahead;
 mod descriptions;
 mod entries;
 mod findings;
 mod head;
 mod held;
-mod indexes;
+pub(crate) mod indexes;
 mod judge;
 mod misplaced;
 mod names;
 mod pages;
-mod parts;
-mod posted;
+pub(crate) mod parts;
+pub(crate) mod posted;
 mod row;
 mod sums;
-mod walk;
-mod workers;
+pub(crate) mod walk;
+pub(crate) mod workers;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use extsort::Postings;
-use lmdbfile::Reader;
+use lmdbfile::{Reader, TableReader};
 
 use super::Look;
 use super::ahead::Span;
@@ -32,7 +32,7 @@ pub fn look(
 ) -> Result<()> {
     let Some(tables) = Tables::of(reader) else { return Ok(()) };
     look.counters.begin("entries", tables.id2e.record().entries);
-    let spans = spans(&tables);
+    let spans = spans(&tables.id2e);
     let done = Mutex::new(BTreeMap::new());
     side_by_side(reader, look.means.jobs, spans.len(), |reader, turns| {
         let Some(tables) = Tables::of(reader) else { return Ok(()) };
@@ -51,9 +51,9 @@ pub fn look(
 }
 
 /// Cut at the keys of id2e's upper branches.
-fn spans(tables: &Tables<'_>) -> Vec<Span> {
+pub fn spans(id2e: &TableReader<'_>) -> Vec<Span> {
     // Whoever walks will meet what is damaged, and tell.
-    let cuts = tables.id2e.cuts(SPANS).unwrap_or_default();
+    let cuts = id2e.cuts(SPANS).unwrap_or_default();
     let ids = cuts.iter().filter_map(|key| key.first_chunk::<8>());
     let mut ids: Vec<u64> = ids.map(|id| u64::from_ne_bytes(*id)).filter(|id| *id > 0).collect();
     ids.sort_unstable();

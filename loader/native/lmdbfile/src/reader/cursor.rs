@@ -55,6 +55,44 @@ impl<'r> Cursor<'r> {
         Ok(found && values.node()?.key == value)
     }
 
+    pub(super) fn find(&mut self, key: &[u8], like: &[u8]) -> Result<Option<Vec<u8>>> {
+        if !self.seek(key)? {
+            return Ok(None);
+        }
+        let order = self.table.value_order;
+        let same = |found: &[u8]| order.compare(found, like).is_eq().then(|| found.to_vec());
+        let Some(mut values) = self.values.take() else {
+            return Ok(self.next()?.and_then(|(_, found)| same(found)));
+        };
+        let found = self.named(|cursor| values.seek(cursor.store(), like))?;
+        Ok(if found { same(values.node()?.key) } else { None })
+    }
+
+    pub(super) fn counted(&mut self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
+        if !self.seek(key)? {
+            return Ok(None);
+        }
+        let count = self.named(|cursor| cursor.count())?;
+        Ok(self.next()?.map(|(_, first)| (first.to_vec(), count)))
+    }
+
+    /// Values of the key in hand, as its node tells.
+    fn count(&self) -> Result<u64> {
+        let node = self.keys.node()?;
+        if node.flags & node::DUPDATA == 0 {
+            return Ok(1);
+        }
+        if node.flags & node::SUBDATA == 0 {
+            return Ok(self.keys.sub_page()?.count as u64);
+        }
+        Ok(table_record(node.data, self.keys.page())?.entries)
+    }
+
+    pub(super) fn last_key(&mut self) -> Result<Option<Vec<u8>>> {
+        let found = self.named(|cursor| cursor.keys.last(cursor.store()))?;
+        Ok(if found { Some(self.keys.node()?.key.to_vec()) } else { None })
+    }
+
     /// The next key and value, `None` after the last.
     #[allow(clippy::should_implement_trait)] // What it lends is valid until the next call only.
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {

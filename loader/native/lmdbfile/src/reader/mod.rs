@@ -144,6 +144,21 @@ impl<'r> TableReader<'r> {
         Ok(values)
     }
 
+    /// The value of the key that is equal to `like` by the order of values, whatever else stands in it.
+    pub fn find(&self, key: &[u8], like: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.cursor()?.find(key, like)
+    }
+
+    /// The first value of the key, and how many it has.
+    pub fn counted(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
+        self.cursor()?.counted(key)
+    }
+
+    /// The greatest key.
+    pub fn last_key(&self) -> Result<Option<Vec<u8>>> {
+        self.cursor()?.last_key()
+    }
+
     /// Whether the key has the value.
     pub fn contains(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.cursor()?.has(key, value)

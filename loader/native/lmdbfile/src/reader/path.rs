@@ -56,6 +56,20 @@ impl Path {
         self.descend(store)
     }
 
+    /// To the last of all nodes: whether there is one.
+    pub fn last(&mut self, store: &Store) -> Result<bool> {
+        self.restart(store)?;
+        while let Some(last) = self.levels.last_mut() {
+            last.at = last.view.count - 1;
+            if last.view.kind != Kind::Branch {
+                return Ok(true);
+            }
+            let child = last.view.child(last.at);
+            self.push(store, child)?;
+        }
+        Ok(false)
+    }
+
     /// To the first node whose key is not below `key`: whether there is one.
     pub fn seek(&mut self, store: &Store, key: &[u8]) -> Result<bool> {
         self.restart(store)?;

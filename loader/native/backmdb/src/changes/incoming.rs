@@ -1,0 +1,182 @@
+//! Entries that changed at the provider, encoded as the database will have them.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+
+use ldif::records::Records;
+use ldif::{Counters, Record};
+use rustc_hash::FxHashMap;
+
+use super::{Told, Uuid};
+use crate::chunks::Chunks;
+use crate::encoded::{Encoded, Hash};
+use crate::entry::{Encoder, Refused};
+use crate::shared::Shared;
+use crate::{Code, Error, Result, Source, blob};
+
+/// Index keys of the entry with the number n are posted at 2n before the change, and at 2n + 1 after it.
+const MOST: usize = 1 << 30;
+
+/// One entry. What it is named by is normalised, and as it is shown.
+#[derive(Debug)]
+pub struct Incoming {
+    pub uuid: Uuid,
+    pub hash: Hash,
+    /// Index into [`Arrived::parents`].
+    pub parent: u32,
+    pub normal: Box<[u8]>,
+    pub pretty: Box<[u8]>,
+    pub suffix: bool,
+    value: (u64, usize),
+}
+
+#[derive(Debug)]
+pub struct Arrived {
+    /// By their numbers; those that came again, or were lost, are out of [`Arrived::by_uuid`].
+    pub entries: Vec<Incoming>,
+    pub by_uuid: FxHashMap<Uuid, usize>,
+    /// Hash and text of DNs.
+    pub parents: Vec<(Hash, Box<[u8]>)>,
+    values: File,
+}
+
+impl Arrived {
+    /// The value of an entry for id2e.
+    pub fn value(&self, number: usize) -> Result<Vec<u8>> {
+        let (at, length) = self.entries[number].value;
+        let mut value = vec![0; length];
+        self.values.read_exact_at(&mut value, at)?;
+        Ok(value)
+    }
+
+    pub fn is_live(&self, number: usize) -> bool {
+        let uuid = self.entries.get(number).map(|one| one.uuid);
+        uuid.is_some_and(|uuid| self.by_uuid.get(&uuid) == Some(&number))
+    }
+}
+
+struct Taking {
+    arrived: Arrived,
+    known: FxHashMap<Hash, u32>,
+    file: BufWriter<File>,
+    at: u64,
+    uuid_number: u32,
+}
+
+/// Encodes them all; their keys go to the encoder's postings.
+pub fn arrive(shared: &Shared<'_>, told: &Told, encoder: &mut Encoder<'_>) -> Result<Arrived> {
+    let path = shared.options.scratch.join("values");
+    let file = File::create(&path).map_err(|error| Error::from(error).in_file(Some(&path)))?;
+    let values = File::open(&path).map_err(|error| Error::from(error).in_file(Some(&path)))?;
+    let arrived =
+        Arrived { entries: Vec::new(), by_uuid: FxHashMap::default(), parents: Vec::new(), values };
+    let uuid_number = uuid_number(shared)?;
+    let (known, file) = (FxHashMap::default(), BufWriter::with_capacity(1 << 20, file));
+    let mut taking = Taking { arrived, known, file, at: 0, uuid_number };
+    let sources = told.changed.iter().cloned().map(Source::Path).collect();
+    taking.all(&Chunks::new(sources, false, shared.counters), encoder, shared.counters)?;
+    taking.file.flush()?;
+    for uuid in &told.lost {
+        taking.arrived.by_uuid.remove(uuid);
+    }
+    Ok(taking.arrived)
+}
+
+/// The number of entryUUID in ad2i.
+pub fn uuid_number(shared: &Shared<'_>) -> Result<u32> {
+    let column = shared.columns.column(b"entryUUID");
+    let column = column.map_err(|refusal| Error::new(Code::Schema, refusal.0))?;
+    shared.columns.give_number(&column).map_err(|refusal| Error::new(Code::Schema, refusal.0))
+}
+
+/// The entryUUID of a value of id2e.
+pub fn uuid_of(value: &[u8], number: u32) -> Result<Option<Uuid>> {
+    let mut found = None;
+    blob::each(value, |stored| {
+        if stored.number == number {
+            let bytes = stored.first_normal().and_then(|bytes| bytes.try_into().ok());
+            found = bytes.map(u128::from_be_bytes);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+impl Taking {
+    fn all(
+        &mut self,
+        chunks: &Chunks<'_>,
+        encoder: &mut Encoder<'_>,
+        counters: &Counters,
+    ) -> Result<()> {
+        let (mut buffer, mut out) = (Vec::new(), Encoded::default());
+        while let Some(chunk) = chunks.next(std::mem::take(&mut buffer))? {
+            for record in Records::new(&chunk.block()) {
+                out.clear();
+                encoder.parents.clear();
+                let record = record.map_err(|error| error.in_file(chunk.path.as_deref()))?;
+                let position = self.position()?;
+                encoder
+                    .encode(&record, position, &mut out)
+                    .map_err(|refused| refusal(&record, refused))?;
+                self.keep(&out)?;
+            }
+            counters.add(0, chunk.bytes.len() as u64);
+            encoder.postings.settle().map_err(crate::sorting)?;
+            buffer = chunk.bytes;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "just looked at")]
+    fn position(&self) -> Result<u32> {
+        let number = self.arrived.entries.len();
+        if number >= MOST {
+            return Err(Error::new(Code::TooMany, "more than 2^30 entries changed"));
+        }
+        Ok(2 * number as u32 + 1)
+    }
+
+    fn keep(&mut self, out: &Encoded) -> Result<()> {
+        let Some(kept) = out.kept.first() else { return Ok(()) };
+        let uuid = uuid_of(&out.blobs, self.uuid_number)?;
+        let uuid = uuid.ok_or_else(|| Error::new(Code::Schema, "an entry without entryUUID"))?;
+        let (normal, pretty) = out.names.split_at(usize::from(kept.normal));
+        let parent = self.parent(out, kept.parent);
+        self.file.write_all(&out.blobs)?;
+        let value = (self.at, out.blobs.len());
+        self.at += out.blobs.len() as u64;
+        self.arrived.by_uuid.insert(uuid, self.arrived.entries.len());
+        self.arrived.entries.push(Incoming {
+            uuid,
+            hash: kept.hash,
+            parent,
+            normal: normal.into(),
+            pretty: pretty.into(),
+            suffix: kept.suffix,
+            value,
+        });
+        Ok(())
+    }
+
+    fn parent(&mut self, out: &Encoded, index: u32) -> u32 {
+        let parent = &out.parents[index as usize];
+        let all = &mut self.arrived.parents;
+        *self.known.entry(parent.hash).or_insert_with(|| {
+            all.push((parent.hash, parent.text.clone()));
+            u32::try_from(all.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+fn refusal(record: &Record<'_>, refused: Refused) -> Error {
+    match refused {
+        Refused::Broken(error) => error,
+        Refused::Entry(reason) => {
+            let dn = record.entry().map(|entry| String::from_utf8_lossy(&entry.dn).into_owned());
+            let error = Error::new(Code::Rejected, reason);
+            Error { dn: dn.ok(), ..error }
+        }
+    }
+}

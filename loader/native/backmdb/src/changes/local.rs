@@ -1,0 +1,247 @@
+//! Which entries of the database the provider spoke of, and which are gone there.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+
+use lmdbfile::Reader;
+use rustc_hash::{FxHashMap, FxHashSet};
+use tree::claim::Claim;
+use values::keys::Key;
+
+use super::edits::Task;
+use super::incoming::{Arrived, uuid_of};
+use super::{Told, Uuid};
+use crate::audit::parts::spans;
+use crate::audit::workers::side_by_side;
+use crate::indexer::Keys;
+use crate::verify::damaged;
+use crate::{Code, Error, Result, blob, lock};
+
+const UUID: usize = 16;
+
+/// IDs.
+#[derive(Debug, Default)]
+pub struct Local {
+    /// By entryUUID, of entries that changed.
+    pub changed: FxHashMap<Uuid, u64>,
+    /// Of entries that are gone, ascending.
+    pub gone: Vec<u64>,
+}
+
+/// What is asked of each entry.
+struct Asked<'a> {
+    arrived: &'a Arrived,
+    present: Option<Vec<Uuid>>,
+    gone: FxHashSet<Uuid>,
+    uuid_number: u32,
+    csn_number: u32,
+    reached: Claim,
+}
+
+enum Answer {
+    Changed(Uuid),
+    Gone,
+    Unchanged,
+}
+
+pub fn find(task: &Task<'_>, arrived: &Arrived, uuid_number: u32) -> Result<Local> {
+    let asked = Asked::new(task, arrived, uuid_number)?;
+    let mut local = match (&asked.present, index(task)) {
+        (None, Some(index)) => match asked.by_index(task, &index)? {
+            Some(local) => local,
+            None => asked.by_scan(task)?,
+        },
+        _ => asked.by_scan(task)?,
+    };
+    local.gone.sort_unstable();
+    Ok(local)
+}
+
+impl<'a> Asked<'a> {
+    fn new(task: &Task<'_>, arrived: &'a Arrived, uuid_number: u32) -> Result<Self> {
+        let Told { present, deleted, lost, reached, .. } = task.told;
+        let mut gone: FxHashSet<Uuid> = lost.iter().copied().collect();
+        for path in deleted {
+            gone.extend(uuids(path)?);
+        }
+        let mut present = present.as_deref().map(uuids).transpose()?;
+        if let Some(present) = &mut present {
+            present.sort_unstable();
+        }
+        let csn_number = task.database.texts.iter().position(|text| text == "entryCSN");
+        let csn_number = csn_number.map_or(0, |at| u32::try_from(at + 1).unwrap_or(0));
+        let reached = Claim::new(reached);
+        Ok(Self { arrived, present, gone, uuid_number, csn_number, reached })
+    }
+
+    fn of(&self, value: &[u8]) -> Result<Answer> {
+        let Some(uuid) = uuid_of(value, self.uuid_number)? else { return Ok(Answer::Unchanged) };
+        if self.arrived.by_uuid.contains_key(&uuid) {
+            return Ok(Answer::Changed(uuid));
+        }
+        let absent = self.present.as_ref().is_some_and(|all| all.binary_search(&uuid).is_err());
+        if !absent && !self.gone.contains(&uuid) {
+            return Ok(Answer::Unchanged);
+        }
+        self.require_old(value)?;
+        Ok(Answer::Gone)
+    }
+
+    /// slapd's consumer takes an entry for its own that is newer than what it has reached, and so keeps it.
+    fn require_old(&self, value: &[u8]) -> Result<()> {
+        let mut newer = false;
+        blob::each(value, |stored| {
+            if stored.number == self.csn_number {
+                stored.each_value(|csn| newer |= self.reached.older_csn(csn).is_some());
+            }
+            Ok(())
+        })?;
+        if newer {
+            let message =
+                "an entry that is not at the provider is newer than the contextCSN of the database";
+            return Err(Error::new(Code::Unproven, message));
+        }
+        Ok(())
+    }
+
+    fn note(&self, id: u64, value: &[u8], local: &mut Local) -> Result<()> {
+        match self.of(value)? {
+            Answer::Changed(uuid) => drop(local.changed.insert(uuid, id)),
+            Answer::Gone => local.gone.push(id),
+            Answer::Unchanged => {}
+        }
+        Ok(())
+    }
+
+    fn by_scan(&self, task: &Task<'_>) -> Result<Local> {
+        let spans = spans(&task.database.id2e);
+        let (counters, all) = (task.shared.counters, Mutex::new(Local::default()));
+        counters.begin("entries", task.database.entries);
+        side_by_side(task.reader, task.shared.options.jobs, spans.len(), |reader, turns| {
+            let Some(id2e) = reader.table(b"id2e") else { return Ok(()) };
+            for at in turns {
+                let (mut local, mut seen) = (Local::default(), 0);
+                let mut cursor = id2e.cursor().map_err(|error| damaged(&error))?;
+                cursor.seek(&spans[at].from.to_ne_bytes()).map_err(|error| damaged(&error))?;
+                while let Some((key, value)) = cursor.next().map_err(|error| damaged(&error))? {
+                    let id = id_of(key)?;
+                    if !spans[at].has(id) {
+                        break;
+                    }
+                    seen += 1;
+                    self.note(id, value, &mut local)?;
+                }
+                counters.check()?;
+                counters.advance(seen);
+                let mut all = lock(&all);
+                all.changed.extend(local.changed);
+                all.gone.extend(local.gone);
+            }
+            Ok(())
+        })?;
+        Ok(std::mem::take(&mut *lock(&all)))
+    }
+
+    /// `None`: the index does not tell.
+    fn by_index(&self, task: &Task<'_>, index: &Index) -> Result<Option<Local>> {
+        let mut uuids: Vec<Uuid> = self.arrived.by_uuid.keys().copied().collect();
+        uuids.extend(&self.gone);
+        let mut wanted =
+            uuids.iter().map(|uuid| index.key(task, *uuid)).collect::<Result<Vec<_>>>()?;
+        wanted.sort_unstable();
+        wanted.dedup();
+        let (all, vague) = (Mutex::new(Local::default()), Mutex::new(false));
+        let parts: Vec<&[Vec<u8>]> = wanted.chunks(1024).collect();
+        side_by_side(task.reader, task.shared.options.jobs, parts.len(), |reader, turns| {
+            for at in turns {
+                let (mut local, told) = (Local::default(), self.part(reader, index, parts[at]));
+                match told? {
+                    None => *lock(&vague) = true,
+                    Some(found) => local = found,
+                }
+                let mut all = lock(&all);
+                all.changed.extend(local.changed);
+                all.gone.extend(local.gone);
+            }
+            Ok(())
+        })?;
+        let local = std::mem::take(&mut *lock(&all));
+        Ok((!*lock(&vague)).then_some(local))
+    }
+
+    fn part(&self, reader: &Reader, index: &Index, keys: &[Vec<u8>]) -> Result<Option<Local>> {
+        let mut local = Local::default();
+        let tables = (reader.table(index.name.as_bytes()), reader.table(b"id2e"));
+        let (Some(table), Some(id2e)) = tables else { return Ok(None) };
+        for key in keys {
+            for id in table.get_all(key).map_err(|error| damaged(&error))? {
+                let id = id_of(&id)?;
+                if id == 0 {
+                    return Ok(None);
+                }
+                if let Some(value) = id2e.get(&id.to_ne_bytes()).map_err(|error| damaged(&error))? {
+                    self.note(id, &value, &mut local)?;
+                }
+            }
+        }
+        Ok(Some(local))
+    }
+}
+
+pub fn id_of(key: &[u8]) -> Result<u64> {
+    let wrong = |_| Error::new(Code::Damaged, "an ID that has not 8 bytes");
+    key.try_into().map(u64::from_ne_bytes).map_err(wrong)
+}
+
+fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {
+    let path = path.as_ref();
+    let bytes = fs::read(path).map_err(|error| Error::from(error).in_file(Some(path)))?;
+    if bytes.len() % UUID != 0 {
+        return Err(Error::new(Code::Truncated, "a list of entryUUIDs").in_file(Some(path)));
+    }
+    let uuid = |bytes: &[u8]| u128::from_be_bytes(bytes.try_into().unwrap_or_default());
+    Ok(bytes.chunks_exact(UUID).map(uuid).collect())
+}
+
+/// The index by which an entryUUID is found.
+struct Index {
+    name: String,
+    at: usize,
+}
+
+#[derive(Default)]
+struct Found(Vec<(usize, Key)>);
+
+impl Keys for Found {
+    fn short(&mut self, table: usize, key: u32) {
+        self.0.push((table, Key::new(&key.to_be_bytes())));
+    }
+
+    fn long(&mut self, table: usize, key: Key) {
+        self.0.push((table, key));
+    }
+}
+
+/// `None`: there is none for equality, or it does not have all entries.
+fn index(task: &Task<'_>) -> Option<Index> {
+    let column = task.shared.columns.column(b"entryUUID").ok()?;
+    let own = column.indexers.iter().find(|one| one.equality.is_some() && !one.presence)?;
+    let (at, database) = (own.table, task.database);
+    let (table, name) = (database.index_tables[at], database.indexes.tables[at].name.clone());
+    (table.record().entries >= database.entries).then_some(Index { name, at })
+}
+
+impl Index {
+    fn key(&self, task: &Task<'_>, uuid: Uuid) -> Result<Vec<u8>> {
+        let refused = |refusal: values::Refusal| Error::new(Code::Schema, refusal.0);
+        let column = task.shared.columns.column(b"entryUUID").map_err(refused)?;
+        let (bytes, mut found) = (uuid.to_be_bytes(), Found::default());
+        for indexer in column.indexers.iter().filter(|one| one.table == self.at) {
+            let values = std::iter::once(bytes.as_slice());
+            indexer.each(task.shared.settings, values, &[], &mut found).map_err(refused)?;
+        }
+        let key = found.0.first().map(|(_, key)| key.as_bytes().to_vec());
+        key.ok_or_else(|| Error::new(Code::Damaged, "an entryUUID without an index key"))
+    }
+}

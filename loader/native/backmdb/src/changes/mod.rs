@@ -1,0 +1,129 @@
+//! A database brought up to date: entries that changed at its provider, and those that are gone there.
+//!
+//! What is to be done is found out from a snapshot that nobody changes ([`incoming`], [`local`], [`places`]), and then
+//! told to a [`Sink`] table by table, in the order of keys ([`edits`], [`postings`]). The sink makes one transaction of it.
+
+mod edits;
+mod incoming;
+mod local;
+mod places;
+mod postings;
+
+use std::path::PathBuf;
+
+use ldif::Counters;
+use lmdbfile::Reader;
+use schema::Schema;
+
+use crate::audit::indexes::Asked;
+use crate::columns::Columns;
+use crate::naming::Suffixes;
+use crate::shared::Shared;
+use crate::stored::Stored;
+use crate::turn::Turn;
+use crate::verify::{Database, damaged};
+use crate::{Code, Error, Options, Result, Settings};
+use tree::claim::Claim;
+
+/// 16 bytes.
+pub type Uuid = u128;
+
+/// What the provider told. Files have entryUUIDs of 16 bytes each.
+#[derive(Debug)]
+pub struct Told {
+    /// LDIF of entries that changed; of the same entryUUID the last one counts.
+    pub changed: Vec<PathBuf>,
+    /// What stays unchanged, where the provider names that; all others are gone.
+    pub present: Option<PathBuf>,
+    pub deleted: Vec<PathBuf>,
+    /// Entries among the changed ones that could not be found again: they changed since, or are gone.
+    pub lost: Vec<Uuid>,
+    /// The contextCSN of the database so far.
+    pub reached: Vec<String>,
+}
+
+/// What was done.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Done {
+    pub added: u64,
+    pub modified: u64,
+    /// Of the modified ones: those with another name or parent.
+    pub renamed: u64,
+    pub deleted: u64,
+    /// Gone at the provider, but with entries below them that are not: they went after the claimed contextCSN.
+    pub kept: u64,
+    /// Nothing was done: entries whose place is taken, or whose parent is nowhere. They are to be looked at again.
+    pub unsettled: Vec<Uuid>,
+}
+
+/// Takes what is to be done with the tables of the database.
+pub trait Sink {
+    /// What follows is of this table.
+    fn open(&mut self, table: &str) -> Result<()>;
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// One value of the key.
+    fn remove(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// All values of the key.
+    fn clear(&mut self, key: &[u8]) -> Result<()>;
+}
+
+/// Brings the database in the file at `path`, to which nobody writes, up to date. `options`: as for a build; the
+/// contextCSN they claim is what the database reaches.
+pub fn apply(
+    path: &std::path::Path,
+    known: (&Schema, &Settings),
+    options: &Options,
+    told: &Told,
+    sink: &mut impl Sink,
+    counters: &Counters,
+) -> Result<Done> {
+    let mut reader = Reader::open(path).map_err(|error| damaged(&error))?;
+    Stored::set_orders(&mut reader);
+    let asked = Asked::of(&reader, known.0, known.1)?;
+    let database = Database::open(&reader, &asked.settings, &asked.indexes)?;
+    require_known(&asked, &database)?;
+    let columns = Columns::new(known.0, &asked.settings, &asked.indexes);
+    number(&columns, &database.texts)?;
+    let suffixes = Suffixes::read(known.0, &asked.settings.suffixes, &asked.settings.foreign);
+    let shared = Shared {
+        schema: known.0,
+        settings: &asked.settings,
+        options,
+        counters,
+        columns,
+        suffixes: suffixes.map_err(|refusal| Error::new(Code::Schema, refusal.0))?,
+        claim: Some(Claim::new(options.claimed.as_deref().unwrap_or_default())),
+        live: false,
+        positions: Turn::new(0),
+        numbers: Turn::new(()),
+    };
+    edits::apply(&edits::Task { reader: &reader, database: &database, shared: &shared, told }, sink)
+}
+
+/// What cannot be followed is refused.
+fn require_known(asked: &Asked, database: &Database<'_>) -> Result<()> {
+    let refuse = |why: &str| Err(Error::new(Code::Unproven, why));
+    if let Some(note) = asked.notes.first() {
+        return refuse(note);
+    }
+    let apart = database.id2v.is_some_and(|table| table.record().entries > 0);
+    if apart || !asked.settings.apart_above.is_empty() {
+        return refuse("multival: values that live in id2v");
+    }
+    if asked.settings.suffixes.iter().any(String::is_empty) {
+        return refuse("the empty suffix");
+    }
+    Ok(())
+}
+
+/// Gives the descriptions of ad2i the numbers that they have there.
+fn number(columns: &Columns<'_>, texts: &[String]) -> Result<()> {
+    for (number, text) in (1..).zip(texts) {
+        let given = columns.column(text.as_bytes()).and_then(|column| columns.give_number(&column));
+        if given.as_ref().ok() != Some(&number) {
+            let message = format!("{text}: in the database, but not in the schema by that name");
+            return Err(Error::new(Code::Unproven, message));
+        }
+    }
+    Ok(())
+}

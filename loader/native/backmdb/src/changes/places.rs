@@ -1,0 +1,305 @@
+//! The tree of names, changed: nodes are taken from their places, and put where they belong now.
+//!
+//! First all that moved or is gone is taken away, each with what is left below it; then all that has a place is put
+//! there, parents first. So nothing depends on the order in which names were given up and taken.
+
+use std::collections::BTreeMap;
+
+use lmdbfile::TableReader;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Sink;
+use crate::encoded::{Hash, ROOT};
+use crate::naming::{self, Suffixes};
+use crate::verify::{damaged, read_node, wrong};
+use crate::{Code, Error, Result, node};
+use schema::Schema;
+
+/// No DN that slapd takes has more RDNs (`SLAP_LDAPDN_MAXLEN` bytes).
+const DEEPEST: usize = 8192;
+
+/// A node where it is in the file.
+#[derive(Debug, Clone)]
+pub struct Old {
+    pub parent: u64,
+    pub normal: Box<[u8]>,
+    pub pretty: Box<[u8]>,
+}
+
+/// What a node is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    pub id: u64,
+    pub parent: u64,
+    pub normal: &'a [u8],
+    pub pretty: &'a [u8],
+}
+
+#[derive(Debug, Clone)]
+struct Placed {
+    parent: u64,
+    normal: Box<[u8]>,
+    pretty: Box<[u8]>,
+}
+
+/// Why a node has no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Homeless {
+    /// This one has it.
+    Taken(u64),
+    /// It would be below itself.
+    Below,
+}
+
+#[derive(Debug)]
+pub struct Tree<'r> {
+    dn2i: TableReader<'r>,
+    schema: &'r Schema,
+    suffixes: &'r Suffixes,
+    old: FxHashMap<u64, Old>,
+    hashes: FxHashMap<u64, Hash>,
+    /// Entries of the subtree, where they are others than the file tells.
+    counts: FxHashMap<u64, u64>,
+    taken: FxHashSet<u64>,
+    hanging: FxHashMap<u64, bool>,
+    placed: FxHashMap<u64, Placed>,
+    by_name: FxHashMap<(u64, Box<[u8]>), u64>,
+    /// IDs of parents by the hashes of their DNs.
+    found: FxHashMap<Hash, u64>,
+}
+
+impl<'r> Tree<'r> {
+    pub fn new(dn2i: TableReader<'r>, schema: &'r Schema, suffixes: &'r Suffixes) -> Self {
+        Self {
+            dn2i,
+            schema,
+            suffixes,
+            old: FxHashMap::default(),
+            hashes: FxHashMap::default(),
+            counts: FxHashMap::default(),
+            taken: FxHashSet::default(),
+            hanging: FxHashMap::default(),
+            placed: FxHashMap::default(),
+            by_name: FxHashMap::default(),
+            found: FxHashMap::default(),
+        }
+    }
+
+    /// The node as the file has it.
+    pub fn old(&mut self, id: u64) -> Result<&Old> {
+        if !self.old.contains_key(&id) {
+            let record = self.dn2i.get(&id.to_ne_bytes()).map_err(|error| damaged(&error))?;
+            let record = record.ok_or_else(|| wrong(format!("entry {id} is not in dn2i")))?;
+            let node = read_node(&record)?;
+            let (normal, pretty) = (node.normal.into(), node.pretty.into());
+            self.old.insert(id, Old { parent: node.id, normal, pretty });
+        }
+        Ok(&self.old[&id])
+    }
+
+    /// The hash of the DN that the file gives it.
+    pub fn old_hash(&mut self, id: u64) -> Result<Hash> {
+        let (mut chain, mut at) = (Vec::new(), id);
+        while at != 0 && !self.hashes.contains_key(&at) {
+            if chain.len() > DEEPEST {
+                return Err(endless(id));
+            }
+            chain.push(at);
+            at = self.old(at)?.parent;
+        }
+        let mut hash = if at == 0 { ROOT } else { self.hashes[&at] };
+        for id in chain.into_iter().rev() {
+            hash = naming::hash(hash, &self.old(id)?.normal);
+            self.hashes.insert(id, hash);
+        }
+        Ok(hash)
+    }
+
+    fn parent(&mut self, id: u64) -> Result<Option<u64>> {
+        if let Some(placed) = self.placed.get(&id) {
+            return Ok(Some(placed.parent));
+        }
+        if self.taken.contains(&id) { Ok(None) } else { self.old(id).map(|old| Some(old.parent)) }
+    }
+
+    /// Entries of the subtree, itself included.
+    pub fn count(&mut self, id: u64) -> Result<u64> {
+        if let Some(count) = self.counts.get(&id) {
+            return Ok(*count);
+        }
+        let record = self.listed(id)?;
+        read_node(&record)?
+            .child
+            .ok_or_else(|| wrong(format!("entry {id}: no child in its parent's list")))
+    }
+
+    /// Its record in its parent's list, in the file.
+    fn listed(&mut self, id: u64) -> Result<Vec<u8>> {
+        let (mut like, old) = (Vec::new(), self.old(id)?.clone());
+        node::child(&mut like, &old.normal, &old.pretty, id, 0);
+        let found =
+            self.dn2i.find(&old.parent.to_ne_bytes(), &like).map_err(|error| damaged(&error))?;
+        found.ok_or_else(|| wrong(format!("entry {id} is not in its parent's list")))
+    }
+
+    /// All from `id` up to the root, or to a node that was taken away, gain so many entries: whether it was the root.
+    fn climb(&mut self, id: u64, by: i64) -> Result<bool> {
+        let (mut at, mut steps) = (id, 0);
+        while at != 0 {
+            let count = self.count(at)?.checked_add_signed(by);
+            self.counts
+                .insert(at, count.ok_or_else(|| wrong("a subtree with less than no entries"))?);
+            let Some(above) = self.parent(at)? else { return Ok(false) };
+            at = above;
+            steps += 1;
+            if steps > DEEPEST {
+                return Err(endless(id));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether it is there, but one above it was taken away.
+    pub fn hangs(&mut self, id: u64) -> Result<bool> {
+        let (mut at, mut chain) = (id, Vec::new());
+        let hangs = loop {
+            if at == 0 || self.taken.contains(&at) {
+                break at != 0;
+            }
+            if let Some(hangs) = self.hanging.get(&at) {
+                break *hangs;
+            }
+            if chain.len() > DEEPEST {
+                return Err(endless(id));
+            }
+            chain.push(at);
+            at = self.old(at)?.parent;
+        };
+        // The entry itself may be taken next, which changes nothing for others: something above it was.
+        self.hanging.extend(chain.into_iter().skip(1).map(|above| (above, hangs)));
+        Ok(hangs && !self.taken.contains(&id))
+    }
+
+    /// Takes it away, with what is below it.
+    pub fn take(&mut self, id: u64) -> Result<()> {
+        let count = self.count(id)?;
+        let parent = self.old(id)?.parent;
+        self.taken.insert(id);
+        self.counts.insert(id, count);
+        self.climb(parent, -i64::try_from(count).unwrap_or(i64::MAX)).map(drop)
+    }
+
+    /// Puts it back where it was.
+    pub fn give_back(&mut self, id: u64) -> Result<()> {
+        let (count, parent) = (self.count(id)?, self.old(id)?.parent);
+        self.taken.remove(&id);
+        self.climb(parent, i64::try_from(count).unwrap_or(i64::MAX)).map(drop)
+    }
+
+    /// The child of that name, if there is one now.
+    pub fn child(&self, parent: u64, normal: &[u8]) -> Result<Option<u64>> {
+        if let Some(id) = self.by_name.get(&(parent, Box::from(normal))) {
+            return Ok(Some(*id));
+        }
+        let mut like = Vec::new();
+        node::child(&mut like, normal, normal, 0, 0);
+        let found =
+            self.dn2i.find(&parent.to_ne_bytes(), &like).map_err(|error| damaged(&error))?;
+        let id = found.map(|record| read_node(&record).map(|node| node.id)).transpose()?;
+        Ok(id.filter(|id| !self.taken.contains(id)))
+    }
+
+    /// The ID of the entry with that DN, as all stands now.
+    pub fn find(&mut self, hash: Hash, text: &[u8]) -> Result<Option<u64>> {
+        if hash == ROOT {
+            return Ok(Some(0));
+        }
+        if let Some(id) = self.found.get(&hash) {
+            return Ok(Some(*id));
+        }
+        let refused = |refusal: values::Refusal| Error::new(Code::Schema, refusal.0);
+        let dn = self.schema.dn(text).map_err(refused)?;
+        let Some(steps) = self.suffixes.steps(&dn) else { return Ok(None) };
+        let mut at = 0;
+        for step in steps {
+            let Some(below) = self.child(at, &step)? else { return Ok(None) };
+            at = below;
+        }
+        self.found.insert(hash, at);
+        Ok(Some(at))
+    }
+
+    /// Gives it its place.
+    pub fn put(&mut self, wanted: &Wanted<'_>) -> Result<std::result::Result<(), Homeless>> {
+        if let Some(other) = self.child(wanted.parent, wanted.normal)? {
+            return Ok(Err(Homeless::Taken(other)));
+        }
+        let Wanted { id, parent, normal, pretty } = *wanted;
+        let count = if self.taken.contains(&id) { self.count(id)? } else { 1 };
+        self.counts.insert(id, count);
+        if !self.climb(parent, i64::try_from(count).unwrap_or(i64::MAX))? {
+            return Ok(Err(Homeless::Below));
+        }
+        self.placed.insert(id, Placed { parent, normal: normal.into(), pretty: pretty.into() });
+        self.by_name.insert((parent, normal.into()), id);
+        Ok(Ok(()))
+    }
+
+    /// Whether it stands elsewhere than in the file, or is shown otherwise.
+    pub fn moved(&mut self, id: u64) -> Result<bool> {
+        let Some(placed) = self.placed.get(&id).cloned() else { return Ok(false) };
+        let old = self.old(id)?;
+        Ok((old.parent, &old.normal, &old.pretty)
+            != (placed.parent, &placed.normal, &placed.pretty))
+    }
+
+    /// The records that go and come, in the order of keys. What is gone first: names may have been taken over.
+    pub fn write(mut self, sink: &mut impl Sink) -> Result<()> {
+        sink.open("dn2i")?;
+        let mut gone: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+        let mut new: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+        let taken: Vec<u64> = self.taken.iter().copied().collect();
+        for id in taken {
+            let old = self.old(id)?.clone();
+            let mut own = Vec::new();
+            node::own(&mut own, &old.normal, &old.pretty, old.parent);
+            gone.entry(id).or_default().push(own);
+            gone.entry(old.parent).or_default().push(self.listed(id)?);
+        }
+        for (id, placed) in std::mem::take(&mut self.placed) {
+            let Placed { parent, normal, pretty } = placed;
+            let (mut own, mut child) = (Vec::new(), Vec::new());
+            node::own(&mut own, &normal, &pretty, parent);
+            node::child(&mut child, &normal, &pretty, id, self.counts[&id]);
+            new.entry(id).or_default().push(own);
+            new.entry(parent).or_default().push(child);
+            self.counts.remove(&id);
+        }
+        for (id, count) in std::mem::take(&mut self.counts) {
+            if self.taken.contains(&id) {
+                continue;
+            }
+            let (old, listed) = (self.old(id)?.clone(), self.listed(id)?);
+            let mut child = Vec::new();
+            node::child(&mut child, &old.normal, &old.pretty, id, count);
+            if child != listed {
+                gone.entry(old.parent).or_default().push(listed);
+                new.entry(old.parent).or_default().push(child);
+            }
+        }
+        for (records, put) in [(gone, false), (new, true)] {
+            for (id, mut records) in records {
+                records.sort_unstable_by(|left, right| node::compare(left, right));
+                for record in records {
+                    let key = id.to_ne_bytes();
+                    if put { sink.put(&key, &record)? } else { sink.remove(&key, &record)? }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn endless(id: u64) -> Error {
+    wrong(format!("the way from entry {id} to the root is endless"))
+}

@@ -1,0 +1,238 @@
+//! An index table changed: what its entries asked of it before, and what they ask of it now.
+
+use extsort::{Sorted, Visitor};
+use lmdbfile::TableReader;
+
+use super::Sink;
+use super::local::id_of;
+use crate::verify::damaged;
+use crate::{Error, Result, sorting};
+
+/// An even position stands for the keys of an entry before it changed, the odd one after it for those it has now.
+pub fn apply(
+    sorted: &Sorted,
+    at: usize,
+    table: TableReader<'_>,
+    exponent: u32,
+    id: impl Fn(u32) -> Option<u64>,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let (most, id) = ((1u64 << exponent) - 1, &id as &dyn Fn(u32) -> Option<u64>);
+    let list = List::default();
+    let mut changer = Changer { table, most, id, sink, list };
+    sorted.visit(at, &mut changer)?;
+    Ok(())
+}
+
+#[derive(Default)]
+struct List {
+    key: (u64, u8),
+    last: Option<u32>,
+    gone: Vec<u64>,
+    new: Vec<u64>,
+}
+
+struct Changer<'a, 'r, S> {
+    table: TableReader<'r>,
+    most: u64,
+    id: &'a dyn Fn(u32) -> Option<u64>,
+    sink: &'a mut S,
+    list: List,
+}
+
+struct Failure(Error);
+
+impl From<extsort::Error> for Failure {
+    fn from(error: extsort::Error) -> Self {
+        Self(sorting(error))
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        failure.0
+    }
+}
+
+impl<S: Sink> Visitor for Changer<'_, '_, S> {
+    type Error = Failure;
+
+    fn key(&mut self, bits: u64, length: u8) -> std::result::Result<(), Failure> {
+        self.list = List { key: (bits, length), ..List::default() };
+        Ok(())
+    }
+
+    fn positions(&mut self, positions: &[u32]) -> std::result::Result<(), Failure> {
+        for &position in positions {
+            let before = self.list.last.replace(position);
+            let Some(id) = (self.id)(position).filter(|_| before != Some(position)) else {
+                continue;
+            };
+            if position % 2 == 0 {
+                self.list.gone.push(id);
+            } else if before == Some(position - 1) && self.list.gone.last() == Some(&id) {
+                self.list.gone.pop();
+            } else {
+                self.list.new.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> std::result::Result<(), Failure> {
+        let List { key: (bits, length), gone, new, .. } = std::mem::take(&mut self.list);
+        if gone.is_empty() && new.is_empty() {
+            return Ok(());
+        }
+        let key = &bits.to_be_bytes()[..usize::from(length)];
+        self.change(key, gone, new).map_err(Failure)
+    }
+}
+
+impl<S: Sink> Changer<'_, '_, S> {
+    fn change(&mut self, key: &[u8], mut gone: Vec<u64>, mut new: Vec<u64>) -> Result<()> {
+        let had = self.table.counted(key).map_err(|error| damaged(&error))?;
+        let (first, count) =
+            had.map_or((1, 0), |(first, count)| (id_of(&first).unwrap_or(1), count));
+        if first == 0 {
+            return self.widen(key, &new);
+        }
+        if (count + new.len() as u64).saturating_sub(gone.len() as u64) > self.most {
+            return self.become_range(key, &gone, &new);
+        }
+        gone.sort_unstable();
+        new.sort_unstable();
+        for id in gone {
+            self.sink.remove(key, &id.to_ne_bytes())?;
+        }
+        for id in new {
+            self.sink.put(key, &id.to_ne_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// A range stays one, and does not become smaller: slapd looks in vain at what is in it without need.
+    fn widen(&mut self, key: &[u8], new: &[u64]) -> Result<()> {
+        let row = self.table.get_all(key).map_err(|error| damaged(&error))?;
+        let row = row.iter().map(|id| id_of(id)).collect::<Result<Vec<_>>>()?;
+        let &[_, low, high] = row.as_slice() else {
+            return Err(crate::verify::wrong("an index has a range that is none"));
+        };
+        let all = || new.iter().copied();
+        let (least, greatest) = (all().fold(low, u64::min), all().fold(high, u64::max));
+        if (least, greatest) == (low, high) {
+            return Ok(());
+        }
+        self.range(key, least, greatest)
+    }
+
+    /// slapd makes a range where a list would have more than it has room for.
+    fn become_range(&mut self, key: &[u8], gone: &[u64], new: &[u64]) -> Result<()> {
+        let row = self.table.get_all(key).map_err(|error| damaged(&error))?;
+        let mut ids = row.iter().map(|id| id_of(id)).collect::<Result<Vec<_>>>()?;
+        ids.retain(|id| !gone.contains(id));
+        ids.extend_from_slice(new);
+        let (least, greatest) = (ids.iter().min(), ids.iter().max());
+        self.range(key, *least.unwrap_or(&1), *greatest.unwrap_or(&1))
+    }
+
+    fn range(&mut self, key: &[u8], least: u64, greatest: u64) -> Result<()> {
+        self.sink.clear(key)?;
+        [0, least, greatest].iter().try_for_each(|id| self.sink.put(key, &id.to_ne_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use extsort::{KeySize, Postings};
+    use lmdbfile::{FileWriter, Format, Options, Reader, TreeWriter};
+
+    use super::*;
+
+    /// What a table has afterwards.
+    #[derive(Default)]
+    struct Kept(Vec<u64>);
+
+    impl Sink for Kept {
+        fn open(&mut self, _: &str) -> Result<()> {
+            Ok(())
+        }
+
+        fn put(&mut self, _: &[u8], value: &[u8]) -> Result<()> {
+            self.0.push(id_of(value)?);
+            self.0.sort_unstable();
+            Ok(())
+        }
+
+        fn remove(&mut self, _: &[u8], value: &[u8]) -> Result<()> {
+            let id = id_of(value)?;
+            let at = self.0.iter().position(|one| *one == id).expect("it is there");
+            self.0.remove(at);
+            Ok(())
+        }
+
+        fn clear(&mut self, _: &[u8]) -> Result<()> {
+            self.0.clear();
+            Ok(())
+        }
+    }
+
+    /// One key that has the IDs `before`; lists have at most seven. `changes`: IDs, and whether they had the key before
+    /// and have it now.
+    fn changed(before: &[u64], changes: &[(u64, bool, bool)]) -> Vec<u64> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data.mdb");
+        let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 20 };
+        let mut file = FileWriter::create(&path, &options).unwrap();
+        let mut tree = TreeWriter::new(crate::postings::flags(), file.layout());
+        if !before.is_empty() {
+            tree.begin(b"key!").unwrap();
+            tree.fixed(&mut file, before).unwrap();
+            tree.end(&mut file).unwrap();
+        }
+        let table = tree.finish(&mut file).unwrap();
+        file.finish(vec![(b"cn".to_vec(), table)]).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let postings = Postings::new(&[KeySize::Four], 1 << 20, directory.path(), &stop);
+        let mut writer = postings.writer();
+        for (number, (_, was, is)) in (0u32..).zip(changes) {
+            let key = u32::from_be_bytes(*b"key!");
+            for (asked, position) in [(was, 2 * number), (is, 2 * number + 1)] {
+                // As an entry that makes the same key of two values.
+                (0..2 * u32::from(*asked)).for_each(|_| writer.push(0, key, position));
+            }
+        }
+        writer.settle().unwrap();
+        drop(writer);
+        let reader = Reader::open(&path).unwrap();
+        let mut kept = Kept(before.to_vec());
+        let id = |position: u32| Some(changes[position as usize / 2].0);
+        let sorted = postings.finish(1).unwrap();
+        apply(&sorted, 0, reader.table(b"cn").unwrap(), 3, id, &mut kept).unwrap();
+        kept.0
+    }
+
+    #[test]
+    fn a_list_gets_and_loses_ids() {
+        let kept = changed(&[1, 5, 9], &[(5, true, false), (9, true, true), (2, false, true)]);
+        assert_eq!(kept, [1, 2, 9]);
+        assert_eq!(changed(&[5], &[(5, true, false)]), []);
+        assert_eq!(changed(&[], &[(5, false, true), (3, false, true)]), [3, 5]);
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_becomes_a_range_and_stays_one() {
+        let seven = [1, 2, 3, 4, 5, 6, 7];
+        assert_eq!(changed(&seven, &[(9, false, true)]), [0, 1, 9]);
+        assert_eq!(changed(&seven, &[(9, false, true), (3, true, false)]), [1, 2, 4, 5, 6, 7, 9]);
+        assert_eq!(
+            changed(&seven, &[(8, false, true), (9, false, true), (1, true, false)]),
+            [0, 2, 9]
+        );
+        assert_eq!(changed(&[0, 4, 8], &[(9, false, true), (2, false, true)]), [0, 2, 9]);
+        assert_eq!(changed(&[0, 4, 8], &[(8, true, false), (6, false, true)]), [0, 4, 8]);
+    }
+}

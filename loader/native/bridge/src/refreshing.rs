@@ -1,0 +1,75 @@
+//! The call that brings a database up to date.
+
+use std::path::PathBuf;
+
+use backmdb::changes::{Done, Told};
+use backmdb::{Options, ValueCheck};
+use pyo3::prelude::*;
+
+use crate::building::Database;
+use crate::counters::Counters;
+use crate::gate::{duplicate, enter};
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Refreshed {
+    added: u64,
+    modified: u64,
+    renamed: u64,
+    deleted: u64,
+    kept: u64,
+    unsettled: Vec<Vec<u8>>,
+}
+
+impl From<Done> for Refreshed {
+    fn from(done: Done) -> Self {
+        let Done { added, modified, renamed, deleted, kept, unsettled } = done;
+        let unsettled = unsettled.iter().map(|uuid| uuid.to_be_bytes().to_vec()).collect();
+        Self { added, modified, renamed, deleted, kept, unsettled }
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (
+    directory, database, counters, *, changed, present, deleted, lost, reached, claimed, allowed, now, memory, jobs,
+    scratch
+))]
+#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
+pub fn refresh(
+    py: Python<'_>,
+    directory: PathBuf,
+    database: &Database,
+    counters: &Counters,
+    changed: Vec<PathBuf>,
+    present: Option<PathBuf>,
+    deleted: Vec<PathBuf>,
+    lost: Vec<[u8; 16]>,
+    reached: Vec<String>,
+    claimed: Vec<String>,
+    allowed: i32,
+    now: String,
+    memory: usize,
+    jobs: usize,
+    scratch: PathBuf,
+) -> PyResult<Refreshed> {
+    let lost = lost.into_iter().map(u128::from_be_bytes).collect();
+    let told = Told { changed, present, deleted, lost, reached };
+    let options = Options {
+        now,
+        first: 0,
+        write_context: false,
+        claimed: Some(claimed),
+        values: ValueCheck::Skip,
+        check_schema: false,
+        complete_naming: false,
+        file_urls: false,
+        memory,
+        jobs,
+        rejects: scratch.join("rejects.ldif"),
+        scratch,
+        max_rejects: 0,
+    };
+    let (known, allowed) = (database.parts(), duplicate(allowed)?);
+    let work = || ::refresh::refresh(&directory, known, &options, &told, allowed, &counters.0);
+    Ok(enter(py, &counters.0, work)?.into())
+}

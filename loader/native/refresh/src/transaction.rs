@@ -1,0 +1,113 @@
+//! The tables of an environment in one write transaction, with the orders that back-mdb gave them.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use backmdb::changes::Sink;
+use backmdb::node;
+use heed::types::Bytes;
+use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RwTxn};
+use ldif::{Code, Error, Result};
+
+/// What stands behind a name in dn2i does not count.
+enum ByName {}
+
+impl Comparator for ByName {
+    fn compare(left: &[u8], right: &[u8]) -> Ordering {
+        node::compare(left, right)
+    }
+}
+
+type Plain = Database<Bytes, Bytes>;
+type Nodes = Database<Bytes, Bytes, DefaultComparator, ByName>;
+
+#[derive(Clone, Copy)]
+enum Table {
+    Plain(Plain),
+    Nodes(Nodes),
+}
+
+pub struct Transaction<'e> {
+    env: &'e Env,
+    txn: RwTxn<'e>,
+    tables: HashMap<String, Table>,
+    open: Option<Table>,
+}
+
+impl<'e> Transaction<'e> {
+    pub fn begin(env: &'e Env) -> Result<Self> {
+        let txn = env.write_txn().map_err(ours)?;
+        Ok(Self { env, txn, tables: HashMap::new(), open: None })
+    }
+
+    pub fn commit(self) -> Result<()> {
+        self.txn.commit().map_err(ours)
+    }
+
+    fn table(&self, name: &str) -> Result<Table> {
+        let missing = || Error::new(Code::Damaged, format!("the table {name} is missing"));
+        let mut options = self.env.database_options().types::<Bytes, Bytes>();
+        options.name(name);
+        if name == "dn2i" {
+            let mut options = options.dup_sort_comparator::<ByName>();
+            let found = options.name(name).open(&self.txn).map_err(ours)?;
+            return found.map(Table::Nodes).ok_or_else(missing);
+        }
+        options.open(&self.txn).map_err(ours)?.map(Table::Plain).ok_or_else(missing)
+    }
+
+    fn at(&self) -> Result<Table> {
+        self.open.ok_or_else(|| Error::new(Code::Damaged, "no table is open"))
+    }
+}
+
+impl Sink for Transaction<'_> {
+    fn open(&mut self, name: &str) -> Result<()> {
+        let known = self.tables.get(name).copied();
+        let table = known.map_or_else(|| self.table(name), Ok)?;
+        self.tables.insert(name.to_owned(), table);
+        self.open = Some(table);
+        Ok(())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.at()? {
+            Table::Plain(table) => table.put(&mut self.txn, key, value),
+            Table::Nodes(table) => table.put(&mut self.txn, key, value),
+        }
+        .map_err(ours)
+    }
+
+    fn remove(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let removed = match self.at()? {
+            Table::Plain(table) => table.delete_one_duplicate(&mut self.txn, key, value),
+            Table::Nodes(table) => table.delete_one_duplicate(&mut self.txn, key, value),
+        };
+        expect(removed)
+    }
+
+    fn clear(&mut self, key: &[u8]) -> Result<()> {
+        let removed = match self.at()? {
+            Table::Plain(table) => table.delete(&mut self.txn, key),
+            Table::Nodes(table) => table.delete(&mut self.txn, key),
+        };
+        expect(removed)
+    }
+}
+
+/// What is to go must be there.
+fn expect(removed: heed::Result<bool>) -> Result<()> {
+    if removed.map_err(ours)? {
+        return Ok(());
+    }
+    let message = "what the entries ask of a table is not in it: look with `ditseed verify`";
+    Err(Error::new(Code::Damaged, message))
+}
+
+pub fn ours(error: heed::Error) -> Error {
+    match error {
+        heed::Error::Io(error) => error.into(),
+        heed::Error::Mdb(MdbError::MapFull) => Error::new(Code::Full, "the map is full"),
+        other => Error::new(Code::Damaged, format!("LMDB says: {other}")),
+    }
+}

@@ -1,0 +1,193 @@
+//! Content synchronisation (RFC 4533), refresh only: what changed since a cookie, and what is gone.
+//!
+//! A provider either names what was deleted, or names all that is still there: entries that came whole, and entryUUIDs
+//! of those that did not change.
+
+use std::path::{Path, PathBuf};
+
+use ldif::{Counters, Output};
+use tree::Names;
+
+use crate::ber::{OCTETS, Reader, SET, Writer};
+use crate::message::{Entry, Message, tag};
+use crate::search::{Controls, write};
+use crate::{Channel, Error, Recorder, Result, Search, filter};
+
+const REQUEST: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.1";
+const STATE: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.2";
+const DONE: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.3";
+const INFO: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.4";
+
+const REFRESH_ONLY: i32 = 1;
+/// `syncIdSet` among the choices of a Sync Info message.
+const ID_SET: u8 = 0xa3;
+/// States of an entry (RFC 4533, 2.2).
+const PRESENT: i32 = 0;
+const DELETE: i32 = 3;
+
+const UUID: usize = 16;
+
+/// Where what is told goes: LDIF of entries, and entryUUIDs of 16 bytes each.
+#[derive(Debug, Clone)]
+pub struct Files {
+    pub changed: PathBuf,
+    pub present: PathBuf,
+    pub deleted: PathBuf,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Synced {
+    /// Whole entries.
+    pub entries: u64,
+    pub present: u64,
+    pub deleted: u64,
+    /// Where the next refresh may begin; `None`: where this one did.
+    pub cookie: Option<Vec<u8>>,
+    /// What is neither among the entries nor among those that are present is gone.
+    pub names_present: bool,
+    /// There were more entries than wanted: the rest was not read, and the channel is of no use.
+    pub cut: bool,
+}
+
+/// Asks what `asked` finds now, against what it found at `cookie`. `most`: so many entries may come whole.
+pub fn sync(
+    channel: &mut Channel,
+    asked: &Search,
+    cookie: &[u8],
+    most: u64,
+    files: &Files,
+    drop: Names,
+    counters: &Counters,
+) -> Result<Synced> {
+    let (id, mut request) = (channel.next_id(), Writer::default());
+    let filter = filter::encode(&asked.filter)?;
+    let controls = Controls { paged: &[], sync: Some(&requested(cookie)) };
+    write(&mut request, id, asked, &filter, &controls);
+    let mut taker = Taker::new(files, drop)?;
+    channel.gather(true);
+    channel.send(request.bytes())?;
+    loop {
+        let message = channel.receive()?;
+        match message.tag {
+            _ if message.id != id => {}
+            tag::ENTRY => taker.entry(&message, counters)?,
+            tag::INTERMEDIATE => taker.info(&message, counters)?,
+            tag::REFERENCE => {}
+            tag::DONE => {
+                message.result()?.check()?;
+                taker.done(&message)?;
+                break;
+            }
+            other => return Err(Error::protocol(format!("{other:#04x} answers a search"))),
+        }
+        if taker.synced.entries > most {
+            taker.synced.cut = true;
+            break;
+        }
+    }
+    channel.gather(false);
+    taker.finish()
+}
+
+fn requested(cookie: &[u8]) -> Vec<u8> {
+    let mut value = Writer::default();
+    value.sequence(|value| {
+        value.enumerated(REFRESH_ONLY);
+        value.octets(cookie);
+    });
+    value.bytes().to_vec()
+}
+
+/// The control of that name, which makes the search one of content synchronisation or none at all.
+pub(crate) fn control(out: &mut Writer, value: &[u8]) {
+    out.octets(REQUEST);
+    out.boolean(true);
+    out.octets(value);
+}
+
+struct Taker {
+    changed: Output,
+    present: Output,
+    deleted: Output,
+    recorder: Recorder,
+    text: Vec<u8>,
+    synced: Synced,
+}
+
+impl Taker {
+    fn new(files: &Files, drop: Names) -> Result<Self> {
+        let create = |path: &Path| Output::create(path, 0);
+        Ok(Self {
+            changed: create(&files.changed)?,
+            present: create(&files.present)?,
+            deleted: create(&files.deleted)?,
+            recorder: Recorder::new(drop),
+            text: Vec::new(),
+            synced: Synced::default(),
+        })
+    }
+
+    fn entry(&mut self, message: &Message<'_>, counters: &Counters) -> Result<()> {
+        let missing = || Error::protocol("an entry without the Sync State control");
+        let mut value = Reader::new(message.control(STATE)?.ok_or_else(missing)?).sequence()?;
+        let (state, uuid) = (value.enumerated()?, value.octets()?);
+        match state {
+            PRESENT => self.named(uuid, false, counters),
+            DELETE => self.named(uuid, true, counters),
+            _ => self.whole(&message.entry()?, counters),
+        }
+    }
+
+    fn whole(&mut self, entry: &Entry<'_>, counters: &Counters) -> Result<()> {
+        self.text.clear();
+        self.recorder.record(entry, &mut self.text)?;
+        self.changed.write(&self.text)?;
+        self.synced.entries += 1;
+        counters.add(1, self.text.len() as u64);
+        Ok(())
+    }
+
+    fn named(&mut self, uuid: &[u8], deleted: bool, counters: &Counters) -> Result<()> {
+        if uuid.len() != UUID {
+            return Err(Error::protocol("an entryUUID that has not 16 bytes"));
+        }
+        let (output, count) = if deleted {
+            (&mut self.deleted, &mut self.synced.deleted)
+        } else {
+            (&mut self.present, &mut self.synced.present)
+        };
+        output.write(uuid)?;
+        *count += 1;
+        counters.add(1, 0);
+        Ok(())
+    }
+
+    /// Sets of entryUUIDs; whatever else is told so belongs to the persist stage.
+    fn info(&mut self, message: &Message<'_>, counters: &Counters) -> Result<()> {
+        let mut value = Reader::new(message.intermediate(INFO)?.unwrap_or_default());
+        let Some(set) = value.optional(ID_SET)? else { return Ok(()) };
+        let mut set = Reader::new(set);
+        set.optional(OCTETS)?;
+        let deleted = set.boolean()?;
+        let mut uuids = Reader::new(set.expect(SET)?);
+        while !uuids.is_at_end() {
+            self.named(uuids.octets()?, deleted, counters)?;
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, message: &Message<'_>) -> Result<()> {
+        let missing = || Error::protocol("a search of content synchronisation without its end");
+        let mut value = Reader::new(message.control(DONE)?.ok_or_else(missing)?).sequence()?;
+        self.synced.cookie = value.optional(OCTETS)?.map(<[u8]>::to_vec);
+        self.synced.names_present = !value.boolean()?;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Synced> {
+        for output in [self.changed, self.present, self.deleted] {
+            output.finish()?;
+        }
+        Ok(self.synced)
+    }
+}

@@ -1,0 +1,130 @@
+"""Containers that move while a refresh reads: what was found below them may have been found under a name of before.
+
+An entry that changed is sent with its DN of that moment. Where a container above it is renamed at the same time, DNs
+of two moments come together. So what lies below a container that changed since is read again, until a look finds none
+that changed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loader import csn, dn
+from loader.errors import NoSuchBase, TreeRestless
+from loader.operations import moved
+from loader.progress import Meter
+from loader.server.configuration import entries_of
+from loader.server.options import Connection
+from loader.server.search import Search
+from loader.server.session import Session, session
+from loader.sources import ldap as source
+
+LOOKS = 50  # a tree whose containers change after so many looks is being rebuilt, not used
+_TOGETHER = 100  # entryUUIDs in one filter
+_NAMES_ONLY = ("entryUUID", "entryCSN")
+_PLACE = (*_NAMES_ONLY, "hasSubordinates")
+
+
+@dataclass
+class Restless:
+    """`files`: LDIF of what was read again, later ones newer. `lost`: entryUUIDs of entries without a place, for they
+    changed after the claimed contextCSN, or are gone: syncrepl will tell of them."""
+
+    connection: Connection
+    base: str
+    directory: Path
+    claimed: Sequence[str]
+    meter: Meter
+    files: list[Path] = field(default_factory=list)
+    lost: set[bytes] = field(default_factory=set)
+    _since: Sequence[str] = ()
+
+    def settle(self, reached: Sequence[str]) -> None:
+        """Until no container changed since the last look. `reached`: what is read again changed after that.
+
+        Raises TreeRestless.
+        """
+        since = self._since or self.claimed
+        for _ in range(LOOKS):
+            with session(self.connection) as server:
+                now = moved.context_csns(server, self.base)
+                tops = [] if now == list(since) else self._changed(server, since)
+            if not tops:
+                self._since = now
+                return
+            for top in tops:
+                self._below(top, reached)
+            since = now
+        raise TreeRestless(base=self.base, passes=LOOKS)
+
+    def _changed(self, server: Session, since: Sequence[str]) -> list[str]:
+        """DNs of containers that changed after a contextCSN."""
+        where = f"(&{newer(since)}{moved.INNER})"
+        look = self.directory / "again-look.ldif"
+        source.fetch(
+            self.connection, Search(self.base, where, attributes=_NAMES_ONLY), look, self.meter
+        )
+        seen = csn.by_server(since)
+        return [
+            name
+            for name, entry in entries_of(look.read_bytes())
+            if not csn.covered(csn.by_server([_text(entry, "entryCSN")]), seen)
+        ]
+
+    def _below(self, top: str, reached: Sequence[str]) -> None:
+        """Reads again what changed there, the container itself among it."""
+        try:
+            self._read(Search(top, newer(reached)))
+        except NoSuchBase:
+            return  # it moved once more, which the next look finds
+
+    def _read(self, asked: Search) -> Path:
+        path = self.directory / f"again-{len(self.files):05}.ldif"
+        source.fetch(self.connection, asked, path, self.meter)
+        self.files.append(path)
+        return path
+
+    def look_up(self, unsettled: Sequence[bytes]) -> None:
+        """Reads entries again that found no place, and all above them. What changed after the claimed contextCSN, or is
+        gone, needs none, unless something is below it."""
+        claimed = csn.by_server(self.claimed)
+        self.lost.difference_update(unsettled)
+        for at in range(0, len(unsettled), _TOGETHER):
+            wanted = set(unsettled[at : at + _TOGETHER])
+            terms = "".join(f"(entryUUID={uuid.UUID(bytes=one)})" for one in wanted)
+            where = f"(|{terms})"
+            with session(self.connection) as server:
+                found = server.find(self.base, where, _PLACE)
+            self._above([name for name, _ in found])
+            self._read(Search(self.base, where))
+            for _, entry in found:
+                settled = csn.covered(csn.by_server([_text(entry, "entrycsn")]), claimed)
+                if settled or _text(entry, "hassubordinates") == "TRUE":
+                    wanted.discard(uuid.UUID(_text(entry, "entryuuid")).bytes)
+            self.lost |= wanted
+
+    def _above(self, names: Sequence[str]) -> None:
+        """Reads what is between entries and the base."""
+        root, above = dn.key(self.base), set()
+        for name in names:
+            parent = dn.parent(name)
+            while parent and dn.key(parent) != root and parent not in above:
+                above.add(parent)
+                parent = dn.parent(parent)
+        for name in sorted(above):
+            try:
+                self._read(Search(name, scope="base"))
+            except NoSuchBase:
+                continue  # it moved once more
+
+
+def newer(since: Sequence[str]) -> str:
+    """The filter for what may have changed after a contextCSN."""
+    return f"(entryCSN>={min(since)})"
+
+
+def _text(entry: Mapping[str, Sequence[bytes]], name: str) -> str:
+    return next(iter(entry.get(name, ())), b"").decode()

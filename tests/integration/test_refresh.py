@@ -1,0 +1,399 @@
+"""`ditseed replica refresh` against real servers: a seed that waited, and then is equal to its provider offline.
+
+The file is held to three judges: its entries against the provider's (slapcat), its own indexes and tree made again
+(`verify --level indexes`), and slapd's own consumer, which goes on from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import re
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import replication
+from fixtures.churn import Churn
+from fixtures.replication import Refresh, refresh_report, wait_in_sync
+from fixtures.slapd import Slapd
+from loader.errors import (
+    HiddenFromAccount,
+    MapFull,
+    PartialReplica,
+    RefreshRefused,
+    RefreshUseless,
+    TargetInUse,
+)
+from loader.mdb import context_csn, meta
+from tests.support.command import ditseed, start
+from tests.support.seeding import Pair, consumer_of, pair
+from tests.support.trees import assert_same
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+
+PEOPLE = 3000
+SEED = int(os.environ.get("DITSEED_BAR_SEED", "0")) or random.randrange(1, 10**6)
+
+
+def command(both: Pair) -> list[str]:
+    where = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
+    return [str(one) for one in ("replica", "refresh", *both.bind, *where, "--json")]
+
+
+def refreshed(both: Pair) -> Any:
+    """The facts of a refresh that succeeded, and whose database is sound."""
+    said = ditseed(*command(both)).ok()
+    assert_sound(both.consumer)
+    return said.facts
+
+
+def assert_sound(server: Slapd) -> None:
+    """Every page, every entry, and every index made again."""
+    where = ("--config", server.config_path, "-b", server.suffix)
+    ditseed("verify", *where, "--level", "indexes").ok()
+
+
+def seeded(both: Pair) -> None:
+    ditseed(*both.seed("search")).ok()
+
+
+def followed(both: Pair) -> list[Refresh]:
+    """Start the consumer; what it asked for until both are equal."""
+    both.consumer.start()
+    wait_in_sync(both.provider, both.consumer, timeout=60)
+    assert_same(both.provider, both.consumer)
+    return refresh_report(both.consumer)
+
+
+def changes(provider: Slapd) -> str:
+    """Changes of every kind to the people of `write_people`: containers renamed with all below them, there and back,
+    places given up and taken over."""
+    names = [dn for dn, _ in provider.search("(objectClass=inetOrgPerson)", ("1.1",))]
+    names.sort()
+    return "\n".join(_of(names, provider.suffix))
+
+
+def _of(names: list[str], suffix: str) -> list[str]:
+    made = [f"dn: ou=New,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: New\n"]
+    for number in range(30):
+        new = f"dn: uid=new{number},ou=New,{suffix}\nchangetype: add\nobjectClass: inetOrgPerson\n"
+        made.append(
+            f"{new}uid: new{number}\ncn: New {number}\nsn: Né{number}\nmail: new{number}@example.com\n"
+        )
+    for number, name in enumerate(names[:40]):
+        made.append(
+            f"dn: {name}\nchangetype: modify\nreplace: sn\nsn: Other{number}\n-\n"
+            f"add: description\ndescription: {number}\n"
+        )
+    for name in names[40:70]:
+        made.append(f"dn: {name}\nchangetype: delete\n")
+    for name in names[60:70]:
+        uid = name.partition(",")[0].partition("=")[2]
+        made.append(
+            f"dn: {name}\nchangetype: add\nobjectClass: inetOrgPerson\nuid: {uid}\ncn: again\nsn: again\n"
+        )
+    for number, name in enumerate(names[70:90]):
+        made.append(
+            f"dn: {name}\nchangetype: modrdn\nnewrdn: uid=renamed{number}\ndeleteoldrdn: 1\n"
+        )
+    for name in names[90:100]:
+        rdn = name.partition(",")[0]
+        made.append(
+            f"dn: {name}\nchangetype: modrdn\nnewrdn: {rdn}\ndeleteoldrdn: 0\nnewsuperior: ou=New,{suffix}\n"
+        )
+    first, second = names[100], names[101]
+    (one, above), (two, _) = first.split(",", 1), second.split(",", 1)
+    made.append(f"dn: {first}\nchangetype: modrdn\nnewrdn: uid=between\ndeleteoldrdn: 1\n")
+    made.append(f"dn: {second}\nchangetype: modrdn\nnewrdn: {one}\ndeleteoldrdn: 1\n")
+    made.append(f"dn: uid=between,{above}\nchangetype: modrdn\nnewrdn: {two}\ndeleteoldrdn: 1\n")
+    return made
+
+
+def containers(suffix: str) -> str:
+    """ou=New becomes ou=Old below another container, and a new ou=New takes its place."""
+    return "\n".join(
+        [
+            f"dn: ou=Box,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: Box\n",
+            f"dn: ou=New,{suffix}\nchangetype: modrdn\nnewrdn: ou=Old\ndeleteoldrdn: 1\nnewsuperior: ou=Box,{suffix}\n",
+            f"dn: ou=New,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: New\n",
+            f"dn: uid=new1,ou=Old,ou=Box,{suffix}\nchangetype: modrdn\nnewrdn: uid=new1\ndeleteoldrdn: 0\n"
+            f"newsuperior: ou=New,{suffix}\n",
+            f"dn: uid=new2,ou=Old,ou=Box,{suffix}\nchangetype: delete\n",
+            f"dn: uid=new2,ou=New,{suffix}\nchangetype: add\nobjectClass: inetOrgPerson\nuid: new2\ncn: n\nsn: n\n",
+        ]
+    )
+
+
+@pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
+def test_changes_of_every_kind(short_tmp: Path, session_log: int) -> None:
+    with pair(short_tmp, PEOPLE, session_log=session_log) as both:
+        seeded(both)
+        both.provider.ldapmodify(changes(both.provider))
+        first = refreshed(both)
+        assert_same(both.provider, both.consumer)
+        both.provider.ldapmodify(containers(both.provider.suffix))
+        second = refreshed(both)
+        assert_same(both.provider, both.consumer)
+        assert {name: first[name] for name in ("added", "renamed", "deleted")} == {
+            "added": 41,
+            "renamed": 32,
+            "deleted": 30,
+        }
+        assert {name: second[name] for name in ("added", "renamed", "deleted")} == {
+            "added": 3,
+            "renamed": 2,
+            "deleted": 1,
+        }
+        assert bool(first["present"]) == (session_log == 0)
+        (asked,) = followed(both)
+        assert (asked.sent, asked.deleted) == (0, 0)
+
+
+def test_the_same_as_a_consumer_that_was_there_all_the_time(short_tmp: Path) -> None:
+    with pair(short_tmp, 500) as both, consumer_of(both) as natural:
+        seeded(both)
+        seeded(natural)
+        natural.consumer.start()
+        both.provider.ldapmodify(changes(both.provider))
+        both.provider.ldapmodify(containers(both.provider.suffix))
+        wait_in_sync(both.provider, natural.consumer)
+        refreshed(both)
+        assert_same(natural.consumer, both.consumer)
+        assert natural.consumer.context_csns() == both.provider.context_csns()
+
+
+def test_a_consumer_that_ran_and_was_stopped(short_tmp: Path) -> None:
+    """Its database was written to by slapd: pages in another order, free ones, copies of records that grew old."""
+    with pair(short_tmp, PEOPLE) as both:
+        seeded(both)
+        with Churn(both.provider, rate=200, seed=SEED) as churn:
+            both.consumer.start()
+            churn.wait_for(600)
+        wait_in_sync(both.provider, both.consumer, timeout=60)
+        both.consumer.stop()
+        with Churn(both.provider, rate=300, seed=SEED + 1) as churn:
+            churn.wait_for(600)
+        assert refreshed(both)["deleted"]
+        assert_same(both.provider, both.consumer)
+        assert followed(both)[-1].sent == 0
+
+
+def test_nothing_changed(short_tmp: Path) -> None:
+    with pair(short_tmp, 100) as both:
+        seeded(both)
+        before = both.consumer.database_dir.joinpath("data.mdb").read_bytes()
+        found = refreshed(both)
+        assert (found["sent"], found["deleted"]) == (0, 0)
+        assert both.consumer.database_dir.joinpath("data.mdb").read_bytes() == before
+
+
+@pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
+def test_a_provider_that_never_rests(short_tmp: Path, session_log: int) -> None:
+    with pair(short_tmp, PEOPLE, session_log=session_log) as both:
+        seeded(both)
+        with Churn(both.provider, rate=200, seed=7) as churn:
+            churn.wait_for(300)
+            for _ in range(5):
+                refreshed(both)
+                churn.wait_for(churn.changes() + 100)
+            both.consumer.start()
+            churn.wait_for(churn.changes() + 50)
+        wait_in_sync(both.provider, both.consumer, timeout=120)
+        assert_same(both.provider, both.consumer)
+
+
+@pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
+def test_what_syncrepl_itself_cannot_follow(short_tmp: Path, session_log: int) -> None:
+    """Names given up and taken over, containers renamed while their children change: refreshed while that goes on, and
+    once more when it is over."""
+    print(f"DITSEED_BAR_SEED={SEED}")
+    with pair(short_tmp, PEOPLE, session_log=session_log) as both:
+        seeded(both)
+        with Churn(both.provider, rate=300, seed=SEED, harsh=True) as churn:
+            for _ in range(8):
+                churn.wait_for(churn.changes() + 100)
+                refreshed(both)
+        refreshed(both)
+        assert_same(both.provider, both.consumer)
+        (asked,) = followed(both)
+        assert (asked.sent, asked.deleted) == (0, 0)
+
+
+CSN_OF_FIVE = "20260101000000.000000Z#000000#005#000000"
+FIVE = f"""dn: ou=Five,{{0}}
+objectClass: organizationalUnit
+ou: Five
+entryCSN: {CSN_OF_FIVE}
+"""
+
+
+def test_several_server_ids(short_tmp: Path) -> None:
+    with pair(short_tmp, PEOPLE) as both:
+        _as_of_another_server(both.provider)
+        seeded(both)
+        both.provider.ldapmodify(changes(both.provider))
+        assert refreshed(both)["sent"] < 200
+        assert_same(both.provider, both.consumer)
+        assert followed(both)[0].sent == 0
+
+
+def test_a_server_id_that_the_database_has_not_heard_of(short_tmp: Path) -> None:
+    """syncprov throws the cookie away then, and sends every entry whole."""
+    with pair(short_tmp, PEOPLE) as both, pair(short_tmp, 300) as small:
+        for one in (both, small):
+            seeded(one)
+            _as_of_another_server(one.provider)
+            one.provider.ldapmodify(changes(one.provider))
+        said = ditseed(*command(both))
+        assert said.status == RefreshUseless.exit_status, said
+        assert_sound(both.consumer)
+        assert refreshed(small)["sent"] > 300
+        assert_same(small.provider, small.consumer)
+        assert followed(small)[0].sent == 0
+
+
+def _as_of_another_server(provider: Slapd) -> None:
+    provider.stop()
+    text = provider.slapcat().replace(
+        "\ncontextCSN:", f"\ncontextCSN: {CSN_OF_FIVE}\ncontextCSN:", 1
+    )
+    for path in provider.database_dir.iterdir():
+        path.unlink()
+    provider.slapadd(f"{text}\n{FIVE.format(provider.suffix)}")
+    provider.start()
+    assert len(provider.context_csns()) == 2
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "read.middle",
+        "read.recorded",
+        "apply.middle",
+        "apply.unrecorded",
+        "apply.recorded",
+        "check.unrecorded",
+    ],
+)
+def test_killed_and_run_again(short_tmp: Path, point: str) -> None:
+    with pair(short_tmp, 300) as both:
+        seeded(both)
+        both.provider.ldapmodify(changes(both.provider))
+        killed = ditseed(*command(both), env={"DITSEED_KILL_AT": point})
+        assert killed.status != 0
+        assert_sound(both.consumer)
+        refreshed(both)
+        assert_same(both.provider, both.consumer)
+        assert followed(both)[0].sent == 0
+
+
+def test_killed_at_any_moment(short_tmp: Path) -> None:
+    """The database is what it was, or up to date."""
+    with pair(short_tmp, PEOPLE) as both:
+        seeded(both)
+        known = [_reached(both)]
+        for number in range(12):
+            both.provider.ldapmodify(
+                f"dn: {both.provider.suffix}\nchangetype: modify\nreplace: description\ndescription: {number}\n"
+            )
+            if number == 0:
+                both.provider.ldapmodify(changes(both.provider))
+            process = start(*command(both))
+            time.sleep(0.3 + 0.05 * number)
+            process.kill()
+            process.communicate()
+            assert_sound(both.consumer)
+            known.append(sorted(both.provider.context_csns()))
+            assert _reached(both) in known
+        refreshed(both)
+        assert_same(both.provider, both.consumer)
+
+
+def _reached(both: Pair) -> list[str]:
+    return context_csn.stored(both.consumer.database_dir, both.consumer.suffix)
+
+
+def test_a_database_that_would_outgrow_its_map(short_tmp: Path) -> None:
+    with pair(short_tmp, 1000) as both:
+        seeded(both)
+        used = meta.facts(both.consumer.database_dir).used
+        config = both.consumer.config_path
+        (entry,) = Path(config, "cn=config").glob("olcDatabase=*mdb.ldif")
+        text = re.sub(r"olcDbMaxSize: \d+", f"olcDbMaxSize: {used + 8192}", entry.read_text())
+        entry.write_text(text)
+        both.provider.ldapmodify(changes(both.provider))
+        said = ditseed(*command(both))
+        assert said.status == MapFull.exit_status, said
+        assert_sound(both.consumer)
+
+
+def test_a_provider_that_is_behind(short_tmp: Path) -> None:
+    with pair(short_tmp, 100) as both:
+        seeded(both)
+        later = [one.replace("20", "21", 1) for one in _reached(both)]
+        context_csn.stamp(both.consumer.database_dir, both.consumer.suffix, later)
+        both.provider.ldapmodify(
+            f"dn: {both.provider.suffix}\nchangetype: modify\nadd: description\ndescription: x\n"
+        )
+        said = ditseed(*command(both))
+        assert said.status == RefreshRefused.exit_status
+        assert "behind" in said.err
+        assert _reached(both) == later
+
+
+def test_what_is_refused(short_tmp: Path) -> None:
+    with pair(short_tmp, 100) as both:
+        assert ditseed(*command(both)).status == RefreshRefused.exit_status  # no database yet
+        seeded(both)
+        with closing(_narrow(both)) as narrow:
+            part = dataclasses.replace(both, consumer=narrow)
+            ditseed(*part.seed("search")).ok()
+            assert ditseed(*command(part)).status == PartialReplica.exit_status
+        many = f"dn: cn=many,{both.provider.suffix}\nobjectClass: subentry\nobjectClass: extensibleObject\n"
+        both.provider.ldapadd(f"{many}cn: many\nsubtreeSpecification: {{}}\n")
+        said = ditseed(*command(both))
+        assert said.status == RefreshRefused.exit_status
+        assert "subentries" in said.err
+
+
+def _narrow(both: Pair) -> Slapd:
+    """A consumer of people alone."""
+    lines = replication.syncrepl(both.provider, both.provider.uri)
+    settings = dataclasses.replace(
+        both.provider.settings,
+        overlays=(),
+        server_id=None,
+        database_lines=(f"{lines} filter=(uid=*)", f"updateref {both.provider.uri}"),
+    )
+    return Slapd(settings)
+
+
+def test_a_running_consumer_is_refused(short_tmp: Path) -> None:
+    with pair(short_tmp, 100) as both:
+        seeded(both)
+        both.consumer.start()
+        said = ditseed(*command(both))
+        assert said.status == TargetInUse.exit_status, said
+
+
+def test_what_the_account_is_not_shown(short_tmp: Path) -> None:
+    """Nothing is changed where access control hides passwords."""
+    with pair(short_tmp, 300) as both:
+        seeded(both)
+        before = _reached(both)
+        both.provider.ldapmodify(changes(both.provider))
+        both.provider.configure(
+            "dn: olcDatabase={3}mdb,cn=config\nchangetype: modify\nadd: olcAccess\n"
+            'olcAccess: {0}to attrs=userPassword by dn.exact="cn=replicator" none by * break\n'
+        )
+        names = [dn for dn, _ in both.provider.search("(objectClass=inetOrgPerson)", ("1.1",))]
+        secret = "changetype: modify\nreplace: userPassword\nuserPassword: secret\n"
+        both.provider.ldapmodify(f"dn: {names[0]}\n{secret}")
+        said = ditseed(*command(both))
+        assert said.status == HiddenFromAccount.exit_status, said
+        assert _reached(both) == before
