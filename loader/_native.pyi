@@ -24,6 +24,7 @@ __all__ = [
     "Divided",
     "Dump",
     "Exported",
+    "Feed",
     "Finding",
     "Learned",
     "Link",

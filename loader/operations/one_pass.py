@@ -18,6 +18,7 @@ from pathlib import Path
 from loader import ldif, resources
 from loader.errors import Cancelled, EntryRefused
 from loader.operations import moved, schema, sight
+from loader.operations.build import proven
 from loader.operations.build.native import SHARE
 from loader.operations.build.native import Work as Building
 from loader.operations.build.options import BuildOptions
@@ -56,6 +57,7 @@ def build(
     run.do("config", Building(building, run, place).config)
     start = run.do("start", work.reading.start)
     cut = run.do("plan", lambda meter: work.reading.plan(meter, start))
+    proven.require_numbers(cut["expected"], building, start["uri"])
     run.progress.say(f"reading in {cut['how']}")
     loaded = run.do("stream", lambda meter: work.stream(meter, start, cut), total=cut["expected"])
     made = Building(building, run, place)

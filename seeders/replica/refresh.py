@@ -45,7 +45,7 @@ from seeders.replica.restless import LOOKS, Restless
 
 VERB = "replica refresh"
 RUN_DIR = ".ditseed-refresh"  # in the database directory
-STEPS = ("preflight", "read", "apply", "check")
+STEPS = ("preflight", "sync", "apply", "check")
 SHARE = 4  # of the memory there is, this part for sorting
 MOST = 2  # when the provider sends one entry of so many whole, a new seeding is quicker
 LEAST = 1000  # entries that are always read
@@ -90,7 +90,7 @@ def refresh(
         work = _Work(options, run, place)
         run.do("preflight", work.preflight)
         work.require_same()
-        run.do("read", work.read, total=None)
+        run.do("sync", work.sync)
         applied = run.do("apply", work.apply)
         checked = run.do("check", work.check)
         work.clear()
@@ -212,11 +212,11 @@ class _Work:
 
     def _is_applied(self) -> bool:
         """Killed after the transaction, before it was written down."""
-        told = self.run.catalogue.found("read")
+        told = self.run.catalogue.found("sync")
         now = context_csn.stored(self.place.directory, self.place.database.suffix)
         return bool(told) and told is not None and now == told["claimed"] != self.start["reached"]
 
-    def read(self, meter: Meter) -> Facts:
+    def sync(self, meter: Meter) -> Facts:
         """One search. What an earlier try left is of another time."""
         self.clear()
         most = max(LEAST, self.start["held"] // MOST)
@@ -225,7 +225,7 @@ class _Work:
         with wire.reading(self.options.connection, meter) as reader:
             since = cookie(self.start["reached"])
             told = reader.sync(asked, since, most, (changed, present, deleted), source.DROPPED)
-        killpoint("read.middle")
+        killpoint("sync.middle")
         if told.cut:
             raise RefreshUseless(
                 uri=self.options.connection.uri, sent=told.entries, held=self.start["held"]
@@ -249,7 +249,7 @@ class _Work:
         """Until nothing moves meanwhile; then all of it in one transaction."""
         if self._is_applied():
             return {"applied": "before the run was interrupted"}
-        told = self.run.catalogue.found("read")
+        told = self.run.catalogue.found("sync")
         assert told is not None
         if told["claimed"] == self.start["reached"] and not told["sent"]:
             return {"added": 0, "modified": 0, "renamed": 0, "deleted": 0}
@@ -294,7 +294,7 @@ class _Work:
 
     def check(self, meter: Meter) -> Facts:
         """The database has reached what the provider claimed, and has as many nodes as entries."""
-        told = self.run.catalogue.found("read")
+        told = self.run.catalogue.found("sync")
         assert told is not None
         directory = self.place.directory
         now = context_csn.stored(directory, self.place.database.suffix)
@@ -312,7 +312,7 @@ class _Work:
         files.remove_tree(self._path(_SCRATCH))
 
     def report(self) -> Facts:
-        told = self.run.catalogue.found("read")
+        told = self.run.catalogue.found("sync")
         assert told is not None
         return {
             "context_csns": told["claimed"],

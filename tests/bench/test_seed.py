@@ -28,6 +28,8 @@ def test_a_consumer_is_seeded_while_the_provider_changes_and_catches_up_at_once(
     assert one["seeding"]["entries"] > 299_000
     steps = {step["name"]: step["seconds"] for step in one["steps"]}
     assert 0 < sum(steps.values()) < one["usage"]["seconds"]
+    assert not steps.keys() & {"read", "arrange", "scan", "load"}  # one pass
+    assert not any("counted" in step["how"] for step in one["steps"])
     (ratio,) = found["ratios"]
     alone = sum(part["usage"]["seconds"] for part in one["alone"]) / 2
     assert ratio["median"] == pytest.approx(one["usage"]["seconds"] / alone)

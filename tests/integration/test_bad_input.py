@@ -185,12 +185,13 @@ def test_a_limit_of_the_provider(
     """The message names limit, account and setting; that very setting makes the export work."""
     limited(name, limits)
     bind = ("-H", both.provider.uri, *user)
-    export = ("export", *bind, "-b", both.provider.suffix, "-o", tmp_path / "out")
+    # One connection, so that its one search is larger than the limit.
+    export = ("export", *bind, "-b", both.provider.suffix, "-o", tmp_path / "out", "--jobs", 1)
     done = refused(both, errors.LimitTooLow, *export)
     assert words in done.err
     assert f" of {USER} is too low" in done.err
     seed = ("replica", "seed", "--strategy", "search", "--allow-hidden", *where(both))
-    refused(both, errors.LimitTooLow, *seed, *bind)
+    refused(both, errors.LimitTooLow, *seed, *bind, "--jobs", 1)
     _lift(both.provider, done.err)
     if name == "olcLimits":
         both.provider.restart()  # slapd 2.5 minds the new order only then

@@ -19,9 +19,8 @@ from fixtures.replication import wait_in_sync
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import REPLICATOR
 from fixtures.trees import write_people
-from tests.support.command import ditseed
-from tests.support.killing import KILL_AT
 from tests.support.seeding import Pair
+from tests.support.stopping import stopping
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
@@ -58,11 +57,6 @@ def _describe(server: Slapd, text: str, dn: str = SALES) -> None:
     server.ldapmodify(f"dn: {dn}\n{change} {text}\n")
 
 
-def _read(both: Pair) -> None:
-    done = ditseed(*both.seed("search"), env={KILL_AT: "read.recorded"})
-    assert done.status == -9, done
-
-
 def _sids(server: Slapd) -> list[str]:
     return sorted(value.split("#")[2] for value in server.context_csns())
 
@@ -71,10 +65,10 @@ def test_no_look_at_every_entry(both: Pair) -> None:
     """A container has changed meanwhile; slapd finds it by its index."""
     _describe(both.provider, "its server ID stands in the contextCSN")
     assert _sids(both.provider) == ["000", "001"]
-    _read(both)
-    _describe(both.provider, "changed")
-    _limit_unindexed(both.provider, UNCHECKED)
-    ditseed(*both.seed("search")).ok()
+    with stopping(both, ("stream.read",)) as seeding:
+        seeding.wait_for_stop()
+        _describe(both.provider, "changed")
+        _limit_unindexed(both.provider, UNCHECKED)
     _limit_unindexed(both.provider, "unlimited")
     _converges(both)
 
@@ -85,10 +79,10 @@ def test_a_renamed_container_is_followed(both: Pair, sids: list[str]) -> None:
     if sids == ["000", "001"]:
         _describe(both.provider, "its server ID stands in the contextCSN")
     assert _sids(both.provider) == sids
-    _read(both)
-    with both.provider.connection() as handle:
-        handle.rename_s(SALES, "ou=trade", delold=1)
-    ditseed(*both.seed("search")).ok()
+    with stopping(both, ("stream.read",)) as seeding:
+        seeding.wait_for_stop()
+        with both.provider.connection() as handle:
+            handle.rename_s(SALES, "ou=trade", delold=1)
     _converges(both)
 
 

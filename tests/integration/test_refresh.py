@@ -272,8 +272,8 @@ def _as_of_another_server(provider: Slapd) -> None:
 @pytest.mark.parametrize(
     "point",
     [
-        "read.middle",
-        "read.recorded",
+        "sync.middle",
+        "sync.recorded",
         "apply.middle",
         "apply.unrecorded",
         "apply.recorded",

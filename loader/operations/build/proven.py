@@ -42,10 +42,11 @@ def require_keys(found: Settings) -> None:
         raise NotProven(reason=reason)
 
 
-def require_numbers(entries: int | None, options: BuildOptions) -> None:
-    """Before the first of so many entries is read; None: nobody knows. Raises TooManyEntries."""
+def require_numbers(entries: int | None, options: BuildOptions, source: str = "") -> None:
+    """Before the first of so many entries is read; None: nobody knows. `source`: where they are, if that is no file.
+    Raises TooManyEntries."""
     if entries is not None and entries > MOST_ENTRIES:
-        inputs = ", ".join(map(str, options.inputs)) or "the template"
+        inputs = source or ", ".join(map(str, options.inputs)) or "the template"
         counts = (
             f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
         )
