@@ -37,9 +37,7 @@ from loader.sources import ldap as source
 from loader.sources import planner
 from loader.sources.pace import Pace
 from loader.sources.planner import Partition, Plan
-from loader.sources.sharing import Place as Connected
-from loader.sources.sharing import Reading as Sharing
-from loader.sources.sharing import share_out
+from loader.sources.sharing import Callbacks, Slot, share_out
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # among the parts: containers, which are read before all others
@@ -131,7 +129,7 @@ class _Work:
         keeps = len(plan.partitions) > self.reading.options.jobs
         todo = [one for one in plan.partitions if one.name not in done]
         feed = Feed()
-        if done or plan.may_repeat:
+        if plan.may_repeat:
             feed.repeat()
         with reading_beside(feed, meter, lambda inner: self._read(todo, feed, keeps, inner)):
             yield [*(self._copy(one) for one in plan.partitions if one.name in done), feed]
@@ -140,7 +138,7 @@ class _Work:
         options, tried = self.reading.options, set[str]()
         pace = Pace(options.max_rate)
 
-        def read(_: Connected, piece: Partition, meter: Meter) -> int:
+        def read(_: Slot, piece: Partition, meter: Meter) -> int:
             if piece.name in tried:
                 feed.repeat()
             tried.add(piece.name)
@@ -149,13 +147,13 @@ class _Work:
             how = (options.connection, piece.search, feed, notes)
             return source.feed(*how, copy=copy, meter=meter, pace=pace)
 
-        def keep(_: Connected, piece: Partition, entries: int) -> None:
+        def keep(_: Slot, piece: Partition, entries: int) -> None:
             if keeps:
                 self.run.catalogue.finish_partition("stream", piece.name, {"entries": entries})
             killpoint("stream.partition")
 
-        connections = [Connected(0, number) for number in range(options.jobs)]
-        share_out(todo, connections, Sharing(read, keep, lambda _, piece: None), meter)
+        slots = [Slot(0, number) for number in range(options.jobs)]
+        share_out(todo, slots, Callbacks(read, keep, lambda _, piece: None), meter)
 
     def _copy(self, one: Partition) -> Path:
         return self.reading.parts / f"part-{one.name}.ldif.zst"

@@ -16,7 +16,7 @@ from loader.server.wire import Part
 from loader.sources import ldap as source
 from loader.sources.pace import Pace, considerate
 from loader.sources.planner import Partition
-from loader.sources.sharing import Place, Reading, share_out
+from loader.sources.sharing import Callbacks, Slot, share_out
 from loader.storage import files
 
 STEP = "read"
@@ -42,12 +42,12 @@ class Pieces:
         for path in self.directory.glob(f"{_TRY}-*"):
             path.unlink()  # of an interrupted run
         chosen = range(len(self.servers)) if among is None else sorted(among)
-        places = [Place(server, n) for n in range(self.jobs) for server in chosen]
+        slots = [Slot(server, n) for n in range(self.jobs) for server in chosen]
         pace = Pace(self.max_rate)
         with ExitStack() as watched:
             for server in chosen:
                 watched.enter_context(considerate(pace, self.servers[server], self.max_latency))
-            share_out(wanted, places, self._reading(pace), meter)
+            share_out(wanted, slots, self._reading(pace), meter)
 
     def done(self) -> dict[str, int]:
         """Entries of each piece that is read."""
@@ -63,49 +63,49 @@ class Pieces:
         found = self.catalogue.partitions(STEP)
         return {name for name, facts in found.items() if facts.get("server", 0) not in among}
 
-    def _reading(self, pace: Pace) -> Reading[Partition, Part]:
-        def read(place: Place, piece: Partition, meter: Meter) -> Part:
+    def _reading(self, pace: Pace) -> Callbacks[Partition, Part]:
+        def read(slot: Slot, piece: Partition, meter: Meter) -> Part:
             return source.fetch_part(
-                self.servers[place.server],
+                self.servers[slot.server],
                 piece.search,
                 self.directory,
-                _name(place, piece),
+                _name(slot, piece),
                 compress=self.compress,
                 meter=meter,
                 pace=pace,
                 retries=0,
             )
 
-        return Reading(read, self._keep, self._discard)
+        return Callbacks(read, self._keep, self._discard)
 
-    def _keep(self, place: Place, piece: Partition, found: Part) -> None:
+    def _keep(self, slot: Slot, piece: Partition, found: Part) -> None:
         for path in self.directory.glob(f"part-{piece.name}[-.]*"):
             path.unlink()  # read before, and not recorded, or from a server that has died
-        for path in self._tried(place, piece):
-            path.rename(path.with_name(_final(path.name, place, piece)))
+        for path in self._tried(slot, piece):
+            path.rename(path.with_name(_final(path.name, slot, piece)))
         files.make_durable(self.directory)
-        names = (_final(Path(file).name, place, piece) for file in found.files)
+        names = (_final(Path(file).name, slot, piece) for file in found.files)
         facts = {
             "entries": found.entries,
             "bytes": found.bytes,
             "sums": dict(zip(names, found.sums, strict=True)),
-            "server": place.server,
+            "server": slot.server,
         }
         self.catalogue.finish_partition(STEP, piece.name, facts)
         killpoint("read.partition")
 
-    def _discard(self, place: Place, piece: Partition) -> None:
-        for path in self._tried(place, piece):
+    def _discard(self, slot: Slot, piece: Partition) -> None:
+        for path in self._tried(slot, piece):
             path.unlink()
 
-    def _tried(self, place: Place, piece: Partition) -> list[Path]:
-        return list(self.directory.glob(f"{_name(place, piece)}[-.]*"))
+    def _tried(self, slot: Slot, piece: Partition) -> list[Path]:
+        return list(self.directory.glob(f"{_name(slot, piece)}[-.]*"))
 
 
-def _name(place: Place, piece: Partition) -> str:
+def _name(slot: Slot, piece: Partition) -> str:
     """Of the files of one try."""
-    return f"{_TRY}-{place}-of-{piece.name}"
+    return f"{_TRY}-{slot}-of-{piece.name}"
 
 
-def _final(name: str, place: Place, piece: Partition) -> str:
-    return f"part-{piece.name}{name.removeprefix(_name(place, piece))}"
+def _final(name: str, slot: Slot, piece: Partition) -> str:
+    return f"part-{piece.name}{name.removeprefix(_name(slot, piece))}"

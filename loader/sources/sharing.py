@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Place:
+class Slot:
     """A connection to be: `number` tells those to one `server` (a position in somebody's list) apart."""
 
     server: int
@@ -47,19 +47,19 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Reading(Generic[Piece, Result]):
+class Callbacks(Generic[Piece, Result]):
     """How a piece is read. `read` returns when it is read whole, or raises: a retryable LoaderError when the server
     failed, any error once its meter is cancelled. `keep` is called once for each piece, `discard` for each try that
     came to nothing, in the thread that read."""
 
-    read: Callable[[Place, Piece, Meter], Result]
-    keep: Callable[[Place, Piece, Result], None]
-    discard: Callable[[Place, Piece], None]
+    read: Callable[[Slot, Piece, Meter], Result]
+    keep: Callable[[Slot, Piece, Result], None]
+    discard: Callable[[Slot, Piece], None]
 
 
 @dataclass(eq=False)
 class _Try(Generic[Piece]):
-    place: Place
+    slot: Slot
     piece: Piece
     meter: Meter
 
@@ -91,16 +91,16 @@ class _State(Generic[Piece]):
 
 def share_out(
     pieces: Sequence[Piece],
-    places: Sequence[Place],
-    reading: Reading[Piece, Result],
+    slots: Sequence[Slot],
+    reading: Callbacks[Piece, Result],
     meter: Meter,
 ) -> None:
     """Read all pieces; what is read counts in `meter`. Raises the first error that is not retryable, or the last one
     when every connection has failed RETRIES times in turn."""
-    state = _State(list(pieces), len(pieces), alive=len(places))
+    state = _State(list(pieces), len(pieces), alive=len(slots))
     threads = [
-        threading.Thread(target=_Worker(place, reading, meter, state).work, daemon=True)
-        for place in places
+        threading.Thread(target=_Worker(slot, reading, meter, state).work, daemon=True)
+        for slot in slots
     ]
     for thread in threads:
         thread.start()
@@ -130,8 +130,8 @@ def _give_up(state: _State[Piece], error: BaseException) -> None:
 class _Worker(Generic[Piece, Result]):
     """One connection."""
 
-    place: Place
-    reading: Reading[Piece, Result]
+    slot: Slot
+    reading: Callbacks[Piece, Result]
     meter: Meter
     state: _State[Piece]
     failures: int = 0
@@ -154,7 +154,7 @@ class _Worker(Generic[Piece, Result]):
             while not (state.over or self.meter.cancelled.is_set() or self._gave_up):
                 chosen = state.waiting.pop(0) if state.waiting else self._slow()
                 if chosen is not None:
-                    mine = _Try(self.place, chosen, Meter(chosen.name))
+                    mine = _Try(self.slot, chosen, Meter(chosen.name))
                     state.running.append(mine)
                     return mine
                 state.changed.wait(_LOOK)
@@ -162,14 +162,14 @@ class _Worker(Generic[Piece, Result]):
 
     def _slow(self) -> Piece | None:
         """A piece of another server that this one would be through with sooner."""
-        state, rate = self.state, self.state.rates.get(self.place.server)
+        state, rate = self.state, self.state.rates.get(self.slot.server)
         if not rate or not state.sizes:
             return None
         size = sum(state.sizes) / len(state.sizes)
         alone = [
             one
             for one in state.running
-            if one.place.server != self.place.server
+            if one.slot.server != self.slot.server
             and sum(other.piece is one.piece for other in state.running) == 1
         ]
         slowest = max(alone, key=lambda one: one.left(size), default=None)
@@ -180,14 +180,14 @@ class _Worker(Generic[Piece, Result]):
     def _try(self, mine: _Try[Piece]) -> None:
         try:
             with self.meter.counting(mine.meter):
-                found = self.reading.read(self.place, mine.piece, mine.meter)
+                found = self.reading.read(self.slot, mine.piece, mine.meter)
                 if not self._is_first(mine):
                     raise _Beaten
         except (LoaderError, _Beaten) as error:
-            self.reading.discard(self.place, mine.piece)
+            self.reading.discard(self.slot, mine.piece)
             self._failed(mine, error)
             return
-        self.reading.keep(self.place, mine.piece, found)
+        self.reading.keep(self.slot, mine.piece, found)
         self.failures = 0
         with self.state.changed:
             self.state.left -= 1
@@ -205,7 +205,7 @@ class _Worker(Generic[Piece, Result]):
                 if one is not mine:
                     one.meter.cancel()
             state.sizes.append(mine.meter.entries)
-            state.rates[self.place.server] = mine.meter.entries / max(mine.meter.seconds, 1e-3)
+            state.rates[self.slot.server] = mine.meter.entries / max(mine.meter.seconds, 1e-3)
         return True
 
     def _failed(self, mine: _Try[Piece], error: Exception) -> None:

@@ -16,7 +16,7 @@ from loader import defaults, glue, indexes, syncrepl
 from loader.config import Database
 from loader.errors import GlueRefused, NoSuchPath, UsageProblem
 from loader.mdb.meta import DATA
-from loader.operations import moved, one_pass, sight
+from loader.operations import moved, one_pass, replicas, sight
 from loader.operations.build import STEPS as BUILD_STEPS
 from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
@@ -173,10 +173,13 @@ def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts
             # The consumer may have a part of the provider's tree as its own suffix.
             csns = moved.context_csns(provider, base) or provider.context_csns(base)
         _require_shown(options, place, wanted, provider, base)
+    told = [csns]
     for connection in options.replicas:
         with session(connection) as replica:
             replica.read(base, ["1.1"])
+            told.append(moved.context_csns(replica, base))
             _require_shown(options, place, wanted, replica, base)
+    csns = replicas.least(told)
     found = {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
     if not foresee:
         return found

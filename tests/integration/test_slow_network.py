@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,9 +15,9 @@ import pytest
 from fixtures.network import Proxy
 from fixtures.slapd import Slapd
 from tests.support import killing
-from tests.support.command import ditseed, start
+from tests.support.command import ditseed
 from tests.support.seeding import Pair, consumer_of, pair
-from tests.support.stopping import stopping
+from tests.support.stopping import begin, stopping
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
 
@@ -48,18 +49,32 @@ def _partition_reads(provider: Slapd, mark: int) -> Counter[str]:
     return Counter(where for _, where in asked)
 
 
+def _reading(far: tuple[Pair, Proxy], delay: float, *options: object) -> subprocess.Popen[str]:
+    """A seeding that has just begun to read: from then on each answer takes so many seconds."""
+    both, proxy = far
+    mark = both.provider.log_size()
+    seeding = begin(both, ("plan.recorded",), *SMALL, *options)
+    seeding.wait_for_stop()
+    proxy.delay = delay
+    seeding.go_on()
+    while not _partition_reads(both.provider, mark):
+        time.sleep(0.05)
+    return seeding.process
+
+
 def test_a_second_away_and_cut_three_times(far: tuple[Pair, Proxy]) -> None:
     both, proxy = far
     ditseed(
         "export", *both.bind, "-b", both.provider.suffix, "-o", both.scratch / "near", *SMALL
     ).ok()
     whole, mark = proxy.bytes_down, both.provider.log_size()
-    proxy.delay = 0.5
-    proxy.cut_after(whole * 4 // 10, whole // 8, whole // 8)
     started = time.monotonic()
-    said = ditseed(*both.seed("search", *SMALL)).ok()
+    with stopping(both, ("plan.recorded",), *SMALL) as seeding:
+        seeding.wait_for_stop()
+        proxy.delay = 0.5
+        proxy.cut_after(whole * 4 // 10, whole // 8, whole // 8)
     read = proxy.bytes_down - whole
-    print(f"\n{time.monotonic() - started:.0f} s, {read} bytes for {whole}\n{said.err}")
+    print(f"\n{time.monotonic() - started:.0f} s, {read} bytes for {whole}")
     assert proxy.cuts == 3
     assert read < 1.6 * whole
     reads = _partition_reads(both.provider, mark)
@@ -70,8 +85,7 @@ def test_a_second_away_and_cut_three_times(far: tuple[Pair, Proxy]) -> None:
 
 
 def test_the_same_command_reads_only_what_is_missing(far: tuple[Pair, Proxy]) -> None:
-    both, proxy = far
-    proxy.delay = 0.1
+    both, _ = far
     command = both.seed("search", *SMALL)
     mark = both.provider.log_size()
     ditseed(*command, env={killing.KILL_AT: "stream.partition"})
@@ -99,11 +113,7 @@ def test_a_signal_does_not_wait_for_the_line(
     far: tuple[Pair, Proxy], number: signal.Signals
 ) -> None:
     both, proxy = far
-    proxy.delay = 0.2
-    mark = both.provider.log_size()
-    process = start(*both.seed("search", *SMALL))
-    while not _partition_reads(both.provider, mark):
-        time.sleep(0.05)
+    process = _reading(far, 0.2)
     proxy.delay = 30.0
     sent = time.monotonic()
     process.send_signal(number)
@@ -126,12 +136,7 @@ def test_a_line_that_stays_dead_is_told(far: tuple[Pair, Proxy]) -> None:
 def test_a_server_that_stops_answering_is_given_up(far: tuple[Pair, Proxy]) -> None:
     """--timeout: the step ends, nothing stays behind, and the same command goes on."""
     both, proxy = far
-    proxy.delay = 0.2
-    command = both.seed("search", *SMALL)
-    mark = both.provider.log_size()
-    process = start(*command, "--timeout", "stream=3")
-    while not _partition_reads(both.provider, mark):
-        time.sleep(0.05)
+    process = _reading(far, 0.2, "--timeout", "stream=3")
     proxy.delay = 60.0
     _, words = process.communicate(timeout=30)
     assert process.returncode == 12, words
@@ -139,5 +144,5 @@ def test_a_server_that_stops_answering_is_given_up(far: tuple[Pair, Proxy]) -> N
     assert "--timeout stream=SECONDS" in words
     proxy.delay = 0.0
     proxy.cut()
-    ditseed(*command).ok()
+    ditseed(*both.seed("search", *SMALL)).ok()
     killing.assert_seeded(both)

@@ -32,13 +32,20 @@ class Stopping:
         self.process.send_signal(signal.SIGCONT)
 
 
+def begin(both: Pair, points: Sequence[str], *options: object) -> Stopping:
+    """A seeding by search."""
+    command = both.seed("search", *options)
+    return Stopping(start(*command, env={ENV_STOP_AT: ",".join(points)}))
+
+
 @contextmanager
 def stopping(both: Pair, points: Sequence[str], *options: object) -> Iterator[Stopping]:
-    """A seeding by search; it goes on to its end when the body is through."""
-    process = start(*both.seed("search", *options), env={ENV_STOP_AT: ",".join(points)})
+    """The same; it goes on to its end when the body is through."""
+    seeding = begin(both, points, *options)
+    process = seeding.process
     try:
-        yield Stopping(process)
-        process.send_signal(signal.SIGCONT)
+        yield seeding
+        seeding.go_on()
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, (out, err)
     finally:

@@ -14,7 +14,7 @@ from loader import defaults
 from loader.errors import Cancelled, ConnectionLost, LimitTooLow, LoaderError
 from loader.progress import Meter
 from loader.sources import sharing
-from loader.sources.sharing import Place, Reading, share_out
+from loader.sources.sharing import Callbacks, Slot, share_out
 
 SIZE = 1000  # entries a piece
 
@@ -33,31 +33,31 @@ class Servers:
     """`rates`: entries a second by server. `fails`: called before each read; raises what goes wrong."""
 
     rates: dict[int, float]
-    fails: Callable[[Place, Piece], None] = lambda place, piece: None
-    kept: list[tuple[Place, Piece]] = field(default_factory=list)
-    discarded: list[tuple[Place, Piece]] = field(default_factory=list)
-    begun: list[tuple[Place, Piece]] = field(default_factory=list)
+    fails: Callable[[Slot, Piece], None] = lambda slot, piece: None
+    kept: list[tuple[Slot, Piece]] = field(default_factory=list)
+    discarded: list[tuple[Slot, Piece]] = field(default_factory=list)
+    begun: list[tuple[Slot, Piece]] = field(default_factory=list)
 
-    def read(self, place: Place, piece: Piece, meter: Meter) -> str:
-        self.begun.append((place, piece))
-        self.fails(place, piece)
+    def read(self, slot: Slot, piece: Piece, meter: Meter) -> str:
+        self.begun.append((slot, piece))
+        self.fails(slot, piece)
         for _ in range(20):
-            if meter.cancelled.wait(SIZE / 20 / self.rates[place.server]):
+            if meter.cancelled.wait(SIZE / 20 / self.rates[slot.server]):
                 raise Cancelled(signal="another")
             meter.add(SIZE // 20)
         return piece.name
 
     def share(self, each: int = 1, pieces: list[Piece] = PIECES) -> Meter:
         meter = Meter("read")
-        places = [Place(server, number) for server in self.rates for number in range(each)]
-        share_out(pieces, places, self.reading(), meter)
+        slots = [Slot(server, number) for server in self.rates for number in range(each)]
+        share_out(pieces, slots, self.reading(), meter)
         return meter
 
-    def reading(self) -> Reading[Piece, str]:
-        return Reading(
+    def reading(self) -> Callbacks[Piece, str]:
+        return Callbacks(
             self.read,
-            lambda place, piece, found: self.kept.append((place, piece)),
-            lambda place, piece: self.discarded.append((place, piece)),
+            lambda slot, piece, found: self.kept.append((slot, piece)),
+            lambda slot, piece: self.discarded.append((slot, piece)),
         )
 
     def assert_all(self, meter: Meter) -> None:
@@ -70,7 +70,7 @@ class Servers:
 def test_each_is_read_once() -> None:
     servers = Servers({0: 50_000, 1: 50_000})
     servers.assert_all(servers.share(each=2))
-    assert {place.server for place, _ in servers.kept} == {0, 1}
+    assert {slot.server for slot, _ in servers.kept} == {0, 1}
 
 
 def test_one_server_makes_no_copies() -> None:
@@ -84,7 +84,7 @@ def test_what_a_slow_server_reads_is_read_again() -> None:
     begun = time.monotonic()
     servers.assert_all(servers.share())
     assert time.monotonic() - begun < 3, "alone the slow one takes 5 s for a piece"
-    assert [place.server for place, _ in servers.discarded] == [1]
+    assert [slot.server for slot, _ in servers.discarded] == [1]
 
 
 def test_a_server_that_is_a_little_slower_keeps_its_piece() -> None:
@@ -101,19 +101,19 @@ def test_a_server_that_hangs() -> None:
 
 
 def test_a_server_that_dies() -> None:
-    def dies(place: Place, piece: Piece) -> None:
-        if place.server == 1:
+    def dies(slot: Slot, piece: Piece) -> None:
+        if slot.server == 1:
             raise LOST
 
     servers = Servers({0: 20_000, 1: 20_000}, dies)
     servers.assert_all(servers.share(each=2))
-    assert {place.server for place, _ in servers.kept} == {0}
+    assert {slot.server for slot, _ in servers.kept} == {0}
 
 
 def test_one_that_comes_back() -> None:
     down = threading.Event()
 
-    def fails_once(place: Place, piece: Piece) -> None:
+    def fails_once(slot: Slot, piece: Piece) -> None:
         if not down.is_set():
             down.set()
             raise LOST
@@ -126,13 +126,13 @@ def test_one_that_comes_back() -> None:
 def test_when_none_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "LONGEST_PAUSE", 0.01)
 
-    def down(place: Place, piece: Piece) -> None:
+    def down(slot: Slot, piece: Piece) -> None:
         raise LOST
 
     servers = Servers({0: 1000, 1: 1000}, down)
     with pytest.raises(ConnectionLost, match="it fell"):
         servers.share()
-    tries = Counter(place for place, _ in servers.begun)
+    tries = Counter(slot for slot, _ in servers.begun)
     assert set(tries.values()) == {defaults.RETRIES + 1}
 
 
@@ -140,7 +140,7 @@ def test_when_none_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     "error", [LimitTooLow(uri="", limit="", who="", reason="", setting=""), OSError("disk")]
 )
 def test_an_error_ends_it_for_all(error: Exception) -> None:
-    def refuses(place: Place, piece: Piece) -> None:
+    def refuses(slot: Slot, piece: Piece) -> None:
         if piece is PIECES[1]:
             raise error
 
@@ -156,29 +156,29 @@ def test_what_is_read_and_cannot_be_kept() -> None:
     servers = Servers({0: 50_000})
     reading = servers.reading()
 
-    def full(place: Place, piece: Piece, found: str) -> None:
+    def full(slot: Slot, piece: Piece, found: str) -> None:
         raise OSError("full")
 
     with pytest.raises(OSError, match="full"):
-        share_out(PIECES, [Place(0, 0)], Reading(reading.read, full, reading.discard), Meter("x"))
+        share_out(PIECES, [Slot(0, 0)], Callbacks(reading.read, full, reading.discard), Meter("x"))
 
 
 def test_the_step_is_given_up() -> None:
     servers, meter = Servers({0: 10, 1: 10}), Meter("read")
     threading.Timer(0.2, meter.cancel).start()
     with pytest.raises(LoaderError):
-        share_out(PIECES, [Place(0, 0), Place(1, 0)], servers.reading(), meter)
+        share_out(PIECES, [Slot(0, 0), Slot(1, 0)], servers.reading(), meter)
     assert meter.entries == 0
 
 
 def test_the_step_is_given_up_while_all_pause() -> None:
-    def down(place: Place, piece: Piece) -> None:
+    def down(slot: Slot, piece: Piece) -> None:
         raise LOST
 
     meter = Meter("read")
     threading.Timer(0.2, meter.cancel).start()
     with pytest.raises(Cancelled):
-        share_out(PIECES, [Place(0, 0)], Servers({0: 10}, down).reading(), meter)
+        share_out(PIECES, [Slot(0, 0)], Servers({0: 10}, down).reading(), meter)
 
 
 def test_nothing_to_read() -> None:
