@@ -109,7 +109,8 @@ struct Teller<'a, R> {
     list: List,
 }
 
-struct Failure(Error);
+/// What goes wrong while postings are shown: in the sorter, or with what is made of them.
+pub(crate) struct Failure(pub Error);
 
 impl From<extsort::Error> for Failure {
     fn from(error: extsort::Error) -> Self {

@@ -5,8 +5,9 @@ use lmdbfile::TableReader;
 
 use super::Sink;
 use super::local::id_of;
+use crate::Result;
+use crate::postings::Failure;
 use crate::verify::damaged;
-use crate::{Error, Result, sorting};
 
 /// An even position stands for the keys of an entry before it changed, the odd one after it for those it has now.
 pub fn apply(
@@ -38,20 +39,6 @@ struct Changer<'a, 'r, S> {
     id: &'a dyn Fn(u32) -> Option<u64>,
     sink: &'a mut S,
     list: List,
-}
-
-struct Failure(Error);
-
-impl From<extsort::Error> for Failure {
-    fn from(error: extsort::Error) -> Self {
-        Self(sorting(error))
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        failure.0
-    }
 }
 
 impl<S: Sink> Visitor for Changer<'_, '_, S> {
