@@ -241,6 +241,12 @@ progress_option = click.option(
     help="How progress is shown on stderr.",
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Check and plan; change nothing.")
+consumer_suffix_option = click.option(
+    "--suffix",
+    metavar="SUFFIX",
+    help="Which database of the consumer (default: -b, else the only one).",
+)
+
 run_dir_option = click.option(
     "--run-dir",
     type=click.Path(path_type=Path, readable=False),

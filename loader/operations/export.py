@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from loader import csn, defaults, ldif, manifest
-from loader.errors import EmptyInput, LimitTooLow, LoaderError, ServerRefused, TreeRestless
+from loader.errors import EmptyInput, LimitTooLow, LoaderError, ServerRefused
 from loader.ldif import Arrangement, Arranging
 from loader.manifest import Manifest
 from loader.operations import empty_suffix, moved
 from loader.operations import sight as sights
+from loader.operations.late import ReadAgain
 from loader.operations.moved import Containers
 from loader.operations.pieces import Pieces
 from loader.operations.replicas import (
@@ -172,6 +173,7 @@ class Reading:
             return {
                 "expected": entries,
                 "how": cut.how,
+                "containers": looked.containers(),
                 "hidden": [] if self.options.looked else _hidden(server, base, looked, narrowing),
                 "attributes": (
                     narrowing.of(Search(base)).attributes
@@ -290,21 +292,12 @@ class Reading:
         containers = self.containers(meter, start, looker)
         if self.options.narrowing:
             return self._arranged(self._arrange_narrowed(meter, start, containers, since))
+        read_again = ReadAgain(containers, start["context_csns"], since)
         found = self._arrange(meter, start, drop_orphans=False)
-        if since and found.orphans:
-            # A change is seen a moment before the contextCSN tells of it, and that moment was this one.
-            since = containers.settle(since)
-            found = self._arrange(meter, start, drop_orphans=False)
-        for _ in range(moved.LOOKS):
-            if not found.orphans:
-                return self._arranged(found)
-            again = containers.missed(found.orphans, start["context_csns"])
-            for top in again:
-                containers.read_below(top)
-            if again:
-                since = containers.settle(since)
-            found = self._arrange(meter, start, drop_orphans=not again)
-        raise TreeRestless(base=start["base"], passes=moved.LOOKS)
+        while found.orphans:
+            some = read_again.for_orphans(found.orphans)
+            found = self._arrange(meter, start, drop_orphans=not some)
+        return self._arranged(found)
 
     def _arranged(self, found: Arrangement) -> Facts:
         return {

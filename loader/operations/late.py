@@ -1,4 +1,5 @@
-"""What a live server has moved while it was read, for a builder that asks when all has been read."""
+"""What a live server has moved while it was read: looked for when all has been read, and again for entries whose parent
+is nowhere."""
 
 from __future__ import annotations
 
@@ -16,40 +17,43 @@ _LATE = "late-*.ldif*"
 
 @dataclass
 class ReadAgain:
-    """Reads again below containers that have moved; called as `loader.sinks.mdb.Beside` says.
+    """Reads again below containers that have moved; each call names the files of what it read. Called by a builder as
+    `loader.sinks.mdb.Beside` says.
 
-    `began`: the contextCSN of before the reading.
+    `began`: the contextCSN of before the reading. `since`: that of before the last look; empty where the server has
+    none.
     """
 
     containers: Containers
     began: Sequence[str]
-    _since: list[str] = field(default_factory=list)  # contextCSN of before the last look
-    _calm: bool = True  # it is still that of the beginning
+    since: Sequence[str]
     _told: set[Path] = field(default_factory=set)
     _rounds: int = 0
 
     def __post_init__(self) -> None:
-        self._since = list(self.began)
-        for path in self.containers.parts.glob(_LATE):
-            path.unlink()  # of an interrupted try
+        self._told = set(self._late())
 
     def __call__(self, orphans: Sequence[Orphan]) -> list[Path]:
-        if not orphans:
-            killpoint("stream.read")
-            self._calm = self.containers.context_csns() == self._since
-            if not self._calm:
-                self._settle()
-            killpoint("stream.settled")
-            return self._new()
+        return self.for_orphans(orphans) if orphans else self.look()
+
+    def look(self) -> list[Path]:
+        """When all has been read."""
+        killpoint("stream.read")
+        if self.containers.context_csns() != self.since:
+            self._settle()
+        killpoint("stream.settled")
+        return self._new()
+
+    def for_orphans(self, orphans: Sequence[Orphan]) -> list[Path]:
+        """No files: nothing can be done for them, and syncrepl will tell the consumer of it.
+
+        Raises MissingParents, TreeRestless.
+        """
         self._rounds += 1
         if self._rounds > LOOKS:
             raise TreeRestless(base=self.containers.base, passes=LOOKS)
-        return self._for(orphans)
-
-    def _for(self, orphans: Sequence[Orphan]) -> list[Path]:
-        if self._calm:
+        if self._rounds == 1:
             # A change is seen a moment before the contextCSN tells of it, and that moment was this one.
-            self._calm = False
             self._settle()
             found = self._new()
             if found:
@@ -62,11 +66,15 @@ class ReadAgain:
         return self._new()
 
     def _settle(self) -> None:
-        self._since = self.containers.settle(self._since)
+        if self.since:
+            self.since = self.containers.settle(self.since)
+
+    def _late(self) -> list[Path]:
+        found = self.containers.parts.glob(_LATE)
+        return sorted(path for path in found if path.suffix in (".ldif", ".zst"))
 
     def _new(self) -> list[Path]:
         """Files that were not told of before, in the order in which they were read."""
-        found = sorted(set(self.containers.parts.glob(_LATE)) - self._told)
-        found = [path for path in found if path.suffix in (".ldif", ".zst")]
+        found = [path for path in self._late() if path not in self._told]
         self._told.update(found)
         return found

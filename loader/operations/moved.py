@@ -10,8 +10,8 @@ nothing: it is syncrepl's.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +20,8 @@ from loader.errors import MissingParents, NoContextCSN, NoSuchBase, TreeRestless
 from loader.progress import Meter
 from loader.server.options import Connection
 from loader.server.search import Search
-from loader.server.session import Session, session
+from loader.server.session import Session, first_value, session
+from loader.sinks.mdb import Orphan
 from loader.sources import ldap as source
 from loader.sources import records
 from loader.sources.narrowing import Narrowing
@@ -33,7 +34,6 @@ _LATELY = datetime.timedelta(hours=1)
 _NAMES_ONLY = ("entryUUID", "entryCSN")
 
 Answer = TypeVar("Answer")
-Orphan = tuple[str, str, str]  # the parent that is nowhere, the entry below it, its entryUUID
 
 
 @dataclass
@@ -82,17 +82,9 @@ class Containers:
 
     def _changed(self, since: Sequence[str], now: Sequence[str]) -> dict[str, str]:
         """DN -> entryUUID of containers that changed after `since`; `now`: a contextCSN of before this look."""
-        where = f"(&{newer(since, now)}{INNER})"
-        names = Search(self.base, where, attributes=_NAMES_ONLY, page=self.page)
+        asked = Search(self.base, page=self.page)
         look = self.parts / LOOK
-        source.fetch(self.connection, names, look, self.meter)
-        seen = csn.by_server(since)
-        with records.opened(look) as found:
-            return {
-                name: _text(entry, "entryuuid")
-                for name, entry in records.entries(found)
-                if not csn.covered(csn.by_server([_text(entry, "entrycsn")]), seen)
-            }
+        return changed_containers(self.connection, asked, (since, now), look, self.meter)
 
     def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
         """Those that are not where they were when the reading began, or when they were read again."""
@@ -112,8 +104,8 @@ class Containers:
             with records.opened(path) as noted:
                 found = records.find(noted, names)
             for name, entry in found.items():
-                if csn.covered(csn.by_server([_text(entry, "entrycsn")]), seen):
-                    stood[_text(entry, "entryuuid")] = name
+                if csn.covered(csn.by_server([first_value(entry, "entrycsn")]), seen):
+                    stood[first_value(entry, "entryuuid")] = name
         return stood
 
     def _place(self, read: Mapping[str, str]) -> None:
@@ -183,6 +175,27 @@ def context_csns(server: Session, base: str) -> list[str]:
     return []
 
 
+def changed_containers(
+    connection: Connection,
+    asked: Search,
+    between: tuple[Sequence[str], Sequence[str]],
+    look: Path,
+    meter: Meter,
+) -> dict[str, str]:
+    """DN -> entryUUID of the containers that changed after the first of two contextCSNs; the second is of before this
+    look. `asked`: below which base, in pages of which size. `look`: a file for what is found."""
+    since, now = between
+    where = f"(&{newer(since, now)}{INNER})"
+    source.fetch(connection, replace(asked, where=where, attributes=_NAMES_ONLY), look, meter)
+    seen = csn.by_server(since)
+    with records.opened(look) as found:
+        return {
+            name: first_value(entry, "entryuuid")
+            for name, entry in records.entries(found)
+            if not csn.covered(csn.by_server([first_value(entry, "entrycsn")]), seen)
+        }
+
+
 def newer(since: Sequence[str], now: Sequence[str]) -> str:
     """A filter that is true of whatever changed between two contextCSNs, and of little else.
 
@@ -211,8 +224,3 @@ def _topmost(names: Sequence[str]) -> list[str]:
         for name in names
         if not any(other != name and dn.within(name, other) for other in names)
     ]
-
-
-def _text(entry: Mapping[str, Collection[bytes]], name: str) -> str:
-    """Its only value, or its first; "" without any."""
-    return next(iter(entry.get(name, ())), b"").decode()

@@ -31,10 +31,8 @@ from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.server.search import Search
-from loader.server.session import session
 from loader.sinks.mdb import Beside, Feed, Input
 from loader.sources import ldap as source
-from loader.sources import planner
 from loader.sources.pace import Pace
 from loader.sources.planner import Partition, Plan
 from loader.sources.sharing import Callbacks, Slot, share_out
@@ -81,8 +79,10 @@ class _Work:
         """Read and build; what has moved meanwhile is read again before the entries are numbered."""
         self.reading.parts.mkdir(exist_ok=True)
         head = self._read_head(meter, start, cut)
-        server = self.reading.options.connection
-        again = ReadAgain(self.reading.containers(meter, start, server), start["context_csns"])
+        for path in self.reading.parts.glob("late-*"):
+            path.unlink()  # of an interrupted try
+        containers = self.reading.containers(meter, start, self.reading.options.connection)
+        again = ReadAgain(containers, start["context_csns"], start["context_csns"])
         with self._fed(meter, plan_of(cut, self.reading.options.page)) as fed:
             facts = self._make(meter, [*head, *fed], start, Beside(next(iter(head), None), again))
         hidden, _ = self.reading.notes(meter, start, cut, facts)
@@ -110,17 +110,13 @@ class _Work:
         """Containers that stand among the first entries: where parents come before their children, the core writes
         nothing twice."""
         connection, head = self.reading.options.connection, self.reading.parts / HEAD
-        found = source.patiently(lambda: self._containers(start), meter)
+        found = cut.get("containers", [])[:MOST_CONTAINERS]
         if not found:
             return []
         where = "".join(f"(entryUUID={uuid})" for uuid in found)
         asked = Search(start["base"], f"(|{where})", attributes=tuple(cut["attributes"]))
         source.fetch(connection, asked, head, meter)
         return [head]
-
-    def _containers(self, start: Facts) -> list[str]:
-        with session(self.reading.options.connection) as server:
-            return planner.containers(server, start["base"])[:MOST_CONTAINERS]
 
     @contextmanager
     def _fed(self, meter: Meter, plan: Plan) -> Iterator[list[Input]]:

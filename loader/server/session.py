@@ -6,7 +6,7 @@ Entries by the million never come this way. Every error of libldap leaves this f
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -321,6 +321,11 @@ class Session:
             self._ldap.unbind_s()
         except ldap.LDAPError:
             pass  # the server may have gone already; nothing is lost with an unbind
+
+
+def first_value(entry: Mapping[str, Collection[bytes]], name: str) -> str:
+    """The only value of an attribute, or its first; "" without any."""
+    return next(iter(entry.get(name, ())), b"").decode("utf-8", "replace")
 
 
 def _lowered(dn: str, entry: dict[str, list[bytes]]) -> tuple[str, Attributes]:

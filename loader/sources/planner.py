@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 from loader.errors import NoSuchBase
 from loader.server.search import Search
-from loader.server.session import Attributes, Session
+from loader.server.session import Attributes, Session, first_value
 from loader.sources.spread import spread
 from loader.sources.windows import filters
 
 SAMPLE = 2000  # entries
-_LOOKED = ("entryUUID", "entryCSN", "userPassword", "objectClass")
+_LOOKED = ("entryUUID", "entryCSN", "userPassword", "objectClass", "hasSubordinates")
 _PROVED = 3  # entries of the sample for which the server must say that each is in exactly one piece
 
 
@@ -66,21 +66,21 @@ class Sample:
     def stamps(self) -> list[tuple[str, str]]:
         """entryUUID and entryCSN ("" without) of each entry that has the former."""
         return [
-            (uuid, _text(entry, "entrycsn"))
+            (uuid, first_value(entry, "entrycsn"))
             for _, entry in self.entries
-            if (uuid := _text(entry, "entryuuid"))
+            if (uuid := first_value(entry, "entryuuid"))
         ]
+
+    def containers(self) -> list[str]:
+        """entryUUIDs of entries that have others below them: a parent of many is among the first, as a rule."""
+        inner = (one for one in self.entries if first_value(one[1], "hassubordinates") == "TRUE")
+        return [uuid for _, entry in inner if (uuid := first_value(entry, "entryuuid"))]
 
     def lack_passwords(self) -> bool:
         """There are entries that could hold a userPassword, and not one shows it."""
         holders = (b"person", b"organizationalperson", b"inetorgperson", b"simplesecurityobject")
         classes = {value.lower() for _, entry in self.entries for value in entry["objectclass"]}
         return not self.values("userpassword") and not classes.isdisjoint(holders)
-
-
-def _text(entry: Attributes, name: str) -> str:
-    """The first value of an attribute; "" without any."""
-    return next(iter(entry.get(name, ())), b"").decode("utf-8", "replace")
 
 
 def sample(server: Session, base: str) -> Sample:
@@ -143,14 +143,6 @@ def _by_subtree(server: Session, base: str) -> Plan:
     else:
         pieces.append(Partition("children", Search(base, scope="children")))
     return Plan(tuple(pieces), f"{len(inner)} subtrees" if inner else "one piece")
-
-
-def containers(server: Session, base: str) -> list[str]:
-    """entryUUIDs of those among the first entries that have others below them: a parent of many is among them, as a
-    rule."""
-    entries, _ = server.first(base, SAMPLE, ("entryUUID", "hasSubordinates"))
-    inner = [entry for _, entry in entries if entry.get("hassubordinates") == [b"TRUE"]]
-    return Sample([("", entry) for entry in inner], False).values("entryuuid")
 
 
 def besides(base: str, subentries: bool) -> list[Partition]:

@@ -8,7 +8,7 @@ its slapd starts, however little the provider remembers of its deletions.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +34,7 @@ from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
-from loader.server import subschema, wire
+from loader.server import subschema, sync, wire
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import session
@@ -171,11 +171,6 @@ def preflight(options: RefreshOptions, place: Place) -> Facts:
     }
 
 
-def cookie(csns: Sequence[str]) -> str:
-    """As slapd's consumer writes it."""
-    return f"rid=001,csn={';'.join(csns)}"
-
-
 def csns_of(text: str) -> list[str]:
     """The contextCSN in a cookie."""
     parts = (part.partition("=") for part in text.split(","))
@@ -214,7 +209,7 @@ class _Work:
         """Killed after the transaction, before it was written down."""
         told = self.run.catalogue.found("sync")
         now = context_csn.stored(self.place.directory, self.place.database.suffix)
-        return bool(told) and told is not None and now == told["claimed"] != self.start["reached"]
+        return told is not None and now == told["claimed"] != self.start["reached"]
 
     def sync(self, meter: Meter) -> Facts:
         """One search. What an earlier try left is of another time."""
@@ -223,7 +218,7 @@ class _Work:
         asked = Search(self.start["base"], attributes=tuple(self.start["attributes"]))
         changed, present, deleted = (self._path(name) for name in _FILES)
         with wire.reading(self.options.connection, meter) as reader:
-            since = cookie(self.start["reached"])
+            since = sync.cookie_of(self.start["reached"])
             told = reader.sync(asked, since, most, (changed, present, deleted), source.DROPPED)
         killpoint("sync.middle")
         if told.cut:

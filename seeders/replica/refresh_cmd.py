@@ -17,11 +17,7 @@ from seeders.replica.refresh import RefreshOptions
 @click.command("refresh")
 @options.connection_options
 @options.config_option
-@click.option(
-    "--suffix",
-    metavar="SUFFIX",
-    help="Which database of the consumer (default: -b, else the only one).",
-)
+@options.consumer_suffix_option
 @click.option(
     "--allow-hidden",
     is_flag=True,

@@ -119,11 +119,7 @@ def command() -> None:
 )
 @options.providers_options
 @options.optional_config_option
-@click.option(
-    "--suffix",
-    metavar="SUFFIX",
-    help="Which database of the consumer (default: -b, else the only one).",
-)
+@options.consumer_suffix_option
 @_consumer_options(required=False)
 @click.option(
     "--from",

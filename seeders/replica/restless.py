@@ -8,7 +8,7 @@ that changed.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,16 +16,14 @@ from loader import csn, dn
 from loader.errors import NoSuchBase, TreeRestless
 from loader.operations import moved
 from loader.progress import Meter
-from loader.server.configuration import entries_of
 from loader.server.options import Connection
 from loader.server.search import Search
-from loader.server.session import Session, session
+from loader.server.session import first_value, session
 from loader.sources import ldap as source
 
 LOOKS = 50  # a tree whose containers change after so many looks is being rebuilt, not used
 _TOGETHER = 100  # entryUUIDs in one filter
-_NAMES_ONLY = ("entryUUID", "entryCSN")
-_PLACE = (*_NAMES_ONLY, "hasSubordinates")
+_PLACE = ("entryUUID", "entryCSN", "hasSubordinates")
 
 
 @dataclass
@@ -51,33 +49,25 @@ class Restless:
         for _ in range(LOOKS):
             with session(self.connection) as server:
                 now = moved.context_csns(server, self.base)
-                tops = [] if now == list(since) else self._changed(server, since)
+            tops = [] if now == list(since) else self._changed(since, now)
             if not tops:
                 self._since = now
                 return
             for top in tops:
-                self._below(top, reached)
+                self._below(top, moved.newer(reached, now))
             since = now
         raise TreeRestless(base=self.base, passes=LOOKS)
 
-    def _changed(self, server: Session, since: Sequence[str]) -> list[str]:
-        """DNs of containers that changed after a contextCSN."""
-        where = f"(&{newer(since)}{moved.INNER})"
-        look = self.directory / "again-look.ldif"
-        source.fetch(
-            self.connection, Search(self.base, where, attributes=_NAMES_ONLY), look, self.meter
-        )
-        seen = csn.by_server(since)
-        return [
-            name
-            for name, entry in entries_of(look.read_bytes())
-            if not csn.covered(csn.by_server([_text(entry, "entryCSN")]), seen)
-        ]
+    def _changed(self, since: Sequence[str], now: Sequence[str]) -> list[str]:
+        """DNs of the containers that changed after the first of two contextCSNs."""
+        asked, look = Search(self.base), self.directory / "again-look.ldif"
+        where = (self.connection, asked, (since, now), look, self.meter)
+        return list(moved.changed_containers(*where))
 
-    def _below(self, top: str, reached: Sequence[str]) -> None:
+    def _below(self, top: str, where: str) -> None:
         """Reads again what changed there, the container itself among it."""
         try:
-            self._read(Search(top, newer(reached)))
+            self._read(Search(top, where))
         except NoSuchBase:
             return  # it moved once more, which the next look finds
 
@@ -101,9 +91,9 @@ class Restless:
             self._above([name for name, _ in found])
             self._read(Search(self.base, where))
             for _, entry in found:
-                settled = csn.covered(csn.by_server([_text(entry, "entrycsn")]), claimed)
-                if settled or _text(entry, "hassubordinates") == "TRUE":
-                    wanted.discard(uuid.UUID(_text(entry, "entryuuid")).bytes)
+                settled = csn.covered(csn.by_server([first_value(entry, "entrycsn")]), claimed)
+                if settled or first_value(entry, "hassubordinates") == "TRUE":
+                    wanted.discard(uuid.UUID(first_value(entry, "entryuuid")).bytes)
             self.lost |= wanted
 
     def _above(self, names: Sequence[str]) -> None:
@@ -119,12 +109,3 @@ class Restless:
                 self._read(Search(name, scope="base"))
             except NoSuchBase:
                 continue  # it moved once more
-
-
-def newer(since: Sequence[str]) -> str:
-    """The filter for what may have changed after a contextCSN."""
-    return f"(entryCSN>={min(since)})"
-
-
-def _text(entry: Mapping[str, Sequence[bytes]], name: str) -> str:
-    return next(iter(entry.get(name, ())), b"").decode()
