@@ -122,7 +122,7 @@ class _Work:
     def _fed(self, meter: Meter, plan: Plan) -> Iterator[list[Input]]:
         """What to build from: pieces that were kept, and the feed of those that are read meanwhile."""
         done = self.run.catalogue.partitions("stream")
-        keeps = len(plan.partitions) > self.reading.options.jobs
+        keeps = len(plan.cut) > self.reading.options.jobs
         todo = [one for one in plan.partitions if one.name not in done]
         feed = Feed()
         if plan.may_repeat:

@@ -45,9 +45,14 @@ class Plan:
     how: str  # for people, and the manifest
 
     @property
+    def cut(self) -> list[Partition]:
+        """Without those of `besides`, which are small."""
+        return [one for one in self.partitions if not one.search.subentries]
+
+    @property
     def may_repeat(self) -> bool:
         """Whether an entry that changes or moves meanwhile may be in two pieces: not where entryUUIDs divide them."""
-        cut = [one for one in self.partitions if not one.search.subentries]
+        cut = self.cut
         return len(cut) > 1 and not all("(entryUUID>=" in one.search.where for one in cut)
 
 

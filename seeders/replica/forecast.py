@@ -48,10 +48,14 @@ class Forecast:
             "why": self.expected.why,
             "sure": self.expected.sure,
             "entries": self.entries,
-            "seconds": None if self.entries is None else round(self.cost.seconds, 1),
-            "memory": None if self.entries is None else self.cost.memory,
+            "seconds": round(self.cost.seconds, 1) if self._is_priced else None,
+            "memory": self.cost.memory if self._is_priced else None,
             "logged": self.logged,
         }
+
+    @property
+    def _is_priced(self) -> bool:
+        return self.entries is not None or self.expected.answer not in _COSTLY
 
     def says(self) -> str:
         """One line: what comes, and what it takes."""
@@ -144,7 +148,8 @@ def _forecast(
     server: Session, suffix: str, claimed: Sequence[str], consumer: Config, log_base: str | None
 ) -> Forecast:
     expected = catchup.expected(server, suffix, claimed, log_base)
-    entries = size.entries(server, suffix)
+    costly = expected.lost or expected.answer in _COSTLY
+    entries = size.entries(server, suffix, sampled=costly)
     many = _WHOLE_TREE if entries is None else entries
     logged = cost.logs_sync(consumer)
     price = cost.of(expected.answer, many, logged)
@@ -156,7 +161,7 @@ def _forecast(
         said.append(f"the consumer's log level has `sync`, which is {saved} of that")
     notes = tuple(f"catch-up: {one}" for one in said)
     mend: tuple[str, ...] = ()
-    if expected.lost or expected.answer in _COSTLY:
+    if costly:
         mend = tuple(mending.commands(server, suffix, expected, entries))
     shown = tuple(units.printable(line) for line in mend)
     return Forecast(

@@ -58,7 +58,7 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     if known is None:
         who = server.connection.who
         raise ConfigHidden(uri=server.uri, who=who, reason=f"no syncprov of {suffix} is shown")
-    size = mending.log_size(size_of.entries(server, suffix))
+    size = mending.log_size(size_of.entries(server, suffix, sampled=True))
     _write_down(admin, server.uri, suffix, known)
     killpoint(f"{KIND}.written-down")
     configuration_write.modify(server, known.entry_dn, [mending.change(known, size)])

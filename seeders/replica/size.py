@@ -12,10 +12,11 @@ _STEPS = (8, 4)  # bits: samples of a 256th of the tree, and of a 16th
 _EVEN = 1.5  # times that two samples beside each other may differ
 
 
-def entries(server: Session, suffix: str) -> int | None:
-    """As slapd's monitor counts them, else by a sample: about. None where neither tells."""
+def entries(server: Session, suffix: str, sampled: bool) -> int | None:
+    """As slapd's monitor counts them, else by a sample (`sampled`: it is worth seconds of the server's work): about.
+    None where neither tells."""
     counted = server.counted(suffix)
-    return _by_sample(server, suffix) if counted is None else counted
+    return _by_sample(server, suffix) if counted is None and sampled else counted
 
 
 def _by_sample(server: Session, suffix: str) -> int | None:

@@ -111,7 +111,7 @@ class _Waiting:
 
     @cached_property
     def _entries(self) -> int | None:
-        return size.entries(self.provider, self._suffix)
+        return size.entries(self.provider, self._suffix, sampled=True)
 
     def _until(self) -> float:
         """On the meter's clock. What the consumer logs is not known here, so it may log every entryUUID."""

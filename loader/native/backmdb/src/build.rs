@@ -165,9 +165,12 @@ impl Task<'_> {
         if gathered.is_hopeless() {
             return self.judged(gathered, Numbering::plain());
         }
-        let (vacant, stale) = (gathered.vacant(), gathered.stale());
-        let few = stale.len() == joined.duplicates.len();
-        if joined.in_order && few && !joined.lacks_parents() {
+        let keeps = match self.beside {
+            Some(_) => gathered.has_few_stale(),
+            None => joined.is_plain(),
+        };
+        if keeps {
+            let (vacant, stale) = (gathered.vacant(), gathered.stale());
             let numbering = Numbering::without(&vacant, stale, gathered.positions());
             return self.judged(gathered, numbering);
         }

@@ -190,12 +190,14 @@ impl Gathered {
         found
     }
 
-    /// Positions of entries whose values are written, but nothing else shall be of them: few, for their values are to
-    /// be taken out afterwards.
+    /// Positions of entries whose values are written, but nothing else shall be of them. Where they are few, their
+    /// values are taken out afterwards.
     pub fn stale(&self) -> &[u32] {
-        let few = self.records / FEW + 1000;
-        let found = self.live.as_ref().map_or(&[][..], |live| &live.overtaken);
-        if found.len() as u64 <= few { found } else { &[] }
+        self.live.as_ref().map_or(&[], |live| &live.left_out)
+    }
+
+    pub fn has_few_stale(&self) -> bool {
+        self.stale().len() as u64 <= self.records / FEW + 1000
     }
 
     /// The IDs with which their values are written.
@@ -214,7 +216,7 @@ impl Gathered {
     /// Entries that were read and are neither rejected nor in the database.
     pub fn left_out(&self) -> (u64, u64) {
         let Some(live) = &self.live else { return (0, 0) };
-        ((live.skipped.len() + live.overtaken.len()) as u64, live.dropped)
+        (live.skipped.len() as u64 + live.overtaken, live.dropped)
     }
 
     /// More were rejected than anybody wants to read of.

@@ -28,13 +28,11 @@ pub fn join(tuples: TupleSorter<[u64; 3]>, askers: &[u32]) -> Result<Joined> {
 }
 
 impl Joined {
-    /// Some parent is nowhere.
-    pub fn lacks_parents(&self) -> bool {
-        self.answers.contains(&MISSING)
+    /// Each entry comes once, and after its parent.
+    pub fn is_plain(&self) -> bool {
+        self.in_order && self.duplicates.is_empty() && !self.answers.contains(&MISSING)
     }
-}
 
-impl Joined {
     #[allow(clippy::cast_possible_truncation, reason = "positions and questions have 32 bits")]
     fn read(&mut self, tuples: Tuples<[u64; 3]>, askers: &[u32]) -> Result<()> {
         let mut entry: Option<([u64; 2], u32)> = None;

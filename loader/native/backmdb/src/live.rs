@@ -47,9 +47,10 @@ pub struct Live {
     pub confirmed: FxHashMap<u32, u32>,
     /// The first position of what was read again.
     pub again: Option<u32>,
-    /// Left out at the end: positions of entries that a newer copy has overtaken.
-    pub overtaken: Vec<u32>,
-    /// How many are left out for want of a parent.
+    /// Left out at the end, though their values are written: positions in ascending order.
+    pub left_out: Vec<u32>,
+    /// How many of those a newer copy has overtaken, and how many have no parent.
+    pub overtaken: u64,
     pub dropped: u64,
     /// All was written anew, without them.
     pub renumbered: bool,
@@ -97,7 +98,8 @@ impl Live {
             skipped: Vec::new(),
             confirmed: FxHashMap::default(),
             again: None,
-            overtaken: Vec::new(),
+            left_out: Vec::new(),
+            overtaken: 0,
             dropped: 0,
             renumbered: false,
         }
@@ -145,6 +147,12 @@ impl Live {
     pub fn read_again(&self, position: u32) -> Option<u32> {
         let late = self.again.filter(|first| position >= *first).map(|_| position);
         self.confirmed.get(&position).copied().or(late)
+    }
+
+    fn leave_out(&mut self, overtaken: &Overtaken, lost: &FxHashSet<u32>) {
+        self.left_out = overtaken.positions().chain(lost.iter().copied()).collect();
+        self.left_out.sort_unstable();
+        (self.overtaken, self.dropped) = (overtaken.count(), lost.len() as u64);
     }
 
     /// Shows the keys of all entries that were taken.
@@ -211,20 +219,19 @@ impl Task<'_> {
             let mut joined = join(tuples, &gathered.askers)?;
             let overtaken =
                 Overtaken::find(gathered, &joined, self.chunks.repeated(), &self.means)?;
-            overtaken.leave_out(&mut joined, &gathered.askers);
+            overtaken.leave_out(&mut joined);
             let orphans = orphans::find(gathered, &joined, &overtaken)?;
             let paths = if orphans.is_empty() { Vec::new() } else { read_again(orphans)? };
             if paths.is_empty() {
+                let lost = orphans::lost(gathered, &mut joined, &overtaken)?;
                 if let Some(live) = &mut gathered.live {
-                    live.overtaken = overtaken.positions();
+                    live.leave_out(&overtaken, &lost);
                 }
                 return Ok(joined);
             }
             self.read_on(postings, gathered, paths)?;
-            tuples = gathered
-                .live
-                .as_ref()
-                .map_or_else(|| Ok(self.means.tuples()), |live| live.tuples(&self.means))?;
+            let Some(live) = &gathered.live else { return Ok(joined) };
+            tuples = live.tuples(&self.means)?;
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! An entry whose parent has not come yet makes slapadd number all its missing ancestors, the topmost
 //! first, and then itself; they are filled in when they come. So IDs follow from the input's order and
-//! from who is whose parent, and a parent's ID is always less than its children's.
+//! from who is whose parent, and a parent's ID is always less than its children's. Beside a live server they follow
+//! the input alone: slapd itself leaves a child the lesser ID when it moves an entry.
 
 /// The parent is nowhere in the input.
 pub const MISSING: u32 = u32::MAX;
@@ -45,8 +46,8 @@ impl Numbering {
         self.ids.is_none()
     }
 
-    /// Entries come after their parents, but those at `vacant` (ascending) are none, and those at `stale` (ascending)
-    /// leave their IDs unused.
+    /// IDs in the order of the positions, but those at `vacant` (ascending) are no entries, and those at `stale`
+    /// (ascending) leave their IDs unused.
     pub fn without(vacant: &[u32], stale: &[u32], records: u64) -> Self {
         if vacant.is_empty() && stale.is_empty() {
             return Self::plain();

@@ -44,6 +44,34 @@ pub fn find(gathered: &Gathered, joined: &Joined, overtaken: &Overtaken) -> Resu
     Ok(found.into_values().collect())
 }
 
+/// Positions of the entries without a way up to a suffix. Whoever asks for one of them is answered that it is missing.
+pub fn lost(
+    gathered: &Gathered,
+    joined: &mut Joined,
+    overtaken: &Overtaken,
+) -> Result<FxHashSet<u32>> {
+    let mut lost = FxHashSet::default();
+    let mut more = joined.answers.contains(&MISSING);
+    while more {
+        let mut found = FxHashSet::default();
+        let mut reader = gathered.names.reader();
+        while let Some(record) = reader.next().map_err(sorting)? {
+            let name = names::read(record);
+            if joined.answers.get(name.question as usize) == Some(&MISSING)
+                && !overtaken.contains(name.position)
+                && lost.insert(name.position)
+            {
+                found.insert(name.position);
+            }
+        }
+        more = !found.is_empty();
+        for answer in joined.answers.iter_mut().filter(|answer| found.contains(answer)) {
+            *answer = MISSING;
+        }
+    }
+    Ok(lost)
+}
+
 /// By question: the position and the RDN of the first child that asks it.
 fn children(
     gathered: &Gathered,

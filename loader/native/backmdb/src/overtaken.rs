@@ -73,24 +73,25 @@ impl Overtaken {
     }
 
     /// What is asked for these goes to those that have their DNs.
-    pub fn leave_out(&self, joined: &mut Joined, askers: &[u32]) {
+    pub fn leave_out(&self, joined: &mut Joined) {
         if self.all.is_empty() {
             return;
         }
         joined.duplicates = self.all.iter().map(|(one, by)| (*one, by.unwrap_or(*one))).collect();
-        for (answer, asker) in joined.answers.iter_mut().zip(askers) {
+        for answer in &mut joined.answers {
             if let Some(by) = self.all.get(answer) {
                 *answer = by.unwrap_or(MISSING);
-                joined.in_order &= *answer == MISSING || *answer < *asker;
             }
         }
     }
 
-    /// In ascending order.
-    pub fn positions(&self) -> Vec<u32> {
-        let mut all: Vec<u32> = self.all.keys().copied().collect();
-        all.sort_unstable();
-        all
+    /// In no order.
+    pub fn positions(&self) -> impl Iterator<Item = u32> + '_ {
+        self.all.keys().copied()
+    }
+
+    pub fn count(&self) -> u64 {
+        self.all.len() as u64
     }
 }
 

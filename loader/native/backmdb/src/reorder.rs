@@ -1,5 +1,5 @@
 //! The slow way, for inputs where children stand before their parents, DNs come twice or parents are
-//! missing: the tree is numbered anew, and what was written in the order of the input is written again.
+//! missing, and for live servers of which much has come twice: the tree is numbered anew, and what was written in the order of the input is written again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,6 @@ pub fn reorder(
     let (numbering, holes) = Numbering::of_parents(&parents);
     let written = Written::finish(gathered, out, create)?;
     if let Some(live) = &mut gathered.live {
-        live.dropped = dropped(&numbering, &parents);
         live.renumbered = true;
     } else {
         let outcasts = Outcasts::find(gathered, joined, &numbering, shared.options.max_rejects)?;
@@ -63,15 +62,6 @@ fn parents(gathered: &Gathered, joined: &Joined) -> Result<Vec<u32>> {
         parents[duplicate as usize] = NOTHING;
     }
     Ok(parents)
-}
-
-/// Entries without a way up to the root.
-#[allow(clippy::cast_possible_truncation, reason = "positions have 32 bits")]
-fn dropped(numbering: &Numbering, parents: &[u32]) -> u64 {
-    let lost = |(position, parent): (usize, &u32)| {
-        *parent != NOTHING && numbering.id(position as u32).is_none()
-    };
-    parents.iter().enumerate().filter(|one| lost(*one)).count() as u64
 }
 
 fn each_name(names: &Spool, mut visit: impl FnMut(&Name<'_>, &[u8]) -> Result<()>) -> Result<()> {

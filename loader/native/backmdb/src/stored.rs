@@ -104,7 +104,7 @@ impl Stored<'_> {
         let own = cursor.next().map_err(read)?.ok_or_else(missing)?.1.to_vec();
         let has_children = cursor.next().map_err(read)?.is_some_and(|(next, _)| next == key);
         let found = read_node(&own)?;
-        if found.child.is_some() || found.id >= id {
+        if found.child.is_some() || found.id == id {
             return Err(wrong(format!("entry {id}: its own record in dn2i is damaged")));
         }
         let mut expected = Vec::new();

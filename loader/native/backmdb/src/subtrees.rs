@@ -1,6 +1,6 @@
 //! How many entries each subtree has, with memory for nodes that have children only.
 
-/// The nodes with children, by ascending ID; a parent's ID is less than its children's.
+/// The nodes with children, by ascending ID.
 #[derive(Debug)]
 pub struct Subtrees {
     ids: Vec<u32>,
@@ -42,14 +42,25 @@ impl Subtrees {
         }
     }
 
-    /// All children are told: from the last to the first, each adds its subtree to its parent's.
+    /// All children are told: each node adds its subtree to its parent's as soon as its own is complete. A parent's ID
+    /// may be greater than a child's.
+    #[allow(clippy::cast_possible_truncation, reason = "IDs have 32 bits")]
     pub fn sum(&mut self) {
-        for at in (0..self.ids.len()).rev() {
-            let below = self.counts[at];
-            if let Some(parent) = self.counts.get_mut(self.parents[at] as usize) {
-                *parent += below;
+        let mut incomplete = vec![0u32; self.ids.len()];
+        for parent in self.parents.iter().filter(|parent| **parent != ROOT) {
+            incomplete[*parent as usize] += 1;
+        }
+        let is_leaf = |at: &u32| incomplete[*at as usize] == 0;
+        let mut complete: Vec<u32> = (0..self.ids.len() as u32).filter(is_leaf).collect();
+        while let Some(at) = complete.pop() {
+            let below = self.counts[at as usize];
+            self.counts[at as usize] += 1;
+            let parent = self.parents[at as usize];
+            if parent != ROOT {
+                self.counts[parent as usize] += below;
+                incomplete[parent as usize] -= 1;
+                complete.extend((incomplete[parent as usize] == 0).then_some(parent));
             }
-            self.counts[at] += 1;
         }
     }
 
@@ -74,5 +85,18 @@ mod tests {
         trees.sum();
         let counts: Vec<u64> = (1..=6).map(|id| trees.count(id)).collect();
         assert_eq!(counts, [6, 1, 4, 1, 2, 1]);
+    }
+
+    #[test]
+    fn a_parent_may_come_after_its_children() {
+        // 3 over 1 over 4; 3 over 2.
+        let mut trees = Subtrees::new(vec![3, 1]);
+        for (id, parent) in [(1, 3), (2, 3), (4, 1)] {
+            let parent = trees.index(parent);
+            trees.child(id, parent);
+        }
+        trees.sum();
+        let counts: Vec<u64> = (1..=4).map(|id| trees.count(id)).collect();
+        assert_eq!(counts, [2, 1, 4, 1]);
     }
 }
