@@ -103,6 +103,9 @@ def test_a_replica_has_them_and_keeps_them(provider: Slapd) -> None:
             replication.wait_in_sync(provider, target)
             assert_same(provider, target)
             target.restart()
+            # Once this has come, the consumer's search has begun.
+            provider.ldapmodify(f"dn: {SUFFIX}\nchangetype: modify\nreplace: o\no: later\n")
+            replication.wait_in_sync(provider, target)
             _describe(provider, "groups")
             replication.wait_in_sync(provider, target)
             ditseed(*verify, *password).ok()
