@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHashMap;
-use schema::{AttributeId, Description, Schema};
+use schema::{AttributeId, Description, Normalise, Schema};
 use values::Refusal;
 
 use crate::indexer::Indexer;
@@ -20,6 +20,8 @@ pub struct Column {
     pub attribute: AttributeId,
     /// Canonical: the type's name, then its options.
     pub text: String,
+    /// Values are DNs.
+    pub is_dn: bool,
     /// The values stand in the order of their equality rule.
     pub sorted: bool,
     /// With more values than this they live in id2v.
@@ -92,6 +94,7 @@ impl<'a> Columns<'a> {
         Column {
             attribute: description.attribute,
             text: description.text.clone(),
+            is_dn: kind.normaliser == Normalise::Dn,
             sorted: self.is_sorted(description.attribute),
             apart_above: self.apart_above(&description.text),
             order: kind.order,

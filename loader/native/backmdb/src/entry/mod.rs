@@ -2,6 +2,7 @@
 
 mod complete;
 mod index;
+mod memo;
 mod note;
 mod store;
 
@@ -15,6 +16,7 @@ use values::Refusal;
 use crate::checks::Checks;
 use crate::draft::{Draft, Pair, Span};
 use crate::encoded::Encoded;
+use crate::entry::memo::Memo;
 use crate::lookup::Lookup;
 use crate::naming::{Naming, Place};
 use crate::operational::Operational;
@@ -57,6 +59,7 @@ pub struct Encoder<'a> {
     context_csn: usize,
     pub parents: Parents,
     pub postings: extsort::Writer,
+    memo: Memo,
     draft: Draft,
     /// The entry in hand had no entryUUID.
     made_uuid: bool,
@@ -80,6 +83,7 @@ impl<'a> Encoder<'a> {
             lookup,
             parents: Parents::default(),
             postings,
+            memo: Memo::default(),
             draft: Draft::default(),
             made_uuid: false,
             csn: 0,
@@ -179,18 +183,28 @@ impl<'a> Encoder<'a> {
 
     /// One more value, with its normal form.
     fn value(&mut self, column: usize, value: &[u8]) -> Result<(), Refusal> {
-        self.check(column, value)?;
+        let is_dn = self.lookup.get(column).is_dn;
+        if let Some(normal) = self.memo.normal(column, value).filter(|_| is_dn) {
+            let value = self.draft.add_bytes(value);
+            let pair = Pair { value, normal: self.draft.add_bytes(normal) };
+            self.draft.add_line(column, pair, true);
+            return Ok(());
+        }
+        let fits = self.check(column, value)?;
         let (pair, normals) = self.pair(column, value)?;
+        if is_dn && fits {
+            self.memo.keep(column, value, self.draft.bytes_of(pair.normal));
+        }
         self.draft.add_line(column, pair, normals);
         Ok(())
     }
 
-    /// slapd's own check of values, as far as it is wanted.
-    fn check(&self, column: usize, value: &[u8]) -> Result<(), Refusal> {
+    /// slapd's own check of values, as far as it is wanted. False: the value is taken although slapd would refuse it.
+    fn check(&self, column: usize, value: &[u8]) -> Result<bool, Refusal> {
         let (schema, column) = (self.shared.schema, self.lookup.get(column));
         let wanted = self.shared.options.values;
         if wanted == ValueCheck::Skip {
-            return Ok(());
+            return Ok(true);
         }
         match schema.check_value(column.attribute, value) {
             Err(refusal) if wanted == ValueCheck::Refuse => {
@@ -198,9 +212,9 @@ impl<'a> Encoder<'a> {
             }
             Err(_) => {
                 column.count_misfit();
-                Ok(())
+                Ok(false)
             }
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(true),
         }
     }
 
