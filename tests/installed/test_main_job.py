@@ -12,11 +12,13 @@ from fixtures.engine import base_image, engine, missing_engine
 from fixtures.installed import (
     Packages,
     fresh_root,
+    give,
     image,
     inside,
     main_job,
     podman_configured,
     run,
+    running,
 )
 from fixtures.slapd import missing_slapd
 from tests.support.require import require
@@ -42,6 +44,7 @@ def root(request: pytest.FixtureRequest) -> Iterator[Chroot]:
 
 def works(root: Chroot, work: Path, command: str) -> None:
     """A root's own slapd, and its ditseed, which knows nothing of DITSEED_TOOLS."""
+    root = running(root)
     ditseed = [*root.prefix, "env", "-u", "DITSEED_TOOLS", command]
     for strategy in STRATEGIES:
         place = work / strategy
@@ -52,7 +55,7 @@ def install_wheel(root: Chroot, wheel: Path) -> None:
     wanted = ("python3-venv", "python3-ldap")
     inside(root, "apt-get", "install", "-qy", "--no-install-recommends", *wanted)
     inside(root, "python3", "-m", "venv", "--system-site-packages", "/opt/ditseed")
-    inside(root, "/opt/ditseed/bin/pip", "install", "--quiet", wheel)
+    inside(root, "/opt/ditseed/bin/pip", "install", "--quiet", give(root, wheel))
     inside(root, "ln", "-s", "/opt/ditseed/bin/ditseed", "/usr/local/bin/ditseed")
 
 
@@ -67,7 +70,7 @@ def test_the_wheel(root: Chroot, made: Packages, short_tmp: Path) -> None:
 
 
 def install_deb(root: Chroot, deb: Path) -> None:
-    inside(root, "apt-get", "install", "-qy", "--no-install-recommends", deb)
+    inside(root, "apt-get", "install", "-qy", "--no-install-recommends", give(root, deb))
 
 
 def check_deb(root: Chroot) -> None:
