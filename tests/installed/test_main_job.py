@@ -30,6 +30,7 @@ SUITES = ("bookworm", "trixie")
 MAN = "/usr/share/man/man1/ditseed-replica-seed.1.gz"
 # cron's own, and that of sudo where nothing else is set.
 CRON = "PATH=/usr/bin:/bin"
+SMALL = "dn: uid=u000000001,ou=people,dc=example,dc=com\n"
 STRATEGIES = ("search", "ldif")
 
 
@@ -65,6 +66,7 @@ def test_the_wheel(root: Chroot, made: Packages, short_tmp: Path) -> None:
     install_wheel(root, made.wheel)
     assert inside(root, "ditseed", "--version").startswith("ditseed, version ")
     assert not list(root.root.glob("opt/ditseed/lib/python3*/site-packages/python_ldap*"))
+    assert SMALL in inside(root, "ditseed", "-q", "generate", "people", "-n", "2", "-o", "-")
     assert (root.root / "opt/ditseed/share/man/man1/ditseed.1").exists()
     works(root, short_tmp, "/usr/local/bin/ditseed")
 
@@ -75,6 +77,7 @@ def install_deb(root: Chroot, deb: Path) -> None:
 
 def check_deb(root: Chroot) -> None:
     assert inside(root, "env", "-i", CRON, "ditseed", "--version").startswith("ditseed, version ")
+    assert SMALL in inside(root, "ditseed", "-q", "generate", "people", "-n", "2", "-o", "-")
     assert (root.root / MAN[1:]).exists()
     completed = ("_DITSEED_COMPLETE=bash_complete", "COMP_WORDS=ditseed rep", "COMP_CWORD=1")
     assert "replica" in inside(root, "env", *completed, "ditseed")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.installed import ROOT, Packages, run
+from loader import _native
 from tests.support.require import require
 
 # The first test makes the packages.
@@ -37,6 +38,11 @@ def core(made: Packages, tmp_path: Path) -> Path:
 
 def test_the_wheel_is_for_every_python_and_glibc_2_34(made: Packages) -> None:
     assert made.wheel.name == f"ditseed-{version()}-cp310-abi3-manylinux_2_34_x86_64.whl"
+
+
+def test_the_core_is_of_the_same_version() -> None:
+    """setup.cfg has the version; Cargo.toml repeats it, for cargo wants one."""
+    assert _native.version() == version()
 
 
 def test_the_core_wants_no_newer_glibc(core: Path) -> None:
