@@ -128,6 +128,15 @@ class SystemFailed(LoaderError):
     message = "{path}: {reason}"
 
 
+class LibldapMissing(LoaderError):
+    code, exit_status = "tool.no_libldap", 19
+    message = "python-ldap and libldap, which ditseed needs, cannot be loaded: {reason}"
+    hint = (
+        "Install the distribution's python3-ldap; a virtual environment sees it when it was made with "
+        "--system-site-packages. docs/installation.md has more."
+    )
+
+
 class CatalogueDamaged(LoaderError):
     code, exit_status = "run.damaged", 14
     message = "{path}: the catalogue of this run cannot be read: {reason}"

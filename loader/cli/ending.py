@@ -28,6 +28,7 @@ from loader.errors import (
     FULL,
     Cancelled,
     Internal,
+    LibldapMissing,
     LoaderError,
     NoSpace,
     SystemFailed,
@@ -38,6 +39,7 @@ from loader.errors import (
 from loader.log import blank
 from loader.storage import files
 
+_PYTHON_LDAP = ("ldap", "_ldap")
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
@@ -137,6 +139,8 @@ def _known(error: Exception) -> LoaderError | None:
     """An error with a message for operators; None for one that nobody foresaw."""
     if isinstance(error, LoaderError):
         return error
+    if isinstance(error, ImportError) and error.name in _PYTHON_LDAP:
+        return LibldapMissing(reason=error)
     if not isinstance(error, OSError):
         return None
     if error.filename is None:

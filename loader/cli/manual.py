@@ -23,7 +23,8 @@ from loader.cli import ditseed
 from loader.errors import LoaderError
 
 DOCS = Path(__file__).parents[2] / "docs"
-SHELLS = ("bash", "zsh", "fish")
+# Shell -> the file where it looks for the completion of `ditseed`.
+SHELLS = {"bash": "ditseed.bash", "zsh": "_ditseed", "fish": "ditseed.fish"}
 GENERATED = ("errors.md", "man/*", "completion/*")
 _ERRORS_HEAD = """\
 # Errors
@@ -55,7 +56,7 @@ def documents() -> dict[str, str]:
             f"man/{name}.1": text
             for name, text in man_pages(click.Context(ditseed, info_name="ditseed"))
         },
-        **{f"completion/ditseed.{shell}": completion(shell) for shell in SHELLS},
+        **{f"completion/{name}": completion(shell) for shell, name in SHELLS.items()},
     }
 
 

@@ -17,6 +17,7 @@ from loader import _native
 from loader._native import Counters, Feed, Part, Synced, Tree
 from loader.errors import (
     ConnectionLost,
+    LibldapMissing,
     LoaderError,
     NoSuchBase,
     ServerDown,
@@ -159,6 +160,8 @@ def _of(asked: Search) -> _native.Search:
 
 def ours(error: _native.NativeError, connection: Connection, base: str) -> LoaderError:
     """The LoaderError for a failure with code ldap.*; `base`: of the search that it met, "" before any."""
+    if error.code == "ldap.library":
+        return LibldapMissing(reason=str(error))
     uri = connection.uri or ldap.get_option(ldap.OPT_URI) or "ldap://localhost"
     who, reason, result = connection.who, str(error), error.result or 0
     if error.code in ("ldap.connect", "ldap.tls", "ldap.lost"):

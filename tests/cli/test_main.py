@@ -20,7 +20,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from loader.cli import OWN, ditseed, verbs
-from loader.errors import Internal, UsageProblem
+from loader.errors import Internal, LibldapMissing, UsageProblem
 from tests.support import command
 from tests.support.command import Done, environment
 
@@ -139,6 +139,18 @@ def test_the_version_is_that_of_the_package() -> None:
     assert re.fullmatch(
         r"ditseed, version \d+\.\d+\.\d+\S*\n", command.ditseed("--version").ok().out
     )
+
+
+def test_without_python_ldap_every_verb_says_what_to_install(tmp_path: Path) -> None:
+    """As where python-ldap was compiled for the libldap of another release, which has gone."""
+    reason = "libldap-2.5.so.0: cannot open shared object file"
+    (tmp_path / "ldap.py").write_text(f"raise ImportError({reason!r}, name='_ldap')\n")
+    there = {"PYTHONPATH": str(tmp_path)}
+    assert command.ditseed("--help", env=there).status == 0
+    done = command.ditseed("verify", str(tmp_path), env=there)
+    assert done.status == LibldapMissing.exit_status
+    assert reason in done.err
+    assert "python3-ldap" in done.err
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ use std::fmt;
 /// What was going on when it went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
+    /// This host has no libldap that we know.
+    Library,
     /// No connection was made.
     Connect,
     /// The server does not start TLS, or the handshake failed.
@@ -25,6 +27,7 @@ impl Phase {
     /// What Python sees; it never changes.
     pub const fn code(self) -> &'static str {
         match self {
+            Self::Library => "ldap.library",
             Self::Connect => "ldap.connect",
             Self::Tls => "ldap.tls",
             Self::Bind => "ldap.bind",

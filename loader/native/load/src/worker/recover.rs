@@ -96,6 +96,6 @@ fn is_passing(failure: &Failure) -> bool {
         Phase::Connect | Phase::Lost | Phase::Silent => true,
         Phase::Bind => failure.result < 0 || codes::is_passing(failure.result),
         Phase::Request => codes::is_passing(failure.result),
-        Phase::Tls | Phase::Protocol => false,
+        Phase::Library | Phase::Tls | Phase::Protocol => false,
     }
 }

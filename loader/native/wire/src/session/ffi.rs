@@ -1,7 +1,12 @@
 //! What is used of libldap and liblber. From their public headers ldap.h and lber.h, which are the same
 //! in this respect from OpenLDAP 2.4 to 2.6, and from sasl.h.
+//!
+//! Nothing is linked: libldap has another soname in OpenLDAP 2.5 than in 2.6, and one build of this core runs with both.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::sync::OnceLock;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 /// An LDAP session; only libldap knows what is inside.
 #[repr(C)]
@@ -112,19 +117,80 @@ unsafe extern "C" {
     pub safe fn __errno_location() -> *mut c_int;
 }
 
-#[link(name = "ldap")]
-unsafe extern "C" {
-    pub fn ldap_initialize(session: *mut *mut Ldap, uri: *const c_char) -> c_int;
-    pub fn ldap_set_option(session: *mut Ldap, option: c_int, value: *const c_void) -> c_int;
-    pub fn ldap_get_option(session: *mut Ldap, option: c_int, value: *mut c_void) -> c_int;
-    pub fn ldap_start_tls(
+/// OpenLDAP 2.6 and 2.5.
+const SONAMES: [&str; 2] = ["libldap.so.2", "libldap-2.5.so.0"];
+
+static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
+
+/// Why there is no libldap on this host, if there is none; looked for at the first call. To be asked before any function
+/// below is called.
+pub fn missing() -> Option<&'static str> {
+    FUNCTIONS.get_or_init(load).as_ref().err().map(String::as_str)
+}
+
+fn functions() -> &'static Functions {
+    FUNCTIONS.get_or_init(load).as_ref().expect("missing() is asked before a session is opened")
+}
+
+fn load() -> Result<Functions, String> {
+    Functions::find(library()?).map_err(|error| error.to_string())
+}
+
+/// The one that the process has already, which is python-ldap's; else the first that the host has. Two in one process
+/// would read ldap.conf, and set up TLS and SASL, twice and differently.
+fn library() -> Result<Library, String> {
+    let open = |flags| {
+        SONAMES.iter().find_map(|name| {
+            // SAFETY: what libldap and the libraries below it do when they are loaded is safe at any time.
+            unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL | flags) }.ok()
+        })
+    };
+    open(libc::RTLD_NOLOAD)
+        .or_else(|| open(0))
+        .ok_or_else(|| format!("none of {} can be loaded", SONAMES.join(", ")))
+}
+
+/// Functions as in a block `extern "C"`, found by name in libldap; those of liblber as well, for libldap needs it.
+macro_rules! found_at_run_time {
+    ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $result:ty)?;)*) => {
+        struct Functions {
+            $($name: unsafe extern "C" fn($($kind),*) $(-> $result)?,)*
+        }
+
+        impl Functions {
+            /// The library stays loaded for good.
+            fn find(library: Library) -> Result<Self, libloading::Error> {
+                let found = Self {
+                    // SAFETY: the types are those of ldap.h and lber.h.
+                    $($name: unsafe { *library.get(stringify!($name).as_bytes())? },)*
+                };
+                std::mem::forget(library);
+                Ok(found)
+            }
+        }
+
+        $(
+            #[allow(clippy::too_many_arguments, reason = "libldap's own")]
+            pub unsafe fn $name($($argument: $kind),*) $(-> $result)? {
+                // SAFETY: the caller's promises are those that libldap asks for.
+                unsafe { (functions().$name)($($argument),*) }
+            }
+        )*
+    };
+}
+
+found_at_run_time! {
+    fn ldap_initialize(session: *mut *mut Ldap, uri: *const c_char) -> c_int;
+    fn ldap_set_option(session: *mut Ldap, option: c_int, value: *const c_void) -> c_int;
+    fn ldap_get_option(session: *mut Ldap, option: c_int, value: *mut c_void) -> c_int;
+    fn ldap_start_tls(
         session: *mut Ldap,
         server_controls: *mut *mut c_void,
         client_controls: *mut *mut c_void,
         id: *mut c_int,
     ) -> c_int;
-    pub fn ldap_install_tls(session: *mut Ldap) -> c_int;
-    pub fn ldap_sasl_bind(
+    fn ldap_install_tls(session: *mut Ldap) -> c_int;
+    fn ldap_sasl_bind(
         session: *mut Ldap,
         dn: *const c_char,
         mechanism: *const c_char,
@@ -133,7 +199,7 @@ unsafe extern "C" {
         client_controls: *mut *mut c_void,
         id: *mut c_int,
     ) -> c_int;
-    pub fn ldap_sasl_interactive_bind(
+    fn ldap_sasl_interactive_bind(
         session: *mut Ldap,
         dn: *const c_char,
         mechanisms: *const c_char,
@@ -146,14 +212,14 @@ unsafe extern "C" {
         mechanism: *mut *const c_char,
         id: *mut c_int,
     ) -> c_int;
-    pub fn ldap_result(
+    fn ldap_result(
         session: *mut Ldap,
         id: c_int,
         all: c_int,
         timeout: *mut Timeval,
         answer: *mut *mut Answer,
     ) -> c_int;
-    pub fn ldap_parse_result(
+    fn ldap_parse_result(
         session: *mut Ldap,
         answer: *mut Answer,
         code: *mut c_int,
@@ -163,20 +229,16 @@ unsafe extern "C" {
         controls: *mut *mut *mut c_void,
         free: c_int,
     ) -> c_int;
-    pub fn ldap_msgfree(answer: *mut Answer) -> c_int;
-    pub fn ldap_memfree(memory: *mut c_void);
-    pub fn ldap_err2string(code: c_int) -> *const c_char;
-    pub fn ldap_unbind_ext(
+    fn ldap_msgfree(answer: *mut Answer) -> c_int;
+    fn ldap_memfree(memory: *mut c_void);
+    fn ldap_err2string(code: c_int) -> *const c_char;
+    fn ldap_unbind_ext(
         session: *mut Ldap,
         server_controls: *mut *mut c_void,
         client_controls: *mut *mut c_void,
     ) -> c_int;
-}
-
-#[link(name = "lber")]
-unsafe extern "C" {
-    pub fn ber_sockbuf_ctrl(sockbuf: *mut Sockbuf, option: c_int, value: *mut c_void) -> c_int;
-    pub fn ber_sockbuf_add_io(
+    fn ber_sockbuf_ctrl(sockbuf: *mut Sockbuf, option: c_int, value: *mut c_void) -> c_int;
+    fn ber_sockbuf_add_io(
         sockbuf: *mut Sockbuf,
         io: *mut LayerIo,
         level: c_int,

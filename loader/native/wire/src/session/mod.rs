@@ -62,6 +62,9 @@ impl Session {
     /// Connects, starts TLS, binds.
     pub(crate) fn open(link: &Link, stop: &Counters) -> Result<Self> {
         stop.check()?;
+        if let Some(why) = ffi::missing() {
+            return Err(Failure::new(Phase::Library, PARAM_ERROR, why).into());
+        }
         let opening = Opening { handle: initialize(link)?, link, stop };
         let guard = &opening.handle.guard;
         if let Err(error) = guard.watching(stop, link.connect_timeout, || opening.run()) {
