@@ -58,9 +58,20 @@ def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
 
 
 class UsageProblem(LoaderError):
+    """command: as it was typed, without its options."""
+
     code, exit_status = "usage", 3
     message = "{reason}"
-    hint = "--help after the verb shows how it is used, with examples."
+    hint = "`{command} --help` lists the options, with examples."
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(**{"command": "ditseed VERB", **facts})
+
+
+NO_SECRETS = (
+    "A password never stands on a command line, where every user of the host can read it (ps): put it into a file and "
+    "give -y FILE, or have it asked for with -W"
+)
 
 
 class NotPermitted(LoaderError):

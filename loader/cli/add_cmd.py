@@ -8,14 +8,11 @@ from typing import Any
 
 import click
 
-from loader import units
 from loader.cli import options
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import add as operation
 from loader.operations.add import AddOptions
-
-_FOR_MACHINES = ("rejections",)
 
 
 class Batch(click.ParamType[int]):
@@ -140,8 +137,8 @@ def command(
 
 def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
     warn_of_rejects(facts)
-    shown = for_people({name: value for name, value in facts.items() if name not in _FOR_MACHINES})
-    if facts.get("seconds"):
-        rate = round((facts["read"] - facts["before"]) / facts["seconds"])
-        shown["seconds"] = f"{facts['seconds']:.1f} ({units.number(rate)} entries/s)"
-    return {name: value for name, value in shown.items() if value is not None}
+    if not facts.get("seconds"):
+        return for_people(facts)
+    return for_people(
+        {**facts, "rate": round((facts["read"] - facts["before"]) / facts["seconds"])}
+    )

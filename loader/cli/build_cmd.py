@@ -8,14 +8,11 @@ from typing import Any
 
 import click
 
-from loader import units
 from loader.cli import options
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import build as operation
 from loader.operations.build import MOST_SHARDS, BuildOptions
-
-_FOR_MACHINES = ("phases", "tables", "rejections", "rate")
 
 
 @click.command("build")
@@ -122,7 +119,4 @@ def command(
 
 def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
     warn_of_rejects(facts)
-    shown = for_people({name: value for name, value in facts.items() if name not in _FOR_MACHINES})
-    if "seconds" in facts:
-        shown["seconds"] = f"{facts['seconds']:.1f} ({units.number(facts['rate'])} entries/s)"
-    return shown
+    return for_people(facts)

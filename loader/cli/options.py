@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from loader import units
 from loader.defaults import ENGINES, LEVELS
-from loader.errors import LoaderError, UsageProblem
+from loader.errors import NO_SECRETS, LoaderError, UsageProblem
 from loader.progress import Progress
 from loader.server.options import Connection, Sasl
 from loader.sources.dit import Recipe
@@ -51,10 +51,31 @@ def stack(*options: Callable[[Function], Function]) -> Callable[[Function], Func
     return apply
 
 
-bind_options = stack(
+def _no_secret(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise UsageProblem(reason=f"-w is not accepted. {NO_SECRETS}", command=context.command_path)
+
+
+# ldapsearch's, which people type; hidden, since it is only there to say what to type instead.
+_refused_password = click.option(
+    "-w",
+    metavar="PASSWORD",
+    help="Not accepted; use -y or -W.",
+    hidden=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_no_secret,
+)
+_bind_options = stack(
+    click.option("-x", "simple", is_flag=True, help="Simple bind; the default without -Y."),
     click.option("-D", "bind_dn", metavar="DN", help="Bind as this DN."),
-    click.option("-y", "password_file", metavar="FILE", help="The whole file is the password."),
-    click.option("-W", "ask", is_flag=True, help="Ask for the password."),
+    click.option(
+        "-y",
+        "password_file",
+        metavar="FILE",
+        help="Read the password from FILE: all of it, a newline at its end included.",
+    ),
+    click.option("-W", "ask", is_flag=True, help="Prompt for the password."),
     click.option(
         "-Y",
         "mechanism",
@@ -75,6 +96,7 @@ bind_options = stack(
         "-b", "base", metavar="BASE", help="Base DN (default: ldap.conf, else the only suffix)."
     ),
 )
+bind_options = stack(_bind_options, _refused_password)
 connection_options = stack(
     click.option(
         "-H",
@@ -84,7 +106,7 @@ connection_options = stack(
     ),
     bind_options,
 )
-providers_options = stack(
+_providers_options = stack(
     click.option(
         "-H",
         "uris",
@@ -93,8 +115,11 @@ providers_options = stack(
         help="The server: ldap://, ldaps:// or ldapi:// (ldap.conf is honoured). Several times: replicas of one tree, "
         "read side by side.",
     ),
-    bind_options,
+    _bind_options,
 )
+providers_options = stack(_providers_options, _refused_password)
+# For a verb whose own -w is that of slapadd.
+providers_options_beside_w = _providers_options
 _CONFIG: dict[str, Any] = {
     "type": click.Path(path_type=Path, readable=False),
     "help": "The server's slapd.d directory or slapd.conf.",
@@ -269,6 +294,8 @@ def connection_of(options: dict[str, Any]) -> Connection:
     taken = {name: options.pop(name, None) for name in _OF_CONNECTION}
     sasl = {name: options.pop(name, None) for name in _OF_SASL}
     _require_mechanism(taken["mechanism"])
+    if options.pop("simple", False) and taken["mechanism"]:
+        raise UsageProblem(reason="-x is a simple bind and -Y one by SASL: give one of them")
     password = None
     if options.pop("ask"):
         if not sys.stdin.isatty():
@@ -281,7 +308,7 @@ def providers_of(options: dict[str, Any]) -> tuple[Connection, tuple[Connection,
     """The first provider, and the others: reached in the same way."""
     uris = options.pop("uris")
     first = connection_of({**options, "uri": next(iter(uris), None)})
-    for name in (*_OF_CONNECTION, *_OF_SASL, "ask"):
+    for name in (*_OF_CONNECTION, *_OF_SASL, "ask", "simple"):
         options.pop(name, None)
     if len(set(uris)) < len(uris):
         raise UsageProblem(reason="-H names the same server twice")

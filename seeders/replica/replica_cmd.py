@@ -117,7 +117,7 @@ def command() -> None:
     required=True,
     help="Where the entries come from.",
 )
-@options.providers_options
+@options.providers_options_beside_w
 @options.optional_config_option
 @options.consumer_suffix_option
 @_consumer_options(required=False)

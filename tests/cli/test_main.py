@@ -144,14 +144,14 @@ def test_the_version_is_that_of_the_package() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["export", "--no-such-option"], "No such option"),
-        (["no-such-verb"], "No such command 'no-such-verb'"),
-        (["export"], "Missing option '-o'"),
+        (["export", "--no-such-option"], "no such option"),
+        (["no-such-verb"], "no such command 'no-such-verb'"),
+        (["export"], "missing option '-o'"),
         (["build", "x.ldif", "--config", "/x", "--maxsize", "much"], "not a size: 'much'"),
         (["build", "x.ldif", "--config", "/x", "--engine", "steam"], "'steam' is not"),
     ],
 )
-def test_wrong_use_has_its_status_and_clicks_words(arguments: list[str], said: str) -> None:
+def test_wrong_use_has_its_status_and_says_what_is_wrong(arguments: list[str], said: str) -> None:
     done = command.ditseed(*arguments)
     assert done.status == UsageProblem.exit_status
     assert said in done.err
