@@ -58,14 +58,9 @@ def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
 
 
 class UsageProblem(LoaderError):
-    """command: as it was typed, without its options."""
-
     code, exit_status = "usage", 3
     message = "{reason}"
-    hint = "`{command} --help` lists the options, with examples."
-
-    def __init__(self, **facts: object) -> None:
-        super().__init__(**{"command": "ditseed VERB", **facts})
+    hint = "--help behind the verb lists its options, with examples."
 
 
 NO_SECRETS = (

@@ -100,8 +100,8 @@ def _misused(error: click.ClickException) -> int:
         error.show()
         return UsageProblem.exit_status
     context = error.ctx if isinstance(error, click.UsageError) else None
-    command = context.command_path if context else "ditseed"
-    show_error(UsageProblem(reason=_refusal(error), command=command))
+    verb = context.command_path.partition(" ")[2] if context else ""
+    show_error(UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error)))
     return UsageProblem.exit_status
 
 

@@ -53,7 +53,7 @@ def stack(*options: Callable[[Function], Function]) -> Callable[[Function], Func
 
 def _no_secret(context: click.Context, option: click.Parameter, value: str | None) -> None:
     if value is not None:
-        raise UsageProblem(reason=f"-w is not accepted. {NO_SECRETS}", command=context.command_path)
+        raise UsageProblem(reason=f"-w is not accepted. {NO_SECRETS}")
 
 
 # ldapsearch's, which people type; hidden, since it is only there to say what to type instead.
