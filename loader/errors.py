@@ -72,7 +72,7 @@ NO_SECRETS = (
 class NotPermitted(LoaderError):
     code, exit_status = "storage.not_permitted", 4
     message = "no permission to {action} {path}"
-    hint = "Run as root or as the user that owns the directory ({owner})."
+    hint = "Run the command as root (sudo), or as the user who owns it ({owner})."
 
 
 class NoSuchPath(LoaderError):
@@ -90,6 +90,23 @@ class NoSpace(LoaderError):
     code, exit_status = "storage.no_space", 6
     message = "{path}: {lack}"
     hint = "Free space on that file system, or put the files elsewhere; nothing was changed."
+
+
+class ReadOnly(LoaderError):
+    code, exit_status = "storage.read_only", 15
+    message = "{path} is on a file system that is mounted read-only"
+    hint = (
+        "Choose a place that can be written, or remount it: mount -o remount,rw. If it was writable before, see dmesg: "
+        "the kernel may have switched it after a disk error."
+    )
+
+
+class OutputNotEmpty(LoaderError):
+    """made_by: the verb whose output may be continued or replaced there."""
+
+    code, exit_status = "storage.not_empty", 16
+    message = "{path} is not empty, and what it holds was not written by `ditseed {made_by}`"
+    hint = "Give -o a new or an empty directory; nothing was changed."
 
 
 class ToolMissing(LoaderError):
@@ -268,6 +285,17 @@ class ServerRefused(LoaderError):
     message = "{uri}: {operation}: {reason}"
 
 
+class NoWriteAccess(LoaderError):
+    """rule: the value of olcAccess that allows it."""
+
+    code, exit_status = "server.no_write_access", 76
+    message = "{uri}: {who} may not add entries below {where}: {reason}"
+    hint = (
+        "Bind as the root DN of that database (-D, -y), or allow this account to write to it, by the first rule of the "
+        "database: olcAccess: {rule}"
+    )
+
+
 class TlsFailed(LoaderError):
     code, exit_status = "server.tls", 35
     message = "{uri}: TLS failed: {reason}"
@@ -295,7 +323,7 @@ class NotInSync(LoaderError):
     """state: what it is doing. advice: what to do."""
 
     code, exit_status = "server.not_in_sync", 38
-    message = "{consumer} has not caught up with {provider} after {waited}: {state}"
+    message = "{consumer} has not caught up with {provider} within {waited}: {state}"
     hint = "{advice}"
 
 
@@ -441,8 +469,8 @@ class MapFull(LoaderError):
 
 class TargetNotEmpty(LoaderError):
     code, exit_status = "mdb.target_not_empty", 52
-    message = "{path} already holds a database ({size})"
-    hint = "Use --replace to put the new one in its place once it is finished and checked."
+    message = "{path} already holds {what}"
+    hint = "{advice}"
 
 
 class TargetInUse(LoaderError):
@@ -560,10 +588,7 @@ class NothingToLearn(LoaderError):
 class AddRefused(LoaderError):
     code, exit_status = "add.entry_refused", 64
     message = "{dn} was refused: {reason} ({rejected} refused, {added} added)"
-    hint = (
-        "Mend the cause ({where}) and give the same command again: what is added is not added twice. "
-        "Or let some go with --max-rejects."
-    )
+    hint = "{advice}"
 
 
 class AddLost(LoaderError):
@@ -576,14 +601,15 @@ class NotAReplica(LoaderError):
     code, exit_status = "seed.is_consumer", 71
     message = "{where}: {suffix} has syncrepl already, which fills it by itself and lets nobody else write"
     hint = (
-        "Take olcSyncrepl away (ldapdelete it from the database's entry), seed, and add it again."
+        "Keep its value (ldapsearch shows it), take it away, seed, and add it again afterwards. "
+        "To take it away: {undo}"
     )
 
 
 class ReplicaNotEmpty(LoaderError):
     code, exit_status = "seed.not_empty", 72
-    message = "{where}: {suffix} holds entries already"
-    hint = "Only an empty database is seeded online. To add to one that is not: ditseed add --on-exists skip."
+    message = "{where}: {suffix} holds {what}"
+    hint = "{advice}"
 
 
 class SyncreplUnreadable(LoaderError):

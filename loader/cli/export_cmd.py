@@ -12,7 +12,7 @@ import click
 
 from loader import defaults, units
 from loader.cli import named, options
-from loader.cli.report import show_facts, show_json
+from loader.cli.report import for_people, show_facts, show_json
 from loader.errors import NoSuchPath, UsageProblem
 from loader.manifest import Manifest
 from loader.operations import export_mdb
@@ -64,6 +64,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     type=click.Choice(["zstd", "none"]),
     help=f"Default: {defaults.COMPRESS} for a directory, none for stdout.",
 )
+@options.dry_run_option
 @options.timeout_option
 @options.restart_option
 @options.progress_option
@@ -77,6 +78,7 @@ def command(
     max_latency: float | None,
     page: int,
     compress: str | None,
+    dry_run: bool,
     timeouts: tuple[str, ...],
     restart: bool,
     progress_mode: str,
@@ -118,7 +120,7 @@ def command(
         if streamed:
             raise UsageProblem(reason=_PIECES)
         latency = None if max_latency is None else max_latency / 1000
-        limits = {
+        limits: dict[str, Any] = {
             "jobs": jobs,
             "pieces": pieces,
             "max_rate": max_rate,
@@ -126,11 +128,19 @@ def command(
             "page": page,
         }
         connection, replicas = options.providers_of(connecting)
-        made = _of_server(connection, {**limits, "replicas": replicas}, asked)
+        limits["replicas"] = replicas
+        if dry_run:
+            _show_plan(_plan_of_server(connection, limits, asked), as_json)
+            return
+        made = _of_server(connection, limits, asked)
     else:
         base = connecting.pop("base")
         of_server = (*connecting, "pieces", "max_rate", "max_latency", "page")
         options.refuse_given(of_server, "a server, not for a database")
+        if dry_run:
+            where = None if streamed else asked.output
+            _show_plan(export_mdb.plan(Part(_directory(source), base), where), as_json)
+            return
         if streamed:
             options.refuse_given(("restart", "timeouts"), "an export into a directory")
             part = Part(_directory(source), base)
@@ -165,6 +175,18 @@ class _Asked:
     progress: Progress
     timeouts: tuple[str, ...]
     restart: bool
+
+
+def _show_plan(facts: dict[str, Any], as_json: bool) -> None:
+    show_json(facts) if as_json else show_facts(for_people(facts))
+
+
+def _plan_of_server(
+    connection: Connection, limits: dict[str, Any], asked: _Asked
+) -> dict[str, Any]:
+    from loader.operations.export import ExportOptions, plan
+
+    return plan(ExportOptions(connection, asked.output, **limits), asked.progress)
 
 
 def _of_server(connection: Connection, limits: dict[str, Any], asked: _Asked) -> Manifest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from loader import errors, units
 from loader.cli import options
 from loader.cli.report import for_people, show_facts, show_json
 from loader.errors import UsageProblem
-from loader.operations.compare import CompareReport
+from loader.operations.compare import CompareReport, Sample
 from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.server.options import Connection
@@ -255,7 +255,7 @@ def _seed_online(
 ) -> Facts:
     dry_run, timeouts, restart = how
     if dry_run:
-        return online.plan(asked)
+        return online.plan(asked, progress)
     return online.seed(asked, progress, options.timeouts_of(timeouts, online.STEPS), restart)
 
 
@@ -325,6 +325,8 @@ def verify(
         )
     else:
         show_facts({"compared as": how, **_compared(waited, report)})
+        for line in _how_to_see(report):
+            print(line)
         for line in preparing.standing(provider.uri or ""):
             print(line)
     return errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
@@ -336,12 +338,47 @@ def _compared(waited: float, report: CompareReport) -> dict[str, object]:
         "entries": f"{report.a.entries:,} and {report.b.entries:,}",
         "checksums": f"{report.a.checksum} and {report.b.checksum}",
         "differences": f"{report.only_a + report.only_b + report.changed:,}",
-        **{f"{number}: {one.kind}": one.dn for number, one in enumerate(report.samples, 1)},
+        **{f"{number}: {_KINDS[one.kind]}": _named(one) for number, one in _numbered(report)},
         **(
             {"not compared": f"{', '.join(report.local)}: each server keeps them for itself"}
             if report.local
             else {}
         ),
         **{f"note {number}": one for number, one in enumerate(report.notes, 1)},
-        "verdict": "equal" if report.equal else "NOT equal",
+        "verdict": _verdict(report),
     }
+
+
+_KINDS = {"only-a": "missing", "only-b": "only on the replica", "changed": "differs"}
+
+
+def _numbered(report: CompareReport) -> Iterator[tuple[int, Sample]]:
+    return enumerate(report.samples, 1)
+
+
+def _named(one: Sample) -> str:
+    return f"{one.dn} ({', '.join(one.attributes)})" if one.attributes else one.dn
+
+
+def _verdict(report: CompareReport) -> str:
+    if report.equal:
+        return "equal"
+    if report.equal_but_for:
+        return f"NOT compared in {', '.join(report.equal_but_for)}; equal in everything else"
+    return "NOT equal"
+
+
+def _how_to_see(report: CompareReport) -> Iterator[str]:
+    """Of attributes that differ because one of the servers hides them."""
+    if not report.equal_but_for:
+        return
+    for one in report.hidden:
+        names = ", ".join(one.attributes)
+        yield (
+            f"{names}: hidden, not missing, as far as can be told without reading it: {one.location} does not show "
+            f"it to {one.who}, and every entry has the same entryCSN on both sides."
+        )
+        yield (
+            "  To compare it too, bind as somebody who may read it (--consumer-dn, --consumer-password-file), or add "
+            f"this as the first rule of the database on {one.location}: olcAccess: {one.rule}"
+        )

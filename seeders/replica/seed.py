@@ -22,6 +22,7 @@ from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
 from loader.operations.build import require as require_buildable
 from loader.operations.export import STEPS as EXPORT_STEPS
+from loader.operations.export import ExportOptions, plan_of_reading, start_of
 from loader.operations.publish import Place
 from loader.operations.shards import clear as clear_export
 from loader.progress import Progress
@@ -30,7 +31,6 @@ from loader.run.catalogue import Catalogue, DoneStep, Facts
 from loader.run.steps import Run, open_run
 from loader.server.options import Connection
 from loader.server.session import Session, session
-from loader.sources import planner
 from loader.storage import files
 from seeders.replica import claims, forecast, partial, preparing
 from seeders.replica.partial import Partial
@@ -255,20 +255,30 @@ def plan(options: SeedOptions, progress: Progress) -> Facts:
     place = place_of(options)
     place.require_free()
     facts = preflight(options, place)
-    if partial_of(options, place):
-        facts["entries"] = "those that the consumer's syncrepl selects"
-    elif options.strategy == "search":
-        connection = dataclasses.replace(needs_provider(options), base=place.database.suffix)
-        with session(connection) as server:
-            counted = planner.expected(server, place.database.suffix)
-        facts["entries"] = counted if counted is not None else "the provider does not tell"
-    elif options.strategy == "ldif":
+    wanted = partial_of(options, place)
+    if options.strategy == "search":
+        facts |= _plan_of_search(options, place, wanted, progress)
+    elif options.strategy == "ldif" and not wanted:
         facts |= build_plan(build_options(options, *needs_source(options)), progress)
-    else:
+    elif options.strategy == "clone":
         facts["bytes"] = sum(files.allocated_bytes(path / DATA) for path in needs_source(options))
         files.require_space(place.directory, facts["bytes"])
-    where = {"directory": str(place.directory), "steps": "nothing was changed"}
+    if wanted:
+        facts["entries"] = "those that the consumer's syncrepl selects"
+    where = {"directory": str(place.directory), "dry_run": "nothing was changed"}
     return {**facts, **forecast.told(facts), **where}
+
+
+def _plan_of_search(
+    options: SeedOptions, place: Place, wanted: Partial | None, progress: Progress
+) -> Facts:
+    """How the provider would be read; it is asked whether its limits let all of that be read."""
+    reading = reading_options(options, place, wanted, place.directory)
+    with progress.step("plan") as meter:
+        cut = plan_of_reading(reading, meter, start_of(reading))
+    counted = cut["expected"]
+    entries = counted if counted is not None else "the provider does not tell"
+    return {"entries": entries, "cut_into": cut["how"]}
 
 
 def status(run_dir: Path) -> tuple[list[DoneStep], bool]:
@@ -280,6 +290,29 @@ def status(run_dir: Path) -> tuple[list[DoneStep], bool]:
         return catalogue.steps(), catalogue.found("publish") is not None
     finally:
         catalogue.close()
+
+
+def reading_options(
+    options: SeedOptions, place: Place, wanted: Partial | None, exported: Path
+) -> ExportOptions:
+    """How the provider is read, into `exported`."""
+    first, *others = (
+        dataclasses.replace(one, base=one.base or place.database.suffix)
+        for one in (needs_provider(options), *options.replicas)
+    )
+    if wanted:
+        first, *others = (wanted.provider(one) for one in (first, *others))
+    return ExportOptions(
+        first,
+        exported,
+        options.jobs,
+        options.pieces,
+        page=options.page,
+        narrowing=wanted.narrowing() if wanted else None,
+        # The preflight has looked at what the provider hides; an export that is kept tells others of it.
+        looked=options.keep_export is None,
+        replicas=tuple(others),
+    )
 
 
 def build_options(options: SeedOptions, *inputs: Path) -> BuildOptions:

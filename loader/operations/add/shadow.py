@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from loader.config import Change, Database
+from loader.config import Change, Config, Database
 from loader.errors import LeaseStands, LoaderError, NotAReplica
 from loader.operations.add.lending import lending
 from loader.run import lease
@@ -32,7 +32,7 @@ def lent(connection: Connection, suffix: str) -> Iterator[None]:
     with session(connection) as server:
         config = configuration.read_online(server)
         database, uri = config.database(suffix), config.uri or ""
-        require_free(database, config.where)
+        require_free(config, database)
     one = Lease(KIND, uri, database.suffix, _by_hand(database, uri))
     with lending(
         one, lambda: _switch_on(connection, suffix), lambda: _give_back(connection, suffix, one)
@@ -40,10 +40,11 @@ def lent(connection: Connection, suffix: str) -> Iterator[None]:
         yield
 
 
-def require_free(database: Database, where: str) -> None:
+def require_free(config: Config, database: Database) -> None:
     """Only a database that is nobody's replica yet can be lent."""
     if database.consumer:
-        raise NotAReplica(where=where, suffix=database.suffix)
+        undo = _by_hand(database, config.uri or "ldapi:///", "olcSyncrepl")
+        raise NotAReplica(where=config.where, suffix=database.suffix, undo=undo)
 
 
 def give_back_standing(connection: Connection) -> None:
@@ -59,8 +60,8 @@ def give_back_standing(connection: Connection) -> None:
             given_back()
 
 
-def _by_hand(database: Database, uri: str) -> str:
-    text = f"dn: {database.entry_dn}\\nchangetype: modify\\ndelete: {_SETTING}\\n"
+def _by_hand(database: Database, uri: str, setting: str = _SETTING) -> str:
+    text = f"dn: {database.entry_dn}\\nchangetype: modify\\ndelete: {setting}\\n"
     return f"printf {shlex.quote(text)} | ldapmodify -Q -Y EXTERNAL -H {shlex.quote(uri)}"
 
 

@@ -1,0 +1,44 @@
+"""Do the server's limits let the tree be read? Asked before anything is read in earnest, and by --dry-run.
+
+slapd tells a limit only by ending a search: nothing but a search finds it out. One without attributes shows some ten
+thousand entries in less than a second, so a limit below that (the default is 500) is found; one above it is met while
+reading, after that many entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from loader.errors import LimitTooLow
+from loader.server.search import Search
+from loader.server.session import Session
+from loader.sources.ldap import page_sizes
+from loader.sources.planner import Partition
+
+LOOKED = 20_000  # entries
+
+
+def require_readable(
+    server: Session, base: str, partitions: Iterable[Partition], page: int
+) -> None:
+    """Raises LimitTooLow where a partition cannot be read with `page`, nor with the smaller pages that a reading tries.
+
+    Where the whole tree is shown, so is every part of it.
+    """
+    try:
+        server.require_shown(Search(base, page=page), LOOKED)
+    except LimitTooLow:
+        for one in partitions:
+            _require_part(server, one.search, page)
+
+
+def _require_part(server: Session, asked: Search, page: int) -> None:
+    *others, last = page_sizes(page)
+    for size in others:
+        try:
+            server.require_shown(replace(asked, page=size), LOOKED)
+            return
+        except LimitTooLow:
+            continue
+    server.require_shown(replace(asked, page=last), LOOKED)
