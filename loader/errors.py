@@ -271,7 +271,7 @@ class NoSuchBase(LoaderError):
 
 class LimitTooLow(LoaderError):
     code, exit_status = "server.limit_too_low", 33
-    message = "{uri}: {limit} of {who} is too low for this export ({reason})"
+    message = "{uri}: {limit} of {who} does not let all entries be read ({reason})"
     hint = (
         "On the server, lift it for this DN: {setting}. The first limits that fit an account count; a changed order "
         "counts once slapd was restarted. On OpenDJ, in the account's entry: ds-rlim-size-limit, "

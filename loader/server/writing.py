@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterable, Iterator, Sequence
 
 import ldap
 
@@ -18,11 +19,14 @@ from loader.config import Config, Database
 from loader.errors import NoWriteAccess
 from loader.server.session import Session
 
-# A level or privileges with which entries can be added (slapd.access(5)).
-_WRITES = re.compile(
-    r"(?:self)?(?:write|add|manage)|(?:self)?[=+][mdxscrwaz]*[mwa][mdxscrwaz]*", re.I
+# A level, or privileges (slapd.access(5)), and those of them with which entries are added.
+_LEVEL = re.compile(
+    r"(?:real)?(?:self)?(?:none|disclose|auth|compare|search|read|write|add|delete|manage|[=+-][0mwazdxscr]*)",
+    re.IGNORECASE,
 )
-_EXACT = re.compile(r"dn(?:\.(?:exact|base))?=\"?([^\"]+)\"?", re.I)
+_WRITES = re.compile(r"(?:real)?(?:self)?(?:write|add|manage|[=+].*[mwa].*)", re.IGNORECASE)
+_CONTROLS = ("stop", "continue", "break")
+_EXACT = re.compile(r"dn(?:\.(?:exact|base))?=(.+)", re.IGNORECASE)
 
 
 def require_below(server: Session, parent: str) -> None:
@@ -54,31 +58,77 @@ def require_first(server: Session, config: Config, database: Database) -> None:
     who = server.who_am_i()
     if database.root_dn is not None and dn.key(database.root_dn) == dn.key(who):
         return
-    rules = _rules(config, database)
-    if not any(_grants(rule, who) for rule in rules):
+    if not _might_write(_rules(config, database), who):
         reason = (
             f"no rule of olcAccess lets it write, and it is not the root DN ({database.root_dn})"
         )
         raise _refused(server, database.suffix, reason)
 
 
-def _rules(config: Config, database: Database) -> tuple[str, ...]:
-    """Those of the database, else of the frontend; none: everybody may read, and nobody write."""
-    frontend = next((name for name, _ in config.entries if "{-1}frontend" in name.lower()), "")
-    return config.values(database.entry_dn, "olcAccess") + config.values(frontend, "olcAccess")
+def _rules(config: Config, database: Database) -> Iterator[list[str]]:
+    """The words of each, those of the frontend last, as slapd has it."""
+    frontends = [name for name, _ in config.entries if "{-1}frontend" in name.lower()]
+    for name in (database.entry_dn, *frontends):
+        yield from config.reader(name).words("olcAccess")
 
 
-def _grants(rule: str, who: str) -> bool:
-    """Might it let `who` write an entry that is not its own? In doubt: yes."""
-    return any(_clause_grants(one, who) for one in re.split(r"\sby\s", rule)[1:])
+def _might_write(rules: Iterable[list[str]], who: str) -> bool:
+    """May `who` write to an entry that is nobody's own? In doubt: yes."""
+    for words in rules:
+        what, *clauses = _parted(words)
+        if _is_of_attributes(what):
+            continue
+        answer = _answer(clauses, who)
+        if answer or (answer is False and what == ["to", "*"]):
+            return answer
+    return False
 
 
-def _clause_grants(clause: str, who: str) -> bool:
-    named, *rest = clause.split()
-    exact = _EXACT.fullmatch(named)
-    if named.lower() in ("self", "anonymous") or (exact and dn.key(exact[1]) != dn.key(who)):
+def _parted(words: Sequence[str]) -> list[list[str]]:
+    """What it is about, and the clauses, each without its `by`."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word.lower() == "by":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _is_of_attributes(what: Sequence[str]) -> bool:
+    """And of none of the two (entry, children) that an add is about."""
+    named = [word.partition("=")[2].lower().split(",") for word in what if "attrs=" in word.lower()]
+    return bool(named) and not {"entry", "children"} & set(named[0])
+
+
+def _answer(clauses: Iterable[Sequence[str]], who: str) -> bool | None:
+    """True: it may grant; False: it ends the search for a rule; None: the next rule is asked."""
+    for clause in clauses:
+        matches = _matches(clause, who)
+        if matches is False:
+            continue
+        if any(_WRITES.fullmatch(word) for word in clause[1:]):
+            return True
+        control = clause[-1].lower()
+        if matches and control != "continue":
+            return None if control == "break" else False
+    return False
+
+
+def _matches(clause: Sequence[str], who: str) -> bool | None:
+    """Does it speak of `who`? None where that cannot be told here."""
+    named = clause[0].lower()
+    exact = _EXACT.fullmatch(clause[0])
+    if named in ("self", "realself"):
         return False
-    return any(_WRITES.fullmatch(word) for word in rest)
+    if named == "anonymous" or exact:
+        same = not who if exact is None else dn.key(exact[1].strip('"')) == dn.key(who)
+    elif named in ("*", "users"):
+        same = named == "*" or bool(who)
+    else:
+        return None
+    others = [word for word in clause[1:] if not _LEVEL.fullmatch(word) and word not in _CONTROLS]
+    return None if same and others else same
 
 
 def _refused(server: Session, where: str, reason: str) -> NoWriteAccess:

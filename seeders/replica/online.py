@@ -177,10 +177,11 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
         return ReplicaNotEmpty(
             where=where, suffix=suffix, what="entries already", advice=_ONLY_EMPTY
         )
+    admin = shlex.quote(database.root_dn or "ROOTDN")
     names = " ".join(shlex.quote(name) for name, _ in reversed(found))
     advice = (
         "Delete it as the root DN of that database, then give the same command again: "
-        f"ldapdelete -x -W -D ROOTDN -H {shlex.quote(server.uri)} {names}"
+        f"ldapdelete -x -W -D {admin} -H {shlex.quote(server.uri)} {names}"
     )
     what = "the entry that installing slapd made, and none of yours"
     return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=advice)
