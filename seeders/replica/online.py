@@ -181,7 +181,8 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
     names = " ".join(shlex.quote(name) for name, _ in reversed(found))
     advice = (
         "Delete it as the root DN of that database, then give the same command again: "
-        f"ldapdelete -x -W -D {admin} -H {shlex.quote(server.uri)} {names}"
+        f"ldapdelete -x -W -D {admin} -H {shlex.quote(server.uri)} {names} "
+        "(slapd 2.4 cannot delete the entry of a suffix: stop it, and use --strategy search --replace)"
     )
     what = "the entry that installing slapd made, and none of yours"
     return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=advice)
