@@ -601,7 +601,7 @@ class NotAReplica(LoaderError):
     code, exit_status = "seed.is_consumer", 71
     message = "{where}: {suffix} has syncrepl already, which fills it by itself and lets nobody else write"
     hint = (
-        "Keep its value (ldapsearch shows it), take it away, seed, and add it again afterwards. "
+        "Keep its values (ldapsearch shows them), take them away, seed, and add them again afterwards. "
         "To take it away: {undo}"
     )
 

@@ -82,12 +82,13 @@ def run_command(
 ) -> None:
     """Take a backup beside a running slapd: one consistent moment, only what is in use, compressed.
 
-    Made for cron: says nothing when all is well (unless on a terminal, with -v or with --json), and a
-    second run on the same repository ends at once. Stopped at any moment, it leaves nothing that
-    `list` shows.
+    Made for cron: it prints nothing when all is well (unless on a terminal, with --json, or as
+    `ditseed -v backup run`), and a second run on the same repository ends at once. Stopped at any
+    moment, it leaves nothing that `list` shows.
 
     \b
-    Every night, from /etc/cron.d/ditseed:
+    Every night, from /etc/cron.d/ditseed (cron's own PATH has no /usr/local/bin):
+      PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
     One of several databases, packed harder:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --level 9

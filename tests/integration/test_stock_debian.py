@@ -110,7 +110,10 @@ def follow(host: Host, provider: Host) -> None:
         f"rid=001 provider={provider.uri} searchbase={SUFFIX} type=refreshAndPersist retry=1+ "
         f'bindmethod=simple binddn={REPLICATOR} credentials="{SECRET}"'
     ).replace("retry=1+", 'retry="1 +"')
-    host.configure(f"{DATABASE}add: olcSyncrepl\nolcSyncrepl: {sync}\n")
+    host.configure(
+        f"{DATABASE}add: olcSyncrepl\nolcSyncrepl: {sync}\n-\nadd: olcUpdateRef\n"
+        f"olcUpdateRef: {provider.uri}\n"
+    )
 
 
 def bind(host: Host, provider: Host) -> tuple[object, ...]:
@@ -148,6 +151,7 @@ def test_the_runbook(provider: Host, consumer: Host) -> None:
         test_add_as_root_of_the_host(provider)
     follow(consumer, provider)
     consumer.stop()
+    consumer.reset_database()  # syncrepl may have fetched something meanwhile
     by = bind(consumer, provider)
     seed = ("replica", "seed", "--strategy", "search", *by, "--config", "/etc/ldap/slapd.d")
 
