@@ -45,19 +45,19 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     "output",
     type=click.Path(path_type=Path, readable=False),
     required=True,
-    help="Directory for shards and manifest; of a database also plain LDIF to stdout (-).",
+    help="Directory for shards and manifest; for a database also -, plain LDIF to stdout.",
 )
-@options.reading_options(jobs="Connections side by side to each server, or workers.")
+@options.reading_options(jobs="Number of parallel connections to each server, or of workers.")
 @click.option(
     "--max-rate",
     type=click.IntRange(0),
     default=0,
-    help="Entries a second, of all connections together; 0: as fast as can be.",
+    help="Maximum entries per second, over all connections; 0: no limit.",
 )
 @click.option(
     "--max-latency",
     type=click.FloatRange(0, min_open=True),
-    help="Read slower while the server takes more milliseconds than this for a small question.",
+    help="Slow down while the server takes longer than this many milliseconds to answer a small search.",
 )
 @click.option(
     "--compress",
@@ -86,19 +86,19 @@ def command(
     tree_suffix: str | None,
     **connecting: Any,
 ) -> None:
-    """Read a running server with several searches side by side, or the database in DIR: all user and operational
+    """Export a running server, by several parallel searches, or the database in DIR: all user and operational
     attributes, as LDIF that loads in the order of the manifest (parents first).
 
-    Of a server: the suffix entry carries the contextCSN that the server had when the export began, so that
-    syncrepl goes on from there. Stopped at any moment, the same command goes on with what is missing.
+    From a server: the suffix entry carries the contextCSN that the server had when the export began, so that
+    syncrepl can continue from there. After an interruption the same command resumes with what is missing.
 
-    DIR is a directory with a data.mdb (or mdb:DIR), a copy or that of a slapd, running or not. It needs no
-    configuration and asks no server: --jobs workers read the pages of one snapshot. The suffix entry carries
-    the contextCSN that is stored.
+    DIR is a directory with a data.mdb (or mdb:DIR): that of a slapd, running or not, or a copy. No configuration
+    and no server are needed: --jobs workers read the pages of one snapshot. The suffix entry carries the contextCSN
+    that is stored.
 
-    Of a database, -o - writes LDIF to stdout, for slapadd or another `ditseed build`; the report goes to stderr.
+    From a database, -o - writes LDIF to stdout, for slapadd or another `ditseed build`; the report goes to stderr.
 
-    --from TEMPLATE -o DIR is `ditseed generate TEMPLATE -o DIR`.
+    --from TEMPLATE -o DIR is the same as `ditseed generate TEMPLATE -o DIR`.
 
     \b
     Examples:

@@ -107,5 +107,5 @@ def _warn_if_public(path: str, mode: int) -> None:
         logging.getLogger(__name__).warning(
             "%s: every user of this host can read the password; mend it with: chmod 600 %s",
             path,
-            shlex.quote(path),
+            shlex.quote(str(path)),
         )

@@ -27,9 +27,14 @@ _GOES_ON = "not finished: the same `replica seed` command goes on"
 @click.command("status")
 @options.optional_config_option
 @click.option(
-    "--consumer", "consumer", metavar="URI", help="Of a running server instead: as for the seeding."
+    "--consumer",
+    "consumer",
+    metavar="URI",
+    help="A running server instead, as given for the seeding.",
 )
-@click.option("-b", "--suffix", "suffix", metavar="SUFFIX", help="Which database of the consumer.")
+@click.option(
+    "-b", "--suffix", "suffix", metavar="SUFFIX", help="Suffix of the consumer's database."
+)
 @options.run_dir_option
 @options.json_option
 def command(
@@ -39,11 +44,11 @@ def command(
     run_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """What a seeding has done so far, also while it runs.
+    """Show what a seeding has done so far, while it is running or after it was interrupted.
 
-    --config is that of a stopped consumer. --consumer URI (and -b, as they were given to the seeding) is a running one:
-    what --strategy online does there, what loads of `ditseed add` to it there are, and what they have loosened
-    meanwhile. It reads what the runs of this host have written down, and asks no server.
+    --config is the configuration of a stopped consumer. --consumer URI (and -b, both as given for the seeding) is a
+    running one: it shows the seeding by --strategy online, loads of `ditseed add` to that server, and settings that
+    they have changed temporarily. It reads the notes of the runs on this host and contacts no server.
 
     \b
     Examples:
@@ -52,7 +57,7 @@ def command(
     """
     if (config_path is None) == (consumer is None):
         raise UsageProblem(
-            reason="either --config (a stopped consumer) or --consumer (a running one)"
+            reason="give either --config (a stopped consumer) or --consumer (a running one)"
         )
     if consumer is not None:
         _online(

@@ -231,14 +231,14 @@ def test_a_signal_ends_it_with_a_hint(
     done = interrupted(arguments, number)
     assert done.status == status
     assert f"ditseed: stopped by {name} [cancelled]" in done.err
-    assert "hint: The same command goes on from here." in done.err
+    assert "hint: The same command resumes here." in done.err
     assert "Traceback" not in done.err
 
 
 def test_a_verb_that_keeps_no_run_does_not_promise_to_go_on(silent_server: str) -> None:
     done = interrupted(["tune", "maxsize", "-H", silent_server], signal.SIGINT)
     assert done.status == 130
-    assert "hint: The same command begins anew." in done.err
+    assert "hint: The same command starts over." in done.err
 
 
 @pytest.mark.slapd
@@ -321,7 +321,7 @@ def test_a_fault_of_its_own_goes_into_a_file_for_a_report(tmp_path: Path) -> Non
     message, hint = done.stderr.splitlines()
     assert (
         message
-        == "ditseed: a fault in ditseed itself: ValueError: no one thought of this [internal]"
+        == "ditseed: internal error: ValueError: no one thought of this [internal]"
     )
     (report,) = (tmp_path / "state" / "faults").iterdir()
     assert str(report) in hint

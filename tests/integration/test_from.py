@@ -128,8 +128,8 @@ def test_added_to_a_running_server(target: Slapd) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("build",), "what to load?"),
-        (("build", "--from", "people", "-n", 5, "x.ldif"), "takes the place of LDIF"),
+        (("build",), "nothing to load"),
+        (("build", "--from", "people", "-n", 5, "x.ldif"), "not both"),
         (("build", "x.ldif", "-n", 5), "-n is for --from TEMPLATE"),
         (("build", "x.ldif", "--operational"), "--operational is for --from TEMPLATE"),
         (
@@ -138,7 +138,7 @@ def test_added_to_a_running_server(target: Slapd) -> None:
         ),
         (("build", "--from", "people", "-n", 5, "--define", "x"), "write NAME=VALUE"),
         (("build", "--from", "people"), "-n"),
-        (("add",), "what to load?"),
+        (("add",), "nothing to load"),
         (("add", "x.ldif", "--suffix", "o=x"), "--suffix is for --from TEMPLATE"),
         (("export", "-o", "x", "--seed", 2), "--seed is for --from TEMPLATE"),
         (("export", "-o", "x", "--from", "people", "-n", 5, "-H", "ldap://x"), "-H is for"),
