@@ -319,10 +319,7 @@ def test_a_fault_of_its_own_goes_into_a_file_for_a_report(tmp_path: Path) -> Non
     done = with_fault(tmp_path / "state")
     assert done.returncode == Internal.exit_status
     message, hint = done.stderr.splitlines()
-    assert (
-        message
-        == "ditseed: internal error: ValueError: no one thought of this [internal]"
-    )
+    assert message == "ditseed: internal error: ValueError: no one thought of this [internal]"
     (report,) = (tmp_path / "state" / "faults").iterdir()
     assert str(report) in hint
     assert report.stat().st_mode & 0o777 == 0o600

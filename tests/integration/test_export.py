@@ -15,6 +15,7 @@ from fixtures import replication
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings, peer_dn
 from fixtures.trees import write_hard_tree, write_people
+from loader.errors import OutputNotEmpty
 from tests.support.command import Done, ditseed
 from tests.support.ldif import text_of
 from tests.support.trees import tree
