@@ -132,9 +132,11 @@ def _require_fitting(
     if reflink == "always":
         raise UsageProblem(reason="--reflink always is for a clone from directory to directory")
     if compact and source == _PIPE:
-        raise UsageProblem(reason="--compact is for who sends: give it there")
+        raise UsageProblem(reason="--compact belongs to the sending side: give it there")
     if target == _PIPE and dry_run:
-        raise UsageProblem(reason="--dry-run: ask it of the receiver, or of a clone to a directory")
+        raise UsageProblem(
+            reason="--dry-run works on the receiving side, or for a clone into a directory"
+        )
 
 
 _Found = ClonePlan | CloneReport | clone_pipe.ReceivePlan | clone_pipe.ReceiveReport

@@ -28,8 +28,8 @@ from loader.sources.mdb import DATA, Part, database_directory
 
 _STDOUT = Path("-")
 _PIECES = (
-    "-o - is for a database directory; a server is read in pieces, which lie in files until parents come first: "
-    "give a directory (`ditseed build` and `add` take it as it is)"
+    "-o - works for a database directory only; a server is read in pieces, which have to be sorted before parents come "
+    "first: give a directory (`ditseed build` and `add` accept it)"
 )
 _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 
@@ -158,7 +158,7 @@ def command(
             "entries": f"{made.entries:,}",
             "met twice": f"{made.duplicates:,}",
             "shards": len(made.shards),
-            "cut into": made.partitions,
+            "read as": made.partitions,
             "contextCSN": " ".join(made.context_csns) or f"none ({_WITHOUT[source is None]})",
             "output": output,
             **{f"note {number}": note for number, note in enumerate(made.notes, 1)},
@@ -209,7 +209,7 @@ def _directory(source: str) -> Path:
     if directory is None:
         if not Path(source).exists():
             raise NoSuchPath(path=source)
-        raise UsageProblem(reason=f"{source} is no database directory: it holds no {DATA}")
+        raise UsageProblem(reason=f"{source} is not a database directory: it contains no {DATA}")
     return directory
 
 

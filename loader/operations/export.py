@@ -103,7 +103,7 @@ def plan(options: ExportOptions, progress: Progress) -> Facts:
     return {
         "base": start["base"],
         "entries": cut["expected"] if cut["expected"] is not None else "the server does not tell",
-        "cut_into": cut["how"],
+        "read_as": cut["how"],
         "context_csns": start["context_csns"],
         "notes": cut["hidden"],
         "output": str(options.output),

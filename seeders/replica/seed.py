@@ -278,7 +278,7 @@ def _plan_of_search(
         cut = plan_of_reading(reading, meter, start_of(reading))
     counted = cut["expected"]
     entries = counted if counted is not None else "the provider does not tell"
-    return {"entries": entries, "cut_into": cut["how"]}
+    return {"entries": entries, "read_as": cut["how"]}
 
 
 def status(run_dir: Path) -> tuple[list[DoneStep], bool]:
