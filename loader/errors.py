@@ -144,7 +144,7 @@ class CatalogueVersion(LoaderError):
 
 class StepTimeout(LoaderError):
     code, exit_status = "run.timeout", 12
-    message = "step {step} made no progress for {silent} (allowed: {allowed}, {why})"
+    message = "step {step} made no progress for {silent} (allowed {allowed}: {why})"
     hint = "The same command resumes here; --timeout {step}=SECONDS allows more time."
 
 
