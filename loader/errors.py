@@ -142,6 +142,12 @@ class CatalogueVersion(LoaderError):
     hint = "Finish it with that version, or start over with --restart."
 
 
+class NoRun(LoaderError):
+    code, exit_status = "run.none", 17
+    message = "{path}: no seeding was started there, or its state is kept elsewhere"
+    hint = "Give the options of the `replica seed` command: --config or --consumer, -b, --run-dir."
+
+
 class StepTimeout(LoaderError):
     code, exit_status = "run.timeout", 12
     message = "step {step} made no progress for {silent} (allowed {allowed}: {why})"
@@ -234,7 +240,10 @@ class ServerRunning(LoaderError):
 class ServerDown(LoaderError):
     code, exit_status = "server.down", 30
     message = "{uri}: cannot reach the server: {reason}"
-    hint = "Is slapd running there, and is the port open from this host?"
+    hint = (
+        "Check that slapd is running there and that this host can reach its port. Without -H, it is the server of "
+        "ldap.conf."
+    )
     retryable = True
 
 

@@ -207,6 +207,8 @@ def _of_database(source: str, base: str | None, jobs: int, asked: _Asked) -> Man
 def _directory(source: str) -> Path:
     directory = database_directory(source)
     if directory is None:
+        if "://" in source:
+            raise UsageProblem(reason=f"{source} is a server: give it with -H")
         if not Path(source).exists():
             raise NoSuchPath(path=source)
         raise UsageProblem(reason=f"{source} is not a database directory: it contains no {DATA}")

@@ -314,7 +314,17 @@ def connection_of(options: dict[str, Any]) -> Connection:
         if not sys.stdin.isatty():
             raise UsageProblem(reason="-W prompts on a terminal, and there is none; use -y FILE")
         password = click.prompt("Password", hide_input=True, err=True)
+    _require_password(taken, password)
     return Connection(**taken, password=password, sasl=Sasl(**sasl))
+
+
+def _require_password(taken: dict[str, Any], password: str | None) -> None:
+    """A name without a password binds anonymously at some servers, and not at all at others (RFC 4513, 5.1.2)."""
+    simple = taken["bind_dn"] and not taken["mechanism"]
+    if simple and not password and not taken["password_file"]:
+        raise UsageProblem(
+            reason=f"-D {taken['bind_dn']} needs a password: -y FILE, or -W to be asked"
+        )
 
 
 def providers_of(options: dict[str, Any]) -> tuple[Connection, tuple[Connection, ...]]:

@@ -26,6 +26,7 @@ from loader.errors import (
     ServerDown,
     ServerRefused,
     TlsFailed,
+    UsageProblem,
 )
 from loader.server import sasl, tls
 from loader.server.options import Connection
@@ -50,10 +51,13 @@ class Session:
 
     def __init__(self, connection: Connection, given_up: threading.Event | None = None) -> None:
         self.connection = connection
-        self.uri = connection.uri or ldap.get_option(ldap.OPT_URI) or "ldap://localhost"
+        configured = str(ldap.get_option(ldap.OPT_URI) or "ldap://localhost")
+        self.uri = connection.uri or configured.removesuffix(
+            "/??base"
+        )  # libldap's own default has it
         self._given_up = given_up
         self._waits = False  # libldap still waits for an answer that nobody wants any more
-        self._ldap = ldap.initialize(self.uri)
+        self._ldap = _initialized(self.uri)
         self._ldap.set_option(ldap.OPT_REFERRALS, 0)
         self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
         self._asking("bind", self._bind, limit=opening_limit(self.uri))
@@ -328,6 +332,14 @@ class Session:
             self._ldap.unbind_s()
         except ldap.LDAPError:
             pass  # the server may have gone already; nothing is lost with an unbind
+
+
+def _initialized(uri: str) -> ldap.ldapobject.LDAPObject:
+    try:
+        return ldap.initialize(uri)
+    except ldap.LDAPError:
+        reason = f"{uri} is not an LDAP URI: write ldap://HOST, ldaps://HOST or ldapi:///"
+        raise UsageProblem(reason=reason) from None
 
 
 _SCOPES = {

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from loader import defaults, glue, indexes, syncrepl
 from loader.config import Database
-from loader.errors import GlueRefused, NoSuchPath, UsageProblem
+from loader.errors import GlueRefused, NoRun, UsageProblem
 from loader.mdb.meta import DATA
 from loader.operations import moved, one_pass, replicas, sight
 from loader.operations.build import STEPS as BUILD_STEPS
@@ -284,7 +284,7 @@ def _plan_of_search(
 def status(run_dir: Path) -> tuple[list[DoneStep], bool]:
     """Finished steps of the seeding in `run_dir`, and whether it has ended."""
     if not (run_dir / CATALOGUE).exists():
-        raise NoSuchPath(path=run_dir)
+        raise NoRun(path=run_dir)
     catalogue = Catalogue(run_dir)
     try:
         return catalogue.steps(), catalogue.found("publish") is not None

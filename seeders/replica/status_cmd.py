@@ -11,7 +11,7 @@ import click
 from loader import units
 from loader.cli import options
 from loader.cli.report import show_facts, show_json, show_table
-from loader.errors import NoSuchPath, UsageProblem
+from loader.errors import NoRun, UsageProblem
 from loader.operations import build
 from loader.run.catalogue import DoneStep, Facts
 from loader.server.options import Connection
@@ -21,7 +21,7 @@ from seeders.replica import status as standing
 from seeders.replica.online import OnlineOptions
 from seeders.replica.status import Status
 
-_GOES_ON = "not finished: the same `replica seed` command goes on"
+_GOES_ON = "interrupted; the same `replica seed` command resumes"
 
 
 @click.command("status")
@@ -78,7 +78,7 @@ def _online(uri: str, asked: OnlineOptions, as_json: bool) -> None:
     loads, leases = standing.loads_of(uri), standing.leases_of(uri)
     found = standing.of_online(asked)
     if found is None and not loads and not leases:
-        raise NoSuchPath(path=asked.directory)
+        raise NoRun(path=asked.directory)
     if as_json:
         seed = {**dataclasses.asdict(found), "done": found.done} if found else None
         show_json({"seed": seed, "loads": loads, "leases": leases})
@@ -112,7 +112,7 @@ def _show_seed(found: Status) -> None:
     if found.entries is not None:
         facts["entries"] = _so_far(found.entries, found.expected)
     facts["last heard"] = f"{units.duration(found.heard)} ago"
-    facts["process"] = found.process if found.process is not None else _GOES_ON
+    facts |= {"state": _GOES_ON} if found.process is None else {"process": found.process}
     show_facts(facts)
 
 
@@ -122,7 +122,9 @@ def _show_loads(loads: Sequence[Facts]) -> None:
             " ".join(one["inputs"]),
             _so_far(one["entries"], one["expected"]),
             f"{units.duration(one['heard'])} ago",
-            "finished" if one["done"] else one["process"] or "stopped: the same command goes on",
+            "finished"
+            if one["done"]
+            else one["process"] or "interrupted; the same command resumes",
         )
         for one in loads
     ]
@@ -131,14 +133,14 @@ def _show_loads(loads: Sequence[Facts]) -> None:
 
 
 def _show_lease(one: Facts) -> None:
-    held = f"given back by process {one['process']}" if one["process"] else "nobody gives it back"
+    held = f"process {one['process']} will reset it" if one["process"] else "nothing will reset it"
     if one["kind"] == preparing.KIND:
         print(f"session log of {one['database']} set at {one['taken']} by --prepare-provider")
-        print(f"  to put back what was before: {one['undo']}")
+        print(f"  to restore what was before: {one['undo']}")
         return
     print(f"{one['kind']} of {one['database']} since {one['taken']}: {held}")
     if one["undo"]:
-        print(f"  by the next run, or by hand: {one['undo']}")
+        print(f"  the next run does, or by hand: {one['undo']}")
 
 
 def _so_far(entries: int, expected: int | None) -> str:

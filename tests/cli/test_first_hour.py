@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd import Slapd
-from loader.errors import UsageProblem
+from loader.errors import NoRun, UsageProblem
 from tests.support.command import Done, ditseed
 
 SECRET = "correct-horse"
@@ -81,6 +81,28 @@ def test_x_is_taken_as_ldapsearch_takes_it(server: Slapd, tmp_path: Path) -> Non
     both = ditseed("export", "-x", "-Y", "EXTERNAL", "-H", server.ldapi_uri, "-o", tmp_path / "no")
     assert both.status == UsageProblem.exit_status
     assert "-x is a simple bind" in both.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-H", "127.0.0.1"), "127.0.0.1 is not an LDAP URI: write ldap://HOST"),
+        (("-H", "ldap://127.0.0.1:1", "-D", "cn=x"), "-D cn=x needs a password: -y FILE"),
+        (("ldap://127.0.0.1:1",), "ldap://127.0.0.1:1 is a server: give it with -H"),
+    ],
+)
+def test_what_a_stranger_mistypes(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = ditseed("export", *arguments, "-o", tmp_path / "out")
+    assert done.status == UsageProblem.exit_status, done
+    assert said in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slapd
+def test_status_where_no_seeding_was_started(server: Slapd) -> None:
+    done = ditseed("replica", "status", "--config", server.config_path)
+    assert done.status == NoRun.exit_status, done
+    assert "no seeding was started there" in done.err
 
 
 @pytest.mark.slapd

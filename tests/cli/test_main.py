@@ -173,7 +173,7 @@ def test_an_error_has_message_code_hint_and_status() -> None:
     message, hint = done.err.splitlines()[-2:]
     assert message.startswith("ditseed: ldap://127.0.0.1:1: cannot reach the server")
     assert message.endswith("[server.down]")
-    assert hint.startswith("hint: Is slapd running there")
+    assert hint.startswith("hint: Check that slapd is running there")
     assert done.out == ""
 
 
