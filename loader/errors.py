@@ -60,7 +60,7 @@ def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
 class UsageProblem(LoaderError):
     code, exit_status = "usage", 3
     message = "{reason}"
-    hint = "--help behind the verb lists its options, with examples."
+    hint = "--help after the verb lists its options, with examples."
 
 
 NO_SECRETS = (
@@ -213,7 +213,7 @@ class ConfigNotEditable(LoaderError):
 class MaxsizeTooSmall(LoaderError):
     code, exit_status = "config.maxsize_too_small", 26
     message = "maxsize {maxsize} of {suffix} is too small: the data needs about {needed}"
-    hint = "Give a larger --maxsize, or --maxsize auto (`ditseed tune maxsize` shows the present sizes)."
+    hint = "Give a larger size, or `auto` to have it computed (`ditseed tune maxsize` shows the present sizes)."
 
 
 class ConfigHidden(LoaderError):

@@ -44,7 +44,7 @@ def test_a_wrong_command_line_is_an_error_like_any_other(
     assert said in message
     assert message.endswith(f"[{UsageProblem.code}]")
     assert message.startswith(f"ditseed: {verb}")
-    assert hint == "hint: --help behind the verb lists its options, with examples."
+    assert hint == "hint: --help after the verb lists its options, with examples."
 
 
 def refused_without_the_secret(done: Done) -> None:
