@@ -1,7 +1,7 @@
 """Do the server's limits let the tree be read? Asked before anything is read in earnest, and by --dry-run.
 
-slapd tells a limit only by ending a search: nothing but a search finds it out. One without attributes shows some ten
-thousand entries in less than a second, so a limit below that (the default is 500) is found; one above it is met while
+slapd tells a limit only by ending a search: nothing but a search finds it out. One without attributes shows a hundred
+thousand entries in half a second, so a limit below that (the default is 500) is found; one above it is met while
 reading, after that many entries.
 """
 
@@ -16,7 +16,7 @@ from loader.server.session import Session
 from loader.sources.ldap import page_sizes
 from loader.sources.planner import Partition
 
-LOOKED = 20_000  # entries
+LOOKED = 100_000  # entries
 
 
 def require_readable(
