@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from loader.errors import LimitTooLow
+from loader.errors import LimitTooLow, ServerRefused
 from loader.server.search import Search
 from loader.server.session import Session
 from loader.sources.ldap import page_sizes
@@ -24,13 +24,16 @@ def require_readable(
 ) -> None:
     """Raises LimitTooLow where a partition cannot be read with `page`, nor with the smaller pages that a reading tries.
 
-    Where the whole tree is shown, so is every part of it.
+    Where the whole tree is shown, so is every part of it. What a server refuses for other reasons (OpenDJ wants a
+    privilege for searches without an index) is left to the reading, which knows ways around.
     """
     try:
         server.require_shown(Search(base, page=page), LOOKED)
     except LimitTooLow:
         for one in partitions:
             _require_part(server, one.search, page)
+    except ServerRefused:
+        pass
 
 
 def _require_part(server: Session, asked: Search, page: int) -> None:
@@ -41,4 +44,6 @@ def _require_part(server: Session, asked: Search, page: int) -> None:
             return
         except LimitTooLow:
             continue
+        except ServerRefused:
+            return
     server.require_shown(replace(asked, page=last), LOOKED)
