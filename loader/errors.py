@@ -60,13 +60,19 @@ def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
 class UsageProblem(LoaderError):
     code, exit_status = "usage", 3
     message = "{reason}"
-    hint = "--help after the verb shows how it is used, with examples."
+    hint = "--help after the verb lists its options, with examples."
+
+
+NO_SECRETS = (
+    "A password never stands on a command line, where every user of the host can read it (ps): put it into a file and "
+    "give -y FILE, or have it asked for with -W"
+)
 
 
 class NotPermitted(LoaderError):
     code, exit_status = "storage.not_permitted", 4
     message = "no permission to {action} {path}"
-    hint = "Run as root or as the user that owns the directory ({owner})."
+    hint = "Run as root (sudo), or as the user who owns it ({owner})."
 
 
 class NoSuchPath(LoaderError):
@@ -86,6 +92,23 @@ class NoSpace(LoaderError):
     hint = "Free space on that file system, or put the files elsewhere; nothing was changed."
 
 
+class ReadOnly(LoaderError):
+    code, exit_status = "storage.read_only", 15
+    message = "{path} is on a file system that is mounted read-only"
+    hint = (
+        "Choose a place that can be written, or remount it: mount -o remount,rw. If it was writable before, see dmesg: "
+        "the kernel may have switched it after a disk error."
+    )
+
+
+class OutputNotEmpty(LoaderError):
+    """made_by: the verb whose output may be continued or replaced there."""
+
+    code, exit_status = "storage.not_empty", 16
+    message = "{path} is not empty, and what it holds was not written by `ditseed {made_by}`"
+    hint = "Give -o a new or an empty directory; nothing was changed."
+
+
 class ToolMissing(LoaderError):
     code, exit_status = "tool.missing", 7
     message = "{tool} is not installed or not on the path"
@@ -100,13 +123,15 @@ class ToolFailed(LoaderError):
 class Locked(LoaderError):
     code, exit_status = "run.locked", 9
     message = "{path} is in use by another ditseed (process {pid})"
-    hint = "Wait for it, or end that process; the lock goes with it."
+    hint = "Wait until it has finished, or end that process; the lock ends with it."
 
 
 class RunMismatch(LoaderError):
     code, exit_status = "run.mismatch", 10
     message = "{path} holds a run with other options ({differences})"
-    hint = "Use the same options to go on, --restart to begin again, or another --run-dir."
+    hint = (
+        "Give the options of that run to resume it, --restart to start over, or another --run-dir."
+    )
 
 
 class CatalogueVersion(LoaderError):
@@ -114,13 +139,19 @@ class CatalogueVersion(LoaderError):
     message = (
         "{path} was written by another version of ditseed (format {found}, this one reads {known})"
     )
-    hint = "Finish it with that version, or begin again with --restart."
+    hint = "Finish it with that version, or start over with --restart."
+
+
+class NoRun(LoaderError):
+    code, exit_status = "run.none", 17
+    message = "{path}: no seeding was started there, or its state is kept elsewhere"
+    hint = "Give the options of the `replica seed` command: --config or --consumer, -b, --run-dir."
 
 
 class StepTimeout(LoaderError):
     code, exit_status = "run.timeout", 12
-    message = "step {step}: nothing moved for {silent} (allowed {allowed}: {why})"
-    hint = "The same command goes on from here; --timeout {step}=SECONDS allows more."
+    message = "step {step} made no progress for {silent} (allowed {allowed}: {why})"
+    hint = "The same command resumes here; --timeout {step}=SECONDS allows more time."
 
 
 class SystemFailed(LoaderError):
@@ -140,7 +171,7 @@ class LibldapMissing(LoaderError):
 class CatalogueDamaged(LoaderError):
     code, exit_status = "run.damaged", 14
     message = "{path}: the catalogue of this run cannot be read: {reason}"
-    hint = "Begin again with --restart. If that fails too, look at the disk."
+    hint = "Start over with --restart. If that fails too, check the disk."
 
 
 # --- what slapd is configured to do -----------------------------------------------------------
@@ -149,25 +180,25 @@ class CatalogueDamaged(LoaderError):
 class ConfigUnreadable(LoaderError):
     code, exit_status = "config.unreadable", 20
     message = "{path}: slapd's own tools cannot read this configuration: {reason}"
-    hint = "Mend it until `slaptest` accepts it; nothing was changed."
+    hint = "Correct it until `slaptest` accepts it; nothing was changed."
 
 
 class ConfigValue(LoaderError):
     code, exit_status = "config.value", 80
     message = "{config}: {attribute} has the value {value!r}: {reason}"
-    hint = "Mend it until `slaptest -u` accepts the configuration; nothing was changed."
+    hint = "Correct it until `slaptest -u` accepts the configuration; nothing was changed."
 
 
 class NoSuchSuffix(LoaderError):
     code, exit_status = "config.no_such_suffix", 21
     message = "{config}: no mdb database with suffix {suffix} (it has: {known})"
-    hint = "Give one of the suffixes it has with -b, or the configuration of the right server."
+    hint = "Give one of these suffixes with -b, or the configuration of the right server."
 
 
 class ManySuffixes(LoaderError):
     code, exit_status = "config.many_suffixes", 22
     message = "{config}: more than one mdb database ({known})"
-    hint = "Say which with -b SUFFIX."
+    hint = "Choose one with -b SUFFIX."
 
 
 class NotMdb(LoaderError):
@@ -191,7 +222,7 @@ class ConfigNotEditable(LoaderError):
 class MaxsizeTooSmall(LoaderError):
     code, exit_status = "config.maxsize_too_small", 26
     message = "maxsize {maxsize} of {suffix} is too small: the data needs about {needed}"
-    hint = "Give a larger size, or `auto` to have it worked out (`ditseed tune maxsize` shows what there is)."
+    hint = "Give a larger size, or `auto` to have it computed (`ditseed tune maxsize` shows the present sizes)."
 
 
 class ConfigHidden(LoaderError):
@@ -218,14 +249,20 @@ class ServerRunning(LoaderError):
 class ServerDown(LoaderError):
     code, exit_status = "server.down", 30
     message = "{uri}: cannot reach the server: {reason}"
-    hint = "Is slapd running there, and is the port open from this host?"
+    hint = (
+        "Check that slapd is running there and that this host can reach its port. Without -H, it is the server of "
+        "ldap.conf."
+    )
     retryable = True
 
 
 class BadCredentials(LoaderError):
     code, exit_status = "server.bad_credentials", 31
     message = "{uri}: the server refused the bind as {who}: {reason}"
-    hint = "Check -D (with -Y: -U and -X) and the password file (-y reads the whole file, a newline at its end counts)."
+    hint = (
+        "Check -D (with -Y: -U and -X) and the password file: -y reads the whole file, a newline "
+        "at its end included."
+    )
 
 
 class KerberosFailed(LoaderError):
@@ -257,7 +294,7 @@ class NoSuchBase(LoaderError):
 
 class LimitTooLow(LoaderError):
     code, exit_status = "server.limit_too_low", 33
-    message = "{uri}: {limit} of {who} is too low for this export ({reason})"
+    message = "{uri}: {limit} of {who} is too low to read all entries ({reason})"
     hint = (
         "On the server, lift it for this DN: {setting}. The first limits that fit an account count; a changed order "
         "counts once slapd was restarted. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
@@ -269,6 +306,17 @@ class LimitTooLow(LoaderError):
 class ServerRefused(LoaderError):
     code, exit_status = "server.refused", 34
     message = "{uri}: {operation}: {reason}"
+
+
+class NoWriteAccess(LoaderError):
+    """rule: the value of olcAccess that allows it."""
+
+    code, exit_status = "server.no_write_access", 76
+    message = "{uri}: {who} may not add entries below {where}: {reason}"
+    hint = (
+        "Bind as the root DN of that database (-D, -y), or allow this account to write to it, by the first rule of the "
+        "database: olcAccess: {rule}"
+    )
 
 
 class TlsFailed(LoaderError):
@@ -283,8 +331,8 @@ class TlsFailed(LoaderError):
 class ConnectionLost(LoaderError):
     code, exit_status = "server.connection_lost", 36
     message = "{uri}: the connection broke: {reason}"
-    hint = "The same command goes on with the parts that are missing."
-    hint_without_run = "Look into the server's log; the same command begins anew."
+    hint = "The same command resumes with the parts that are missing."
+    hint_without_run = "Check the server's log; the same command starts over."
     retryable = True
 
 
@@ -298,7 +346,7 @@ class NotInSync(LoaderError):
     """state: what it is doing. advice: what to do."""
 
     code, exit_status = "server.not_in_sync", 38
-    message = "{consumer} has not caught up with {provider} after {waited}: {state}"
+    message = "{consumer} has not caught up with {provider} within {waited}: {state}"
     hint = "{advice}"
 
 
@@ -309,7 +357,7 @@ class HiddenFromAccount(LoaderError):
     message = "{uri}: {what}"
     hint = (
         "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
-        "olcAccess: {rule}. If the replica shall do without what is hidden: --allow-hidden."
+        "olcAccess: {rule}. To make a replica without what is hidden: --allow-hidden."
     )
 
 
@@ -319,26 +367,26 @@ class NotAsStored(LoaderError):
     hint = (
         "A replica holds what is stored, and a search does not show it here. Take the entries from the provider's "
         "database: --strategy clone, or --strategy ldif with what slapcat or `ditseed export DATABASE-DIRECTORY` "
-        "wrote. If the replica shall hold what is shown: --allow-hidden."
+        "wrote. To make a replica of what is shown: --allow-hidden."
     )
 
 
 class OtherTree(LoaderError):
     code, exit_status = "server.other_tree", 97
-    message = "{uri} is no replica of what {other} provides: {reason}"
-    hint = "Give -H several times only for providers of the same tree that replicate to each other, all of it."
+    message = "{uri} is not a replica of {other}: {reason}"
+    hint = "Repeat -H only for providers that replicate the same whole tree to each other."
 
 
 class ReplicasApart(LoaderError):
     code, exit_status = "server.replicas_apart", 98
-    message = "after {seconds} s none of {uris} has received what the others have"
-    hint = "Look at the replication between them; the same command goes on when one of them has caught up."
+    message = "after {seconds} s, none of {uris} has received all changes of the others"
+    hint = "Check the replication between them; the same command resumes once one of them has caught up."
 
 
 class TreeRestless(LoaderError):
     code, exit_status = "server.tree_restless", 39
-    message = "containers below {base} were renamed during each of {passes} looks"
-    hint = "Run the same command when nobody renames subtrees; what was read is kept."
+    message = "containers below {base} were renamed during each of {passes} attempts"
+    hint = "Give the same command again when nobody is renaming subtrees; what was read is kept."
 
 
 # --- LDIF -------------------------------------------------------------------------------------
@@ -347,26 +395,28 @@ class TreeRestless(LoaderError):
 class LdifTruncated(LoaderError):
     code, exit_status = "ldif.truncated", 40
     message = "{path}: the file ends in the middle of a record (line {line}): {reason}"
-    hint = "Copy the file again; if it is whole and only the last newline is missing, append one."
+    hint = (
+        "Copy the file again; if it is complete and only the last newline is missing, append one."
+    )
 
 
 class LdifSyntax(LoaderError):
     code, exit_status = "ldif.syntax", 41
     message = "{path}, line {line}: {reason}"
-    hint = "Mend that line (RFC 2849); if the file was copied, compare it with its source."
+    hint = "Correct that line (RFC 2849); if the file was copied, compare it with its source."
 
 
 class LdifUnreadable(LoaderError):
     code, exit_status = "ldif.unreadable", 42
     message = "{path}: {reason}"
-    hint = "Check that the file is whole and can be read on this host."
+    hint = "Check that the file is complete and readable on this host."
 
 
 class LdifEncoding(LoaderError):
     code, exit_status = "ldif.encoding", 81
     message = "{path}: {reason}; LDIF is UTF-8 without a byte order mark (RFC 2849)"
     hint = (
-        "Write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`, or against a byte order mark "
+        "Convert it to UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`; to remove a byte order mark: "
         "`sed '1s/^\\xEF\\xBB\\xBF//' IN > OUT`."
     )
 
@@ -383,37 +433,37 @@ class IncludeRefused(LoaderError):
 class MissingParents(LoaderError):
     code, exit_status = "ldif.missing_parents", 43
     message = "{count} parent entries are missing, the first: {first}"
-    hint = "Add them to the LDIF, or export a base that holds them."
+    hint = "Add them to the LDIF, or export from a base that contains them."
 
 
 class ManifestBroken(LoaderError):
     code, exit_status = "manifest.broken", 44
     message = "{path}: {reason}"
-    hint = "The export or backup is not whole; make it again."
+    hint = "The export or backup is incomplete or damaged; make it again."
 
 
 class EmptyInput(LoaderError):
     code, exit_status = "ldif.empty", 45
     message = "{path}: no entries"
-    hint = "Is it the right file or base, and may the bind DN see its entries?"
+    hint = "Check that it is the right file or base, and that the bind DN may read its entries."
 
 
 class EntryRefused(LoaderError):
     code, exit_status = "build.entry_refused", 46
     message = "{dn} was refused: {reason}"
-    hint = "Mend that entry in the LDIF ({where}) and build again{way_out}; nothing was changed."
+    hint = "Correct that entry in the LDIF ({where}) and build again{way_out}; nothing was changed."
 
 
 class EntriesLost(LoaderError):
     code, exit_status = "build.entries_lost", 47
     message = "{read} entries read, but {written} are in the database"
-    hint = "Nothing was published; look at {log} and report this."
+    hint = "The target was not changed; please report this, with {log}."
 
 
 class NotProven(LoaderError):
     code, exit_status = "build.not_proven", 48
-    message = "the native engine is not proven to do as slapd here: {reason}"
-    hint = "Give --engine slapadd: slower, and slapd's own work. Nothing was changed."
+    message = "the native engine is not proven to build what slapd would: {reason}"
+    hint = "Use --engine slapadd, which is slower and leaves the work to slapd itself; nothing was changed."
 
 
 class GlueRefused(LoaderError):
@@ -425,7 +475,7 @@ class GlueRefused(LoaderError):
 class TooManyEntries(LoaderError):
     code, exit_status = "build.too_many_entries", 49
     message = "{path}: {reason}"
-    hint = "Divide the tree among several databases; nothing was changed."
+    hint = "Split the tree among several databases; nothing was changed."
 
 
 # --- LMDB -------------------------------------------------------------------------------------
@@ -438,32 +488,32 @@ class NotLmdb(LoaderError):
 
 class MapFull(LoaderError):
     code, exit_status = "mdb.map_full", 51
-    message = "{path}: the map size {map_size} was reached"
-    hint = "Raise maxsize (--maxsize auto, or `ditseed tune maxsize --apply`); nothing was put in place."
+    message = "{path}: the database has reached its map size of {map_size}"
+    hint = "Raise maxsize (--maxsize auto, or `ditseed tune maxsize --apply`); the target was not changed."
 
 
 class TargetNotEmpty(LoaderError):
     code, exit_status = "mdb.target_not_empty", 52
-    message = "{path} already holds a database ({size})"
-    hint = "Use --replace to put the new one in its place once it is finished and checked."
+    message = "{path} already holds {what}"
+    hint = "{advice}"
 
 
 class TargetInUse(LoaderError):
     code, exit_status = "mdb.in_use", 53
     message = "{path} is open in another process{process}"
-    hint = "Stop slapd on it first (systemctl stop slapd)."
+    hint = "Stop the slapd that uses it first: systemctl stop slapd."
 
 
 class MdbDamaged(LoaderError):
     code, exit_status = "mdb.damaged", 54
     message = "{path}: {reason}"
-    hint = "Do not use this file; take another copy or backup."
+    hint = "Do not use this file; use another copy or backup."
 
 
 class NoEntry(LoaderError):
     code, exit_status = "mdb.no_entry", 59
     message = "{path}: there is no entry {dn}"
-    hint = "Without -b everything is read; `ditseed export` says which suffix that is."
+    hint = "Check -b; without it, everything is read, and `ditseed export` reports the suffix."
 
 
 class NotStampable(LoaderError):
@@ -473,21 +523,23 @@ class NotStampable(LoaderError):
 
 class IndexesUnknown(LoaderError):
     code, exit_status = "verify.not_proven", 69
-    message = "the indexes cannot be made again here: {reason}"
-    hint = "Give --level tree, which looks at all but the indexes and needs no configuration."
+    message = "the indexes cannot be rebuilt for comparison: {reason}"
+    hint = "Use --level tree, which checks everything but the indexes and needs no configuration."
 
 
 class ReadersFull(LoaderError):
     code, exit_status = "mdb.readers_full", 57
     message = "{path}: all reader slots are taken"
-    hint = "mdb_stat -r shows who holds them, mdb_stat -rr clears dead ones; slapd's maxreaders is their number."
+    hint = "mdb_stat -r lists them, mdb_stat -rr clears those of dead processes; slapd's maxreaders sets their number."
     retryable = True
 
 
 class MdbBusy(LoaderError):
     code, exit_status = "mdb.busy", 58
-    message = "{path}: no snapshot could be taken in {tries} tries, so fast is it written to"
-    hint = "Try again when less is written."
+    message = (
+        "{path}: no snapshot could be taken in {tries} attempts: it is being written to too fast"
+    )
+    hint = "Try again when there are fewer writes."
     retryable = True
 
 
@@ -500,28 +552,28 @@ class StreamBroken(LoaderError):
 
 class ReaderGone(LoaderError):
     code, exit_status = "export.reader_gone", 82
-    message = "{path}: whoever read the {what} has gone before its end"
-    hint = "The other side says why; the same two commands begin anew."
+    message = "{path}: the process that read the {what} ended before all of it was written"
+    hint = "See its messages for the reason; the same two commands start over."
 
 
 class StreamRefused(LoaderError):
     code, exit_status = "clone.stream_refused", 68
     message = "{path}: {reason}"
-    hint = "Send the copy from its beginning, without --skip, with the same version of ditseed on both sides."
+    hint = "Send the whole copy, without --skip, with the same version of ditseed on both sides."
 
 
 class NoReflink(LoaderError):
     code, exit_status = "mdb.no_reflink", 73
-    message = "{path}: its file system cannot share its blocks with {target}"
-    hint = "Blocks are shared within one file system that can (xfs, btrfs); without --reflink always they are copied."
+    message = "{path}: the file system cannot share blocks with {target}"
+    hint = "Blocks can be shared only within one xfs or btrfs file system; without --reflink always they are copied."
 
 
 class OtherFormat(LoaderError):
     code, exit_status = "mdb.other_format", 56
-    message = "{path} is of LMDB data format {found}, but {who} needs format {needed}"
+    message = "{path} has LMDB data format {found}, but {who} needs format {needed}"
     hint = (
-        "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) do not open each other's files. Cross with LDIF: slapcat of "
-        "the version that wrote it, or `ditseed export -H` of its server; then slapadd or `ditseed build`."
+        "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) cannot open each other's files. Go through LDIF: slapcat of "
+        "the version that wrote it, or `ditseed export -H` from its server; then slapadd or `ditseed build`."
     )
 
 
@@ -531,7 +583,7 @@ class OtherFormat(LoaderError):
 class NoSuchBackup(LoaderError):
     code, exit_status = "backup.no_such", 60
     message = "{path}: no backup {name}"
-    hint = "`ditseed backup list` shows what there is."
+    hint = "`ditseed backup list` shows the backups there are."
 
 
 class BackupDamaged(LoaderError):
@@ -554,7 +606,7 @@ class NoSuchTemplate(LoaderError):
 class NothingToLearn(LoaderError):
     code, exit_status = "template.nothing_to_learn", 74
     message = "{reason}"
-    hint = "Learn from a tree of some hundred entries or more."
+    hint = "Learn from a tree of at least a few hundred entries."
 
 
 # --- online load ------------------------------------------------------------------------------
@@ -563,44 +615,44 @@ class NothingToLearn(LoaderError):
 class AddRefused(LoaderError):
     code, exit_status = "add.entry_refused", 64
     message = "{dn} was refused: {reason} ({rejected} refused, {added} added)"
-    hint = (
-        "Mend the cause ({where}) and give the same command again: what is added is not added twice. "
-        "Or let some go with --max-rejects."
-    )
+    hint = "{advice}"
 
 
 class AddLost(LoaderError):
     code, exit_status = "add.entries_lost", 65
-    message = "{read} entries read, but only of {settled} is known what became of them"
-    hint = "Compare the server with the LDIF (ditseed compare), and report this with {where}."
+    message = "{read} entries were read, but the outcome of only {settled} is known"
+    hint = (
+        "Compare the server with the LDIF (ditseed compare), and please report this, with {where}."
+    )
 
 
 class NotAReplica(LoaderError):
     code, exit_status = "seed.is_consumer", 71
-    message = "{where}: {suffix} has syncrepl already, which fills it by itself and lets nobody else write"
+    message = "{where}: {suffix} has syncrepl already, which fills it and lets nobody else write"
     hint = (
-        "Take olcSyncrepl away (ldapdelete it from the database's entry), seed, and add it again."
+        "Keep its values (ldapsearch shows them), take them away, seed, and add them again afterwards. "
+        "To take it away: {undo}"
     )
 
 
 class ReplicaNotEmpty(LoaderError):
     code, exit_status = "seed.not_empty", 72
-    message = "{where}: {suffix} holds entries already"
-    hint = "Only an empty database is seeded online. To add to one that is not: ditseed add --on-exists skip."
+    message = "{where}: {suffix} holds {what}"
+    hint = "{advice}"
 
 
 class SyncreplUnreadable(LoaderError):
     code, exit_status = "config.syncrepl", 84
     message = "{where}: syncrepl: {reason}"
-    hint = "What a consumer holds follows from its syncrepl, so every option of it must be known (slapd.conf(5))."
+    hint = "What a consumer holds follows from its syncrepl options; ditseed must understand every one (slapd.conf(5))."
 
 
 class SyncreplsDiffer(LoaderError):
     code, exit_status = "config.syncrepls_differ", 85
     message = "{config}: the syncrepl values of {suffix} (rid {rids}) ask for different contents"
     hint = (
-        "Give -H with the URI that one of them has as its provider: that one then decides what the replica holds. "
-        "slapd merges what several bring; no seed does."
+        "Give -H with the provider URI of one of them: that one decides what the replica holds. A seed cannot "
+        "merge several, as slapd does."
     )
 
 
@@ -622,32 +674,32 @@ class RefreshUseless(LoaderError):
     """`sent`: entries that had come when it was given up; `held`: those of the database."""
 
     code, exit_status = "refresh.useless", 92
-    message = "{uri} sends more than half of all entries again ({sent} of {held})"
-    hint = "A new seeding is quicker: ditseed replica seed --replace. Nothing was changed."
+    message = "{uri} is sending more than half of all entries again ({sent} of {held})"
+    hint = "Seeding again is faster: ditseed replica seed --replace. Nothing was changed."
 
 
 class LeaseStands(LoaderError):
     code, exit_status = "add.lease_stands", 66
-    message = "{what} of {suffix} could not be switched off again: {reason}"
-    hint = "When the server is there again: {undo}. The next `ditseed add` or `replica seed` to it does so, too."
+    message = "{what} of {suffix} could not be reset: {reason}"
+    hint = "When the server is reachable again: {undo}. The next `ditseed add` or `replica seed` to it does so as well."
 
 
 class ProviderNotPrepared(LoaderError):
     """answer, why: what the provider would still send, and the reason."""
 
     code, exit_status = "seed.provider_not_prepared", 95
-    message = "{uri}: {suffix} was written to, and a consumer would still get {answer}: {why}"
-    hint = "docs/catch-up.md tells what a provider needs. Without --prepare-provider the seeding does not ask for it."
+    message = "{uri}: {suffix} was prepared, but a consumer would still be sent {answer}: {why}"
+    hint = "See docs/catch-up.md for what a provider needs; without --prepare-provider the seeding goes ahead anyway."
 
 
 class Cancelled(LoaderError):
     code, exit_status = "cancelled", 130
     message = "stopped by {signal}"
-    hint = "The same command goes on from here."
-    hint_without_run = "The same command begins anew."
+    hint = "The same command resumes here."
+    hint_without_run = "The same command starts over."
 
 
 class Internal(LoaderError):
     code, exit_status = "internal", 70  # EX_SOFTWARE of sysexits(3)
-    message = "a fault in ditseed itself: {what}"
-    hint = "Please report it with the file {path}; look through it first, it may name entries."
+    message = "internal error: {what}"
+    hint = "This is a bug in ditseed. Please report it with the file {path}; check it first, as it may name entries."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import threading
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from typing import Protocol, TextIO
 from loader import units
 
 RECENT = 10.0  # seconds that the recent rate looks back
+WIDTH = 80  # columns of a terminal
 SCHEMA_VERSION = 1  # of the JSON records
 
 
@@ -157,26 +159,32 @@ class Sample:
             return None
         return max(0.0, (self.total - self.entries) / self.average)
 
-    def line(self) -> str:
+    def lines(self) -> list[str]:
+        """What was done, how fast, how long still, and the note, below it where it is long; none wider than WIDTH."""
+        indent, done = "  ", self._done()
+        together = f"{done} [{self.note}]"
+        if self.note and len(together) <= WIDTH:
+            return [together]
+        return [
+            *textwrap.wrap(done, WIDTH, subsequent_indent=indent),
+            *textwrap.wrap(self.note, WIDTH, initial_indent=indent, subsequent_indent=indent),
+        ]
+
+    def _done(self) -> str:
         if self.bytes and not self.entries and not self.total:
-            return " ".join([f"{self.step}: {self._bytes_moved()}", *self._noted()])
-        words = [f"{self.step}: {units.number(self.entries)}"]
+            return f"{self.step}: {self._bytes_moved()}"
+        count = f"{units.brief(self.entries)} entries"
         if self.total:
-            words.append(
-                f"of {units.number(self.total)} ({min(1.0, self.entries / self.total):.0%})"
-            )
-        words.append(f"entries, {self.recent:,.0f}/s now, {self.average:,.0f}/s on average")
-        if self.left is not None:
-            words.append(f"- {units.duration(self.left)} left")
-        return " ".join([*words, *self._noted()])
+            done = min(1.0, self.entries / self.total)
+            count = f"{units.brief(self.entries)} of {units.brief(self.total)} ({done:.0%})"
+        speed = f"{units.brief(self.recent)}/s, average {units.brief(self.average)}/s"
+        left = "" if self.left is None else f", {units.duration(self.left)} left"
+        return f"{self.step}: {count}, {speed}{left}"
 
     def _bytes_moved(self) -> str:
         """Of a step that moves bytes and knows of no entries."""
         average = self.bytes / self.seconds if self.seconds > 0 else 0.0
         return f"{units.size(self.bytes)}, {units.size(average)}/s on average"
-
-    def _noted(self) -> list[str]:
-        return [f"[{self.note}]"] if self.note else []
 
     def record(self) -> str:
         facts = {
@@ -260,12 +268,12 @@ class Progress:
                 Text(f"{meter.name} ..."), console=console, transient=True, auto_refresh=False
             ) as live:
                 while not ended.wait(self._every):
-                    live.update(Text(sampler.look().line()), refresh=True)
+                    live.update(Text("\n".join(sampler.look().lines())), refresh=True)
             return
         while not ended.wait(self._every):
             sample = sampler.look()
-            line = sample.record() if self._mode == "json" else sample.line()
-            print(line, file=self._stream, flush=True)
+            lines = [sample.record()] if self._mode == "json" else sample.lines()
+            print("\n".join(lines), file=self._stream, flush=True)
 
     def _close(self, meter: Meter) -> None:
         if self._mode == "json":

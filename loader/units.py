@@ -53,6 +53,13 @@ def number(count: int) -> str:
     return f"{count:,}"
 
 
+def brief(count: float) -> str:
+    """123456 -> "123,456"; 30000000 -> "30.0M": where there is little room."""
+    if count < 1_000_000:
+        return f"{count:,.0f}"
+    return f"{count / 1e6:,.1f}M" if count < 1e9 else f"{count / 1e9:,.2f}G"
+
+
 def rate(count: float, seconds: float) -> str:
     """Entries a second, or "-" where nothing was measured."""
     return f"{count / seconds:,.0f}/s" if seconds > 0 and count else "-"

@@ -102,8 +102,13 @@ def summary(verb: Verb, limit: int) -> str:
     cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(package_name="ditseed", prog_name="ditseed")
-@click.option("-v", "--verbose", count=True, help="Say what is done (-v) and everything (-vv).")
-@click.option("-q", "--quiet", is_flag=True, help="Errors only.")
+@click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Report what is done (-v) or everything (-vv); before the verb.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only; before the verb.")
 def ditseed(verbose: int, quiet: bool) -> None:
     """Seed, export, build, clone and check very large OpenLDAP directories.
 

@@ -8,14 +8,11 @@ from typing import Any
 
 import click
 
-from loader import units
 from loader.cli import options
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import add as operation
 from loader.operations.add import AddOptions
-
-_FOR_MACHINES = ("rejections",)
 
 
 class Batch(click.ParamType[int]):
@@ -42,7 +39,11 @@ class Batch(click.ParamType[int]):
 @options.tree_suffix_option
 @options.connection_options
 @click.option(
-    "--jobs", type=click.IntRange(1), default=3, show_default=True, help="Connections side by side."
+    "--jobs",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Number of parallel connections.",
 )
 @click.option(
     "--batch",
@@ -50,44 +51,46 @@ class Batch(click.ParamType[int]):
     default="auto",
     show_default=True,
     metavar="N|auto",
-    help="Entries a transaction; 1: none, every entry by itself.",
+    help="Entries per transaction; 1: no transactions, each entry by itself.",
 )
 @click.option(
     "--on-exists",
     type=click.Choice(operation.ON_EXISTS),
     default=operation.ON_EXISTS[0],
     show_default=True,
-    help="What becomes of an entry that is there already.",
+    help="What to do with an entry that exists already.",
 )
 @click.option(
     "--max-rejects",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="How many entries may be refused before the load ends.",
+    help="Maximum number of rejected entries before the load stops.",
 )
 @click.option(
     "--rejects",
     type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
-    help="Where refused entries go, as LDIF (default: in the run directory).",
+    help="File for rejected entries, as LDIF (default: in the run directory).",
 )
-@click.option("--max-rate", type=click.IntRange(1), metavar="N", help="At most N entries a second.")
+@click.option(
+    "--max-rate", type=click.IntRange(1), metavar="N", help="At most N entries per second."
+)
 @click.option(
     "--nosync",
     is_flag=True,
-    help="Switch nosync on meanwhile (through cn=config), and off again at the end, whatever that is.",
+    help="Switch nosync on during the load (through cn=config); it is switched off again however the load ends.",
 )
 @click.option(
     "--keep-operational",
     is_flag=True,
-    help="Send entryUUID, creatorsName, createTimestamp ... too, with the relax control.",
+    help="Send entryUUID, creatorsName, createTimestamp ... as well, with the relax control.",
 )
 @click.option(
     "--run-dir",
     type=click.Path(path_type=Path, readable=False),
     metavar="DIR",
-    help="Where the run keeps its state (default: below the state directory, one for each list of files and server).",
+    help="Directory for the state of the run (default: below the state directory).",
 )
 @options.dry_run_option
 @options.timeout_option
@@ -107,13 +110,13 @@ def command(
 ) -> int:
     """Add LDIF (plain, .zst, .gz, an export directory, - for stdin) to a running server.
 
-    In LDAP transactions (RFC 5805) where the server has these, many times faster than ldapadd and as durable. An entry
-    may come before its parent. An entry that the server does not take goes to the file of rejects, with the reason; are
-    there more than --max-rejects, the load ends. Exit status 1: done, with rejects.
+    Uses LDAP transactions (RFC 5805) where the server supports them, which is many times faster than ldapadd and as
+    durable. An entry may precede its parent. Entries that the server refuses are written to the file of rejects, with
+    the reason; if there are more than --max-rejects, the load stops. Exit status 1: done, with rejects.
 
-    With --from the tree of a template is made and added in one go.
+    With --from, the tree of a template is generated and added in one go.
 
-    Stopped at any moment, on either side, the same command goes on: no entry twice, none left out.
+    After an interruption on either side, give the same command again: it resumes, and adds no entry twice.
 
     \b
     Examples:
@@ -140,8 +143,8 @@ def command(
 
 def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
     warn_of_rejects(facts)
-    shown = for_people({name: value for name, value in facts.items() if name not in _FOR_MACHINES})
-    if facts.get("seconds"):
-        rate = round((facts["read"] - facts["before"]) / facts["seconds"])
-        shown["seconds"] = f"{facts['seconds']:.1f} ({units.number(rate)} entries/s)"
-    return {name: value for name, value in shown.items() if value is not None}
+    if not facts.get("seconds"):
+        return for_people(facts)
+    return for_people(
+        {**facts, "rate": round((facts["read"] - facts["before"]) / facts["seconds"])}
+    )

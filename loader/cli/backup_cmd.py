@@ -36,13 +36,13 @@ config_option = click.option(
     help="The server's slapd.d directory or slapd.conf.",
 )
 suffix_option = click.option(
-    "-b", "--suffix", metavar="SUFFIX", help="Which database (default: the only one)."
+    "-b", "--suffix", metavar="SUFFIX", help="Suffix of the database (default: the only one)."
 )
 
 
 @click.group(name="backup")
 def command() -> None:
-    """Back up databases, hot; list, check and restore the backups."""
+    """Back up databases while slapd is running; list, check and restore the backups."""
 
 
 @command.command("run")
@@ -51,7 +51,7 @@ def command() -> None:
 @click.option(
     "--source",
     type=click.Path(path_type=Path, readable=False),
-    help="A database directory, where there is no configuration.",
+    help="A database directory, if there is no configuration.",
 )
 @repo_option
 @click.option(
@@ -66,7 +66,7 @@ def command() -> None:
     type=click.IntRange(1, 19),
     default=pack.LEVEL,
     show_default=True,
-    help="Of zstd; more is smaller and slower.",
+    help="Level of zstd: a higher one is smaller and slower.",
 )
 @json_option
 @progress_option
@@ -80,16 +80,17 @@ def run_command(
     as_json: bool,
     progress_mode: str,
 ) -> None:
-    """Take a backup beside a running slapd: one consistent moment, only what is in use, compressed.
+    """Take a backup while slapd is running: a consistent snapshot of what is in use, compressed.
 
-    Made for cron: says nothing when all is well (unless on a terminal, with -v or with --json), and a
-    second run on the same repository ends at once. Stopped at any moment, it leaves nothing that
-    `list` shows.
+    Made for cron: it prints nothing when all is well (unless on a terminal, with --json, or as
+    `ditseed -v backup run`), and a second run on the same repository ends at once. Stopped at any
+    moment, it leaves nothing that `list` shows.
 
     \b
-    Every night, from /etc/cron.d/ditseed:
+    Every night, from /etc/cron.d/ditseed (cron's own PATH has no /usr/local/bin):
+      PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
-    One of several databases, packed harder:
+    One of several databases, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --level 9
     """
     _one_of(("--config", config_path), ("--source", source))
@@ -132,7 +133,7 @@ def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
     default="26h",
     show_default=True,
     metavar="TIME",
-    help="CRITICAL when the latest is older: 26h, 90m.",
+    help="CRITICAL if the latest backup is older: 26h, 90m.",
 )
 @click.option(
     "--min-count",
@@ -140,7 +141,7 @@ def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="WARNING when there are fewer.",
+    help="WARNING if there are fewer backups.",
 )
 @json_option
 def check_command(
@@ -166,17 +167,19 @@ def check_command(
 @config_option
 @suffix_option
 @click.option(
-    "--target", type=click.Path(path_type=Path, readable=False), help="Into this directory instead."
+    "--target",
+    type=click.Path(path_type=Path, readable=False),
+    help="Restore into this directory instead.",
 )
 @click.option(
     "--replace",
     is_flag=True,
-    help="In the place of the database that is there, once it is checked.",
+    help="Replace the present database once the restored one is checked.",
 )
 @click.option(
     "--verify",
     type=click.Choice(LEVELS),
-    help="What is checked besides the sha256 (default: pages below 16 GiB, else quick).",
+    help="What to check besides the SHA-256 (default: pages up to 16 GiB, else quick).",
 )
 @dry_run_option
 @json_option
@@ -193,17 +196,18 @@ def restore_command(
     as_json: bool,
     progress_mode: str,
 ) -> None:
-    """Put a backup into the database directory of a configuration. slapd must not run on it.
+    """Restore a backup into the database directory of a configuration. slapd must not be running on it.
 
-    Unpacked and checked beside its place, then renamed: the directory holds the old database or the
-    restored one, never a half. Owner and mode are those of the directory and of the configuration.
+    The backup is unpacked and checked beside the old database, then renamed into place: the directory
+    holds the old database or the restored one, never half of it. Owner and mode follow the directory
+    and the configuration.
 
     \b
-    The latest, in the place of a broken database:
+    The latest one, replacing a broken database:
       systemctl stop slapd
       ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --replace
       systemctl start slapd
-    Somewhere else, to look at it:
+    Into another directory, to look at it:
       ditseed backup restore latest -R /srv/backup --target /srv/look
     """
     _one_of(("--config", config_path), ("--target", target))

@@ -8,14 +8,11 @@ from typing import Any
 
 import click
 
-from loader import units
 from loader.cli import options
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import build as operation
 from loader.operations.build import MOST_SHARDS, BuildOptions
-
-_FOR_MACHINES = ("phases", "tables", "rejections", "rate")
 
 
 @click.command("build")
@@ -29,13 +26,17 @@ _FOR_MACHINES = ("phases", "tables", "rejections", "rate")
 @options.tree_options
 @options.config_option
 @click.option(
-    "-b", "--suffix", "suffix", metavar="SUFFIX", help="Which database (default: the only one)."
+    "-b",
+    "--suffix",
+    "suffix",
+    metavar="SUFFIX",
+    help="Suffix of the database (default: the only one).",
 )
 @click.option(
     "--target",
     type=click.Path(path_type=Path, readable=False),
     metavar="DIR",
-    help="Build into DIR, for the database of the configuration, which stays as it is.",
+    help="Build into DIR instead of the configured directory; the configuration is not changed.",
 )
 @click.option(
     "-g",
@@ -44,7 +45,7 @@ _FOR_MACHINES = ("phases", "tables", "rejections", "rate")
     is_flag=True,
     flag_value=False,
     default=True,
-    help="Leave out the databases that are glued to it (subordinate), as slapadd -g.",
+    help="Do not build the databases glued to it (subordinate), as slapadd -g.",
 )
 @options.engine_option
 @options.placing_options
@@ -59,12 +60,12 @@ _FOR_MACHINES = ("phases", "tables", "rejections", "rate")
     "-S",
     "server_id",
     type=click.IntRange(0, 4095),
-    help="Server ID of entryCSNs that are made (default: olcServerID).",
+    help="Server ID for generated entryCSNs (default: olcServerID).",
 )
 @click.option(
     "--shards",
     type=click.IntRange(1, MOST_SHARDS),
-    help="With --engine slapadd: cut the LDIF for so many slapadds (default: by size, processors and memory).",
+    help="With --engine slapadd: number of slapadds to run in parallel (default: by size, processors and memory).",
 )
 @options.native_options
 @options.dry_run_option
@@ -85,18 +86,19 @@ def command(
 ) -> int:
     """Load LDIF (plain, .zst, .gz, an export directory, - for stdin) into the database directory of a configuration.
 
-    slapd must not run on that database. The database is built beside its place, then checked and renamed: the target
-    is the old one or the new one, never a half. Owner and mode are those of the directory and of the configuration.
+    slapd must not be running on that database. The new database is built beside the old one, checked, and renamed into
+    place, so the directory holds the old one or the new one, never half of it. Its owner and mode follow the directory
+    and the configuration.
 
-    With --from the tree of a template is made and loaded in one go, with the database's suffix, and no LDIF on the
+    With --from, the tree of a template is generated and loaded in one go, under the database's suffix, without LDIF on
     disk. The same command makes the same file.
 
-    Databases that are glued to the one of -b (subordinate) are made with it, each of the entries that belong to it; all
-    are checked before the first one is put in place. With --target, and with -g, it is made alone, and entries of the
-    others are refused.
+    Databases that are glued to the one of -b (subordinate) are built with it, each from the entries that belong to it;
+    all are checked before the first is put into place. With --target or -g only the one database is built, and entries
+    of the others are rejected.
 
-    An entry that slapd would not take goes to the file of rejects, with the reason; are there more than --max-rejects,
-    nothing is put in place. Exit status 1: done, with rejects.
+    Entries that slapd would not accept are written to the file of rejects, with the reason; if there are more than
+    --max-rejects, the build fails and the target stays as it was. Exit status 1: done, with rejects.
 
     \b
     Examples:
@@ -122,7 +124,4 @@ def command(
 
 def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
     warn_of_rejects(facts)
-    shown = for_people({name: value for name, value in facts.items() if name not in _FOR_MACHINES})
-    if "seconds" in facts:
-        shown["seconds"] = f"{facts['seconds']:.1f} ({units.number(facts['rate'])} entries/s)"
-    return shown
+    return for_people(facts)

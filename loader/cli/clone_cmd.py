@@ -34,38 +34,38 @@ _PIPE = Path("-")
 @click.option(
     "--replace",
     is_flag=True,
-    help="Put the clone in the place of a database that TARGET holds, once it is checked.",
+    help="Replace the database in TARGET once the clone is checked.",
 )
 @click.option(
     "--compact",
     is_flag=True,
-    help="Leave out free pages and put those in use in the order of keys.",
+    help="Leave out free pages and write those in use in the order of their keys.",
 )
 @click.option(
     "--reflink",
     type=click.Choice(["auto", "never", "always"]),
     default="auto",
     show_default=True,
-    help="Share blocks with SOURCE on xfs and btrfs instead of copying them; auto does so while no process has SOURCE "
-    "open.",
+    help="Share blocks with SOURCE on xfs and btrfs instead of copying them; `auto` does so unless a process has "
+    "SOURCE open.",
 )
 @click.option(
     "--verify",
     type=click.Choice(LEVELS),
-    help="What is checked before the clone is put in place (default: pages below 16 GiB, else quick).",
+    help="What to check before the clone is put into place (default: pages up to 16 GiB, else quick).",
 )
 @click.option(
     "--skip",
     "token",
     metavar="TOKEN",
-    help="With TARGET -: leave out what the receiver said that it has.",
+    help="With TARGET -: skip what the receiver has already; it prints the token.",
 )
 @click.option(
     "--tmp",
     "scratch",
     type=click.Path(path_type=Path, readable=False),
     metavar="DIR",
-    help="With --compact and TARGET -: where to put the compacted copy until it is sent (default: $TMPDIR or /tmp).",
+    help="With --compact and TARGET -: directory for the compacted copy until it is sent (default: $TMPDIR or /tmp).",
 )
 @dry_run_option
 @json_option
@@ -83,23 +83,23 @@ def command(
     as_json: bool,
     progress_mode: str,
 ) -> None:
-    """Copy the database in directory SOURCE into directory TARGET, beside a running slapd if need be.
+    """Copy the database in directory SOURCE into directory TARGET, while slapd is running or not.
 
-    The copy is one consistent moment of the database and holds only what is in use, however large the
-    file looks. TARGET must not be in use. Stopped at any moment, the same command begins again, and
-    TARGET holds what it held before.
+    The copy is a consistent snapshot and takes only the space that is in use, however large the file
+    looks. TARGET must not be in use. If the command is interrupted, TARGET holds what it held before;
+    give the same command again.
 
     TARGET - sends the copy to stdout, SOURCE - receives it from stdin: through ssh, for instance. Each block
-    has a checksum, and what came of a stream that broke need not be sent again.
+    has a checksum, and after a broken stream only the rest needs to be sent.
 
     \b
     A running server's database to a directory on a spare disk:
       ditseed clone /var/lib/ldap /srv/spare/ldap
     What it would take, and what it would cost the running server:
       ditseed clone /var/lib/ldap /srv/spare/ldap --dry-run
-    In the place of an older one, without the free pages:
+    Replacing an older one, without the free pages:
       ditseed clone /var/lib/ldap /srv/spare/ldap --compact --replace --verify pages
-    To another host, and on from where that broke (the receiver says the token):
+    To another host, and resuming after a broken stream (the receiver prints the token):
       ditseed clone /var/lib/ldap - | ssh ldap2 ditseed clone - /var/lib/ldap
       ditseed clone /var/lib/ldap - --skip TOKEN | ssh ldap2 ditseed clone - /var/lib/ldap
     The same without the free pages:
@@ -132,9 +132,11 @@ def _require_fitting(
     if reflink == "always":
         raise UsageProblem(reason="--reflink always is for a clone from directory to directory")
     if compact and source == _PIPE:
-        raise UsageProblem(reason="--compact is for who sends: give it there")
+        raise UsageProblem(reason="--compact belongs to the sending side: give it there")
     if target == _PIPE and dry_run:
-        raise UsageProblem(reason="--dry-run: ask it of the receiver, or of a clone to a directory")
+        raise UsageProblem(
+            reason="--dry-run works on the receiving side, or for a clone into a directory"
+        )
 
 
 _Found = ClonePlan | CloneReport | clone_pipe.ReceivePlan | clone_pipe.ReceiveReport

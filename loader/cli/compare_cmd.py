@@ -39,19 +39,33 @@ _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 @click.argument("b", metavar="B")
 @bind_options
 @click.option("--bind-dn-b", metavar="DN", help="Bind as this DN at B (default: -D).")
-@click.option("--password-file-b", metavar="FILE", help="Its password (default: -y).")
+@click.option("--password-file-b", metavar="FILE", help="Password file for B (default: -y).")
 @click.option("--mechanism-b", metavar="MECH", help="SASL mechanism at B (default: -Y).")
 @click.option("--base-b", metavar="BASE", help="Base DN at B (default: -b).")
 @click.option(
-    "--ignore", "ignored", multiple=True, metavar="ATTR", help="Leave out this attribute."
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="ATTR",
+    help="Ignore this attribute; may be repeated.",
 )
-@click.option("--user-attributes", is_flag=True, help="Leave out entryUUID and its like.")
+@click.option(
+    "--user-attributes",
+    is_flag=True,
+    help="Ignore entryUUID, entryCSN, timestamps ...",
+)
 @click.option("--with-context-csn", is_flag=True, help="Compare contextCSN too.")
 @click.option(
-    "--show-attributes", is_flag=True, help="Name the attributes that differ (reads again)."
+    "--show-attributes",
+    is_flag=True,
+    help="Name the attributes that differ (reads those entries again).",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, help="DNs shown."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=LIMIT,
+    show_default=True,
+    help="Number of differing DNs to show.",
 )
 @json_option
 @progress_option
@@ -62,9 +76,9 @@ def command(a: str, b: str, as_json: bool, progress_mode: str, **options: Any) -
     directory: an export), a database directory (with data.mdb), or the slapd.d or slapd.conf of a
     server (its database is read). slapd may be running or not.
 
-    The order of entries and values and the spelling of DNs make no difference. Left out unless asked
-    for: contextCSN, and the attributes a server computes for each answer (entryDN,
-    subschemaSubentry, hasSubordinates ...). Exit status: 0 equal, 1 different.
+    The order of entries and values and the spelling of DNs do not matter. contextCSN and the
+    attributes that a server computes for each answer (entryDN, subschemaSubentry, hasSubordinates ...)
+    are ignored unless asked for. Exit status: 0 equal, 1 different.
 
     \b
     Examples:

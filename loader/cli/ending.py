@@ -26,6 +26,7 @@ from loader.cli.report import show_error
 from loader.errors import (
     EXIT_OK,
     FULL,
+    NO_SECRETS,
     Cancelled,
     Internal,
     LibldapMissing,
@@ -84,8 +85,7 @@ def _fail(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError) and _reader_gone():
         return _silenced()
     if isinstance(error, click.ClickException):
-        error.show()
-        return UsageProblem.exit_status
+        return _misused(error)
     if not isinstance(error, Exception):
         raise error
     logging.getLogger(__name__).debug("where it happened", exc_info=error)
@@ -94,6 +94,26 @@ def _fail(error: BaseException) -> int:
         leaves_a_run(known)
     show_error(known)
     return known.exit_status
+
+
+def _misused(error: click.ClickException) -> int:
+    """Of a command line that click refused. Without a verb the help is what was asked for."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return UsageProblem.exit_status
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    verb = context.command_path.partition(" ")[2] if context else ""
+    show_error(UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error)))
+    return UsageProblem.exit_status
+
+
+def _refusal(error: click.ClickException) -> str:
+    """click's words as a message of ours. What stands behind -w may be a password, and is not repeated."""
+    said = error.format_message()
+    if "unexpected extra argument" in said and "-w" in sys.argv:
+        return f"-w takes no value here. {NO_SECRETS}"
+    first = said[:1].lower() + said[1:] if said[1:2].islower() else said
+    return first.removesuffix(".")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

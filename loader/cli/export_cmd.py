@@ -12,7 +12,7 @@ import click
 
 from loader import defaults, units
 from loader.cli import named, options
-from loader.cli.report import show_facts, show_json
+from loader.cli.report import for_people, show_facts, show_json
 from loader.errors import NoSuchPath, UsageProblem
 from loader.manifest import Manifest
 from loader.operations import export_mdb
@@ -28,8 +28,8 @@ from loader.sources.mdb import DATA, Part, database_directory
 
 _STDOUT = Path("-")
 _PIECES = (
-    "-o - is for a database directory; a server is read in pieces, which lie in files until parents come first: "
-    "give a directory (`ditseed build` and `add` take it as it is)"
+    "-o - works for a database directory only; a server is read in pieces, which have to be sorted before parents come "
+    "first: give a directory (`ditseed build` and `add` accept it)"
 )
 _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 
@@ -45,25 +45,26 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     "output",
     type=click.Path(path_type=Path, readable=False),
     required=True,
-    help="Directory for shards and manifest; of a database also plain LDIF to stdout (-).",
+    help="Directory for shards and manifest; for a database also -, plain LDIF to stdout.",
 )
-@options.reading_options(jobs="Connections side by side to each server, or workers.")
+@options.reading_options(jobs="Number of parallel connections to each server, or of workers.")
 @click.option(
     "--max-rate",
     type=click.IntRange(0),
     default=0,
-    help="Entries a second, of all connections together; 0: as fast as can be.",
+    help="Maximum entries per second, over all connections; 0: no limit.",
 )
 @click.option(
     "--max-latency",
     type=click.FloatRange(0, min_open=True),
-    help="Read slower while the server takes more milliseconds than this for a small question.",
+    help="Slow down while the server takes longer than this many milliseconds to answer a small search.",
 )
 @click.option(
     "--compress",
     type=click.Choice(["zstd", "none"]),
     help=f"Default: {defaults.COMPRESS} for a directory, none for stdout.",
 )
+@options.dry_run_option
 @options.timeout_option
 @options.restart_option
 @options.progress_option
@@ -77,6 +78,7 @@ def command(
     max_latency: float | None,
     page: int,
     compress: str | None,
+    dry_run: bool,
     timeouts: tuple[str, ...],
     restart: bool,
     progress_mode: str,
@@ -84,19 +86,19 @@ def command(
     tree_suffix: str | None,
     **connecting: Any,
 ) -> None:
-    """Read a running server with several searches side by side, or the database in DIR: all user and operational
+    """Export a running server, by several parallel searches, or the database in DIR: all user and operational
     attributes, as LDIF that loads in the order of the manifest (parents first).
 
-    Of a server: the suffix entry carries the contextCSN that the server had when the export began, so that
-    syncrepl goes on from there. Stopped at any moment, the same command goes on with what is missing.
+    From a server: the suffix entry carries the contextCSN that the server had when the export began, so that
+    syncrepl can continue from there. After an interruption the same command resumes with what is missing.
 
-    DIR is a directory with a data.mdb (or mdb:DIR), a copy or that of a slapd, running or not. It needs no
-    configuration and asks no server: --jobs workers read the pages of one snapshot. The suffix entry carries
-    the contextCSN that is stored.
+    DIR is a directory with a data.mdb (or mdb:DIR): that of a slapd, running or not, or a copy. No configuration
+    and no server are needed: --jobs workers read the pages of one snapshot. The suffix entry carries the contextCSN
+    that is stored.
 
-    Of a database, -o - writes LDIF to stdout, for slapadd or another `ditseed build`; the report goes to stderr.
+    From a database, -o - writes LDIF to stdout, for slapadd or another `ditseed build`; the report goes to stderr.
 
-    --from TEMPLATE -o DIR is `ditseed generate TEMPLATE -o DIR`.
+    --from TEMPLATE -o DIR is the same as `ditseed generate TEMPLATE -o DIR`.
 
     \b
     Examples:
@@ -118,7 +120,7 @@ def command(
         if streamed:
             raise UsageProblem(reason=_PIECES)
         latency = None if max_latency is None else max_latency / 1000
-        limits = {
+        limits: dict[str, Any] = {
             "jobs": jobs,
             "pieces": pieces,
             "max_rate": max_rate,
@@ -126,11 +128,19 @@ def command(
             "page": page,
         }
         connection, replicas = options.providers_of(connecting)
-        made = _of_server(connection, {**limits, "replicas": replicas}, asked)
+        limits["replicas"] = replicas
+        if dry_run:
+            _show_plan(_plan_of_server(connection, limits, asked), as_json)
+            return
+        made = _of_server(connection, limits, asked)
     else:
         base = connecting.pop("base")
         of_server = (*connecting, "pieces", "max_rate", "max_latency", "page")
         options.refuse_given(of_server, "a server, not for a database")
+        if dry_run:
+            where = None if streamed else asked.output
+            _show_plan(export_mdb.plan(Part(_directory(source), base), where), as_json)
+            return
         if streamed:
             options.refuse_given(("restart", "timeouts"), "an export into a directory")
             part = Part(_directory(source), base)
@@ -148,7 +158,7 @@ def command(
             "entries": f"{made.entries:,}",
             "met twice": f"{made.duplicates:,}",
             "shards": len(made.shards),
-            "cut into": made.partitions,
+            "read as": made.partitions,
             "contextCSN": " ".join(made.context_csns) or f"none ({_WITHOUT[source is None]})",
             "output": output,
             **{f"note {number}": note for number, note in enumerate(made.notes, 1)},
@@ -165,6 +175,18 @@ class _Asked:
     progress: Progress
     timeouts: tuple[str, ...]
     restart: bool
+
+
+def _show_plan(facts: dict[str, Any], as_json: bool) -> None:
+    show_json(facts) if as_json else show_facts(for_people(facts))
+
+
+def _plan_of_server(
+    connection: Connection, limits: dict[str, Any], asked: _Asked
+) -> dict[str, Any]:
+    from loader.operations.export import ExportOptions, plan
+
+    return plan(ExportOptions(connection, asked.output, **limits), asked.progress)
 
 
 def _of_server(connection: Connection, limits: dict[str, Any], asked: _Asked) -> Manifest:
@@ -185,9 +207,11 @@ def _of_database(source: str, base: str | None, jobs: int, asked: _Asked) -> Man
 def _directory(source: str) -> Path:
     directory = database_directory(source)
     if directory is None:
+        if "://" in source:
+            raise UsageProblem(reason=f"{source} is a server: give it with -H")
         if not Path(source).exists():
             raise NoSuchPath(path=source)
-        raise UsageProblem(reason=f"{source} is no database directory: it holds no {DATA}")
+        raise UsageProblem(reason=f"{source} is not a database directory: it contains no {DATA}")
     return directory
 
 

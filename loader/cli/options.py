@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from loader import units
 from loader.defaults import ENGINES, LEVELS
-from loader.errors import LoaderError, UsageProblem
+from loader.errors import NO_SECRETS, LoaderError, UsageProblem
 from loader.progress import Progress
 from loader.server.options import Connection, Sasl
 from loader.sources.dit import Recipe
@@ -51,30 +51,59 @@ def stack(*options: Callable[[Function], Function]) -> Callable[[Function], Func
     return apply
 
 
-bind_options = stack(
+def _no_secret(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise UsageProblem(reason=f"-w is not accepted. {NO_SECRETS}")
+
+
+# ldapsearch's, which people type; hidden, since it is only there to say what to type instead.
+_refused_password = click.option(
+    "-w",
+    metavar="PASSWORD",
+    help="Not accepted; use -y or -W.",
+    hidden=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_no_secret,
+)
+_bind_options = stack(
+    click.option("-x", "simple", is_flag=True, help="Simple bind; the default without -Y."),
     click.option("-D", "bind_dn", metavar="DN", help="Bind as this DN."),
-    click.option("-y", "password_file", metavar="FILE", help="The whole file is the password."),
-    click.option("-W", "ask", is_flag=True, help="Ask for the password."),
+    click.option(
+        "-y",
+        "password_file",
+        metavar="FILE",
+        help="Read the password from FILE: all of it, a newline at its end included.",
+    ),
+    click.option("-W", "ask", is_flag=True, help="Prompt for the password."),
     click.option(
         "-Y",
         "mechanism",
         metavar="MECH",
         help="SASL mechanism: EXTERNAL with ldapi:///, GSSAPI, SCRAM-SHA-256 ...",
     ),
-    click.option("-U", "authcid", metavar="NAME", help="SASL: who authenticates (default: -D)."),
-    click.option("-X", "authzid", metavar="ID", help="SASL: act as this one, dn:DN or u:NAME."),
-    click.option("-R", "realm", metavar="REALM", help="SASL: the realm."),
+    click.option(
+        "-U", "authcid", metavar="NAME", help="SASL: authentication identity (default: -D)."
+    ),
+    click.option(
+        "-X", "authzid", metavar="ID", help="SASL: authorization identity, dn:DN or u:NAME."
+    ),
+    click.option("-R", "realm", metavar="REALM", help="SASL: realm."),
     click.option(
         "-O", "properties", metavar="PROPS", help="SASL: security properties, such as minssf=56."
     ),
     click.option(
-        "-N", "as_written", is_flag=True, help="SASL: the host's name is as -H has it, not as DNS."
+        "-N",
+        "as_written",
+        is_flag=True,
+        help="SASL: use the host name as given with -H, without asking DNS.",
     ),
-    click.option("-Z", "start_tls", count=True, help="StartTLS; -ZZ demands that it succeeds."),
+    click.option("-Z", "start_tls", count=True, help="Try StartTLS; with -ZZ it must succeed."),
     click.option(
         "-b", "base", metavar="BASE", help="Base DN (default: ldap.conf, else the only suffix)."
     ),
 )
+bind_options = stack(_bind_options, _refused_password)
 connection_options = stack(
     click.option(
         "-H",
@@ -84,17 +113,20 @@ connection_options = stack(
     ),
     bind_options,
 )
-providers_options = stack(
+_providers_options = stack(
     click.option(
         "-H",
         "uris",
         multiple=True,
         metavar="URI",
-        help="The server: ldap://, ldaps:// or ldapi:// (ldap.conf is honoured). Several times: replicas of one tree, "
-        "read side by side.",
+        help="The server: ldap://, ldaps:// or ldapi:// (ldap.conf is honoured). Repeat it to read several replicas of "
+        "the same tree in parallel.",
     ),
-    bind_options,
+    _bind_options,
 )
+providers_options = stack(_providers_options, _refused_password)
+# For a verb whose own -w is that of slapadd.
+providers_options_beside_w = _providers_options
 _CONFIG: dict[str, Any] = {
     "type": click.Path(path_type=Path, readable=False),
     "help": "The server's slapd.d directory or slapd.conf.",
@@ -103,12 +135,12 @@ config_option = click.option("--config", "config_path", required=True, **_CONFIG
 optional_config_option = click.option("--config", "config_path", **_CONFIG)
 placing_options = stack(
     click.option(
-        "--replace", is_flag=True, help="Put the new database in the place of one that is there."
+        "--replace", is_flag=True, help="Replace an existing database once the new one is checked."
     ),
     click.option(
         "--maxsize",
         type=Size(auto=True),
-        help="Set maxsize, or `auto` to compute it; the configuration is changed too.",
+        help="Set maxsize, in the configuration too; `auto` computes it.",
     ),
 )
 
@@ -120,7 +152,7 @@ def verify_option(*more: str) -> Callable[[Function], Function]:
         type=click.Choice([*LEVELS, *more]),
         default="quick",
         show_default=True,
-        help="How much of the new database to check.",
+        help="How thoroughly to check the new database.",
     )
 
 
@@ -137,9 +169,9 @@ def reading_options(jobs: str, where: str = "") -> Callable[[Function], Function
             "--pieces",
             0,
             0,
-            "Searches that the tree is cut into; 0: as many as jobs. A cut connection costs one piece.",
+            "Number of searches the tree is divided into; 0: as many as jobs. A broken connection repeats one of them.",
         ),
-        count("--page", 0, 0, "Entries a page; 0 asks for no pages unless a limit demands them."),
+        count("--page", 0, 0, "Entries per page; 0: no paging unless a limit requires it."),
     )
 
 
@@ -151,20 +183,20 @@ engine_option = click.option(
     help="What writes the database: ditseed itself, or slapadd.",
 )
 threads_option = click.option(
-    "--jobs", "-j", type=click.IntRange(1), help="Threads (default: as many as processors)."
+    "--jobs", "-j", type=click.IntRange(1), help="Number of threads (default: one per processor)."
 )
 native_options = stack(
     click.option(
         "--memory",
         type=Size(),
-        help="How much memory to take (default: a quarter of what there is).",
+        help="Memory for sorting (default: a quarter of the available memory).",
     ),
     click.option(
         "--tmp",
         "scratch",
         type=click.Path(path_type=Path, readable=False),
         metavar="DIR",
-        help="Where to put what does not fit into it (default: beside the database).",
+        help="Directory for temporary files (default: beside the database).",
     ),
     threads_option,
     click.option(
@@ -172,26 +204,26 @@ native_options = stack(
         type=click.IntRange(0),
         default=0,
         show_default=True,
-        help="How many entries may be refused before all is.",
+        help="Maximum number of rejected entries before the build fails.",
     ),
     click.option(
         "--rejects",
         type=click.Path(path_type=Path, readable=False),
         metavar="FILE",
-        help="Where refused entries go, as LDIF (default: in the run directory).",
+        help="File for rejected entries, as LDIF (default: in the run directory).",
     ),
     click.option(
         "--no-value-check",
         "check_values",
         flag_value=False,
         default=True,
-        help="Take values that their syntax forbids, as slapadd does by default.",
+        help="Accept values that violate their syntax, as slapadd does by default.",
     ),
     click.option(
         "--allow-file-urls",
         "file_urls",
         is_flag=True,
-        help="Read `attribute:< file:///path` and `include: file:///path` from this host.",
+        help="Allow `attribute:< file:///path` and `include: file:///path` to read files of this host.",
     ),
 )
 _TREE = (
@@ -200,22 +232,26 @@ _TREE = (
         "entries",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Entries of the kind that has no count in the template.",
+        help="Number of entries of the kind for which the template gives no count.",
     ),
     click.option(
-        "--seed", type=int, default=1, show_default=True, help="Another seed, other entries."
+        "--seed",
+        type=int,
+        default=1,
+        show_default=True,
+        help="Random seed: another one makes other entries.",
     ),
     click.option(
         "--define",
         "defines",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Set a define of a makeldif template. May be repeated.",
+        help="Set a define of a makeldif template; may be repeated.",
     ),
     click.option(
         "--operational",
         is_flag=True,
-        help="Add entryUUID, entryCSN, names and times, so that builds repeat exactly.",
+        help="Add operational attributes (entryUUID, entryCSN, names, times), so that builds are reproducible.",
     ),
 )
 # What a tree follows from, wherever one is made; a verb may have a suffix of its own.
@@ -224,13 +260,13 @@ tree_suffix_option = click.option(
     "--suffix",
     "tree_suffix",
     metavar="DN",
-    help="The tree's suffix (default: the template's, mostly dc=example,dc=com).",
+    help="Suffix of the tree (default: that of the template).",
 )
 from_option = click.option(
     "--from",
     "template",
     metavar="TEMPLATE",
-    help="In the place of LDIF: a template of `ditseed generate`, its name or path.",
+    help="Instead of LDIF: a template of `ditseed generate`, by name or path.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 progress_option = click.option(
@@ -238,29 +274,31 @@ progress_option = click.option(
     "progress_mode",
     type=click.Choice(["auto", "terminal", "plain", "json", "none"]),
     default="auto",
-    help="How progress is shown on stderr.",
+    help="How to show progress on stderr.",
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Check and plan; change nothing.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Run all checks and show the plan; change nothing."
+)
 consumer_suffix_option = click.option(
     "--suffix",
     metavar="SUFFIX",
-    help="Which database of the consumer (default: -b, else the only one).",
+    help="Suffix of the consumer's database (default: -b, else its only database).",
 )
 
 run_dir_option = click.option(
     "--run-dir",
     type=click.Path(path_type=Path, readable=False),
-    help="Where the run keeps its state (default: in the database directory).",
+    help="Directory for the state of the run (default: in the database directory).",
 )
 restart_option = click.option(
-    "--restart", is_flag=True, help="Forget an unfinished or finished run and begin again."
+    "--restart", is_flag=True, help="Discard an earlier run, finished or not, and start over."
 )
 timeout_option = click.option(
     "--timeout",
     "timeouts",
     multiple=True,
     metavar="[STEP=]SECONDS",
-    help="How long a step may stand still (default: worked out from its measured rate).",
+    help="How long a step may make no progress (default: derived from its measured rate).",
 )
 
 
@@ -269,19 +307,31 @@ def connection_of(options: dict[str, Any]) -> Connection:
     taken = {name: options.pop(name, None) for name in _OF_CONNECTION}
     sasl = {name: options.pop(name, None) for name in _OF_SASL}
     _require_mechanism(taken["mechanism"])
+    if options.pop("simple", False) and taken["mechanism"]:
+        raise UsageProblem(reason="-x is a simple bind and -Y one by SASL: give one of them")
     password = None
     if options.pop("ask"):
         if not sys.stdin.isatty():
-            raise UsageProblem(reason="-W asks on a terminal, and there is none; use -y FILE")
+            raise UsageProblem(reason="-W prompts on a terminal, and there is none; use -y FILE")
         password = click.prompt("Password", hide_input=True, err=True)
+    _require_password(taken, password)
     return Connection(**taken, password=password, sasl=Sasl(**sasl))
+
+
+def _require_password(taken: dict[str, Any], password: str | None) -> None:
+    """A name without a password binds anonymously at some servers, and not at all at others (RFC 4513, 5.1.2)."""
+    simple = taken["bind_dn"] and not taken["mechanism"]
+    if simple and not password and not taken["password_file"]:
+        raise UsageProblem(
+            reason=f"-D {taken['bind_dn']} needs a password: -y FILE, or -W to be asked"
+        )
 
 
 def providers_of(options: dict[str, Any]) -> tuple[Connection, tuple[Connection, ...]]:
     """The first provider, and the others: reached in the same way."""
     uris = options.pop("uris")
     first = connection_of({**options, "uri": next(iter(uris), None)})
-    for name in (*_OF_CONNECTION, *_OF_SASL, "ask"):
+    for name in (*_OF_CONNECTION, *_OF_SASL, "ask", "simple"):
         options.pop(name, None)
     if len(set(uris)) < len(uris):
         raise UsageProblem(reason="-H names the same server twice")
@@ -308,11 +358,11 @@ def tree_of(
     name = options.pop("template")
     if name is None:
         if not inputs:
-            raise UsageProblem(reason="what to load? LDIF files, or --from TEMPLATE -n N")
+            raise UsageProblem(reason="nothing to load: give LDIF files, or --from TEMPLATE -n N")
         no_tree(options)
         return None
     if inputs:
-        reason = f"--from {name} takes the place of LDIF, and {inputs[0]} is given too"
+        reason = f"give either --from {name} or LDIF files ({inputs[0]}), not both"
         raise UsageProblem(reason=reason)
     return Synthetic(recipe_of(name, options, suffix))
 
@@ -344,7 +394,7 @@ def refuse_given(names: Iterable[str], only: str) -> None:
     spelled = {one.name: one.opts[0] for one in click.get_current_context().command.params}
     for name in names:
         if is_given(name):
-            raise UsageProblem(reason=f"{spelled[name]} is for {only}")
+            raise UsageProblem(reason=f"{spelled[name]} is only for {only}")
 
 
 def is_given(name: str) -> bool:
@@ -366,6 +416,6 @@ def timeouts_of(texts: tuple[str, ...], steps: tuple[str, ...]) -> dict[str, flo
             raise UsageProblem(reason=f"--timeout {text}: the steps are {', '.join(steps)}")
         seconds = units.parse_duration(value)
         if seconds <= 0:
-            raise UsageProblem(reason=f"--timeout {text}: must be more than nothing")
+            raise UsageProblem(reason=f"--timeout {text}: must be more than 0 seconds")
         found[step if equals else "*"] = seconds
     return found

@@ -43,15 +43,30 @@ def show_table(
 
 
 _SIZES = {"bytes", "estimate", "maxsize"}
-_NOT_FOR_PEOPLE = {"identity", "databases", "forecast"}
+# What other programs read in --json.
+_NOT_FOR_PEOPLE = {
+    *("identity", "databases", "forecast", "phases", "tables", "rejections", "rate", "attributes"),
+}
+# Where the name of a fact is not what an operator would call it.
+_NAMES = {
+    "context_csns": "contextCSN",
+    "catch_up": "catch-up",
+    "first_dn": "first entry",
+    "held_back": "entryCSN set back",
+}
 _REJECTS_SHOWN = 10  # the rest stands in the file
 
 
 def for_people(facts: Mapping[str, Any]) -> dict[str, object]:
-    """The facts of a run as they read best; --json has them as they are."""
-    shown = {
-        name: _readable(name, value) for name, value in facts.items() if name not in _NOT_FOR_PEOPLE
+    """The facts of a run as they read best; --json has them as they are, and all of them."""
+    shown: dict[str, object] = {
+        _NAMES.get(name, name.replace("_", " ")): _readable(name, value)
+        for name, value in facts.items()
+        if name not in _NOT_FOR_PEOPLE and value is not None
     }
+    if facts.get("seconds"):
+        speed = f" ({units.number(facts['rate'])} entries/s)" if facts.get("rate") else ""
+        shown["seconds"] = f"{facts['seconds']:.1f}{speed}"
     for one in facts.get("databases", ()):
         entries = f"{units.number(one['entries'])} entries in " if "entries" in one else ""
         shown[f"database {one['suffix']}"] = f"{entries}{one['directory']}"
@@ -59,9 +74,14 @@ def for_people(facts: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _readable(name: str, value: Any) -> object:
-    if isinstance(value, list):
-        return " ".join(map(str, value)) or "none"
-    if isinstance(value, int) and not isinstance(value, bool):
+    """Words, whatever it is: no punctuation of Python's."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_readable(key, one)}" for key, one in value.items()) or "none"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(str(_readable(name, one)) for one in value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
         return units.size(value) if name in _SIZES else units.number(value)
     return value
 

@@ -30,7 +30,9 @@ _TARGET_OPTIONS = (
         help="The server's slapd.d directory (slapd stopped) or slapd.conf.",
     ),
     options.connection_options,
-    click.option("--apply", is_flag=True, help="Make the change; without it, it is only shown."),
+    click.option(
+        "--apply", is_flag=True, help="Make the change; without it, the change is only shown."
+    ),
     options.dry_run_option,
     options.json_option,
 )
@@ -47,9 +49,9 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def command() -> None:
     """Show and change settings of a server's databases.
 
-    The server is named by --config (a slapd.d that no slapd runs on, or a slapd.conf), or by -H and its company
-    (cn=config over LDAP). Nothing changes without --apply. What was there before is written down: see
-    `ditseed tune history`.
+    Name the server either by --config (slapd.conf, or the slapd.d of a stopped slapd) or by -H and the other
+    connection options (cn=config over LDAP). Nothing changes without --apply. The previous values are recorded:
+    see `ditseed tune history`.
 
     \b
     Examples:
@@ -63,13 +65,13 @@ def command() -> None:
 @click.option(
     "--size",
     type=options.Size(auto=True),
-    help="The new maxsize; `auto` (with --apply the default) works it out.",
+    help="The new maxsize; `auto` computes it (the default with --apply).",
 )
 @target_options
 def maxsize_command(size: int | str | None, **given: Any) -> None:
     """Show how large each database is and may become; set maxsize.
 
-    Recommended are three times the bytes in use, in whole GiB, and never less than what is configured.
+    The recommendation is three times the bytes in use, in whole GiB, and never less than what is configured.
 
     \b
     Examples:
@@ -116,21 +118,19 @@ def _maxsize_row(one: maxsize.Standing) -> list[str]:
     "wanted",
     multiple=True,
     metavar="INDEX",
-    help='The whole list: --set "uid eq" --set "cn,sn eq,sub".',
+    help='Replace the whole list: --set "uid eq" --set "cn,sn eq,sub".',
 )
-@click.option(
-    "--add", multiple=True, metavar="INDEX", help='Besides what there is: --add "mail eq".'
-)
+@click.option("--add", multiple=True, metavar="INDEX", help='Add to the list: --add "mail eq".')
 @click.option(
     "--remove",
     multiple=True,
     metavar="ATTRIBUTE",
-    help='--remove mail, or one kind: --remove "cn sub".',
+    help='Remove from the list: --remove mail, or one type: --remove "cn sub".',
 )
 @click.option(
     "--no-reindex",
     is_flag=True,
-    help="Offline: change the configuration alone, and say what to run.",
+    help="Offline: only change the configuration, and print the slapindex command to run.",
 )
 @options.progress_option
 @target_options
@@ -142,10 +142,10 @@ def indexes_command(
     progress_mode: str,
     **given: Any,
 ) -> None:
-    """Show which attributes are indexed, and what replication lacks; change the list.
+    """Show which attributes are indexed and which indexes replication lacks; change the list.
 
-    Over LDAP slapd makes new indexes itself, in the background. Offline slapindex makes them before the configuration
-    changes, so that slapd never trusts an index that is not whole.
+    Over LDAP, slapd builds new indexes itself, in the background. Offline, slapindex builds them before the
+    configuration changes, so that slapd never relies on an incomplete index.
 
     \b
     Examples:
@@ -187,13 +187,13 @@ def _index_rows(one: indexing.Indexing) -> Iterator[tuple[str, str, str, str]]:
 @click.option(
     "--nosync",
     type=click.Choice(["on", "off"]),
-    help="Stop syncing commits to disk, or sync them again.",
+    help="on: stop syncing commits to disk; off: sync them again.",
 )
 @target_options
 def sync_command(nosync: str | None, **given: Any) -> None:
     """Show whether commits are synced to disk (nosync, envflags, checkpoint); switch nosync.
 
-    nosync makes a load faster, and a crash of the host then loses or damages the database: it is for loads only.
+    nosync makes a load faster, but while it is on, a crash of the host can lose or damage the database.
 
     \b
     Examples:
@@ -241,7 +241,7 @@ def history_command(as_json: bool) -> None:
         if one.undo and one.outcome is not Ended.FAILED:
             print(f"  put back: {one.undo}")
     if not found:
-        print("nothing was changed yet")
+        print("no changes are recorded")
 
 
 def _taken(given: dict[str, Any]) -> tuple[bool, bool, str | None, bool]:
@@ -287,7 +287,7 @@ def _show_outcome(outcome: Outcome | None) -> None:
     if outcome.difference:
         print(outcome.difference)
     words = {
-        State.UNCHANGED: "unchanged: it is so already",
+        State.UNCHANGED: "unchanged: this is the present setting",
         State.PROPOSED: "nothing was changed; --apply makes this change",
         State.CHANGED: "changed",
     }

@@ -30,33 +30,37 @@ _path = click.Path(path_type=Path, readable=False)
 @click.option(
     "--level",
     type=click.Choice(LADDER),
-    help="How far to look (default: as far as takes minutes; indexes only with --config).",
+    help="How deep to check (default: as deep as takes some minutes at most; indexes only with --config).",
 )
 @click.option(
     "--config",
     "config_path",
     type=_path,
-    help="The server's slapd.d or slapd.conf: its schema and indexes, and its directory without DIR.",
+    help="The server's slapd.d or slapd.conf: gives schema and indexes, and the directory if DIR is not given.",
 )
 @click.option(
-    "-b", "--suffix", "suffix", metavar="SUFFIX", help="Which database (default: the only one)."
+    "-b",
+    "--suffix",
+    "suffix",
+    metavar="SUFFIX",
+    help="Suffix of the database (default: the only one).",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=LIMIT,
     show_default=True,
-    help="Problems of each kind that are shown; all are counted.",
+    help="Number of problems of each kind to show; all are counted.",
 )
 @click.option(
-    "--memory", type=Size(), help="How much memory to take (default: a quarter of what there is)."
+    "--memory", type=Size(), help="Memory for sorting (default: a quarter of the available memory)."
 )
 @click.option(
     "--tmp",
     "scratch",
     type=_path,
     metavar="DIR",
-    help="Where to put what does not fit into it (default: $TMPDIR or /tmp).",
+    help="Directory for temporary files (default: $TMPDIR or /tmp).",
 )
 @threads_option
 @dry_run_option
@@ -75,17 +79,17 @@ def command(
     as_json: bool,
     progress_mode: str,
 ) -> int:
-    """Look whether the database in directory DIR (or a data file) is sound; change nothing.
+    """Check whether the database in directory DIR (or a data file) is sound; change nothing.
 
     \b
     Levels, each with all of those before it:
       meta      the head of the file, its tables, their counts
       pages     every page: used once or free, keys in order
       tree      every entry and node: they decode, fit together, counts are right
-      indexes   every index made again from the entries and compared (needs --config)
+      indexes   every index rebuilt from the entries and compared (needs --config)
 
-    slapd may run on it: a snapshot is looked at. Problems are collected, the first of each kind told with
-    entry, attribute and page. Exit status: 0 sound, 1 problems; what keeps from looking has its own.
+    slapd may be running: a snapshot is checked. Problems are collected, and the first of each kind are shown
+    with entry, attribute and page. Exit status: 0 sound, 1 problems; errors that prevent the check have their own.
 
     \b
     Examples:
@@ -121,14 +125,14 @@ def _show(found: VerifyReport) -> None:
             "level": found.level,
             "entries": units.number(found.entries),
             "transaction": found.txnid,
-            "looked for": units.duration(found.seconds),
+            "took": units.duration(found.seconds),
             "verdict": "sound" if found.sound else f"{units.number(count)} problems",
         }
     )
     for problem in found.problems:
         print("\n".join(_problem_lines(problem)))
     if found.mending:
-        print(f"with slapd stopped: {found.mending}")
+        print(f"to mend it, with slapd stopped: {found.mending}")
     for note in found.notes:
         print(f"note: {note}")
 

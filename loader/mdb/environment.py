@@ -25,6 +25,7 @@ from loader.errors import (
     NotLmdb,
     NotPermitted,
     ReadersFull,
+    ReadOnly,
     UsageProblem,
 )
 from loader.mdb import meta
@@ -113,7 +114,9 @@ def explained(path: Path, facts: meta.Facts | None = None) -> Iterator[None]:
 
 def _ours(error: Exception, path: Path) -> LoaderError:
     words = str(error)
-    if "Permission denied" in words or "Read-only" in words:
+    if "Read-only" in words:
+        return ReadOnly(path=path)
+    if "Permission denied" in words:
         return NotPermitted(action="open", path=path, owner=meta.owner_of(path))
     if "No space left" in words:
         return NoSpace(path=path, lack=FULL)

@@ -110,7 +110,7 @@ def default_level(place: Path) -> str:
 def verify(place: Path, level: str, meter: Meter) -> Verified:
     """Check a copy or a new database. Raises MdbDamaged, NotLmdb, UsageProblem."""
     if level not in LEVELS:
-        raise UsageProblem(reason=f"verify {level}: it is one of {', '.join(LEVELS)}")
+        raise UsageProblem(reason=f"verify {level}: must be one of {', '.join(LEVELS)}")
     if level == "none":
         return Verified(level)
     path, facts = meta.data_file(place), meta.facts(place)

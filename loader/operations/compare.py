@@ -18,6 +18,7 @@ from loader.overlays import COMPUTED, CONTEXT_CSN, MOVING
 from loader.progress import Meter, Progress
 from loader.server import shown
 from loader.server.session import session
+from loader.server.shown import Sight
 from loader.sources.location import Location, Server
 from loader.sources.records import Entry
 
@@ -79,6 +80,16 @@ class Subtree:
 
 
 @dataclass(frozen=True)
+class Hidden:
+    """What access control hides at one place. `rule`: the value of olcAccess that shows it to `who`."""
+
+    location: str
+    who: str
+    attributes: tuple[str, ...]
+    rule: str
+
+
+@dataclass(frozen=True)
 class CompareReport:
     """The outcome. Counts are of entries."""
 
@@ -93,6 +104,8 @@ class CompareReport:
     seconds: float
     local: tuple[str, ...] = ()  # differ, and may: each server keeps them for itself
     notes: tuple[str, ...] = ()  # what may not have been compared
+    hidden: tuple[Hidden, ...] = ()
+    equal_but_for: tuple[str, ...] = ()  # hidden attributes; all the rest was found equal
 
     @property
     def equal(self) -> bool:
@@ -105,7 +118,11 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     """Read both sides, side by side, and say what differs. Raises EmptyInput when there is nothing at all."""
     started = time.monotonic()
     with progress.step("compare") as meter:
-        notes = [note for side in (options.a, options.b) for note in _unseen(side, options, meter)]
+        unseen = [
+            (side, sight)
+            for side in (options.a, options.b)
+            if (sight := _unseen(side, options, meter)) is not None
+        ]
         a, b = _digests(options, meter)
     if not a.entries and not b.entries:
         raise EmptyInput(path=f"{options.a.label} and {options.b.label}")
@@ -124,14 +141,21 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
         subtrees=tuple(_subtrees(found)),
         ignored=options.ignore,
         seconds=time.monotonic() - started,
-        notes=tuple(notes),
+        notes=tuple(
+            f"{side.label}: {note}" for side, sight in unseen for note in sights.notes(sight)
+        ),
+        hidden=tuple(_hidden(side, sight) for side, sight in unseen if sight.hidden),
     )
 
 
-def _unseen(side: Location, options: CompareOptions, meter: Meter) -> list[str]:
-    """What a server does not show as it is stored, as far as a sample tells."""
+def _hidden(side: Location, found: Sight) -> Hidden:
+    return Hidden(side.label, found.who, tuple(sorted(found.hidden)), sights.rule(found.who))
+
+
+def _unseen(side: Location, options: CompareOptions, meter: Meter) -> Sight | None:
+    """What a server does not show as it is stored, as far as a sample tells; None where nothing is known."""
     if not isinstance(side, Server):
-        return []
+        return None
     asked, left_out = side.asked, {name.lower() for name in options.ignore}
 
     def wants(attribute: str) -> bool:
@@ -141,10 +165,9 @@ def _unseen(side: Location, options: CompareOptions, meter: Meter) -> list[str]:
 
     try:
         with session(side.connection, meter.cancelled) as server:
-            sight = shown.look(server, asked.base if asked else server.base(), wants)
+            return shown.look(server, asked.base if asked else server.base(), wants)
     except LoaderError:
-        return []  # the reading tells what is wrong
-    return [f"{side.label}: {note}" for note in sights.notes(sight)] if sight else []
+        return None  # the reading tells what is wrong
 
 
 def _digests(options: CompareOptions, meter: Meter) -> tuple[Tree, Tree]:

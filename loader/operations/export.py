@@ -5,7 +5,7 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from loader.operations.shards import (
     into,
     move_shards,
     now,
+    require_output,
 )
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
@@ -44,7 +45,7 @@ from loader.server.options import Connection
 from loader.server.search import EVERYTHING, Search
 from loader.server.session import Session, session
 from loader.sources import ldap as source
-from loader.sources import planner
+from loader.sources import limits, planner
 from loader.sources.narrowing import Narrowing
 from loader.sources.planner import Partition, Plan
 from loader.storage import files
@@ -92,6 +93,24 @@ def export(
         return export_steps(options, run)
 
 
+def plan(options: ExportOptions, progress: Progress) -> Facts:
+    """What an export would do, as far as can be told without reading the entries: is the output free, do the servers
+    answer, hold the base, and let all of it be read? Writes nothing. Raises as `export` does."""
+    require_output(options.output)
+    with progress.step("plan") as meter:
+        start = start_of(options)
+        cut = plan_of_reading(options, meter, start)
+    return {
+        "base": start["base"],
+        "entries": cut["expected"] if cut["expected"] is not None else "the server does not tell",
+        "read_as": cut["how"],
+        "context_csns": start["context_csns"],
+        "notes": cut["hidden"],
+        "output": str(options.output),
+        "dry_run": "nothing was written",
+    }
+
+
 def export_steps(options: ExportOptions, run: Run) -> Manifest:
     """The named steps of an export, within a run that may have more."""
     known = done_before(options.output, run)
@@ -110,6 +129,88 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
     found = manifest.read(options.output)
     assert found is not None
     return found
+
+
+def start_of(options: ExportOptions) -> Facts:
+    """The base and the contextCSN, of several providers the least."""
+    found = [_start_of(options, one) for one in options.providers]
+    require_same(found)
+    return {**found[0], "context_csns": least([one["context_csns"] for one in found])}
+
+
+def _start_of(options: ExportOptions, connection: Connection) -> Facts:
+    with session(connection) as server:
+        base = server.spelt(server.base())
+        uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
+        return {
+            "base": base,
+            "uuid": [one.decode("utf-8", "replace") for one in uuids],
+            "context_csns": moved.context_csns(server, base),
+            # No search that a consumer makes shows them.
+            "subentries": not options.narrowing and server.offers_subentries(base),
+            "attributes": subschema.everything(server),
+            "started": now(),
+            "uri": server.uri,
+        }
+
+
+def plan_of_reading(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
+    """Look at the first entries, and cut; once more when the connection breaks. Raises LimitTooLow where the server
+    would not let all of it be read."""
+    return source.patiently(lambda: _plan(options, meter, start), meter)
+
+
+def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
+    base = str(start["base"])
+    replicas = Replicas(options.providers, base, meter)
+    connection = replicas.living()
+    with session(connection) as server:
+        looked = planner.sample(server, base)
+        if not looked.entries:
+            raise EmptyInput(path=f"{connection.uri} {base}")
+        _require_like(options, server, looked, replicas)
+        jobs = options.jobs * len(options.providers)
+        pieces = options.pieces or (1 if looked.whole else jobs)
+        entries = planner.expected(server, base)
+        cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
+        narrowing = options.narrowing
+        partitions = [*cut.partitions, *planner.besides(base, _with_subentries(start))]
+        if narrowing:
+            partitions = list(narrowing.partitions(cut.partitions))
+        if not looked.whole:
+            _require_limits(options, base, partitions)
+        return {
+            "expected": entries,
+            "how": cut.how,
+            "containers": looked.containers(),
+            "hidden": [] if options.looked else _hidden(server, base, looked, narrowing),
+            "attributes": (
+                narrowing.of(Search(base)).attributes
+                if narrowing
+                else start.get("attributes", EVERYTHING)
+            ),
+            "partitions": [_facts_of(one) for one in partitions],
+        }
+
+
+def _require_limits(options: ExportOptions, base: str, partitions: Sequence[Partition]) -> None:
+    """Each provider may get any of the partitions. Raises LimitTooLow."""
+    for connection in options.providers:
+        with session(connection) as server:
+            limits.require_readable(server, base, partitions, options.page)
+
+
+def _require_like(
+    options: ExportOptions, leader: Session, looked: planner.Sample, replicas: Replicas
+) -> None:
+    """Of several providers: does each show the same, and as much as the first?"""
+    if not options.replicas:
+        return
+    names = [name for name, _ in looked.entries]
+    for number, csns in replicas.told().items():
+        if options.providers[number] is not leader.connection:
+            with session(options.providers[number]) as other:
+                require_like(leader, other, names, csns)
 
 
 @dataclass(frozen=True)
@@ -131,70 +232,13 @@ class Reading:
         """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is. What an
         earlier run left is of another time."""
         files.remove_tree(self.parts)
-        found = [self._start_of(one) for one in self.options.providers]
-        require_same(found)
-        return {**found[0], "context_csns": least([one["context_csns"] for one in found])}
-
-    def _start_of(self, connection: Connection) -> Facts:
-        with session(connection) as server:
-            base = server.spelt(server.base())
-            uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
-            return {
-                "base": base,
-                "uuid": [one.decode("utf-8", "replace") for one in uuids],
-                "context_csns": moved.context_csns(server, base),
-                # No search that a consumer makes shows them.
-                "subentries": not self.options.narrowing and server.offers_subentries(base),
-                "attributes": subschema.everything(server),
-                "started": now(),
-                "uri": server.uri,
-            }
+        return start_of(self.options)
 
     def plan(self, meter: Meter, start: Facts) -> Facts:
-        """Look at the first entries, and cut; once more when the connection breaks."""
-        return source.patiently(lambda: self._plan(meter, start), meter)
-
-    def _plan(self, meter: Meter, start: Facts) -> Facts:
-        base, replicas = str(start["base"]), self._replicas(meter, start)
-        connection = replicas.living()
-        with session(connection) as server:
-            looked = planner.sample(server, base)
-            if not looked.entries:
-                raise EmptyInput(path=f"{connection.uri} {base}")
-            self._require_like(server, looked, replicas)
-            jobs = self.options.jobs * len(self.options.providers)
-            pieces = self.options.pieces or (1 if looked.whole else jobs)
-            entries = planner.expected(server, base)
-            cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
-            narrowing = self.options.narrowing
-            partitions = [*cut.partitions, *planner.besides(base, _with_subentries(start))]
-            if narrowing:
-                partitions = list(narrowing.partitions(cut.partitions))
-            return {
-                "expected": entries,
-                "how": cut.how,
-                "containers": looked.containers(),
-                "hidden": [] if self.options.looked else _hidden(server, base, looked, narrowing),
-                "attributes": (
-                    narrowing.of(Search(base)).attributes
-                    if narrowing
-                    else start.get("attributes", EVERYTHING)
-                ),
-                "partitions": [_facts_of(one) for one in partitions],
-            }
+        return plan_of_reading(self.options, meter, start)
 
     def _replicas(self, meter: Meter, start: Facts) -> Replicas:
         return Replicas(self.options.providers, start["base"], meter)
-
-    def _require_like(self, leader: Session, looked: planner.Sample, replicas: Replicas) -> None:
-        """Of several providers: does each show the same, and as much as the first?"""
-        if not self.options.replicas:
-            return
-        names = [name for name, _ in looked.entries]
-        for number, csns in replicas.told().items():
-            if self.options.providers[number] is not leader.connection:
-                with session(self.options.providers[number]) as other:
-                    require_like(leader, other, names, csns)
 
     def read(self, meter: Meter, plan: Plan) -> Facts:
         """Partitions side by side; a finished one is never read again."""

@@ -10,7 +10,16 @@ from pathlib import Path
 
 from loader import defaults, manifest, standard, units
 from loader.manifest import Manifest, ShardFile
-from loader.operations.shards import ARRANGED, clear, done_before, into, move_shards, now
+from loader.mdb.environment import entry_count
+from loader.operations.shards import (
+    ARRANGED,
+    clear,
+    done_before,
+    into,
+    move_shards,
+    now,
+    require_output,
+)
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
@@ -38,6 +47,18 @@ class DumpOptions:
             "base": part.base,
             "compress": self.compress,
         }
+
+
+def plan(part: Part, output: Path | None) -> Facts:
+    """What an export would do: can the database be read, and is the output free (None: a stream)?"""
+    mdb.require_database(part.directory)
+    facts: Facts = {"database": str(part.directory), "base": part.base}
+    if part.base is None:
+        facts["entries"] = entry_count(part.directory)
+    if output is not None:
+        require_output(output)
+        facts["output"] = str(output)
+    return {**facts, "dry_run": "nothing was written"}
 
 
 def export_database(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loader import manifest
-from loader.errors import LoaderError, TargetNotEmpty
+from loader.errors import LoaderError, OutputNotEmpty
 from loader.manifest import Manifest
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
@@ -28,11 +28,10 @@ def into(
     timeouts: dict[str, float],
     restart: bool,
 ) -> Iterator[Run]:
-    """The run of an export into a directory, which is one or is to become one. Raises TargetNotEmpty, NotPermitted."""
-    files.require_writable(output)
+    """The run of an export into a directory, which is one or is to become one. Raises OutputNotEmpty,
+    NotPermitted, ReadOnly."""
+    require_output(output)
     run_dir = output / RUN_DIR
-    if not run_dir.exists() and output.is_dir() and any(output.iterdir()):
-        raise TargetNotEmpty(path=output, size="not an export of ditseed")
     made = not output.exists()
     try:
         with open_run(run_dir, "export", identity, progress, timeouts, restart) as run:
@@ -42,6 +41,13 @@ def into(
         if made and not any((run_dir / name).exists() for name in (PARTS, ARRANGED)):
             files.remove_tree(output)
         raise
+
+
+def require_output(output: Path) -> None:
+    """May an export be written, or go on, there? Raises OutputNotEmpty, NotPermitted, ReadOnly."""
+    files.require_writable(output)
+    if not (output / RUN_DIR).exists() and output.is_dir() and any(output.iterdir()):
+        raise OutputNotEmpty(path=output, made_by="export")
 
 
 def done_before(output: Path, run: Run) -> Manifest | None:

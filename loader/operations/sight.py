@@ -28,7 +28,7 @@ def require(server: Session, base: str, wanted: Wanted = None, own: Sequence[str
         raise NotAsStored(uri=server.uri, what="; ".join(differing))
     hidden = list(_hidden(sight))
     if hidden:
-        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), rule=_rule(sight.who))
+        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), rule=rule(sight.who))
 
 
 def require_whole(directory: Path) -> None:
@@ -41,10 +41,10 @@ def require_whole(directory: Path) -> None:
 def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
     """`hidden`: what a reading of that server has noted. Raises HiddenFromAccount."""
     if hidden:
-        raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=_rule("ACCOUNT"))
+        raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=rule("ACCOUNT"))
 
 
-def _rule(who: str) -> str:
+def rule(who: str) -> str:
     """The first rule of a database, which shows everything to `who` and leaves others to the rules behind it."""
     return f"{{0}}to * by {who} read by * break"
 

@@ -10,11 +10,15 @@ from loader.mdb import environment, verify
 from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
 from loader.mdb.verify import Verified
+from loader.operations import packaged
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.server import version
 from loader.storage import files, holders
 from loader.storage.files import Owner
+
+_REPLACED = "Give the same command again with --replace."
+_KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
 
 
 def require_target(directory: Path, replace: bool) -> None:
@@ -25,7 +29,19 @@ def require_target(directory: Path, replace: bool) -> None:
     holders.require_unused(directory)
     data = directory / DATA
     if data.exists() and not replace and holds_entries(directory):
-        raise TargetNotEmpty(path=directory, size=units.size(files.allocated_bytes(data)))
+        raise _not_empty(directory, units.size(files.allocated_bytes(data)))
+
+
+def _not_empty(directory: Path, size: str) -> TargetNotEmpty:
+    """With what the package of slapd leaves there told from data that somebody may need."""
+    try:
+        suffix = packaged.suffix_in(directory)
+    except LoaderError:
+        suffix = None
+    if suffix is None:
+        return TargetNotEmpty(path=directory, what=f"a database ({size})", advice=_KEPT)
+    what = f"the database of {suffix} that installing slapd made, without any entry of yours"
+    return TargetNotEmpty(path=directory, what=what, advice=_REPLACED)
 
 
 def holds_entries(directory: Path) -> bool:

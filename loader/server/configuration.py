@@ -84,8 +84,15 @@ def _require_readable(path: Path) -> None:
         raise NoSuchPath(path=path) from None
     except PermissionError:
         raise NotPermitted(action="reach", path=path, owner="root") from None
+    # Packages make slapd.d itself readable to everybody, and what is in it to slapd's account alone.
+    inside = [path / "cn=config.ldif", path / "cn=config"] if path.is_dir() else []
+    for one in (path, *inside):
+        _require_access(one)
+
+
+def _require_access(path: Path) -> None:
     needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
-    if not os.access(path, needed):
+    if os.path.lexists(path) and not os.access(path, needed):
         raise NotPermitted(action="read", path=path, owner=_owner(path))
 
 

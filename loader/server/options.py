@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import shlex
+import stat
 from dataclasses import dataclass
+from functools import cache
 
 from loader.errors import NoSuchPath, NotPermitted
 
@@ -88,8 +93,19 @@ class Connection:
             return None
         try:
             with open(self.password_file, "rb") as file:
+                _warn_if_public(self.password_file, os.fstat(file.fileno()).st_mode)
                 return file.read()
         except FileNotFoundError:
             raise NoSuchPath(path=self.password_file) from None
         except PermissionError:
             raise NotPermitted(action="read", path=self.password_file, owner="its owner") from None
+
+
+@cache  # once a run: every connection reads the file again
+def _warn_if_public(path: str, mode: int) -> None:
+    if stat.S_ISREG(mode) and mode & stat.S_IROTH:
+        logging.getLogger(__name__).warning(
+            "%s: every user of this host can read the password; mend it with: chmod 600 %s",
+            path,
+            shlex.quote(str(path)),
+        )

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import ldap
 import ldap.filter
 import ldap.ldapobject
-from ldap.controls import AssertionControl, RequestControl
+from ldap.controls import AssertionControl, RequestControl, SimplePagedResultsControl
 from ldap.controls.simple import ManageDSAITControl
 
 from loader import csn, dn
@@ -26,13 +26,14 @@ from loader.errors import (
     ServerDown,
     ServerRefused,
     TlsFailed,
+    UsageProblem,
 )
 from loader.server import sasl, tls
 from loader.server.options import Connection
 from loader.server.patience import COMMIT, answer_limit, connect_limit, opening_limit
 from loader.server.question import GivenUp, NoAnswer, Question
 from loader.server.refusal import bind_error
-from loader.server.search import SUBENTRIES
+from loader.server.search import SUBENTRIES, Search
 
 Attributes = dict[str, list[bytes]]  # names in lower case
 Result = TypeVar("Result")
@@ -50,10 +51,13 @@ class Session:
 
     def __init__(self, connection: Connection, given_up: threading.Event | None = None) -> None:
         self.connection = connection
-        self.uri = connection.uri or ldap.get_option(ldap.OPT_URI) or "ldap://localhost"
+        configured = str(ldap.get_option(ldap.OPT_URI) or "ldap://localhost")
+        self.uri = connection.uri or configured.removesuffix(
+            "/??base"
+        )  # libldap's own default has it
         self._given_up = given_up
         self._waits = False  # libldap still waits for an answer that nobody wants any more
-        self._ldap = ldap.initialize(self.uri)
+        self._ldap = _initialized(self.uri)
         self._ldap.set_option(ldap.OPT_REFERRALS, 0)
         self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
         self._asking("bind", self._bind, limit=opening_limit(self.uri))
@@ -190,6 +194,13 @@ class Session:
 
         return found, self._asking(f"search {base}", collect, base)
 
+    def require_shown(self, asked: Search, entries: int) -> None:
+        """Begin the search and see whether the server goes on to show `entries` of them, or all that there are. Their
+        attributes are not asked for, and whatever limits the server has apply. Raises LimitTooLow."""
+        self._asking(
+            f"search {asked.base}", lambda: _looked_through(self._ldap, asked, entries), asked.base
+        )
+
     def matches(self, dn: str, where: str) -> bool:
         """Is the filter true of this entry?"""
         found = self._asking(
@@ -321,6 +332,43 @@ class Session:
             self._ldap.unbind_s()
         except ldap.LDAPError:
             pass  # the server may have gone already; nothing is lost with an unbind
+
+
+def _initialized(uri: str) -> ldap.ldapobject.LDAPObject:
+    try:
+        return ldap.initialize(uri)
+    except ldap.LDAPError:
+        reason = f"{uri} is not an LDAP URI: write ldap://HOST, ldaps://HOST or ldapi:///"
+        raise UsageProblem(reason=reason) from None
+
+
+_SCOPES = {
+    "base": ldap.SCOPE_BASE,
+    "one": ldap.SCOPE_ONELEVEL,
+    "sub": ldap.SCOPE_SUBTREE,
+    "children": ldap.SCOPE_SUBORDINATE,
+}
+
+
+def _looked_through(handle: Any, asked: Search, entries: int) -> None:
+    """Page after page, if it is to be read in pages; given up once enough was shown."""
+    paging = SimplePagedResultsControl(True, size=asked.page, cookie="")
+    controls = [*_AS_STORED, *([paging] if asked.page else [])]
+    seen = 0
+    while seen < entries:
+        message = handle.search_ext(
+            asked.base, _SCOPES[asked.scope], asked.where, ["1.1"], serverctrls=controls
+        )
+        kind, answer = None, []
+        while kind != ldap.RES_SEARCH_RESULT and seen < entries:
+            kind, found, _, answer = handle.result3(message, all=0)
+            seen += len(found)
+        if kind != ldap.RES_SEARCH_RESULT:
+            handle.abandon(message)
+        told = [one for one in answer if one.controlType == paging.controlType]
+        if not told or not told[0].cookie:
+            return
+        paging.cookie = told[0].cookie
 
 
 def first_value(entry: Mapping[str, Collection[bytes]], name: str) -> str:

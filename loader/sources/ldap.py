@@ -102,17 +102,18 @@ def _searching(
         with reading(connection, meter) as reader:
             return search(reader, replace(asked, page=page))
 
-    for page in _smaller_pages(asked.page):
+    *others, last = page_sizes(asked.page)
+    for page in others:
         try:
             return patiently(partial(attempt, page), meter, retries)
         except LimitTooLow as error:
             meter.note = f"{error}; asking for smaller pages"
-    return patiently(partial(attempt, PAGES[-1]), meter, retries)
+    return patiently(partial(attempt, last), meter, retries)
 
 
-def _smaller_pages(page: int) -> Sequence[int]:
-    """The chosen size and those to try after it, without the last resort."""
-    return [page, *(smaller for smaller in PAGES[1:-1] if not page or smaller < page)]
+def page_sizes(page: int) -> Sequence[int]:
+    """The chosen size, and those to try in turn where a limit is met."""
+    return [page, *(smaller for smaller in PAGES[1:-1] if not page or smaller < page), PAGES[-1]]
 
 
 def patiently(

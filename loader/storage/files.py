@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
-from loader.errors import FULL, NoSpace, NoSuchPath, NotPermitted
+from loader.errors import FULL, NoSpace, NoSuchPath, NotPermitted, ReadOnly
 
 PARTIAL = ".partial"
 _GET_GENERATION = 0x80087601  # FS_IOC_GETVERSION, linux/fs.h
@@ -123,6 +123,8 @@ def require_readable(path: Path) -> None:
 def require_writable(directory: Path) -> None:
     """The directory, or the one it would be made in."""
     place = existing(directory)
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        raise ReadOnly(path=place)
     if not os.access(place, os.W_OK | os.X_OK):
         raise NotPermitted(action="write in", path=place, owner=owner_name(place))
 
@@ -136,7 +138,9 @@ def explained(path: Path) -> Iterator[None]:
         raise NoSuchPath(path=error.filename or path) from error
     except OSError as error:
         named = Path(os.fsdecode(error.filename or path))
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno == errno.EROFS:
+            raise ReadOnly(path=named) from error
+        if error.errno in (errno.EACCES, errno.EPERM):
             raise NotPermitted(action="use", path=named, owner=owner_name(named)) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             left = units.size(free_bytes(named))

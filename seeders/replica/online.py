@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,20 +19,21 @@ from pathlib import Path
 from loader import csn, glue, ldif
 from loader.config import Config, Database
 from loader.defaults import state_dir
-from loader.errors import GlueRefused, NoContextCSN, ReplicaNotEmpty, UsageProblem
-from loader.operations import empty_suffix, sight
+from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
+from loader.operations import empty_suffix, packaged, sight
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, add, shadow
 from loader.operations.build import inputs
 from loader.operations.export import STEPS as EXPORT_STEPS
-from loader.operations.export import ExportOptions, export_steps
+from loader.operations.export import ExportOptions, export_steps, plan_of_reading, start_of
 from loader.operations.tune.target import opened
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
+from loader.server import writing
 from loader.server.options import Connection
-from loader.server.session import session
+from loader.server.session import Session, session
 from loader.storage import files
 from seeders.replica import forecast, preparing
 from seeders.replica.preparing import Admin
@@ -39,6 +41,10 @@ from seeders.replica.preparing import Admin
 VERB = "replica seed online"
 STEPS = ("preflight", *EXPORT_STEPS, "join", *ADD_STEPS, "claim")
 _NO_CONTEXT = "`ditseed export` always brings it."
+_ONLY_EMPTY = (
+    "Only an empty database is seeded online. With slapd stopped, --strategy search --replace takes its place; "
+    "`ditseed add --on-exists skip` adds to what is there."
+)
 _JOINED = "joined.ldif"
 _WHOLE = "It must ask for everything (no filter, attrs ...): the replica is a whole one"
 
@@ -74,6 +80,12 @@ class OnlineOptions:
             "source": [str(path.absolute()) for path in self.source],
         }
 
+    def reading(self, output: Path, suffix: str) -> ExportOptions:
+        """How the provider is read."""
+        assert self.provider is not None, "entries come from LDIF"
+        provider = dataclasses.replace(self.provider, base=self.provider.base or suffix)
+        return ExportOptions(provider, output, self.jobs, self.pieces, page=self.page)
+
     def require_fitting(self) -> None:
         if (self.provider is None) == (not self.source):
             raise UsageProblem(
@@ -107,17 +119,22 @@ def seed(
         return _report(options, {**facts, **forecast.told(preflight, facts["entries"])})
 
 
-def plan(options: OnlineOptions) -> Facts:
+def plan(options: OnlineOptions, progress: Progress) -> Facts:
     """The questions that change nothing."""
     options.require_fitting()
-    return {**preflight(options, prepare=False), "steps": "nothing was changed"}
+    facts = preflight(options, prepare=False)
+    if options.provider is not None:
+        reading = options.reading(options.directory, facts["suffix"])
+        with progress.step("plan") as meter:
+            plan_of_reading(reading, meter, start_of(reading))
+    return {**facts, "dry_run": "nothing was changed"}
 
 
 def preflight(options: OnlineOptions, prepare: bool = True) -> Facts:
     """Is the server there, empty, and nobody's replica; does the provider hold the same suffix?"""
     with opened(options.consumer) as target:
         database = target.config.database(options.consumer.base)
-        shadow.require_free(database, target.config.where)
+        shadow.require_free(target.config, database)
         _require_one(target.config, database)
         config, suffix, where = target.config, database.suffix, target.config.where
         if empty_suffix.is_empty(suffix):
@@ -127,7 +144,8 @@ def preflight(options: OnlineOptions, prepare: bool = True) -> Facts:
             )
     with session(options.consumer) as server:
         if server.exists(suffix):
-            raise ReplicaNotEmpty(where=where, suffix=suffix)
+            raise _not_empty(server, where, database)
+        writing.require_first(server, config, database)
     if options.provider is None:
         for one in options.source:
             if not options.allow_hidden:
@@ -145,6 +163,29 @@ def preflight(options: OnlineOptions, prepare: bool = True) -> Facts:
             csns = provider.context_csns(suffix)
     found = forecast.foresee(options.provider, suffix, csns, config)
     return {"suffix": suffix, "context_csns": csns, **found}
+
+
+def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
+    """With what the package of slapd leaves there told from data that somebody may need."""
+    suffix = database.suffix
+    try:
+        entries, whole = server.first(suffix, packaged.MOST + 1, ["*", "+"])
+    except LoaderError:
+        entries, whole = [], False
+    found = [(name, {key: set(values) for key, values in one.items()}) for name, one in entries]
+    if not (whole and packaged.is_all(found)):
+        return ReplicaNotEmpty(
+            where=where, suffix=suffix, what="entries already", advice=_ONLY_EMPTY
+        )
+    admin = shlex.quote(database.root_dn or "ROOTDN")
+    names = " ".join(shlex.quote(name) for name, _ in reversed(found))
+    advice = (
+        "Delete it as the root DN of that database, then give the same command again: "
+        f"ldapdelete -x -W -D {admin} -H {shlex.quote(server.uri)} {names} "
+        "(slapd 2.4 cannot delete the entry of a suffix: stop it, and use --strategy search --replace)"
+    )
+    what = "the entry that installing slapd made, and none of yours"
+    return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=advice)
 
 
 def _require_one(config: Config, database: Database) -> None:
@@ -184,14 +225,7 @@ class _Work:
         where = self.run.directory / "export"
         if self.run.catalogue.found("join") is None:
             where.mkdir(exist_ok=True)
-            provider = dataclasses.replace(
-                self.options.provider, base=self.options.provider.base or suffix
-            )
-            options = self.options
-            export_steps(
-                ExportOptions(provider, where, options.jobs, options.pieces, page=options.page),
-                self.run,
-            )
+            export_steps(self.options.reading(where, suffix), self.run)
         if not self.options.allow_hidden:
             sight.require_whole(where)
         return (where,)

@@ -101,7 +101,7 @@ def plan(options: RefreshOptions) -> Facts:
     """The questions that change nothing."""
     place = find_place(options.config_path, options.suffix, replace=True)
     require_possible(options, place)
-    return {**preflight(options, place), "steps": "nothing was changed"}
+    return {**preflight(options, place), "dry_run": "nothing was changed"}
 
 
 def _is_over(run_dir: Path) -> bool:

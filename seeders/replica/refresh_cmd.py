@@ -43,10 +43,10 @@ def command(
 ) -> None:
     """Bring the database of a stopped consumer up to date, before its slapd starts.
 
-    For a seed that waited. The provider (-H -D -y) is asked with the database's contextCSN for what changed and what
-    was deleted since; all of it goes into the database in one transaction, the new contextCSN too. Then syncrepl has
-    only the last minutes to fetch. Stopped at any moment, the same command goes on; the database is what it was, or
-    up to date.
+    For a seed that has been waiting. The provider (-H -D -y) is asked for everything changed or deleted since the
+    database's contextCSN, and all of it goes into the database in one transaction, with the new contextCSN. syncrepl
+    then only has to fetch the last minutes. After an interruption the same command resumes; the database is either what
+    it was or up to date.
 
     \b
     Example:
@@ -55,7 +55,7 @@ def command(
     """
     connection = options.connection_of(connecting)
     if not connection.uri:
-        raise UsageProblem(reason="a refresh needs the provider: -H URI")
+        raise UsageProblem(reason="give the provider: -H URI")
     asked = RefreshOptions(
         config_path=config_path,
         connection=connection,

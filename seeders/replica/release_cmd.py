@@ -15,10 +15,10 @@ from seeders.replica import preparing
 @options.connection_options
 @options.json_option
 def command(as_json: bool, **connecting: Any) -> None:
-    """Put the provider's session log back as it was before `replica seed --prepare-provider`.
+    """Restore the provider's session log to what it was before `replica seed --prepare-provider`.
 
-    For when the replica has caught up (ditseed replica verify). It is better kept: without one every consumer that
-    comes back is sent the entryUUIDs of all entries. -H is the provider as it was given then, on the same host.
+    Only once the replica has caught up (ditseed replica verify). It is better to keep the session log: without one,
+    every consumer that reconnects is sent the entryUUIDs of all entries. Give -H as for the seeding, on the same host.
 
     \b
     Example:

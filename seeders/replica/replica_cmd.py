@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from loader import errors, units
 from loader.cli import options
 from loader.cli.report import for_people, show_facts, show_json
 from loader.errors import UsageProblem
-from loader.operations.compare import CompareReport
+from loader.operations.compare import CompareReport, Sample
 from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.server.options import Connection
@@ -43,14 +43,14 @@ def _consumer_options(required: bool) -> Callable[[Function], Function]:
             required=required,
             help="The replica: ldap://, ldapi:// ...",
         ),
-        click.option("--consumer-dn", metavar="DN", help="Bind there as this DN (default: -D)."),
+        click.option("--consumer-dn", metavar="DN", help="Bind DN at the replica (default: -D)."),
         click.option(
-            "--consumer-password-file", metavar="FILE", help="Its password file (default: -y)."
+            "--consumer-password-file", metavar="FILE", help="Password file for it (default: -y)."
         ),
         click.option(
             "--consumer-mechanism",
             metavar="MECH",
-            help="SASL mechanism there (default: -Y, without --consumer-dn).",
+            help="SASL mechanism at the replica (default: -Y, unless --consumer-dn is given).",
         ),
     )
 
@@ -99,7 +99,7 @@ def _bound_as(provider: Connection, bind_dn: str | None, file: str | None) -> Co
 
 @click.group("replica")
 def command() -> None:
-    """Bootstrap a replica: seed it, follow the seeding, check the result.
+    """Set up a new replica: seed it, follow the seeding, verify the result.
 
     \b
     The runbook:
@@ -117,7 +117,7 @@ def command() -> None:
     required=True,
     help="Where the entries come from.",
 )
-@options.providers_options
+@options.providers_options_beside_w
 @options.optional_config_option
 @options.consumer_suffix_option
 @_consumer_options(required=False)
@@ -131,12 +131,12 @@ def command() -> None:
 @click.option(
     "--prepare-provider",
     is_flag=True,
-    help="Have the provider answer the replica with changes alone: set a session log, make writes that change nothing.",
+    help="Prepare the provider to send the replica changes only: set a session log, and make writes without effect.",
 )
-@click.option("--admin-dn", metavar="DN", help="Make those writes as this DN (default: -D).")
-@click.option("--admin-password-file", metavar="FILE", help="Its password file (default: -y).")
-@click.option("--config-dn", metavar="DN", help="Change its cn=config as this DN (default: -D).")
-@click.option("--config-password-file", metavar="FILE", help="Its password file (default: -y).")
+@click.option("--admin-dn", metavar="DN", help="Bind DN for those writes (default: -D).")
+@click.option("--admin-password-file", metavar="FILE", help="Password file for it (default: -y).")
+@click.option("--config-dn", metavar="DN", help="Bind DN for changing its cn=config (default: -D).")
+@click.option("--config-password-file", metavar="FILE", help="Password file for it (default: -y).")
 @options.engine_option
 @options.placing_options
 @options.verify_option()
@@ -144,22 +144,24 @@ def command() -> None:
     "-w",
     "write_context",
     is_flag=True,
-    help="ldif: take contextCSN from the entries (only for a slapcat).",
+    help="ldif: compute contextCSN from the entries, as slapadd -w (for the output of slapcat only).",
 )
 @click.option(
     "--allow-hidden",
     is_flag=True,
-    help="Seed although the account is not shown all, or not as it is stored.",
+    help="Seed even if the account cannot read everything, or not as it is stored.",
 )
 @click.option(
     "--keep-export",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="search: read into an export in DIR first, build from that, and keep it.",
+    help="search: export into DIR first, build from that, and keep it.",
 )
-@options.reading_options("Connections to each provider side by side.", "search, online: ")
+@options.reading_options("Number of parallel connections to each provider.", "search, online: ")
 @click.option(
-    "--nosync", is_flag=True, help="online: nosync meanwhile, as `ditseed add --nosync` has it."
+    "--nosync",
+    is_flag=True,
+    help="online: switch nosync on during the load, as `ditseed add --nosync`.",
 )
 @options.run_dir_option
 @options.dry_run_option
@@ -177,14 +179,14 @@ def seed(
     as_json: bool,
     **seeding_options: Any,
 ) -> None:
-    """Fill a consumer's empty database, so that its own syncrepl only fetches what changed since.
+    """Fill a consumer's empty database, so that its own syncrepl only fetches what has changed since.
 
-    The consumer is stopped, and --config is its configuration. With --strategy online it runs (--consumer URI), has no
-    syncrepl yet, and gets the entries over LDAP. -H -D -y -b are the provider. Stopped at any moment, the same command
-    goes on; once done, it does nothing.
+    The consumer's slapd is stopped, and --config is its configuration. With --strategy online it is running
+    (--consumer URI), has no syncrepl yet, and gets the entries over LDAP. -H -D -y -b are for the provider. After an
+    interruption the same command resumes; once it has finished, it does nothing.
 
-    Before the entries are read it says what the provider will send when the replica is started: what changed, or the
-    entryUUIDs of all entries, or every entry, and how long that takes; and how to mend it (docs/catch-up.md).
+    Before reading, it reports what the provider will send when the replica is started (the changes, the entryUUIDs of
+    all entries, or every entry), how long that takes, and how to improve it (docs/catch-up.md).
 
     \b
     Examples:
@@ -209,7 +211,7 @@ def seed(
         return
     if config_path is None or consumer is not None or nosync:
         raise UsageProblem(
-            reason="--config is the stopped consumer's; --consumer and --nosync are for --strategy online"
+            reason="give --config of the stopped consumer; --consumer and --nosync are for --strategy online"
         )
     asked = SeedOptions(
         config_path=config_path,
@@ -255,7 +257,7 @@ def _seed_online(
 ) -> Facts:
     dry_run, timeouts, restart = how
     if dry_run:
-        return online.plan(asked)
+        return online.plan(asked, progress)
     return online.seed(asked, progress, options.timeouts_of(timeouts, online.STEPS), restart)
 
 
@@ -278,10 +280,10 @@ command.add_command(refresh)
 @click.option(
     "--wait",
     metavar="SECONDS",
-    help="How long the replica may take to catch up (default: as long as what the provider sends should take).",
+    help="How long to wait for the replica to catch up (default: derived from what the provider has to send).",
 )
 @click.option(
-    "--limit", type=click.IntRange(0), default=20, help="How many differing entries are named."
+    "--limit", type=click.IntRange(0), default=20, help="Number of differing entries to name."
 )
 @options.progress_option
 @options.json_option
@@ -295,13 +297,13 @@ def verify(
 ) -> int:
     """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
 
-    While it waits it shows what the provider sends to the replica, how much of it, and the contextCSN of both; the
-    replica's phase too, where the bind DN may read its monitor.
+    While waiting it shows what the provider is sending, the contextCSN of both and how far the replica is behind; also
+    the phase of the replica's syncrepl, if the bind DN may read cn=Monitor there.
 
-    Of a partial replica only what its syncrepl selects is compared. What that is, is read from its cn=config if the
-    bind DN may read that, or from --config.
+    Of a partial replica, only what its syncrepl selects is compared: as its cn=config says, where the bind DN may read
+    it, or --config.
 
-    Exit status 0 when they are equal, 1 when they differ, 38 when the replica did not catch up.
+    Exit status: 0 equal, 1 different, 30 a server cannot be reached, 38 the replica did not catch up.
 
     \b
     Example:
@@ -325,6 +327,8 @@ def verify(
         )
     else:
         show_facts({"compared as": how, **_compared(waited, report)})
+        for line in _how_to_see(report):
+            print(line)
         for line in preparing.standing(provider.uri or ""):
             print(line)
     return errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
@@ -336,12 +340,47 @@ def _compared(waited: float, report: CompareReport) -> dict[str, object]:
         "entries": f"{report.a.entries:,} and {report.b.entries:,}",
         "checksums": f"{report.a.checksum} and {report.b.checksum}",
         "differences": f"{report.only_a + report.only_b + report.changed:,}",
-        **{f"{number}: {one.kind}": one.dn for number, one in enumerate(report.samples, 1)},
+        **{f"{number}: {_KINDS[one.kind]}": _named(one) for number, one in _numbered(report)},
         **(
             {"not compared": f"{', '.join(report.local)}: each server keeps them for itself"}
             if report.local
             else {}
         ),
         **{f"note {number}": one for number, one in enumerate(report.notes, 1)},
-        "verdict": "equal" if report.equal else "NOT equal",
+        "verdict": _verdict(report),
     }
+
+
+_KINDS = {"only-a": "missing", "only-b": "only on the replica", "changed": "differs"}
+
+
+def _numbered(report: CompareReport) -> Iterator[tuple[int, Sample]]:
+    return enumerate(report.samples, 1)
+
+
+def _named(one: Sample) -> str:
+    return f"{one.dn} ({', '.join(one.attributes)})" if one.attributes else one.dn
+
+
+def _verdict(report: CompareReport) -> str:
+    if report.equal:
+        return "equal"
+    if report.equal_but_for:
+        return f"NOT compared in {', '.join(report.equal_but_for)}; equal in everything else"
+    return "NOT equal"
+
+
+def _how_to_see(report: CompareReport) -> Iterator[str]:
+    """Of attributes that differ because one of the servers hides them."""
+    if not report.equal_but_for:
+        return
+    for one in report.hidden:
+        names = ", ".join(one.attributes)
+        yield (
+            f"{names}: hidden, not missing, as far as can be told without reading it: {one.location} does not show "
+            f"it to {one.who}, and every entry has the same entryCSN on both sides."
+        )
+        yield (
+            "  To compare it too, bind as somebody who may read it (--consumer-dn, --consumer-password-file), or add "
+            f"this as the first rule of the database on {one.location}: olcAccess: {one.rule}"
+        )

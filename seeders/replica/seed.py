@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import defaults, glue, indexes, syncrepl
 from loader.config import Database
-from loader.errors import GlueRefused, NoSuchPath, UsageProblem
+from loader.errors import GlueRefused, NoRun, UsageProblem
 from loader.mdb.meta import DATA
 from loader.operations import moved, one_pass, replicas, sight
 from loader.operations.build import STEPS as BUILD_STEPS
@@ -22,6 +23,8 @@ from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
 from loader.operations.build import require as require_buildable
 from loader.operations.export import STEPS as EXPORT_STEPS
+from loader.operations.export import ExportOptions, plan_of_reading, start_of
+from loader.operations.inputs import is_stream
 from loader.operations.publish import Place
 from loader.operations.shards import clear as clear_export
 from loader.progress import Progress
@@ -30,7 +33,6 @@ from loader.run.catalogue import Catalogue, DoneStep, Facts
 from loader.run.steps import Run, open_run
 from loader.server.options import Connection
 from loader.server.session import Session, session
-from loader.sources import planner
 from loader.storage import files
 from seeders.replica import claims, forecast, partial, preparing
 from seeders.replica.partial import Partial
@@ -41,6 +43,10 @@ RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a 
 _BOTH = (*EXPORT_STEPS, partial.STEP, *BUILD_STEPS)
 STEPS = ("preflight", *one_pass.STEPS, *_BOTH, "copy", "stamp", "index")
 STRATEGIES = ("search", "ldif", "clone")
+_SOURCES = {
+    "ldif": "LDIF files or an export directory",
+    "clone": "a database directory",
+}
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +90,14 @@ class SeedOptions:
         }
 
 
+def _require_fitting(options: SeedOptions) -> None:
+    """What the command line alone tells, before anybody is asked. Raises UsageProblem."""
+    if options.strategy == "search":
+        needs_provider(options)
+    else:
+        needs_source(options)
+
+
 Strategy = Callable[[SeedOptions, Run, Place], Facts]
 
 
@@ -95,6 +109,7 @@ def seed(
     restart: bool = False,
 ) -> Facts:
     """Run or resume the seeding; the facts that its report shows. Once done, it does nothing."""
+    _require_fitting(options)
     place = place_of(options)
     run_dir = run_dir_of(options.run_dir, place)
     wanted = partial_of(options, place)
@@ -159,6 +174,9 @@ def partial_of(options: SeedOptions, place: Place) -> Partial | None:
 def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts:
     """Cheap questions first: can the consumer's configuration be built for, and is it made for this; does the provider
     answer, hold this suffix, and show all of it? `foresee`: what will it send to the consumer then?"""
+    for one in options.source:
+        if not is_stream(one):
+            files.require_readable(one)
     _require_consumer(options, place)
     if options.connection is None:
         forecast.not_asked()
@@ -197,7 +215,7 @@ def _require_consumer(options: SeedOptions, place: Place) -> None:
     for one in options.source:
         if options.strategy == "ldif" and not options.allow_hidden:
             sight.require_whole(one)
-    for warning in _warnings(place):
+    for warning in _warnings(options, place):
         log.warning("%s: %s", options.config_path, warning)
 
 
@@ -217,22 +235,29 @@ def _require_one(place: Place) -> None:
         raise GlueRefused(suffix=place.database.suffix, reason=reason, advice=advice)
 
 
-def _warnings(place: Place) -> Iterator[str]:
-    database = place.database
+def _warnings(options: SeedOptions, place: Place) -> Iterator[str]:
+    database, where = place.database, str(options.config_path)
     if not database.consumer:
         yield f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
-    yield from _weaknesses(database)
+    yield from _weaknesses(database, where)
     for one in glue.subordinates(place.config, database):
         if one.backend == "mdb":
-            yield from (f"{one.suffix}: {weakness}" for weakness in _weaknesses(one))
+            yield from (f"{one.suffix}: {weakness}" for weakness in _weaknesses(one, where))
 
 
-def _weaknesses(database: Database) -> Iterator[str]:
+def _weaknesses(database: Database, where: str) -> Iterator[str]:
+    tune = ["--config", where, "-b", database.suffix]
     missing = indexes.lacking_for_sync(indexes.parse(database.indexes))
     if missing:
-        yield f"no index on {' and '.join(missing)}: syncrepl will be slow (ditseed tune indexes)"
+        add = [word for index in missing for word in ("--add", index)]
+        command = shlex.join(["ditseed", "tune", "indexes", *tune, *add, "--apply"])
+        yield f"no index {' and '.join(missing)}, so syncrepl will be slow; with slapd stopped: {command}"
     if database.nosync:
-        yield "nosync is on: a crash of the host can lose or damage the database (ditseed tune sync)"
+        command = shlex.join(["ditseed", "tune", "sync", *tune, "--nosync", "off", "--apply"])
+        yield (
+            "nosync is on, so a crash of the host can lose or damage the database; with slapd stopped: "
+            f"{command}"
+        )
 
 
 def needs_provider(options: SeedOptions) -> Connection:
@@ -246,40 +271,76 @@ def needs_provider(options: SeedOptions) -> Connection:
 
 def needs_source(options: SeedOptions) -> tuple[Path, ...]:
     if not options.source:
-        raise UsageProblem(reason=f"--strategy {options.strategy} needs --from")
+        raise UsageProblem(
+            reason=f"--strategy {options.strategy} needs --from: {_SOURCES[options.strategy]}"
+        )
     return options.source
 
 
 def plan(options: SeedOptions, progress: Progress) -> Facts:
     """What a seeding would do: every question that changes nothing, the number of entries among them."""
+    _require_fitting(options)
     place = place_of(options)
     place.require_free()
     facts = preflight(options, place)
-    if partial_of(options, place):
-        facts["entries"] = "those that the consumer's syncrepl selects"
-    elif options.strategy == "search":
-        connection = dataclasses.replace(needs_provider(options), base=place.database.suffix)
-        with session(connection) as server:
-            counted = planner.expected(server, place.database.suffix)
-        facts["entries"] = counted if counted is not None else "the provider does not tell"
-    elif options.strategy == "ldif":
+    wanted = partial_of(options, place)
+    if options.strategy == "search":
+        facts |= _plan_of_search(options, place, wanted, progress)
+    elif options.strategy == "ldif" and not wanted:
         facts |= build_plan(build_options(options, *needs_source(options)), progress)
-    else:
+    elif options.strategy == "clone":
         facts["bytes"] = sum(files.allocated_bytes(path / DATA) for path in needs_source(options))
         files.require_space(place.directory, facts["bytes"])
-    where = {"directory": str(place.directory), "steps": "nothing was changed"}
+    if wanted:
+        facts["entries"] = "those that the consumer's syncrepl selects"
+    where = {"directory": str(place.directory), "dry_run": "nothing was changed"}
     return {**facts, **forecast.told(facts), **where}
+
+
+def _plan_of_search(
+    options: SeedOptions, place: Place, wanted: Partial | None, progress: Progress
+) -> Facts:
+    """How the provider would be read; it is asked whether its limits let all of that be read."""
+    reading = reading_options(options, place, wanted, place.directory)
+    with progress.step("plan") as meter:
+        cut = plan_of_reading(reading, meter, start_of(reading))
+    counted = cut["expected"]
+    entries = counted if counted is not None else "the provider does not tell"
+    return {"entries": entries, "read_as": cut["how"]}
 
 
 def status(run_dir: Path) -> tuple[list[DoneStep], bool]:
     """Finished steps of the seeding in `run_dir`, and whether it has ended."""
     if not (run_dir / CATALOGUE).exists():
-        raise NoSuchPath(path=run_dir)
+        raise NoRun(path=run_dir)
     catalogue = Catalogue(run_dir)
     try:
         return catalogue.steps(), catalogue.found("publish") is not None
     finally:
         catalogue.close()
+
+
+def reading_options(
+    options: SeedOptions, place: Place, wanted: Partial | None, exported: Path
+) -> ExportOptions:
+    """How the provider is read, into `exported`."""
+    first, *others = (
+        dataclasses.replace(one, base=one.base or place.database.suffix)
+        for one in (needs_provider(options), *options.replicas)
+    )
+    if wanted:
+        first, *others = (wanted.provider(one) for one in (first, *others))
+    return ExportOptions(
+        first,
+        exported,
+        options.jobs,
+        options.pieces,
+        page=options.page,
+        narrowing=wanted.narrowing() if wanted else None,
+        # The preflight has looked at what the provider hides; an export that is kept tells others of it.
+        looked=options.keep_export is None,
+        replicas=tuple(others),
+    )
 
 
 def build_options(options: SeedOptions, *inputs: Path) -> BuildOptions:

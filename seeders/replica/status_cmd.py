@@ -11,7 +11,7 @@ import click
 from loader import units
 from loader.cli import options
 from loader.cli.report import show_facts, show_json, show_table
-from loader.errors import NoSuchPath, UsageProblem
+from loader.errors import NoRun, UsageProblem
 from loader.operations import build
 from loader.run.catalogue import DoneStep, Facts
 from loader.server.options import Connection
@@ -21,15 +21,20 @@ from seeders.replica import status as standing
 from seeders.replica.online import OnlineOptions
 from seeders.replica.status import Status
 
-_GOES_ON = "not finished: the same `replica seed` command goes on"
+_GOES_ON = "interrupted; the same `replica seed` command resumes"
 
 
 @click.command("status")
 @options.optional_config_option
 @click.option(
-    "--consumer", "consumer", metavar="URI", help="Of a running server instead: as for the seeding."
+    "--consumer",
+    "consumer",
+    metavar="URI",
+    help="A running server instead, as given for the seeding.",
 )
-@click.option("-b", "--suffix", "suffix", metavar="SUFFIX", help="Which database of the consumer.")
+@click.option(
+    "-b", "--suffix", "suffix", metavar="SUFFIX", help="Suffix of the consumer's database."
+)
 @options.run_dir_option
 @options.json_option
 def command(
@@ -39,11 +44,11 @@ def command(
     run_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """What a seeding has done so far, also while it runs.
+    """Show what a seeding has done so far, while it is running or after it was interrupted.
 
-    --config is that of a stopped consumer. --consumer URI (and -b, as they were given to the seeding) is a running one:
-    what --strategy online does there, what loads of `ditseed add` to it there are, and what they have loosened
-    meanwhile. It reads what the runs of this host have written down, and asks no server.
+    --config is the configuration of a stopped consumer. --consumer URI (and -b, both as given for the seeding) is a
+    running one: it shows the seeding by --strategy online, loads of `ditseed add` to that server, and settings that
+    they have changed temporarily. It reads the notes of the runs on this host and contacts no server.
 
     \b
     Examples:
@@ -52,7 +57,7 @@ def command(
     """
     if (config_path is None) == (consumer is None):
         raise UsageProblem(
-            reason="either --config (a stopped consumer) or --consumer (a running one)"
+            reason="give either --config (a stopped consumer) or --consumer (a running one)"
         )
     if consumer is not None:
         _online(
@@ -73,7 +78,7 @@ def _online(uri: str, asked: OnlineOptions, as_json: bool) -> None:
     loads, leases = standing.loads_of(uri), standing.leases_of(uri)
     found = standing.of_online(asked)
     if found is None and not loads and not leases:
-        raise NoSuchPath(path=asked.directory)
+        raise NoRun(path=asked.directory)
     if as_json:
         seed = {**dataclasses.asdict(found), "done": found.done} if found else None
         show_json({"seed": seed, "loads": loads, "leases": leases})
@@ -107,7 +112,7 @@ def _show_seed(found: Status) -> None:
     if found.entries is not None:
         facts["entries"] = _so_far(found.entries, found.expected)
     facts["last heard"] = f"{units.duration(found.heard)} ago"
-    facts["process"] = found.process if found.process is not None else _GOES_ON
+    facts |= {"state": _GOES_ON} if found.process is None else {"process": found.process}
     show_facts(facts)
 
 
@@ -117,7 +122,9 @@ def _show_loads(loads: Sequence[Facts]) -> None:
             " ".join(one["inputs"]),
             _so_far(one["entries"], one["expected"]),
             f"{units.duration(one['heard'])} ago",
-            "finished" if one["done"] else one["process"] or "stopped: the same command goes on",
+            "finished"
+            if one["done"]
+            else one["process"] or "interrupted; the same command resumes",
         )
         for one in loads
     ]
@@ -126,14 +133,14 @@ def _show_loads(loads: Sequence[Facts]) -> None:
 
 
 def _show_lease(one: Facts) -> None:
-    held = f"given back by process {one['process']}" if one["process"] else "nobody gives it back"
+    held = f"process {one['process']} will reset it" if one["process"] else "nothing will reset it"
     if one["kind"] == preparing.KIND:
         print(f"session log of {one['database']} set at {one['taken']} by --prepare-provider")
-        print(f"  to put back what was before: {one['undo']}")
+        print(f"  to restore what was before: {one['undo']}")
         return
     print(f"{one['kind']} of {one['database']} since {one['taken']}: {held}")
     if one["undo"]:
-        print(f"  by the next run, or by hand: {one['undo']}")
+        print(f"  the next run does, or by hand: {one['undo']}")
 
 
 def _so_far(entries: int, expected: int | None) -> str:

@@ -45,7 +45,10 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
         provider_side, consumer_side, left_out = wanted.sides(options.provider, options.consumer)
     connections = (options.provider, options.consumer)
     waited = waiting.catch_up(connections, bases, options.wait, progress)
-    asked = CompareOptions(provider_side, consumer_side, (*IGNORED, *left_out), limit=options.limit)
+    ignored = (*IGNORED, *left_out)
+    asked = CompareOptions(
+        provider_side, consumer_side, ignored, options.limit, show_attributes=True
+    )
     return waited, local.compared(asked, progress), how
 
 

@@ -26,6 +26,7 @@ from seeders.replica import cost, size
 LOOK_EVERY = 0.2  # seconds between two looks while waiting, and
 _CALM = 2.0  # after the first seconds, for a look is a connection
 _AT_FIRST = 10.0
+_SILENT = 15.0  # seconds, for a consumer that has never answered: it is not running, or not there
 _FLOOR = 60.0  # seconds that any consumer may need
 _SLACK = 4.0  # times what the refresh should take; a slower host, other work
 _UUID_BYTES = 18.3  # of an entryUUID on its way, 256 in a message
@@ -35,12 +36,12 @@ _UNKNOWN = 1800.0  # seconds, where neither server tells how much there is to do
 @dataclass(frozen=True)
 class Seen:
     """The consumer at one look. `phase`: "Refresh", "Persist" ..., "" where its monitor does not tell. `asked`: the
-    contextCSN with which it came to the provider. `trouble`: why it does not answer."""
+    contextCSN with which it came to the provider. `trouble`: why it does not answer; None where it does."""
 
     csns: Mapping[str, str]
     phase: str = ""
     asked: tuple[str, ...] = ()
-    trouble: str = ""
+    trouble: LoaderError | None = None
 
 
 def catch_up(
@@ -49,7 +50,8 @@ def catch_up(
     wait: float | None,
     progress: Progress,
 ) -> float:
-    """Wait until the consumer has seen all that the provider has now; seconds it took. Raises NotInSync.
+    """Wait until the consumer has seen all that the provider has now; seconds it took. Raises NotInSync, and ServerDown
+    or ConnectionLost for a consumer that does not answer at the end.
 
     `connections`, `bases`: of the provider and of the consumer. `wait`: seconds; None for as long as what the provider
     has to send should take, and as long as the consumer's contextCSN moves.
@@ -68,6 +70,7 @@ class _Waiting:
     meter: Meter
     _moved: float = 0.0  # when the consumer's contextCSN last did, on the meter's clock
     _seen: Seen = field(default_factory=lambda: Seen({}))
+    _answered: bool = False  # the consumer, at least once
     _answer: Answer | None = None
     _began: int | None = None  # bytes that the provider had sent at the first look
 
@@ -79,7 +82,7 @@ class _Waiting:
                 return self.meter.seconds
             self._tell(wanted)
             if self.meter.seconds > self._until():
-                raise self._not_in_sync(wanted)
+                raise self._seen.trouble or self._not_in_sync(wanted)
             time.sleep(LOOK_EVERY if self.meter.seconds < _AT_FIRST else _CALM)
 
     def _wanted(self) -> dict[str, str]:
@@ -90,6 +93,7 @@ class _Waiting:
 
     def _look(self) -> None:
         before, self._seen = self._seen, seen(self.consumer, self.bases[1])
+        self._answered |= self._seen.trouble is None
         csns = list(self._seen.csns.values()) or self._seen.asked
         if before.csns != self._seen.csns:
             self._moved = self.meter.seconds
@@ -117,6 +121,8 @@ class _Waiting:
         """On the meter's clock. What the consumer logs is not known here, so it may log every entryUUID."""
         if self.wait is not None:
             return self.wait
+        if not self._answered:
+            return _SILENT
         answer = self._answer or (None if self._seen.trouble else Answer.WHOLE)
         if answer not in (Answer.PRESENT, Answer.WHOLE):
             return self._moved + _FLOOR
@@ -126,7 +132,10 @@ class _Waiting:
 
     def _tell(self, wanted: Mapping[str, str]) -> None:
         self._count()
-        self.meter.note = f"{self.doing()}; contextCSN {_short(self._seen.csns)}, of the provider {_short(wanted)}"
+        csns = (
+            f"contextCSN of the replica {_short(self._seen.csns)}, of the provider {_short(wanted)}"
+        )
+        self.meter.note = f"{self.doing()}; {csns}: {behind(self._seen.csns, wanted)}"
 
     def _count(self) -> None:
         """Bytes that the provider has sent since the first look, our own answers among them."""
@@ -138,7 +147,7 @@ class _Waiting:
     def doing(self) -> str:
         """For people."""
         if self._seen.trouble:
-            return units.printable(self._seen.trouble)
+            return units.printable(f"the replica does not answer ({self._seen.trouble})")
         phase = f"phase {self._seen.phase.lower()}" if self._seen.phase else "waiting"
         if self._answer is Answer.PRESENT:
             return f"{phase}: {self._naming()}"
@@ -146,11 +155,7 @@ class _Waiting:
             return f"{phase}: the provider sends every entry whole, {self._all()}"
         if self._answer is Answer.CHANGES:
             return f"{phase}: the provider sends what changed and was deleted"
-        return (
-            phase
-            if self._seen.csns
-            else f"{phase}: the consumer has no contextCSN until its refresh is done"
-        )
+        return phase if self._seen.csns else f"{phase}: no contextCSN until its refresh is done"
 
     def _naming(self) -> str:
         # To slapd the refresh is over once all is received, and before what was not named is removed.
@@ -164,13 +169,15 @@ class _Waiting:
 
     def _not_in_sync(self, wanted: Mapping[str, str]) -> NotInSync:
         facts = {"consumer": self.consumer.uri, "provider": self.provider.uri}
-        state = f"{self.doing()}; its contextCSN: {_listed(self._seen.csns)}, the provider's: {_listed(wanted)}"
+        csns = self._seen.csns
+        state = (
+            f"{self.doing()}; its contextCSN is {_listed(csns)}, the provider's is {_listed(wanted)}: "
+            f"{behind(csns, wanted)}"
+        )
         waited = units.duration(self.meter.seconds)
         return NotInSync(**facts, waited=waited, state=state, advice=self._advice())
 
     def _advice(self) -> str:
-        if self._seen.trouble:
-            return "Start slapd there, and look at its log."
         if self._answer in (Answer.PRESENT, Answer.WHOLE):
             many = self._entries or 1_000_000
             taken = units.duration(cost.of(self._answer, many, logged=True).seconds)
@@ -194,7 +201,7 @@ def seen(consumer: Connection, base: str) -> Seen:
             return Seen(_context(server, base), phase, tuple(csn.by_server(csns).values()))
     except LoaderError as error:
         if error.retryable:
-            return Seen({}, trouble=f"the consumer does not answer ({error})")
+            return Seen({}, trouble=error)
         raise
 
 
@@ -223,6 +230,24 @@ def _counter(server: Session, name: str) -> int | None:
         return int(found["monitorcounter"][0])
     except (LoaderError, KeyError, ValueError):
         return None
+
+
+def behind(consumer: Mapping[str, str], provider: Mapping[str, str]) -> str:
+    """How far, for each server ID that the consumer lacks changes of."""
+    late = [sid for sid, csn_ in sorted(provider.items()) if consumer.get(sid, "") < csn_]
+    if not late:
+        return "in sync"
+    return ", ".join(f"{_lag(consumer.get(sid), provider[sid])} (server ID {sid})" for sid in late)
+
+
+def _lag(has: str | None, wanted: str) -> str:
+    if has is None:
+        return "nothing received yet"
+    try:
+        seconds = (csn.time(wanted) - csn.time(has)).total_seconds()
+    except ValueError:  # the time of day is none
+        return "behind"
+    return f"{units.duration(seconds)} behind"
 
 
 def _short(csns: Mapping[str, str]) -> str:

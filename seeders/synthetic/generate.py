@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import defaults, manifest
-from loader.errors import TargetNotEmpty, UsageProblem
+from loader.errors import OutputNotEmpty, UsageProblem
 from loader.manifest import Manifest
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
@@ -73,7 +73,7 @@ def to_directory(
     with files.explained(output):
         output.mkdir(parents=True, exist_ok=True)
     if any(output.iterdir()) and not (output / RUN_DIR).exists():
-        raise TargetNotEmpty(path=output, size="not made by ditseed generate")
+        raise OutputNotEmpty(path=output, made_by="generate")
     with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
         work = _Work(options, output, run)
         begun = run.do("start", work.start)

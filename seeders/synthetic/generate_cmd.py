@@ -53,14 +53,14 @@ command.add_command(learn_cmd.command)
     "--range",
     "piece",
     metavar="A:B",
-    help="Only entries A to B-1 of the tree, counted from 0; pieces join to the whole.",
+    help="Only entries A to B-1 of the tree, counted from 0; the pieces together are the whole tree.",
 )
 @click.option(
     "-o",
     "output",
     default="-",
     metavar="DIR|-",
-    help="Shards and a manifest, or plain LDIF to stdout (-).",
+    help="Directory for shards and a manifest; -: plain LDIF to stdout.",
 )
 @click.option(
     "--compress",
@@ -73,7 +73,7 @@ command.add_command(learn_cmd.command)
     type=click.IntRange(min=1),
     default=SHARD_ENTRIES,
     show_default=True,
-    help="Entries a file.",
+    help="Entries per file.",
 )
 @tree_options
 @tree_suffix_option
@@ -90,9 +90,9 @@ def tree(
 ) -> None:
     """Make a synthetic tree from TEMPLATE: `people`, or the path of a template file of your own.
 
-    Each value follows from the seed, the entry's number and the attribute alone: the same command
-    makes the same bytes, with any number of threads, and pieces made on several machines join to
-    the whole.
+    Each value depends only on the seed, the entry's number and the attribute: the same command makes
+    the same bytes with any number of threads, and pieces made on several machines join to the whole
+    tree.
 
     \b
     Examples:
@@ -132,8 +132,8 @@ def tree(
 def show(template_name: str, number: int, tree_suffix: str | None, **options: Any) -> None:
     """Print entry NUMBER of TEMPLATE, as `generate` would make it. Entry 0 is the suffix.
 
-    Without -n, of the smallest tree that holds it: give -n where the template has kinds that are a
-    share of others.
+    Without -n, the tree is the smallest that contains it: give -n if the template has kinds whose
+    number is a share of others.
 
     \b
     Example:

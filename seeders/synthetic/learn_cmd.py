@@ -24,15 +24,15 @@ from seeders.synthetic.learn import LearnOptions, learn
     "output",
     required=True,
     metavar="TEMPLATE|-",
-    help="The template to write; - is standard output.",
+    help="The template file to write; -: standard output.",
 )
 @click.option(
     "--jobs",
     "-j",
     type=click.IntRange(min=1),
-    help="Threads, or connections (default: as many as processors).",
+    help="Number of threads, or connections (default: one per processor).",
 )
-@click.option("--replace", is_flag=True, help="Put the template in the place of one that is there.")
+@click.option("--replace", is_flag=True, help="Overwrite an existing template.")
 @options.json_option
 @options.progress_option
 def command(
@@ -44,11 +44,11 @@ def command(
     progress_mode: str,
     **connecting: Any,
 ) -> None:
-    """Learn a template from a real tree, which then makes trees of any size like it.
+    """Learn a template from a real tree; it generates similar trees of any size.
 
-    SOURCE is LDIF (files, directories of them such as an export, - for standard input) or the directory
-    of a database, whether slapd runs or not; without one the server of -H is read. No value of it gets
-    into the template, nor a part of one: words are made up.
+    SOURCE is LDIF (files, directories of them such as an export, - for standard input) or a database
+    directory, slapd running or not; without SOURCE the server of -H is read. No value, nor part of a
+    value, gets into the template: words are made up.
 
     \b
     Examples:
@@ -60,10 +60,10 @@ def command(
     base = connecting["base"]
     connection = options.connection_of(connecting)
     if sources and connection.uri:
-        raise UsageProblem(reason="a SOURCE, or -H and a server: one of them")
+        raise UsageProblem(reason="give either SOURCE or -H, not both")
     place = None if output == "-" else Path(output)
     if place is not None and place.exists() and not replace:
-        raise UsageProblem(reason=f"{place} is there already; --replace writes another one")
+        raise UsageProblem(reason=f"{place} exists already; --replace overwrites it")
     asked = LearnOptions(
         sources, None if sources else connection, base, place, jobs or os.cpu_count() or 1
     )

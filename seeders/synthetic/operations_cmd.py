@@ -29,7 +29,12 @@ MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=1
 @click.command("operations")
 @click.argument("template_name", metavar="TEMPLATE")
 @click.option(
-    "--operations", "count", type=click.IntRange(1), required=True, metavar="K", help="How many."
+    "--operations",
+    "count",
+    type=click.IntRange(1),
+    required=True,
+    metavar="K",
+    help="Number of operations.",
 )
 @click.option(
     "--mix",
@@ -42,20 +47,20 @@ MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=1
     default="5%",
     show_default=True,
     metavar="PERCENT",
-    help="Of searches that find nothing, and of binds with a wrong password.",
+    help="Share of searches that find nothing and of binds with a wrong password.",
 )
 @click.option(
     "--skew",
     type=click.FloatRange(0, 20, min_open=True),
     default=0.9,
     show_default=True,
-    help="Exponent of Zipf's law for who is asked for: more, and fewer are asked for more often.",
+    help="Exponent of Zipf's law for the choice of entries: the higher, the more often the same few are asked for.",
 )
 @click.option(
     "--search",
     "looks",
     metavar="ATTRIBUTE[*][=WEIGHT],...",
-    help="What is searched by; with * by a beginning (default: what the template's attributes are good for).",
+    help="Attributes to search by; with *, by an initial substring (default: as the template's attributes suggest).",
 )
 @click.option(
     "--format",
@@ -66,7 +71,7 @@ MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=1
     help="A line of JSON for each operation, or changes as LDIF.",
 )
 @click.option(
-    "-o", "output", default="-", metavar="FILE|-", help="Where to (default: standard output)."
+    "-o", "output", default="-", metavar="FILE|-", help="Output file (default: standard output)."
 )
 @threads_option
 @tree_options
@@ -88,8 +93,8 @@ def operations(
 ) -> None:
     """Make a load plan for the tree of TEMPLATE: give -n, --seed and --suffix as for the tree itself.
 
-    Each operation says what becomes of it (entries found, result of a bind), and that stays true while the whole
-    plan is carried out, in any order. docs/generate.md tells the format.
+    Each operation states its expected result (entries found, result of a bind), which holds while the whole plan is
+    carried out, in any order. docs/generate.md describes the format.
 
     \b
     Examples:

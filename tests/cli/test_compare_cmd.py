@@ -133,7 +133,7 @@ def test_a_database_directory_needs_nothing_else(server: Slapd) -> None:
     [
         (["nowhere.ldif", "nowhere.ldif"], NoSuchPath.exit_status, "no such file"),
         (["ldap://127.0.0.1:1", "ldap://127.0.0.1:1"], ServerDown.exit_status, "cannot reach"),
-        (["one"], UsageProblem.exit_status, "Missing argument"),
+        (["one"], UsageProblem.exit_status, "missing argument"),
     ],
 )
 def test_bad_places(places: list[str], status: int, words: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from loader.errors import NoSuchPath, NoSuchTemplate, TargetNotEmpty, TemplateError, UsageProblem
+from loader.errors import NoSuchPath, NoSuchTemplate, OutputNotEmpty, TemplateError, UsageProblem
 
 DITSEED = str(Path(sys.executable).with_name("ditseed"))
 
@@ -140,7 +140,7 @@ def test_a_template_with_a_mistake(tmp_path: Path) -> None:
 def test_a_directory_in_use_by_others(tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_text("x")
     done = ditseed("people", "-n", "1", "-o", str(tmp_path))
-    assert done.returncode == TargetNotEmpty.exit_status
+    assert done.returncode == OutputNotEmpty.exit_status
     assert (tmp_path / "data.mdb").read_text() == "x"
 
 

@@ -336,7 +336,7 @@ def test_options_of_a_server_mean_nothing(
 ) -> None:
     done = export(stopped.database_dir, tmp_path / "out", option, value)
     assert done.status == UsageProblem.exit_status
-    assert f"{option} is for a server, not for a database" in done.err
+    assert f"{option} is only for a server, not for a database" in done.err
 
 
 def test_the_next_run_does_nothing(stopped: Slapd, tmp_path: Path) -> None:

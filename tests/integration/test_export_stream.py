@@ -164,7 +164,7 @@ def test_stopped(stopped: Slapd, number: signal.Signals) -> None:
 def test_a_reader_that_goes(stopped: Slapd) -> None:
     done = _piped(arguments_of(*_words(stopped)), ["head", "-c", "1000"])
     assert done.status == ReaderGone.exit_status
-    assert "hint: The other side says why" in done.err
+    assert "hint: See its messages for the reason" in done.err
     assert len(done.out) == 1000
 
 
@@ -173,9 +173,9 @@ def test_wrong_uses(stopped: Slapd) -> None:
     for redirected, error, words in [
         ("> /dev/full", NoSpace, "standard output"),
         (">&-", UsageProblem, "closed"),
-        ("--restart", UsageProblem, "--restart is for"),
-        ("--timeout read=5", UsageProblem, "--timeout is for"),
-        ("--page 9", UsageProblem, "--page is for a server"),
+        ("--restart", UsageProblem, "--restart is only for"),
+        ("--timeout read=5", UsageProblem, "--timeout is only for"),
+        ("--page 9", UsageProblem, "--page is only for a server"),
     ]:
         done = subprocess.run(
             f"{line} {redirected}", shell=True, capture_output=True, text=True, env=environment()

@@ -128,21 +128,21 @@ def test_added_to_a_running_server(target: Slapd) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("build",), "what to load?"),
-        (("build", "--from", "people", "-n", 5, "x.ldif"), "takes the place of LDIF"),
-        (("build", "x.ldif", "-n", 5), "-n is for --from TEMPLATE"),
-        (("build", "x.ldif", "--operational"), "--operational is for --from TEMPLATE"),
+        (("build",), "nothing to load"),
+        (("build", "--from", "people", "-n", 5, "x.ldif"), "not both"),
+        (("build", "x.ldif", "-n", 5), "-n is only for --from TEMPLATE"),
+        (("build", "x.ldif", "--operational"), "--operational is only for --from TEMPLATE"),
         (
             ("build", "--from", "people", "-n", 5, "--engine", "slapadd", "--shards", 2),
             "--shards cuts",
         ),
         (("build", "--from", "people", "-n", 5, "--define", "x"), "write NAME=VALUE"),
         (("build", "--from", "people"), "-n"),
-        (("add",), "what to load?"),
-        (("add", "x.ldif", "--suffix", "o=x"), "--suffix is for --from TEMPLATE"),
-        (("export", "-o", "x", "--seed", 2), "--seed is for --from TEMPLATE"),
-        (("export", "-o", "x", "--from", "people", "-n", 5, "-H", "ldap://x"), "-H is for"),
-        (("export", "-o", "x", "--from", "people", "-n", 5, "--page", 5), "--page is for"),
+        (("add",), "nothing to load"),
+        (("add", "x.ldif", "--suffix", "o=x"), "--suffix is only for --from TEMPLATE"),
+        (("export", "-o", "x", "--seed", 2), "--seed is only for --from TEMPLATE"),
+        (("export", "-o", "x", "--from", "people", "-n", 5, "-H", "ldap://x"), "-H is only for"),
+        (("export", "-o", "x", "--from", "people", "-n", 5, "--page", 5), "--page is only for"),
     ],
 )
 def test_what_does_not_go_together(target: Slapd, words: tuple[object, ...], reason: str) -> None:

@@ -16,7 +16,7 @@ from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader import ldif, manifest
-from loader.errors import NoSpace, RunMismatch, TargetNotEmpty
+from loader.errors import NoSpace, OutputNotEmpty, RunMismatch
 from loader.manifest import Manifest
 from loader.operations.compare import CompareOptions, compare
 from loader.progress import Meter, Progress
@@ -100,7 +100,7 @@ def test_other_options_are_refused_and_a_restart_takes_them(tmp_path: Path) -> N
 
 def test_a_directory_of_others_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").write_text("x")
-    with pytest.raises(TargetNotEmpty):
+    with pytest.raises(OutputNotEmpty):
         generated(tmp_path, options())
     assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
 

@@ -46,7 +46,7 @@ def test_it_is_refused_by_name(newer: Path, target: Slapd, tmp_path: Path) -> No
     ]:
         done = ditseed(*words)
         assert done.status == OtherFormat.exit_status, (words, done)
-        assert "is of LMDB data format 3, but" in done.err
+        assert "has LMDB data format 3, but" in done.err
         assert "hint: OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3)" in done.err
         assert "slapcat of the version that wrote it" in done.err
         assert done.out == ""

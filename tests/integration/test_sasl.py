@@ -123,7 +123,7 @@ def test_one_may_not_act_for_just_anybody(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("-U", "deputy"), "-U is for SASL"),
+        (("-U", "deputy"), "-U is only for SASL"),
         (("-Y", "SCRAM-SHA-256", "-O", "nonsense=1"), "-O nonsense=1"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.trees import write_people
-from loader.errors import NoSuchPath, UsageProblem
+from loader.errors import NoRun, UsageProblem
 from tests.support.command import Done, ditseed, start
 
 pytestmark = pytest.mark.slapd
@@ -69,7 +69,7 @@ def test_killed_gone_on_with_and_finished(
     provider: Slapd, slapd_instance: Slapd, tmp_path: Path
 ) -> None:
     target, env = slapd_instance, {"DITSEED_STATE_DIR": str(tmp_path)}
-    assert status(target, tmp_path).status == NoSuchPath.exit_status
+    assert status(target, tmp_path).status == NoRun.exit_status
     for point, step in (("plan.recorded", "read"), ("load.middle", "load")):
         done = ditseed(*seeding(provider, target), env={**env, "DITSEED_KILL_AT": point})
         assert done.status == -signal.SIGKILL, done
@@ -82,8 +82,8 @@ def test_killed_gone_on_with_and_finished(
     assert (lease["kind"], lease["process"]) == ("updatedn", None)
     words = status(target, tmp_path).ok().out
     assert f"{everything:,} of {everything:,} (100 %)" in words
-    assert "the same `replica seed` command goes on" in words
-    assert "nobody gives it back" in words
+    assert "the same `replica seed` command resumes" in words
+    assert "nothing will reset it" in words
     assert "ldapmodify" in words
     ditseed(*seeding(provider, target), env=env).ok()
     found = facts(target, tmp_path)
@@ -129,7 +129,7 @@ def test_a_load_and_its_lease(slapd_instance: Slapd, tmp_path: Path) -> None:
     assert 0 < load["entries"] < load["expected"] == everything
     assert (load["process"], load["done"], found["seed"]) == (process.pid, False, None)
     assert (lease["kind"], lease["process"], lease["undo"]) == ("nosync", process.pid, None)
-    assert f"given back by process {process.pid}" in status(slapd_instance, tmp_path).ok().out
+    assert f"process {process.pid} will reset it" in status(slapd_instance, tmp_path).ok().out
     finish(process)
     found = facts(slapd_instance, tmp_path)
     assert (found["loads"][0]["entries"], found["loads"][0]["done"]) == (everything, True)

@@ -131,7 +131,7 @@ def test_stopped_by_a_signal(
     _, words = process.communicate()
     assert process.returncode == status, words
     assert "[cancelled]" in words
-    assert "hint: The same command goes on from here" in words
+    assert "hint: The same command resumes here" in words
     assert "Traceback" not in words
     assert not data.exists()
     killing.assert_nobody_left(fresh, "stopped")

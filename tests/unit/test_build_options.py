@@ -29,13 +29,13 @@ def test_what_is_read_twice_is_no_stream(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     for stream in (Path("-"), pipe):
         options(stream, engine="slapadd", shards=2).require_fitting()
-        with pytest.raises(UsageProblem, match=f"{stream} is no file"):
+        with pytest.raises(UsageProblem, match=f"{stream} is not a file"):
             options(stream, seeding=True).require_fitting()
 
 
 def test_a_dry_run_reads_no_stream() -> None:
     options(Path("-")).require_fitting()
-    with pytest.raises(UsageProblem, match="- is no file"):
+    with pytest.raises(UsageProblem, match="- is not a file"):
         options(Path("-")).require_fitting(dry=True)
 
 

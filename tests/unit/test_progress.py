@@ -122,7 +122,7 @@ def test_time_left_is_unknown_without_a_total_or_a_start(clock: list[float]) -> 
 def test_more_than_the_total_is_no_more_than_all(clock: list[float]) -> None:
     (over,) = samples(clock, [(1.0, 150_000)])
     assert over.left == 0
-    assert "(100%)" in over.line()
+    assert "(100%)" in over.lines()[0]
 
 
 @dataclass
@@ -152,9 +152,28 @@ def test_a_stage_is_told(stage: tuple[str, int, int], note: str) -> None:
 
 def test_a_line_says_all_of_it(clock: list[float]) -> None:
     (sample,) = samples(clock, [(10.0, 25_000)])
-    assert sample.line() == (
-        "load: 25,000 of 100,000 (25%) entries, 2,500/s now, 2,500/s on average - 30.0 s left"
-    )
+    assert sample.lines() == [
+        "load: 25,000 of 100,000 (25%), 2,500/s, average 2,500/s, 30.0 s left"
+    ]
+
+
+@pytest.mark.parametrize("step", ["read", "catch-up", "attributes"])
+@pytest.mark.parametrize("total", [None, 0, 5_011, 30_000_000, 999_999_999])
+@pytest.mark.parametrize("note", ["", "write 75%", "phase refresh: every entry is sent " * 8])
+def test_no_line_is_wider_than_a_terminal(step: str, total: int | None, note: str) -> None:
+    done = total or 123_456_789
+    large = Sample(step, note, done, 2**40, 1e6, 123_456.7, 98_765.4, total)
+    lines = large.lines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(note.split()) in re.sub(r"\s+", " ", " ".join(lines))
+
+
+def test_the_usual_line_is_one() -> None:
+    """30 million entries on their way, with their rates."""
+    one = Sample("stream", "", 12_345_678, 0, 295.0, 41_780.0, 40_123.0, 30_000_000)
+    assert one.lines() == [
+        "stream: 12.3M of 30.0M (41%), 41,780/s, average 40,123/s, 7 min 20 s left"
+    ]
 
 
 def shown(mode: str, every: float = 0.01) -> str:
@@ -171,7 +190,7 @@ def shown(mode: str, every: float = 0.01) -> str:
 def test_plain_lines() -> None:
     begin, *progressed, end = shown("plain").splitlines()
     assert begin == "begin"
-    assert all(line.startswith("load: 1,000 of 1,000 (100%) entries") for line in progressed)
+    assert all(line.startswith("load: 1,000 of 1,000 (100%)") for line in progressed)
     assert progressed
     assert re.fullmatch(r"load: 1,000 entries in 0\.\d s, [\d,]+/s", end)
 

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, ldif, overlays
-from loader.errors import AddLost, AddRefused, EmptyInput
+from loader import defaults, dn, ldif, overlays
+from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError
 from loader.ldif import Scan
 from loader.operations.add import nosync
 from loader.operations.add.looking import JOURNAL
@@ -22,8 +22,8 @@ from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
-from loader.server import subschema
-from loader.server.session import session
+from loader.server import configuration, subschema, writing
+from loader.server.session import Session, session
 from loader.server.subschema import Offer
 from loader.sinks import ldap as sink
 from loader.sinks.ldap import Loaded, Notes, Rejection, Rules
@@ -77,12 +77,29 @@ def plan(options: AddOptions, progress: Progress) -> Facts:
         offer = subschema.offer(server)
     with progress.step("scan") as meter:
         found = _scanned(options, meter)
+    if found.first_dn:
+        with session(options.connection) as server:
+            _require_access(server, found.first_dn)
     return {
         "entries": found.entries,
         "transactions": offer.transactions,
         "left_out": sorted(set(found.attributes) & set(left_out(options, offer))),
         "first_dn": found.first_dn,
     }
+
+
+def _require_access(server: Session, name: str) -> None:
+    """May entries be added where the first one goes? Raises NoWriteAccess; what cannot be asked, the load tells."""
+    for place in filter(None, (dn.parent(name), name)):
+        if server.exists(place):
+            writing.require_below(server, place)
+            return
+    try:
+        config = configuration.read_online(server)
+        database = config.database(name)
+    except LoaderError:
+        return
+    writing.require_first(server, config, database)
 
 
 def _scanned(options: AddOptions, meter: Meter) -> Scan:
@@ -214,13 +231,28 @@ class _Work:
 
     def _refused(self, loaded: Loaded) -> AddRefused:
         first = loaded.rejections[0]
-        return AddRefused(
-            dn=first.dn,
-            reason=first.reason,
-            where=f"{first.path or 'standard input'}, line {first.line}; also in {self.options.reject_file}",
-            rejected=loaded.rejected,
-            added=loaded.added,
+        where = f"{first.path or 'standard input'}, line {first.line}; also in {self.options.reject_file}"
+        counts = {"rejected": loaded.rejected, "added": loaded.added}
+        advice = _advice(first.reason, where)
+        return AddRefused(dn=first.dn, reason=first.reason, advice=advice, **counts)
+
+
+def _advice(reason: str, where: str) -> str:
+    """What helps against the first rejection; `reason` begins with the name of the result code."""
+    if reason.startswith("entryAlreadyExists"):
+        return (
+            "To keep entries that are there already, give the same command with --on-exists skip; to bring them up to "
+            f"the LDIF, with --on-exists replace or newer ({where})."
         )
+    if reason.startswith("insufficientAccessRights"):
+        return (
+            "Give the same command as an account that may add entries there (`ditseed add --dry-run` asks beforehand); "
+            "EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database lets it."
+        )
+    return (
+        f"Mend the cause ({where}) and give the same command again: what was added is not added twice. Or accept some "
+        "rejects with --max-rejects."
+    )
 
 
 def _rejection(one: Rejection) -> list[object]:

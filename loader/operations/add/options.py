@@ -80,8 +80,8 @@ class AddOptions:
     def require_fitting(self, dry: bool = False) -> None:
         """Raise UsageProblem for options that do not go together."""
         if self.streamed and dry:
-            raise UsageProblem(reason="a stream goes by but once, so it cannot be tried")
+            raise UsageProblem(reason="a stream can be read only once, so --dry-run cannot read it")
         if sum(str(path) == STDIN for path in self.inputs) > 1:
-            raise UsageProblem(reason=f"{STDIN} is given twice")
+            raise UsageProblem(reason=f"{STDIN} (standard input) is given twice")
         if self.rejects and any(same_file(self.rejects, path) for path in self.files):
-            raise UsageProblem(reason=f"--rejects {self.rejects}: it is read, too")
+            raise UsageProblem(reason=f"--rejects {self.rejects} is an input file as well")

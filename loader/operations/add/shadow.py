@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from loader.config import Change, Database
+from loader.config import Change, Config, Database
 from loader.errors import LeaseStands, LoaderError, NotAReplica
 from loader.operations.add.lending import lending
 from loader.run import lease
@@ -23,6 +23,7 @@ from loader.server.session import session
 
 KIND = "updatedn"
 _SETTING = "olcUpdateDN"
+_OF_REPLICA = ("olcUpdateRef", "olcSyncrepl")
 log = logging.getLogger(__name__)
 
 
@@ -32,18 +33,21 @@ def lent(connection: Connection, suffix: str) -> Iterator[None]:
     with session(connection) as server:
         config = configuration.read_online(server)
         database, uri = config.database(suffix), config.uri or ""
-        require_free(database, config.where)
-    one = Lease(KIND, uri, database.suffix, _by_hand(database, uri))
+        require_free(config, database)
+    one = Lease(KIND, uri, database.suffix, _by_hand(database, uri, _SETTING))
     with lending(
         one, lambda: _switch_on(connection, suffix), lambda: _give_back(connection, suffix, one)
     ):
         yield
 
 
-def require_free(database: Database, where: str) -> None:
+def require_free(config: Config, database: Database) -> None:
     """Only a database that is nobody's replica yet can be lent."""
     if database.consumer:
-        raise NotAReplica(where=where, suffix=database.suffix)
+        # slapd does not start with an olcUpdateRef alone.
+        set_ = [one for one in _OF_REPLICA if config.values(database.entry_dn, one)]
+        undo = _by_hand(database, config.uri or "ldapi:///", *set_)
+        raise NotAReplica(where=config.where, suffix=database.suffix, undo=undo)
 
 
 def give_back_standing(connection: Connection) -> None:
@@ -59,8 +63,10 @@ def give_back_standing(connection: Connection) -> None:
             given_back()
 
 
-def _by_hand(database: Database, uri: str) -> str:
-    text = f"dn: {database.entry_dn}\\nchangetype: modify\\ndelete: {_SETTING}\\n"
+def _by_hand(database: Database, uri: str, *settings: str) -> str:
+    """A command for root of that host."""
+    changes = "-\\n".join(f"delete: {one}\\n" for one in settings)
+    text = f"dn: {database.entry_dn}\\nchangetype: modify\\n{changes}"
     return f"printf {shlex.quote(text)} | ldapmodify -Q -Y EXTERNAL -H {shlex.quote(uri)}"
 
 

@@ -14,7 +14,7 @@ from loader.operations.inputs import STDIN, fingerprint, is_stream, same_file
 from loader.sources.synthetic import Synthetic
 
 FULL = "full"  # every entry read again, every index made again: a level of --verify
-_ONCE = "--dry-run and a replica need the input more than once, so put the stream into a file first"
+_ONCE = "--dry-run and a replica read the input more than once: put the stream into a file first"
 _FILES = "leave it out, or `ditseed generate TEMPLATE -o DIR` first"
 
 
@@ -97,11 +97,11 @@ class BuildOptions:
         if strange:
             raise UsageProblem(reason=f"--engine slapadd does not know {', '.join(strange)}")
         if self.shards and self.engine != "slapadd":
-            raise UsageProblem(reason="--shards is for --engine slapadd")
+            raise UsageProblem(reason="--shards works with --engine slapadd only")
         if self.shards and self.tree:
             raise UsageProblem(reason=f"--shards cuts files, and --from makes a stream: {_FILES}")
         if self.streamed and (self.seeding or dry):
-            raise UsageProblem(reason=f"{self.inputs[0]} is no file: {_ONCE}")
+            raise UsageProblem(reason=f"{self.inputs[0]} is not a file: {_ONCE}")
         if self.rejects and any(
             same_file(self.rejects, path) for path in ldif.files_of(self.inputs)
         ):

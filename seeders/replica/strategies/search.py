@@ -6,27 +6,24 @@ the empty suffix, several providers, an export that is kept) is read into files 
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
-
 from loader import glue
 from loader.defaults import ENGINES
 from loader.operations import empty_suffix, one_pass, sight
 from loader.operations.build import build_steps
-from loader.operations.export import ExportOptions, export_steps
+from loader.operations.export import export_steps
 from loader.operations.publish import Place
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
 from loader.storage import files
 from seeders.replica import partial
 from seeders.replica.partial import Partial
-from seeders.replica.seed import SeedOptions, build_options, needs_provider, partial_of
+from seeders.replica.seed import SeedOptions, build_options, partial_of, reading_options
 
 
 def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     wanted = partial_of(options, place)
     exported = options.keep_export or run.directory / "export"
-    reading = _reading(options, place, wanted, exported)
+    reading = reading_options(options, place, wanted, exported)
     if _is_one_pass(options, run, place, wanted):
         return one_pass.build(reading, build_options(options), run, place, options.allow_hidden)
     if run.catalogue.found("publish") is None:
@@ -42,28 +39,6 @@ def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     if not options.keep_export:
         files.remove_tree(exported)
     return built
-
-
-def _reading(
-    options: SeedOptions, place: Place, wanted: Partial | None, exported: Path
-) -> ExportOptions:
-    first, *others = (
-        dataclasses.replace(one, base=one.base or place.database.suffix)
-        for one in (needs_provider(options), *options.replicas)
-    )
-    if wanted:
-        first, *others = (wanted.provider(one) for one in (first, *others))
-    return ExportOptions(
-        first,
-        exported,
-        options.jobs,
-        options.pieces,
-        page=options.page,
-        narrowing=wanted.narrowing() if wanted else None,
-        # The preflight has looked at what the provider hides; an export that is kept tells others of it.
-        looked=options.keep_export is None,
-        replicas=tuple(others),
-    )
 
 
 def _is_one_pass(options: SeedOptions, run: Run, place: Place, wanted: Partial | None) -> bool:

@@ -107,7 +107,7 @@ def test_the_watch_of_a_step_has_its_time_from_the_command_line(tmp_path: Path) 
 
     timeouts = {"one": 0.2, "*": 60.0}
     with (
-        pytest.raises(StepTimeout, match="step one: nothing moved"),
+        pytest.raises(StepTimeout, match="step one made no progress"),
         open_run(tmp_path, "test", {}, QUIET, timeouts) as run,
     ):
         run.do("one", silent)

@@ -176,7 +176,7 @@ def test_who_may_not_is_told_who_may(short_tmp: Path) -> None:
     said = as_nobody(short_tmp / "closed")
     assert len(said) == 5
     assert all(line.startswith("NotPermitted: no permission to ") for line in said), said
-    assert all("owns the directory (root)" in line for line in said), said
+    assert all("owns it (root)" in line for line in said), said
 
 
 def test_an_owner_without_a_name_is_a_number(tmp_path: Path) -> None:

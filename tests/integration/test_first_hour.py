@@ -1,0 +1,209 @@
+"""What goes wrong in the first hour, told by its own name: a replica that is down or behind, an output that is not
+free, a disk that is read-only, a configuration that only slapd may read, a cron that finds nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from loader import errors
+from loader.server import configuration
+from tests.support.command import ditseed, environment
+from tests.support.require import require
+from tests.support.seeding import Pair, pair
+
+pytestmark = pytest.mark.slapd
+ROOT = Path(__file__).parents[2]
+NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--")
+# As cron(8) of Debian starts a command of /etc/cron.d, and sudo(8) by Debian's secure_path.
+CRON = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root"}
+SECURE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with pair(tmp_path_factory.mktemp("pair"), people=20) as made:
+        ditseed(*made.seed("search")).ok()
+        yield made
+
+
+def replica(both: Pair) -> tuple[object, ...]:
+    file = both.consumer.replicator_password_file
+    return ("--consumer", both.consumer.uri, "--consumer-password-file", file)
+
+
+def verify(both: Pair, *more: object) -> tuple[object, ...]:
+    return ("replica", "verify", *both.bind, "-b", both.provider.suffix, *more)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["asked", "with --config"])
+def test_verify_of_a_replica_that_is_down(both: Pair, known: bool) -> None:
+    config = ("--config", both.consumer.config_path) if known else ()
+    began = time.monotonic()
+    done = ditseed(*verify(both, *replica(both), "--wait", "2", *config))
+    assert done.status == errors.ServerDown.exit_status, done
+    assert both.consumer.uri in done.err
+    assert "[server.down]" in done.err
+    assert time.monotonic() - began < 20
+
+
+def test_verify_of_a_replica_that_stays_behind(both: Pair) -> None:
+    """Both contextCSNs, and how far apart they are."""
+    both.consumer.start()
+    try:
+        ditseed(*verify(both, *replica(both))).ok()
+        config = configuration.read(both.consumer.config_path)
+        entry = config.database(both.consumer.suffix).entry_dn
+        both.consumer.configure(
+            f"dn: {entry}\nchangetype: modify\ndelete: olcUpdateRef\n-\ndelete: olcSyncrepl\n"
+        )
+        time.sleep(1.5)
+        change = "dn: {}\nchangetype: modify\nreplace: description\ndescription: later\n"
+        both.provider.ldapmodify(change.format(both.provider.suffix))
+        known = ("--config", both.consumer.config_path)
+        done = ditseed(*verify(both, *replica(both), "--wait", "1", *known))
+    finally:
+        both.consumer.stop()
+    assert done.status == errors.NotInSync.exit_status, done
+    csn = r"\d{14}\.\d{6}Z#\d{6}#[0-9a-f]{3}#\d{6}"
+    assert re.search(rf"its contextCSN is .*{csn}.*, the provider's is .*{csn}", done.err)
+    behind = re.search(r": ([\d.]+) s behind \(server ID [0-9a-f]{3}\)", done.err)
+    assert behind is not None, done.err
+    assert float(behind[1]) > 1
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["", "dry"])
+def test_an_export_into_a_directory_of_others(
+    both: Pair, tmp_path: Path, dry: tuple[str, ...]
+) -> None:
+    (tmp_path / "precious").write_text("mine")
+    for source in ((*both.bind, "-b", both.provider.suffix), (both.provider.database_dir,)):
+        done = ditseed("export", *source, "-o", tmp_path, *dry)
+        assert done.status == errors.OutputNotEmpty.exit_status, done
+        assert "[storage.not_empty]" in done.err
+        assert "--replace" not in done.err, "export has no such option"
+        assert "-o" in done.err.partition("hint:")[2]
+    assert [one.name for one in tmp_path.iterdir()] == ["precious"]
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[None]:
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", path], check=False)
+    require("nothing can be mounted here" if done.returncode else None)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+@pytest.mark.parametrize("below", ["", "new"])
+def test_an_output_on_a_read_only_file_system(both: Pair, tmp_path: Path, below: str) -> None:
+    with read_only(tmp_path):
+        for verb in (
+            ("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / below),
+            ("clone", both.provider.database_dir, tmp_path / below),
+            ("generate", "people", "-n", "10", "-o", tmp_path / below),
+            ("backup", "run", "--source", both.provider.database_dir, "-R", tmp_path / below),
+        ):
+            done = ditseed(*verb)
+            assert done.status == errors.ReadOnly.exit_status, done
+            assert "mounted read-only" in done.err
+            assert "[storage.read_only]" in done.err
+            assert "root" not in done.err.partition("hint:")[2], "root may not write there either"
+
+
+@pytest.mark.parametrize("inner", [False, True], ids=["slapd.d itself", "what is in it"])
+def test_a_configuration_that_only_slapd_may_read(both: Pair, tmp_path: Path, inner: bool) -> None:
+    """Packages give slapd.d to its account; some leave the directory itself open."""
+    require(None if os.geteuid() == 0 else "only root can become somebody else")
+    copy = Path("/tmp", f"config-{os.getpid()}-{inner}")
+    shutil.copytree(both.consumer.config_path, copy)
+    try:
+        copy.chmod(0o755 if inner else 0o700)
+        done = ditseed("verify", "--config", copy, prefix=NOBODY)
+        assert done.status == errors.NotPermitted.exit_status, done
+        assert f"no permission to read {copy}" in done.err
+        assert "sudo" in done.err.partition("hint:")[2]
+        assert "slaptest" not in done.err
+    finally:
+        shutil.rmtree(copy)
+
+
+def cron_lines(page: str) -> list[str]:
+    """What a documentation page wants in /etc/cron.d."""
+    block = re.search(r"```\n# /etc/cron.d/ditseed\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert block is not None
+    return block[1].strip().splitlines()
+
+
+def by_cron(lines: list[str]) -> tuple[dict[str, str], str]:
+    """The environment and the command, as cron(8) makes them of such a file."""
+    given, command = dict(CRON), ""
+    for line in lines:
+        name, equals, value = line.partition("=")
+        if equals and name.isupper():
+            given[name] = value
+        else:
+            command = line.split(None, 6)[6]
+            assert line.split(None, 6)[5] == "root"
+    return given, command
+
+
+@contextmanager
+def installed(tmp_path: Path) -> Iterator[str]:
+    """The link of the README's installation, in a /usr/local/bin of its own; the prefix of a command that sees it."""
+    line = re.search(r"^ln -s .* (/usr/local/bin)/ditseed$", (ROOT / "README.md").read_text(), re.M)
+    assert line is not None
+    place = tmp_path / "bin"
+    place.mkdir()
+    link = line[0].replace("$PWD", str(ROOT)).replace(line[1], str(place))
+    subprocess.run(["sh", "-c", link], check=True)
+    yield f"mount --bind {place} {line[1]}"
+
+
+def test_the_cron_line_of_the_documentation(both: Pair, tmp_path: Path) -> None:
+    """With cron's environment and nothing else: silent, and a backup is there."""
+    given, command = by_cron(cron_lines("docs/backup.md"))
+    command = command.replace("/etc/ldap/slapd.d", str(both.provider.config_path))
+    command = command.replace("/srv/backup", str(tmp_path / "backup"))
+    command = command.replace("dc=example,dc=com", both.provider.suffix)
+    with installed(tmp_path) as mount:
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", f'{mount} && exec /bin/sh -c "$0"', command],
+            env=given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    listed = ditseed("backup", "list", "-R", tmp_path / "backup", "--json").ok()
+    assert listed.facts[0]["suffix"] == both.provider.suffix
+
+
+def test_sudo_finds_it(tmp_path: Path) -> None:
+    """By the secure_path of Debian's sudoers."""
+    with installed(tmp_path) as mount:
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", f"{mount} && ditseed --version"],
+            env={"PATH": SECURE_PATH},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert "ditseed, version" in done.stdout, done.stderr
+
+
+def test_the_help_of_backup_gives_the_same_cron_line() -> None:
+    shown = ditseed("backup", "run", "--help", env=environment()).ok().out
+    for line in cron_lines("docs/backup.md"):
+        assert " ".join(line.split()).replace(" -b dc=example,dc=com", "") in " ".join(
+            shown.split()
+        ), line

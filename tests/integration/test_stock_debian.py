@@ -1,0 +1,228 @@
+"""The runbook on hosts as Debian's package leaves them: what stands in a stranger's way is told before the work, with
+what to type; typed, it goes on."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.chroots import missing_chroot
+from fixtures.stock import ADMIN, SUFFIX, Stock, environment
+from loader import errors
+from loader.errors import LoaderError
+from tests.support.command import Done, ditseed
+from tests.support.require import require
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+SUITES = ("bullseye", "bookworm", "trixie")
+PEOPLE = 2600  # more than the default size limit of 500 leaves to each of four pieces
+SECRET = "of-the-tests"
+REPLICATOR = f"cn=replicator,{SUFFIX}"
+DATABASE = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\n"
+ROOT = 'dn.exact="gidNumber=0+uidNumber=0,cn=peercred,cn=external,cn=auth"'
+EXTERNAL = ("-H", "ldapi:///", "-Y", "EXTERNAL")
+UNLIMITED = (
+    f'add: olcLimits\nolcLimits: {{0}}dn.exact="{REPLICATOR}" size=unlimited time=unlimited\n'
+)
+PROVIDES = """\
+dn: cn=module{0},cn=config
+changetype: modify
+add: olcModuleLoad
+olcModuleLoad: syncprov
+
+dn: olcOverlay=syncprov,olcDatabase={1}mdb,cn=config
+changetype: add
+objectClass: olcSyncProvConfig
+olcOverlay: syncprov
+olcSpCheckpoint: 1 1
+
+dn: olcDatabase={1}mdb,cn=config
+changetype: modify
+add: olcDbIndex
+olcDbIndex: entryUUID,entryCSN eq
+
+"""
+
+
+def told(done: Done, kind: type[LoaderError], *said: str) -> str:
+    """The hint of an error that was foreseen."""
+    assert done.status == kind.exit_status, done
+    assert f"[{kind.code}]" in done.err
+    for one in said:
+        assert one in done.err, done.err
+    return done.err.partition("hint: ")[2]
+
+
+class Host(Stock):
+    """With ditseed on it, and the password of the root DN set, which the package asks for."""
+
+    def ditseed(self, *arguments: object) -> Done:
+        return ditseed(*arguments, env=environment(self), prefix=self.prefix)
+
+    def secret(self) -> Path:
+        path = self.home / "pw"
+        path.write_text(SECRET)
+        path.chmod(0o600)
+        return path
+
+    def start_with_password(self) -> None:
+        self.start()
+        self.configure(f"{DATABASE}replace: olcRootPW\nolcRootPW: {SECRET}\n")
+
+
+def people() -> str:
+    entries = [
+        f"dn: ou=people,{SUFFIX}\nobjectClass: organizationalUnit\nou: people\n",
+        f"dn: {REPLICATOR}\nobjectClass: organizationalRole\nobjectClass: simpleSecurityObject\n"
+        f"cn: replicator\nuserPassword: {SECRET}\n",
+    ]
+    entries += [
+        f"dn: cn=p{n},ou=people,{SUFFIX}\nobjectClass: person\ncn: p{n}\nsn: p{n}\nuserPassword: {n}\n"
+        for n in range(PEOPLE)
+    ]
+    return "\n".join(entries)
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def provider(request: pytest.FixtureRequest) -> Iterator[Host]:
+    require(missing_chroot())
+    with Host(request.param) as host:
+        host.start_with_password()
+        host.configure(PROVIDES)
+        yield host
+
+
+@pytest.fixture
+def consumer(provider: Host) -> Iterator[Host]:
+    """Configured as the README wants it, its slapd stopped."""
+    with Host(provider.suite) as host:
+        host.start_with_password()
+        host.configure(f"{DATABASE}add: olcDbIndex\nolcDbIndex: entryUUID,entryCSN eq\n")
+        yield host
+
+
+def follow(host: Host, provider: Host) -> None:
+    sync = (
+        f"rid=001 provider={provider.uri} searchbase={SUFFIX} type=refreshAndPersist retry=1+ "
+        f'bindmethod=simple binddn={REPLICATOR} credentials="{SECRET}"'
+    ).replace("retry=1+", 'retry="1 +"')
+    host.configure(
+        f"{DATABASE}add: olcSyncrepl\nolcSyncrepl: {sync}\n-\nadd: olcUpdateRef\n"
+        f"olcUpdateRef: {provider.uri}\n"
+    )
+
+
+def bind(host: Host, provider: Host) -> tuple[object, ...]:
+    return ("-H", provider.uri, "-D", REPLICATOR, "-y", host.secret(), "-b", SUFFIX)
+
+
+def rule_of(hint: str) -> str:
+    """The olcAccess value that a hint gives."""
+    found = re.search(r"olcAccess: (\{0\}.*(?:break|manage))", hint)
+    assert found is not None, hint
+    return found[1]
+
+
+def test_add_as_root_of_the_host(provider: Host) -> None:
+    """EXTERNAL may change cn=config and nothing else; --dry-run says so and changes nothing. Fills the provider."""
+    ldif = provider.home / "people.ldif"
+    ldif.write_text(people())
+    before = provider.run("slapcat", "-b", SUFFIX)
+    done = provider.ditseed("add", ldif, *EXTERNAL, "--dry-run")
+    hint = told(done, errors.NoWriteAccess, SUFFIX, "no write access to parent")
+    assert provider.run("slapcat", "-b", SUFFIX) == before
+    refused = provider.ditseed("add", ldif, *EXTERNAL)
+    assert "--dry-run" in told(refused, errors.AddRefused, "insufficientAccessRights")
+    provider.configure(f"{DATABASE}add: olcAccess\nolcAccess: {rule_of(hint)}\n")
+    dry = provider.ditseed("add", ldif, *EXTERNAL, "--dry-run").ok()
+    assert "{" not in dry.out
+    assert "[" not in dry.out
+    provider.ditseed("add", ldif, *EXTERNAL).ok()
+    again = provider.ditseed("add", ldif, *EXTERNAL, "--restart")
+    assert "--on-exists skip" in told(again, errors.AddRefused, "entryAlreadyExists")
+
+
+def test_the_runbook(provider: Host, consumer: Host) -> None:
+    if "ou=people" not in provider.run("slapcat", "-b", SUFFIX):
+        test_add_as_root_of_the_host(provider)
+    follow(consumer, provider)
+    consumer.stop()
+    consumer.reset_database()  # syncrepl may have fetched something meanwhile
+    by = bind(consumer, provider)
+    seed = ("replica", "seed", "--strategy", "search", *by, "--config", "/etc/ldap/slapd.d")
+
+    hint = told(consumer.ditseed(*seed, "--dry-run"), errors.TargetNotEmpty, "installing slapd")
+    assert "--replace" in hint
+    seed = (*seed, "--replace")
+
+    hint = told(consumer.ditseed(*seed, "--dry-run"), errors.HiddenFromAccount, "userPassword")
+    provider.configure(f"{DATABASE}add: olcAccess\nolcAccess: {rule_of(hint)}\n")
+
+    dry = told(consumer.ditseed(*seed, "--dry-run"), errors.LimitTooLow, "size limit")
+    assert "olcLimits" in dry
+    told(consumer.ditseed(*seed), errors.LimitTooLow)
+    out = consumer.home / "export"
+    told(consumer.ditseed("export", *by, "-o", out, "--dry-run"), errors.LimitTooLow)
+    assert not out.exists()
+    provider.configure(DATABASE + UNLIMITED)
+    consumer.ditseed("export", *by, "-o", out, "--dry-run").ok()
+    assert not out.exists()
+
+    dry_run = consumer.ditseed(*seed, "--dry-run").ok()
+    done = consumer.ditseed(*seed).ok()
+    for report in (dry_run.out, done.out):
+        assert not re.search(r"[\[\]{}]|'|None|True|False", report), report
+    consumer.start()
+    verify = ("replica", "verify", *by, "--consumer", consumer.uri)
+    told(consumer.ditseed(*verify), errors.LimitTooLow, consumer.uri)
+    consumer.configure(DATABASE + UNLIMITED)
+    hidden = consumer.ditseed(*verify)
+    assert hidden.status == errors.EXIT_DIFFERENT, hidden
+    assert "verdict" in hidden.out
+    assert "NOT compared in userPassword; equal in everything else" in hidden.out
+    assert "userPassword: hidden, not missing" in hidden.out
+    assert re.search(r"1: differs +\S+.* \(userpassword\)", hidden.out), hidden.out
+    consumer.configure(f"{DATABASE}add: olcAccess\nolcAccess: {rule_of(hidden.out)}\n")
+    assert re.search("verdict +equal\n", consumer.ditseed(*verify).ok().out)
+
+
+def test_online(provider: Host, consumer: Host) -> None:
+    """As root of the replica's host; each refusal is met before anything is read, and its hint is followed."""
+    if "ou=people" not in provider.run("slapcat", "-b", SUFFIX):
+        pytest.skip("the tests above fill the provider")
+    by = bind(consumer, provider)
+    where = ("--consumer", "ldapi:///", "--consumer-mechanism", "EXTERNAL")
+    seed = ("replica", "seed", "--strategy", "online", *by, *where)
+
+    hint = told(consumer.ditseed(*seed, "--dry-run"), errors.ReplicaNotEmpty, "installing slapd")
+    delete = re.search(r"ldapdelete [^(]*", hint)
+    assert delete is not None
+    words = shlex.split(delete[0].replace(" -W ", f" -y {consumer.secret()} "))
+    assert ADMIN in words
+    if provider.suite == "bullseye":
+        with pytest.raises(RuntimeError, match="No such object"):
+            consumer.run(*words)
+        consumer.stop()
+        for path in (consumer.home / "var/lib/ldap").iterdir():
+            path.unlink()
+        consumer.start()
+    else:
+        consumer.run(*words)
+
+    hint = told(consumer.ditseed(*seed, "--dry-run"), errors.NoWriteAccess, "not the root DN")
+    told(consumer.ditseed(*seed), errors.NoWriteAccess)
+    consumer.configure(f"{DATABASE}add: olcAccess\nolcAccess: {rule_of(hint)}\n")
+    consumer.ditseed(*seed, "--dry-run").ok()
+    consumer.ditseed(*seed).ok()
+    assert consumer.run("slapcat", "-b", SUFFIX).count("\ndn: cn=p") == PEOPLE
+
+    follow(consumer, provider)
+    hint = told(consumer.ditseed(*seed, "--restart", "--dry-run"), errors.NotAReplica)
+    take_away = re.search(r"printf .*", hint)
+    assert take_away is not None
+    consumer.run("sh", "-c", take_away[0])
+    assert "olcSyncrepl" not in consumer.run("slapcat", "-n0")
