@@ -6,7 +6,10 @@ Exit status: 0 fine; 1 done with rejects or differences; 2 error; 3-99 a particu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+from loader import plain
 
 EXIT_OK = 0
 EXIT_DIFFERENT = 1
@@ -26,15 +29,41 @@ class LoaderError(Exception):
 
     def __init__(self, **facts: object) -> None:
         self.facts = facts
-        super().__init__(self.message.format(**facts))
+        super().__init__(self.message.format(**_told(facts)))
 
     def advice(self) -> str | None:
         """The hint with the facts put in."""
         hint = self.hint if goes_on(self) else self.hint_without_run or self.hint
-        return hint.format(**self.facts) if hint else None
+        return hint.format(**_told(self.facts)) if hint else None
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_revive, (type(self), self.facts))
+
+
+_VALUES = {
+    *("base", "dn", "first", "suffix", "value", "who", "names", "known", "offered"),
+    *("differences", "attribute", "consumer", "provider"),
+}
+# To be found on a disk, or typed: given as they stand.
+_WHOLE = {
+    *("path", "config", "target", "log", "where", "place"),
+    *("advice", "undo", "setting", "rule", "mend"),
+}
+
+
+def _told(facts: Mapping[str, object]) -> dict[str, object]:
+    """The facts as a message may show them; `facts` keeps them as they are."""
+    return {name: _plain(name, value) for name, value in facts.items()}
+
+
+def _plain(name: str, value: object) -> object:
+    if isinstance(value, int | float):
+        return value
+    if name in _VALUES:
+        return plain.brief(str(value))
+    if name in _WHOLE:
+        return plain.brief(str(value), plain.WHOLE)
+    return plain.sentence(str(value))
 
 
 _GOES_ON = "ditseed_goes_on"
@@ -145,7 +174,7 @@ class ConfigUnreadable(LoaderError):
 
 class ConfigValue(LoaderError):
     code, exit_status = "config.value", 80
-    message = "{config}: {attribute} has the value {value!r}: {reason}"
+    message = "{config}: {attribute} has the value '{value}': {reason}"
     hint = "Mend it until `slaptest -u` accepts the configuration; nothing was changed."
 
 

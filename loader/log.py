@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 import sys
+
+from loader import plain
 
 _NAMES = (
     "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
@@ -19,10 +22,24 @@ _SECRETS = [
 
 
 class SecretFormatter(logging.Formatter):
-    """Blanks the values of password attributes and of slapd's password settings, in tracebacks too."""
+    """Blanks the values of password attributes and of slapd's password settings, in tracebacks too, and writes out what
+    a terminal would obey. What a message says of the outside stands in its arguments: no line break of theirs is kept.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        return blank(super().format(record))
+        told = copy.copy(record)
+        if isinstance(record.args, tuple):
+            told.args = tuple(map(_argument, record.args))
+        return printable(blank(super().format(told)))
+
+
+def _argument(value: object) -> object:
+    return value if isinstance(value, int | float) else plain.sentence(blank(str(value)))
+
+
+def printable(text: str) -> str:
+    """Several lines, each as a terminal may see it."""
+    return "\n".join(map(plain.printable, text.split("\n")))
 
 
 def blank(text: str) -> str:

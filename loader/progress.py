@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
-from loader import units
+from loader import plain, units
 
 RECENT = 10.0  # seconds that the recent rate looks back
 SCHEMA_VERSION = 1  # of the JSON records
@@ -176,7 +176,7 @@ class Sample:
         return f"{units.size(self.bytes)}, {units.size(average)}/s on average"
 
     def _noted(self) -> list[str]:
-        return [f"[{self.note}]"] if self.note else []
+        return [f"[{plain.sentence(self.note)}]"] if self.note else []
 
     def record(self) -> str:
         facts = {
@@ -245,7 +245,7 @@ class Progress:
     def say(self, text: str) -> None:
         """A line for people; dropped in the modes for machines."""
         if self._mode in ("terminal", "plain"):
-            print(text, file=self._stream, flush=True)
+            print(plain.brief(text, plain.WHOLE), file=self._stream, flush=True)
 
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
         sampler = Sampler(meter)

@@ -22,7 +22,7 @@ import click
 from click import shell_completion
 
 from loader import defaults
-from loader.cli.report import show_error
+from loader.cli.report import show_error, show_usage
 from loader.errors import (
     EXIT_OK,
     FULL,
@@ -35,7 +35,7 @@ from loader.errors import (
     goes_on,
     leaves_a_run,
 )
-from loader.log import blank
+from loader.log import blank, printable
 from loader.storage import files
 
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
@@ -82,7 +82,7 @@ def _fail(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError) and _reader_gone():
         return _silenced()
     if isinstance(error, click.ClickException):
-        error.show()
+        show_usage(error)
         return UsageProblem.exit_status
     if not isinstance(error, Exception):
         raise error
@@ -179,5 +179,5 @@ def _write(error: Exception, place: Path) -> str:
         *traceback.format_exception(error),
     ]
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(blank("".join(told)))
+        file.write(printable(blank("".join(told))))
     return path

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from loader.cli import options
-from loader.cli.report import show_json
+from loader.cli.report import show, show_json
 from seeders.replica import preparing
 
 
@@ -29,5 +29,4 @@ def command(as_json: bool, **connecting: Any) -> None:
     if as_json:
         show_json({"released": done})
         return
-    for line in done or ["nothing was set by --prepare-provider"]:
-        print(line)
+    show(*(done or ["nothing was set by --prepare-provider"]))
