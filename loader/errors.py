@@ -59,6 +59,8 @@ def _told(facts: Mapping[str, object]) -> dict[str, object]:
 def _plain(name: str, value: object) -> object:
     if isinstance(value, int | float):
         return value
+    if isinstance(value, tuple):  # lines to be pasted
+        return "".join(f"\n{plain.brief(line, plain.WHOLE)}" for line in value)
     if name in _VALUES:
         return plain.brief(str(value))
     if name in _WHOLE:
@@ -279,10 +281,10 @@ class LimitTooLow(LoaderError):
     code, exit_status = "server.limit_too_low", 33
     message = "{uri}: {limit} of {who} is too low for this export ({reason})"
     hint = (
-        "On the server, lift it for this DN: {setting}. The first limits that fit an account count; a changed order "
-        "counts once slapd was restarted. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
+        "Lift it for this identity alone. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
         "ds-rlim-lookthrough-limit and ds-rlim-time-limit 0, ds-privilege-name unindexed-search; on 389 Directory "
-        "Server: nsSizeLimit, nsLookThroughLimit and nsTimeLimit -1."
+        "Server: nsSizeLimit, nsLookThroughLimit and nsTimeLimit -1. On OpenLDAP, paste this into a shell of root on "
+        "the server's host, then give the same command again: {commands}"
     )
 
 

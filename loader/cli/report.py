@@ -24,7 +24,7 @@ def show_error(error: LoaderError) -> None:
     tell(f"{log.blank(f'ditseed: {error}')} [{error.code}]")
     hint = error.advice()
     if hint:
-        tell(log.blank(f"hint: {hint}"))
+        tell(*log.blank(f"hint: {hint}").split("\n"))
 
 
 def show_usage(error: click.ClickException) -> None:
