@@ -320,10 +320,7 @@ class _Work:
 
 def _counted(directory: Path, path: Path) -> int:
     """Entries; dn2i has a record of the root, and two for each entry."""
-    with environment.opened(directory) as opened:
-        tables = [environment.require_table(opened, name) for name in ("id2e", "dn2i")]
-        with opened.begin() as transaction:
-            entries, nodes = (environment.rows(transaction, table) for table in tables)
+    entries, nodes = environment.row_counts(directory, ("id2e", "dn2i"))
     if nodes != 2 * entries + 1:
         raise MdbDamaged(path=path, reason=f"{entries} entries, but {nodes} records in dn2i")
     return entries
