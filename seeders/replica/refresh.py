@@ -41,6 +41,8 @@ from loader.server.session import session
 from loader.sinks import changes
 from loader.sources import ldap as source
 from loader.storage import files
+from seeders.replica import applying
+from seeders.replica.applying import Applied, Task
 from seeders.replica.restless import LOOKS, Restless
 
 VERB = "replica refresh"
@@ -255,22 +257,21 @@ class _Work:
             restless.settle(self.start["reached"])
             done = self._apply(told, restless, meter)
             if not done.unsettled:
-                names = ("added", "modified", "renamed", "deleted", "kept")
-                return {name: getattr(done, name) for name in names}
+                return done.counts
             restless.look_up(done.unsettled)
         raise TreeRestless(base=self.start["base"], passes=LOOKS)
 
-    def _apply(self, told: Facts, restless: Restless, meter: Meter) -> changes.Refreshed:
+    def _apply(self, told: Facts, restless: Restless, meter: Meter) -> Applied:
         scratch = self._path(_SCRATCH)
         files.remove_tree(scratch)
         scratch.mkdir(mode=0o700)
         killpoint("apply.middle")
         database = self.place.database
         try:
-            return changes.apply(
+            task = Task(
                 self.place.directory,
-                known_to_core(self.place.config, database),
-                database.maxsize,
+                self.place.config,
+                database,
                 changes.Told(
                     changed=[self._path(CHANGED), *restless.files],
                     present=self._path(PRESENT) if told["names_present"] else None,
@@ -281,9 +282,8 @@ class _Work:
                 ),
                 time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start["started"])),
                 changes.Means(resources.memory() // SHARE, resources.processors(), scratch),
-                self._require_sight,
-                meter,
             )
+            return applying.apply(task, self._require_sight, meter)
         finally:
             files.remove_tree(scratch)
 
