@@ -126,6 +126,9 @@ class ToolMissing(LoaderError):
 class ToolFailed(LoaderError):
     code, exit_status = "tool.failed", 8
     message = "{tool} ended with status {status}: {reason}"
+    hint = (
+        "These are the last words of {tool}: mend what they name, then give the same command again."
+    )
 
 
 class Locked(LoaderError):
@@ -157,6 +160,9 @@ class StepTimeout(LoaderError):
 class SystemFailed(LoaderError):
     code, exit_status = "storage.failed", 13
     message = "{path}: {reason}"
+    hint = (
+        "This is what the system says: look at the disk (dmesg), then give the same command again."
+    )
 
 
 class CatalogueDamaged(LoaderError):
@@ -291,6 +297,7 @@ class LimitTooLow(LoaderError):
 class ServerRefused(LoaderError):
     code, exit_status = "server.refused", 34
     message = "{uri}: {operation}: {reason}"
+    hint = "These are the server's own words; its log tells more (slapd: loglevel stats)."
 
 
 class TlsFailed(LoaderError):
@@ -456,6 +463,10 @@ class TooManyEntries(LoaderError):
 class NotLmdb(LoaderError):
     code, exit_status = "mdb.not_lmdb", 50
     message = "{path}: not an LMDB database of OpenLDAP ({reason})"
+    hint = (
+        "Is it the directory that slapd's olcDbDirectory (directory in slapd.conf) names? If so, the file is damaged: "
+        "take another copy or a backup."
+    )
 
 
 class MapFull(LoaderError):

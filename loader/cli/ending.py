@@ -45,13 +45,25 @@ def run(command: click.Command, name: str) -> int:
     """Parse the command line, do what it says; the exit status."""
     _unwind_on_signals()
     try:
-        status = _call(command, name)
+        status = _called(command, name)
         sys.stdout.flush()
         return status
     except click.exceptions.Exit as end:
         return end.exit_code
     except BaseException as error:
         return _fail(error)
+
+
+def _called(command: click.Command, name: str) -> int:
+    """And say what earlier runs have left loosened on servers, where this one has not given it back."""
+    try:
+        return _call(command, name)
+    finally:
+        completing = f"_{name.upper()}_COMPLETE" in os.environ
+        if not completing and any((defaults.state_dir() / "leases").glob("*.json")):
+            from loader.cli import leases  # it is seldom needed
+
+            leases.warn()
 
 
 def _call(command: click.Command, name: str) -> int:

@@ -127,6 +127,12 @@ def verify(place: Path, level: str, meter: Meter) -> Verified:
     return Verified(level, found.entries)
 
 
+def require_end(place: Path, meter: Meter) -> None:
+    """A file may rightly end before the last page in use, where that is free: else it was cut. Raises MdbDamaged."""
+    if meta.data_file(place).stat().st_size < meta.facts(place).used:
+        verify(place, "pages", meter)
+
+
 def _summary(problems: tuple[Problem, ...]) -> str:
     count = sum(problem.count for problem in problems)
     more = f" (and {units.number(count - 1)} more)" if count > 1 else ""

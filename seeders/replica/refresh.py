@@ -28,7 +28,7 @@ from loader.mdb import context_csn, environment, meta
 from loader.operations import moved, sight
 from loader.operations.build import find_place
 from loader.operations.publish import Place
-from loader.operations.verify import known_to_core
+from loader.operations.verify import given_to_core, known_to_core
 from loader.progress import Meter, Progress
 from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
@@ -38,11 +38,10 @@ from loader.server import subschema, sync, wire
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import session
-from loader.sinks import changes
+from loader.sinks import applying, changes, mdb
+from loader.sinks.applying import Applied, Task
 from loader.sources import ldap as source
 from loader.storage import files
-from seeders.replica import applying
-from seeders.replica.applying import Applied, Task
 from seeders.replica.restless import LOOKS, Restless
 
 VERB = "replica refresh"
@@ -197,6 +196,10 @@ class _Work:
     def preflight(self, meter: Meter) -> Facts:
         return {**preflight(self.options, self.place), "started": time.time()}
 
+    @cached_property
+    def given(self) -> mdb.Given:
+        return given_to_core(self.place.config, self.place.database)
+
     def _path(self, name: str) -> Path:
         return self.run.directory / name
 
@@ -266,12 +269,10 @@ class _Work:
         files.remove_tree(scratch)
         scratch.mkdir(mode=0o700)
         killpoint("apply.middle")
-        database = self.place.database
         try:
             task = Task(
                 self.place.directory,
-                self.place.config,
-                database,
+                self.given,
                 changes.Told(
                     changed=[self._path(CHANGED), *restless.files],
                     present=self._path(PRESENT) if told["names_present"] else None,

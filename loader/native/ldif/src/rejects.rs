@@ -44,7 +44,9 @@ fn printable(text: &str) -> String {
 /// Control characters, line breaks, and those that turn the direction of what is written.
 fn unfit(one: char) -> bool {
     let turns = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
-    one.is_control() || turns.contains(&one) || matches!(one, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    one.is_control()
+        || turns.contains(&one)
+        || matches!(one, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl Reject<'_> {

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from loader.child import Child
-from loader.config import Config, Database
 from loader.errors import Cancelled
 from loader.mdb import apart
-from loader.operations.verify import known_to_core
 from loader.progress import Meter
-from loader.sinks import changes
+from loader.sinks import changes, mdb
 
 _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
 _EVERY = 0.25  # seconds between two words of how far it is
@@ -33,8 +31,7 @@ class Task:
     """What `loader.sinks.changes.apply` is told, in a form that goes to another process."""
 
     directory: Path
-    config: Config
-    database: Database
+    given: mdb.Given
     told: changes.Told
     now: str
     means: changes.Means
@@ -50,7 +47,7 @@ class Applied:
 
 def apply(task: Task, allowed: Callable[[], None], meter: Meter) -> Applied:
     """As `loader.sinks.changes.apply`."""
-    asked = base64.b64encode(pickle.dumps(task)).decode()  # a pipe: it holds credentials
+    asked = base64.b64encode(pickle.dumps(task)).decode()
     with apart.started(_work, asked) as child, _followed(child, meter) as remote:
         with ThreadPoolExecutor(1) as pool:
             allowing = pool.submit(_allow, allowed, child)
@@ -107,7 +104,7 @@ def _followed(child: Child, meter: Meter) -> Iterator[_Remote]:
 
 def _work(asked: str) -> dict[str, Any]:
     task: Task = pickle.loads(base64.b64decode(asked))
-    known = known_to_core(task.config, task.database)
+    known = mdb.database(task.given.target())
     meter, ended = Meter("apply"), threading.Event()
     teller = threading.Thread(target=_tell, args=(meter, ended))
     teller.start()
@@ -115,7 +112,7 @@ def _work(asked: str) -> dict[str, Any]:
         done = changes.apply(
             task.directory,
             known,
-            task.database.maxsize,
+            task.given.map_size,
             task.told,
             task.now,
             task.means,
