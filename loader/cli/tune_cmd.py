@@ -14,7 +14,7 @@ from loader import units
 from loader.cli import options
 from loader.cli.report import show, show_json, show_table
 from loader.errors import UsageProblem
-from loader.operations.add import nosync
+from loader.operations.add import nosync, shadow
 from loader.operations.tune import history, indexing, maxsize, syncing
 from loader.operations.tune.indexing import IndexWish
 from loader.operations.tune.plan import Outcome, State
@@ -262,6 +262,7 @@ def _target(given: dict[str, Any], apply: bool) -> Iterator[Target]:
     where: Path | Connection = options.connection_of(given) if path is None else path
     if apply and isinstance(where, Connection):
         nosync.give_back_standing(where)
+        shadow.give_back_standing(where)
     with opened(where) as target:
         yield target
 

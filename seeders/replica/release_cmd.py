@@ -18,7 +18,8 @@ def command(as_json: bool, **connecting: Any) -> None:
     """Put the provider's session log back as it was before `replica seed --prepare-provider`.
 
     For when the replica has caught up (ditseed replica verify). It is better kept: without one every consumer that
-    comes back is sent the entryUUIDs of all entries. -H is the provider as it was given then, on the same host.
+    comes back is sent the entryUUIDs of all entries. -H is the provider, by any of its
+    URIs, on the host where the seeding ran.
 
     \b
     Example:
