@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ from loader.progress import Meter
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import apart; apart.main()"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
 _ERROR, _MOVED = "ditseed-error: ", "+"
+_LENGTH = struct.Struct("=Q")
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 
@@ -71,7 +73,8 @@ def started(
     with Child(_command(work), stdin=subprocess.PIPE, stdout=stdout, pass_fds=pass_fds) as child:
         assert child.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # how it ended tells more
-            child.process.stdin.write(_line([arguments, named]))
+            asked = _line([arguments, named])
+            child.process.stdin.write(_LENGTH.pack(len(asked)) + asked)
             child.process.stdin.flush()
         yield child
 
@@ -163,7 +166,7 @@ def main() -> None:
     global _inside
     _inside = True
     work = getattr(import_module(sys.argv[2]), sys.argv[3])
-    arguments, named = json.loads(_first_line())
+    arguments, named = json.loads(_taken(*_LENGTH.unpack(_taken(_LENGTH.size))))
     try:
         done = work(*(_Told("") if one == _METER else one for one in arguments), **named)
     except LoaderError as error:
@@ -180,15 +183,15 @@ def say(answer: object) -> None:
     sys.stdout.flush()
 
 
-def _first_line() -> bytes:
-    """Not a byte more: what follows is the work's, by descriptor 0."""
-    found = bytearray()
-    while not found.endswith(b"\n"):
-        piece = os.read(0, 1)
+def _taken(count: int) -> bytes:
+    """So many bytes of stdin and not one more: what follows is the work's, by descriptor 0."""
+    found = b""
+    while len(found) < count:
+        piece = os.read(0, count - len(found))
         if not piece:
-            break
+            sys.exit("nobody asks anything")
         found += piece
-    return bytes(found)
+    return found
 
 
 class _Told(Meter):
