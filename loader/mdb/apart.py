@@ -25,6 +25,7 @@ from typing import Any, TypeVar, cast
 from loader import errors, units
 from loader.child import Child
 from loader.errors import LoaderError, MdbDamaged
+from loader.mdb import meta
 from loader.progress import Meter
 
 # -I, so that nothing in the working directory is imported by root; then our own path, as it is here.
@@ -53,7 +54,8 @@ def guarded(work: Work) -> Work:
         meters = [one for one in arguments if isinstance(one, Meter)]
         sent = [_METER if isinstance(one, Meter) else one for one in arguments]
         with started(asked, place, *sent, **named) as child:
-            return answer(child, place, meters[0] if meters else None)
+            origin = meta.data_file(Path(place))
+            return answer(child, origin, meters[0] if meters else None)
 
     return cast(Work, asked)
 
