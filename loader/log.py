@@ -6,6 +6,7 @@ import copy
 import logging
 import re
 import sys
+import threading
 
 from loader import plain
 
@@ -55,3 +56,11 @@ def setup(verbosity: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(SecretFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    threading.excepthook = _of_a_thread
+
+
+def _of_a_thread(ended: threading.ExceptHookArgs) -> None:
+    """Python would print the traceback as it is."""
+    if ended.exc_value is not None:
+        told = (ended.exc_type, ended.exc_value, ended.exc_traceback)
+        logging.getLogger(__name__).error("a thread ended with an error", exc_info=told)
