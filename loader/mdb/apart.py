@@ -68,11 +68,10 @@ def started(
     work: Callable[..., Any],
     *arguments: Any,
     stdout: Any = subprocess.PIPE,
-    pass_fds: tuple[int, ...] = (),
     **named: Any,
 ) -> Iterator[Child]:
     """The process that does `work`, which a module has under its name; what more comes on its stdin is the work's."""
-    with Child(_command(work), stdin=subprocess.PIPE, stdout=stdout, pass_fds=pass_fds) as child:
+    with Child(_command(work), stdin=subprocess.PIPE, stdout=stdout) as child:
         assert child.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # how it ended tells more
             asked = _line([arguments, named])

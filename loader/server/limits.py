@@ -90,6 +90,7 @@ def _commands(uri: str, suffix: str, identity: str, known: _Database | None) -> 
         yield f"ldapmodify {by_hand.external(uri)} <<'EOF'"
         yield by_hand.line("dn", known.entry_dn.encode())
         yield "changetype: modify"
+        yield f"{'replace' if known.limits else 'add'}: {_SETTING}"  # others may be hidden
         yield from _first_of(value, [one for one in known.limits if not _is_same(one, subject)])
         yield "EOF"
     if known is None or not known.kept:
@@ -105,7 +106,6 @@ def _is_same(limits: bytes, subject: str) -> bool:
 def _first_of(value: bytes, others: Sequence[bytes]) -> Iterator[str]:
     """The first limits that fit an account count. slapd puts an added value behind all others until it is restarted
     (bconfig.c, CFG_LIMITS), so all are written anew."""
-    yield f"replace: {_SETTING}"
     yield by_hand.line(_SETTING, value)
     for place, other in enumerate(others, 1):
         rest = words.unordered(other.decode("utf-8", "surrogateescape"))
