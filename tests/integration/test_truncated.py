@@ -240,6 +240,18 @@ def test_cut_in_the_middle(place: Place, verb: str, part: float) -> None:
             _told(done)
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("what", ["maxsize", "indexes"])
+def test_tune_of_a_damaged_database(place: Place, what: str, damage: str) -> None:
+    """It looks at the file's size and at tables, and may do without."""
+    data = place.consumer.database_dir / meta.DATA
+    copy_sparse(place.good / meta.DATA, data)
+    DAMAGES[damage](data)
+    done = _run("tune", what, "--config", place.consumer.config_path, "-b", place.consumer.suffix)
+    if done.status != EXIT_OK:
+        _told(done)
+
+
 def test_a_refresh_whose_database_is_cut(server: Slapd, tmp_path: Path) -> None:
     """LMDB itself does the work there."""
     source = replication.provider()
@@ -247,17 +259,27 @@ def test_a_refresh_whose_database_is_cut(server: Slapd, tmp_path: Path) -> None:
     write_people(ldif, source.suffix, 2000)
     source.slapadd(ldif, "-w")
     target = replication.consumer(source)
+    before = tmp_path / "before.mdb"
+    copy_sparse(source.database_dir / meta.DATA, before)
     with source:
         bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
         where = ("--config", target.config_path, "-b", target.suffix)
         data = target.database_dir / meta.DATA
-        copy_sparse(source.database_dir / meta.DATA, data)
         change = "changetype: modify\nreplace: description\ndescription: changed\n"
         source.ldapmodify(f"dn: {source.suffix}\n{change}")
-        whole = meta.facts(data).used
+        whole = meta.facts(before).used
         for size in (0, 4096, 8192, whole // 2 // 4096 * 4096):
-            copy_sparse(source.database_dir / meta.DATA, data)
+            copy_sparse(before, data)
             os.truncate(data, size)
             shutil.rmtree(target.database_dir / ".ditseed-refresh", ignore_errors=True)
             _told(_run("replica", "refresh", *bind, *where))
+        for delay in (0.2, 0.3, 0.4, 0.5, 0.6):
+            copy_sparse(before, data)
+            shutil.rmtree(target.database_dir / ".ditseed-refresh", ignore_errors=True)
+            process = _start("replica", "refresh", *bind, *where)
+            time.sleep(delay)
+            os.truncate(data, whole // 3 // 4096 * 4096)
+            done = _ended(process)
+            if done.status != EXIT_OK:
+                _told(done)
     target.close()
