@@ -252,7 +252,7 @@ def test_tune_of_a_damaged_database(place: Place, what: str, damage: str) -> Non
         _told(done)
 
 
-def test_a_refresh_whose_database_is_cut(server: Slapd, tmp_path: Path) -> None:
+def test_a_refresh_whose_database_is_cut(tmp_path: Path) -> None:
     """LMDB itself does the work there."""
     source = replication.provider()
     ldif = tmp_path / "people.ldif"
