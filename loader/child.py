@@ -82,7 +82,7 @@ class Child:
         status = self.wait()
         if status != 0:
             reason = "; ".join(word for word in self.words[-3:] if word) or "it said nothing"
-            raise ToolFailed(tool=self.tool, status=status, reason=reason)
+            raise ToolFailed(tool=self.tool, status=_named(status), reason=reason)
 
     def kill(self) -> None:
         self._kill_group()
@@ -114,6 +114,11 @@ class Child:
                 stream.close()
 
 
+def _named(status: int) -> str:
+    """An exit status, or the signal that ended it."""
+    return str(status) if status >= 0 else signal.Signals(-status).name
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a short-lived tool said, however it ended."""
@@ -134,5 +139,7 @@ def output(argv: Sequence[str], *, stdin: bytes = b"") -> bytes:
     answer = ask(argv, stdin=stdin)
     if answer.status != 0:
         reason = "; ".join(word for word in answer.words[-3:] if word) or "it said nothing"
-        raise ToolFailed(tool=os.path.basename(argv[0]), status=answer.status, reason=reason)
+        raise ToolFailed(
+            tool=os.path.basename(argv[0]), status=_named(answer.status), reason=reason
+        )
     return answer.out

@@ -6,7 +6,10 @@ Exit status: 0 fine; 1 done with rejects or differences; 2 error; 3-99 a particu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+from loader import plain
 
 EXIT_OK = 0
 EXIT_DIFFERENT = 1
@@ -26,15 +29,43 @@ class LoaderError(Exception):
 
     def __init__(self, **facts: object) -> None:
         self.facts = facts
-        super().__init__(self.message.format(**facts))
+        super().__init__(self.message.format(**_told(facts)))
 
     def advice(self) -> str | None:
         """The hint with the facts put in."""
         hint = self.hint if goes_on(self) else self.hint_without_run or self.hint
-        return hint.format(**self.facts) if hint else None
+        return hint.format(**_told(self.facts)) if hint else None
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_revive, (type(self), self.facts))
+
+
+_VALUES = {
+    *("base", "dn", "first", "suffix", "value", "who", "names", "known", "offered"),
+    *("differences", "attribute", "consumer", "provider"),
+}
+# To be found on a disk, or typed: given as they stand.
+_WHOLE = {
+    *("path", "config", "target", "log", "where", "place"),
+    *("advice", "undo", "setting", "rule", "mend"),
+}
+
+
+def _told(facts: Mapping[str, object]) -> dict[str, object]:
+    """The facts as a message may show them; `facts` keeps them as they are."""
+    return {name: _plain(name, value) for name, value in facts.items()}
+
+
+def _plain(name: str, value: object) -> object:
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, tuple):  # lines to be pasted
+        return "".join(f"\n{plain.brief(line, plain.WHOLE)}" for line in value)
+    if name in _VALUES:
+        return plain.brief(str(value))
+    if name in _WHOLE:
+        return plain.brief(str(value), plain.WHOLE)
+    return plain.sentence(str(value))
 
 
 _GOES_ON = "ditseed_goes_on"
@@ -118,6 +149,9 @@ class ToolMissing(LoaderError):
 class ToolFailed(LoaderError):
     code, exit_status = "tool.failed", 8
     message = "{tool} ended with status {status}: {reason}"
+    hint = (
+        "These are the last words of {tool}: mend what they name, then give the same command again."
+    )
 
 
 class Locked(LoaderError):
@@ -157,6 +191,9 @@ class StepTimeout(LoaderError):
 class SystemFailed(LoaderError):
     code, exit_status = "storage.failed", 13
     message = "{path}: {reason}"
+    hint = (
+        "This is what the system says: look at the disk (dmesg), then give the same command again."
+    )
 
 
 class LibldapMissing(LoaderError):
@@ -185,7 +222,7 @@ class ConfigUnreadable(LoaderError):
 
 class ConfigValue(LoaderError):
     code, exit_status = "config.value", 80
-    message = "{config}: {attribute} has the value {value!r}: {reason}"
+    message = "{config}: {attribute} has the value '{value}': {reason}"
     hint = "Correct it until `slaptest -u` accepts the configuration; nothing was changed."
 
 
@@ -296,16 +333,17 @@ class LimitTooLow(LoaderError):
     code, exit_status = "server.limit_too_low", 33
     message = "{uri}: {limit} of {who} is too low to read all entries ({reason})"
     hint = (
-        "On the server, lift it for this DN: {setting}. The first limits that fit an account count; a changed order "
-        "counts once slapd was restarted. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
+        "Lift it for this identity alone. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
         "ds-rlim-lookthrough-limit and ds-rlim-time-limit 0, ds-privilege-name unindexed-search; on 389 Directory "
-        "Server: nsSizeLimit, nsLookThroughLimit and nsTimeLimit -1."
+        "Server: nsSizeLimit, nsLookThroughLimit and nsTimeLimit -1. On OpenLDAP, paste this into a shell of root on "
+        "the server's host, then give the same command again: {commands}"
     )
 
 
 class ServerRefused(LoaderError):
     code, exit_status = "server.refused", 34
     message = "{uri}: {operation}: {reason}"
+    hint = "These are the server's own words; its log tells more (slapd: loglevel stats)."
 
 
 class NoWriteAccess(LoaderError):
@@ -484,6 +522,10 @@ class TooManyEntries(LoaderError):
 class NotLmdb(LoaderError):
     code, exit_status = "mdb.not_lmdb", 50
     message = "{path}: not an LMDB database of OpenLDAP ({reason})"
+    hint = (
+        "Is it the directory that slapd's olcDbDirectory (directory in slapd.conf) names? If so, the file is damaged: "
+        "take another copy or a backup."
+    )
 
 
 class MapFull(LoaderError):

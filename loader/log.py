@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 import sys
+import threading
+
+from loader import plain
 
 _NAMES = (
     "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
@@ -19,10 +23,24 @@ _SECRETS = [
 
 
 class SecretFormatter(logging.Formatter):
-    """Blanks the values of password attributes and of slapd's password settings, in tracebacks too."""
+    """Blanks the values of password attributes and of slapd's password settings, in tracebacks too, and writes out what
+    a terminal would obey. What a message says of the outside stands in its arguments: no line break of theirs is kept.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        return blank(super().format(record))
+        told = copy.copy(record)
+        if isinstance(record.args, tuple):
+            told.args = tuple(map(_argument, record.args))
+        return printable(blank(super().format(told)))
+
+
+def _argument(value: object) -> object:
+    return value if isinstance(value, int | float) else plain.sentence(blank(str(value)))
+
+
+def printable(text: str) -> str:
+    """Several lines, each as a terminal may see it."""
+    return "\n".join(map(plain.printable, text.split("\n")))
 
 
 def blank(text: str) -> str:
@@ -38,3 +56,11 @@ def setup(verbosity: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(SecretFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    threading.excepthook = _of_a_thread
+
+
+def _of_a_thread(ended: threading.ExceptHookArgs) -> None:
+    """Python would print the traceback as it is."""
+    if ended.exc_value is not None:
+        told = (ended.exc_type, ended.exc_value, ended.exc_traceback)
+        logging.getLogger(__name__).error("a thread ended with an error", exc_info=told)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
-from loader import units
+from loader import plain, units
 
 RECENT = 10.0  # seconds that the recent rate looks back
 WIDTH = 80  # columns of a terminal
@@ -161,13 +161,13 @@ class Sample:
 
     def lines(self) -> list[str]:
         """What was done, how fast, how long still, and the note, below it where it is long; none wider than WIDTH."""
-        indent, done = "  ", self._done()
-        together = f"{done} [{self.note}]"
-        if self.note and len(together) <= WIDTH:
+        indent, done, note = "  ", self._done(), plain.sentence(self.note)
+        together = f"{done} [{note}]"
+        if note and len(together) <= WIDTH:
             return [together]
         return [
             *textwrap.wrap(done, WIDTH, subsequent_indent=indent),
-            *textwrap.wrap(self.note, WIDTH, initial_indent=indent, subsequent_indent=indent),
+            *textwrap.wrap(note, WIDTH, initial_indent=indent, subsequent_indent=indent),
         ]
 
     def _done(self) -> str:
@@ -253,7 +253,7 @@ class Progress:
     def say(self, text: str) -> None:
         """A line for people; dropped in the modes for machines."""
         if self._mode in ("terminal", "plain"):
-            print(text, file=self._stream, flush=True)
+            print(plain.brief(text, plain.WHOLE), file=self._stream, flush=True)
 
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
         sampler = Sampler(meter)

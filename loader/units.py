@@ -63,8 +63,3 @@ def brief(count: float) -> str:
 def rate(count: float, seconds: float) -> str:
     """Entries a second, or "-" where nothing was measured."""
     return f"{count / seconds:,.0f}/s" if seconds > 0 and count else "-"
-
-
-def printable(text: str) -> str:
-    """Text from outside as a terminal may see it: control characters are written out."""
-    return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)

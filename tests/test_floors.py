@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 # Where a module stands: the longest prefix that is named here.
 FLOORS = {
+    "loader.plain": 0,
     "loader.errors": 0,
     "loader.units": 0,
     "loader.log": 0,
@@ -131,6 +132,40 @@ def test_it_looked_at_the_whole_tree() -> None:
     modules = {module for module, _ in sources()}
     assert {"loader.errors", "loader.cli", "loader.run.steps", "seeders.replica.seed"} <= modules
     assert {part_of(module) for module in modules} >= FLOORS.keys() - {"loader._native"}
+
+
+# What comes from outside is written out on its way to a terminal (loader/plain.py), so only these print.
+PRINTING = {
+    "loader.cli.report",
+    "loader.progress",
+    "loader.log",
+    "loader.mdb.apart",  # to the process that asked
+    "loader.cli.manual",  # no part of a run
+}
+_DATA = {"seeders.synthetic.generate_cmd", "seeders.synthetic.learn_cmd"}  # LDIF, a template
+
+
+def printed(source: str) -> Iterator[int]:
+    """Lines that print, or write to stdout or stderr."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        if called in ("print", "click.echo", "click.secho") or called.startswith(
+            ("sys.stdout.write", "sys.stdout.buffer.write", "sys.stderr.write")
+        ):
+            yield node.lineno
+
+
+def test_only_the_layer_that_makes_text_fit_prints() -> None:
+    found = [
+        f"{module}:{line}"
+        for module, source in sources()
+        if module not in PRINTING | _DATA
+        for line in printed(source)
+    ]
+    assert not found, "\n".join(found)
+    assert list(printed("print(dn)\nsys.stderr.write(dn)\nclick.echo(dn)\nshow(dn)")) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 
 from loader import units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
-from loader.cli.report import show_error, show_facts, show_json, show_table
+from loader.cli.report import show, show_error, show_facts, show_json, show_table
 from loader.defaults import LEVELS
 from loader.errors import UsageProblem
 from loader.operations.backup import check as checking
@@ -119,7 +118,7 @@ def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
     for error in found.broken:
         show_error(error)
     if as_json:
-        print(json.dumps([dataclasses.asdict(one) for one in found.backups], indent=2))
+        show_json([dataclasses.asdict(one) for one in found.backups])
         return
     rows = [_row(one) for one in found.backups]
     show_table(("id", "age", "entries", "data", "stored", "took", "newest change"), rows)
@@ -157,7 +156,7 @@ def check_command(
     if as_json:
         show_json({**dataclasses.asdict(found), "status": found.status.name})
     else:
-        print(found.line())
+        show(found.line())
     return int(found.status)
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
 from pathlib import Path
 
 import click
 
 from loader import units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
-from loader.cli.report import show_facts, show_json
+from loader.cli.report import show_facts, show_json, tell, tell_json
 from loader.defaults import LEVELS
 from loader.errors import UsageProblem
 from loader.operations import clone_pipe
@@ -114,7 +112,7 @@ def command(
         raise UsageProblem(reason="--skip is for a copy that is sent to stdout (TARGET -)")
     if target == _PIPE:
         sending = clone_pipe.SendOptions(source, token, compact, scratch)
-        print(_sent(clone_pipe.send(sending, progress), as_json), file=sys.stderr)
+        _tell_sent(clone_pipe.send(sending, progress), as_json)
         return
     if source == _PIPE:
         taken = clone_pipe.ReceiveOptions(target, replace, verify)
@@ -159,13 +157,14 @@ def _lines(found: _Found) -> dict[str, object]:
     return _received_lines(found)
 
 
-def _sent(report: clone_pipe.SendReport, as_json: bool) -> str:
-    """For stderr: stdout is the copy's."""
+def _tell_sent(report: clone_pipe.SendReport, as_json: bool) -> None:
+    """On stderr: stdout is the copy's."""
     if as_json:
-        return json.dumps(dataclasses.asdict(report))
+        tell_json(dataclasses.asdict(report))
+        return
     skipped = f", {units.size(report.skipped)} left out" if report.skipped else ""
     took = units.duration(report.seconds)
-    return f"sent: {units.size(report.length)}{skipped} in {took}, transaction {report.txnid}"
+    tell(f"sent: {units.size(report.length)}{skipped} in {took}, transaction {report.txnid}")
 
 
 def _waiting_lines(found: clone_pipe.ReceivePlan) -> dict[str, object]:

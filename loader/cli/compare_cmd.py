@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loader import units
+from loader import plain, units
 from loader.cli.options import (
     bind_options,
     connection_of,
@@ -16,7 +16,7 @@ from loader.cli.options import (
     progress_of,
     progress_option,
 )
-from loader.cli.report import show_json, show_table
+from loader.cli.report import show, show_json, show_table
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.compare import (
     IGNORED,
@@ -132,22 +132,22 @@ def _show(report: CompareReport) -> None:
     rows = [(name, one.location, units.number(one.entries), one.checksum) for name, one in sides]
     show_table(("", "place", "entries", "checksum"), rows)
     for note in report.notes:
-        print(f"note: {note}")
+        show(f"note: {note}")
     if report.equal:
-        print("equal")
+        show("equal")
         return
-    print(
+    show(
         f"different: {units.number(report.only_a)} only in A, {units.number(report.only_b)} only in B, "
         f"{units.number(report.changed)} changed"
     )
     for sample in report.samples:
         named = f"  ({', '.join(sample.attributes)})" if sample.attributes else ""
-        print(f"{_KINDS[sample.kind]:<9}  {sample.dn}{named}")
+        show(f"{_KINDS[sample.kind]:<9}  {plain.brief(sample.dn, plain.SENTENCE)}{named}")
     more = report.only_a + report.only_b + report.changed - len(report.samples)
     if more > 0:
-        print(f"... and {units.number(more)} more (--limit)")
+        show(f"... and {units.number(more)} more (--limit)")
     if report.subtrees:
-        print()
+        show("")
         show_table(
             ("below", "in A", "in B", "different"), [_subtree(one) for one in report.subtrees]
         )

@@ -37,7 +37,7 @@ from loader.errors import (
     goes_on,
     leaves_a_run,
 )
-from loader.log import blank
+from loader.log import blank, printable
 from loader.storage import files
 
 _PYTHON_LDAP = ("ldap", "_ldap")
@@ -48,13 +48,25 @@ def run(command: click.Command, name: str) -> int:
     """Parse the command line, do what it says; the exit status."""
     _unwind_on_signals()
     try:
-        status = _call(command, name)
+        status = _called(command, name)
         sys.stdout.flush()
         return status
     except click.exceptions.Exit as end:
         return end.exit_code
     except BaseException as error:
         return _fail(error)
+
+
+def _called(command: click.Command, name: str) -> int:
+    """And say what earlier runs have left loosened on servers, where this one has not given it back."""
+    try:
+        return _call(command, name)
+    finally:
+        completing = f"_{name.upper()}_COMPLETE" in os.environ
+        if not completing and any((defaults.state_dir() / "leases").glob("*.json")):
+            from loader.cli import leases  # it is seldom needed
+
+            leases.warn()
 
 
 def _call(command: click.Command, name: str) -> int:
@@ -203,5 +215,5 @@ def _write(error: Exception, place: Path) -> str:
         *traceback.format_exception(error),
     ]
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(blank("".join(told)))
+        file.write(printable(blank("".join(told))))
     return path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import click
 
 from loader import defaults, units
 from loader.cli import named, options
-from loader.cli.report import for_people, show_facts, show_json
+from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
 from loader.errors import NoSuchPath, UsageProblem
 from loader.manifest import Manifest
 from loader.operations import export_mdb
@@ -218,13 +216,12 @@ def _directory(source: str) -> Path:
 def _show_streamed(made: StreamReport, as_json: bool) -> None:
     """On stderr: stdout is the LDIF's."""
     if as_json:
-        print(json.dumps(asdict(made)), file=sys.stderr)
+        tell_json(asdict(made))
         return
     took, csns = units.duration(made.seconds), " ".join(made.context_csns)
     told = f"sent: {units.number(made.entries)} entries, {units.size(made.bytes)} of LDIF in {took}"
-    print(f"{told}, contextCSN {csns or f'none ({_WITHOUT[False]})'}", file=sys.stderr)
-    for note in made.notes:
-        print(f"note: {note}", file=sys.stderr)
+    tell(f"{told}, contextCSN {csns or f'none ({_WITHOUT[False]})'}")
+    tell(*(f"note: {note}" for note in made.notes))
 
 
 _OF_TREE = ("template", "entries", "seed", "tree_suffix", "defines", "operational")

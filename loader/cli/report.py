@@ -1,4 +1,8 @@
-"""What a verb prints: errors and hints on stderr, its report on stdout, as a table or as JSON."""
+"""What a verb prints: errors and hints on stderr, its report on stdout, as a table or as JSON.
+
+Only here and in loader/progress.py anything is printed (tests/test_floors.py holds it), and all of it through
+loader/plain.py: DNs, values and messages come from outside. JSON has its own escapes, and holds them as they are.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,37 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loader import log, units
+from loader import log, plain, units
 from loader.errors import LoaderError
 
 
 def show_error(error: LoaderError) -> None:
     """`ditseed: CODE: message`, and the hint below it."""
-    print(log.blank(f"ditseed: {error} [{error.code}]"), file=sys.stderr)
+    tell(f"{log.blank(f'ditseed: {error}')} [{error.code}]")
     hint = error.advice()
     if hint:
-        print(log.blank(f"hint: {hint}"), file=sys.stderr)
+        tell(*log.blank(f"hint: {hint}").split("\n"))
 
 
-def show_json(facts: Mapping[str, Any]) -> None:
+def show(*lines: str) -> None:
+    """Lines of the report."""
+    for line in lines:
+        print(plain.printable(line))
+
+
+def tell(*lines: str) -> None:
+    """Lines on stderr."""
+    for line in lines:
+        print(plain.printable(line), file=sys.stderr)
+
+
+def show_json(facts: Mapping[str, Any] | Sequence[Any]) -> None:
     print(json.dumps(facts, indent=2, default=str))
+
+
+def tell_json(facts: Mapping[str, Any]) -> None:
+    """On one line of stderr, where stdout is that of the data."""
+    print(json.dumps(facts, default=str), file=sys.stderr)
 
 
 def show_table(
@@ -31,6 +52,7 @@ def show_table(
     # Here, because rich takes longer to import than `--help` or an error takes to be shown.
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(width=None if sys.stdout.isatty() else 200)
     table = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold")
@@ -38,7 +60,7 @@ def show_table(
         numeric = all(str(row[place])[:1].isdigit() or str(row[place]) in ("", "-") for row in rows)
         table.add_column(heading, justify="right" if numeric and rows else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(Text(plain.printable(str(cell))) for cell in row))
     console.print(table)
 
 
@@ -90,7 +112,7 @@ def show_facts(facts: Mapping[str, object]) -> None:
     """Name and value, one a line."""
     width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
-        print(f"{name:<{width}}  {value}")
+        show(f"{name:<{width}}  {value}")
 
 
 def warn_of_rejects(facts: Mapping[str, Any]) -> None:

@@ -12,9 +12,9 @@ import click
 
 from loader import units
 from loader.cli import options
-from loader.cli.report import show_json, show_table
+from loader.cli.report import show, show_json, show_table
 from loader.errors import UsageProblem
-from loader.operations.add import nosync
+from loader.operations.add import nosync, shadow
 from loader.operations.tune import history, indexing, maxsize, syncing
 from loader.operations.tune.indexing import IndexWish
 from loader.operations.tune.plan import Outcome, State
@@ -235,13 +235,13 @@ def history_command(as_json: bool) -> None:
         show_json({"changes": [dataclasses.asdict(one) for one in found]})
         return
     for one in found:
-        print(f"{one.time}  {one.by}  {one.target}  {one.database}  ({one.outcome.value})")
+        show(f"{one.time}  {one.by}  {one.target}  {one.database}  ({one.outcome.value})")
         before, after = ("; ".join(values) or "(not set)" for values in (one.before, one.after))
-        print(f"  {one.attribute}: {before} -> {after}")
+        show(f"  {one.attribute}: {before} -> {after}")
         if one.undo and one.outcome is not Ended.FAILED:
-            print(f"  put back: {one.undo}")
+            show(f"  put back: {one.undo}")
     if not found:
-        print("no changes are recorded")
+        show("no changes are recorded")
 
 
 def _taken(given: dict[str, Any]) -> tuple[bool, bool, str | None, bool]:
@@ -262,6 +262,7 @@ def _target(given: dict[str, Any], apply: bool) -> Iterator[Target]:
     where: Path | Connection = options.connection_of(given) if path is None else path
     if apply and isinstance(where, Connection):
         nosync.give_back_standing(where)
+        shadow.give_back_standing(where)
     with opened(where) as target:
         yield target
 
@@ -277,20 +278,20 @@ def _facts(target: Target, found: Sequence[Any], outcome: Outcome | None) -> dic
 def _show_notes(found: Sequence[Any]) -> None:
     for one in found:
         for note in one.notes:
-            print(f"{one.suffix}: {note}")
+            show(f"{one.suffix}: {note}")
 
 
 def _show_outcome(outcome: Outcome | None) -> None:
     if outcome is None:
         return
-    print()
+    show("")
     if outcome.difference:
-        print(outcome.difference)
+        show(*outcome.difference.split("\n"))
     words = {
         State.UNCHANGED: "unchanged: this is the present setting",
         State.PROPOSED: "nothing was changed; --apply makes this change",
         State.CHANGED: "changed",
     }
-    print(words[outcome.state])
+    show(words[outcome.state])
     for note in outcome.notes:
-        print(f"note: {note}")
+        show(f"note: {note}")

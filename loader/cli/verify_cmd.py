@@ -17,7 +17,7 @@ from loader.cli.options import (
     progress_option,
     threads_option,
 )
-from loader.cli.report import show_facts, show_json
+from loader.cli.report import show, show_facts, show_json
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.mdb.verify import LADDER, LIMIT, Means, Problem
 from loader.operations.verify import VerifyOptions, VerifyPlan, VerifyReport, plan, verify_database
@@ -130,11 +130,11 @@ def _show(found: VerifyReport) -> None:
         }
     )
     for problem in found.problems:
-        print("\n".join(_problem_lines(problem)))
+        show(*_problem_lines(problem))
     if found.mending:
-        print(f"to mend it, with slapd stopped: {found.mending}")
+        show(f"to mend it, with slapd stopped: {found.mending}")
     for note in found.notes:
-        print(f"note: {note}")
+        show(f"note: {note}")
 
 
 def _problem_lines(problem: Problem) -> Iterator[str]:

@@ -1,51 +1,120 @@
-"""Work in a process apart: a damaged file that ends liblmdb by a signal must not end ditseed, nor may one process
-open an environment twice. The module called prints its answer as JSON, or its LoaderError.
+"""Work in a process apart: whoever maps a file dies by a signal where the file is cut or the disk fails, and liblmdb
+maps what it opens. Such a death becomes an error here, and what this process has to clean up is cleaned up. Nor may
+one process open an environment twice.
+
+`guarded` makes a function of this kind: called as ever, done apart. environment.py opens nothing outside of it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from loader import errors, units
 from loader.child import Child
 from loader.errors import LoaderError, MdbDamaged
+from loader.mdb import meta
 from loader.progress import Meter
 
 # -I, so that nothing in the working directory is imported by root; then our own path, as it is here.
-_START = (
-    "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "runpy.run_module(sys.argv.pop(1), None, '__main__', True)"
-)
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import apart; apart.main()"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
-_MARK = "ditseed-error: "
+_ERROR, _MOVED = "ditseed-error: ", "+"
+_LENGTH = struct.Struct("=Q")
+
+Work = TypeVar("Work", bound=Callable[..., Any])
+
+_inside = False
 
 
-def command(module: str, *arguments: object) -> list[str]:
-    """The command line that runs a module's `__main__` part with this process's own import path."""
+def is_inside() -> bool:
+    """Is this a process apart, which may die of what it maps?"""
+    return _inside
+
+
+def guarded(work: Work) -> Work:
+    """`work(place, ...)` done in a process apart. Arguments and answer are what JSON has; a Meter may be among them."""
+
+    @functools.wraps(work)
+    def asked(place: Path, *arguments: Any, **named: Any) -> Any:
+        if _inside:
+            return work(Path(place), *arguments, **named)
+        meters = [one for one in arguments if isinstance(one, Meter)]
+        sent = [_METER if isinstance(one, Meter) else one for one in arguments]
+        with started(asked, place, *sent, **named) as child:
+            origin = meta.data_file(Path(place))
+            return answer(child, origin, meters[0] if meters else None)
+
+    return cast(Work, asked)
+
+
+_METER = "ditseed-meter"
+
+
+@contextmanager
+def started(
+    work: Callable[..., Any],
+    *arguments: Any,
+    stdout: Any = subprocess.PIPE,
+    **named: Any,
+) -> Iterator[Child]:
+    """The process that does `work`, which a module has under its name; what more comes on its stdin is the work's."""
+    with Child(_command(work), stdin=subprocess.PIPE, stdout=stdout) as child:
+        assert child.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # how it ended tells more
+            asked = _line([arguments, named])
+            child.process.stdin.write(_LENGTH.pack(len(asked)) + asked)
+            child.process.stdin.flush()
+        yield child
+
+
+def _command(work: Callable[..., Any]) -> list[str]:
     path = json.dumps([place or os.getcwd() for place in sys.path])
-    return [sys.executable, "-I", "-c", _START, path, module, *map(str, arguments)]
+    return [sys.executable, "-I", "-c", _START, path, work.__module__, work.__qualname__]
 
 
-def ask(module: str, *arguments: object, origin: Path, meter: Meter | None = None) -> Any:
-    """Run it and return what it printed. `meter` counts the bytes that it reads."""
-    with Child(command(module, *arguments), stdout=subprocess.PIPE) as child:
-        assert child.process.stdout is not None
-        if meter is None:
-            answer = child.process.stdout.read()
-        else:
-            with meter.cancelling(child.kill):
-                watch_reading(child, meter)
-                answer = child.process.stdout.read()
-        finish(child, origin)
-        return json.loads(answer)
+def _line(told: object) -> bytes:
+    return json.dumps(told, default=os.fspath).encode() + b"\n"
+
+
+def answer(child: Child, origin: Path, meter: Meter | None = None) -> Any:
+    """What its work returns. Raises its LoaderError, or MdbDamaged of `origin` when a signal ended it."""
+    told = _heard(child, meter)
+    finish(child, origin)
+    return json.loads(told or b"null")
+
+
+def _heard(child: Child, meter: Meter | None) -> bytes:
+    """Its last line; those before count what it has done."""
+    assert child.process.stdin is not None
+    assert child.process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        child.process.stdin.close()
+    if meter is None:
+        return child.process.stdout.read()
+    told = b""
+    watcher = threading.Thread(target=watch_reading, args=(child, meter), daemon=True)
+    with meter.cancelling(child.kill):
+        watcher.start()
+        for line in child.process.stdout:
+            if line.startswith(_MOVED.encode()):
+                meter.add(int(line))
+            else:
+                told = line
+        watcher.join()
+    return told
 
 
 def watch_reading(child: Child, meter: Meter, every: float = 0.25) -> None:
@@ -74,12 +143,12 @@ def finish(child: Child, origin: Path) -> None:
     if status == 0:
         return
     for line in child.words:
-        if line.startswith(_MARK):
-            raise _revived(line.removeprefix(_MARK))
+        if line.startswith(_ERROR):
+            raise _revived(line.removeprefix(_ERROR))
     if -status in _CRASHES:
-        raise MdbDamaged(
-            path=origin, reason=f"reading it ended with {signal.Signals(-status).name}"
-        )
+        name = signal.Signals(-status).name
+        reason = f"reading it ended with {name}: the file was cut, or cannot be read, or lies"
+        raise MdbDamaged(path=origin, reason=reason)
     child.check()
 
 
@@ -90,14 +159,44 @@ def _revived(text: str) -> LoaderError:
     return kind(**facts)
 
 
-def answering(work: Callable[..., Any]) -> None:
-    """What the `__main__` part of such a module calls: prints the answer of `work(*argv)`, or the error."""
+# --- in the process apart ------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Do what is asked, print the answer, or the error."""
+    global _inside
+    _inside = True
+    work = getattr(import_module(sys.argv[2]), sys.argv[3])
+    arguments, named = json.loads(_taken(*_LENGTH.unpack(_taken(_LENGTH.size))))
     try:
-        answer = work(*sys.argv[1:])
+        done = work(*(_Told("") if one == _METER else one for one in arguments), **named)
     except LoaderError as error:
         facts = {name: str(value) for name, value in error.facts.items()}
-        print(_MARK + json.dumps([type(error).__name__, facts]), file=sys.stderr)
+        print(_ERROR + json.dumps([type(error).__name__, facts]), file=sys.stderr)
         os._exit(error.exit_status)
-    if answer is not None:
-        json.dump(answer, sys.stdout)
-        sys.stdout.flush()
+    if done is not None:
+        say(done)
+
+
+def say(answer: object) -> None:
+    """A line for the process that asked."""
+    sys.stdout.buffer.write(_line(answer))
+    sys.stdout.flush()
+
+
+def _taken(count: int) -> bytes:
+    """So many bytes of stdin and not one more: what follows is the work's, by descriptor 0."""
+    found = b""
+    while len(found) < count:
+        piece = os.read(0, count - len(found))
+        if not piece:
+            sys.exit("nobody asks anything")
+        found += piece
+    return found
+
+
+class _Told(Meter):
+    """What is counted here is counted there."""
+
+    def add(self, entries: int = 0, size: int = 0) -> None:
+        print(f"{_MOVED}{entries}", flush=True)

@@ -157,41 +157,29 @@ def _no_space(target: Path, needed: int) -> NoSpace:
     return NoSpace(path=target, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
 
-def oldest_reader_lag(source: Path) -> int:
-    """Transactions by which the oldest reader is behind; looked at in a process apart."""
-    return int(apart.ask(__name__, source, "lag", origin=source)["lag"])
-
-
 @contextmanager
 def streaming(source: Path, out: IO[bytes] | int = subprocess.PIPE) -> Iterator[Child]:
     """The process that writes the copy to `out`, by default a pipe; then call `apart.finish`."""
     try:
-        with Child(apart.command(__name__, source, "copy"), stdout=out) as child:
+        with apart.started(_copy, source, stdout=out) as child:
             yield child
     except BaseException:
-        release_readers(source)
+        with contextlib.suppress(LoaderError):
+            release_readers(source)
         raise
 
 
+@apart.guarded
 def release_readers(source: Path) -> None:
     """A killed reader keeps its slot, and so its pages, until somebody looks: look."""
-    with contextlib.suppress(LoaderError):
-        apart.ask(__name__, source, "release", origin=source)
+    with environment.opened(source) as held_open:
+        held_open.reader_check()
 
 
-def _work(source: str, what: str) -> dict[str, int] | None:
+def _copy(source: str) -> None:
     """In the process apart."""
     path = Path(source)
-    if what == "lag":
-        return {"lag": environment.oldest_reader_lag(path)}
     with environment.opened(path) as held_open:
-        released = int(held_open.reader_check())
-        if what == "release":
-            return {"released": released}
+        held_open.reader_check()
         with explained(path):
             held_open.copyfd(1)
-    return None
-
-
-if __name__ == "__main__":
-    apart.answering(_work)

@@ -1,15 +1,14 @@
-"""An LMDB environment, opened through py-lmdb: the only module that does so in this process.
+"""An LMDB environment, opened through py-lmdb: the only module that does so, and only in a process apart (apart.py).
 
-liblmdb must not open one environment twice in a process (its fcntl locks belong to the process, and closing one
-drops both), and it maps the file: a damaged one can end the process. So what is not yet checked is looked at in a
-process apart (apart.py).
+liblmdb maps the file, so one that is cut ends the process. Nor may it open one environment twice in a process: its
+fcntl locks belong to the process, and closing one drops both.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from loader.errors import (
     ReadOnly,
     UsageProblem,
 )
-from loader.mdb import meta
+from loader.mdb import apart, meta
 
 LOCK = "lock.mdb"
 ID = struct.Struct("=Q")  # an entry ID, as key and as value
@@ -45,8 +44,11 @@ _open: set[tuple[int, int]] = set()
 def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
     """An environment directory, beside a running slapd if need be; or a private copy (a file), without a lock file.
 
-    Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, UsageProblem (already open in this process).
+    It is mapped, so only a process apart may do that. Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, UsageProblem
+    (already open in this process).
     """
+    if not apart.is_inside():
+        raise RuntimeError("a mapped file that is cut ends the process")
     facts = meta.facts(place)
     path = meta.data_file(place)
     status = path.stat()
@@ -141,10 +143,16 @@ def require_table(environment: Environment, name: str) -> Handle:
 
 def entry_count(place: Path) -> int:
     """Entries in the database (records of id2e; a parent that was never added counts too)."""
+    return row_counts(place, ("id2e",))[0]
+
+
+@apart.guarded
+def row_counts(place: Path, names: Sequence[str]) -> list[int]:
+    """Records of tables that every database has."""
     with opened(place) as environment:
-        entries = require_table(environment, "id2e")
+        tables = [require_table(environment, name) for name in names]
         with environment.begin() as transaction:
-            return rows(transaction, entries)
+            return [rows(transaction, one) for one in tables]
 
 
 def rows(transaction: Transaction, handle: Handle) -> int:
@@ -152,6 +160,7 @@ def rows(transaction: Transaction, handle: Handle) -> int:
     return int(transaction.stat(handle)["entries"])
 
 
+@apart.guarded
 def oldest_reader_lag(place: Path) -> int:
     """Transactions by which the oldest reader is behind; what was freed since then cannot be used again."""
     with opened(place) as environment:

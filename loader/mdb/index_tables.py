@@ -10,20 +10,13 @@ from loader.mdb.environment import opened, require_table, rows
 
 def keys(place: Path) -> dict[str, int]:
     """Attribute as the schema spells it -> records of its index; nothing where there is no database yet."""
-    if not meta.data_file(place).exists():
-        return {}
-    found: dict[str, int] = apart.ask(__name__, place, origin=meta.data_file(place))
-    return found
+    return _keys(place) if meta.data_file(place).exists() else {}
 
 
-def _work(text: str) -> dict[str, int]:
-    """In the process apart."""
-    attributes = names.indexed(Path(text))
-    with opened(Path(text)) as environment:
+@apart.guarded
+def _keys(place: Path) -> dict[str, int]:
+    attributes = names.indexed(place)
+    with opened(place) as environment:
         handles = {name: require_table(environment, name) for name in attributes}
         with environment.begin() as transaction:
             return {name: rows(transaction, handle) for name, handle in handles.items()}
-
-
-if __name__ == "__main__":
-    apart.answering(_work)

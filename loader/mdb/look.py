@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loader.child import Child
-from loader.mdb import apart, context_csn, meta, names
+from loader.mdb import apart, context_csn, names
 from loader.mdb.environment import entry_count, opened
 
 
@@ -32,26 +29,14 @@ def look(place: Path, suffix: str | None = None, newest: bool = True) -> Outline
 
     The newest CSNs of a tree that was loaded in one second take a look at every entry; without `newest` they are none.
     """
-    arguments = [place, "newest" if newest else "", *([] if suffix is None else [suffix])]
-    return _outline(apart.ask(__name__, *arguments, origin=meta.data_file(place)))
+    return _outline(_look(place, suffix, newest))
 
 
 @contextmanager
 def prepared(place: Path) -> Iterator[Callable[[], Outline]]:
     """A look, without the newest CSNs, at a file that is not there yet: a process takes its time to start."""
-    with Child(
-        apart.command(__name__, place, ""), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as child:
-
-        def found() -> Outline:
-            assert child.process.stdin is not None
-            assert child.process.stdout is not None
-            child.process.stdin.close()
-            answer = child.process.stdout.read()
-            apart.finish(child, place)
-            return _outline(json.loads(answer))
-
-        yield found
+    with apart.started(_look_later, place) as child:
+        yield lambda: _outline(apart.answer(child, place))
 
 
 def _outline(found: Mapping[str, Any]) -> Outline:
@@ -61,10 +46,8 @@ def _outline(found: Mapping[str, Any]) -> Outline:
     )
 
 
-def _work(text: str, newest_wanted: str, suffix: str | None = None) -> dict[str, Any]:
-    """In the process apart, once its input ends."""
-    sys.stdin.buffer.read()
-    place = Path(text)
+@apart.guarded
+def _look(place: Path, suffix: str | None, newest_wanted: bool) -> dict[str, Any]:
     with opened(place) as environment:
         known = tuple(names.suffixes(environment))
     stored = context_csn.stored(place, suffix)
@@ -73,13 +56,15 @@ def _work(text: str, newest_wanted: str, suffix: str | None = None) -> dict[str,
     return dataclasses.asdict(outline)
 
 
+def _look_later(place: str) -> dict[str, Any]:
+    """In the process apart, once its input ends."""
+    sys.stdin.buffer.read()
+    return _look(Path(place), None, False)
+
+
 def _newest(place: Path, suffix: str | None) -> list[str]:
     """Only with the index: a look at a live server must not take minutes."""
     if context_csn.ENTRY not in names.indexed(place):
         return []
     found = context_csn.newest(place, suffix, whole=False)
     return context_csn.ordered(found.values())
-
-
-if __name__ == "__main__":
-    apart.answering(_work)

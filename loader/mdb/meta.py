@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader.errors import MdbDamaged, NoSuchPath, NotLmdb, NotPermitted
+from loader.errors import MdbDamaged, NoSuchPath, NotLmdb, NotPermitted, SystemFailed
 
 DATA = "data.mdb"
 MAGIC = 0xBEEFC0DE
@@ -76,6 +76,8 @@ def facts(place: Path) -> Facts:
         raise NotLmdb(path=path, reason="a directory") from None
     except PermissionError:
         raise NotPermitted(action="read", path=path, owner=owner_of(path)) from None
+    except OSError as error:
+        raise SystemFailed(path=path, reason=error.strerror) from error
 
 
 def owner_of(path: Path) -> str:

@@ -1,21 +1,22 @@
 """A snapshot of a database, held while others read its pages: a read transaction keeps LMDB from using them again.
 
-py-lmdb holds the reader's slot and reads nothing but the meta pages; so a damaged file cannot end this process.
-A process that was killed keeps its slots until somebody looks: whoever opens an environment here does.
+A process apart holds the reader's slot, through py-lmdb, which maps the file. The core reads the pages and maps
+nothing. A process that was killed keeps its slots until somebody looks: whoever opens an environment here does.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from loader.errors import MdbBusy, OtherFormat
-from loader.mdb import meta
-from loader.mdb.environment import Environment, explained, opened
+from loader.mdb import apart, meta
+from loader.mdb.environment import Environment, explained, opened, require_table, rows
 
 FORMAT = 1  # what the native core reads and writes
 
@@ -29,6 +30,7 @@ class Snapshot:
 
     path: Path
     txn: int
+    entries: int | None = None
 
 
 @dataclass(frozen=True)
@@ -52,62 +54,42 @@ class Image:
         return meta.renumbered(self.page, self.facts, number, txnid)
 
 
-@dataclass
-class _Shared:
-    """An environment that is open once, however many snapshots of it are held."""
-
-    environment: Environment
-    closing: ExitStack
-    holders: int = 0
-
-
-_shared: dict[tuple[int, int], _Shared] = {}
-_lock = threading.Lock()
-
-
 @contextmanager
-def held(place: Path) -> Iterator[Snapshot]:
+def held(place: Path, counted: bool = False) -> Iterator[Snapshot]:
     """The present snapshot of an environment directory, in use or not, or of a data file that nobody writes to.
 
-    Raises OtherFormat, NotLmdb, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath.
+    `counted`: with its number of entries. Raises OtherFormat, NotLmdb, MdbDamaged, NotPermitted, ReadersFull,
+    NoSuchPath.
     """
-    facts, path = require_format(place), meta.data_file(place)
-    with (
-        _shared_environment(place) as environment,
-        explained(path, facts),
-        environment.begin(buffers=True) as transaction,
-    ):
-        yield Snapshot(path, int(transaction.id()))
-
-
-_TRIES = 10_000  # to read a meta page before a busy writer writes over it
+    require_format(place)
+    with _holding(place, "counted" if counted else "slot") as found:
+        yield Snapshot(meta.data_file(place), found["txn"], found["entries"])
 
 
 @contextmanager
 def image(place: Path) -> Iterator[Image]:
     """As `held`, of any format; raises MdbBusy too."""
     path = meta.data_file(place)
-    with _shared_environment(place) as environment, explained(path):
-        for _ in range(_TRIES):
-            with environment.begin() as transaction:
-                page = _meta_page(environment, path, int(transaction.id()))
-                if page is not None:
-                    yield Image(path, page, meta.of_page(page, str(path)))
-                    return
-    raise MdbBusy(path=path, tries=_TRIES)
+    with _holding(place, "image") as found:
+        page = bytes.fromhex(found["page"])
+        yield Image(path, page, meta.of_page(page, str(path)))
 
 
-def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None:
-    """The page that tells of transaction `txnid`, which the second commit after it writes over: None when one has.
-
-    While no newer transaction than this has ended, that cannot have begun.
-    """
-    with path.open("rb", buffering=0) as file:
-        head = os.pread(file.fileno(), meta.HEAD_BYTES, 0)
-    size = meta.parse(head, str(path)).page_size
-    page = head[txnid % 2 * size :][:size]
-    fresh = int(environment.info()["last_txnid"]) == txnid
-    return page if fresh and meta.of_page(page, str(path)).txnid == txnid else None
+@contextmanager
+def _holding(place: Path, what: str) -> Iterator[dict[str, Any]]:
+    """A process that holds the slot as long as the body runs."""
+    with apart.started(_hold, place, what) as child:
+        assert child.process.stdout is not None
+        assert child.process.stdin is not None
+        line = child.process.stdout.readline()
+        if not line:
+            apart.finish(child, meta.data_file(place))
+        try:
+            yield json.loads(line)
+        finally:  # a slot that is not given back keeps pages until somebody looks
+            child.process.stdin.close()
+            child.process.wait()
+        apart.finish(child, meta.data_file(place))
 
 
 def require_format(place: Path) -> meta.Facts:
@@ -123,32 +105,37 @@ def require_known(facts: meta.Facts, path: Path, who: str) -> None:
         raise OtherFormat(path=path, found=facts.format, who=who, needed=FORMAT)
 
 
-@contextmanager
-def _shared_environment(place: Path) -> Iterator[Environment]:
-    status = meta.data_file(place).stat()
-    identity = (status.st_dev, status.st_ino)
-    environment = _open(place, identity)
-    try:
-        yield environment
-    finally:
-        _close(identity)
+# --- in the process apart ------------------------------------------------------------------------
+
+_TRIES = 10_000  # to read a meta page before a busy writer writes over it
 
 
-def _open(place: Path, identity: tuple[int, int]) -> Environment:
-    with _lock:
-        if identity not in _shared:
-            closing = ExitStack()
-            environment = closing.enter_context(opened(place))
-            environment.reader_check()
-            _shared[identity] = _Shared(environment, closing)
-        _shared[identity].holders += 1
-        return _shared[identity].environment
+def _hold(text: str, what: str) -> None:
+    place = Path(text)
+    path = meta.data_file(place)
+    with opened(place) as environment, explained(path):
+        environment.reader_check()
+        entries = require_table(environment, "id2e") if what == "counted" else None
+        for _ in range(_TRIES):
+            with environment.begin() as transaction:
+                txn = int(transaction.id())
+                page = _meta_page(environment, path, txn) if what == "image" else b""
+                if page is not None:
+                    count = rows(transaction, entries) if entries is not None else None
+                    apart.say({"txn": txn, "entries": count, "page": page.hex()})
+                    os.read(0, 1)  # until nobody wants it any more
+                    return
+    raise MdbBusy(path=path, tries=_TRIES)
 
 
-def _close(identity: tuple[int, int]) -> None:
-    with _lock:
-        shared = _shared[identity]
-        shared.holders -= 1
-        if not shared.holders:
-            del _shared[identity]
-            shared.closing.close()
+def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None:
+    """The page that tells of transaction `txnid`, which the second commit after it writes over: None when one has.
+
+    While no newer transaction than this has ended, that cannot have begun.
+    """
+    with path.open("rb", buffering=0) as file:
+        head = os.pread(file.fileno(), meta.HEAD_BYTES, 0)
+    size = meta.parse(head, str(path)).page_size
+    page = head[txnid % 2 * size :][:size]
+    fresh = int(environment.info()["last_txnid"]) == txnid
+    return page if fresh and meta.of_page(page, str(path)).txnid == txnid else None

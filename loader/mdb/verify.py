@@ -127,6 +127,12 @@ def verify(place: Path, level: str, meter: Meter) -> Verified:
     return Verified(level, found.entries)
 
 
+def require_end(place: Path, meter: Meter) -> None:
+    """A file may rightly end before the last page in use, where that is free: else it was cut. Raises MdbDamaged."""
+    if meta.data_file(place).stat().st_size < meta.facts(place).used:
+        verify(place, "pages", meter)
+
+
 def _summary(problems: tuple[Problem, ...]) -> str:
     count = sum(problem.count for problem in problems)
     more = f" (and {units.number(count - 1)} more)" if count > 1 else ""
@@ -196,7 +202,7 @@ def _verify_other(place: Path, level: str, meter: Meter) -> Verified:
     if level == "tree":
         raise UsageProblem(reason=f"verify {level}: {place} is of LMDB 1.0; pages is the highest")
     path = meta.data_file(place)
-    found = apart.ask(__name__, place, level, origin=path, meter=meter)
+    found = _look_other(place, level, meter)
     if found["problems"]:
         first, *others = found["problems"]
         more = f" (and {len(others)} more)" if others else ""
@@ -204,9 +210,8 @@ def _verify_other(place: Path, level: str, meter: Meter) -> Verified:
     return Verified(found["level"], found["entries"])
 
 
-def _work(text: str, level: str) -> dict[str, Any]:
-    """In the process apart."""
-    place = Path(text)
+@apart.guarded
+def _look_other(place: Path, level: str, meter: Meter) -> dict[str, Any]:
     path, facts = meta.data_file(place), meta.facts(place)
     if path.stat().st_size < facts.used or level == "pages":
         level = "pages"
@@ -244,7 +249,3 @@ def _count(place: Path, level: str) -> dict[str, Any]:
 
 def _found(level: str, entries: int | None, problems: list[str]) -> dict[str, Any]:
     return dataclasses.asdict(Verified(level, entries)) | {"problems": problems}
-
-
-if __name__ == "__main__":
-    apart.answering(_work)

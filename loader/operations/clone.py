@@ -13,7 +13,7 @@ from typing import Literal
 
 from loader import units
 from loader.errors import NoSpace, NoSuchPath, NotLmdb, UsageProblem
-from loader.mdb import copy, growth, meta, verify
+from loader.mdb import copy, environment, growth, meta, verify
 from loader.mdb.copy import Copied, How
 from loader.mdb.growth import Growth
 from loader.mdb.look import Outline, prepared
@@ -115,7 +115,7 @@ def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
         verify=options.verify or verify.default_level(source),
         growth=growing,
         fills_in=growing.fills_in(files.free_bytes(source)) if growing else None,
-        reader_lag=copy.oldest_reader_lag(source) if busy else 0,
+        reader_lag=environment.oldest_reader_lag(source) if busy else 0,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loader import standard
 from loader.errors import LoaderError
-from loader.mdb import copy, meta, passage
+from loader.mdb import copy, meta, passage, verify
 from loader.mdb.look import look
 from loader.mdb.passage import Sent
 from loader.operations.clone import require_source, target_directory
@@ -85,6 +85,8 @@ def send(options: SendOptions, progress: Progress) -> SendReport:
     descriptor = standard.output("the copy")
     source, token = options.source, options.token
     require_source(source)
+    with progress.step("look") as meter:
+        verify.require_end(source, meter)
     if options.compact:
         sent, seconds = _send_compacted(options, descriptor, progress)
     else:

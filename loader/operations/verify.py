@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from loader import backmdb, glue, syncrepl, units
+from loader import backmdb, glue, schema, syncrepl, units
 from loader.config import Config, Database
 from loader.errors import (
     IndexesUnknown,
@@ -24,8 +24,8 @@ from loader.operations.build import proven
 from loader.progress import Progress
 from loader.server import configuration
 from loader.sinks import mdb
-from loader.sinks.configured import schema_of
-from loader.sinks.mdb import Table, Target
+from loader.sinks.configured import definitions_of
+from loader.sinks.mdb import Table
 from loader.storage import files
 
 INDEXES = LADDER[-1]
@@ -199,10 +199,20 @@ def _configured(options: VerifyOptions, config: Config | None) -> tuple[Config, 
 def known_to_core(config: Config, database: Database) -> mdb.Database:
     """What the core must know to make indexes again. Raises IndexesUnknown."""
     try:
-        settings = backmdb.settings(config, database)
-        proven.require_keys(settings)
-        known = schema_of(config, database, settings.attribute_options)
+        return mdb.database(given_to_core(config, database).target())
     except NotProven as error:
         raise IndexesUnknown(reason=error.facts["reason"]) from error
-    target = Target(settings, known, _TABLES, database.maxsize, config.server_id or 0)
-    return mdb.database(target)
+
+
+def given_to_core(config: Config, database: Database) -> mdb.Given:
+    """What that follows from. Raises NotProven, ConfigUnreadable."""
+    settings = backmdb.settings(config, database)
+    proven.require_keys(settings)
+    return mdb.Given(
+        settings,
+        tuple(definitions_of(config)),
+        schema.effects(config, database),
+        _TABLES,
+        database.maxsize,
+        config.server_id or 0,
+    )

@@ -2,6 +2,8 @@
 
 One JSON file a lease in state_dir()/leases, mode 0600, without secrets. Its holder keeps the file beside it locked, and
 the kernel lets go of the lock with the process: a lease that stands and is not locked is of a run that was killed.
+
+A server has several URIs, so a lease is known by a mark that the server itself shows (loader/operations/leases.py).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ FORMAT = 1
 @dataclass(frozen=True)
 class Lease:
     """One setting of one database. `undo`: the command that tightens it by hand. `taken`: UTC, ISO 8601. `before`: the
-    value to put back, where that is not the same for all."""
+    value to put back, where that is not the same for all. `mark`: of the database, "" where it has shown none."""
 
     kind: str  # "nosync", "updatedn", "sessionlog"
     target: str  # URI
@@ -33,6 +35,18 @@ class Lease:
     undo: str
     taken: str = ""
     before: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A server: its URI, and the marks of its databases, none where it shows none."""
+
+    uri: str
+    marks: frozenset[str] = frozenset()
+
+    def has(self, lease: Lease) -> bool:
+        return lease.mark in self.marks or lease.target == self.uri
 
 
 @contextmanager
@@ -59,14 +73,16 @@ def any_standing() -> bool:
     return any(_place().glob("*.json"))
 
 
-def standing(target: str, kind: str) -> list[Lease]:
-    """Those that nobody holds any more, oldest first: their runs were killed, or could not give back."""
+def left() -> list[Lease]:
+    """Those of all servers that nobody holds any more, oldest first: their runs were killed, or could not give back."""
     paths = sorted(_place().glob("*.json"))
     found = [_read(path) for path in paths if not _is_held(path)]
-    return sorted(
-        (one for one in found if one is not None and (one.target, one.kind) == (target, kind)),
-        key=lambda one: one.taken,
-    )
+    return sorted((one for one in found if one is not None), key=lambda one: one.taken)
+
+
+def standing(server: Known, kind: str) -> list[Lease]:
+    """Those of that server."""
+    return [one for one in left() if one.kind == kind and server.has(one)]
 
 
 def _place() -> Path:
@@ -74,7 +90,7 @@ def _place() -> Path:
 
 
 def _path(lease: Lease) -> Path:
-    text = json.dumps([lease.kind, lease.target, lease.database])
+    text = json.dumps([lease.kind, lease.mark or lease.target, lease.database])
     return _place() / f"{lease.kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 

@@ -16,7 +16,7 @@ import ldap
 from loader import config
 from loader.config import Change, Config, Database
 from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused, ToolFailed
-from loader.server import configuration, tools, unlogged
+from loader.server import by_hand, configuration, tools, unlogged
 from loader.server.session import Session
 
 BY_VALUE = (
@@ -107,7 +107,7 @@ def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
     words = {ldap.MOD_DELETE: "delete", ldap.MOD_ADD: "add", ldap.MOD_REPLACE: "replace"}
     lines = [f"dn: {entry_dn}", "changetype: modify"]
     for kind, name, values in (one for change in changes for one in _modifications(change)):
-        lines += [f"{words[kind]}: {name}", *(f"{name}: {v.decode()}" for v in values or []), "-"]
+        lines += [f"{words[kind]}: {name}", *(by_hand.line(name, v) for v in values or []), "-"]
     return "\n".join(lines) + "\n"
 
 

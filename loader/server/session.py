@@ -28,7 +28,7 @@ from loader.errors import (
     TlsFailed,
     UsageProblem,
 )
-from loader.server import sasl, tls
+from loader.server import limits, sasl, tls
 from loader.server.options import Connection
 from loader.server.patience import COMMIT, answer_limit, connect_limit, opening_limit
 from loader.server.question import GivenUp, NoAnswer, Question
@@ -57,6 +57,7 @@ class Session:
         )  # libldap's own default has it
         self._given_up = given_up
         self._waits = False  # libldap still waits for an answer that nobody wants any more
+        self._explains = False
         self._ldap = _initialized(self.uri)
         self._ldap.set_option(ldap.OPT_REFERRALS, 0)
         self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
@@ -120,8 +121,18 @@ class Session:
             known = ", ".join(self.naming_contexts()) or "none that can be seen"
             return NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=known)
         if isinstance(error, _LIMITS_MET):
-            return limit_error(self.uri, self.connection.who, reason, facts.get("result", 11))
+            return self._limit_met(base, reason, facts.get("result", 11))
         return ServerRefused(uri=self.uri, operation=operation, reason=reason)
+
+    def _limit_met(self, base: str, reason: str, result: int) -> LoaderError:
+        """Asks the server who we are; a limit that is met by that is not asked about."""
+        if self._explains:
+            return limits.unasked(self.connection, self.uri, base, reason, result)
+        self._explains = True
+        try:
+            return limits.error(self, base, reason, result)
+        finally:
+            self._explains = False
 
     def read(
         self, dn: str, attributes: Sequence[str] = ("*", "+"), where: str = "(objectClass=*)"
@@ -400,25 +411,3 @@ def session(connection: Connection, given_up: threading.Event | None = None) -> 
         yield opened
     finally:
         opened.close()
-
-
-# Result codes of a search that ended before its time, and the limit behind each (slapd.conf(5), limits).
-LIMITS = {
-    3: "the time limit",
-    4: "the size limit",
-    11: "a limit on paged or unindexed searches",
-}
-_LIFTED = (
-    "size.soft=unlimited size.hard=unlimited size.unchecked=unlimited size.pr=unlimited "
-    "size.prtotal=unlimited time.soft=unlimited time.hard=unlimited"
-)
-
-
-def limit_error(uri: str, who: str, reason: str, status: int) -> LimitTooLow:
-    """What a limit met in a search means, and the server's setting that lifts all of them."""
-    named = "=" in who and not who.startswith("SASL ")
-    subject = f'dn.exact="{who}"' if named else "anonymous" if who == "anonymous" else "users"
-    setting = (
-        f"olcLimits: {{0}}{subject} {_LIFTED} (in slapd.conf, first: limits {subject} {_LIFTED})"
-    )
-    return LimitTooLow(uri=uri, limit=LIMITS[status], who=who, reason=reason, setting=setting)

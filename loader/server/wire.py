@@ -26,12 +26,12 @@ from loader.errors import (
 )
 from loader.ldif import counting
 from loader.progress import Meter
-from loader.server import tls
+from loader.server import limits, tls
 from loader.server.options import Connection
 from loader.server.patience import SILENCE, bind_limit, connect_limit
 from loader.server.refusal import bind_error
 from loader.server.search import Search
-from loader.server.session import LIMITS, is_tls, limit_error
+from loader.server.session import is_tls, session
 
 __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 
@@ -169,14 +169,25 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
     refused = bind_error(connection, uri, result, reason, error.code == "ldap.bind")
     if refused:
         return refused
-    if error.code == "ldap.request" and result in LIMITS:
-        return limit_error(uri, who, reason, result)
+    if error.code == "ldap.request" and result in limits.LIMITS:
+        return _limit_met(connection, uri, base, reason, result)
     if error.code == "ldap.request" and result == _NO_SUCH_OBJECT:
         return NoSuchBase(uri=uri, base=base, who=who, known="see the root DSE")
     if error.code == "ldap.silent" or result in _PASSING:
         return ConnectionLost(uri=uri, reason=reason)
     operation = f"search {base}" if base else "bind"
     return ServerRefused(uri=uri, operation=operation, reason=reason)
+
+
+def _limit_met(
+    connection: Connection, uri: str, base: str, reason: str, result: int
+) -> LoaderError:
+    """The core has hung up, so whom the server takes us for is asked on a session of its own."""
+    try:
+        with session(connection) as server:
+            return limits.error(server, base, reason, result)
+    except LoaderError:
+        return limits.unasked(connection, uri, base, reason, result)
 
 
 def _broken(error: _native.NativeError, uri: str, start_tls: int) -> LoaderError:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from loader import schema
 from loader.config import Config, Database
+from loader.schema import Definition
 from loader.server import compiled_schema
 from loader.sinks import mdb
 
@@ -14,5 +15,9 @@ def schema_of(
     config: Config, database: Database, attribute_options: Sequence[str] = ()
 ) -> mdb.Schema:
     """Raises NotProven for definitions that the core cannot read, ConfigUnreadable."""
-    definitions = schema.definitions(config, compiled_schema.read(config))
-    return mdb.schema(definitions, attribute_options, **schema.effects(config, database))
+    return mdb.schema(definitions_of(config), attribute_options, **schema.effects(config, database))
+
+
+def definitions_of(config: Config) -> list[Definition]:
+    """Raises ConfigUnreadable."""
+    return schema.definitions(config, compiled_schema.read(config))

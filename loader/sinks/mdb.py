@@ -28,7 +28,7 @@ from loader.errors import (
 )
 from loader.ldif import counting
 from loader.progress import Meter
-from loader.schema import Definition
+from loader.schema import Definition, Effects
 
 __all__ = ["Built", "Database", "Divided", "Feed", "Rejection", "Schema"]
 
@@ -52,6 +52,23 @@ class Target:
     tables: tuple[Table, ...]
     map_size: int  # bytes
     server_id: int  # of entryCSNs that are made
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a Target is made of, in a form that goes to another process. The schema as `schema()` is given it."""
+
+    settings: Settings
+    definitions: tuple[Definition, ...]
+    effects: Effects
+    tables: tuple[Table, ...]
+    map_size: int
+    server_id: int
+
+    def target(self) -> Target:
+        """Raises NotProven."""
+        known = schema(self.definitions, self.settings.attribute_options, **self.effects)
+        return Target(self.settings, known, self.tables, self.map_size, self.server_id)
 
 
 @dataclass(frozen=True)

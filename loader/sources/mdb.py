@@ -16,7 +16,6 @@ from loader import _native, ldif
 from loader._native import Counters, Dump, Exported, Tree
 from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb, ReaderGone
 from loader.mdb import snapshot
-from loader.mdb.environment import entry_count
 from loader.progress import Meter
 from loader.storage.files import require_readable
 
@@ -51,17 +50,15 @@ def database_directory(text: str) -> Path | None:
 
 def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) -> Exported:
     """Shards in the empty directory `output`, in the order of their names: parents first."""
-    meter.total = None if part.base else entry_count(part.directory)
-    with _reading(part, meter, jobs) as (dump, counters):
+    with _reading(part, meter, jobs, counted=True) as (dump, counters):
         return dump.export(output, counters, compress=compress)
 
 
 def stream(part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter) -> Exported:
     """All of it as one stream of LDIF, parents first. Raises ReaderGone; where it ends early otherwise, its end is none
     that a reader of LDIF takes."""
-    meter.total = None if part.base else entry_count(part.directory)
     scratch = Path(tempfile.gettempdir())
-    with _reading(part, meter, jobs, origin="standard output") as (dump, counters):
+    with _reading(part, meter, jobs, origin="standard output", counted=True) as (dump, counters):
         return dump.stream(descriptor, scratch, counters, compress=compress)
 
 
@@ -79,13 +76,18 @@ def find(part: Part, names: Sequence[str]) -> bytes:
 
 @contextmanager
 def _reading(
-    part: Part, meter: Meter, jobs: int | None = None, origin: str | None = None
+    part: Part,
+    meter: Meter,
+    jobs: int | None = None,
+    origin: str | None = None,
+    counted: bool = False,
 ) -> Iterator[tuple[Dump, Counters]]:
     """A snapshot of it, held as long as the body runs; the core's errors made ours, of `origin` where they name no
     file."""
     require_database(part.directory)
     path = part.directory / DATA
-    with snapshot.held(part.directory) as held:
+    with snapshot.held(part.directory, counted and not part.base) as held:
+        meter.total = held.entries or meter.total
         counters = Counters()
         base = part.base or None
         dump = Dump(held.path, txn=held.txn, base=base, jobs=jobs or os.cpu_count() or 2)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from loader import dn, units
+from loader import dn, plain, units
 from loader.config import Config
 from loader.errors import LoaderError
 from loader.run.catalogue import Facts
@@ -74,7 +74,7 @@ class Forecast:
             yield from self.notes
             return
         sure = "" if self.expected.sure else ", as far as can be seen"
-        why = units.printable(self.expected.why)
+        why = plain.printable(self.expected.why)
         yield f"catch-up: when the consumer is started, {self.uri} will send it {self.says()}{sure}; {why}"
         yield from self.notes
         if self.mend:
@@ -108,7 +108,7 @@ def foresee(
         log.warning("%s: %s", _UNKNOWN, error)
         return {}
     for line in found.lines():
-        log.warning("%s", line)
+        log.warning(line)  # commands on lines of their own
     return {"forecast": found.facts(), "catch_up": found.says()}
 
 
@@ -163,7 +163,7 @@ def _forecast(
     mend: tuple[str, ...] = ()
     if costly:
         mend = tuple(mending.commands(server, suffix, expected, entries))
-    shown = tuple(units.printable(line) for line in mend)
+    shown = tuple(plain.printable(line) for line in mend)
     return Forecast(
         *(server.uri, suffix, expected, entries, price, logged), notes=notes, mend=shown
     )

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 
 from loader.config import Change
 from loader.errors import LoaderError
-from loader.server import configuration_write
+from loader.server import by_hand, configuration_write
 from loader.server.session import Session
 from seeders.replica.look import Expected
 from seeders.replica.provider import SESSION_LOG, Syncprov
 
 _LEAST = 100_000  # writes
 _OF_ENTRIES = 100  # one write for so many entries
-_SAFE = re.compile(
-    rb"(?![ :<])[\x20-\x7e]*(?<! )\Z"
-)  # RFC 2849 SAFE-STRING, without a space at its end
 
 
 def log_size(entries: int | None) -> int:
@@ -30,20 +25,15 @@ def log_size(entries: int | None) -> int:
 def commands(server: Session, suffix: str, found: Expected, entries: int | None) -> Iterator[str]:
     """Lines to paste into a shell on the provider's host. The write comes last: a log begins with the first write."""
     if found.known is None or not found.known.logs:
-        yield from _set_log(_external(server.uri), suffix, found.known, log_size(entries))
+        yield from _set_log(server.uri, suffix, found.known, log_size(entries))
     yield from _write(server, suffix, found.known)
 
 
-def _external(uri: str) -> str:
-    """How root comes to cn=config on the provider's host."""
-    return f"-Q -Y EXTERNAL -H {shlex.quote(uri) if uri.startswith('ldapi:') else 'ldapi:///'}"
-
-
-def _set_log(external: str, suffix: str, known: Syncprov | None, size: int) -> Iterator[str]:
+def _set_log(uri: str, suffix: str, known: Syncprov | None, size: int) -> Iterator[str]:
     if known is None:
-        yield from _find_and_set(external, suffix, size)
+        yield from _find_and_set(uri, suffix, size)
         return
-    yield f"ldapmodify {external} <<'EOF'"
+    yield f"ldapmodify {by_hand.external(uri)} <<'EOF'"
     yield from configuration_write.change_record(known.entry_dn, [change(known, size)]).splitlines()
     yield "EOF"
     if not known.keeps_changes:
@@ -51,20 +41,13 @@ def _set_log(external: str, suffix: str, known: Syncprov | None, size: int) -> I
         yield f"# syncprov-sessionlog {size}"
 
 
-def _find_and_set(external: str, suffix: str, size: int) -> Iterator[str]:
+def _find_and_set(uri: str, suffix: str, size: int) -> Iterator[str]:
     """Where cn=config cannot be read from here. `add` is refused where it is set already, which does no harm."""
-    where = shlex.quote(f"(olcSuffix={_asserted(suffix)})")
-    find = f"ldapsearch {external} -LLL -o ldif-wrap=no -b"
-    yield f"DB=$({find} cn=config {where} 1.1 | sed -n 's/^dn: //p')"
+    yield by_hand.find_database(uri, suffix)
     overlays = "'(objectClass=olcSyncProvConfig)' 1.1"
-    yield f"DN=$({find} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
+    yield f"DN=$({by_hand.searching(uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
     record = f"dn: %s\\nchangetype: modify\\nadd: {SESSION_LOG}\\n{SESSION_LOG}: {size}\\n"
-    yield f"printf '{record}' \"$DN\" | ldapmodify {external}"
-
-
-def _asserted(text: str) -> str:
-    """As a value in a filter (RFC 4515)."""
-    return re.sub(r"[*()\\\0]", lambda found: f"\\{ord(found[0]):02x}", text)
+    yield f"printf '{record}' \"$DN\" | ldapmodify {by_hand.external(uri)}"
 
 
 def change(known: Syncprov, size: int) -> Change:
@@ -78,8 +61,8 @@ def _write(server: Session, suffix: str, known: Syncprov | None) -> Iterator[str
     if known and not known.writes_itself:
         where = "URI-OF-ITS-OWN-PROVIDER"
     yield f"ldapmodify -x -D {shlex.quote(who)} -W -H {where} <<'EOF'"
-    record = [_line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
-    record += [_line("objectClass", value) for value in _object_classes(server, suffix)]
+    record = [by_hand.line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
+    record += [by_hand.line("objectClass", value) for value in _object_classes(server, suffix)]
     yield from record
     if known is None:
         # Of a log that has one write nothing can be seen from outside.
@@ -92,9 +75,3 @@ def _object_classes(server: Session, suffix: str) -> Sequence[bytes]:
         return server.read(suffix, ["objectClass"]).get("objectclass", [])
     except LoaderError:
         return []
-
-
-def _line(name: str, value: bytes) -> str:
-    if _SAFE.match(value):
-        return f"{name}: {value.decode('ascii')}"
-    return f"{name}:: {base64.b64encode(value).decode('ascii')}"

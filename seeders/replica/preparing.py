@@ -11,10 +11,11 @@ import shlex
 from dataclasses import dataclass
 
 from loader.errors import ConfigHidden, LeaseStands, LoaderError, ProviderNotPrepared
+from loader.operations import leases
 from loader.run import lease
 from loader.run.killpoint import killpoint
 from loader.run.lease import Lease
-from loader.server import configuration_write, touch
+from loader.server import configuration, configuration_write, touch
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import Answer
@@ -59,20 +60,23 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
         who = server.connection.who
         raise ConfigHidden(uri=server.uri, who=who, reason=f"no syncprov of {suffix} is shown")
     size = mending.log_size(size_of.entries(server, suffix, sampled=True))
-    _write_down(admin, server.uri, suffix, known)
+    _write_down(admin, server, suffix, known)
     killpoint(f"{KIND}.written-down")
     configuration_write.modify(server, known.entry_dn, [mending.change(known, size)])
     killpoint(f"{KIND}.taken")
     return f"{providers.SESSION_LOG} of {suffix} set to {size:,} at {server.uri}"
 
 
-def _write_down(admin: Connection, uri: str, suffix: str, known: Syncprov) -> None:
+def _write_down(admin: Connection, server: Session, suffix: str, known: Syncprov) -> None:
     """Once: what stands there already tells what was before all seedings."""
-    if any(one.database == suffix for one in lease.standing(uri, KIND)):
+    config = configuration.read_online(server)
+    if any(one.database == suffix for one in lease.standing(leases.known(config), KIND)):
         return
+    mark = leases.mark(config, config.database(suffix))
     undo = ["ditseed", "replica", "release", *admin.options(), "-b", suffix]
     before = str(known.session_log or "")
-    with lease.holding(Lease(KIND, uri, suffix, shlex.join(undo), before=before)):
+    one = Lease(KIND, server.uri, suffix, shlex.join(undo), before=before, mark=mark)
+    with lease.holding(one):
         pass  # it is never given back here, so it stands
 
 
@@ -91,7 +95,8 @@ def _begin(writer: Session, server: Session, suffix: str, log_base: str | None) 
 def release(connection: Connection, suffix: str | None) -> list[str]:
     """Put back what session logs were before --prepare-provider; which, and what. Raises LeaseStands."""
     with session(connection) as server:
-        found = [one for one in lease.standing(server.uri, KIND) if suffix in (None, one.database)]
+        standing = lease.standing(leases.of_server(server), KIND)
+        found = [one for one in standing if suffix in (None, one.database)]
         for one in found:
             with lease.holding(one) as given_back:
                 _put_back(server, one)
@@ -113,9 +118,15 @@ def _put_back(server: Session, one: Lease) -> None:
 
 
 def standing(uri: str) -> list[str]:
-    """What is to be said of session logs that were set for a seeding and not given back."""
+    """What is to be said of session logs that were set for a seeding and not given back: of any server, since that of
+    `uri` may have been given by another one."""
     return [
-        f"the session log of {one.database} was set by --prepare-provider at {one.taken}; keep it, as any restart of a "
-        f"consumer needs it, or put back what was before: {one.undo}"
-        for one in lease.standing(uri, KIND)
+        f"the session log of {one.database} was set by --prepare-provider at {one.taken}{_at(one, uri)}; keep it, as "
+        f"any restart of a consumer needs it, or put back what was before: {one.undo}"
+        for one in lease.left()
+        if one.kind == KIND
     ]
+
+
+def _at(one: Lease, uri: str) -> str:
+    return "" if one.target == uri else f" at {one.target}"

@@ -28,7 +28,7 @@ from loader.mdb import context_csn, environment, meta
 from loader.operations import moved, sight
 from loader.operations.build import find_place
 from loader.operations.publish import Place
-from loader.operations.verify import known_to_core
+from loader.operations.verify import given_to_core, known_to_core
 from loader.progress import Meter, Progress
 from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
@@ -38,7 +38,8 @@ from loader.server import subschema, sync, wire
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import session
-from loader.sinks import changes
+from loader.sinks import applying, changes, mdb
+from loader.sinks.applying import Applied, Task
 from loader.sources import ldap as source
 from loader.storage import files
 from seeders.replica.restless import LOOKS, Restless
@@ -195,6 +196,10 @@ class _Work:
     def preflight(self, meter: Meter) -> Facts:
         return {**preflight(self.options, self.place), "started": time.time()}
 
+    @cached_property
+    def given(self) -> mdb.Given:
+        return given_to_core(self.place.config, self.place.database)
+
     def _path(self, name: str) -> Path:
         return self.run.directory / name
 
@@ -255,22 +260,19 @@ class _Work:
             restless.settle(self.start["reached"])
             done = self._apply(told, restless, meter)
             if not done.unsettled:
-                names = ("added", "modified", "renamed", "deleted", "kept")
-                return {name: getattr(done, name) for name in names}
+                return done.counts
             restless.look_up(done.unsettled)
         raise TreeRestless(base=self.start["base"], passes=LOOKS)
 
-    def _apply(self, told: Facts, restless: Restless, meter: Meter) -> changes.Refreshed:
+    def _apply(self, told: Facts, restless: Restless, meter: Meter) -> Applied:
         scratch = self._path(_SCRATCH)
         files.remove_tree(scratch)
         scratch.mkdir(mode=0o700)
         killpoint("apply.middle")
-        database = self.place.database
         try:
-            return changes.apply(
+            task = Task(
                 self.place.directory,
-                known_to_core(self.place.config, database),
-                database.maxsize,
+                self.given,
                 changes.Told(
                     changed=[self._path(CHANGED), *restless.files],
                     present=self._path(PRESENT) if told["names_present"] else None,
@@ -281,9 +283,8 @@ class _Work:
                 ),
                 time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start["started"])),
                 changes.Means(resources.memory() // SHARE, resources.processors(), scratch),
-                self._require_sight,
-                meter,
             )
+            return applying.apply(task, self._require_sight, meter)
         finally:
             files.remove_tree(scratch)
 
@@ -320,10 +321,7 @@ class _Work:
 
 def _counted(directory: Path, path: Path) -> int:
     """Entries; dn2i has a record of the root, and two for each entry."""
-    with environment.opened(directory) as opened:
-        tables = [environment.require_table(opened, name) for name in ("id2e", "dn2i")]
-        with opened.begin() as transaction:
-            entries, nodes = (environment.rows(transaction, table) for table in tables)
+    entries, nodes = environment.row_counts(directory, ("id2e", "dn2i"))
     if nodes != 2 * entries + 1:
         raise MdbDamaged(path=path, reason=f"{entries} entries, but {nodes} records in dn2i")
     return entries

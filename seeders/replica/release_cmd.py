@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from loader.cli import options
-from loader.cli.report import show_json
+from loader.cli.report import show, show_json
 from seeders.replica import preparing
 
 
@@ -18,7 +18,8 @@ def command(as_json: bool, **connecting: Any) -> None:
     """Restore the provider's session log to what it was before `replica seed --prepare-provider`.
 
     Only once the replica has caught up (ditseed replica verify). It is better to keep the session log: without one,
-    every consumer that reconnects is sent the entryUUIDs of all entries. Give -H as for the seeding, on the same host.
+    every consumer that reconnects is sent the entryUUIDs of all entries. -H is the provider, by any of its URIs, on
+    the host where the seeding ran.
 
     \b
     Example:
@@ -29,5 +30,4 @@ def command(as_json: bool, **connecting: Any) -> None:
     if as_json:
         show_json({"released": done})
         return
-    for line in done or ["nothing was set by --prepare-provider"]:
-        print(line)
+    show(*(done or ["nothing was set by --prepare-provider"]))

@@ -11,7 +11,7 @@ import click
 
 from loader import errors, units
 from loader.cli import options
-from loader.cli.report import for_people, show_facts, show_json
+from loader.cli.report import for_people, show, show_facts, show_json
 from loader.errors import UsageProblem
 from loader.operations.compare import CompareReport, Sample
 from loader.progress import Progress
@@ -327,10 +327,7 @@ def verify(
         )
     else:
         show_facts({"compared as": how, **_compared(waited, report)})
-        for line in _how_to_see(report):
-            print(line)
-        for line in preparing.standing(provider.uri or ""):
-            print(line)
+        show(*_how_to_see(report), *preparing.standing(provider.uri or ""))
     return errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
 
 

@@ -10,7 +10,7 @@ import click
 
 from loader import units
 from loader.cli import options
-from loader.cli.report import show_facts, show_json, show_table
+from loader.cli.report import show, show_facts, show_json, show_table
 from loader.errors import NoRun, UsageProblem
 from loader.operations import build
 from loader.run.catalogue import DoneStep, Facts
@@ -71,7 +71,7 @@ def command(
         show_json({"done": done, "steps": [step.__dict__ for step in steps]})
         return
     _show_steps(steps)
-    print("finished" if done else _GOES_ON)
+    show("finished" if done else _GOES_ON)
 
 
 def _online(uri: str, asked: OnlineOptions, as_json: bool) -> None:
@@ -106,7 +106,7 @@ def _show_steps(steps: Sequence[DoneStep]) -> None:
 def _show_seed(found: Status) -> None:
     _show_steps(found.steps)
     if found.step is None:
-        print("finished")
+        show("finished")
         return
     facts: dict[str, object] = {"next" if found.process is None else "under way": found.step}
     if found.entries is not None:
@@ -135,12 +135,12 @@ def _show_loads(loads: Sequence[Facts]) -> None:
 def _show_lease(one: Facts) -> None:
     held = f"process {one['process']} will reset it" if one["process"] else "nothing will reset it"
     if one["kind"] == preparing.KIND:
-        print(f"session log of {one['database']} set at {one['taken']} by --prepare-provider")
-        print(f"  to restore what was before: {one['undo']}")
+        show(f"session log of {one['database']} set at {one['taken']} by --prepare-provider")
+        show(f"  to restore what was before: {one['undo']}")
         return
-    print(f"{one['kind']} of {one['database']} since {one['taken']}: {held}")
+    show(f"{one['kind']} of {one['database']} since {one['taken']}: {held}")
     if one["undo"]:
-        print(f"  the next run does, or by hand: {one['undo']}")
+        show(f"  the next run does, or by hand: {one['undo']}")
 
 
 def _so_far(entries: int, expected: int | None) -> str:

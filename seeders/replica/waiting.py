@@ -147,7 +147,7 @@ class _Waiting:
     def doing(self) -> str:
         """For people."""
         if self._seen.trouble:
-            return units.printable(f"the replica does not answer ({self._seen.trouble})")
+            return f"the replica does not answer ({self._seen.trouble})"
         phase = f"phase {self._seen.phase.lower()}" if self._seen.phase else "waiting"
         if self._answer is Answer.PRESENT:
             return f"{phase}: {self._naming()}"

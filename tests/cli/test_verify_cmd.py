@@ -10,8 +10,9 @@ import pytest
 
 from fixtures.slapd import Slapd
 from loader.errors import EXIT_DIFFERENT, NoSuchPath, NotLmdb, UsageProblem
-from loader.mdb.environment import opened, require_table
+from loader.mdb.environment import require_table
 from tests.support.command import ditseed
+from tests.support.mapped import opened
 
 pytestmark = pytest.mark.slapd
 

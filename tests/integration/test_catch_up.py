@@ -171,7 +171,8 @@ def test_killed_while_preparing(tmp_path: Path, point: str) -> None:
         assert bool(provider.session_log) == (point == "taken")
         provider.seed(consumer, *words).ok()
         assert provider.session_log
-        ditseed("replica", "release", *as_admin(provider)).ok()
+        by_another_uri = ("-H", provider.server.ldapi_uri, *as_admin(provider)[2:])
+        ditseed("replica", "release", *by_another_uri).ok()
         assert provider.session_log == []
 
 

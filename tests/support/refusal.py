@@ -52,3 +52,10 @@ def where(both: Pair) -> tuple[object, ...]:
 
 def text(dn: str, **attributes: str) -> str:
     return record(dn, list(attributes.items()))
+
+
+def pasted(said: str) -> str:
+    """The commands below a hint, as an operator takes them from the screen."""
+    hint, _, commands = said.partition("\nhint: ")[2].partition("\n")
+    assert commands, hint
+    return commands

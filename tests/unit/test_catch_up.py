@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loader import config, csn, units
+from loader import config, csn
 from loader.server import sync
 from loader.server.sync import Answer
 from seeders.replica import claims, cost, mending, provider
@@ -36,10 +36,6 @@ def test_a_cookie_is_in_the_order_of_server_ids() -> None:
 )
 def test_the_server_id_in_a_cookie(cookie: str | None, server_id: str | None) -> None:
     assert sync._server_id(cookie) == server_id
-
-
-def test_no_control_character_reaches_a_terminal() -> None:
-    assert units.printable("dc=ex\x1b[2Jä\n") == "dc=ex\\x1b[2Jä\\x0a"
 
 
 @pytest.mark.parametrize("answer", [Answer.PRESENT, Answer.WHOLE])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -12,10 +13,11 @@ from loader import log
 
 @pytest.fixture(autouse=True)
 def root_logger() -> Iterator[None]:
-    """`setup` replaces the root logger's handlers; pytest has its own there."""
+    """`setup` replaces the root logger's handlers and the hook of threads; pytest has its own there."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers, level, hook = root.handlers[:], root.level, threading.excepthook
     yield
+    threading.excepthook = hook
     root.handlers[:] = handlers
     root.setLevel(level)
 
@@ -73,6 +75,23 @@ def test_arguments_and_tracebacks_are_blanked_too(capsys: pytest.CaptureFixture[
     assert "S3CRET" not in said
     assert "WARNING: refused rootpw ***" in said
     assert "ValueError: userPassword: ***" in said
+
+
+def test_what_a_terminal_obeys_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of arguments line breaks too; a traceback keeps its lines."""
+    log.setup(0)
+    logger = logging.getLogger("test")
+    logger.warning("refused %s: %s\n%s, %d", "cn=\x1b[2J\nERROR: forged", "L" * 9999, "\u202e", 7)
+    thread = threading.Thread(target=lambda: int("\x1b[2J\u202e"))
+    thread.start()
+    thread.join()
+    said = capsys.readouterr().err
+    assert "WARNING: refused cn=\\x1b[2J\\nERROR: forged: LLL" in said
+    assert "\n\\u202e, 7\n" in said
+    assert "ERROR: a thread ended with an error\nTraceback" in said
+    assert "\x1b" not in said
+    assert "\u202e" not in said
+    assert max(map(len, said.splitlines())) < 1000
 
 
 @pytest.mark.parametrize(

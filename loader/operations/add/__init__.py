@@ -13,7 +13,7 @@ from pathlib import Path
 from loader import defaults, dn, ldif, overlays
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError
 from loader.ldif import Scan
-from loader.operations.add import nosync
+from loader.operations.add import nosync, shadow
 from loader.operations.add.looking import JOURNAL
 from loader.operations.add.options import ON_EXISTS, AddOptions
 from loader.operations.inputs import STDIN
@@ -59,6 +59,7 @@ def add(
     with session(options.connection) as server:
         offer = subschema.offer(server)
     nosync.give_back_standing(options.connection)
+    shadow.give_back_standing(options.connection)
     anew = restart or options.streamed or _begins_anew(directory, identity)
     with open_run(directory, "add", identity, progress, timeouts, anew) as run:
         work = _Work(options, run, offer)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from loader.errors import LeaseStands, LoaderError
+from loader.operations import leases
 from loader.operations.add.lending import lending
 from loader.operations.tune import syncing
 from loader.operations.tune.target import opened
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 # What makes a commit: it comes and goes.
 _MARKER = "ditseed-sync"
+_UNDO = ("ditseed", "tune", "sync")
 
 
 @contextmanager
@@ -36,16 +38,19 @@ def lent(connection: Connection) -> Iterator[None]:
     with opened(connection) as target:
         database = target.config.database(connection.base)
         place = target.place
-        uri = target.config.uri or ""
+        one = Lease(
+            *(KIND, target.config.uri or "", database.suffix),
+            shlex.join([*_UNDO, *place, "-b", database.suffix, "--nosync", "off", "--apply"]),
+            mark=leases.mark(target.config, database),
+        )
     if database.nosync:
         log.warning("%s has nosync on already, and keeps it", database.suffix)
         yield
         return
-    undo = ["ditseed", "tune", "sync", *place, "-b", database.suffix, "--nosync", "off", "--apply"]
     with lending(
-        Lease(KIND, uri, database.suffix, shlex.join(undo)),
+        one,
         lambda: _switch_on(connection, database.suffix),
-        lambda: _give_back(connection, database.suffix, undo),
+        lambda: _give_back(connection, one),
     ):
         yield
 
@@ -55,12 +60,19 @@ def give_back_standing(connection: Connection) -> None:
     if not lease.any_standing():
         return
     with session(connection) as server:
-        uri = server.uri
-    for one in lease.standing(uri, KIND):
+        uri, known = server.uri, leases.of_server(server)
+    for one in lease.standing(known, KIND):
+        if one.target != uri and not _is_on(connection, one.database):
+            continue  # of a server with a copy of this one's configuration, for all that can be seen
         log.warning("%s: nosync of %s was left on by a run of %s", uri, one.database, one.taken)
         with lease.holding(one) as given_back:
-            _give_back(connection, one.database, shlex.split(one.undo))
+            _give_back(connection, one)
             given_back()
+
+
+def _is_on(connection: Connection, suffix: str) -> bool:
+    with opened(connection) as target:
+        return target.config.database(suffix).nosync
 
 
 def _switch_on(connection: Connection, suffix: str) -> None:
@@ -68,14 +80,15 @@ def _switch_on(connection: Connection, suffix: str) -> None:
         syncing.change_nosync(target, suffix, True, apply=True)
 
 
-def _give_back(connection: Connection, suffix: str, undo: list[str]) -> None:
+def _give_back(connection: Connection, one: Lease) -> None:
+    suffix = one.database
     try:
         with opened(connection) as target:
             syncing.change_nosync(target, suffix, False, apply=True)
         with session(connection) as server:
             sync(server, suffix)
     except LoaderError as error:
-        raise LeaseStands(what=KIND, suffix=suffix, reason=error, undo=shlex.join(undo)) from error
+        raise LeaseStands(what=KIND, suffix=suffix, reason=error, undo=one.undo) from error
 
 
 def sync(server: Session, suffix: str) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from loader.config import Change, Config, Database
 from loader.errors import LeaseStands, LoaderError, NotAReplica
+from loader.operations import leases
 from loader.operations.add.lending import lending
 from loader.run import lease
 from loader.run.lease import Lease
@@ -34,7 +35,8 @@ def lent(connection: Connection, suffix: str) -> Iterator[None]:
         config = configuration.read_online(server)
         database, uri = config.database(suffix), config.uri or ""
         require_free(config, database)
-    one = Lease(KIND, uri, database.suffix, _by_hand(database, uri, _SETTING))
+        mark = leases.mark(config, database)
+    one = Lease(KIND, uri, database.suffix, _by_hand(database, uri, _SETTING), mark=mark)
     with lending(
         one, lambda: _switch_on(connection, suffix), lambda: _give_back(connection, suffix, one)
     ):
@@ -55,12 +57,20 @@ def give_back_standing(connection: Connection) -> None:
     if not lease.any_standing():
         return
     with session(connection) as server:
-        uri = server.uri
-    for one in lease.standing(uri, KIND):
+        uri, known = server.uri, leases.of_server(server)
+    for one in lease.standing(known, KIND):
+        if one.target != uri and not _is_on(connection, one.database):
+            continue  # of a server with a copy of this one's configuration, for all that can be seen
         log.warning("%s: %s of %s was left by a run of %s", uri, _SETTING, one.database, one.taken)
         with lease.holding(one) as given_back:
             _give_back(connection, one.database, one)
             given_back()
+
+
+def _is_on(connection: Connection, suffix: str) -> bool:
+    with session(connection) as server:
+        config = configuration.read_online(server)
+        return bool(config.values(config.database(suffix).entry_dn, _SETTING))
 
 
 def _by_hand(database: Database, uri: str, *settings: str) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from loader.config import Config, Database
+from loader.operations import leases
 from loader.operations.tune.change import carry_out
 from loader.operations.tune.plan import Outcome, Plan, changed
 from loader.operations.tune.target import Target
 from loader.run import lease
+from loader.run.lease import Lease
 
 NOSYNC = "nosync"
 
@@ -30,19 +32,18 @@ def syncing(target: Target, suffix: str | None) -> list[Syncing]:
     return [
         Syncing(
             *(one.suffix, one.nosync, one.env_flags, one.checkpoint),
-            (*_notes(one), *_lent(config.uri, one)),
+            (*_notes(one), *_lent(config, one)),
         )
         for one in chosen
     ]
 
 
-def _lent(uri: str | None, database: Database) -> Iterable[str]:
-    for one in lease.standing(uri or "", NOSYNC):
-        if one.database == database.suffix:
-            yield (
-                f"nosync was switched on by a `ditseed add` of {one.taken} that was killed; "
-                "the next one, or --apply, switches it off"
-            )
+def _lent(config: Config, database: Database) -> Iterable[str]:
+    for one in _left(config, database):
+        yield (
+            f"nosync was switched on by a `ditseed add` of {one.taken} that was killed; "
+            "the next one, or --apply, switches it off"
+        )
 
 
 def _notes(database: Database) -> Iterable[str]:
@@ -65,7 +66,17 @@ def _minutes(checkpoint: str | None) -> int:
 def change_nosync(target: Target, suffix: str | None, on: bool, apply: bool) -> Outcome:
     """Switch nosync on or off, in whichever of its two spellings it stands; other flags stay."""
     database = target.config.database(suffix)
-    return carry_out(target, _plan(target.config, database, on), apply)
+    outcome = carry_out(target, _plan(target.config, database, on), apply)
+    for one in _left(target.config, database) if apply and not on else ():
+        with lease.holding(one) as given_back:
+            given_back()
+    return outcome
+
+
+def _left(config: Config, database: Database) -> list[Lease]:
+    """What killed runs of `ditseed add` have left of it."""
+    found = lease.standing(leases.known(config), NOSYNC)
+    return [one for one in found if one.database == database.suffix]
 
 
 def _plan(config: Config, database: Database, on: bool) -> Plan:

@@ -17,6 +17,7 @@ from loader.errors import NotStampable
 from loader.mdb import context_csn, entry, environment
 from loader.mdb.verify import verify
 from loader.progress import Meter
+from tests.support import mapped
 
 pytestmark = pytest.mark.slapd
 
@@ -77,7 +78,7 @@ def hard_text() -> str:
 
 
 def blobs(directory: Path) -> Iterator[bytes]:
-    with environment.opened(directory) as opened:
+    with mapped.opened(directory) as opened:
         entries = environment.require_table(opened, "id2e")
         with opened.begin() as transaction:
             yield from (blob for _, blob in transaction.cursor(entries))
@@ -109,7 +110,7 @@ def test_stamp_changes_the_one_attribute_and_nothing_else(before: list[str]) -> 
 def dump(directory: Path) -> dict[str, list[tuple[bytes, bytes]]]:
     """All rows of all tables but the suffix entry's."""
     rows = {}
-    with environment.opened(directory) as opened:
+    with mapped.opened(directory) as opened:
         with opened.begin() as transaction:
             names = [name.decode() for name, _ in transaction.cursor()]
         for name in names:
@@ -202,7 +203,7 @@ def test_newest_where_an_index_key_is_a_range() -> None:
     """More than 65535 entries of one second, as a bulk load makes them."""
     made = [csn(60, 1, number) for number in range(66_000)]
     with loaded(PLAIN, tree(*made, csn(59, 2))) as server:
-        with environment.opened(server.database_dir) as opened:
+        with mapped.opened(server.database_dir) as opened:
             index = environment.require_table(opened, "entryCSN")
             with opened.begin() as transaction:
                 assert environment.rows(transaction, index) < 100

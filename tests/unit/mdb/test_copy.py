@@ -15,6 +15,7 @@ from loader.errors import MdbDamaged, NotLmdb, ReadersFull
 from loader.mdb import copy, environment, look, meta, names
 from loader.mdb.verify import verify
 from loader.progress import Meter
+from tests.support import mapped
 
 
 def make(directory: Path, engine: int = 0, readers: int = 126) -> Path:
@@ -131,12 +132,12 @@ def _end(process: int) -> None:
 
 def _reading(source: Path) -> list[int]:
     """Processes that have a slot in the table of readers."""
-    with environment.opened(source) as opened:
+    with mapped.opened(source) as opened:
         return [int(line.split()[0]) for line in opened.readers().splitlines()[1:]]
 
 
 def _write(source: Path) -> None:
-    with environment.opened(source, writable=True) as opened:
+    with mapped.opened(source, writable=True) as opened:
         words = environment.require_table(opened, "ad2i")
         for number in range(3):
             with opened.begin(write=True) as transaction:

@@ -12,6 +12,7 @@ import pytest
 from loader.errors import MapFull, NoSuchPath, NotLmdb, NotPermitted, UsageProblem
 from loader.mdb import environment, meta
 from loader.storage import holders
+from tests.support import mapped
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
 NOBODY = 65534
@@ -47,8 +48,8 @@ def test_a_copy_is_opened_without_a_lock_file(place: Path) -> None:
 
 
 def test_only_once_in_a_process(place: Path) -> None:
-    with environment.opened(place):
-        with pytest.raises(UsageProblem), environment.opened(place):
+    with mapped.opened(place):
+        with pytest.raises(UsageProblem), mapped.opened(place):
             pass
         # The refused one must not have dropped the lock of the first (fcntl locks belong to the process).
         assert _holder_seen_by_a_child(place) == os.getpid()
@@ -99,7 +100,7 @@ def test_a_full_map_is_said_to_be_full(place: Path) -> None:
 
 
 def _fill(place: Path) -> None:
-    with environment.opened(place, writable=True) as made:
+    with mapped.opened(place, writable=True) as made:
         entries = environment.require_table(made, "id2e")
         with made.begin(write=True) as transaction:
             for number in range(10, 2000):
@@ -111,7 +112,7 @@ def test_the_lag_of_a_reader(place: Path) -> None:
     reader = _hold_a_reader(place)
     try:
         for number in range(10, 15):
-            with environment.opened(place, writable=True) as made:
+            with mapped.opened(place, writable=True) as made:
                 entries = environment.require_table(made, "id2e")
                 with made.begin(write=True) as transaction:
                     transaction.put(environment.ID.pack(number), b"more", db=entries)

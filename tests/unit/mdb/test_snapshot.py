@@ -12,7 +12,8 @@ import pytest
 
 from loader import _native
 from loader.errors import OtherFormat
-from loader.mdb import environment, snapshot
+from loader.mdb import snapshot
+from tests.support import mapped
 from tests.unit.mdb.test_environment import make
 
 ENTRIES = 2000
@@ -33,7 +34,7 @@ with lmdb.open(sys.argv[1], max_dbs=8) as made:
 
 
 def readers(place: Path) -> int:
-    with environment.opened(place) as opened:
+    with mapped.opened(place) as opened:
         return len(opened.readers().splitlines()[1:])
 
 

@@ -18,6 +18,7 @@ from loader.errors import LoaderError, MdbDamaged, NotLmdb, UsageProblem
 from loader.mdb import copy, environment, look, meta
 from loader.mdb.verify import default_level, verify
 from loader.progress import Meter, Staged
+from tests.support import mapped
 
 pytestmark = pytest.mark.slapd
 
@@ -123,7 +124,7 @@ def test_a_damaged_file_never_ends_us(sound: Path, tmp_path: Path) -> None:
 
 
 def test_an_entry_missing_from_the_tree(broken: Path) -> None:
-    with environment.opened(broken, writable=True) as opened:
+    with mapped.opened(broken, writable=True) as opened:
         entries = environment.require_table(opened, "id2e")
         with opened.begin(write=True) as transaction:
             assert transaction.delete(environment.ID.pack(7), db=entries)
@@ -135,7 +136,7 @@ def test_a_copy_made_while_writing_is_found(sound: Path, tmp_path: Path) -> None
     """What `cp` of a live file gives: the end of one moment and the beginning of another."""
     (tmp_path / "data.mdb").write_bytes(sound.read_bytes())
     half = sound.read_bytes()[: sound.stat().st_size // 2]
-    with environment.opened(tmp_path, writable=True) as opened:
+    with mapped.opened(tmp_path, writable=True) as opened:
         entries = environment.require_table(opened, "id2e")
         for number in range(50):
             with opened.begin(write=True) as transaction:

@@ -28,9 +28,10 @@ from loader.errors import (
     TlsFailed,
 )
 from loader.progress import Meter
-from loader.server.options import Connection
+from loader.server import limits
+from loader.server.options import Connection, Sasl
 from loader.server.search import Search
-from loader.server.session import limit_error, session
+from loader.server.session import session
 from loader.server.wire import reading
 from tests.support.command import environment
 from tests.support.require import require
@@ -220,7 +221,7 @@ def test_a_size_limit_says_what_lifts_it(server: Slapd) -> None:
         by_search(reader)
     said = f"{caught.value} {caught.value.advice()}"
     assert "the size limit" in said
-    assert f'limits dn.exact="{USER}"' in said
+    assert f'\nolcLimits: {{0}}dn.exact="{USER}" size.soft=unlimited' in said
     assert "size.prtotal=unlimited" in said
 
 
@@ -257,13 +258,17 @@ def test_small_questions(admin: Connection) -> None:
 
 
 @pytest.mark.parametrize(
-    ("who", "subject"),
+    ("asked", "subject"),
     [
-        ("anonymous", "anonymous"),
-        ("cn=a,dc=x", 'dn.exact="cn=a,dc=x"'),
-        ("SASL GSSAPI as a", "users"),
+        (Connection(), "anonymous"),
+        (Connection(bind_dn="cn=a,dc=x"), 'dn.exact="cn=a,dc=x"'),
+        (Connection(mechanism="GSSAPI", sasl=Sasl("a")), 'dn.exact="DN"'),
     ],
 )
-def test_whom_a_limit_is_lifted_for(who: str, subject: str) -> None:
-    told = limit_error("ldap://x", who, "Size limit exceeded", 4)
-    assert f"olcLimits: {{0}}{subject} size.soft=unlimited" in str(told.advice())
+def test_whom_a_limit_is_lifted_for_where_nobody_can_be_asked(
+    asked: Connection, subject: str
+) -> None:
+    """Never for everybody."""
+    told = limits.unasked(asked, "ldap://x", "dc=x", "Size limit exceeded", 4)
+    assert f"\nolcLimits: {{0}}{subject} size.soft=unlimited" in str(told.advice())
+    assert ("ldapwhoami" in str(told.advice())) == ("DN" in subject)

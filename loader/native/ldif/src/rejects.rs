@@ -35,15 +35,24 @@ fn source(path: Option<&Path>) -> String {
     path.map_or_else(|| "the stream".to_owned(), |path| path.display().to_string())
 }
 
+/// A comment on one line, in which a terminal finds nothing to obey: values of the entry stand in it.
+fn printable(text: &str) -> String {
+    let shown = |one: char| if unfit(one) { one.escape_default().to_string() } else { one.into() };
+    text.chars().map(shown).collect()
+}
+
+/// Control characters, line breaks, and those that turn the direction of what is written.
+fn unfit(one: char) -> bool {
+    let turns = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
+    one.is_control()
+        || turns.contains(&one)
+        || matches!(one, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 impl Reject<'_> {
     fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let reason = self.reason.replace(['\n', '\r'], " ");
-        writeln!(
-            out,
-            "# {reason}\n# {}, line {}",
-            source(self.path).replace('\n', " "),
-            self.line
-        )?;
+        let (reason, source) = (printable(self.reason), printable(&source(self.path)));
+        writeln!(out, "# {reason}\n# {source}, line {}", self.line)?;
         let end = self.text.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'));
         out.write_all(&self.text[..end.map_or(0, |end| end + 1)])?;
         out.write_all(b"\n\n")

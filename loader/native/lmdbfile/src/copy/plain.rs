@@ -61,12 +61,19 @@ pub(super) fn each(
     watch: Watch<'_>,
     mut take: impl FnMut(u64, &Buffer) -> Result<()>,
 ) -> Result<()> {
-    pieces(origin, Data::new(origin.file(), range), |piece, bytes| {
+    let (data, end) = (Data::new(origin.file(), range.clone()), range.end);
+    pieces(origin, data, |piece, bytes| {
         let count = bytes.len() as u64;
         if count < piece.end - piece.start {
-            return Err(Error::new(ErrorKind::Corrupt, "the file has been cut meanwhile"));
+            return Err(cut());
         }
         take(piece.start, bytes)?;
         if watch(count) { Ok(()) } else { Err(cancelled()) }
-    })
+    })?;
+    // What was cut off before it was asked for looks like a hole.
+    if origin.file().metadata()?.len() < end { Err(cut()) } else { Ok(()) }
+}
+
+fn cut() -> Error {
+    Error::new(ErrorKind::Corrupt, "the file has been cut meanwhile")
 }

@@ -1,0 +1,23 @@
+"""What runs that were killed have left loosened on servers: whichever verb meets it says so."""
+
+from __future__ import annotations
+
+import logging
+
+from loader.run import lease
+
+_STAYS = "sessionlog"  # until `replica release` puts it back
+log = logging.getLogger(__name__)
+
+
+def warn() -> None:
+    for one in lease.left():
+        if one.kind != _STAYS:
+            log.warning(
+                "%s of %s at %s was left by a run of %s that was killed. To put it back:\n%s",
+                one.kind,
+                one.database,
+                one.target,
+                one.taken,
+                one.undo,
+            )

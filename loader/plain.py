@@ -1,0 +1,53 @@
+"""Text from outside (DNs, values, messages of servers and tools, names of hosts and files) made fit to be shown.
+
+A terminal obeys control characters, and bidirectional ones make a line read as something that it is not; a line break
+forges a line of a log. All of them are written out here: `\\n`, `\\x1b`, `\\u202e`; of what is not UTF-8, the bytes.
+A backslash stays as it is, for DNs are full of them, so text that has been through this once does not change again.
+"""
+
+from __future__ import annotations
+
+import re
+
+VALUE = 200  # characters of a value, or of a word, that a message shows
+SENTENCE = 1000  # of a message by somebody else, such as the diagnostic message of a server
+WHOLE = 8000  # of what has to be given as it stands: paths, commands
+
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(text: str) -> str:
+    """`text` on one line, of which a terminal shows every character."""
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(one: str) -> str:
+    if one.isprintable():
+        return one
+    number = ord(one)
+    if 0xDC80 <= number <= 0xDCFF:  # a byte that is not UTF-8 (PEP 383)
+        number -= 0xDC00
+    short = f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+    return _NAMED.get(one, short if number < 0x10000 else f"\\U{number:08x}")
+
+
+def brief(text: str, most: int = VALUE) -> str:
+    """As `printable`, with the middle left out of what is much longer than `most` characters."""
+    return _cut(printable(_cut(text, most)), most)
+
+
+def sentence(text: str) -> str:
+    """As `brief`, of words in which values stand."""
+    return brief(_LONG.sub(lambda found: brief(found[0]), _cut(text, 10 * SENTENCE)), SENTENCE)
+
+
+_LONG = re.compile(rf"\S{{{VALUE + 60},}}")
+
+
+def _cut(text: str, most: int) -> str:
+    """What is left out is worth the words that say so."""
+    left_out = len(text) - most
+    if left_out < 60:
+        return text
+    end = most // 3
+    return f"{text[: most - end]}[... {left_out:,} characters ...]{text[-end:]}"

@@ -1,0 +1,300 @@
+"""Text from outside reaches neither the terminal nor a log as it is: control characters, line breaks and bidirectional
+controls are written out, long values are cut. Checked on the bytes that a process wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Slapd
+from tests.support.adding import SUFFIX, TOP
+from tests.support.command import arguments_of, environment
+
+pytestmark = pytest.mark.slapd
+
+TURNS = "\u202e\u2066\u200f\u061c"
+# A title for the terminal, its screen cleared, a forged line, colours, C1, a turned direction.
+HOSTILE = f"A\x1b]0;owned\x07\x1b[2J\r\nditseed: all is well [ok]\x00\x7f\x9b31m{TURNS}\x08Z"
+RAW = re.compile(f"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029{TURNS}\u202a-\u202e\u2066-\u2069]")
+LONG = "L" * 5000
+
+
+def _run(*command: object, stdin: bytes = b"") -> tuple[int, str]:
+    """Exit status, and all that it said; which must be UTF-8 and hold nothing that a terminal obeys."""
+    done = subprocess.run(
+        arguments_of(*command), input=stdin, capture_output=True, env=environment(), check=False
+    )
+    said = (done.stdout + done.stderr).decode("utf-8")
+    found = RAW.search(said)
+    assert found is None, (found, said)
+    lines = said.splitlines()
+    assert not [one for one in lines if one.startswith("ditseed: all is well")], said
+    assert "Traceback" not in said
+    assert done.returncode >= 0, said
+    assert max(map(len, lines), default=0) < 4000, said
+    return done.returncode, said
+
+
+# --- a server ------------------------------------------------------------------------------------
+
+
+def _put(tag: int, body: bytes) -> bytes:
+    count = len(body)
+    length = bytes([count]) if count < 128 else b"\x84" + count.to_bytes(4, "big")
+    return bytes([tag]) + length + body
+
+
+def _answer(asked: bytes, text: bytes, refuse: int) -> bytes:
+    """A BER LDAPMessage for the one at the beginning of `asked`: its result has `text`. Binds succeed, if `refuse` is
+    not that of a bind (0x60)."""
+    at = 2 + (asked[1] & 0x7F if asked[1] & 0x80 else 0)
+    number = asked[at : at + 2 + asked[at + 1]]
+    operation = asked[at + 2 + asked[at + 1]]
+    status = 53 if operation == refuse or refuse == 0 else 0
+    kinds = {0x60: 0x61, 0x63: 0x65, 0x77: 0x78, 0x66: 0x67, 0x68: 0x69, 0x4A: 0x6B}
+    if operation not in kinds:
+        return b""
+    result = _put(0x0A, bytes([status])) + _put(4, text) + _put(4, text)
+    return _put(0x30, number + _put(kinds[operation], result))
+
+
+@contextmanager
+def _server(text: bytes, refuse: int) -> Iterator[str]:
+    """LDAP by hand: slapd has no hostile words. Its matched DN and its diagnostic message are `text`."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ended = threading.Event()
+
+        def talk(one: socket.socket) -> None:
+            with one, suppress(OSError, IndexError):
+                while asked := one.recv(65536):
+                    one.sendall(_answer(asked, text, refuse))
+
+        def serve() -> None:
+            with suppress(OSError):
+                while not ended.is_set():
+                    one, _ = listener.accept()
+                    threading.Thread(target=talk, args=(one,), daemon=True).start()
+
+        running = threading.Thread(target=serve)
+        running.start()
+        try:
+            yield f"ldap://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            ended.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            running.join()
+
+
+ASKING: dict[str, Callable[[str, Path], tuple[object, ...]]] = {
+    "export": lambda uri, tmp: ("export", "-H", uri, "-b", SUFFIX, "-o", tmp / "out"),
+    "add": lambda uri, tmp: ("add", tmp / "x.ldif", "-H", uri),
+    "compare": lambda uri, tmp: ("compare", uri, tmp / "x.ldif", "-b", SUFFIX),
+    "tune": lambda uri, tmp: ("tune", "maxsize", "-H", uri, "-b", SUFFIX),
+    "learn": lambda uri, tmp: ("generate", "learn", "-H", uri, "-b", SUFFIX, "-o", tmp / "t.toml"),
+    "release": lambda uri, tmp: ("replica", "release", "-H", uri, "-b", SUFFIX),
+    "online": lambda uri, tmp: (
+        *("replica", "seed", "--strategy", "online", "--from", tmp / "x.ldif"),
+        *("--consumer", uri, "-b", SUFFIX),
+    ),
+}
+
+
+@pytest.mark.parametrize("bind", [True, False], ids=["of the bind", "of the search"])
+@pytest.mark.parametrize("verb", ASKING)
+@pytest.mark.parametrize(
+    "text", [HOSTILE.encode(), b"\xff\xfe\x1b[31m\xc3", (HOSTILE + LONG).encode()]
+)
+def test_the_diagnostic_message_of_a_server(
+    tmp_path: Path, verb: str, bind: bool, text: bytes
+) -> None:
+    (tmp_path / "x.ldif").write_text(TOP)
+    with _server(text, 0x60 if bind else 0x63) as uri:
+        status, said = _run(*ASKING[verb](uri, tmp_path))
+    if verb != "release":  # which then knows of no lease
+        assert status != 0
+        assert "hint:" in said
+
+
+# --- LDIF ----------------------------------------------------------------------------------------
+
+
+def _base64(text: str) -> str:
+    import base64
+
+    return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
+
+
+def _ldif(path: Path, name: str) -> Path:
+    """A DN, a value and an attribute description that somebody made up."""
+    escaped = "".join(
+        one if one.isalnum() else f"\\{ord(one):02x}" for one in name if ord(one) < 128
+    )
+    dn = f"cn={name},{SUFFIX}".replace("\x00", "")
+    records = [
+        TOP.strip(),
+        f"dn:: {_base64(dn)}\nobjectClass: person\ncn:: {_base64(name)}\nsn: x\n"
+        f"unknown{LONG[:300]}:: {_base64(name)}",
+        f"dn: cn={escaped},{SUFFIX}\nobjectClass:: {_base64(name)}\ncn: x\nsn: x",
+    ]
+    path.write_text("\n\n".join(records) + "\n")
+    return path
+
+
+LOADING = ("build", "build, slapadd", "add", "compare", "learn", "seed", "dry run")
+
+
+@pytest.mark.parametrize("name", [HOSTILE, HOSTILE + LONG, "a\x1b[2J\x00" + TURNS])
+@pytest.mark.parametrize("verb", LOADING)
+def test_hostile_names_and_values(tmp_path: Path, verb: str, name: str) -> None:
+    path = _ldif(tmp_path / "x.ldif", name)
+    with Slapd() as server:
+        online = ("-H", server.ldapi_uri, "-Y", "EXTERNAL")
+        other = Slapd()
+        place = ("--config", other.config_path, "-b", SUFFIX)
+        seed = ("replica", "seed", "--strategy", "ldif", "--from", path, *place)
+        _run(
+            *{
+                "build": ("build", path, *place, "--max-rejects", 9),
+                "build, slapadd": ("build", path, *place, "--engine", "slapadd"),
+                "add": ("add", path, *online, "--max-rejects", 9),
+                "compare": ("compare", path, _top(tmp_path), "--limit", 9),
+                "learn": ("generate", "learn", path, "-o", tmp_path / "t.toml"),
+                "seed": seed,
+                "dry run": (*seed, "--dry-run"),
+            }[verb]
+        )
+        other.close()
+    for rejects in tmp_path.rglob("rejects.ldif"):
+        comments = [one for one in rejects.read_text().splitlines() if one.startswith("#")]
+        assert not RAW.search("".join(comments))
+
+
+def _top(tmp_path: Path) -> Path:
+    path = tmp_path / "top.ldif"
+    path.write_text(TOP)
+    return path
+
+
+def test_json_holds_what_is_there(tmp_path: Path) -> None:
+    """As escapes, to the last character."""
+    name = HOSTILE.replace("\x00", "")
+    (tmp_path / "x.ldif").write_text(f"{TOP}\ndn:: {_base64(f'cn={name},{SUFFIX}')}\ncn: x\n")
+    _, said = _run("compare", tmp_path / "x.ldif", _top(tmp_path), "--json", "--progress", "none")
+    assert json.loads(said)["samples"][0]["dn"] == f"cn={name},{SUFFIX}"
+
+
+def test_a_database_with_such_names(tmp_path: Path) -> None:
+    """Verify names nodes, export notes, compare samples."""
+    made = Slapd()
+    dn, cn = (
+        _base64(one) for one in (f"cn=a{TURNS}\x1b[2J\x07b,{SUFFIX}", f"a{TURNS}\x1b[2J\x07b")
+    )
+    made.slapadd(f"{TOP}\ndn:: {dn}\nobjectClass: device\ncn:: {cn}\n")
+    status, said = _run("compare", made.database_dir, _top(tmp_path))
+    assert status == 1
+    assert "\\u202e" in said
+    _run("verify", made.database_dir, "--level", "tree")
+    _run(
+        "export",
+        made.database_dir,
+        "-b",
+        f"cn=nowhere{TURNS}\x1b[2J,{SUFFIX}",
+        "-o",
+        tmp_path / "o",
+    )
+    made.close()
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+NAMES = [b"a\x1b[2J\nditseed: all is well\xe2\x80\xae", b"not\xff\xfeUTF-8\x1b]0;x\x07"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "verb",
+    ["build", "compare", "export", "clone", "verify", "learn", "generate", "backup", "option"],
+)
+def test_names_of_files(tmp_path: Path, verb: str, name: bytes) -> None:
+    place = os.fsdecode(os.fsencode(tmp_path) + b"/" + name)
+    Path(place).mkdir()
+    (Path(place) / "x.ldif").write_text("dn: nonsense\nno colon\n")
+    inside = f"{place}/x.ldif"
+    status, _ = _run(
+        *{
+            "build": ("build", inside, "--config", f"{place}/slapd.d"),
+            "compare": ("compare", inside, f"{place}/none"),
+            "export": ("export", place, "-o", tmp_path / "out"),
+            "clone": ("clone", place, tmp_path / "out"),
+            "verify": ("verify", place),
+            "learn": ("generate", "learn", inside, "-o", "-"),
+            "generate": ("generate", inside, "-n", "3", "-o", "-"),
+            "backup": ("backup", "list", "-R", place),
+            "option": ("export", f"--{place}"),
+        }[verb]
+    )
+    assert status != 0 or verb == "backup"
+
+
+@pytest.mark.parametrize("verb", ["add", "compare", "seed"])
+def test_a_manifest(tmp_path: Path, verb: str) -> None:
+    """Of an export whose manifest somebody else wrote."""
+    from loader.manifest import FILE
+
+    place = tmp_path / "export"
+    place.mkdir()
+    (place / "0001.ldif").write_text(TOP)
+    facts = dict.fromkeys(("base", "source", "started", "finished", "content_checksum"), HOSTILE)
+    shard = {"name": HOSTILE, "bytes": 1, "sha256": HOSTILE}
+    more = {"format": 1, "entries": 1, "context_csns": [HOSTILE], "notes": [HOSTILE]}
+    made = {**facts, **more, "shards": [shard], "hidden": [HOSTILE], "partitions": HOSTILE}
+    (place / FILE).write_text(json.dumps(made))
+    server = Slapd()
+    seed = ("replica", "seed", "--strategy", "ldif", "--from", place)
+    status, _ = _run(
+        *{
+            "add": ("add", place, "-H", server.uri),
+            "compare": ("compare", place, place),
+            "seed": (*seed, "--config", server.config_path, "-b", SUFFIX),
+        }[verb]
+    )
+    assert status != 0
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "text", [f'suffix = "{TURNS}"\n', f"# {HOSTILE}\nnonsense = 1\n", f"[{LONG}]\nx = '\x1b[2J'\n"]
+)
+def test_a_template(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.toml").write_text(text, newline="")
+    status, _ = _run("generate", tmp_path / "t.toml", "-n", "3", "-o", "-")
+    assert status != 0
+
+
+# --- slapd's tools -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["build", "verify", "tune"])
+def test_what_slapd_says_of_its_configuration(tmp_path: Path, verb: str) -> None:
+    """slaptest quotes the line that it does not understand."""
+    path = tmp_path / "slapd.conf"
+    path.write_text(f"nonsense{TURNS}\x1b[2J\x07 x\ndatabase mdb\nsuffix {SUFFIX}\n")
+    (tmp_path / "x.ldif").write_text(TOP)
+    status, said = _run(
+        *{
+            "build": ("build", tmp_path / "x.ldif", "--config", path),
+            "verify": ("verify", "--config", path),
+            "tune": ("tune", "maxsize", "--config", path),
+        }[verb]
+    )
+    assert status != 0
+    assert "nonsense" in said

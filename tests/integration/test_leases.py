@@ -1,0 +1,164 @@
+"""What a killed run has left loosened on a server is known by every URI of that server, and told by every verb."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fixtures.replication import provider as made_provider
+from fixtures.slapd import Slapd
+from tests.support.adding import SUFFIX, TOP, people, person, write
+from tests.support.command import COMMAND, Done, ditseed, environment
+
+pytestmark = pytest.mark.slapd
+
+DATABASE = "olcDatabase={3}mdb,cn=config"
+ADMIN = f"""dn: olcDatabase={{0}}config,cn=config
+changetype: modify
+add: olcAccess
+olcAccess: {{0}}to * by dn.exact="cn=admin,{SUFFIX}" manage by * break
+"""
+
+
+@pytest.fixture
+def server(slapd_instance: Slapd) -> Slapd:
+    """Its root DN manages cn=config too, by every URI."""
+    slapd_instance.configure(ADMIN)
+    return slapd_instance
+
+
+def _ways(server: Slapd) -> dict[str, tuple[str, ...]]:
+    password = ("-D", server.root_dn, "-y", str(server.password_file))
+    return {
+        "ldap": ("-H", server.uri, *password),
+        "ldapi": ("-H", server.ldapi_uri, "-Y", "EXTERNAL"),
+        "ldapi, by password": ("-H", server.ldapi_uri, *password),
+        "ldapi, spelt otherwise": ("-H", server.ldapi_uri.replace("%2F", "%2f"), "-Y", "EXTERNAL"),
+        "localhost": ("-H", server.uri.replace("127.0.0.1", "localhost"), *password),
+    }
+
+
+def _run(state: Path, *command: object, kill_at: str = "") -> Done:
+    more = {"DITSEED_KILL_AT": kill_at} if kill_at else {}
+    return ditseed(*command, env={"DITSEED_STATE_DIR": str(state), **more})
+
+
+def _settings(server: Slapd) -> set[str]:
+    found = server.search(base=DATABASE, scope=0, external=True)[0][1]
+    return {
+        name for name in ("olcDbNoSync", "olcUpdateDN") if found.get(name, [b"FALSE"]) != [b"FALSE"]
+    }
+
+
+def _leases(state: Path) -> list[Path]:
+    return list((state / "leases").glob("*.json"))
+
+
+def _killed(server: Slapd, state: Path, tmp_path: Path, way: str = "ldapi") -> None:
+    path = write(tmp_path / "x.ldif", TOP, people(5))
+    command = ("add", path, *_ways(server)[way], "-b", SUFFIX, "--nosync")
+    assert _run(state, *command, kill_at="nosync.taken").status == -signal.SIGKILL
+    assert _settings(server) == {"olcDbNoSync"}
+    assert len(_leases(state)) == 1
+
+
+@pytest.mark.parametrize(
+    "way", ["ldap", "ldapi, by password", "ldapi, spelt otherwise", "localhost"]
+)
+def test_nosync_is_given_back_by_whatever_uri(server: Slapd, tmp_path: Path, way: str) -> None:
+    _killed(server, tmp_path, tmp_path)
+    path = write(tmp_path / "y.ldif", TOP)
+    done = _run(tmp_path, "add", path, *_ways(server)[way], "-b", SUFFIX).ok()
+    assert "nosync of dc=example,dc=com was left on by a run of" in done.err
+    assert _settings(server) == set()
+    assert _leases(tmp_path) == []
+
+
+def test_from_a_network_uri_to_the_socket(server: Slapd, tmp_path: Path) -> None:
+    _killed(server, tmp_path, tmp_path, "localhost")
+    where = (*_ways(server)["ldapi"], "-b", SUFFIX)
+    shown = _run(tmp_path, "tune", "sync", *where).ok()
+    assert "nosync was switched on by a `ditseed add`" in shown.out
+    _run(tmp_path, "tune", "sync", *where, "--nosync", "off", "--apply").ok()
+    assert _settings(server) == set()
+    assert _leases(tmp_path) == []
+
+
+def test_two_at_once_by_two_uris_share_one_lease(server: Slapd, tmp_path: Path) -> None:
+    """Killed before it was taken, and killed again by another URI: one file tells of it."""
+    path = write(tmp_path / "x.ldif", TOP, people(5))
+    for way in ("ldapi", "ldap"):
+        command = ("add", path, *_ways(server)[way], "-b", SUFFIX, "--nosync")
+        killed = _run(tmp_path, *command, kill_at="nosync.written-down")
+        assert killed.status == -signal.SIGKILL, killed
+    assert len(_leases(tmp_path)) == 1
+
+
+def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
+    """Those that may not change cn=config, or ask no server at all; and what is told does it."""
+    _killed(server, tmp_path, tmp_path)
+    server.ldapadd(write(tmp_path / "top.ldif", TOP))
+    verbs: dict[str, tuple[object, ...]] = {
+        "that server": ("export", "-H", server.uri, "-b", SUFFIX, "-o", tmp_path / "out"),
+        "its database": ("verify", server.database_dir),
+        "another matter": ("generate", "people", "-n", "3"),
+    }
+    for name, command in verbs.items():
+        done = _run(tmp_path, *command)
+        assert "was left by a run of" in done.err, name
+        assert "ditseed tune sync -H" in done.err, name
+    undo = done.err.splitlines()[-1]
+    assert "was left" not in _run(tmp_path, "-q", *command).ok().err
+    assert "was left" not in _run(tmp_path / "of another host", *command).ok().err
+    typed = undo.replace("ditseed", str(COMMAND), 1)
+    env = environment({"DITSEED_STATE_DIR": str(tmp_path)})
+    subprocess.run(typed, shell=True, check=True, env=env, stdout=subprocess.DEVNULL)
+    assert _settings(server) == set()
+    assert "was left" not in _run(tmp_path, *command).ok().err
+
+
+def test_a_stopped_server_is_known_by_its_configuration(server: Slapd, tmp_path: Path) -> None:
+    _killed(server, tmp_path, tmp_path)
+    server.stop()
+    where = ("--config", server.config_path, "-b", SUFFIX)
+    assert "switched on by a" in _run(tmp_path, "tune", "sync", *where).ok().out
+    done = _run(tmp_path, "tune", "sync", *where, "--nosync", "off", "--apply").ok()
+    assert "was left" not in done.err
+    assert _leases(tmp_path) == []
+    server.start()
+    assert _settings(server) == set()
+
+
+def test_another_server_keeps_its_own(server: Slapd, tmp_path: Path) -> None:
+    """The same suffix, and nosync is what its operator wants."""
+    _killed(server, tmp_path, tmp_path)
+    with Slapd() as other:
+        change = f"dn: {DATABASE}\nchangetype: modify\nreplace: olcDbNoSync\nolcDbNoSync: TRUE\n"
+        other.configure(change)
+        path = write(tmp_path / "y.ldif", TOP, person("y"))
+        done = _run(tmp_path, "add", path, *_ways(other)["ldapi"], "-b", SUFFIX).ok()
+        assert "was left by a run of" in done.err  # a notice
+        assert _settings(other) == {"olcDbNoSync"}
+    assert _settings(server) == {"olcDbNoSync"}
+    assert len(_leases(tmp_path)) == 1
+
+
+def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
+    source = made_provider()
+    source.slapadd(TOP + "\n" + person("one"))
+    seed = ("replica", "seed", "--strategy", "online", "-H", source.uri, "--allow-hidden")
+    bind = ("-D", "cn=replicator", "-y", source.replicator_password_file, "-b", SUFFIX)
+    there = ("--consumer", server.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+    with source:
+        killed = _run(tmp_path, *seed, *bind, *there, kill_at="updatedn.taken")
+        assert killed.status == -signal.SIGKILL, killed
+        assert _settings(server) == {"olcUpdateDN"}
+        path = write(tmp_path / "y.ldif", TOP)
+        # slapd writes for nobody else until it is restarted ("shadow context"): so the load itself is refused.
+        done = _run(tmp_path, "add", path, *_ways(server)["ldap"], "-b", SUFFIX)
+    assert "olcUpdateDN of dc=example,dc=com was left by a run of" in done.err
+    assert _settings(server) == set()
+    assert _leases(tmp_path) == []

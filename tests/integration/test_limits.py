@@ -1,0 +1,150 @@
+"""A limit that ends a reading: what the hint says, pasted as it stands, lifts it for that identity alone."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import ldap
+import pytest
+
+from fixtures.passwords import write_private
+from fixtures.replication import provider
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from fixtures.trees import write_people
+from loader.errors import LimitTooLow
+from tests.support.command import ditseed
+from tests.support.refusal import pasted
+from tests.support.require import require
+
+pytestmark = pytest.mark.slapd
+
+PEOPLE = 300
+WORD = "of a user"
+SUFFIX = Settings().suffix
+ODD = f"cn=Zoë \\22Q\\22 \\2B 1\\2C two,{SUFFIX}"  # as slapd writes it
+OTHER = f"cn=other,{SUFFIX}"
+READERS = (ODD, OTHER)
+NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--")
+STANDING = (f'dn.exact="{OTHER}" size=50', "users size=100", "anonymous size=100")
+
+
+def _record(dn: str) -> str:
+    words = base64.b64encode(WORD.encode()).decode()
+    name = base64.b64encode(dn.encode()).decode()
+    naming = {ODD: 'Zoë "Q" + 1, two', OTHER: "other"}[dn]
+    cn = base64.b64encode(naming.encode()).decode()
+    kinds = "objectClass: person\nobjectClass: top\nsn: x\n"
+    return f"dn:: {name}\n{kinds}cn:: {cn}\nuserPassword:: {words}\n\n"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Slapd]:
+    made = provider(
+        Settings(
+            modules=("back_mdb", "syncprov"),
+            global_lines=(
+                "sasl-secprops none",
+                "sasl-host localhost",
+                f'authz-regexp "uid=other,(cn=[^,]*,)*cn=auth" "{OTHER}"',
+            ),
+        )
+    )
+    ldif = tmp_path / "people.ldif"
+    write_people(ldif, SUFFIX, PEOPLE)
+    with ldif.open("a", encoding="utf-8") as file:
+        file.write("\n" + "".join(map(_record, READERS)))
+    made.slapadd(ldif)
+    with made:
+        yield made
+
+
+def _database(server: Slapd) -> str:
+    where = f"(olcSuffix={SUFFIX})"
+    return str(server.search(where, ("1.1",), base="cn=config", external=True)[0][0])
+
+
+def _limits(server: Slapd) -> list[str]:
+    found = server.search("(olcLimits=*)", ("olcLimits",), base=_database(server), external=True)
+    return [value.decode() for value in found[0][1]["olcLimits"]] if found else []
+
+
+def _seen(server: Slapd, dn: str | None) -> int:
+    """Entries that somebody is shown before a limit."""
+    handle = ldap.initialize(server.ldapi_uri)
+    handle.simple_bind_s(dn or "", WORD if dn else "")
+    found = 0
+    try:
+        message = handle.search_ext(SUFFIX, ldap.SCOPE_SUBTREE, "(objectClass=*)", ["1.1"])
+        while True:
+            kind, entries = handle.result(message, all=0)[:2]
+            if kind == ldap.RES_SEARCH_RESULT:
+                return found
+            found += len(entries)
+    except ldap.SIZELIMIT_EXCEEDED:
+        return found
+    finally:
+        handle.unbind_s()
+
+
+def _bind(server: Slapd, way: str, home: Path) -> tuple[str | None, tuple[object, ...]]:
+    """The DN that slapd takes one for, None for nobody; and the options."""
+    peer = "gidNumber={}+uidNumber={},cn=peercred,cn=external,cn=auth"
+    password = home / "password"
+    write_private(password, WORD)
+    external = ("-H", server.ldapi_uri, "-Y", "EXTERNAL")
+    by_name = server.uri.replace("127.0.0.1", "localhost")
+    ways: dict[str, tuple[str | None, tuple[object, ...]]] = {
+        "external": (peer.format(os.getegid(), os.geteuid()), external),
+        "nobody": (peer.format(65534, 65534), external),
+        "simple": (ODD, ("-H", server.uri, "-D", ODD, "-y", password)),
+        "scram": (OTHER, ("-H", by_name, "-Y", "SCRAM-SHA-256", "-U", "other", "-y", password)),
+        "anonymous": (None, ("-H", server.uri)),
+    }
+    return ways[way]
+
+
+def _limit(server: Slapd, standing: tuple[str, ...]) -> None:
+    change = f"dn: {_database(server)}\nchangetype: modify\nreplace: olcLimits\n"
+    values = "".join(f"olcLimits: {{{n}}}{one}\n" for n, one in enumerate(standing))
+    server.configure(f"{change}{values}-\nreplace: olcSizeLimit\nolcSizeLimit: 100\n")
+
+
+def _unnumbered(limits: list[str]) -> list[str]:
+    return [one.partition("}")[2] for one in limits]
+
+
+@pytest.mark.parametrize("standing", [(), STANDING], ids=["no others", "others"])
+@pytest.mark.parametrize("way", ["external", "nobody", "simple", "scram", "anonymous"])
+def test_what_is_printed_lifts_it_for_nobody_else(
+    server: Slapd, tmp_path: Path, way: str, standing: tuple[str, ...]
+) -> None:
+    """At the entry that cn=config shows the account, else at the one that the commands find."""
+    require(None if os.geteuid() == 0 else "only root can become somebody else")
+    who, bind = _bind(server, way, tmp_path)
+    _limit(server, standing)
+    before = {dn: _seen(server, dn) for dn in (*READERS, None) if dn != who}
+    assert set(before.values()) <= {50, 100}
+    with tempfile.TemporaryDirectory() as place:  # tmp_path lets nobody in
+        os.chmod(place, 0o777)
+        env = {"DITSEED_STATE_DIR": place}
+        command = ("export", *bind, "-b", SUFFIX, "-o", f"{place}/out", "--jobs", 1)
+        prefix = NOBODY if way == "nobody" else ()
+        done = ditseed(*command, prefix=prefix, env=env)
+        assert done.status == LimitTooLow.exit_status, done
+        assert f" of {who or 'anonymous'} is too low" in done.err
+        text = pasted(done.err).replace("ldapi:///", server.ldapi_uri)
+        subprocess.run(["sh", "-eu"], input=text, text=True, check=True, stdout=subprocess.DEVNULL)
+        first, *others = _limits(server)
+        assert first.startswith(f'{{0}}dn.exact="{who}" ' if who else "{0}anonymous ")
+        left = [one for one in standing if who or not one.startswith("anonymous ")]
+        assert _unnumbered(others) == left
+        if "restart slapd" in text and standing:
+            server.restart()
+        ditseed(*command, prefix=prefix, env=env).ok()
+    assert {dn: _seen(server, dn) for dn in before} == before

@@ -1,0 +1,285 @@
+"""A data.mdb that is cut, empty, damaged or cannot be read, also in the middle of the work: an error with code and hint
+from every verb that reads one. A mapped file would end the process by SIGBUS, without a word."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.slapd import Slapd, missing_slapd
+from fixtures.slapd_config import Settings
+from fixtures.trees import write_people
+from loader import errors
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, Internal, LoaderError
+from loader.mdb import meta
+from tests.support.command import Done, arguments_of, environment
+from tests.support.require import require
+
+pytestmark = pytest.mark.slapd
+
+PEOPLE = 20_000
+KNOWN = {
+    kind.exit_status: kind.code
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, LoaderError) and kind is not Internal
+}
+
+
+def copy_sparse(source: Path, target: Path) -> None:
+    """A database file is as large as slapd maps it, and mostly holes; here it ends with what is in use."""
+    subprocess.run(["cp", "--sparse=always", source, target], check=True)
+    os.truncate(target, meta.facts(source).used)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database directory to be damaged, an undamaged one, and an empty consumer of it."""
+
+    directory: Path
+    good: Path
+    consumer: Slapd
+    scratch: Path
+
+    @property
+    def data(self) -> Path:
+        return self.directory / meta.DATA
+
+    def commands(self) -> dict[str, tuple[object, ...]]:
+        out = self.scratch / "out"
+        target = ("--config", self.consumer.config_path, "-b", self.consumer.suffix)
+        return {
+            "export": ("export", self.directory, "-o", out),
+            "export -": ("export", self.directory, "-o", "-"),
+            "compare": ("compare", self.directory, self.good),
+            "compare, second": ("compare", self.good, self.directory),
+            "verify": ("verify", self.directory, "--level", "pages"),
+            "verify tree": ("verify", self.directory, "--level", "tree"),
+            "clone": ("clone", self.directory, out, "--reflink", "never"),
+            "clone --compact": ("clone", self.directory, out, "--compact"),
+            "clone -": ("clone", self.directory, "-"),  # into a receiver
+            "backup": ("backup", "run", "--source", self.directory, "-R", self.scratch / "repo"),
+            "learn": ("generate", "learn", self.directory, "-o", self.scratch / "learned.toml"),
+            "seed": ("replica", "seed", "--strategy", "clone", "--from", self.directory, *target),
+        }
+
+
+VERBS = (
+    *("export", "export -", "compare", "compare, second", "verify", "verify tree", "clone"),
+    *("clone --compact", "clone -", "backup", "learn", "seed"),
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+    require(missing_slapd())
+    made = Slapd(Settings(maxsize=1 << 30, server_id=1))
+    ldif = tmp_path_factory.mktemp("people") / "people.ldif"
+    write_people(ldif, made.suffix, PEOPLE)
+    made.slapadd(ldif, "-w")
+    yield made
+    made.close()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """What is in use: slapd makes the file as large as it may become."""
+    with source.open("rb") as file:
+        target.write_bytes(file.read(meta.facts(source).used))
+
+
+@pytest.fixture
+def place(server: Slapd, tmp_path: Path) -> Iterator[Place]:
+    directory = tmp_path / "db"
+    good = tmp_path / "good"
+    for one in (directory, good):
+        one.mkdir()
+        copy_sparse(server.database_dir / meta.DATA, one / meta.DATA)
+    replica = replication.consumer(server, server.settings)
+    yield Place(directory, good, replica, tmp_path)
+    replica.close()
+
+
+def _told(done: Done) -> None:
+    """An error of the list with its hint, never the death by a signal."""
+    assert done.status in KNOWN, done
+    assert f"[{KNOWN[done.status]}]" in done.err, done
+    assert re.search(r"^hint: .{10}", done.err, re.MULTILINE), done
+    assert "Traceback" not in done.err, done
+
+
+def _start(*command: object, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        arguments_of(*command, prefix=prefix),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+
+
+def _ended(process: subprocess.Popen[bytes]) -> Done:
+    out, err = process.communicate()
+    return Done(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def _run(*command: object, prefix: tuple[str, ...] = ()) -> Done:
+    return _ended(_start(*command, prefix=prefix))
+
+
+def _received(place: Place, process: subprocess.Popen[bytes]) -> Done:
+    """What is sent goes into another ditseed; the first of the two that fails counts."""
+    with process:
+        assert process.stderr is not None
+        receiver = subprocess.run(
+            arguments_of("clone", "-", place.scratch / "out"),
+            stdin=process.stdout,
+            capture_output=True,
+            env=environment(),
+            check=False,
+        )
+        said = process.stderr.read().decode()
+        status = process.wait()
+    got = Done(receiver.returncode, receiver.stdout.decode(), receiver.stderr.decode())
+    return Done(status, "", said) if status else got
+
+
+def _done(place: Place, verb: str, process: subprocess.Popen[bytes]) -> Done:
+    return _received(place, process) if verb == "clone -" else _ended(process)
+
+
+def _cut(part: float) -> Callable[[Path], None]:
+    return lambda data: os.truncate(data, int(meta.facts(data).used * part) // 4096 * 4096)
+
+
+def _cut_to(size: int) -> Callable[[Path], None]:
+    return lambda data: os.truncate(data, size)
+
+
+def _directory(data: Path) -> None:
+    data.unlink()
+    data.mkdir()
+
+
+def _scribble(*ranges: tuple[int, int]) -> Callable[[Path], None]:
+    def damage(data: Path) -> None:
+        with data.open("r+b") as file:
+            for begin, end in ranges:
+                file.seek(begin)
+                file.write(b"\xa5" * (end - begin))
+
+    return damage
+
+
+# In a meta page: header (16), magic to map size (24), then the two system tables of 48 bytes, each ending in its root.
+_ROOTS = tuple(page + 16 + 24 + 48 * one + 40 for page in (0, 4096) for one in (0, 1))
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "half": _cut(0.5),
+    "most": _cut(0.01),
+    "two pages": _cut_to(8192),
+    "a page": _cut_to(4096),
+    "bytes": _cut_to(100),
+    "empty": _cut_to(0),
+    "a directory": _directory,
+    "meta pages": _scribble((16, 8192)),
+    "roots": _scribble(*((at, at + 8) for at in _ROOTS)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("verb", VERBS)
+def test_damaged_before(place: Place, verb: str, damage: str) -> None:
+    DAMAGES[damage](place.data)
+    done = _done(place, verb, _start(*place.commands()[verb]))
+    if verb.startswith("verify") and done.status == EXIT_DIFFERENT:
+        assert "problems" in done.out
+        return
+    _told(done)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_that_cannot_be_read(place: Place, verb: str) -> None:
+    """EIO from the second read on, as a disk gives it that fails."""
+    require(None if shutil.which("strace") else "strace is not installed")
+    calls = "read,pread64,preadv,preadv2,copy_file_range,sendfile"
+    inject = f"inject={calls}:error=EIO:when=3+"
+    under = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", str(place.data), "-e", inject)
+    done = _done(place, verb, _start(*place.commands()[verb], prefix=under))
+    if verb.startswith("verify") and done.status == EXIT_DIFFERENT:
+        assert "problems" in done.out
+        return
+    _told(done)
+
+
+@pytest.mark.parametrize("part", [0, 0.4])
+@pytest.mark.parametrize("verb", VERBS)
+def test_cut_in_the_middle(place: Place, verb: str, part: float) -> None:
+    """At several moments: whatever is said to be done is right."""
+    whole = meta.facts(place.data).used
+    for delay in (0.08, 0.16, 0.24, 0.4):
+        copy_sparse(place.good / meta.DATA, place.data)
+        for left in ("out", "repo", "learned.toml"):
+            path = place.scratch / left
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        shutil.rmtree(place.consumer.database_dir)
+        place.consumer.database_dir.mkdir()
+        process = _start(*place.commands()[verb])
+        time.sleep(delay)
+        os.truncate(place.data, int(whole * part))
+        done = _done(place, verb, process)
+        if verb.startswith("verify") and done.status == EXIT_DIFFERENT:
+            continue
+        if done.status != EXIT_OK:
+            _told(done)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("what", ["maxsize", "indexes"])
+def test_tune_of_a_damaged_database(place: Place, what: str, damage: str) -> None:
+    """It looks at the file's size and at tables, and may do without."""
+    data = place.consumer.database_dir / meta.DATA
+    copy_sparse(place.good / meta.DATA, data)
+    DAMAGES[damage](data)
+    done = _run("tune", what, "--config", place.consumer.config_path, "-b", place.consumer.suffix)
+    if done.status != EXIT_OK:
+        _told(done)
+
+
+def test_a_refresh_whose_database_is_cut(tmp_path: Path) -> None:
+    """LMDB itself does the work there."""
+    source = replication.provider()
+    ldif = tmp_path / "people.ldif"
+    write_people(ldif, source.suffix, 2000)
+    source.slapadd(ldif, "-w")
+    target = replication.consumer(source)
+    before = tmp_path / "before.mdb"
+    copy_sparse(source.database_dir / meta.DATA, before)
+    with source:
+        bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
+        where = ("--config", target.config_path, "-b", target.suffix)
+        data = target.database_dir / meta.DATA
+        change = "changetype: modify\nreplace: description\ndescription: changed\n"
+        source.ldapmodify(f"dn: {source.suffix}\n{change}")
+        whole = meta.facts(before).used
+        for size in (0, 4096, 8192, whole // 2 // 4096 * 4096):
+            copy_sparse(before, data)
+            os.truncate(data, size)
+            shutil.rmtree(target.database_dir / ".ditseed-refresh", ignore_errors=True)
+            _told(_run("replica", "refresh", *bind, *where))
+        for delay in (0.2, 0.3, 0.4, 0.5, 0.6):
+            copy_sparse(before, data)
+            shutil.rmtree(target.database_dir / ".ditseed-refresh", ignore_errors=True)
+            process = _start("replica", "refresh", *bind, *where)
+            time.sleep(delay)
+            os.truncate(data, whole // 3 // 4096 * 4096)
+            done = _ended(process)
+            if done.status != EXIT_OK:
+                _told(done)
+    target.close()

@@ -1,0 +1,59 @@
+"""What of a text from outside is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from loader import errors, plain
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("cn=Zoë 日本,dc=x", "cn=Zoë 日本,dc=x"),
+        ("cn=a\\, b\\2C", "cn=a\\, b\\2C"),
+        ("a\nb\r\tc", "a\\nb\\r\\tc"),
+        ("\x1b[2J\x00\x7f", "\\x1b[2J\\x00\\x7f"),
+        ("\x9b31m\x85", "\\x9b31m\\x85"),
+        ("\u202eexe\u2066\u200f\u2028", "\\u202eexe\\u2066\\u200f\\u2028"),
+        ("\U000e0041", "\\U000e0041"),
+        (b"a\xff\xc3".decode("utf-8", "surrogateescape"), "a\\xff\\xc3"),
+    ],
+)
+def test_written_out(text: str, shown: str) -> None:
+    assert plain.printable(text) == shown
+    assert plain.printable(shown) == shown
+    assert plain.brief(text) == plain.sentence(text) == shown
+
+
+def test_a_long_value_keeps_its_beginning_and_its_end() -> None:
+    shown = plain.brief("cn=" + "x" * 10_000 + ",dc=example")
+    assert shown.startswith("cn=xxx")
+    assert shown.endswith("xxx,dc=example")
+    assert "[... 9,814 characters ...]" in shown
+    assert len(shown) < 300
+    assert plain.brief("y" * 240) == "y" * 240, "what says so would be longer"
+
+
+def test_a_sentence_is_cut_where_a_value_is_long() -> None:
+    said = f"attribute {'a' * 5000} is not allowed: {'b' * 5000}"
+    shown = plain.sentence(said)
+    assert " is not allowed: " in shown
+    assert len(shown) < 800
+    assert len(plain.sentence("word " * 100_000)) < 1300
+
+
+def test_facts_of_an_error() -> None:
+    """What has to be typed or found stays whole; the facts themselves are as they were."""
+    dn, command = "cn=\x1b[2J" + "x" * 1000, "ldapmodify " + "-H ldap://x " * 100
+    error = errors.LeaseStands(what="nosync", suffix=dn, reason="a\nb", undo=command)
+    assert "\x1b" not in str(error)
+    assert "a\\nb" in str(error)
+    assert command.strip() in str(error.advice())
+    assert error.facts["suffix"] == dn
+
+
+def test_lines_to_be_pasted_keep_their_ends() -> None:
+    facts = {"uri": "ldap://x", "limit": "the limit", "who": "x", "reason": "y"}
+    error = errors.LimitTooLow(**facts, commands=("ldapmodify <<'EOF'", "dn: \x1b[2J", "EOF"))
+    assert str(error.advice()).endswith(": \nldapmodify <<'EOF'\ndn: \\x1b[2J\nEOF")
