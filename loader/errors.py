@@ -380,7 +380,7 @@ class MissingParents(LoaderError):
 class ManifestBroken(LoaderError):
     code, exit_status = "manifest.broken", 44
     message = "{path}: {reason}"
-    hint = "The export or backup is not whole; make it again."
+    hint = "Make it again. Changed LDIF is read when its files are named in the place of their directory."
 
 
 class EmptyInput(LoaderError):

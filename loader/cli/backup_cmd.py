@@ -56,7 +56,7 @@ def command() -> None:
 @repo_option
 @click.option(
     "--compress",
-    type=click.Choice(list(pack.NAMES)),
+    type=click.Choice(list(repository.NAMES)),
     default="zstd",
     show_default=True,
     help="Compression of the copy.",

@@ -93,7 +93,10 @@ def _read(options: DumpOptions, run: Run, meter: Meter) -> Facts:
     arranged.mkdir()
     started = now()
     found = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
-    shards = [[name, (arranged / name).stat().st_size, sum] for name, sum in found.files]
+    shards = [
+        [name, (arranged / name).stat().st_size, checksum, entries, content]
+        for name, checksum, entries, content in found.files
+    ]
     return {
         "started": started,
         "base": found.base,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from loader import manifest
 from loader.errors import LoaderError, TargetNotEmpty
+from loader.exports import RUN_DIR
 from loader.manifest import Manifest
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
@@ -17,7 +18,6 @@ from loader.storage import files
 
 # In the run directory:
 PARTS, ARRANGED = "parts", "arranged"
-RUN_DIR = ".ditseed"  # inside the output directory
 
 
 @contextmanager

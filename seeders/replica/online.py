@@ -15,14 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import csn, glue, ldif
+from loader import csn, exports, glue, ldif
 from loader.config import Config, Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, NoContextCSN, ReplicaNotEmpty, UsageProblem
 from loader.operations import empty_suffix, sight
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, add, shadow
-from loader.operations.build import inputs
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.export import ExportOptions, export_steps
 from loader.operations.tune.target import opened
@@ -198,13 +197,16 @@ class _Work:
 
     def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> Facts:
         """One file, in which nothing is newer than the contextCSN that the replica will claim."""
-        paths = inputs.ordered(source)
-        claimed = sorted(csn.by_server(ldif.scan(paths, meter).context_csns).values())
+        with exports.held(source, meter) as paths:
+            scan = ldif.scan(paths, meter)
+        exports.require_entries(source, scan.entries)
+        claimed = sorted(csn.by_server(scan.context_csns).values())
         if not claimed:
             raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT)
         opener = os.open(self.joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(opener, "wb") as file:
-            ldif.join(paths, file.fileno(), meter, claimed, suffix)
+            with exports.held(source, meter) as paths:
+                ldif.join(paths, file.fileno(), meter, claimed, suffix)
             os.fsync(file.fileno())
         return {"context_csns": claimed}
 

@@ -6,13 +6,13 @@ Interrupted, a directory is gone on with by shards.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import defaults, manifest
 from loader.errors import TargetNotEmpty, UsageProblem
-from loader.manifest import Manifest
+from loader.exports import RUN_DIR
+from loader.manifest import Manifest, ShardFile
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -21,7 +21,6 @@ from loader.sources import dit
 from loader.sources.dit import Range, Recipe, Template
 from loader.storage import files
 
-RUN_DIR = ".ditseed"  # inside the output directory
 SHARD_ENTRIES = 1_000_000
 
 
@@ -124,9 +123,9 @@ class _Work:
         made = Manifest(
             base=options.template.suffix,
             entries=sum(facts["entries"] for facts in done.values()),
-            content_checksum=_sum(facts["checksum"] for facts in done.values()),
+            content_checksum=manifest.total(facts["checksum"] for facts in done.values()),
             context_csns=(),
-            shards=tuple(manifest.describe(self.output / name) for name in sorted(done)),
+            shards=tuple(self._described(name, done[name]) for name in sorted(done)),
             source=f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries "
             f"{options.range.first}:{options.range.end}",
             started=begun["started"],
@@ -136,10 +135,10 @@ class _Work:
         files.write_durably(self.output / manifest.FILE, made.text())
         return {"entries": made.entries}
 
-
-def _sum(checksums: Iterable[str]) -> str:
-    """Order-free checksums add up (modulo 2^128)."""
-    return f"{sum(int(text, 16) for text in checksums) % (1 << 128):032x}"
+    def _described(self, name: str, made: Facts) -> ShardFile:
+        path = self.output / name
+        size, checksum = path.stat().st_size, manifest.checksum(path)
+        return ShardFile(name, size, checksum, made["entries"], made["checksum"])
 
 
 def _now() -> str:

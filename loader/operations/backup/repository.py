@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import dn
+from loader import dn, typed
 from loader.errors import ManifestBroken, NoSuchBackup, NoSuchPath
 from loader.storage.files import PARTIAL, explained
+from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
 MANIFEST, CONFIG, LOCK = "manifest.json", "config.ldif", "lock"
+NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
 FORMAT = 1
 LATEST = "latest"
 _TIME = "%Y%m%dT%H%M%SZ"
@@ -30,28 +32,28 @@ class Backup:
     The CSNs were read just before the snapshot, so it may hold a little more than they say, never less.
     """
 
-    id: str
+    id: Name
     made: str
-    seconds: float
+    seconds: Seconds
     host: str
     source: str
     suffix: str
-    entries: int
-    context_csns: tuple[str, ...]  # stored in the suffix entry
-    newest_csns: tuple[str, ...]  # with those of entries changed since
-    txnid: int
-    lmdb_format: int
-    page_size: int
-    map_size: int
+    entries: Count
+    context_csns: tuple[Csn, ...]  # stored in the suffix entry
+    newest_csns: tuple[Csn, ...]  # with those of entries changed since
+    txnid: Count
+    lmdb_format: Count
+    page_size: Count
+    map_size: Count
     machine: str  # LMDB files do not cross from one kind to another
-    source_apparent: int
-    source_allocated: int
-    data_bytes: int
-    stored_bytes: int
-    file: str
+    source_apparent: Count
+    source_allocated: Count
+    data_bytes: Count
+    stored_bytes: Count
+    file: Name
     compression: str
-    data_sha256: str  # of the data.mdb
-    file_sha256: str  # of the file as it lies in the repository
+    data_sha256: Digest64  # of the data.mdb
+    file_sha256: Digest64  # of the file as it lies in the repository
     with_config: bool
     ditseed: str
     format: int = FORMAT
@@ -83,22 +85,26 @@ def read(directory: Path) -> Backup:
     """The manifest of one backup. Raises ManifestBroken."""
     path = directory / MANIFEST
     try:
-        facts = json.loads(path.read_bytes())
-        if facts["format"] != FORMAT:
-            raise ManifestBroken(
-                path=path, reason=f"format {facts['format']}, this ditseed reads {FORMAT}"
-            )
-        for key in ("context_csns", "newest_csns"):
-            facts[key] = tuple(facts[key])
-        found = Backup(**facts)
-        if found.id != directory.name or Path(found.file).name != found.file:
-            raise ManifestBroken(path=path, reason="is not the manifest of this directory")
-        found.when.timestamp()
-        return found
+        found = typed.read(path, Backup, FORMAT)
+        _require_sense(found, directory)
     except FileNotFoundError:
         raise ManifestBroken(path=path, reason="is missing") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ManifestBroken(path=path, reason=f"not a manifest: {error}") from error
+    except Unfit as error:
+        raise ManifestBroken(path=path, reason=error) from error
+    return found
+
+
+def _require_sense(found: Backup, directory: Path) -> None:
+    if found.id != directory.name:
+        raise Unfit("is not the manifest of this directory")
+    if found.file != NAMES.get(found.compression):
+        raise Unfit(f"says that {found.file} is compressed with {found.compression}")
+    try:
+        moment = found.when
+    except ValueError as error:
+        raise Unfit(f"not a manifest: made: {error}") from error
+    if moment.tzinfo is None:
+        raise Unfit("not a manifest: made: names no time zone")
 
 
 @dataclass(frozen=True)

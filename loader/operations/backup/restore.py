@@ -130,11 +130,12 @@ def _restore(
 def _unpack(directory: Path, backup: Backup, partial: Path, meter: Meter) -> None:
     stored = directory / backup.file
     try:
-        size, digest = pack.unpack(stored, partial, backup.compression, meter)
+        size, digest = pack.unpack(stored, partial, backup.compression, backup.data_bytes, meter)
     except zstandard.ZstdError as error:
         raise BackupDamaged(path=stored, reason=f"cannot be unpacked: {error}") from error
     if size != backup.data_bytes:
-        found, wanted = units.number(size), units.number(backup.data_bytes)
+        wanted = units.number(backup.data_bytes)
+        found = f"more than {wanted}" if size > backup.data_bytes else units.number(size)
         raise BackupDamaged(path=stored, reason=f"holds {found} bytes, the manifest says {wanted}")
     if digest != backup.data_sha256:
         raise BackupDamaged(path=stored, reason="its sha256 is not the one in the manifest")
