@@ -20,7 +20,7 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^/\x00-\x1f\x7f]+$")]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^/\x00-\x1f\x7f]+\Z")]
 Digest32 = Annotated[
     str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")
 ]  # XXH3 of 128 bits, or a sum of such
@@ -45,10 +45,13 @@ def content(path: Path) -> bytes:
         if path.is_symlink():
             raise Unfit("is a symbolic link") from error
         raise
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise Unfit("is not a regular file")
-        found = file.read(LARGEST + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            found = file.read(LARGEST + 1)
+    finally:
+        os.close(descriptor)
     if len(found) > LARGEST:
         raise Unfit(f"is larger than {LARGEST >> 20} MiB")
     return found
