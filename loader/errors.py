@@ -134,6 +134,17 @@ class CatalogueDamaged(LoaderError):
     hint = "Begin again with --restart. If that fails too, look at the disk."
 
 
+class ChangedSince(LoaderError):
+    """What a finished run published is not what is there now."""
+
+    code, exit_status = "run.changed_since", 15
+    message = (
+        "{path} was made by this command on {finished}, and was written to since ({then} entries then, {now} now); "
+        "nothing was done now"
+    )
+    hint = "If that was slapd at its work, all is well. To make it again, stop slapd and add --restart (and --replace)."
+
+
 # --- what slapd is configured to do -----------------------------------------------------------
 
 
@@ -523,6 +534,14 @@ class NoSuchBackup(LoaderError):
     code, exit_status = "backup.no_such", 60
     message = "{path}: no backup {name}"
     hint = "`ditseed backup list` shows what there is."
+
+
+class BackupFromFuture(LoaderError):
+    code, exit_status = "backup.from_future", 16
+    message = (
+        "{path}: {name} is dated {made}, later than now; which backup is the latest is not known"
+    )
+    hint = "Set the clock, or name the backup (ditseed backup list) in the place of `latest`."
 
 
 class BackupDamaged(LoaderError):

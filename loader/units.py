@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 
 from loader.errors import UsageProblem
@@ -61,3 +62,10 @@ def rate(count: float, seconds: float) -> str:
 def printable(text: str) -> str:
     """Text from outside as a terminal may see it: control characters are written out."""
     return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
+
+
+def moment(seconds: float) -> str:
+    """Unix time as people and machines read it: UTC, ISO 8601, to the second."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(
+        timespec="seconds"
+    )

@@ -43,7 +43,7 @@ def show_table(
 
 
 _SIZES = {"bytes", "estimate", "maxsize"}
-_NOT_FOR_PEOPLE = {"identity", "databases", "forecast"}
+_NOT_FOR_PEOPLE = {"identity", "databases", "forecast", "published"}
 _REJECTS_SHOWN = 10  # the rest stands in the file
 
 

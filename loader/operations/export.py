@@ -32,6 +32,7 @@ from loader.operations.shards import (
     clear,
     done_before,
     into,
+    made_by,
     move_shards,
     now,
 )
@@ -107,9 +108,7 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
     late = run.do("late", lambda meter: work.late(meter, start))
     arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
     run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
-    found = manifest.read(options.output)
-    assert found is not None
-    return found
+    return made_by(options.output)
 
 
 @dataclass(frozen=True)

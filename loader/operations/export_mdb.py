@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loader import defaults, manifest, standard, units
 from loader.manifest import Manifest, ShardFile
-from loader.operations.shards import ARRANGED, clear, done_before, into, move_shards, now
+from loader.operations.shards import ARRANGED, clear, done_before, into, made_by, move_shards, now
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
@@ -51,9 +51,7 @@ def export_database(
             return known
         read = run.do("read", lambda meter: _read(options, run, meter))
         run.do("shards", lambda meter: _publish(options, run, read))
-    found = manifest.read(options.output)
-    assert found is not None
-    return found
+    return made_by(options.output)
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,10 @@ class Catalogue:
         )
         return [DoneStep(name, json.loads(facts), *rest) for name, facts, *rest in rows]
 
+    def ended(self) -> float | None:
+        """Unix time of the step that was finished last; None before the first."""
+        return max((step.finished for step in self.steps()), default=None)
+
     def partitions(self, step: str) -> dict[str, Facts]:
         """Finished partitions of a step: name -> what it found."""
         rows = self._rows("SELECT name, facts FROM partition WHERE step = ?", step)

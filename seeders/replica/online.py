@@ -103,7 +103,8 @@ def seed(
             run.do("claim", lambda meter: work.claim(preflight["suffix"], facts))
         files.remove_tree(run.directory / "export")
         work.joined.unlink(missing_ok=True)
-        return _report(options, {**facts, **forecast.told(preflight, facts["entries"])})
+        told = {**forecast.told(preflight, facts["entries"]), **run.told_before()}
+        return _report(options, {**facts, **told})
 
 
 def plan(options: OnlineOptions) -> Facts:

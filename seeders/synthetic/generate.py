@@ -13,6 +13,7 @@ from loader import defaults, manifest
 from loader.errors import TargetNotEmpty, UsageProblem
 from loader.exports import RUN_DIR
 from loader.manifest import Manifest, ShardFile
+from loader.operations.shards import done_before, made_by
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -74,13 +75,14 @@ def to_directory(
     if any(output.iterdir()) and not (output / RUN_DIR).exists():
         raise TargetNotEmpty(path=output, size="not made by ditseed generate")
     with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
+        known = done_before(output, run, last="publish")
+        if known is not None:
+            return known
         work = _Work(options, output, run)
         begun = run.do("start", work.start)
         run.do("shards", work.shards, total=options.range.entries)
         run.do("publish", lambda meter: work.publish(begun))
-    found = manifest.read(output)
-    assert found is not None
-    return found
+    return made_by(output)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def add(
         with work.lease():
             facts = run.do("load", lambda meter: work.load(meter, start, scan), scan.get("entries"))
         work.journal.unlink(missing_ok=True)
-        return facts
+        return {**facts, **run.told_before()}
 
 
 def plan(options: AddOptions, progress: Progress) -> Facts:

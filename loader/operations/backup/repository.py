@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import dn, typed
-from loader.errors import ManifestBroken, NoSuchBackup, NoSuchPath
+from loader.errors import BackupFromFuture, ManifestBroken, NoSuchBackup, NoSuchPath
 from loader.storage.files import PARTIAL, explained
 from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
@@ -22,6 +22,7 @@ MANIFEST, CONFIG, LOCK = "manifest.json", "config.ldif", "lock"
 NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
 FORMAT = 1
 LATEST = "latest"
+SKEW = datetime.timedelta(minutes=5)  # by which clocks of hosts that share a repository may differ
 _TIME = "%Y%m%dT%H%M%SZ"
 
 
@@ -113,6 +114,7 @@ class Listing:
 
     backups: tuple[Backup, ...]
     broken: tuple[ManifestBroken, ...]
+    future: tuple[Backup, ...] = ()  # dated later than now: these are not among `backups`
 
 
 def listing(repo: Path, suffix: str | None = None) -> Listing:
@@ -128,7 +130,10 @@ def listing(repo: Path, suffix: str | None = None) -> Listing:
             except ManifestBroken as error:
                 broken.append(error)
     kept = [one for one in found if suffix is None or dn.key(one.suffix) == dn.key(suffix)]
-    return Listing(tuple(sorted(kept, key=lambda one: (one.made, one.id))), tuple(broken))
+    kept.sort(key=lambda one: (one.when, one.id))
+    limit = now() + SKEW
+    future = tuple(one for one in kept if one.when > limit)
+    return Listing(tuple(one for one in kept if one.when <= limit), tuple(broken), future)
 
 
 def _directories(repo: Path) -> Iterator[Path]:
@@ -139,15 +144,19 @@ def _directories(repo: Path) -> Iterator[Path]:
 
 
 def find(repo: Path, name: str, suffix: str | None = None) -> Backup:
-    """By id, or the latest (of a suffix). Raises NoSuchBackup, ManifestBroken."""
+    """By id, or the latest (of a suffix). Raises NoSuchBackup, ManifestBroken; BackupFromFuture where it is not known
+    which is the latest, for a clock was wrong: this host's, or that of a backup."""
     if name != LATEST:
         if Path(name).name != name or not (repo / name).is_dir() or name.endswith(PARTIAL):
             raise NoSuchBackup(path=repo, name=name)
         return read(repo / name)
-    backups = listing(repo, suffix).backups
-    if not backups:
+    found = listing(repo, suffix)
+    if found.future:
+        newest = found.future[-1]
+        raise BackupFromFuture(path=repo, name=newest.id, made=newest.made)
+    if not found.backups:
         raise NoSuchBackup(path=repo, name="at all" if suffix is None else f"of {suffix}")
-    return backups[-1]
+    return found.backups[-1]
 
 
 def leftovers(repo: Path) -> list[Path]:
