@@ -89,7 +89,7 @@ class Catalogue:
         """SQLite's errors as ours. (Its error codes reach Python from 3.11 on, its words always did.)"""
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: of SQLite's own message
             if "disk is full" in str(error):
                 raise NoSpace(path=self.directory, lack=FULL) from error
             raise CatalogueDamaged(path=self.directory / FILE, reason=error) from error
