@@ -290,6 +290,18 @@ class ConnectionLost(LoaderError):
     retryable = True
 
 
+class NotLdap(LoaderError):
+    code, exit_status = "server.not_ldap", 17
+    message = "{uri} sends what is not LDAP: {reason}"
+    hint = "Is it the right host and port (389, or 636 with ldaps://), and a directory server that answers there?"
+
+
+class SchemaUnreadable(LoaderError):
+    code, exit_status = "server.schema", 18
+    message = "{uri}: an attribute type of its schema ({place}) cannot be read: {definition}"
+    hint = "Mend that definition on the server; what may be exported or added of its entries is not known without it."
+
+
 class NoContextCSN(LoaderError):
     code, exit_status = "server.no_context_csn", 37
     message = "{where}: no contextCSN for {suffix}"

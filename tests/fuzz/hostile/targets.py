@@ -23,7 +23,7 @@ from loader.operations.build.options import BuildOptions
 from loader.progress import Meter
 from loader.run import catalogue, looking
 from loader.run.catalogue import Catalogue
-from loader.server import configuration
+from loader.server import configuration, subschema
 from loader.sinks import mdb
 from seeders.replica import claims
 from tests.fuzz.hostile import mutate
@@ -303,9 +303,46 @@ _READERS: tuple[Callable[[Config, Database], object], ...] = (
     _schema,
 )
 
+
+@dataclass
+class _Server:
+    """Shows one subschema."""
+
+    types: list[bytes]
+    uri: str = "ldap://server"
+
+    def read(self, dn: str, *asked: object) -> dict[str, list[bytes]]:
+        return {"attributetypes": self.types} if dn else {"subschemasubentry": [b"cn=Subschema"]}
+
+
+class Subschema(Target):
+    """The attribute types that a server shows."""
+
+    def prepare(self) -> None:
+        self.types = [
+            b"( 2.5.18.1 NAME 'createTimestamp' EQUALITY generalizedTimeMatch SYNTAX "
+            b"1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE NO-USER-MODIFICATION USAGE directoryOperation )",
+            b"( 2.5.4.3 NAME ( 'cn' 'commonName' ) SUP name SYNTAX 1.2.3{32768} X-ORDERED 'VALUES' )",
+            b"( isMemberOf-oid NAME 'isMemberOf' NO-USER-MODIFICATION USAGE dSAOperation X-ORIGIN ( 'a' 'b' ) )",
+        ]
+
+    def once(self, chance: Random) -> None:
+        types = list(self.types)
+        at = chance.randrange(len(types))
+        types[at] = mutate.octets(
+            chance, types[at], (b"(", b")", b"'", b" NAME ", b"$", b"{", b"\xff")
+        )
+        server: Any = _Server(types)
+        found = subschema.offer(server)
+        subschema.everything(server)
+        if len(found.protected) > len(types) * 3:
+            raise Wrong(f"{found.protected} of {types}")
+
+
 TARGETS: dict[str, type[Target]] = {
     "export": Export,
     "backup": Backup,
     "run": Run,
     "config": Configuration,
+    "subschema": Subschema,
 }
