@@ -560,6 +560,9 @@ def test_no_more_is_unpacked_than_the_manifest_says(
             for _ in range(512):
                 file.write(compressor.compress(bytes(8 << 20)))
             file.write(compressor.flush())
+    with pytest.raises(BackupDamaged, match="the manifest says"):
+        put_back(tmp_path / "repo", other)
+    _alter(tmp_path / "repo", stored_bytes=stored.stat().st_size)
     began = time.monotonic()
     with pytest.raises(BackupDamaged, match="holds more than"):
         put_back(tmp_path / "repo", other)
@@ -599,3 +602,13 @@ def test_a_manifest_of_wrong_types_is_refused(damaged: Path, facts: dict[str, ob
     for verb in ("list", "check"):
         told = ditseed("backup", verb, "-R", damaged)
         assert "internal" not in told.out + told.err
+
+
+def test_other_entries_than_the_manifest_says_are_told(
+    damaged: Path, other: Slapd, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sha256 is right, so a number is no reason to leave an operator without a database at night."""
+    _alter(damaged, entries=7)
+    with caplog.at_level(logging.WARNING):
+        put_back(damaged, other)
+    assert "says 7 entries, the database holds" in caplog.text
