@@ -144,6 +144,10 @@ class Counters:
     @property
     def bytes(self) -> int: ...
     @property
+    def files(self) -> list[tuple[str, int, str]]:
+        """LDIF files that were read from their beginning to their end: path, bytes as they lie on the disk, and XXH3 of
+        128 bits of these in hexadecimal digits. Taken while they are read."""
+    @property
     def stage(self) -> tuple[str, int, int]:
         """Of a build: its stage ("read", "join", "write", "sync"), and how many parts of how many are done."""
     def limit(self, rate: int) -> None:
@@ -207,6 +211,9 @@ class Arrangement:
     @property
     def checksum(self) -> str:
         """That of a tree of all written files with nothing ignored."""
+    @property
+    def files(self) -> list[tuple[str, int, str]]:
+        """Name, entries and their checksum as of a tree, in the order in which they load."""
     @property
     def taken(self) -> list[tuple[str, str]]:
         """Files that hold a file of the input as it is: its name, and that of the one in the input."""
@@ -723,8 +730,9 @@ class Exported:
     def checksum(self) -> str:
         """That of a tree of all files with nothing ignored."""
     @property
-    def files(self) -> list[tuple[str, str]]:
-        """Name and XXH3 of 128 bits in hexadecimal digits, in the order in which they load."""
+    def files(self) -> list[tuple[str, str, int, str]]:
+        """Name, XXH3 of 128 bits in hexadecimal digits, entries and their checksum as of a tree; in the order in which
+        they load."""
     @property
     def base(self) -> str:
         """DN of the base, or of the suffix, as the database spells it; "" where it has several."""

@@ -20,7 +20,9 @@ SERVER_PATIENCE = 120.0  # seconds that a load tries a server that is gone
 SILENCE_FACTOR = (
     20.0  # a step may be silent this many times longer than the longest pause seen so far
 )
-SILENCE_FLOOR = 60.0  # seconds; below it a pause says nothing
+SILENCE = 300.0  # seconds that a server may be silent that owes us an answer
+# Seconds; below it a pause of a step says nothing. More than a server may take, so that who waits for it tells.
+SILENCE_FLOOR = SILENCE + 60.0
 WORTH_READ = 20_000  # entries of finished partitions, and
 WORTH_KEEPING = 60.0  # seconds of finished steps, above which other options need --restart
 COMPRESS = "zstd"

@@ -211,6 +211,17 @@ class CatalogueDamaged(LoaderError):
     hint = "Start over with --restart. If that fails too, check the disk."
 
 
+class ChangedSince(LoaderError):
+    """What a finished run published is not what is there now."""
+
+    code, exit_status = "run.changed_since", 15
+    message = (
+        "{path} was made by this command on {finished}, and was written to since ({then} entries then, {now} now); "
+        "nothing was done now"
+    )
+    hint = "If that was slapd at its work, all is well. To make it again, stop slapd and add --restart (and --replace)."
+
+
 # --- what slapd is configured to do -----------------------------------------------------------
 
 
@@ -374,6 +385,18 @@ class ConnectionLost(LoaderError):
     retryable = True
 
 
+class NotLdap(LoaderError):
+    code, exit_status = "server.not_ldap", 17
+    message = "{uri} sends what is not LDAP: {reason}"
+    hint = "Is it the right host and port (389, or 636 with ldaps://), and a directory server that answers there?"
+
+
+class SchemaUnreadable(LoaderError):
+    code, exit_status = "server.schema", 18
+    message = "{uri}: an attribute type of its schema ({place}) cannot be read: {definition}"
+    hint = "Mend that definition on the server; what may be exported or added of its entries is not known without it."
+
+
 class NoContextCSN(LoaderError):
     code, exit_status = "server.no_context_csn", 37
     message = "{where}: no contextCSN for {suffix}"
@@ -477,7 +500,10 @@ class MissingParents(LoaderError):
 class ManifestBroken(LoaderError):
     code, exit_status = "manifest.broken", 44
     message = "{path}: {reason}"
-    hint = "The export or backup is incomplete or damaged; make it again."
+    hint = (
+        "The export or backup is incomplete or damaged; make it again. To read LDIF that you have changed, name its files "
+        "instead of their directory."
+    )
 
 
 class EmptyInput(LoaderError):
@@ -626,6 +652,14 @@ class NoSuchBackup(LoaderError):
     code, exit_status = "backup.no_such", 60
     message = "{path}: no backup {name}"
     hint = "`ditseed backup list` shows the backups there are."
+
+
+class BackupFromFuture(LoaderError):
+    code, exit_status = "backup.from_future", 16
+    message = (
+        "{path}: {name} is dated {made}, later than now; which backup is the latest is not known"
+    )
+    hint = "Set the clock, or name the backup (ditseed backup list) in the place of `latest`."
 
 
 class BackupDamaged(LoaderError):

@@ -154,7 +154,8 @@ def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """LDIF files named on a command line; a directory stands for the LDIF files in it, by name."""
+    """LDIF files named on a command line; a directory stands for the LDIF files in it, by name. loader/exports.py knows
+    manifests besides."""
     found: list[Path] = []
     for path in paths:
         if not path.is_dir():

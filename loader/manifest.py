@@ -4,43 +4,49 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
 
+from loader import typed
 from loader.errors import ManifestBroken
+from loader.typed import Count, Csn, Digest32, Name, Unfit
 
-FORMAT = 2
+FORMAT = 3
 FILE = "manifest.json"
 
 
 @dataclass(frozen=True)
 class ShardFile:
     """One LDIF file of the export. `checksum` is of the file as it lies on the disk (XXH3 of 128 bits, `xxhsum -H2`):
-    it tells a damaged file, not a forged one."""
+    it tells a damaged file, not a forged one. `content_checksum`: order-free, of its entries."""
 
-    name: str
-    bytes: int
-    checksum: str
+    name: Name
+    bytes: Count
+    checksum: Digest32
+    entries: Count
+    content_checksum: Digest32
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """An export. Shards stand in loading order: parents first."""
+    """An export. Shards stand in loading order: parents first. Their entries and content checksums add up to those of
+    the whole, so that a shard that was taken off the list is missed."""
 
     base: str
-    entries: int
-    content_checksum: str  # order-free, of the entries
-    context_csns: tuple[str, ...]  # of the provider when the export began
+    entries: Count
+    content_checksum: Digest32  # order-free, of the entries
+    context_csns: tuple[Csn, ...]  # of the provider when the export began
     shards: tuple[ShardFile, ...]
     source: str
     started: str  # UTC
     finished: str
     partitions: str  # how it was cut, for people
-    duplicates: int = 0
-    dropped: int = 0  # their parent was gone when the reading ended
+    duplicates: Count = 0
+    dropped: Count = 0  # their parent was gone when the reading ended
     notes: tuple[str, ...] = ()  # for people: what may be missing
     hidden: tuple[str, ...] = ()  # of the notes, those for which no replica should be made of it
     format: int = FORMAT
@@ -52,12 +58,8 @@ class Manifest:
         return (json.dumps(dataclasses.asdict(self), indent=2) + "\n").encode()
 
 
-def describe(path: Path, checksum: str | None = None) -> ShardFile:
-    """A finished shard; `checksum` when it is known already."""
-    return ShardFile(path.name, path.stat().st_size, checksum or _digest(path))
-
-
-def _digest(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """Of a file as it lies on the disk."""
     digest = xxhash.xxh3_128()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -65,34 +67,54 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
+def total(checksums: Iterable[str]) -> str:
+    """Order-free checksums add up (modulo 2^128)."""
+    return f"{sum(int(text, 16) for text in checksums) % (1 << 128):032x}"
+
+
 def read(directory: Path) -> Manifest | None:
     """The manifest of an export directory; None where there is none. ManifestBroken when it cannot be trusted."""
     path = directory / FILE
-    if not path.is_file():
-        return None
     try:
-        facts = json.loads(path.read_bytes())
-        if facts["format"] != FORMAT:
-            raise ManifestBroken(
-                path=path, reason=f"format {facts['format']}, this ditseed reads {FORMAT}"
-            )
-        shards = tuple(ShardFile(**shard) for shard in facts.pop("shards"))
-        for name in ("context_csns", "notes", "hidden"):
-            facts[name] = tuple(facts.get(name, ()))
-        return Manifest(**facts, shards=shards)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ManifestBroken(path=path, reason=f"not a manifest: {error}") from error
+        found = typed.read(path, Manifest, FORMAT)
+        _require_sums(found)
+    except FileNotFoundError:
+        return None
+    except Unfit as error:
+        raise ManifestBroken(path=path, reason=error) from error
+    return found
 
 
-def check(manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None) -> None:
-    """Every shard is there, of its size and checksum. Raises ManifestBroken."""
+def _require_sums(found: Manifest) -> None:
+    """What can be told of a manifest alone."""
+    shards = found.shards
+    if len({shard.name for shard in shards}) != len(shards):
+        raise Unfit("names a file twice")
+    if any(shard.name in (".", "..") for shard in shards):
+        raise Unfit("names a directory")
+    entries = sum(shard.entries for shard in shards)
+    if entries != found.entries:
+        raise Unfit(
+            f"promises {found.entries:,} entries, but the files on its list hold {entries:,}"
+        )
+    if total(shard.content_checksum for shard in shards) != found.content_checksum:
+        raise Unfit(
+            "the content checksums of the files on its list do not add up to that of the whole"
+        )
+
+
+def require_there(
+    manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None
+) -> None:
+    """Every shard is a file in the directory, of its size; none is read. Raises ManifestBroken."""
     for shard in manifest.shards if which is None else which:
         path = directory / shard.name
-        if shard.name != Path(shard.name).name:
-            raise ManifestBroken(
-                path=directory / FILE, reason=f"names a file elsewhere: {shard.name}"
-            )
-        if not path.is_file():
-            raise ManifestBroken(path=path, reason="is missing")
-        if path.stat().st_size != shard.bytes or describe(path).checksum != shard.checksum:
-            raise ManifestBroken(path=path, reason="is not as the manifest says")
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            raise ManifestBroken(path=path, reason="is missing") from None
+        if not stat.S_ISREG(status.st_mode):
+            raise ManifestBroken(path=path, reason="is not a regular file")
+        if status.st_size != shard.bytes:
+            reason = f"has {status.st_size:,} bytes, the manifest says {shard.bytes:,}"
+            raise ManifestBroken(path=path, reason=reason)

@@ -12,7 +12,7 @@ import textwrap
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
@@ -24,6 +24,11 @@ WIDTH = 80  # columns of a terminal
 SCHEMA_VERSION = 1  # of the JSON records
 
 
+WholeFile = tuple[
+    str, int, str
+]  # path, bytes and XXH3 of 128 bits of a file that was read to its end
+
+
 class Counting(Protocol):
     """What a running native call offers (loader._native.Counters)."""
 
@@ -31,6 +36,8 @@ class Counting(Protocol):
     def entries(self) -> int: ...
     @property
     def bytes(self) -> int: ...
+    @property
+    def files(self) -> Sequence[WholeFile]: ...
     def cancel(self) -> None: ...
 
 
@@ -50,6 +57,7 @@ class Meter:
     total: int | None = None
     note: str = ""
     started: float = field(default_factory=time.monotonic)
+    files: list[WholeFile] = field(default_factory=list)  # LDIF that native calls have read
     _base: int = 0
     _bytes: int = 0
     _watched: list[Counting] = field(default_factory=list)
@@ -80,6 +88,7 @@ class Meter:
             self._watched.remove(counters)
             self._base += counters.entries
             self._bytes += counters.bytes
+            self.files += counters.files
 
     @contextmanager
     def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 
 from loader.errors import UsageProblem
@@ -63,3 +64,10 @@ def brief(count: float) -> str:
 def rate(count: float, seconds: float) -> str:
     """Entries a second, or "-" where nothing was measured."""
     return f"{count / seconds:,.0f}/s" if seconds > 0 and count else "-"
+
+
+def moment(seconds: float) -> str:
+    """Unix time as people and machines read it: UTC, ISO 8601, to the second."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(
+        timespec="seconds"
+    )

@@ -55,7 +55,7 @@ def command() -> None:
 @repo_option
 @click.option(
     "--compress",
-    type=click.Choice(list(pack.NAMES)),
+    type=click.Choice(list(repository.NAMES)),
     default="zstd",
     show_default=True,
     help="Compression of the copy.",
@@ -117,10 +117,11 @@ def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
     found = repository.listing(repo, suffix)
     for error in found.broken:
         show_error(error)
+    listed = (*found.backups, *found.future)
     if as_json:
-        show_json([dataclasses.asdict(one) for one in found.backups])
+        show_json([dataclasses.asdict(one) for one in listed])
         return
-    rows = [_row(one) for one in found.backups]
+    rows = [_row(one) for one in listed]
     show_table(("id", "age", "entries", "data", "stored", "took", "newest change"), rows)
 
 
@@ -239,7 +240,7 @@ def _lines(made: Backup) -> dict[str, object]:
 def _row(one: Backup) -> tuple[object, ...]:
     return (
         one.id,
-        units.duration((repository.now() - one.when).total_seconds()),
+        _age(one),
         units.number(one.entries),
         units.size(one.data_bytes),
         units.size(one.stored_bytes),
@@ -269,3 +270,10 @@ def _restored(found: RestorePlan | RestoreReport) -> dict[str, object]:
         "took": units.duration(found.seconds),
         "verified": found.verified,
     }
+
+
+def _age(backup: Backup) -> str:
+    age = (repository.now() - backup.when).total_seconds()
+    if age < -repository.SKEW.total_seconds():
+        return "dated later than now"
+    return units.duration(max(0.0, age))

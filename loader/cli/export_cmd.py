@@ -158,6 +158,7 @@ def command(
             "shards": len(made.shards),
             "read as": made.partitions,
             "contextCSN": " ".join(made.context_csns) or f"none ({_WITHOUT[source is None]})",
+            "finished": made.finished,
             "output": output,
             **{f"note {number}": note for number, note in enumerate(made.notes, 1)},
         }

@@ -68,6 +68,7 @@ _SIZES = {"bytes", "estimate", "maxsize"}
 # What other programs read in --json.
 _NOT_FOR_PEOPLE = {
     *("identity", "databases", "forecast", "phases", "tables", "rejections", "rate", "attributes"),
+    "published",
 }
 # Where the name of a fact is not what an operator would call it.
 _NAMES = {

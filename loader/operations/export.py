@@ -5,7 +5,7 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from loader import csn, defaults, ldif, manifest
 from loader.errors import EmptyInput, LimitTooLow, LoaderError, ServerRefused
 from loader.ldif import Arrangement, Arranging
-from loader.manifest import Manifest
+from loader.manifest import Manifest, ShardFile
 from loader.operations import empty_suffix, moved
 from loader.operations import sight as sights
 from loader.operations.late import ReadAgain
@@ -32,6 +32,7 @@ from loader.operations.shards import (
     clear,
     done_before,
     into,
+    made_by,
     move_shards,
     now,
     require_output,
@@ -126,9 +127,7 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
     late = run.do("late", lambda meter: work.late(meter, start))
     arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
     run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
-    found = manifest.read(options.output)
-    assert found is not None
-    return found
+    return made_by(options.output)
 
 
 def start_of(options: ExportOptions) -> Facts:
@@ -350,7 +349,7 @@ class Reading:
             "dropped": found.dropped,
             "checksum": found.checksum,
             "taken": dict(found.taken),
-            "shards": sorted(path.name for path in self.arranged.iterdir()),
+            "files": found.files,
         }
 
     def _arrange_narrowed(
@@ -412,10 +411,10 @@ class Reading:
 
     def publish(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> Facts:
         """Move the shards to their place, the manifest last: where it stands, the export is whole."""
-        output, names = self.options.output, arranged["shards"]
+        output, names = self.options.output, [name for name, *_ in arranged["files"]]
         sums = self._known_sums(arranged["taken"])
         move_shards(self.arranged, output, names)
-        shards = tuple(manifest.describe(output / name, sums.get(name)) for name in names)
+        shards = tuple(_shard(output, sums, *facts) for facts in arranged["files"])
         hidden, others = self.notes(meter, start, cut, arranged)
         made = Manifest(
             base=start["base"],
@@ -452,6 +451,15 @@ def _hidden(
             f"no entry shows {server.connection.who} a userPassword: access control may hide it"
         ]
     return []
+
+
+def _shard(
+    output: Path, sums: Mapping[str, str], name: str, entries: int, content: str
+) -> ShardFile:
+    """`sums`: checksums of files that are known already."""
+    path = output / name
+    found = sums.get(name) or manifest.checksum(path)
+    return ShardFile(name, path.stat().st_size, found, entries, content)
 
 
 def _with_subentries(start: Facts) -> bool:

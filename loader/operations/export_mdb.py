@@ -16,6 +16,7 @@ from loader.operations.shards import (
     clear,
     done_before,
     into,
+    made_by,
     move_shards,
     now,
     require_output,
@@ -72,9 +73,7 @@ def export_database(
             return known
         read = run.do("read", lambda meter: _read(options, run, meter))
         run.do("shards", lambda meter: _publish(options, run, read))
-    found = manifest.read(options.output)
-    assert found is not None
-    return found
+    return made_by(options.output)
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,10 @@ def _read(options: DumpOptions, run: Run, meter: Meter) -> Facts:
     arranged.mkdir()
     started = now()
     found = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
-    shards = [[name, (arranged / name).stat().st_size, sum] for name, sum in found.files]
+    shards = [
+        [name, (arranged / name).stat().st_size, checksum, entries, content]
+        for name, checksum, entries, content in found.files
+    ]
     return {
         "started": started,
         "base": found.base,

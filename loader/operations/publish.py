@@ -9,8 +9,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from loader import units
 from loader.config import Config, Database
-from loader.mdb import meta
+from loader.errors import ChangedSince
+from loader.mdb import environment, meta
 from loader.mdb.meta import DATA
 from loader.operations.target import put, require_target
 from loader.operations.tune import apply_maxsize
@@ -18,6 +20,8 @@ from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
 from loader.server import configuration, private
 from loader.storage import files
+
+PUBLISHED = "published"  # among the facts of the step `publish`
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,32 @@ class Place:
             differ = bool(catalogue.differences(verb, options))
             if catalogue.found("publish") is None:
                 return differ and not catalogue.has_work()
-            return differ or not self.holds(catalogue.found("check"))
+            if differ or not self.holds(catalogue.found("check")):
+                return True
+            self._require_as_published(catalogue)
+            return False
+
+    def _require_as_published(self, catalogue: Catalogue) -> None:
+        """Raises ChangedSince."""
+        facts = catalogue.found("publish") or {}
+        finished = units.moment(catalogue.ended() or 0)
+        require_as_published(self.directory, facts[PUBLISHED], finished)
+
+
+def published(directory: Path) -> Facts:
+    """What tells later whether a database was written to: LMDB's transaction number. The entries are for people."""
+    return {
+        "transaction": meta.facts(directory).txnid,
+        "entries": environment.entry_count(directory),
+    }
+
+
+def require_as_published(directory: Path, before: Facts, finished: str) -> None:
+    """Raises ChangedSince where the database was written to since it was `published`."""
+    now = published(directory)
+    if now["transaction"] != before["transaction"]:
+        then, count = units.number(before["entries"]), units.number(now["entries"])
+        raise ChangedSince(path=directory / DATA, finished=finished, then=then, now=count)
 
 
 def publish_environment(made: Path, place: Place, checked: Facts, maxsize: int) -> Facts:
@@ -98,4 +127,9 @@ def publish_environment(made: Path, place: Place, checked: Facts, maxsize: int) 
         # Of a glued tree another database's maxsize may have been changed meanwhile.
         apply_maxsize(configuration.read(place.config.path), place.database, maxsize)
     size = place.data.stat().st_size
-    return {"bytes": size, "directory": str(place.directory), "maxsize": maxsize}
+    return {
+        "bytes": size,
+        "directory": str(place.directory),
+        "maxsize": maxsize,
+        PUBLISHED: published(place.directory),
+    }

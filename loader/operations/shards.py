@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loader import manifest
-from loader.errors import LoaderError, OutputNotEmpty
+from loader.errors import LoaderError, ManifestBroken, OutputNotEmpty
+from loader.exports import RUN_DIR
 from loader.manifest import Manifest
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
@@ -17,7 +18,6 @@ from loader.storage import files
 
 # In the run directory:
 PARTS, ARRANGED = "parts", "arranged"
-RUN_DIR = ".ditseed"  # inside the output directory
 
 
 @contextmanager
@@ -50,12 +50,23 @@ def require_output(output: Path) -> None:
         raise OutputNotEmpty(path=output, made_by="export")
 
 
-def done_before(output: Path, run: Run) -> Manifest | None:
-    """The manifest of a run that is through."""
-    known = manifest.read(output)
-    if known is None or run.catalogue.found("shards") is None:
+def done_before(output: Path, run: Run, last: str = "shards") -> Manifest | None:
+    """The manifest of a run that is through; `last` is its last step. Raises ManifestBroken when what it made is gone
+    or has another size."""
+    if run.catalogue.found(last) is None:
         return None
+    known = made_by(output)
+    manifest.require_there(known, output)
     run.progress.say("export: done before")
+    return known
+
+
+def made_by(output: Path) -> Manifest:
+    """The manifest that a run has written. Raises ManifestBroken."""
+    known = manifest.read(output)
+    if known is None:
+        reason = "is missing, though the export there has ended; --restart makes it again"
+        raise ManifestBroken(path=output / manifest.FILE, reason=reason)
     return known
 
 

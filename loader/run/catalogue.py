@@ -2,6 +2,10 @@
 
 A SQLite file in the run directory. A row is written only after what it promises is durable, so that
 after `kill -9` at any moment the rows that stand are true and the rest is done again.
+
+Every row bears a seal, a checksum of all that it says and of the run to which it belongs: what a finished step found is
+believed years later, so a row that was changed, or that is of another run, is refused. Seals tell damage; whoever may
+write in the directory (mode 0700) can forge them.
 """
 
 from __future__ import annotations
@@ -9,29 +13,37 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from loader import defaults
 from loader.errors import FULL, CatalogueDamaged, CatalogueVersion, NoSpace, RunMismatch
 
-FORMAT = 1
+FORMAT = 2
 FILE = "run.sqlite"
 
 Facts = dict[str, Any]
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS run (verb TEXT NOT NULL, options TEXT NOT NULL, started REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS run (
+    id TEXT NOT NULL, verb TEXT NOT NULL, options TEXT NOT NULL, started REAL NOT NULL, seal TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS step (
-    name TEXT PRIMARY KEY, facts TEXT NOT NULL, entries INTEGER NOT NULL, seconds REAL NOT NULL, finished REAL NOT NULL
+    name TEXT PRIMARY KEY, facts TEXT NOT NULL, entries INTEGER NOT NULL, seconds REAL NOT NULL, finished REAL NOT NULL,
+    seal TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS partition (
-    step TEXT NOT NULL, name TEXT NOT NULL, facts TEXT NOT NULL, PRIMARY KEY (step, name)
+    step TEXT NOT NULL, name TEXT NOT NULL, facts TEXT NOT NULL, seal TEXT NOT NULL, PRIMARY KEY (step, name)
 );
 """
+_STEP, _PARTITION = "name, facts, entries, seconds, finished", "step, name, facts"
+_PLAIN = (str, int, float)
 
 
 def forget(directory: Path) -> None:
@@ -66,6 +78,7 @@ class Catalogue:
             self.directory / FILE, isolation_level=None, check_same_thread=False
         )
         self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute("PRAGMA trusted_schema=OFF")
         found = self._db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, FORMAT):
             raise CatalogueVersion(path=self.directory, found=found, known=FORMAT)
@@ -76,7 +89,7 @@ class Catalogue:
         """SQLite's errors as ours. (Its error codes reach Python from 3.11 on, its words always did.)"""
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: of SQLite's own message
             if "disk is full" in str(error):
                 raise NoSpace(path=self.directory, lack=FULL) from error
             raise CatalogueDamaged(path=self.directory / FILE, reason=error) from error
@@ -85,6 +98,36 @@ class Catalogue:
         with self._asking():
             return self._db.execute(statement, values).fetchall()
 
+    def _sealed(self, table: str, columns: str, *where: str) -> list[tuple[Any, ...]]:
+        """Rows of a table without their seals, which are true. `where`: a condition, and its value."""
+        condition = f" WHERE {where[0]}" if where else ""
+        found = []
+        for *row, seal in self._rows(f"SELECT {columns}, seal FROM {table}{condition}", *where[1:]):
+            if any(type(value) not in _PLAIN for value in row) or seal != self._seal(table, row):
+                reason = f"a row of its table {table} was changed, or is of another run"
+                raise CatalogueDamaged(path=self.directory / FILE, reason=reason)
+            found.append(tuple(row))
+        return found
+
+    def _put(self, table: str, *row: object) -> None:
+        places = ", ".join("?" * (len(row) + 1))
+        statement = f"INSERT OR REPLACE INTO {table} VALUES ({places})"
+        self._rows(statement, *row, self._seal(table, row))
+
+    def _seal(self, table: str, row: Sequence[object]) -> str:
+        of = [] if table == "run" else self._run_id()
+        return xxhash.xxh3_128_hexdigest(json.dumps([of, table, *row]).encode())
+
+    def _run_id(self) -> list[object]:
+        """Of a row that is sealed itself."""
+        return [run_id for run_id, *_ in self._run()]
+
+    def _run(self) -> list[tuple[Any, ...]]:
+        found = self._sealed("run", "id, verb, options, started")
+        if len(found) > 1:
+            raise CatalogueDamaged(path=self.directory / FILE, reason="it is of two runs")
+        return found
+
     def begin(self, verb: str, options: Mapping[str, object]) -> bool:
         """Bind the run to its options. True when it goes on with an earlier one; RunMismatch when they differ."""
         differences = self.differences(verb, options)
@@ -92,55 +135,55 @@ class Catalogue:
             raise RunMismatch(path=self.directory, differences=", ".join(differences))
         if differences is not None:
             return True
-        values = (verb, json.dumps(dict(options)), time.time())
-        self._rows("INSERT INTO run VALUES (?, ?, ?)", *values)
+        self._put("run", uuid.uuid4().hex, verb, json.dumps(dict(options)), time.time())
         return False
 
     def differences(self, verb: str, options: Mapping[str, object]) -> list[str] | None:
         """Names of the options that the run here had otherwise; None when there is no run."""
-        rows = self._rows("SELECT verb, options FROM run")
-        if not rows:
+        about = self.about()
+        if about is None:
             return None
-        before = {"verb": rows[0][0], **json.loads(rows[0][1])}
+        before = {"verb": about[0], **about[1]}
         now = {"verb": verb, **json.loads(json.dumps(dict(options)))}
         return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
     def about(self) -> tuple[str, Facts] | None:
         """The verb and the options of the run; None when there is none yet."""
-        rows = self._rows("SELECT verb, options FROM run")
-        return (rows[0][0], json.loads(rows[0][1])) if rows else None
+        rows = self._run()
+        return (rows[0][1], json.loads(rows[0][2])) if rows else None
 
     def has_work(self) -> bool:
         """Is there enough that a run with other options should not throw it away unasked?"""
-        parts = [json.loads(facts) for (facts,) in self._rows("SELECT facts FROM partition")]
+        parts = [json.loads(facts) for _, _, facts in self._sealed("partition", _PARTITION)]
         if sum(facts.get("entries", 0) for facts in parts) > defaults.WORTH_READ:
             return True
         return sum(step.seconds for step in self.steps()) > defaults.WORTH_KEEPING
 
     def found(self, step: str) -> Facts | None:
         """What a finished step found; None while it is not done."""
-        rows = self._rows("SELECT facts FROM step WHERE name = ?", step)
-        return json.loads(rows[0][0]) if rows else None
+        rows = self._sealed("step", _STEP, "name = ?", step)
+        return json.loads(rows[0][1]) if rows else None
 
     def finish(self, step: str, facts: Facts, entries: int, seconds: float) -> None:
-        values = (step, json.dumps(facts), entries, seconds, time.time())
-        self._rows("INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?)", *values)
+        self._put("step", step, json.dumps(facts), entries, float(seconds), time.time())
 
     def steps(self) -> list[DoneStep]:
-        rows = self._rows(
-            "SELECT name, facts, entries, seconds, finished FROM step ORDER BY finished"
-        )
-        return [DoneStep(name, json.loads(facts), *rest) for name, facts, *rest in rows]
+        """In the order in which they were finished."""
+        rows = self._sealed("step", _STEP)
+        found = [DoneStep(name, json.loads(facts), *rest) for name, facts, *rest in rows]
+        return sorted(found, key=lambda step: step.finished)
+
+    def ended(self) -> float | None:
+        """Unix time of the step that was finished last; None before the first."""
+        return max((step.finished for step in self.steps()), default=None)
 
     def partitions(self, step: str) -> dict[str, Facts]:
         """Finished partitions of a step: name -> what it found."""
-        rows = self._rows("SELECT name, facts FROM partition WHERE step = ?", step)
-        return {name: json.loads(facts) for name, facts in rows}
+        rows = self._sealed("partition", _PARTITION, "step = ?", step)
+        return {name: json.loads(facts) for _, name, facts in rows}
 
     def finish_partition(self, step: str, name: str, facts: Facts) -> None:
-        self._rows(
-            "INSERT OR REPLACE INTO partition VALUES (?, ?, ?)", step, name, json.dumps(facts)
-        )
+        self._put("partition", step, name, json.dumps(facts))
 
     def close(self) -> None:
         self._db.close()

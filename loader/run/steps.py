@@ -7,17 +7,21 @@ An operation reads as such a list. After `kill -9` the same list is read again a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loader import units
 from loader.errors import NotPermitted, leaves_a_run
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Catalogue, Facts, forget
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
 from loader.run.watch import watching
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -29,6 +33,7 @@ class Run:
     progress: Progress
     timeouts: Mapping[str, float] = field(default_factory=dict)
     label: str = ""
+    worked: bool = False  # has it done anything now, or found it all done before?
 
     @property
     def directory(self) -> Path:
@@ -44,6 +49,7 @@ class Run:
         if known is not None:
             self.progress.say(f"{self._shown(name)}: done before")
             return known
+        self.worked = True
         killpoint(f"{name}.start")
         allowed = self.timeouts.get(name, self.timeouts.get("*"))
         with self.progress.step(self._shown(name), total) as meter, watching(meter, allowed):
@@ -52,6 +58,21 @@ class Run:
         self.catalogue.finish(name, facts, meter.entries, meter.seconds)
         killpoint(f"{name}.recorded")
         return facts
+
+    def told_before(self) -> Facts:
+        """For the report of a verb: when all of it was done, if nothing was done now."""
+        ended = None if self.worked else self.catalogue.ended()
+        return {} if ended is None else {"done_before": units.moment(ended)}
+
+    def _say_whether_it_worked(self) -> None:
+        """Else the report of months ago would pass for one of today."""
+        told = self.told_before()
+        if told and not self.label:
+            log.warning(
+                "nothing was done now: all this was done on %s (--restart does it again; %s remembers it)",
+                told["done_before"],
+                self.directory,
+            )
 
     def _shown(self, name: str) -> str:
         return f"{name} ({self.label})" if self.label else name
@@ -80,7 +101,9 @@ def open_run(
             try:
                 if catalogue.begin(verb, options):
                     progress.say(f"going on with the run in {directory}")
-                yield Run(catalogue, progress, timeouts or {}, label)
+                run = Run(catalogue, progress, timeouts or {}, label)
+                yield run
+                run._say_whether_it_worked()
             finally:
                 catalogue.close()
     except BaseException as error:

@@ -27,7 +27,7 @@ def read(source: Config) -> list[Entry]:
             found = tools.run("slapcat", "-n0", "-f", str(text), "-F", str(converted))
         except ToolFailed as error:
             raise ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
-    return [entry for entry in entries_of(found) if entry[0].lower() == ROOT]
+    return [entry for entry in entries_of(found, source.path) if entry[0].lower() == ROOT]
 
 
 def _lines(source: Config) -> Iterator[str]:

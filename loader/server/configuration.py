@@ -29,7 +29,7 @@ from loader.server.session import Session
 
 def read(path: Path) -> Config:
     """The configuration in `path`: a slapd.d directory, or a slapd.conf (converted in a scratch directory)."""
-    entries = entries_of(dump(path))
+    entries = entries_of(dump(path), path)
     if not path.is_dir():
         entries = conversion.mended(entries, list(slapd_conf.statements(path, file_text)))
     return config.parse(path, entries)
@@ -108,10 +108,14 @@ def scratch() -> str | None:
     return os.environ.get("DITSEED_TOOLS_TMPDIR")
 
 
-def entries_of(text: bytes) -> list[Entry]:
-    """LDIF records, in order."""
-    records = ldif.LDIFRecordList(io.BytesIO(text))
-    records.parse()
+def entries_of(text: bytes, origin: Path) -> list[Entry]:
+    """LDIF records, in order. Raises ConfigUnreadable, naming `origin`."""
+    try:
+        records = ldif.LDIFRecordList(io.BytesIO(text))
+        records.parse()
+    except (ValueError, EOFError) as error:
+        reason = f"its LDIF cannot be read: {error}"
+        raise ConfigUnreadable(path=origin, reason=reason) from error
     return list(records.all_records)
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import ldap
 
+from loader import defaults
+
 CONNECT = 30.0  # for a TCP connection, and for a TLS handshake
 OPENING = 60.0  # until StartTLS and a bind are answered
 # Without a byte of what is owed to us: looking through an unindexed tree takes its time.
-SILENCE = 300.0
+SILENCE = defaults.SILENCE
 COMMIT = 3600.0  # of a write: the first one after nosync flushes all that was written before
 
 

@@ -6,6 +6,7 @@ Entries by the million never come this way. Every error of libldap leaves this f
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -85,25 +86,29 @@ class Session:
         limit: float | None = None,
     ) -> Result:
         self._waits = True
+        began = time.monotonic()
         try:
             found = Question(ask).answer(limit or answer_limit(), self._given_up)
         except ldap.LDAPError as error:
             self._waits = False
-            raise self._ours(operation, error, base) from error
+            raise self._ours(operation, error, base, time.monotonic() - began) from error
         except (GivenUp, NoAnswer) as error:
             lost = ServerDown if operation == "bind" else ConnectionLost
             raise lost(uri=self.uri, reason=f"{operation}: {error}") from None
         self._waits = False
         return found
 
-    def _ours(self, operation: str, error: ldap.LDAPError, base: str) -> LoaderError:
+    def _ours(
+        self, operation: str, error: ldap.LDAPError, base: str, seconds: float
+    ) -> LoaderError:
+        """`seconds`: how long the question took."""
         facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
         reason = "; ".join(str(facts[key]) for key in ("desc", "info") if facts.get(key)) or str(
             error
         )
         if isinstance(error, ldap.TIMEOUT):
-            # libldap minds TIMEOUT of ldap.conf, too, and has no words for it.
-            reason = f"{operation}: no answer within {answer_limit():g} s"
+            # libldap minds TIMEOUT and NETWORK_TIMEOUT of ldap.conf, too, and does not say which it was.
+            reason = f"{operation}: no answer within {seconds:.0f} s"
         if is_tls(reason) or isinstance(error, _MAYBE_TLS):
             why = tls.failure(self.uri, self.connection.start_tls)
             if why or is_tls(reason):
@@ -198,6 +203,11 @@ class Session:
                     if kind == ldap.RES_SEARCH_RESULT:
                         return True
                     found.extend(_lowered(dn, entry) for dn, entry in entries if dn)
+                    if len(found) >= _OVER * limit:
+                        # It minds no size limit, and would send all that it has.
+                        self._ldap.abandon_ext(message)
+                        del found[limit:]
+                        return False
             except _LIMITS_MET:
                 if not found:
                     raise
@@ -390,6 +400,8 @@ def first_value(entry: Mapping[str, Collection[bytes]], name: str) -> str:
 def _lowered(dn: str, entry: dict[str, list[bytes]]) -> tuple[str, Attributes]:
     return dn, {name.lower(): values for name, values in entry.items()}
 
+
+_OVER = 2  # times the size limit that was asked for: a server that sends so many minds none
 
 # libldap's answers to a failed handshake, and a server's to a StartTLS that it does not know.
 _MAYBE_TLS = (ldap.SERVER_DOWN, ldap.CONNECT_ERROR, ldap.PROTOCOL_ERROR)

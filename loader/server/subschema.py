@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ldap.schema.models import AttributeType
 
 from loader import overlays
+from loader.errors import SchemaUnreadable
 from loader.server.search import EVERYTHING
 from loader.server.session import Attributes, Session
 
@@ -16,6 +18,8 @@ _OPENLDAP = b"OpenLDAProotDSE"
 # Found anew for each answer by a look at all groups: ten times the cost of the rest of an entry in OpenDJ 4.9. It goes
 # by that name in Sun's directory server and its descendants; where clients may set it (eduMember), it is data.
 _COSTLY = "ismemberof"
+_WORD = re.compile(r"[0-9A-Za-z._;-]+")
+_SHOWN = 200  # characters of a definition in a message
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,26 @@ def everything(session: Session) -> tuple[str, ...]:
 def _types(session: Session, root: Attributes) -> Iterator[AttributeType]:
     for place in _texts(root.get("subschemasubentry", [])):
         found = session.read(place, ["attributeTypes"], "(objectClass=subschema)")
-        yield from map(AttributeType, _texts(found.get("attributetypes", [])))
+        for text in _texts(found.get("attributetypes", [])):
+            yield _type(text, session.uri, place)
+
+
+def _type(text: str, uri: str, place: str) -> AttributeType:
+    """Raises SchemaUnreadable. python-ldap has many ways to say what it cannot read, assertions among them; what it
+    reads without a complaint may lack its OID."""
+    try:
+        found = AttributeType(text)
+        whole = _is_whole(found)
+    except Exception as error:
+        raise SchemaUnreadable(uri=uri, place=place, definition=text[:_SHOWN]) from error
+    if not whole:
+        raise SchemaUnreadable(uri=uri, place=place, definition=text[:_SHOWN])
+    return found
+
+
+def _is_whole(one: AttributeType) -> bool:
+    """Some servers have words for OIDs."""
+    return all(_WORD.fullmatch(word) for word in (one.oid, *one.names))
 
 
 def _others(one: AttributeType) -> Sequence[str]:

@@ -20,6 +20,7 @@ from loader.errors import (
     LibldapMissing,
     LoaderError,
     NoSuchBase,
+    NotLdap,
     ServerDown,
     ServerRefused,
     TlsFailed,
@@ -173,8 +174,12 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
         return _limit_met(connection, uri, base, reason, result)
     if error.code == "ldap.request" and result == _NO_SUCH_OBJECT:
         return NoSuchBase(uri=uri, base=base, who=who, known="see the root DSE")
-    if error.code == "ldap.silent" or result in _PASSING:
+    if error.code == "ldap.silent":
+        return ConnectionLost(uri=uri, reason=reason, silent=True)
+    if result in _PASSING:
         return ConnectionLost(uri=uri, reason=reason)
+    if error.code == "ldap.protocol":
+        return NotLdap(uri=uri, reason=reason)
     operation = f"search {base}" if base else "bind"
     return ServerRefused(uri=uri, operation=operation, reason=reason)
 

@@ -8,7 +8,7 @@ import json
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from typing import Any
 from loader.child import Child
 from loader.errors import Cancelled
 from loader.mdb import apart
-from loader.progress import Meter
+from loader.progress import Meter, WholeFile
 from loader.sinks import changes, mdb
 
 _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
@@ -75,6 +75,7 @@ class _Remote:
     def __init__(self, child: Child) -> None:
         self._child = child
         self.entries, self.bytes, self.stage = 0, 0, ("", 0, 0)
+        self.files: Sequence[WholeFile] = ()  # it reads no LDIF
 
     def cancel(self) -> None:
         self._child.kill()

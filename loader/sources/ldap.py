@@ -119,12 +119,14 @@ def page_sizes(page: int) -> Sequence[int]:
 def patiently(
     attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES
 ) -> Result:
-    """Try again after a broken connection, waiting longer each time."""
+    """Try again after a broken connection, waiting longer each time. A server that was silent for as long as one may be
+    has had its time: twenty times as long would be hours."""
     for failures in range(retries):
         try:
             return attempt()
         except LoaderError as error:
-            if not error.retryable or meter.cancelled.is_set():
+            silent = error.facts.get("silent", False)
+            if not error.retryable or silent or meter.cancelled.is_set():
                 raise
             meter.note = f"{error}; trying again"
             meter.cancelled.wait(min(LONGEST_PAUSE, 0.5 * 2**failures))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from loader import dn, ldif, manifest
-from loader.errors import ManifestBroken, NoSuchBase, NoSuchPath
+from loader import dn, exports, ldif
+from loader.errors import NoSuchBase, NoSuchPath
 from loader.ldif import Tree
 from loader.progress import Meter
 from loader.server import subschema
@@ -117,19 +117,20 @@ class Database:
 
 @dataclass(frozen=True)
 class Files:
-    """LDIF files. `entries`: how many their manifest promises, None without one."""
+    """LDIF files, or an export."""
 
     label: str
-    paths: tuple[Path, ...]
-    entries: int | None = None
+    given: tuple[Path, ...]
+
+    @property
+    def paths(self) -> list[Path]:
+        return exports.files_of(self.given)
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
-        with ldif.digesting(ignore, meter) as tree:
-            for path in self.paths:
+        with exports.held(self.given, meter) as paths, ldif.digesting(ignore, meter) as tree:
+            for path in paths:
                 tree.add_path(str(path))
-        if self.entries not in (None, tree.entries):
-            reason = f"promises {self.entries} entries, the files hold {tree.entries}"
-            raise ManifestBroken(path=self.label, reason=reason)
+        exports.require_entries(self.given, tree.entries)
         return tree
 
     def find(self, names: Sequence[str]) -> Entries:
@@ -163,13 +164,11 @@ def _pattern(text: str) -> Files:
     found = sorted(Path(one) for one in glob.glob(text))
     if not found:
         raise NoSuchPath(path=text)
-    return Files(text, tuple(ldif.files_of(found)))
+    return Files(text, tuple(found))
 
 
 def _files(path: Path) -> Files:
-    made = manifest.read(path) if path.is_dir() else None
-    if made is None:
-        return Files(str(path), tuple(ldif.files_of([path])))
-    for shard in made.paths(path):
-        require_readable(shard)
-    return Files(str(path), tuple(made.paths(path)), made.entries)
+    found = Files(str(path), (path,))
+    for file in found.paths:
+        require_readable(file)
+    return found

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from loader import csn, manifest
-from loader.operations.build import inputs
+from loader import csn, exports, manifest
 
 _HEAD = 1 << 18  # bytes; contextCSN stands in the entry of the suffix, which comes first
 _LINE = re.compile(rb"^contextCSN: ([0-9A-Za-z.#]+)\s*$", re.MULTILINE | re.IGNORECASE)
@@ -17,7 +16,7 @@ def of_ldif(given: Sequence[Path]) -> list[str] | None:
     """Of an export, or of plain LDIF that begins with the entry of the suffix; None where only reading it all tells."""
     found = _of_manifests(given)
     if found is None:
-        first = next(iter(inputs.ordered(given)), None)
+        first = next(iter(exports.files_of(given)), None)
         found = _of_head(first) if first is not None and first.is_file() else []
     return sorted(csn.by_server(found).values()) or None
 

@@ -16,14 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import csn, glue, ldif
+from loader import csn, exports, glue, ldif
 from loader.config import Config, Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
 from loader.operations import empty_suffix, packaged, sight
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, add, shadow
-from loader.operations.build import inputs
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.export import ExportOptions, export_steps, plan_of_reading, start_of
 from loader.operations.tune.target import opened
@@ -116,7 +115,8 @@ def seed(
             run.do("claim", lambda meter: work.claim(preflight["suffix"], facts))
         files.remove_tree(run.directory / "export")
         work.joined.unlink(missing_ok=True)
-        return _report(options, {**facts, **forecast.told(preflight, facts["entries"])})
+        told = {**forecast.told(preflight, facts["entries"]), **run.told_before()}
+        return _report(options, {**facts, **told})
 
 
 def plan(options: OnlineOptions, progress: Progress) -> Facts:
@@ -232,13 +232,16 @@ class _Work:
 
     def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> Facts:
         """One file, in which nothing is newer than the contextCSN that the replica will claim."""
-        paths = inputs.ordered(source)
-        claimed = sorted(csn.by_server(ldif.scan(paths, meter).context_csns).values())
+        with exports.held(source, meter) as paths:
+            scan = ldif.scan(paths, meter)
+        exports.require_entries(source, scan.entries)
+        claimed = sorted(csn.by_server(scan.context_csns).values())
         if not claimed:
             raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT)
         opener = os.open(self.joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(opener, "wb") as file:
-            ldif.join(paths, file.fileno(), meter, claimed, suffix)
+            with exports.held(source, meter) as paths:
+                ldif.join(paths, file.fileno(), meter, claimed, suffix)
             os.fsync(file.fileno())
         return {"context_csns": claimed}
 

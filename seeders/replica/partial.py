@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from loader import csn, ldif, syncrepl
+from loader import csn, exports, ldif, syncrepl
 from loader.config import Config, Database
 from loader.defaults import ENGINES
 from loader.errors import EmptyInput, NoContextCSN, PartialReplica
@@ -192,12 +192,12 @@ class _Work:
 
     def select(self, meter: Meter) -> Facts:
         """Entries examined = selected + not selected; those built = selected + glue."""
-        given = inputs.ordered(self.options.inputs)
-        inputs.check(self.options)
         claimed = self.context_csns
         chosen = self.partial.evaluated if claimed is None else self.partial.unevaluated
-        claimed = self._claimed(given, meter) if claimed is None else claimed
-        found = selection.select(given, self.entries, self.glue, chosen, claimed, meter)
+        with exports.held(self.options.inputs, meter) as given:
+            claimed = self._claimed(given, meter) if claimed is None else claimed
+            found = selection.select(given, self.entries, self.glue, chosen, claimed, meter)
+        exports.require_entries(self.options.inputs, found.read)
         killpoint("select.middle")
         if not found.kept:
             own = self.partial.syncrepl

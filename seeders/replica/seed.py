@@ -123,7 +123,7 @@ def seed(
         run.do("preflight", lambda meter: _preflight(options, place))
         made = strategy(options, run, place)
         told = forecast.told(run.catalogue.found("preflight") or {}, made.get("entries"))
-        return {**made, **told, "run_dir": str(run_dir)}
+        return {**made, **told, "run_dir": str(run_dir), **run.told_before()}
 
 
 def _preflight(options: SeedOptions, place: Place) -> Facts:

@@ -6,13 +6,14 @@ Interrupted, a directory is gone on with by shards.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import defaults, manifest
 from loader.errors import OutputNotEmpty, UsageProblem
-from loader.manifest import Manifest
+from loader.exports import RUN_DIR
+from loader.manifest import Manifest, ShardFile
+from loader.operations.shards import done_before, made_by
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -21,7 +22,6 @@ from loader.sources import dit
 from loader.sources.dit import Range, Recipe, Template
 from loader.storage import files
 
-RUN_DIR = ".ditseed"  # inside the output directory
 SHARD_ENTRIES = 1_000_000
 
 
@@ -75,13 +75,14 @@ def to_directory(
     if any(output.iterdir()) and not (output / RUN_DIR).exists():
         raise OutputNotEmpty(path=output, made_by="generate")
     with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
+        known = done_before(output, run, last="publish")
+        if known is not None:
+            return known
         work = _Work(options, output, run)
         begun = run.do("start", work.start)
         run.do("shards", work.shards, total=options.range.entries)
         run.do("publish", lambda meter: work.publish(begun))
-    found = manifest.read(output)
-    assert found is not None
-    return found
+    return made_by(output)
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,9 @@ class _Work:
         made = Manifest(
             base=options.template.suffix,
             entries=sum(facts["entries"] for facts in done.values()),
-            content_checksum=_sum(facts["checksum"] for facts in done.values()),
+            content_checksum=manifest.total(facts["checksum"] for facts in done.values()),
             context_csns=(),
-            shards=tuple(manifest.describe(self.output / name) for name in sorted(done)),
+            shards=tuple(self._described(name, done[name]) for name in sorted(done)),
             source=f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries "
             f"{options.range.first}:{options.range.end}",
             started=begun["started"],
@@ -136,10 +137,10 @@ class _Work:
         files.write_durably(self.output / manifest.FILE, made.text())
         return {"entries": made.entries}
 
-
-def _sum(checksums: Iterable[str]) -> str:
-    """Order-free checksums add up (modulo 2^128)."""
-    return f"{sum(int(text, 16) for text in checksums) % (1 << 128):032x}"
+    def _described(self, name: str, made: Facts) -> ShardFile:
+        path = self.output / name
+        size, checksum = path.stat().st_size, manifest.checksum(path)
+        return ShardFile(name, size, checksum, made["entries"], made["checksum"])
 
 
 def _now() -> str:

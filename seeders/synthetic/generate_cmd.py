@@ -119,6 +119,7 @@ def tree(
             "checksum": made.content_checksum,
             "shards": len(made.shards),
             "bytes on disk": units.size(sum(one.bytes for one in made.shards)),
+            "finished": made.finished,
             "directory": output,
         }
     )

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import ldif
-from loader.ldif import Learned, files_of
+from loader import exports, ldif
+from loader.ldif import Learned
 from loader.manifest import Manifest
 from loader.operations.export_mdb import DumpOptions, export_database
 from loader.progress import Progress
@@ -42,8 +42,11 @@ def learn(options: LearnOptions, progress: Progress) -> Learned:
     """The template, written to `output` durably and at once."""
     if options.output is not None:
         files.require_writable(options.output.parent)
-    with _ldif(options, progress) as (paths, descriptor), progress.step("learn") as meter:
-        learned = ldif.learn(paths, descriptor, options.jobs, meter)
+    with _ldif(options, progress) as (given, descriptor), progress.step("learn") as meter:
+        with exports.held(given, meter) as paths:
+            learned = ldif.learn(paths, descriptor, options.jobs, meter)
+        if descriptor is None:
+            exports.require_entries(given, learned.entries)
     if options.output is not None:
         with files.explained(options.output):
             files.write_durably(options.output, learned.template.encode())
@@ -52,12 +55,12 @@ def learn(options: LearnOptions, progress: Progress) -> Learned:
 
 @contextmanager
 def _ldif(options: LearnOptions, progress: Progress) -> Iterator[tuple[list[Path], int | None]]:
-    """Files of LDIF and a descriptor to read, in this order."""
+    """LDIF, as `exports` takes it, and a descriptor to read, in this order."""
     if options.sources:
         database = database_directory(options.sources[0]) if len(options.sources) == 1 else None
         if database is None:
             named = [Path(one) for one in options.sources if one != STDIN]
-            yield files_of(named), (0 if STDIN in options.sources else None)
+            yield named, (0 if STDIN in options.sources else None)
             return
     else:
         database = None
@@ -65,11 +68,11 @@ def _ldif(options: LearnOptions, progress: Progress) -> Iterator[tuple[list[Path
     with tempfile.TemporaryDirectory(prefix=".ditseed-learn-", dir=place) as scratch:
         output = Path(scratch) / "export"
         if database is None:
-            made = _of_server(options, output, progress)
+            _of_server(options, output, progress)
         else:
             dump = DumpOptions(Part(database, options.base), output, options.jobs)
-            made = export_database(dump, progress, {})
-        yield made.paths(output), None
+            export_database(dump, progress, {})
+        yield [output], None
 
 
 def _of_server(options: LearnOptions, output: Path, progress: Progress) -> Manifest:

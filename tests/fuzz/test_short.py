@@ -1,14 +1,22 @@
-"""The fuzz targets on their seeds and on all inputs that once broke them; `bin/fuzz` goes on from there."""
+"""The fuzz targets on their seeds and on all inputs that once broke them; `bin/fuzz` and `bin/fuzz-files` go on from
+there."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from loader import exports, manifest
+from loader.progress import Meter
+from tests.fuzz.hostile import mutate
+from tests.fuzz.hostile.campaign import chance_of, worked
+from tests.fuzz.hostile.targets import TARGETS
 from tests.support.require import require
 
 ROOT = Path(__file__).parents[2]
@@ -55,3 +63,34 @@ def test_every_target_has_seeds_and_words() -> None:
 def test_wrong_words_are_told(words: list[str], message: str) -> None:
     done = subprocess.run([ROOT / "bin/fuzz", *words], capture_output=True, text=True, check=False)
     assert (done.returncode, message in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("target", list(TARGETS))
+def test_hostile_files(target: str) -> None:
+    """The beginning of what `bin/fuzz-files` runs; each input follows from its number."""
+    outcome = worked((target, 1, 0, 3000, 1))
+    assert outcome.broken == []
+    assert outcome.ends["read"] > 100, "mutations must leave something to be read"
+    assert sum(count for end, count in outcome.ends.items() if end != "read") > 300
+
+
+def test_an_input_can_be_had_again() -> None:
+    one, other = (
+        mutate.json_text(chance_of("export", 7, 11), {"a": [1, "x", {"b": None}]}) for _ in "ab"
+    )
+    assert one == other
+
+
+def test_what_breaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "read", lambda directory: None)  # as of no export
+    outcome = worked(("export", 1, 0, 50, 1))
+    assert outcome.broken == []  # all 60 entries are read nevertheless
+    monkeypatch.setattr(exports, "held", _all_but_one)
+    outcome = worked(("export", 1, 0, 50, 1))
+    assert len(outcome.broken) == 50
+    assert "40 of 60 entries" in outcome.broken[0]
+
+
+@contextmanager
+def _all_but_one(given: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
+    yield exports.files_of(given)[1:]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from fixtures import replication
 from fixtures.churn import Churn
@@ -22,6 +23,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import (
     BackupDamaged,
+    BackupFromFuture,
     LoaderError,
     Locked,
     ManifestBroken,
@@ -517,3 +519,96 @@ def test_check_sees_a_stored_file_that_is_short_or_gone(damaged: Path) -> None:
     assert check(damaged, Limits(3600)).status == Status.CRITICAL
     stored.unlink()
     assert check(damaged, Limits(3600)).status == Status.CRITICAL
+
+
+# --- what a manifest may say that is not so ------------------------------------------------------
+
+
+def test_a_backup_from_the_future_is_a_problem(damaged: Path, other: Slapd) -> None:
+    """It was the latest, 0.0 s old, and OK for ever."""
+    (made,) = repository.listing(damaged).backups
+    _alter(damaged, made="2031-01-01T00:00:00+00:00")
+    found = check(damaged, Limits(26 * 3600.0))
+    assert (found.status, found.latest) == (Status.CRITICAL, None)
+    assert f"{made.id} is dated 2031-01-01T00:00:00+00:00, later than now" in found.reason
+    told = ditseed("backup", "check", "-R", damaged)
+    assert (told.status, "BACKUP CRITICAL" in told.out) == (2, True)
+    with pytest.raises(BackupFromFuture, match="2031-01-01"):
+        put_back(damaged, other)
+    assert "dated later than now" in ditseed("backup", "list", "-R", damaged).ok().out
+    put_back(damaged, other, made.id)
+
+
+def test_clocks_may_differ_a_little(damaged: Path) -> None:
+    _alter(damaged, made=(repository.now() + repository.SKEW / 2).isoformat())
+    assert check(damaged, Limits(26 * 3600.0)).status is Status.OK
+
+
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+def test_no_more_is_unpacked_than_the_manifest_says(
+    source: Slapd, other: Slapd, tmp_path: Path, compression: str
+) -> None:
+    """64 GiB in a file of some MiB: the disk would be full before the size was looked at."""
+    made = take(source, tmp_path / "repo", compression=compression)
+    stored = tmp_path / "repo" / made.id / made.file
+    if compression == "none":
+        with stored.open("r+b") as file:
+            file.truncate(1 << 36)
+    else:
+        compressor = zstandard.ZstdCompressor(level=1).compressobj()
+        with stored.open("wb") as file:
+            for _ in range(512):
+                file.write(compressor.compress(bytes(8 << 20)))
+            file.write(compressor.flush())
+    with pytest.raises(BackupDamaged, match="the manifest says"):
+        put_back(tmp_path / "repo", other)
+    _alter(tmp_path / "repo", stored_bytes=stored.stat().st_size)
+    began = time.monotonic()
+    with pytest.raises(BackupDamaged, match="holds more than"):
+        put_back(tmp_path / "repo", other)
+    assert time.monotonic() - began < 10
+    assert not list(other.database_dir.glob("*partial*"))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"entries": "many"},
+        {"made": "yesterday"},
+        {"made": "2026-11-21T07:05:01"},
+        {"made": 5},
+        {"suffix": None},
+        {"context_csns": "x"},
+        {"context_csns": [None]},
+        {"data_bytes": -1},
+        {"data_bytes": 10**30},
+        {"data_sha256": "short"},
+        {"file": "../data.mdb.zst"},
+        {"file": "data.mdb"},
+        {"compression": "rot13"},
+        {"machine": 64},
+        {"with_config": "yes"},
+        {"seconds": "NaN"},
+        {"unheard_of": 1},
+    ],
+)
+def test_a_manifest_of_wrong_types_is_refused(damaged: Path, facts: dict[str, object]) -> None:
+    """No verb ends with [internal]."""
+    (made,) = repository.listing(damaged).backups
+    _alter(damaged, **facts)
+    with pytest.raises(ManifestBroken):
+        repository.find(damaged, made.id)
+    assert len(repository.listing(damaged).broken) == 1
+    for verb in ("list", "check"):
+        told = ditseed("backup", verb, "-R", damaged)
+        assert "internal" not in told.out + told.err
+
+
+def test_other_entries_than_the_manifest_says_are_told(
+    damaged: Path, other: Slapd, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sha256 is right, so a number is no reason to leave an operator without a database at night."""
+    _alter(damaged, entries=7)
+    with caplog.at_level(logging.WARNING):
+        put_back(damaged, other)
+    assert "says 7 entries, the database holds" in caplog.text

@@ -25,6 +25,7 @@ from loader.sources.dit import Range, Recipe
 from loader.sources.location import locate
 from seeders.synthetic.generate import GenerateOptions, to_directory
 from tests.support import generating
+from tests.support.dumped import hold
 from tests.support.generating import text_of
 from tests.support.require import require
 
@@ -49,7 +50,7 @@ def test_the_manifest_tells_what_the_shards_hold(tmp_path: Path) -> None:
         "00001.ldif.zst",
         "00002.ldif.zst",
     ]
-    manifest.check(made, tmp_path / "tree")
+    hold(tmp_path / "tree")
     paths = made.paths(tmp_path / "tree")
     assert ldif.scan(paths, Meter("scan")).entries == made.entries == 2502
     with ldif.digesting((), Meter("digest")) as tree:

@@ -5,6 +5,7 @@ slapd does none of this, so a few bytes on a socket play it.
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import threading
@@ -128,11 +129,16 @@ def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
 def test_a_time_limit(tmp_path: Path, verb: str, phase: str) -> None:
     """ldap.conf's, in the place of our own."""
     limits = {"LDAPNETWORK_TIMEOUT": f"{LIMIT}", "LDAPTIMEOUT": f"{LIMIT}"}
+    began = time.monotonic()
     with mute(*PHASES[phase][2]) as (port, _):
         process = start(
             *_command(verb, phase, port, tmp_path), env=_environment(phase, port, **limits)
         )
         _, err = process.communicate(timeout=60)
+    told = re.search(r"within (\d+) s", err)
+    assert told, err
+    # A TLS handshake that stood still for a second was told as one of 300 s.
+    assert LIMIT <= int(told[1]) <= time.monotonic() - began + 0.5
     code = "server.connection_lost" if phase == "question" else "server.down"
     assert f"[{code}]" in err, err
     assert "within" in err, err

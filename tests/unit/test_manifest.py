@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loader import manifest
+from loader import exports, ldif, manifest
 from loader.errors import ManifestBroken
-from loader.manifest import Manifest
+from loader.manifest import Manifest, ShardFile
+from loader.progress import Meter
+
+
+def shard(path: Path) -> ShardFile:
+    meter = Meter("digest")
+    with ldif.digesting((), meter) as tree:
+        tree.add_path(str(path))
+    ((_, size, checksum),) = meter.files
+    return ShardFile(path.name, size, checksum, tree.entries, tree.checksum)
 
 
 @pytest.fixture
 def export(tmp_path: Path) -> tuple[Manifest, Path]:
     """Two shards and their manifest, written."""
     for number in (1, 2):
-        (tmp_path / f"{number}.ldif").write_bytes(b"dn: o=x\n" * number)
+        text = "".join(f"dn: cn={number}.{one}\ncn: {number}.{one}\n\n" for one in range(number))
+        (tmp_path / f"{number}.ldif").write_text(text)
+    shards = tuple(shard(tmp_path / f"{number}.ldif") for number in (1, 2))
     made = Manifest(
         base="dc=example,dc=com",
         entries=3,
-        content_checksum="00ff",
+        content_checksum=manifest.total(one.content_checksum for one in shards),
         context_csns=("20261121070501.123456Z#000000#001#000000",),
-        shards=tuple(manifest.describe(tmp_path / f"{number}.ldif") for number in (1, 2)),
+        shards=shards,
         source="ldap://provider",
         started="2026-11-21T07:05:01+00:00",
         finished="2026-11-21T07:05:09+00:00",
@@ -42,33 +53,60 @@ def change(directory: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
     path.write_text(json.dumps(facts))
 
 
+def hold(directory: Path) -> None:
+    meter = Meter("scan")
+    with exports.held([directory], meter) as paths:
+        found = ldif.scan(paths, meter)
+    exports.require_entries([directory], found.entries)
+
+
 def test_it_reads_back_as_written(export: tuple[Manifest, Path]) -> None:
     made, directory = export
     assert manifest.read(directory) == made
-    assert made.paths(directory) == [directory / "1.ldif", directory / "2.ldif"]
-    manifest.check(made, directory)
+    assert exports.files_of([directory]) == [directory / "1.ldif", directory / "2.ldif"]
+    assert exports.entries([directory]) == 3
+    hold(directory)
 
 
 def test_a_directory_without_one_is_no_export(tmp_path: Path) -> None:
     assert manifest.read(tmp_path) is None
 
 
-def test_a_shard_is_described_by_what_lies_on_the_disk(tmp_path: Path) -> None:
+def test_the_checksum_is_that_of_xxhsum(tmp_path: Path) -> None:
     (tmp_path / "a.ldif").write_bytes(b"abc")
     known = "06b05ab6733a618578af5f94892f3950"  # `printf abc | xxhsum -H2`
-    assert manifest.describe(tmp_path / "a.ldif") == manifest.ShardFile("a.ldif", 3, known)
+    assert manifest.checksum(tmp_path / "a.ldif") == known
 
 
 @pytest.mark.parametrize(
     "edit",
     [
         lambda facts: facts.update(format=99),
+        lambda facts: facts.update(format="3"),
         lambda facts: facts.pop("format"),
         lambda facts: facts.pop("shards"),
         lambda facts: facts.update(shards=None),
         lambda facts: facts.update(shards=[{"name": "1.ldif"}]),
+        lambda facts: facts.update(shards=[]),
         lambda facts: facts.pop("entries"),
+        lambda facts: facts.update(entries="3"),
+        lambda facts: facts.update(entries=-3),
+        lambda facts: facts.update(entries=3.0),
+        lambda facts: facts.update(entries=10**400),
+        lambda facts: facts.update(entries=True),
+        lambda facts: facts.update(base=["dc=example"]),
+        lambda facts: facts.update(context_csns="20261121070501.123456Z#000000#001#000000"),
+        lambda facts: facts.update(notes=[1]),
+        lambda facts: facts.update(content_checksum="00FF"),
         lambda facts: facts.update(unheard_of=1),
+        lambda facts: facts["shards"].append(facts["shards"][0]),
+        lambda facts: facts["shards"].pop(),
+        lambda facts: facts["shards"][0].update(entries=2),
+        lambda facts: facts["shards"][0].update(content_checksum="0" * 32),
+        *(
+            lambda facts, name=name: facts["shards"][0].update(name=name)
+            for name in ("../1.ldif", "/etc/passwd", "sub/1.ldif", "", ".", "..", "1\0.ldif", "1\n")
+        ),
     ],
 )
 def test_one_that_cannot_be_trusted_is_refused(
@@ -79,31 +117,75 @@ def test_one_that_cannot_be_trusted_is_refused(
         manifest.read(export[1])
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'"text"', b"\xff\xfe", b"null"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"text"',
+        b"\xff\xfe",
+        b"null",
+        b"[" * 100_000,
+        b'{"format":' + b"[" * 100_000,
+    ],
+)
 def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes) -> None:
     (tmp_path / manifest.FILE).write_bytes(text)
     with pytest.raises(ManifestBroken, match="not a manifest"):
         manifest.read(tmp_path)
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "directory", "link", "endless"])
+def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / manifest.FILE
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to("/etc/passwd")
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    with pytest.raises(ManifestBroken, match=r"regular file|symbolic link|larger than"):
+        manifest.read(tmp_path)
+
+
 def test_a_missing_shard_is_named(export: tuple[Manifest, Path]) -> None:
-    made, directory = export
-    (directory / "2.ldif").unlink()
+    (export[1] / "2.ldif").unlink()
     with pytest.raises(ManifestBroken, match=r"2\.ldif: is missing"):
-        manifest.check(made, directory)
+        hold(export[1])
 
 
-@pytest.mark.parametrize("content", [b"dn: o=y\n" * 2, b"dn: o=x\n", b""])
-def test_a_shard_that_changed_is_named(export: tuple[Manifest, Path], content: bytes) -> None:
-    made, directory = export
-    (directory / "2.ldif").write_bytes(content)
+@pytest.mark.parametrize("content", ["dn: cn=2.0\ncn: 2.0\n\n", ""])
+def test_a_shard_of_another_size_is_named_before_it_is_read(
+    export: tuple[Manifest, Path], content: str
+) -> None:
+    (export[1] / "2.ldif").write_text(content)
+    with pytest.raises(ManifestBroken, match=r"2\.ldif: has .* bytes, the manifest says"):
+        exports.files_of([export[1]])
+
+
+def test_a_shard_of_other_content_is_named(export: tuple[Manifest, Path]) -> None:
+    path = export[1] / "2.ldif"
+    path.write_text(path.read_text().replace("cn=2.0", "cn=2.7"))
     with pytest.raises(ManifestBroken, match=r"2\.ldif: is not as the manifest says"):
-        manifest.check(made, directory)
+        hold(export[1])
 
 
-@pytest.mark.parametrize("name", ["../1.ldif", "/etc/passwd", "sub/1.ldif"])
-def test_it_names_files_beside_it_only(export: tuple[Manifest, Path], name: str) -> None:
-    made, directory = export
-    elsewhere = dataclasses.replace(made.shards[0], name=name)
-    with pytest.raises(ManifestBroken, match="names a file elsewhere"):
-        manifest.check(dataclasses.replace(made, shards=(elsewhere,)), directory)
+def test_a_shard_that_was_not_read_to_its_end_is_named(export: tuple[Manifest, Path]) -> None:
+    meter = Meter("scan")
+    with (
+        pytest.raises(ManifestBroken, match=r"2\.ldif: was not read to its end"),
+        exports.held([export[1]], meter) as paths,
+    ):
+        ldif.scan(paths[:1], meter)
+
+
+def test_an_export_that_has_not_ended_is_none(export: tuple[Manifest, Path]) -> None:
+    (export[1] / exports.RUN_DIR).mkdir()
+    (export[1] / manifest.FILE).unlink()
+    with pytest.raises(ManifestBroken, match="has not ended"):
+        exports.files_of([export[1]])

@@ -24,6 +24,7 @@ class Steady:
 
     def __init__(self, entries: int = 0, size: int = 0) -> None:
         self.entries, self.bytes, self.cancelled = entries, size, False
+        self.files: list[progress.WholeFile] = []
 
     def cancel(self) -> None:
         self.cancelled = True

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, dn, ldif, overlays
+from loader import defaults, dn, exports, ldif, overlays
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError
 from loader.ldif import Scan
 from loader.operations.add import nosync, shadow
@@ -68,7 +68,7 @@ def add(
         with work.lease():
             facts = run.do("load", lambda meter: work.load(meter, start, scan), scan.get("entries"))
         work.journal.unlink(missing_ok=True)
-        return facts
+        return {**facts, **run.told_before()}
 
 
 def plan(options: AddOptions, progress: Progress) -> Facts:
@@ -105,7 +105,10 @@ def _require_access(server: Session, name: str) -> None:
 
 def _scanned(options: AddOptions, meter: Meter) -> Scan:
     if options.tree is None:
-        return ldif.scan(options.files, meter)
+        with exports.held(options.inputs, meter) as paths:
+            found = ldif.scan(paths, meter)
+        exports.require_entries(options.inputs, found.entries)
+        return found
     with options.tree.stream() as descriptor:
         return ldif.scan([Path(f"/dev/fd/{descriptor}")], meter)
 
@@ -160,7 +163,7 @@ class _Work:
         """Is every file whole, and how many entries are there? Nothing is sent before."""
         if self.options.tree is not None:
             return {"entries": self.options.tree.compiled.entries}
-        found = ldif.scan(self.options.files, meter)
+        found = _scanned(self.options, meter)
         if not found.entries:
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
         return {"entries": found.entries, "attributes": sorted(found.attributes)}
@@ -169,7 +172,7 @@ class _Work:
         options = self.options
         with files.explained(options.reject_file):
             options.reject_file.unlink(missing_ok=True)
-        with self._inputs() as read:
+        with self._inputs(meter) as read:
             loaded = sink.add(
                 options.connection,
                 read,
@@ -182,9 +185,10 @@ class _Work:
         return {**self._told(loaded), "seconds": round(meter.seconds, 3)}
 
     @contextmanager
-    def _inputs(self) -> Iterator[list[sink.Input]]:
+    def _inputs(self, meter: Meter) -> Iterator[list[sink.Input]]:
         if self.options.tree is None:
-            yield [0 if str(path) == STDIN else path for path in self.options.files]
+            with exports.held(self.options.inputs, meter) as paths:
+                yield [0 if str(path) == STDIN else path for path in paths]
             return
         with self.options.tree.stream() as descriptor:
             yield [descriptor]

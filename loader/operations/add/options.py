@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import ldif
+from loader import exports
 from loader.defaults import state_dir
 from loader.errors import UsageProblem
 from loader.operations.inputs import STDIN, fingerprint, is_stream, same_file
@@ -46,7 +46,7 @@ class AddOptions:
 
     @property
     def files(self) -> list[Path]:
-        return ldif.files_of(self.inputs)
+        return exports.files_of(self.inputs)
 
     @property
     def directory(self) -> Path:

@@ -61,6 +61,12 @@ def check(repo: Path, limits: Limits, suffix: str | None = None) -> Check:
 
 def _check(repo: Path, limits: Limits, suffix: str | None) -> Check:
     found = repository.listing(repo, suffix)
+    if found.future:
+        newest = found.future[-1]
+        reason = (
+            f"{newest.id} is dated {newest.made}, later than now: which is the latest is not known"
+        )
+        return Check(Status.CRITICAL, reason, len(found.backups), None, None, limits)
     if not found.backups:
         return Check(Status.CRITICAL, f"no backup in {repo}", 0, None, None, limits)
     latest = found.backups[-1]

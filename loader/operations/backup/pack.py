@@ -16,7 +16,6 @@ from loader.mdb.passing import Passing
 from loader.progress import Meter
 from loader.storage import holes
 
-NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}
 PIECE = 1 << 20
 LEVEL = 3
 
@@ -81,16 +80,21 @@ def _writer(
     return compressor.stream_writer(cast(BinaryIO, counted), closefd=False)
 
 
-def unpack(source: Path, target: Path, compression: str, meter: Meter) -> tuple[int, str]:
+def unpack(
+    source: Path, target: Path, compression: str, most: int, meter: Meter
+) -> tuple[int, str]:
     """Write the database in `source` to `target` (mode 0600), holes where it has zeros; its length and sha256.
 
-    Raises zstandard.ZstdError where the file is damaged; one that was cut gives fewer bytes.
+    Raises zstandard.ZstdError where the file is damaged; one that was cut gives fewer bytes. No more than `most` bytes
+    are written, and one more is counted where there are more: a small file can unpack to any size.
     """
     data, size = hashlib.sha256(), 0
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with source.open("rb") as file, os.fdopen(descriptor, "wb") as out:
         reader = io.BufferedReader(_reader(file, compression), PIECE)
-        while piece := reader.read(PIECE):
+        while piece := reader.read(min(PIECE, most + 1 - size)):
+            if size + len(piece) > most:
+                return most + 1, ""
             data.update(piece)
             holes.write(out, piece)
             size += len(piece)

@@ -13,13 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import dn
-from loader.errors import ManifestBroken, NoSuchBackup, NoSuchPath
+from loader import dn, typed
+from loader.errors import BackupFromFuture, ManifestBroken, NoSuchBackup, NoSuchPath
 from loader.storage.files import PARTIAL, explained
+from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
 MANIFEST, CONFIG, LOCK = "manifest.json", "config.ldif", "lock"
+NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
 FORMAT = 1
 LATEST = "latest"
+SKEW = datetime.timedelta(minutes=5)  # by which clocks of hosts that share a repository may differ
 _TIME = "%Y%m%dT%H%M%SZ"
 
 
@@ -30,28 +33,28 @@ class Backup:
     The CSNs were read just before the snapshot, so it may hold a little more than they say, never less.
     """
 
-    id: str
+    id: Name
     made: str
-    seconds: float
+    seconds: Seconds
     host: str
     source: str
     suffix: str
-    entries: int
-    context_csns: tuple[str, ...]  # stored in the suffix entry
-    newest_csns: tuple[str, ...]  # with those of entries changed since
-    txnid: int
-    lmdb_format: int
-    page_size: int
-    map_size: int
+    entries: Count
+    context_csns: tuple[Csn, ...]  # stored in the suffix entry
+    newest_csns: tuple[Csn, ...]  # with those of entries changed since
+    txnid: Count
+    lmdb_format: Count
+    page_size: Count
+    map_size: Count
     machine: str  # LMDB files do not cross from one kind to another
-    source_apparent: int
-    source_allocated: int
-    data_bytes: int
-    stored_bytes: int
-    file: str
+    source_apparent: Count
+    source_allocated: Count
+    data_bytes: Count
+    stored_bytes: Count
+    file: Name
     compression: str
-    data_sha256: str  # of the data.mdb
-    file_sha256: str  # of the file as it lies in the repository
+    data_sha256: Digest64  # of the data.mdb
+    file_sha256: Digest64  # of the file as it lies in the repository
     with_config: bool
     ditseed: str
     format: int = FORMAT
@@ -83,22 +86,26 @@ def read(directory: Path) -> Backup:
     """The manifest of one backup. Raises ManifestBroken."""
     path = directory / MANIFEST
     try:
-        facts = json.loads(path.read_bytes())
-        if facts["format"] != FORMAT:
-            raise ManifestBroken(
-                path=path, reason=f"format {facts['format']}, this ditseed reads {FORMAT}"
-            )
-        for key in ("context_csns", "newest_csns"):
-            facts[key] = tuple(facts[key])
-        found = Backup(**facts)
-        if found.id != directory.name or Path(found.file).name != found.file:
-            raise ManifestBroken(path=path, reason="is not the manifest of this directory")
-        found.when.timestamp()
-        return found
+        found = typed.read(path, Backup, FORMAT)
+        _require_sense(found, directory)
     except FileNotFoundError:
         raise ManifestBroken(path=path, reason="is missing") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ManifestBroken(path=path, reason=f"not a manifest: {error}") from error
+    except Unfit as error:
+        raise ManifestBroken(path=path, reason=error) from error
+    return found
+
+
+def _require_sense(found: Backup, directory: Path) -> None:
+    if found.id != directory.name:
+        raise Unfit("is not the manifest of this directory")
+    if found.file != NAMES.get(found.compression):
+        raise Unfit(f"says that {found.file} is compressed with {found.compression}")
+    try:
+        moment = found.when
+    except ValueError as error:
+        raise Unfit(f"not a manifest: made: {error}") from error
+    if moment.tzinfo is None:
+        raise Unfit("not a manifest: made: names no time zone")
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,7 @@ class Listing:
 
     backups: tuple[Backup, ...]
     broken: tuple[ManifestBroken, ...]
+    future: tuple[Backup, ...] = ()  # dated later than now: these are not among `backups`
 
 
 def listing(repo: Path, suffix: str | None = None) -> Listing:
@@ -122,7 +130,10 @@ def listing(repo: Path, suffix: str | None = None) -> Listing:
             except ManifestBroken as error:
                 broken.append(error)
     kept = [one for one in found if suffix is None or dn.key(one.suffix) == dn.key(suffix)]
-    return Listing(tuple(sorted(kept, key=lambda one: (one.made, one.id))), tuple(broken))
+    kept.sort(key=lambda one: (one.when, one.id))
+    limit = now() + SKEW
+    future = tuple(one for one in kept if one.when > limit)
+    return Listing(tuple(one for one in kept if one.when <= limit), tuple(broken), future)
 
 
 def _directories(repo: Path) -> Iterator[Path]:
@@ -133,15 +144,19 @@ def _directories(repo: Path) -> Iterator[Path]:
 
 
 def find(repo: Path, name: str, suffix: str | None = None) -> Backup:
-    """By id, or the latest (of a suffix). Raises NoSuchBackup, ManifestBroken."""
+    """By id, or the latest (of a suffix). Raises NoSuchBackup, ManifestBroken; BackupFromFuture where it is not known
+    which is the latest, for a clock was wrong: this host's, or that of a backup."""
     if name != LATEST:
         if Path(name).name != name or not (repo / name).is_dir() or name.endswith(PARTIAL):
             raise NoSuchBackup(path=repo, name=name)
         return read(repo / name)
-    backups = listing(repo, suffix).backups
-    if not backups:
+    found = listing(repo, suffix)
+    if found.future:
+        newest = found.future[-1]
+        raise BackupFromFuture(path=repo, name=newest.id, made=newest.made)
+    if not found.backups:
         raise NoSuchBackup(path=repo, name="at all" if suffix is None else f"of {suffix}")
-    return backups[-1]
+    return found.backups[-1]
 
 
 def leftovers(repo: Path) -> list[Path]:

@@ -87,9 +87,18 @@ def _plan(options: RestoreOptions, place: Place) -> RestorePlan:
     _require_fitting(options, backup, place)
     require_target(place.directory, options.replace)
     free = require_space(place.directory, backup.data_bytes)
-    files.require_readable(options.repo / backup.id / backup.file)
+    _require_stored(options.repo / backup.id / backup.file, backup)
     there = (place.directory / meta.DATA).exists()
     return RestorePlan(backup, str(place.directory), backup.data_bytes, free, there)
+
+
+def _require_stored(stored: Path, backup: Backup) -> None:
+    """Before anything is unpacked."""
+    files.require_readable(stored)
+    size = stored.stat().st_size
+    if size != backup.stored_bytes:
+        found, wanted = units.number(size), units.number(backup.stored_bytes)
+        raise BackupDamaged(path=stored, reason=f"has {found} bytes, the manifest says {wanted}")
 
 
 def restore(options: RestoreOptions, progress: Progress) -> RestoreReport:
@@ -111,6 +120,7 @@ def _restore(
             seconds = whole.seconds
         killpoint("restore.unpacked")
         verified = checked(partial, options.verify, progress)
+        _tell_entries(backup, verified.entries)
         put(partial, place.directory, place.mode, options.replace)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -127,14 +137,26 @@ def _restore(
     )
 
 
+def _tell_entries(backup: Backup, found: int | None) -> None:
+    """The data is the one that was backed up, for its sha256 says so: no reason not to restore it."""
+    if found not in (None, backup.entries):
+        log.warning(
+            "the manifest of %s says %s entries, the database holds %s",
+            backup.id,
+            units.number(backup.entries),
+            units.number(found or 0),
+        )
+
+
 def _unpack(directory: Path, backup: Backup, partial: Path, meter: Meter) -> None:
     stored = directory / backup.file
     try:
-        size, digest = pack.unpack(stored, partial, backup.compression, meter)
+        size, digest = pack.unpack(stored, partial, backup.compression, backup.data_bytes, meter)
     except zstandard.ZstdError as error:
         raise BackupDamaged(path=stored, reason=f"cannot be unpacked: {error}") from error
     if size != backup.data_bytes:
-        found, wanted = units.number(size), units.number(backup.data_bytes)
+        wanted = units.number(backup.data_bytes)
+        found = f"more than {wanted}" if size > backup.data_bytes else units.number(size)
         raise BackupDamaged(path=stored, reason=f"holds {found} bytes, the manifest says {wanted}")
     if digest != backup.data_sha256:
         raise BackupDamaged(path=stored, reason="its sha256 is not the one in the manifest")

@@ -131,7 +131,7 @@ class _Packing:
         self._options = options
         self._source = origin.directory
         self._with_config = origin.config is not None
-        self._target = partial / pack.NAMES[options.compression]
+        self._target = partial / repository.NAMES[options.compression]
         self._passing = Passing(str(origin.directory))
         self._packed: Packed | None = None
 

@@ -50,7 +50,7 @@ def build(
     # What came from a stream is gone, and nobody knows whether the next one brings the same.
     anew = place.begins_anew(run_dir, "build", identity, restart or options.streamed)
     with open_run(run_dir, "build", identity, progress, timeouts, anew) as run:
-        return build_steps(options, run, place)
+        return {**build_steps(options, run, place), **run.told_before()}
 
 
 def find_place(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from loader import exports
 from loader.errors import EmptyInput, GlueRefused, NotProven
 from loader.operations.build import finish, inputs
 from loader.operations.build.options import BuildOptions
@@ -45,7 +46,6 @@ class Division:
     def split(self, meter: Meter) -> Facts:
         """Each record to the file of its database, packed; the files stay until all is published."""
         superior = self.places[0].database
-        inputs.check(self.options)
         files.remove_tree(self.home)
         self.home.mkdir(mode=0o700)
         shares = [
@@ -53,10 +53,11 @@ class Division:
             for number, place in enumerate(self.places)
         ]
         claim = (superior.suffix, self.claimed) if self.claimed is not None else None
-        with inputs.sources(self.options) as read:
+        with inputs.sources(self.options, meter) as read:
             found = mdb.split(
                 read, schema(self.places[0]), shares, claim, meter, file_urls=self.options.file_urls
             )
+        exports.require_entries(self.options.inputs, sum(one.entries for one in found))
         killpoint("split.middle")
         shared = [{"entries": one.entries, "newest": dict(one.newest)} for one in found]
         return {"now": inputs.moment(self.options), "shares": shared}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from loader import csn, glue
+from loader import csn, glue, units
 from loader.config import Database
 from loader.errors import EntriesLost, GlueRefused
 from loader.mdb import context_csn
@@ -21,7 +21,7 @@ from loader.mdb.meta import DATA
 from loader.operations.build import division, finish, inputs
 from loader.operations.build.division import HOME, Division
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import Place
+from loader.operations.publish import PUBLISHED, Place, require_as_published
 from loader.progress import Meter
 from loader.run.catalogue import FILE as CATALOGUE
 from loader.run.catalogue import Catalogue, Facts
@@ -93,17 +93,19 @@ def build(options: BuildOptions, run: Run, place: Place, engine: ModuleType) -> 
         _build(options, run, place, engine)
     done = run.catalogue.found("report") or {}
     files.remove_tree(run.directory / HOME)
-    _require_there(done["facts"])
+    _require_there(run, done["facts"])
     return done["facts"], done["seconds"]
 
 
-def _require_there(facts: Facts) -> None:
-    """What was published by an earlier call may be gone since."""
+def _require_there(run: Run, facts: Facts) -> None:
+    """What was published by an earlier call may be gone since, or may have been written to."""
+    finished = units.moment(run.catalogue.ended() or 0)
     for one in facts["databases"]:
         if not (Path(one["directory"]) / DATA).exists():
             reason = f"its database was put into {one['directory']}, and is gone"
             advice = "Give --restart (and --replace) to build all of them again."
             raise GlueRefused(suffix=one["suffix"], reason=reason, advice=advice)
+        require_as_published(Path(one["directory"]), one[PUBLISHED], finished)
 
 
 def _build(options: BuildOptions, run: Run, place: Place, engine: ModuleType) -> None:
@@ -207,7 +209,7 @@ def _together(facts: Sequence[Facts], divided: Facts, directory: Path) -> Facts:
     rejections = [line for one in facts for line in one.get("rejections", ())]
     rejects = [one["rejects"] for one in facts if "rejects" in one]
     told: Facts = {"rejections": rejections, "rejects": ", ".join(rejects)} if rejects else {}
-    names = ("suffix", "entries", "rejected", "bytes", "maxsize", "directory")
+    names = ("suffix", "entries", "rejected", "bytes", "maxsize", "directory", PUBLISHED)
     parts = [{name: one[name] for name in names} for one in facts]
     invalid = [text for one in facts for text in one.get(finish.INVALID, ())]
     if invalid:

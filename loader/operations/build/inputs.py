@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loader import csn, ldif, manifest
+from loader import csn, exports, ldif
 from loader.defaults import ENV_EPOCH
 from loader.errors import EmptyInput, NoContextCSN
 from loader.ldif import Scan
-from loader.manifest import Manifest
 from loader.operations import schema
 from loader.operations.build.options import BuildOptions
 from loader.operations.inputs import STDIN
@@ -28,7 +27,7 @@ NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `d
 
 def paths(options: BuildOptions) -> list[Path]:
     """LDIF in loading order."""
-    return ordered(options.inputs)
+    return exports.files_of(options.inputs)
 
 
 @contextmanager
@@ -42,54 +41,29 @@ def opened(options: BuildOptions) -> Iterator[list[Path]]:
 
 
 @contextmanager
-def sources(options: BuildOptions) -> Iterator[list[int | Path]]:
-    """What the native core reads once: files in loading order, or descriptors of streams."""
+def sources(options: BuildOptions, meter: Meter) -> Iterator[list[int | Path]]:
+    """What the native core reads once: files in loading order, or descriptors of streams. Raises ManifestBroken after
+    the body, as `exports.held`."""
     if options.tree is None:
-        yield [0 if str(path) == STDIN else path for path in paths(options)]
+        with exports.held(options.inputs, meter) as files:
+            yield [0 if str(path) == STDIN else path for path in files]
         return
     with options.tree.stream() as descriptor:
         yield [descriptor]
-
-
-def ordered(given: Iterable[Path]) -> list[Path]:
-    """Files and directories of LDIF in loading order: that of the manifest where there is one."""
-    found: list[Path] = []
-    for one in given:
-        known = _manifest(one)
-        found += known.paths(one) if known else ldif.files_of([one])
-    return found
-
-
-def _manifest(given: Path) -> Manifest | None:
-    return manifest.read(given) if given.is_dir() else None
-
-
-def check(options: BuildOptions) -> None:
-    """Is every export as its manifest says? Raises ManifestBroken."""
-    for given, known in _exports(options):
-        manifest.check(known, given)
 
 
 def entries(options: BuildOptions) -> int | None:
     """How many there are, where the template tells, or manifests."""
     if options.tree is not None:
         return options.tree.compiled.entries
-    told = [known.entries for _, known in _exports(options)]
-    return sum(told) if len(told) == len(options.inputs) else None
-
-
-def _exports(options: BuildOptions) -> Iterator[tuple[Path, Manifest]]:
-    for given in options.inputs:
-        known = _manifest(given)
-        if known:
-            yield given, known
+    return exports.entries(options.inputs)
 
 
 def scan(options: BuildOptions, place: Place, meter: Meter) -> Facts:
     """Read it all once: is every file whole, how many entries, which names do they use?"""
-    check(options)
-    with opened(options) as read:
-        found = ldif.scan(read, meter)
+    with sources(options, meter) as read:
+        found = ldif.scan([_path(one) for one in read], meter)
+    exports.require_entries(options.inputs, found.entries)
     if not found.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
     return {
@@ -100,6 +74,10 @@ def scan(options: BuildOptions, place: Place, meter: Meter) -> Facts:
         "first_dn": found.first_dn,
         "claimed": _claimed(options, place, found),
     }
+
+
+def _path(source: int | Path) -> Path:
+    return Path(f"/dev/fd/{source}") if isinstance(source, int) else source
 
 
 def require_schema(place: Place, scan: Facts, scratch: Path) -> None:

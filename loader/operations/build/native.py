@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from loader import resources
+from loader import exports, resources
 from loader.errors import EntriesLost
 from loader.mdb import map_size, meta, stale, verify
 from loader.mdb.meta import DATA
@@ -120,11 +120,11 @@ class Work:
 
     def load(self, meter: Meter, scan: Facts) -> Facts:
         """One native call; what it could not take is told, or refused."""
-        if not scan:
-            inputs.check(self.options)
         files.require_space(self.place.directory, self._least())
-        with inputs.sources(self.options) as read:
-            return self.make(meter, read, scan.get("claimed"))
+        with inputs.sources(self.options, meter) as read:
+            loaded = self.make(meter, read, scan.get("claimed"))
+        exports.require_entries(self.options.inputs, loaded["read"])
+        return loaded
 
     def make(
         self,

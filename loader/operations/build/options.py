@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import ldif
+from loader import exports
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
 from loader.operations.inputs import STDIN, fingerprint, is_stream, same_file
@@ -74,7 +74,7 @@ class BuildOptions:
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption: options, and the inputs as they are now."""
         return {
-            "inputs": [fingerprint(path) for path in ldif.files_of(self.inputs)],
+            "inputs": [fingerprint(path) for path in exports.files_of(self.inputs)],
             "tree": self.tree.identity() if self.tree else None,
             "config": str(self.config_path.absolute()),
             "suffix": self.suffix,
@@ -103,7 +103,7 @@ class BuildOptions:
         if self.streamed and (self.seeding or dry):
             raise UsageProblem(reason=f"{self.inputs[0]} is not a file: {_ONCE}")
         if self.rejects and any(
-            same_file(self.rejects, path) for path in ldif.files_of(self.inputs)
+            same_file(self.rejects, path) for path in exports.files_of(self.inputs)
         ):
             raise UsageProblem(reason=f"--rejects {self.rejects}: it is read, too")
         if sum(str(path) == STDIN for path in self.inputs) > 1:

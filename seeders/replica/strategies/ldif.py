@@ -6,8 +6,9 @@ as a slapcat; in a search of a changing server a later change can be in the LDIF
 
 from __future__ import annotations
 
+from loader import exports
 from loader.operations import empty_suffix
-from loader.operations.build import build_steps, inputs
+from loader.operations.build import build_steps
 from loader.operations.publish import Place
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
@@ -21,6 +22,6 @@ def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     if wanted:
         return partial.build(wanted, build_options(options, *sources), run, place, None)
     if empty_suffix.is_empty(place.database.suffix):
-        first = next(iter(inputs.ordered(sources)))
+        first = next(iter(exports.files_of(sources)))
         sources = empty_suffix.completed(sources, first, run.directory)
     return build_steps(build_options(options, *sources), run, place)

@@ -108,7 +108,7 @@ def _export(place: Path, out: Path) -> str:
     with snapshot.held(place) as held:
         dump = _native.Dump(held.path, txn=held.txn, base=None, jobs=2)
         found = dump.export(out, _native.Counters(), compress=False)
-    text = "".join((out / name).read_text() for name, _ in found.files)
+    text = "".join((out / name).read_text() for name, *_ in found.files)
     values = [line for line in text.splitlines() if line.startswith("cn: ")]
     assert len(values) == found.entries == ENTRIES
     (value,) = set(values)

@@ -5,6 +5,7 @@ A real slapd does none of this, so a few bytes on a socket play it; tests/integr
 
 from __future__ import annotations
 
+import resource
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,11 @@ from pathlib import Path
 import pytest
 
 from loader import _native
+from loader.errors import NotLdap
+from loader.progress import Meter
+from loader.server.options import Connection
+from loader.server.search import Search
+from loader.server.wire import reading
 from tests.support.require import require
 
 BOUND = bytes.fromhex("300c02010161070a010004000400")  # BindResponse to message 1, success
@@ -249,6 +255,37 @@ def test_silence_is_noticed(answers: tuple[bytes, ...]) -> None:
         look(uri, silence=0.5)
     assert caught.value.code == "ldap.silent"
     assert 0.4 < time.monotonic() - begun < SOON
+
+
+def test_the_silence_that_is_told_is_the_one_that_was() -> None:
+    """Not what was allowed: a host that was suspended meanwhile has waited for longer."""
+    begun = time.monotonic()
+    with server(BOUND) as (uri, _), pytest.raises(_native.NativeError, match=r"for (2|3) s"):
+        look(uri, silence=2)
+    assert 2 <= time.monotonic() - begun < 3.5
+
+
+@pytest.mark.parametrize(
+    "length", ["847fffffff", "8480000000", "84ffffffff", "880000000100000000", "8410000001"]
+)
+def test_a_message_of_gigabytes_is_refused_before_it_comes(length: str) -> None:
+    """The least of these is a byte more than 256 MiB. Memory is not set aside for what a server announces."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answer = bytes.fromhex("30" + length) + bytes(4096)
+    with server(BOUND, answer) as (uri, _), pytest.raises(_native.NativeError) as caught:
+        look(uri)
+    assert caught.value.code == "ldap.protocol"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
+
+
+def test_a_message_of_gigabytes_has_a_code_of_its_own() -> None:
+    answer = bytes.fromhex("30847fffffff") + bytes(4096)
+    with (
+        server(BOUND, answer) as (uri, _),
+        pytest.raises(NotLdap, match="a message of"),
+        reading(Connection(uri), Meter("read")) as reader,
+    ):
+        reader.digest(Search("o=x"), _native.tree([], reader.counters))
 
 
 @pytest.mark.parametrize("answers", [(), (BOUND,)])

@@ -143,3 +143,65 @@ def test_a_damaged_one_is_an_error_with_a_way_out(tmp_path: Path, content: bytes
 
 def test_to_forget_what_never_was_is_fine(tmp_path: Path) -> None:
     catalogue.forget(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE step SET facts = '{\"entries\": 7}'",
+        "UPDATE step SET facts = x'00'",
+        "UPDATE step SET facts = 'rubbish'",
+        "UPDATE step SET finished = 0",
+        "UPDATE step SET finished = 'never'",
+        "UPDATE step SET name = 'publish'",
+        "UPDATE step SET seal = ''",
+        "UPDATE partition SET facts = '{\"entries\": 0}'",
+        "UPDATE partition SET step = 'read', name = 'other'",
+        "UPDATE run SET options = '{}'",
+        "UPDATE run SET verb = 'build'",
+        "INSERT INTO run SELECT * FROM run",
+        "DELETE FROM run",
+        "DROP TABLE step; CREATE TABLE step (name, facts)",
+        "DROP TABLE run; CREATE VIEW run AS SELECT 1 AS id",
+    ],
+)
+def test_what_was_changed_since_is_not_believed(opened: Catalogue, change: str) -> None:
+    """What a step found years ago decides what is done today."""
+    opened.begin("export", OPTIONS)
+    opened.finish("read", {"entries": 5}, 5, 1)
+    opened.finish_partition("read", "a", {"entries": 5})
+    opened.close()
+    with sqlite3.connect(opened.directory / catalogue.FILE) as database:
+        database.executescript(change)
+    database.close()
+    with pytest.raises(CatalogueDamaged) as caught:
+        everything(opened.directory)
+    assert "--restart" in str(caught.value.advice())
+
+
+def everything(directory: Path) -> None:
+    again = Catalogue(directory)
+    try:
+        again.begin("export", OPTIONS)
+        again.has_work()
+        again.ended()
+        for step in ("read", "publish"):
+            again.found(step)
+            again.partitions(step)
+    finally:
+        again.close()
+
+
+def test_the_row_of_another_run_is_not_believed(opened: Catalogue, tmp_path: Path) -> None:
+    other = Catalogue(tmp_path / "other")
+    for one in (opened, other):
+        one.begin("export", OPTIONS)
+    other.finish("read", {"entries": 5}, 5, 1)
+    other.close()
+    opened.close()
+    with sqlite3.connect(opened.directory / catalogue.FILE) as database:
+        database.execute("ATTACH ? AS other", [str(tmp_path / "other" / catalogue.FILE)])
+        database.execute("INSERT INTO step SELECT * FROM other.step")
+    database.close()
+    with pytest.raises(CatalogueDamaged):
+        everything(opened.directory)

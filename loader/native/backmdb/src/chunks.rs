@@ -118,7 +118,7 @@ impl<'a> Chunks<'a> {
                 state.feed = None;
                 continue;
             }
-            state.follow()?;
+            state.follow(self.counters)?;
             if let Some(chunk) = state.chunk(&mut buffer, self.counters)? {
                 return Ok(Some(chunk));
             }
@@ -146,7 +146,7 @@ impl<'a> State<'a> {
                 self.feed = Some(feed);
                 return Ok(true);
             }
-            Some(Source::Path(path)) => Input::from_path(&path)?,
+            Some(Source::Path(path)) => Input::from_path(&path, counters)?,
             Some(Source::Stream(stream)) => Input::from_fd(stream, counters)?,
         };
         self.open.push(Open::new(input));
@@ -154,7 +154,7 @@ impl<'a> State<'a> {
     }
 
     /// Opens what the input in hand includes, if it has been read so far.
-    fn follow(&mut self) -> Result<()> {
+    fn follow(&mut self, counters: &'a Counters) -> Result<()> {
         let Some(top) = self.open.last_mut() else { return Ok(()) };
         let Some(include) = top.include.take() else { return Ok(()) };
         self.included += 1;
@@ -164,7 +164,7 @@ impl<'a> State<'a> {
             let message = format!("include: {}: too many files, one in another", include.url);
             Err(Error::new(Code::Include, message))
         } else {
-            url::open_included(&include.url)
+            url::open_included(&include.url, counters)
         };
         let input = opened.map_err(|error| told(error).in_file(path.as_deref()))?;
         self.open.push(Open::new(input));

@@ -258,7 +258,7 @@ fn uuids(paths: &[PathBuf], stop: &Counters) -> Result<FxHashSet<u128>> {
     let (mut found, uncounted) = (FxHashSet::default(), Counters::default());
     for path in paths {
         stop.check()?;
-        each_record(Input::from_path(path)?, &uncounted, |record| {
+        each_record(Input::from_path(path, &uncounted)?, &uncounted, |record| {
             found.extend(uuid(record)?);
             Ok(())
         })?;

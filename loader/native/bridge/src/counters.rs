@@ -1,5 +1,6 @@
 //! The counters of a running call, as Python sees them.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -23,6 +24,14 @@ impl Counters {
     #[getter]
     fn bytes(&self) -> u64 {
         self.0.bytes()
+    }
+
+    #[getter]
+    fn files(&self) -> Vec<(OsString, u64, String)> {
+        let told = |file: ldif::WholeFile| {
+            (file.path.into_os_string(), file.bytes, format!("{:032x}", file.checksum))
+        };
+        self.0.files().into_iter().map(told).collect()
     }
 
     #[getter]

@@ -89,10 +89,14 @@ pub struct Exported {
     late: u64,
     bytes: u64,
     checksum: String,
-    files: Vec<(String, String)>,
+    files: Vec<(String, String, u64, String)>,
     base: String,
     context_csns: Vec<String>,
     ranges: usize,
+}
+
+fn file(one: dump::Finished) -> (String, String, u64, String) {
+    (one.name, one.sum, one.tally.entries, one.tally.checksum.hex())
 }
 
 impl From<dump::Exported> for Exported {
@@ -103,7 +107,7 @@ impl From<dump::Exported> for Exported {
             late: done.late,
             bytes: done.bytes,
             checksum: done.checksum,
-            files: done.files,
+            files: done.files.into_iter().map(file).collect(),
             base: done.base,
             context_csns: done.context_csns,
             ranges: done.ranges,

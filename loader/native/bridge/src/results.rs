@@ -71,8 +71,13 @@ pub struct Arrangement {
     dropped: u64,
     interior: u64,
     checksum: String,
+    files: Vec<(String, u64, String)>,
     taken: Vec<(String, String)>,
     orphans: Vec<(String, String, String)>,
+}
+
+fn tallied((name, tally): (String, tree::fingerprint::Tally)) -> (String, u64, String) {
+    (name, tally.entries, tally.checksum.hex())
 }
 
 impl From<tree::Arrangement> for Arrangement {
@@ -83,6 +88,7 @@ impl From<tree::Arrangement> for Arrangement {
             dropped: done.dropped,
             interior: done.interior,
             checksum: done.checksum,
+            files: done.files.into_iter().map(tallied).collect(),
             taken: done.taken,
             orphans: done.orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect(),
         }

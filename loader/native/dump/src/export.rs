@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ldif::Counters;
 use tree::Names;
-use tree::fingerprint::{Checksum, Printer};
+use tree::fingerprint::{Printer, Tally};
 
 use crate::base::{self, Found};
 use crate::entry::Entry;
@@ -34,8 +34,8 @@ pub struct Exported {
     pub bytes: u64,
     /// That of a tree digest of all files with nothing ignored.
     pub checksum: String,
-    /// Names and XXH3 of 128 bits in hexadecimal digits, in the order in which they load; none of a stream.
-    pub files: Vec<(String, String)>,
+    /// In the order in which they load; none of a stream.
+    pub files: Vec<Finished>,
     /// The base as the database spells it, or the suffix; empty where there are several.
     pub base: String,
     /// Of the suffix, as stored.
@@ -125,7 +125,7 @@ fn text(bytes: &[u8]) -> String {
 #[derive(Debug)]
 struct Gathered {
     late: Late,
-    done: Mutex<(Checksum, Vec<Finished>)>,
+    done: Mutex<Vec<Finished>>,
 }
 
 impl Gathered {
@@ -134,17 +134,19 @@ impl Gathered {
     }
 
     fn finish(self, place: &Place, next: usize, met: Met) -> Result<Exported> {
-        let (checksum, mut files) = self.done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        files.sort_unstable();
+        let mut files = self.done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let (late, last) = self.late.write(place, next)?;
         files.extend(last);
+        let mut all = Tally::default();
+        files.iter().for_each(|file| all.join(file.tally));
         Ok(Exported {
             entries: met.entries,
             holes: met.holes,
             late,
             bytes: files.iter().map(|file| file.bytes).sum(),
-            checksum: checksum.hex(),
-            files: files.into_iter().map(|file| (file.name, file.sum)).collect(),
+            checksum: all.checksum.hex(),
+            files,
             ..Exported::default()
         })
     }
@@ -156,7 +158,6 @@ struct Writer<'g> {
     place: &'g Place,
     all: &'g Gathered,
     printer: Printer,
-    checksum: Checksum,
     shard: Option<Shard>,
     /// The one before.
     before: Option<Ended>,
@@ -164,8 +165,7 @@ struct Writer<'g> {
 
 impl<'g> Writer<'g> {
     fn new(place: &'g Place, all: &'g Gathered) -> Self {
-        let (printer, checksum) = (Printer::default(), Checksum::default());
-        Self { place, all, printer, checksum, shard: None, before: None }
+        Self { place, all, printer: Printer::default(), shard: None, before: None }
     }
 }
 
@@ -178,11 +178,13 @@ impl Work for Writer<'_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
         let Some(shard) = &mut self.shard else { return Ok(0) };
         let start = shard.text.len();
-        self.checksum.add(entry.record(&mut shard.text, &mut self.printer)?);
+        let print = entry.record(&mut shard.text, &mut self.printer)?;
         let length = (shard.text.len() - start) as u64;
         if entry.place.late {
-            self.all.late.push(entry.id, entry.place, &shard.text[start..])?;
+            self.all.late.push(entry.id, entry.place, print, &shard.text[start..])?;
             shard.text.truncate(start);
+        } else {
+            shard.tally.add(print);
         }
         shard.written()?;
         Ok(length)
@@ -193,8 +195,7 @@ impl Work for Writer<'_> {
         let before = std::mem::replace(&mut self.before, ended);
         let finished = before.map(Ended::wait).transpose()?;
         let mut done = self.all.done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.0.join(std::mem::take(&mut self.checksum));
-        done.1.extend(finished);
+        done.extend(finished);
         Ok(())
     }
 

@@ -33,19 +33,21 @@ impl Late {
         Self(Mutex::new(Held { sorter: Some(sorter), count: 0 }))
     }
 
-    /// `text`: of the entry in LDIF.
-    pub(crate) fn push(&self, id: u64, place: &Standing, text: &[u8]) -> Result<()> {
+    /// `text`: of the entry in LDIF, `print`: what it adds to the checksum.
+    pub(crate) fn push(&self, id: u64, place: &Standing, print: u128, text: &[u8]) -> Result<()> {
+        let kept = [&print.to_le_bytes(), text].concat();
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.count += 1;
         let prefix = u128::from(place.depth) << 64 | u128::from(id);
-        held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, text)).map_err(sorting)
+        held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept)).map_err(sorting)
     }
 
     /// Writes them to files whose numbers begin at `number`: how many they were, and the files.
     pub(crate) fn write(&self, place: &Place, mut number: usize) -> Result<(u64, Vec<Finished>)> {
         let mut shard = Shard::new(&place.directory, place.name(number));
         let mut files = Vec::new();
-        let count = self.each(|text| {
+        let count = self.each(|print, text| {
+            shard.tally.add(print);
             shard.text.extend_from_slice(text);
             shard.written()?;
             if shard.bytes >= PIECE {
@@ -59,13 +61,15 @@ impl Late {
         Ok((count, files))
     }
 
-    /// Shows the LDIF of each, parents first: how many they were. None are left.
-    pub(crate) fn each(&self, mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
+    /// Shows what each adds to the checksum and its LDIF, parents first: how many they were. None are left.
+    pub(crate) fn each(&self, mut see: impl FnMut(u128, &[u8]) -> Result<()>) -> Result<u64> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sorter) = held.sorter.take() else { return Ok(0) };
         let mut records = sorter.finish().map_err(sorting)?;
-        while let Some((_, text)) = records.next().map_err(sorting)? {
-            see(text)?;
+        while let Some((_, kept)) = records.next().map_err(sorting)? {
+            if let Some((print, text)) = kept.split_first_chunk() {
+                see(u128::from_le_bytes(*print), text)?;
+            }
         }
         Ok(held.count)
     }

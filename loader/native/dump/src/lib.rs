@@ -29,6 +29,7 @@ pub use digest::digest;
 pub use export::{Exported, Place, export};
 pub use ldif::{Code, Error, Result};
 pub use pick::pick;
+pub use shard::Finished;
 pub use stream::stream;
 
 /// What is read.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ldif::{Output, Result};
+use tree::fingerprint::Tally;
 
 /// Written at once.
 const CHUNK: usize = 256 << 10;
@@ -32,22 +33,25 @@ pub(crate) struct Shard {
     pub(crate) text: Vec<u8>,
     /// Before compression.
     pub(crate) bytes: u64,
+    pub(crate) tally: Tally,
 }
 
 /// A finished one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finished {
-    pub(crate) name: String,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    pub name: String,
     /// XXH3 of 128 bits, in hexadecimal digits.
-    pub(crate) sum: String,
-    pub(crate) bytes: u64,
+    pub sum: String,
+    /// Before compression.
+    pub bytes: u64,
+    pub tally: Tally,
 }
 
 impl Shard {
     pub(crate) fn new(directory: &Path, name: String) -> Self {
         let path = directory.join(&name);
         let text = Vec::with_capacity(CHUNK + (CHUNK >> 2));
-        Self { name, path, output: None, text, bytes: 0 }
+        Self { name, path, output: None, text, bytes: 0, tally: Tally::default() }
     }
 
     /// What was added to `text` is whole entries.
@@ -80,7 +84,8 @@ impl Shard {
     pub(crate) fn end(mut self) -> Result<Option<Ended>> {
         self.flush()?;
         let Some(output) = self.output else { return Ok(None) };
-        Ok(Some(Ended { name: self.name, bytes: self.bytes, output: output.end()? }))
+        let (name, bytes, tally) = (self.name, self.bytes, self.tally);
+        Ok(Some(Ended { name, bytes, tally, output: output.end()? }))
     }
 }
 
@@ -89,12 +94,14 @@ impl Shard {
 pub(crate) struct Ended {
     name: String,
     bytes: u64,
+    tally: Tally,
     output: ldif::Ended,
 }
 
 impl Ended {
     /// Until it is there.
     pub(crate) fn wait(self) -> Result<Finished> {
-        Ok(Finished { name: self.name, sum: self.output.wait()?, bytes: self.bytes })
+        let sum = self.output.wait()?;
+        Ok(Finished { name: self.name, sum, bytes: self.bytes, tally: self.tally })
     }
 }

@@ -69,7 +69,7 @@ fn write(
     let met = plan.carry_out(&snapshot, || Teller::new(&line, late))?;
     let mut done = line.lock().done;
     let out = line.out.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let late = late.each(|text| {
+    let late = late.each(|_, text| {
         done.bytes += text.len() as u64;
         out.write(text)
     })?;
@@ -166,10 +166,11 @@ impl Work for Teller<'_, '_, '_> {
 
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
         let start = self.text.len();
-        self.done.checksum.add(entry.record(&mut self.text, &mut self.printer)?);
+        let print = entry.record(&mut self.text, &mut self.printer)?;
+        self.done.checksum.add(print);
         let length = (self.text.len() - start) as u64;
         if entry.place.late {
-            self.late.push(entry.id, entry.place, &self.text[start..])?;
+            self.late.push(entry.id, entry.place, print, &self.text[start..])?;
             self.text.truncate(start);
         } else if self.text.len() >= FULL {
             self.hand_on()?;

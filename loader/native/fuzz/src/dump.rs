@@ -31,9 +31,11 @@ pub fn run(data: &[u8]) {
 
 fn check(source: &Source<'_>, told: &Exported, out: &Path) {
     let (mut files, mut pages) = (Digest::new(Names::default()), Digest::new(Names::default()));
-    let read = told.files.iter().try_for_each(|(name, _)| -> Result<()> {
-        files.add_path(&out.join(name), &Counters::default())
+    let read = told.files.iter().try_for_each(|file| -> Result<()> {
+        files.add_path(&out.join(&file.name), &Counters::default())
     });
+    let sum = |all: u64, file: &dump::Finished| all + file.tally.entries;
+    assert_eq!(told.files.iter().fold(0, sum), told.entries);
     let digested = dump::digest(source, &mut pages, &Counters::default());
     digested.expect("what was exported can be digested");
     assert_eq!((pages.entries(), pages.checksum()), (told.entries, told.checksum.clone()));

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::summed::WholeFile;
 use crate::{Code, Error, Result};
 
 /// Entries and uncompressed bytes passed, summed over all calls that share this.
@@ -20,6 +21,7 @@ pub struct Counters {
     rate: AtomicU64,
     /// Since when the rate holds, and how many entries had passed.
     paced: Mutex<Option<(Instant, u64)>>,
+    files: Mutex<Vec<WholeFile>>,
 }
 
 /// The longest wait in one piece, so that cancelling and another rate are soon felt.
@@ -37,6 +39,16 @@ impl Counters {
     pub fn add(&self, entries: u64, bytes: u64) {
         self.entries.fetch_add(entries, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// A file was read to its end.
+    pub(crate) fn read_whole(&self, file: WholeFile) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+    }
+
+    /// The files that were read to their ends.
+    pub fn files(&self) -> Vec<WholeFile> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn cancel(&self) {

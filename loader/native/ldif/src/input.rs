@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::blocks::BLOCK_SIZE;
 use crate::polled::Polled;
+use crate::summed::Summed;
 use crate::{Code, Counters, Error, Result};
 
 /// Frames made with `zstd --long=31` need this much; larger ones do not exist.
@@ -32,9 +33,10 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    pub fn from_path(path: &Path) -> Result<Input<'static>> {
+    /// Reads a file; at its end `counters` are told its size and checksum as it was read.
+    pub fn from_path(path: &Path, counters: &'a Counters) -> Result<Self> {
         let open = || {
-            let file = File::open(path)?;
+            let file = Summed::new(File::open(path)?, path, counters);
             let (compression, reader) = sniff(file)?;
             expect_name_kept(path, compression)?;
             let reader = decompress(compression, reader)?;
@@ -44,7 +46,7 @@ impl<'a> Input<'a> {
     }
 
     /// The same from `offset` on, in uncompressed bytes.
-    pub fn from_path_at(path: &Path, offset: u64) -> Result<Input<'static>> {
+    pub fn from_path_at(path: &Path, offset: u64, counters: &'a Counters) -> Result<Self> {
         let open = || {
             let mut file = File::open(path)?;
             let (compression, reader) = sniff(&file)?;
@@ -54,7 +56,7 @@ impl<'a> Input<'a> {
                 return Ok(Input::from_reader(file));
             }
             drop(reader);
-            let mut input = Self::from_path(path)?;
+            let mut input = Self::from_path(path, counters)?;
             io::copy(&mut input.by_ref().take(offset), &mut io::sink())?;
             Ok(input)
         };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Code, Error, Input, Result};
+use crate::{Code, Counters, Error, Input, Result};
 
 pub const NO_FILE: &str = "not a regular file";
 
@@ -18,7 +18,7 @@ pub fn path(url: &str) -> std::result::Result<&str, &'static str> {
 }
 
 /// Opens the file that an `include:` line names.
-pub fn open_included(url: &str) -> Result<Input<'static>> {
+pub fn open_included<'a>(url: &str, counters: &'a Counters) -> Result<Input<'a>> {
     let refuse = |why: &str| Error::new(Code::Include, format!("include: {url}: {why}"));
     let path = Path::new(path(url).map_err(refuse)?);
     // Not opened before it is known: a pipe would wait, and a device never end.
@@ -26,5 +26,5 @@ pub fn open_included(url: &str) -> Result<Input<'static>> {
     if !found.is_file() {
         return Err(refuse(NO_FILE));
     }
-    Input::from_path(path)
+    Input::from_path(path, counters)
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ldif::{Code, Input, Output, Result};
+use ldif::{Code, Counters, Input, Output, Result};
 use tempfile::{TempDir, tempdir};
 
 const TEXT: &[u8] = b"dn: cn=a\ncn: a\n\n";
@@ -28,7 +28,7 @@ fn put(directory: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     let mut text = Vec::new();
-    Input::from_path(path)?.read_to_end(&mut text)?;
+    Input::from_path(path, &Counters::default())?.read_to_end(&mut text)?;
     Ok(text)
 }
 
@@ -124,10 +124,38 @@ fn reading_can_begin_anywhere() {
     for (name, content) in [("a.ldif", text.clone()), ("z", zstd(&text)), ("g", gzip(&text))] {
         let path = directory.path().join(name);
         fs::write(&path, content).unwrap();
-        let mut input = Input::from_path_at(&path, TEXT.len() as u64).unwrap();
+        let counters = Counters::default();
+        let mut input = Input::from_path_at(&path, TEXT.len() as u64, &counters).unwrap();
         assert_eq!(input.path.as_deref(), Some(path.as_path()));
         let mut rest = Vec::new();
         input.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, text[TEXT.len()..]);
     }
+}
+
+#[test]
+fn what_was_read_to_its_end_is_told_with_its_checksum() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = TEXT.repeat(20_000);
+    for (name, content) in
+        [("a.ldif", text.clone()), ("z", zstd(&text)), ("g", gzip(&text)), ("e", Vec::new())]
+    {
+        let path = directory.path().join(name);
+        fs::write(&path, &content).unwrap();
+        let counters = Counters::default();
+        ldif::walk::each_record(Input::from_path(&path, &counters).unwrap(), &counters, |_| Ok(()))
+            .unwrap();
+        let (bytes, checksum) = (content.len() as u64, xxhash_rust::xxh3::xxh3_128(&content));
+        assert_eq!(counters.files(), [ldif::WholeFile { path, bytes, checksum }]);
+    }
+}
+
+#[test]
+fn what_was_not_read_to_its_end_is_not_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.ldif");
+    fs::write(&path, TEXT.repeat(20_000)).unwrap();
+    let counters = Counters::default();
+    Input::from_path(&path, &counters).unwrap().take(100_000).read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(counters.files(), []);
 }

@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
     pub fn read(&mut self, sources: Vec<Source>) -> Result<()> {
         for source in sources {
             let input = match source {
-                Source::Path(path) => Input::from_path(&path)?,
+                Source::Path(path) => Input::from_path(&path, self.shared.counters)?,
                 Source::Stream(stream) => Input::from_fd(stream, self.shared.counters)?,
             };
             self.input(input)?;

@@ -42,7 +42,7 @@ pub fn select(
     let mut stage = Stage::new(selection, schema, context_csns, entries)?;
     for path in paths {
         let path = path.as_ref();
-        each_record(Input::from_path(path)?, counters, |record| stage.record(record))?;
+        each_record(Input::from_path(path, counters)?, counters, |record| stage.record(record))?;
     }
     stage.finish(entries, glue, counters)
 }
@@ -229,7 +229,8 @@ impl<'a> Stage<'a> {
         self.out.finish()?;
         if !self.glue.is_empty() {
             let (namer, wanted) = (&mut self.namer, &mut self.glue);
-            each_record(Input::from_path(entries)?, &Counters::default(), |record| {
+            let own = Counters::default(); // its progress is not that of the work
+            each_record(Input::from_path(entries, &own)?, &own, |record| {
                 counters.check()?;
                 wanted.present(&namer.normal(&record.entry()?.dn).map_err(refused)?);
                 Ok(())

@@ -42,7 +42,7 @@ impl Digest {
     /// A file, which must not end in the middle.
     pub fn add_path(&mut self, path: &Path, counters: &Counters) -> Result<()> {
         let mut tail = Tail::default();
-        each_record(Input::from_path(path)?, counters, |record| {
+        each_record(Input::from_path(path, counters)?, counters, |record| {
             tail.record(record, b"");
             self.add(record, Some(&mut tail))
         })?;

@@ -44,6 +44,26 @@ impl Checksum {
     }
 }
 
+/// What one file of an export holds, or several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub entries: u64,
+    pub checksum: Checksum,
+}
+
+impl Tally {
+    /// `print`: [`Fingerprint::combined`] of one more entry.
+    pub fn add(&mut self, print: u128) {
+        self.entries += 1;
+        self.checksum.add(print);
+    }
+
+    pub fn join(&mut self, other: Self) {
+        self.entries += other.entries;
+        self.checksum.join(other.checksum);
+    }
+}
+
 /// Takes fingerprints; keeps its buffers from record to record.
 #[derive(Debug)]
 pub struct Printer {

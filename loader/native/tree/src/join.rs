@@ -132,7 +132,7 @@ pub fn join(
     let mut text = Vec::with_capacity(2 * CHUNK);
     let mut entries = 0;
     for path in paths {
-        each_record(Input::from_path(path.as_ref())?, counters, |record| {
+        each_record(Input::from_path(path.as_ref(), counters)?, counters, |record| {
             match &mut stamping {
                 None => editor.copy(record, b"", &mut text)?,
                 Some(stamping) => stamping.copy(&mut editor, record, &mut text)?,

@@ -34,7 +34,7 @@ pub fn scan(paths: &[impl AsRef<Path>], counters: &Counters) -> Result<Scan> {
     for (file, path) in paths.iter().map(AsRef::as_ref).enumerate() {
         let mut tail = Tail::default();
         scanner.file = file;
-        let input = Input::from_path(path)?;
+        let input = Input::from_path(path, counters)?;
         let visit = |record: &Record<'_>| scanner.record(record, &mut tail);
         let bytes = each_record(input, counters, visit)?;
         scanner.scan.bytes += bytes;

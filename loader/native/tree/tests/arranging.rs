@@ -8,7 +8,7 @@ use ldif::Counters;
 use ldif::blocks::Block;
 use ldif::records::Records;
 use tree::fingerprint::Printer;
-use tree::{Arrangement, Row, Task, arrange, row};
+use tree::{Arrangement, Digest, Names, Row, Task, arrange, row};
 
 /// More than are looked at together.
 const ENTRIES: usize = 10_000;
@@ -49,6 +49,11 @@ fn arranged(paths: &[PathBuf], out: &Path, drop_orphans: bool) -> (Arrangement, 
         name_orphans: true,
     };
     let mut done = arrange(&task, out, &Counters::default()).unwrap();
+    for (name, tally) in &done.files {
+        let mut digest = Digest::new(Names::default());
+        digest.add_path(&out.join(name), &Counters::default()).unwrap();
+        assert_eq!((digest.entries(), digest.checksum()), (tally.entries, tally.checksum.hex()));
+    }
     done.taken.clear();
     let mut files: Vec<_> = fs::read_dir(out).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();

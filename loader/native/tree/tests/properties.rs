@@ -147,7 +147,7 @@ proptest! {
         let drop = Names::new(["A", "c"]);
         let shard = tree::shard(ldif::Input::from_reader(&text[..]), &path, &drop, &Counters::default()).unwrap();
         let mut written = Vec::new();
-        std::io::Read::read_to_end(&mut ldif::Input::from_path(&path).unwrap(), &mut written).unwrap();
+        std::io::Read::read_to_end(&mut ldif::Input::from_path(&path, &Counters::default()).unwrap(), &mut written).unwrap();
         prop_assert_eq!(shard.entries, entries.len() as u64);
         prop_assert_eq!(shard.bytes, written.len() as u64);
         prop_assert_eq!(&shard.checksum, &digest(&written, &[]).checksum());

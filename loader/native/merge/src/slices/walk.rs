@@ -46,7 +46,7 @@ fn walk_file(
     counters: &Counters,
     visit: &mut impl FnMut(&Record<'_>, Place) -> Result<bool>,
 ) -> Result<bool> {
-    let input = Input::from_path_at(path, start.offset)?;
+    let input = Input::from_path_at(path, start.offset, counters)?;
     let block_size = input.block_size;
     let mut blocks = Blocks::with_sizes(input, block_size, MAX_RECORD);
     let mut offset = start.offset;

@@ -19,7 +19,7 @@ use ldif::{Code, Counters, Error, Input, Record, Result};
 use self::pieces::Pieces;
 use self::plan::{Fate, Verdict};
 use crate::editor::Editor;
-use crate::fingerprint::{Checksum, Printer};
+use crate::fingerprint::{Checksum, Printer, Tally};
 use crate::join::{RootStamp, context_csn};
 use crate::name::parent_text;
 use crate::names::Names;
@@ -37,6 +37,8 @@ pub struct Arrangement {
     pub interior: u64,
     /// That of a tree digest of all files written with nothing ignored.
     pub checksum: String,
+    /// Files written, in the order in which they load, and what each holds.
+    pub files: Vec<(String, Tally)>,
     /// Files that hold a file of the input as it is: its name, and that of the one in the input.
     pub taken: Vec<(String, String)>,
     /// Parents that the input lacks, each once, with the first child that names it.
@@ -126,7 +128,7 @@ struct Writer {
     stamp: RootStamp,
     editor: Editor,
     printer: Printer,
-    checksum: Checksum,
+    all: Tally,
     text: Vec<u8>,
     done: Arrangement,
 }
@@ -138,7 +140,7 @@ impl Writer {
             stamp,
             editor: Editor::new(context_csn()),
             printer: Printer::new(context_csn()),
-            checksum: Checksum::default(),
+            all: Tally::default(),
             text: Vec::new(),
             done: Arrangement::default(),
         }
@@ -153,7 +155,7 @@ impl Writer {
     ) -> Result<()> {
         let changed = || Error::new(Code::Io, "the file changed while it was read");
         let mut verdicts = verdicts.iter();
-        each_record(Input::from_path(path)?, counters, |record| {
+        each_record(Input::from_path(path, counters)?, counters, |record| {
             self.record(record, *verdicts.next().ok_or_else(changed)?, shard)
         })?;
         self.pieces.end_shard()
@@ -168,9 +170,9 @@ impl Writer {
 
     /// The whole file as it is.
     fn take(&mut self, path: &Path, shard: usize, rows: usize, checksum: Checksum) -> Result<()> {
-        self.checksum.join(checksum);
-        self.done.entries += rows as u64;
-        let name = self.pieces.take(path, shard)?;
+        let tally = Tally { entries: rows as u64, checksum };
+        self.all.join(tally);
+        let name = self.pieces.take(path, shard, tally)?;
         let from = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.done.taken.push((name, from));
         Ok(())
@@ -186,21 +188,21 @@ impl Writer {
     }
 
     fn keep(&mut self, record: &Record<'_>, verdict: Verdict, shard: usize) -> Result<()> {
-        self.done.entries += 1;
-        self.edit(record)?;
+        let print = self.edit(record)?;
+        self.all.add(print);
         if verdict.orphan {
             self.done.orphans.push(Orphan::of(record)?);
         }
         if verdict.fate == Fate::Interior {
             self.done.interior += 1;
-            self.pieces.interior(self.printer.name().depth(), &self.text)
+            self.pieces.interior(self.printer.name().depth(), &self.text, print)
         } else {
-            self.pieces.leaf(shard, &self.text)
+            self.pieces.leaf(shard, &self.text, print)
         }
     }
 
-    /// Leaves the record as it shall be written in `text`, and adds it to the checksum.
-    fn edit(&mut self, record: &Record<'_>) -> Result<()> {
+    /// Leaves the record as it shall be written in `text`: what it adds to the checksum.
+    fn edit(&mut self, record: &Record<'_>) -> Result<u128> {
         self.editor.begin();
         let editor = &mut self.editor;
         let mut print = self.printer.print_with(record, |field, name| editor.see(field, name))?;
@@ -211,13 +213,13 @@ impl Writer {
             let written = Record { bytes: &self.text[..self.text.len() - 1], ..*record };
             print = Printer::new(Names::default()).print(&written)?;
         }
-        self.checksum.add(print.combined());
-        Ok(())
+        Ok(print.combined())
     }
 
     fn finish(self) -> Result<Arrangement> {
         self.stamp.expect_met()?;
-        self.pieces.finish()?;
-        Ok(Arrangement { checksum: self.checksum.hex(), ..self.done })
+        let files = self.pieces.finish()?;
+        let (entries, checksum) = (self.all.entries, self.all.checksum.hex());
+        Ok(Arrangement { entries, checksum, files, ..self.done })
     }
 }

@@ -8,21 +8,33 @@ use std::path::{Path, PathBuf};
 
 use ldif::{Error, Output, Result};
 
+use crate::fingerprint::Tally;
+
 /// Leaves are the bulk, so another thread compresses them. One more makes no difference to the bytes.
 const LEAF_THREADS: u32 = 1;
 
 pub(super) struct Pieces {
     directory: PathBuf,
     suffix: &'static str,
-    leaf: Option<Output>,
+    leaf: Option<(Output, String, Tally)>,
     /// One file a depth, so that interior entries need no memory however many they are.
     depths: BTreeMap<usize, (PathBuf, Output)>,
+    interior: Tally,
+    /// Finished files of leaves.
+    done: Vec<(String, Tally)>,
 }
 
 impl Pieces {
     pub(super) fn new(directory: &Path, compress: bool) -> Self {
         let suffix = if compress { "ldif.zst" } else { "ldif" };
-        Self { directory: directory.to_path_buf(), suffix, leaf: None, depths: BTreeMap::new() }
+        Self {
+            directory: directory.to_path_buf(),
+            suffix,
+            leaf: None,
+            depths: BTreeMap::new(),
+            interior: Tally::default(),
+            done: Vec::new(),
+        }
     }
 
     /// Whether a file may stand as it is among the others.
@@ -31,10 +43,11 @@ impl Pieces {
     }
 
     /// Makes a finished file the shard, without copying it where the file system allows. Returns its new name.
-    pub(super) fn take(&self, path: &Path, shard: usize) -> Result<String> {
+    pub(super) fn take(&mut self, path: &Path, shard: usize, tally: Tally) -> Result<String> {
         let target = self.shard(shard);
         let taken = fs::hard_link(path, &target).or_else(|_| copy(path, &target));
         taken.map_err(|error| Error::from(error).in_file(Some(&target)))?;
+        self.done.push((self.name(shard), tally));
         Ok(self.name(shard))
     }
 
@@ -47,18 +60,24 @@ impl Pieces {
     }
 
     /// Adds to the file of the current shard, which begins with its first leaf.
-    pub(super) fn leaf(&mut self, shard: usize, text: &[u8]) -> Result<()> {
+    pub(super) fn leaf(&mut self, shard: usize, text: &[u8], print: u128) -> Result<()> {
         if self.leaf.is_none() {
-            self.leaf = Some(Output::create(&self.shard(shard), LEAF_THREADS)?);
+            let output = Output::create(&self.shard(shard), LEAF_THREADS)?;
+            self.leaf = Some((output, self.name(shard), Tally::default()));
         }
-        self.leaf.as_mut().map_or(Ok(()), |leaf| leaf.write(text))
+        let Some((output, _, tally)) = &mut self.leaf else { return Ok(()) };
+        tally.add(print);
+        output.write(text)
     }
 
     pub(super) fn end_shard(&mut self) -> Result<()> {
-        self.leaf.take().map_or(Ok(()), |leaf| leaf.finish().map(drop))
+        let Some((output, name, tally)) = self.leaf.take() else { return Ok(()) };
+        self.done.push((name, tally));
+        output.finish().map(drop)
     }
 
-    pub(super) fn interior(&mut self, depth: usize, text: &[u8]) -> Result<()> {
+    pub(super) fn interior(&mut self, depth: usize, text: &[u8], print: u128) -> Result<()> {
+        self.interior.add(print);
         let (_, output) = match self.depths.entry(depth) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
@@ -70,14 +89,16 @@ impl Pieces {
         output.write(text)
     }
 
-    /// Puts the depths one behind the other (zstd frames may follow each other) and syncs all.
-    pub(super) fn finish(self) -> Result<()> {
+    /// Puts the depths one behind the other (zstd frames may follow each other) and syncs all. Returns all files in
+    /// the order of their names, and what each holds.
+    pub(super) fn finish(self) -> Result<Vec<(String, Tally)>> {
         let mut paths = Vec::new();
         for (path, output) in self.depths.into_values() {
             output.finish()?;
             paths.push(path);
         }
-        let whole = self.directory.join(format!("0000-interior.{}", self.suffix));
+        let name = format!("0000-interior.{}", self.suffix);
+        let whole = self.directory.join(&name);
         let join = || {
             if let Some(first) = paths.first() {
                 fs::rename(first, &whole)?;
@@ -85,7 +106,13 @@ impl Pieces {
             }
             File::open(&self.directory)?.sync_all()
         };
-        join().map_err(|error| Error::from(error).in_file(Some(&whole)))
+        join().map_err(|error| Error::from(error).in_file(Some(&whole)))?;
+        let mut files = self.done;
+        if !paths.is_empty() {
+            files.push((name, self.interior));
+        }
+        files.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        Ok(files)
     }
 }
 

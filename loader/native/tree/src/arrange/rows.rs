@@ -66,7 +66,7 @@ impl Source {
             return Ok(Self::List(list));
         }
         let (mut rows, mut printer) = (Vec::new(), Printer::new(context_csn()));
-        each_record(Input::from_path(path)?, counters, |record| {
+        each_record(Input::from_path(path, counters)?, counters, |record| {
             rows.push(Row::of(record, &mut printer)?);
             Ok(())
         })?;

@@ -48,8 +48,9 @@ pub fn digest(text: &[u8], ignore: &[&str]) -> Digest {
 pub fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut paths: Vec<_> = fs::read_dir(directory).unwrap().map(|it| it.unwrap().path()).collect();
     paths.sort();
+    let counters = Counters::default();
     let read = |path: &PathBuf| {
-        let mut input = ldif::Input::from_path(path).unwrap();
+        let mut input = ldif::Input::from_path(path, &counters).unwrap();
         let mut text = Vec::new();
         std::io::Read::read_to_end(&mut input, &mut text).unwrap();
         (path.file_name().unwrap().to_str().unwrap().to_owned(), text)

@@ -164,8 +164,9 @@ fn set_options(handle: &Handle, link: &Link) {
 
 /// An error when it is over a while since `begun`; zero is without limit.
 pub(crate) fn expect_life(begun: Instant, silence: Duration) -> Result<()> {
-    if silence.is_zero() || begun.elapsed() < silence {
+    let passed = begun.elapsed();
+    if silence.is_zero() || passed < silence {
         return Ok(());
     }
-    Err(Error::silent(silence.as_secs_f64()))
+    Err(Error::silent(passed.as_secs_f64()))
 }

@@ -1,0 +1,54 @@
+//! A file whose size and checksum are taken while it is read, so that nobody has to read it once more for that.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::Counters;
+
+/// A file as it was read from its beginning to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeFile {
+    pub path: PathBuf,
+    /// As it lies on the disk, compressed or not.
+    pub bytes: u64,
+    /// XXH3 of 128 bits of these bytes.
+    pub checksum: u128,
+}
+
+/// Tells `counters` at the end of the file; one that is not read to its end is not told.
+pub(crate) struct Summed<'a> {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    sum: Option<Box<Xxh3>>,
+    counters: &'a Counters,
+}
+
+impl<'a> Summed<'a> {
+    pub(crate) fn new(file: File, path: &Path, counters: &'a Counters) -> Self {
+        Self { file, path: path.to_path_buf(), bytes: 0, sum: Some(Box::default()), counters }
+    }
+
+    fn ended(&mut self) {
+        if let Some(sum) = self.sum.take() {
+            let (path, bytes, checksum) = (self.path.clone(), self.bytes, sum.digest128());
+            self.counters.read_whole(WholeFile { path, bytes, checksum });
+        }
+    }
+}
+
+impl Read for Summed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        if count == 0 && !buffer.is_empty() {
+            self.ended();
+        } else if let Some(sum) = &mut self.sum {
+            sum.update(&buffer[..count]);
+            self.bytes += count as u64;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,83 @@
+"""JSON files that an earlier run left behind: one reader, which holds them to their types, version and size.
+
+What it lets through has every field, each of the type that its dataclass names; what they mean is its owner's to check.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+LARGEST = 64 << 20  # bytes; an export of a billion entries has a manifest of some kilobytes
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^/\x00-\x1f\x7f]+\Z")]
+Digest32 = Annotated[
+    str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")
+]  # XXH3 of 128 bits, or a sum of such
+Digest64 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]  # SHA-256
+Csn = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[0-9A-Za-z.#+-]+\Z")]
+
+
+class Unfit(ValueError):
+    """Why a file is not what it should be; lower case, for a message."""
+
+
+def read(path: Path, kind: type[T], version: int) -> T:
+    """The file as `kind`, a dataclass with a field `format`. Raises Unfit, FileNotFoundError, OSError."""
+    return parse(content(path), kind, version)
+
+
+def content(path: Path) -> bytes:
+    """A regular file of bounded size, not a link. Raises Unfit, OSError."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError as error:
+        if path.is_symlink():
+            raise Unfit("is a symbolic link") from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Unfit("is not a regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            found = file.read(LARGEST + 1)
+    finally:
+        os.close(descriptor)
+    if len(found) > LARGEST:
+        raise Unfit(f"is larger than {LARGEST >> 20} MiB")
+    return found
+
+
+def parse(text: bytes, kind: type[T], version: int) -> T:
+    """As `read`, of what stands in the file."""
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        _require_version(fields, version)
+        _require_known(fields, kind)
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise Unfit(f"not a manifest: {error}") from error
+
+
+def _require_version(fields: dict[str, msgspec.Raw], version: int) -> None:
+    if "format" not in fields:
+        raise Unfit("not a manifest: it names no format")
+    found = msgspec.json.decode(fields["format"], type=int)
+    if found != version:
+        raise Unfit(f"format {found}, this ditseed reads {version}")
+
+
+def _require_known(fields: dict[str, msgspec.Raw], kind: Any) -> None:
+    """A field that nobody knows may change what the others mean."""
+    strange = sorted(fields.keys() - {field.name for field in dataclasses.fields(kind)})
+    if strange:
+        raise Unfit(f"not a manifest: this ditseed knows no field {strange[0]!r}")

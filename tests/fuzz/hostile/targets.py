@@ -1,0 +1,348 @@
+"""What is mutated, who reads it, and what must hold afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from loader import backmdb, config, exports, glue, indexes, ldif, manifest, schema, syncrepl
+from loader.config import Config, Database
+from loader.operations import sight
+from loader.operations.backup import check, repository
+from loader.operations.backup.restore import RestoreOptions
+from loader.operations.backup.restore import plan as restore_plan
+from loader.operations.build import proven
+from loader.operations.build.options import BuildOptions
+from loader.progress import Meter
+from loader.run import catalogue, looking
+from loader.run.catalogue import Catalogue
+from loader.server import configuration, subschema
+from loader.sinks import mdb
+from seeders.replica import claims
+from tests.fuzz.hostile import mutate
+
+
+class Wrong(AssertionError):
+    """Read, but otherwise than it was written."""
+
+
+@dataclass
+class Target:
+    """In a place of its own. `once` mutates and reads; it raises LoaderError (fine), or anything else (a finding)."""
+
+    home: Path
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.prepare()
+
+    def prepare(self) -> None:
+        raise NotImplementedError
+
+    def once(self, chance: Random) -> None:
+        raise NotImplementedError
+
+
+class Export(Target):
+    """manifest.json of an export in three shards."""
+
+    entries = 60
+
+    def prepare(self) -> None:
+        numbers, shards = iter(range(self.entries)), []
+        for at in range(3):
+            path = self.home / f"{at}.ldif"
+            path.write_text("".join(_entry(next(numbers)) for _ in range(self.entries // 3)))
+            shards.append(_shard(path))
+        self.facts: dict[str, Any] = {
+            "base": "dc=example,dc=com",
+            "entries": self.entries,
+            "content_checksum": manifest.total(one["content_checksum"] for one in shards),
+            "context_csns": ["20261121070501.123456Z#000000#001#000000"],
+            "shards": shards,
+            "source": "ldap://provider",
+            "started": "2026-11-21T07:05:01+00:00",
+            "finished": "2026-11-21T07:05:09+00:00",
+            "partitions": "3 ranges",
+            "notes": ["one"],
+            "hidden": [],
+            "format": manifest.FORMAT,
+        }
+
+    def once(self, chance: Random) -> None:
+        path = self.home / manifest.FILE
+        path.write_bytes(mutate.json_text(chance, self.facts))
+        meter = Meter("scan")
+        claims.of_ldif([self.home])
+        sight.require_whole(self.home)
+        with exports.held([self.home], meter) as paths:
+            found = ldif.scan(paths, meter)
+        exports.require_entries([self.home], found.entries)
+        if found.entries != self.entries:
+            raise Wrong(f"{found.entries} of {self.entries} entries")
+
+
+def _entry(number: int) -> str:
+    return f"dn: cn={number},dc=example,dc=com\nobjectClass: device\ncn: {number}\n\n"
+
+
+def _shard(path: Path) -> dict[str, Any]:
+    meter = Meter("digest")
+    with ldif.digesting((), meter) as tree:
+        tree.add_path(str(path))
+    size, checksum = path.stat().st_size, manifest.checksum(path)
+    names = ("name", "bytes", "checksum", "entries", "content_checksum")
+    return dict(zip(names, (path.name, size, checksum, tree.entries, tree.checksum), strict=True))
+
+
+class Backup(Target):
+    """manifest.json of a backup: listed, checked, planned to be restored."""
+
+    def prepare(self) -> None:
+        self.repo, self.target = self.home / "repo", self.home / "target"
+        self.target.mkdir(exist_ok=True)
+        self.name = "20261121T021500Z-dc-example-dc-com"
+        place = self.repo / self.name
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "data.mdb").write_bytes(b"x" * 4096)
+        from loader.operations.backup.run import machine
+
+        self.facts: dict[str, Any] = {
+            "id": self.name,
+            "made": "2026-11-21T02:15:00+00:00",
+            "seconds": 1.5,
+            "host": "host",
+            "source": "/var/lib/ldap",
+            "suffix": "dc=example,dc=com",
+            "entries": 60,
+            "context_csns": ["20261121070501.123456Z#000000#001#000000"],
+            "newest_csns": ["20261121070501.123456Z#000000#001#000000"],
+            "txnid": 7,
+            "lmdb_format": 1,
+            "page_size": 4096,
+            "map_size": 1 << 30,
+            "machine": machine(),
+            "source_apparent": 4096,
+            "source_allocated": 4096,
+            "data_bytes": 4096,
+            "stored_bytes": 4096,
+            "file": "data.mdb",
+            "compression": "none",
+            "data_sha256": "0" * 64,
+            "file_sha256": "0" * 64,
+            "with_config": False,
+            "ditseed": "0.1.0",
+            "format": repository.FORMAT,
+        }
+
+    def once(self, chance: Random) -> None:
+        from loader.cli import backup_cmd
+
+        path = self.repo / self.name / repository.MANIFEST
+        path.write_bytes(mutate.json_text(chance, self.facts))
+        limits = check.Limits(1e9)
+        found = repository.listing(self.repo)
+        for one in (*found.backups, *found.future):
+            backup_cmd._row(one)
+            json.dumps(one.text().decode())
+        if check.check(self.repo, limits).status is check.Status.OK and not found.backups:
+            raise Wrong("OK without a backup")
+        check.check(self.repo, limits).line()
+        restore_plan(RestoreOptions(self.repo, repository.LATEST, target=self.target))
+
+
+_OPTIONS: dict[str, object] = {"uri": "ldap://provider", "inputs": [["/a", 1]], "suffix": None}
+
+
+class Run(Target):
+    """run.sqlite of a run: rows changed, taken away, brought in; or bytes of the file."""
+
+    def prepare(self) -> None:
+        shutil.rmtree(self.home)
+        with closing(Catalogue(self.home)) as run:
+            run.begin("export", _OPTIONS)
+            run.finish("start", {"base": "dc=example,dc=com", "context_csns": ["x"]}, 0, 0.1)
+            run.finish("read", {"entries": 60, "shards": [["0.ldif", 5]]}, 60, 1.5)
+            run.finish("publish", {"bytes": 4096, "published": {"transaction": 5}}, 0, 0.1)
+            for number in range(3):
+                run.finish_partition("read", f"{number}", {"entries": 20, "sum": "00"})
+        self.whole = (self.home / catalogue.FILE).read_bytes()
+        self.found = self._read()
+
+    def once(self, chance: Random) -> None:
+        path = self.home / catalogue.FILE
+        (self.home / f"{catalogue.FILE}-journal").unlink(missing_ok=True)
+        if chance.random() < 0.2:
+            path.write_bytes(mutate.octets(chance, self.whole, (b"\0", b"\xff", b"{}", b"read")))
+        else:
+            path.write_bytes(self.whole)
+            _statements(chance, path)
+        for name, known in self._read().items():
+            if known is not None and known != self.found[name]:
+                raise Wrong(f"{name} is {known}")
+
+    def _read(self) -> dict[str, Any]:
+        """None, or nothing of a partition: not done yet, which is done again."""
+        looking.look(self.home)
+        with closing(Catalogue(self.home)) as run:
+            if run.differences("export", _OPTIONS) is None:
+                run.begin("export", _OPTIONS)
+            run.has_work()
+            steps = {name: run.found(name) for name in ("start", "read", "publish")}
+            parts = run.partitions("read")
+            run.ended()
+            return {**steps, **{f"part {name}": parts.get(name) for name in ("0", "1", "2")}}
+
+
+_TABLES = {
+    "run": ("id", "verb", "options", "started", "seal"),
+    "step": ("name", "facts", "entries", "seconds", "finished", "seal"),
+    "partition": ("step", "name", "facts", "seal"),
+}
+
+
+def _statements(chance: Random, path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA synchronous=OFF")
+        database.execute("PRAGMA journal_mode=OFF")
+        for _ in range(chance.choice((1, 1, 2))):
+            try:
+                _statement(chance, database)
+            except (sqlite3.Error, OverflowError, ValueError):
+                pass  # a mutation that SQLite does not take
+
+
+def _statement(chance: Random, database: sqlite3.Connection) -> None:
+    table = chance.choice(list(_TABLES))
+    column = chance.choice(_TABLES[table])
+    what = chance.random()
+    one = f"rowid = (SELECT rowid FROM {table} ORDER BY random() LIMIT 1)"
+    if what < 0.15:
+        database.execute(f"DELETE FROM {table} WHERE {one}")
+    elif what < 0.2:
+        database.execute(f"INSERT INTO {table} SELECT * FROM {table}")
+    elif what < 0.25:
+        database.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO other")
+    elif what < 0.3:
+        database.execute(f"PRAGMA user_version={chance.choice((0, 1, 3, -1, 2**31 - 1))}")
+    elif what < 0.35:
+        database.execute(f"DROP TABLE {table}")
+    else:
+        _update(chance, database, table, column, one)
+
+
+def _update(
+    chance: Random, database: sqlite3.Connection, table: str, column: str, one: str
+) -> None:
+    row = database.execute(f"SELECT {column} FROM {table} WHERE {one}").fetchone()
+    before = row[0] if row else ""
+    value: Any = chance.choice(mutate.WORDS)
+    if column in ("facts", "options") and chance.random() < 0.8:
+        value = mutate.json_text(chance, json.loads(before)).decode("utf-8", "replace")
+    elif isinstance(before, str) and chance.random() < 0.5:
+        value = mutate.octets(chance, before.encode())
+    if isinstance(value, list | dict):
+        value = json.dumps(value)
+    database.execute(f"UPDATE {table} SET {column} = ? WHERE {one}", [value])
+
+
+class Configuration(Target):
+    """cn=config as slapcat prints it: parsed, and read for a build, a seeding, an export."""
+
+    def prepare(self) -> None:
+        self.lines = Path(__file__).with_name("config.ldif").read_bytes().splitlines()
+
+    def once(self, chance: Random) -> None:
+        path = Path("/etc/ldap/slapd.d")
+        entries = configuration.entries_of(mutate.ldif_text(chance, self.lines), path)
+        found = config.parse(path, entries)
+        refused: Exception | None = None
+        for database in found.mdb_databases:
+            for read in _READERS:
+                refused = (
+                    _tried(lambda read=read, database=database: read(found, database)) or refused
+                )  # type: ignore[misc]
+        if refused:
+            raise refused
+        found.database("dc=example,dc=com")
+
+
+def _tried(work: Callable[[], object]) -> Exception | None:
+    from loader.errors import LoaderError
+
+    try:
+        work()
+    except LoaderError as error:
+        return error
+    return None
+
+
+def _schema(found: Config, database: Database) -> None:
+    definitions = schema.definitions(found, [])
+    list(schema.synonyms(definitions, ["cn", "commonname", "x"]))
+    mdb.schema(definitions, [], **schema.effects(found, database))
+
+
+_READERS: tuple[Callable[[Config, Database], object], ...] = (
+    lambda found, one: backmdb.settings(found, one),
+    lambda found, one: proven.settings(found, one, BuildOptions((), Path())),
+    lambda found, one: syncrepl.of_database(found, one, None),
+    lambda found, one: syncrepl.of_database(found, one, "ldap://provider"),
+    lambda found, one: glue.subordinates(found, one),
+    lambda found, one: list(glue.suffixes_below(found, one)),
+    lambda found, one: glue.is_subordinate(found, one),
+    lambda found, one: indexes.lacking_for_sync(indexes.parse(one.indexes)),
+    lambda found, one: found.database(one.suffix),
+    _schema,
+)
+
+
+@dataclass
+class _Server:
+    """Shows one subschema."""
+
+    types: list[bytes]
+    uri: str = "ldap://server"
+
+    def read(self, dn: str, *asked: object) -> dict[str, list[bytes]]:
+        return {"attributetypes": self.types} if dn else {"subschemasubentry": [b"cn=Subschema"]}
+
+
+class Subschema(Target):
+    """The attribute types that a server shows."""
+
+    def prepare(self) -> None:
+        self.types = [
+            b"( 2.5.18.1 NAME 'createTimestamp' EQUALITY generalizedTimeMatch SYNTAX "
+            b"1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE NO-USER-MODIFICATION USAGE directoryOperation )",
+            b"( 2.5.4.3 NAME ( 'cn' 'commonName' ) SUP name SYNTAX 1.2.3{32768} X-ORDERED 'VALUES' )",
+            b"( isMemberOf-oid NAME 'isMemberOf' NO-USER-MODIFICATION USAGE dSAOperation X-ORIGIN ( 'a' 'b' ) )",
+        ]
+
+    def once(self, chance: Random) -> None:
+        types = list(self.types)
+        at = chance.randrange(len(types))
+        types[at] = mutate.octets(
+            chance, types[at], (b"(", b")", b"'", b" NAME ", b"$", b"{", b"\xff")
+        )
+        server: Any = _Server(types)
+        found = subschema.offer(server)
+        subschema.everything(server)
+        if len(found.protected) > len(types) * 3:
+            raise Wrong(f"{found.protected} of {types}")
+
+
+TARGETS: dict[str, type[Target]] = {
+    "export": Export,
+    "backup": Backup,
+    "run": Run,
+    "config": Configuration,
+    "subschema": Subschema,
+}

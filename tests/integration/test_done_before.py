@@ -1,0 +1,139 @@
+"""The same command after it was done: it says when that was, that nothing was done now, and when the result is gone."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Slapd
+from loader import errors, manifest, units
+from tests.support import adding
+from tests.support.command import Done, ditseed
+from tests.support.seeding import Pair, pair
+from tests.support.trees import tree
+
+pytestmark = pytest.mark.slapd
+
+NOTHING = "nothing was done now: all this was done on "
+MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Pair]:
+    with pair(tmp_path, 200) as made:
+        made.prepare("ldif")
+        yield made
+
+
+@pytest.fixture
+def target() -> Iterator[Slapd]:
+    with closing(Slapd()) as server:
+        yield server
+
+
+def refused(done: Done, error: type[errors.LoaderError]) -> Done:
+    assert done.status == error.exit_status, done.err
+    assert f"[{error.code}]" in done.err
+    return done
+
+
+def told(again: Done) -> None:
+    """On stderr, and in the report."""
+    again.ok()
+    assert re.search(NOTHING + MOMENT, again.err), again.err
+    assert re.fullmatch(MOMENT, again.facts["done_before"])
+
+
+@pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
+def test_a_seeding(both: Pair, strategy: str) -> None:
+    first = ditseed(*both.seed(strategy, "--json")).ok()
+    assert "done_before" not in first.facts
+    assert NOTHING not in first.err
+    told(ditseed(*both.seed(strategy, "--json")))
+
+
+@pytest.mark.parametrize("strategy", ["search", "ldif"])
+def test_a_replica_that_was_written_to_since(both: Pair, strategy: str) -> None:
+    """The report of the first time, and exit status 0, would be those of another database."""
+    ditseed(*both.seed(strategy)).ok()
+    before = tree(both.consumer.slapcat())
+    words = ["slapmodify", "-F", both.consumer.config_path, "-b", both.consumer.suffix]
+    text = f"dn: {both.consumer.suffix}\nchangetype: modify\nadd: description\ndescription: x\n"
+    subprocess.run(words, input=text, text=True, check=True, capture_output=True)
+    refused(ditseed(*both.seed(strategy)), errors.ChangedSince)
+    made = ditseed(*both.seed(strategy, "--restart", "--replace", "--json")).ok()
+    assert made.facts["entries"] == len(before) == len(tree(both.consumer.slapcat()))
+
+
+def test_a_database_that_has_lost_entries_since(target: Slapd, people_ldif: Path) -> None:
+    build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix)
+    ditseed(*build).ok()
+    before = tree(target.slapcat())
+    gone = [line for line in before if line.startswith("dn: uid=user")][:50]
+    target.start()
+    target.ldapmodify("\n".join(f"{line}\nchangetype: delete\n" for line in gone))
+    target.stop()
+    again = refused(ditseed(*build), errors.ChangedSince)
+    then, now = units.number(len(before)), units.number(len(before) - 50)
+    assert f"({then} entries then, {now} now)" in again.err
+    assert len(tree(target.slapcat())) == len(before) - 50
+
+
+@pytest.mark.parametrize("engine", ["native", "slapadd"])
+def test_a_build(target: Slapd, people_ldif: Path, engine: str) -> None:
+    build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix)
+    ditseed(*build, "--engine", engine).ok()
+    told(ditseed(*build, "--engine", engine, "--json"))
+    target.start()
+    target.ldapmodify(
+        f"dn: {target.suffix}\nchangetype: modify\nadd: description\ndescription: x\n"
+    )
+    target.stop()
+    refused(ditseed(*build, "--engine", engine), errors.ChangedSince)
+
+
+def test_adding(slapd_instance: Slapd, people_ldif: Path) -> None:
+    adding.add(slapd_instance, people_ldif).ok()
+    told(adding.add(slapd_instance, people_ldif, "--json"))
+
+
+def test_exports(both: Pair, tmp_path: Path) -> None:
+    of_server = ("export", *both.bind, "-b", both.provider.suffix, "-o", both.export_dir)
+    of_database = ("export", both.provider.database_dir, "-o", tmp_path / "of-database")
+    ditseed(*of_database).ok()
+    for command, out in ((of_server, both.export_dir), (of_database, tmp_path / "of-database")):
+        again = ditseed(*command).ok()
+        assert re.search(NOTHING + MOMENT, again.err)
+        assert re.search(f"finished +{MOMENT}", again.out)
+        shard = sorted(out.glob("*.ldif.zst"))[-1]
+        shard.write_bytes(shard.read_bytes() + b"\n")
+        refused(ditseed(*command), errors.ManifestBroken)
+        (out / manifest.FILE).unlink()
+        refused(ditseed(*command), errors.ManifestBroken)
+        ditseed(*command, "--restart").ok()
+
+
+def test_a_generated_tree(tmp_path: Path) -> None:
+    command = ("generate", "people", "-n", "100", "-o", tmp_path / "tree")
+    ditseed(*command).ok()
+    again = ditseed(*command).ok()
+    assert re.search(NOTHING + MOMENT, again.err)
+    (tmp_path / "tree" / "00000.ldif.zst").unlink()
+    refused(ditseed(*command), errors.ManifestBroken)
+    ditseed(*command, "--restart").ok()
+
+
+def test_the_moment_is_that_of_the_end(target: Slapd, people_ldif: Path) -> None:
+    build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix, "--json")
+    before = int(time.time())
+    ditseed(*build).ok()
+    after = time.time()
+    moment = ditseed(*build).ok().facts["done_before"]
+    assert before <= datetime.datetime.fromisoformat(moment).timestamp() <= after
