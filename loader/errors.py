@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from loader import naming
+
 EXIT_OK = 0
 EXIT_DIFFERENT = 1
 EXIT_ERROR = 2
@@ -25,7 +27,7 @@ class LoaderError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, **facts: object) -> None:
-        self.facts = facts
+        self.facts = facts = naming.told(facts)
         super().__init__(self.message.format(**facts))
 
     def advice(self) -> str | None:
@@ -132,6 +134,26 @@ class CatalogueDamaged(LoaderError):
     code, exit_status = "run.damaged", 14
     message = "{path}: the catalogue of this run cannot be read: {reason}"
     hint = "Begin again with --restart. If that fails too, look at the disk."
+
+
+class DirectoryUnsafe(LoaderError):
+    """reason: who else could put files or links there."""
+
+    code, exit_status = "storage.directory_unsafe", 18
+    message = "{path} {reason}"
+    hint = (
+        "ditseed keeps its own files only where no other account can plant any. If an earlier run of yours made the "
+        "directory under another account, go on as that account, or remove the directory; of --run-dir and the like, "
+        "name one that belongs to the account that runs ditseed, and take away the write permission of others."
+    )
+
+
+class FileUnsafe(LoaderError):
+    """kind: what stands in the place of a regular file."""
+
+    code, exit_status = "storage.file_unsafe", 19
+    message = "{path} is {kind}, where a regular file belongs"
+    hint = "Nothing was written through it. Find out who put it there, remove it, and run the same command again."
 
 
 # --- what slapd is configured to do -----------------------------------------------------------

@@ -2,21 +2,28 @@
 
 A SQLite file in the run directory. A row is written only after what it promises is durable, so that
 after `kill -9` at any moment the rows that stand are true and the rest is done again.
+
+SQLite works on it in memory, and each change puts a whole new file in its place: SQLite itself would open the file and its
+journal by a path with all symbolic links resolved, and whoever owns the directory above the run directory may rename that
+one meanwhile (loader/storage/held.py).
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loader import defaults
+from loader import defaults, naming
 from loader.errors import FULL, CatalogueDamaged, CatalogueVersion, NoSpace, RunMismatch
+from loader.storage import files, held
 
 FORMAT = 1
 FILE = "run.sqlite"
@@ -40,6 +47,21 @@ def forget(directory: Path) -> None:
         (directory / name).unlink(missing_ok=True)
 
 
+@contextmanager
+def recorded(directory: Path) -> Iterator[Catalogue | None]:
+    """The catalogue of the run in a directory as it stands; None where there is none. Raises DirectoryUnsafe,
+    CatalogueDamaged, CatalogueVersion."""
+    try:
+        with held.private(directory, make=False) as home:
+            if not home.exists(FILE):
+                yield None
+                return
+            with closing(Catalogue(home.path)) as catalogue:
+                yield catalogue
+    except FileNotFoundError:
+        yield None
+
+
 @dataclass(frozen=True)
 class DoneStep:
     """One finished step, as `status` shows it."""
@@ -57,15 +79,19 @@ class Catalogue:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Workers of one run report from their own threads.
+        self._turn = threading.Lock()
+        self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         with self._asking():
             self._open()
 
     def _open(self) -> None:
-        # Workers of one run report from their own threads; SQLite serialises, and autocommit makes each row durable.
-        self._db = sqlite3.connect(
-            self.directory / FILE, isolation_level=None, check_same_thread=False
-        )
-        self._db.execute("PRAGMA synchronous=FULL")
+        try:
+            content = files.read(self.directory / FILE)
+        except FileNotFoundError:
+            content = b""
+        if content:
+            _unpack(content, self._db)
         found = self._db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, FORMAT):
             raise CatalogueVersion(path=self.directory, found=found, known=FORMAT)
@@ -82,8 +108,14 @@ class Catalogue:
             raise CatalogueDamaged(path=self.directory / FILE, reason=error) from error
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._asking():
+        with self._turn, self._asking():
             return self._db.execute(statement, values).fetchall()
+
+    def _write(self, statement: str, *values: object) -> None:
+        """On the disk when it returns."""
+        with self._turn, self._asking(), files.explained(self.directory / FILE):
+            self._db.execute(statement, values)
+            files.write_durably(self.directory / FILE, _packed(self._db), 0o600)
 
     def begin(self, verb: str, options: Mapping[str, object]) -> bool:
         """Bind the run to its options. True when it goes on with an earlier one; RunMismatch when they differ."""
@@ -93,7 +125,7 @@ class Catalogue:
         if differences is not None:
             return True
         values = (verb, json.dumps(dict(options)), time.time())
-        self._rows("INSERT INTO run VALUES (?, ?, ?)", *values)
+        self._write("INSERT INTO run VALUES (?, ?, ?)", *values)
         return False
 
     def differences(self, verb: str, options: Mapping[str, object]) -> list[str] | None:
@@ -123,8 +155,8 @@ class Catalogue:
         return json.loads(rows[0][0]) if rows else None
 
     def finish(self, step: str, facts: Facts, entries: int, seconds: float) -> None:
-        values = (step, json.dumps(facts), entries, seconds, time.time())
-        self._rows("INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?)", *values)
+        values = (step, json.dumps(naming.told(facts)), entries, seconds, time.time())
+        self._write("INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?)", *values)
 
     def steps(self) -> list[DoneStep]:
         rows = self._rows(
@@ -138,9 +170,27 @@ class Catalogue:
         return {name: json.loads(facts) for name, facts in rows}
 
     def finish_partition(self, step: str, name: str, facts: Facts) -> None:
-        self._rows(
-            "INSERT OR REPLACE INTO partition VALUES (?, ?, ?)", step, name, json.dumps(facts)
+        self._write(
+            "INSERT OR REPLACE INTO partition VALUES (?, ?, ?)", step, name, json.dumps(naming.told(facts))
         )
 
     def close(self) -> None:
         self._db.close()
+
+
+def _unpack(content: bytes, database: sqlite3.Connection) -> None:
+    with tempfile.TemporaryDirectory(prefix="ditseed-run-") as scratch:
+        path = Path(scratch, FILE)
+        path.write_bytes(content)
+        with closing(sqlite3.connect(path)) as stored:
+            stored.backup(database)
+
+
+def _packed(database: sqlite3.Connection) -> bytes:
+    """The file. (`serialize` does it without one, from Python 3.11 on.)"""
+    with tempfile.TemporaryDirectory(prefix="ditseed-run-") as scratch:
+        path = Path(scratch, FILE)
+        with closing(sqlite3.connect(path)) as stored:
+            stored.execute("PRAGMA synchronous=OFF")
+            database.backup(stored)
+        return path.read_bytes()
