@@ -16,6 +16,8 @@ from pathlib import Path
 from loader.errors import MdbBusy, OtherFormat
 from loader.mdb import meta
 from loader.mdb.environment import Environment, explained, opened
+from loader.storage import files
+from loader.storage.held import pinned
 
 FORMAT = 1  # what the native core reads and writes
 
@@ -74,6 +76,7 @@ def held(place: Path) -> Iterator[Snapshot]:
     facts, path = require_format(place), meta.data_file(place)
     with (
         _shared_environment(place) as environment,
+        pinned(path) as path,
         explained(path, facts),
         environment.begin(buffers=True) as transaction,
     ):
@@ -86,8 +89,8 @@ _TRIES = 10_000  # to read a meta page before a busy writer writes over it
 @contextmanager
 def image(place: Path) -> Iterator[Image]:
     """As `held`, of any format; raises MdbBusy too."""
-    path = meta.data_file(place)
-    with _shared_environment(place) as environment, explained(path):
+    data = meta.data_file(place)
+    with _shared_environment(place) as environment, pinned(data) as path, explained(path):
         for _ in range(_TRIES):
             with environment.begin() as transaction:
                 page = _meta_page(environment, path, int(transaction.id()))
@@ -102,7 +105,7 @@ def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None
 
     While no newer transaction than this has ended, that cannot have begun.
     """
-    with path.open("rb", buffering=0) as file:
+    with files.reading(path) as file:
         head = os.pread(file.fileno(), meta.HEAD_BYTES, 0)
     size = meta.parse(head, str(path)).page_size
     page = head[txnid % 2 * size :][:size]

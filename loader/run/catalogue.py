@@ -3,9 +3,9 @@
 A SQLite file in the run directory. A row is written only after what it promises is durable, so that
 after `kill -9` at any moment the rows that stand are true and the rest is done again.
 
-SQLite works on it in memory, and each change puts a whole new file in its place: SQLite itself would open the file and its
-journal by a path with all symbolic links resolved, and whoever owns the directory above the run directory may rename that
-one meanwhile (loader/storage/held.py).
+SQLite works on it in memory, and each change puts a whole new file in its place: SQLite itself would open the file and
+its journal by a path with all symbolic links resolved, and whoever owns the directory above the run directory may
+rename that one meanwhile (loader/storage/held.py).
 """
 
 from __future__ import annotations
@@ -171,7 +171,10 @@ class Catalogue:
 
     def finish_partition(self, step: str, name: str, facts: Facts) -> None:
         self._write(
-            "INSERT OR REPLACE INTO partition VALUES (?, ?, ?)", step, name, json.dumps(naming.told(facts))
+            "INSERT OR REPLACE INTO partition VALUES (?, ?, ?)",
+            step,
+            name,
+            json.dumps(naming.told(facts)),
         )
 
     def close(self) -> None:

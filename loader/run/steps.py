@@ -24,8 +24,8 @@ from loader.storage import held
 
 @dataclass
 class Run:
-    """One run in its directory, which is private and held open (loader/storage/held.py). `timeouts`: seconds a step may be silent, by name ("*" for all). `label`: what tells it
-    from the others that work at the same."""
+    """One run in its directory, which is private and held open (loader/storage/held.py). `timeouts`: seconds a step may
+    be silent, by name ("*" for all). `label`: what tells it from the others that work at the same."""
 
     catalogue: Catalogue
     progress: Progress

@@ -167,21 +167,37 @@ def require_ours(status: os.stat_result, name: Path) -> None:
         raise DirectoryUnsafe(path=name, reason=f"can be written to by others (mode {mode})")
 
 
+@contextmanager
+def pinned(path: Path) -> Iterator[Path]:
+    """A regular file under a path that stays the same file, as `reading` would open it."""
+    descriptor, status = _seen(path)
+    name = Path(naming.shown(str(path)))
+    try:
+        require_regular(status, name)
+        with _named(descriptor, name) as pin:
+            yield pin
+    finally:
+        os.close(descriptor)
+
+
 def reading(path: Path) -> int:
     """A regular file open for reading; never waits for a FIFO. As root, a symbolic link is followed where root made it.
 
     Raises FileUnsafe, OSError.
     """
-    if _THROUGH.fullmatch(str(path)):
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    name = Path(naming.shown(str(path)))
-    descriptor = os.open(path, _LOOK)
+    return _reopened(*_seen(path), os.O_RDONLY, Path(naming.shown(str(path))))
+
+
+def _seen(path: Path) -> tuple[int, os.stat_result]:
+    """What stands there, opened for looking at it alone."""
+    link = os.O_PATH | os.O_CLOEXEC if _THROUGH.fullmatch(str(path)) else _LOOK
+    descriptor = os.open(path, link)
     status = os.fstat(descriptor)
-    if stat.S_ISLNK(status.st_mode) and _is_trusted(status):
+    if stat.S_ISLNK(status.st_mode) and (os.geteuid() != 0 or _is_trusted(status)):
         os.close(descriptor)
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         status = os.fstat(descriptor)
-    return _reopened(descriptor, status, os.O_RDONLY, name)
+    return descriptor, status
 
 
 def require_regular(status: os.stat_result, name: Path, written: bool = False) -> None:

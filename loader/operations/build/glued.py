@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -23,8 +23,7 @@ from loader.operations.build.division import HOME, Division
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place
 from loader.progress import Meter
-from loader.run.catalogue import FILE as CATALOGUE
-from loader.run.catalogue import Catalogue, Facts
+from loader.run.catalogue import Facts, recorded
 from loader.run.steps import Run, open_run
 from loader.storage import files
 
@@ -165,10 +164,8 @@ def _opened(work: Division, number: int) -> AbstractContextManager[Run]:
 
 
 def _differs(directory: Path, identity: Facts) -> bool:
-    if not (directory / CATALOGUE).exists():
-        return False
-    with closing(Catalogue(directory)) as catalogue:
-        return catalogue.differences(_VERB, identity) != []
+    with recorded(directory) as catalogue:
+        return catalogue is not None and catalogue.differences(_VERB, identity) != []
 
 
 def _top(

@@ -6,6 +6,7 @@ were there before are only added to.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,11 @@ from loader import units
 from loader.child import Child
 from loader.config import Config
 from loader.errors import MapFull, ToolFailed
+from loader.mdb.meta import DATA
 from loader.operations.tune.plan import Plan
 from loader.progress import Progress
 from loader.server import configuration, private, tools
+from loader.storage import held
 from loader.storage.files import Owner
 
 
@@ -25,17 +28,40 @@ def make(config: Config, plan: Plan, progress: Progress) -> None:
     directory = plan.database.directory
     if directory is None or not (directory / "data.mdb").exists():
         return  # slapd makes the indexes of an empty database as it fills
-    owner = Owner.of(directory / "data.mdb")
+    owner = _owner(directory)
     changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
     settings = {"olcDbDirectory": [bytes(directory)], **changed}
     with (
         tempfile.TemporaryDirectory(prefix="ditseed-index-", dir=configuration.scratch()) as place,
         private.configured(config, plan.database, Path(place), settings) as copy,
     ):
-        for path in (Path(place), copy, *copy.rglob("*")):
-            owner.give(path)
+        _give_all(owner, Path(place))
         words = ["-q", "-F", str(copy), "-b", plan.database.suffix, *plan.index]
         _run(tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words), plan, progress)
+
+
+def _owner(directory: Path) -> Owner:
+    """Of the database. One that was led to a file of root's would run slapindex as root. Raises FileUnsafe."""
+    with held.opened(directory) as place, place.pinned(DATA, written=True) as data:
+        return Owner.of(data)
+
+
+def _give_all(owner: Owner, place: Path) -> None:
+    """From the bottom up: once the account has the directory, it can put links there."""
+    for path, _, names in os.walk(place, topdown=False):
+        with held.opened(Path(path)) as directory:
+            for name in names:
+                with directory.pinned(name) as file:
+                    _give(owner, file)
+            owner.give(directory.descriptor)
+
+
+def _give(owner: Owner, path: Path) -> None:
+    descriptor = held.reading(path)
+    try:
+        owner.give(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _run(command: Sequence[str], plan: Plan, progress: Progress) -> None:
