@@ -11,6 +11,7 @@ from pathlib import Path
 import xxhash
 
 from loader.errors import ManifestBroken
+from loader.storage import files
 
 FORMAT = 2
 FILE = "manifest.json"
@@ -59,7 +60,7 @@ def describe(path: Path, checksum: str | None = None) -> ShardFile:
 
 def _digest(path: Path) -> str:
     digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
+    with files.reading(path) as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
@@ -71,7 +72,7 @@ def read(directory: Path) -> Manifest | None:
     if not path.is_file():
         return None
     try:
-        facts = json.loads(path.read_bytes())
+        facts = json.loads(files.read(path))
         if facts["format"] != FORMAT:
             raise ManifestBroken(
                 path=path, reason=f"format {facts['format']}, this ditseed reads {FORMAT}"

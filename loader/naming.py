@@ -1,4 +1,4 @@
-"""The names by which operators know what ditseed reaches through a descriptor (/proc/PID/fd/N), for messages and notes."""
+"""The names by which operators know what ditseed reaches through descriptors (/proc/PID/fd/N), for messages."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
-from loader import units
+from loader import naming, units
 
 RECENT = 10.0  # seconds that the recent rate looks back
 SCHEMA_VERSION = 1  # of the JSON records
@@ -245,7 +245,7 @@ class Progress:
     def say(self, text: str) -> None:
         """A line for people; dropped in the modes for machines."""
         if self._mode in ("terminal", "plain"):
-            print(text, file=self._stream, flush=True)
+            print(naming.shown(text), file=self._stream, flush=True)
 
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
         sampler = Sampler(meter)

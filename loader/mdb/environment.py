@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -56,46 +56,47 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
     identity = (status.st_dev, status.st_ino)
     if identity in _open:
         raise UsageProblem(reason=f"{path} is already open in this process")
-    with ExitStack() as stack:
-        stack.enter_context(explained(path, facts))
-        shown = stack.enter_context(_reached(place, writable)) if place.is_dir() else place
-        environment = lmdb.open(
-            str(shown),
-            subdir=place.is_dir(),
-            lock=place.is_dir(),
-            readonly=not writable,
-            create=False,
-            map_size=max(facts.map_size, facts.used),
-            max_dbs=MANY,
-            readahead=False,
-        )
+    with explained(path, facts):
+        with reached(place, writable) if place.is_dir() else nullcontext(place) as shown:
+            environment = lmdb.open(
+                str(shown),
+                subdir=place.is_dir(),
+                lock=place.is_dir(),
+                readonly=not writable,
+                create=False,
+                map_size=max(facts.map_size, facts.used),
+                max_dbs=MANY,
+                readahead=False,
+            )
+        naming.register(shown, place)
         _open.add(identity)
         try:
             yield environment
         finally:
             environment.close()
             _open.discard(identity)
+            naming.forget(shown)
 
 
 @contextmanager
-def _reached(directory: Path, writable: bool) -> Iterator[Path]:
+def reached(directory: Path, writable: bool) -> Iterator[Path]:
     """An environment directory for liblmdb, which opens data.mdb and lock.mdb by name, creates what is missing, and
     empties a lock.mdb that nobody holds: a private one, in which both names stand for files that were looked at.
 
-    It must stay while the environment is open. Raises FileUnsafe, NotPermitted.
+    Once it is open liblmdb needs it no more. Raises FileUnsafe, NotPermitted.
     """
     with ExitStack() as stack:
         held_open = stack.enter_context(held.opened(directory))
-        reached = Path(stack.enter_context(TemporaryDirectory(prefix="ditseed-env-")))
-        naming.register(reached, held_open.name)
-        stack.callback(naming.forget, reached)
+        private = Path(stack.enter_context(TemporaryDirectory(prefix="ditseed-env-")))
+        naming.register(private, held_open.name)
+        stack.callback(naming.forget, private)
         data = stack.enter_context(held_open.pinned(meta.DATA, writable))
-        (reached / meta.DATA).symlink_to(data)
+        (private / meta.DATA).symlink_to(data)
         _prepare_lock(held_open, data)
         if held_open.exists(LOCK):
             lock = stack.enter_context(held_open.pinned(LOCK, written=True))
-            (reached / LOCK).symlink_to(lock)
-        yield reached
+            (private / LOCK).symlink_to(lock)
+        yield private
 
 
 def _prepare_lock(directory: held.Directory, data: Path) -> None:

@@ -73,8 +73,6 @@ def facts(place: Path) -> Facts:
             return parse(file.read(HEAD_BYTES), str(path))
     except FileNotFoundError:
         raise NoSuchPath(path=path) from None
-    except IsADirectoryError:
-        raise NotLmdb(path=path, reason="a directory") from None
     except PermissionError:
         raise NotPermitted(action="read", path=path, owner=owner_of(path)) from None
 

@@ -148,9 +148,12 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
     planned = plan(options)
     for warning in warnings(planned):
         progress.say(f"warning: {warning}")
-    with files.explained(options.target), workshop(options.target, options.source) as place:
-        with prepared(place.home / copy.PARTIAL) as outlined:
-            return _copy(options, planned, progress, place, outlined)
+    with (
+        files.explained(options.target),
+        workshop(options.target, options.source) as place,
+        prepared(place.home / copy.PARTIAL) as outlined,
+    ):
+        return _copy(options, planned, progress, place, outlined)
 
 
 def _copy(

@@ -57,8 +57,8 @@ def checked(partial: Path, level: str | None, progress: Progress) -> Verified:
 
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:
-    """Put a finished data file, of a private directory, into an environment directory: the directory's owner, `mode`, no
-    stale lock.mdb.
+    """Put a finished data file, of a private directory, into an environment directory: the directory's owner, `mode`,
+    no stale lock.mdb.
 
     Raises TargetInUse, TargetNotEmpty: somebody may have come meanwhile.
     """
@@ -96,8 +96,8 @@ def workshop_of(directory: Path) -> Path:
 
 @contextmanager
 def workshop(directory: Path, like: Path) -> Iterator[Workshop]:
-    """Make the directory where it is missing, owned as `like` is, and keep other clones out of it meanwhile. What is left
-    in the workshop stays, for a run that goes on. Raises Locked, DirectoryUnsafe."""
+    """Make the directory where it is missing, owned as `like` is, and keep other clones out of it meanwhile. What is
+    left in the workshop stays, for a run that goes on. Raises Locked, DirectoryUnsafe."""
     missing = not directory.exists()
     if missing:
         _make(directory, Owner.of(like))

@@ -124,7 +124,7 @@ class Catalogue:
             raise RunMismatch(path=self.directory, differences=", ".join(differences))
         if differences is not None:
             return True
-        values = (verb, json.dumps(dict(options)), time.time())
+        values = (verb, json.dumps(naming.told(dict(options))), time.time())
         self._write("INSERT INTO run VALUES (?, ?, ?)", *values)
         return False
 
@@ -134,7 +134,7 @@ class Catalogue:
         if not rows:
             return None
         before = {"verb": rows[0][0], **json.loads(rows[0][1])}
-        now = {"verb": verb, **json.loads(json.dumps(dict(options)))}
+        now = {"verb": verb, **json.loads(json.dumps(naming.told(dict(options))))}
         return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
     def about(self) -> tuple[str, Facts] | None:

@@ -87,7 +87,7 @@ def open_run(
                     forget(home.path)
                 with closing(Catalogue(home.path)) as catalogue:
                     if catalogue.begin(verb, options):
-                        progress.say(f"going on with the run in {directory}")
+                        progress.say(f"going on with the run in {home.name}")
                     yield Run(catalogue, progress, timeouts or {}, label)
         except BaseException as error:
             leaves_a_run(error)

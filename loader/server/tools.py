@@ -1,6 +1,7 @@
 """slapd's own tools: slapadd, slapcat, slaptest, slapmodify, slapindex.
 
-DITSEED_TOOLS names a command to run them through, where slapd lives elsewhere ("chroot /srv/ldap").
+DITSEED_TOOLS names a command to run them through, where slapd lives elsewhere ("chroot /srv/ldap"). What runs there
+knows directories by their names alone, not through descriptors of this process.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import shlex
 import shutil
 
-from loader import child
+from loader import child, naming
 from loader.defaults import ENV_TOOLS
 from loader.errors import ToolMissing
 
@@ -21,7 +22,7 @@ def server_tool(name: str, *arguments: str) -> list[str]:
     """The command line of a slap* tool."""
     prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
     if prefix:
-        return [*prefix, name, *arguments]
+        return [*prefix, name, *map(naming.shown, arguments)]
     path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_ALSO}")
     if path is None:
         raise ToolMissing(tool=name)
@@ -41,4 +42,6 @@ def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
 
 def run(name: str, *arguments: str, stdin: bytes = b"") -> bytes:
     """Run a short-lived slap* tool; its output. Raises ToolMissing, ToolFailed."""
+    if os.environ.get(ENV_TOOLS):
+        stdin = os.fsencode(naming.shown(os.fsdecode(stdin)))
     return child.output(server_tool(name, *arguments), stdin=stdin)

@@ -44,7 +44,7 @@ class Owner:
 
 def make_durable(path: Path) -> None:
     """fsync a file or directory."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -68,6 +68,15 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
             file.flush()
             os.fsync(file.fileno())
         place.take(place.path / partial, path.name)
+
+
+def creating(path: Path, mode: int = 0o666) -> BinaryIO:
+    """An empty file for writing. In a directory of somebody else's it is a new one, whatever stood there."""
+    with held.opened(path.absolute().parent) as place:
+        if not place.is_foreign:
+            return path.open("wb")
+        place.remove(path.name)
+        return os.fdopen(place.create(path.name, mode), "wb")
 
 
 def reading(path: Path) -> BinaryIO:

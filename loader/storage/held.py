@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,6 +151,18 @@ def private(path: Path, make: bool = True) -> Iterator[Directory]:
         with opened(above.path / path.name) as found:
             require_ours(found.status, found.name)
             yield found
+
+
+@contextmanager
+def scratch(place: Path, prefix: str) -> Iterator[Directory]:
+    """A private directory below `place` under a new name, removed at the end with what is in it."""
+    with opened(place) as above:
+        name = above.path / f"{prefix}{secrets.token_hex(8)}"
+        try:
+            with private(name) as made:
+                yield made
+        finally:
+            shutil.rmtree(name, ignore_errors=True)
 
 
 def _make(above: Directory, name: str) -> None:

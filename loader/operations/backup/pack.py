@@ -14,7 +14,7 @@ import zstandard
 from loader import units
 from loader.mdb.passing import Passing
 from loader.progress import Meter
-from loader.storage import holes
+from loader.storage import files, holes
 
 NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}
 PIECE = 1 << 20
@@ -88,7 +88,7 @@ def unpack(source: Path, target: Path, compression: str, meter: Meter) -> tuple[
     """
     data, size = hashlib.sha256(), 0
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with source.open("rb") as file, os.fdopen(descriptor, "wb") as out:
+    with files.reading(source) as file, os.fdopen(descriptor, "wb") as out:
         reader = io.BufferedReader(_reader(file, compression), PIECE)
         while piece := reader.read(PIECE):
             data.update(piece)

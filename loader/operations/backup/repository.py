@@ -16,6 +16,7 @@ from pathlib import Path
 from loader import dn
 from loader.errors import ManifestBroken, NoSuchBackup, NoSuchPath
 from loader.storage.files import PARTIAL, explained
+from loader.storage.files import read as read_file
 
 MANIFEST, CONFIG, LOCK = "manifest.json", "config.ldif", "lock"
 FORMAT = 1
@@ -83,7 +84,7 @@ def read(directory: Path) -> Backup:
     """The manifest of one backup. Raises ManifestBroken."""
     path = directory / MANIFEST
     try:
-        facts = json.loads(path.read_bytes())
+        facts = json.loads(read_file(path))
         if facts["format"] != FORMAT:
             raise ManifestBroken(
                 path=path, reason=f"format {facts['format']}, this ditseed reads {FORMAT}"

@@ -158,7 +158,7 @@ def _opened(work: Division, number: int) -> AbstractContextManager[Run]:
     database, run = work.places[number].database, work.run
     directory = work.places[number].directory / RUN_DIR
     share = files.identity(work.share(number))
-    identity = {"of": str(run.directory), "share": share, **work.options.identity()}
+    identity = {"of": str(run.name), "share": share, **work.options.identity()}
     anew = _differs(directory, identity)
     return open_run(directory, _VERB, identity, run.progress, run.timeouts, anew, database.suffix)
 

@@ -41,9 +41,11 @@ def make(config: Config, plan: Plan, progress: Progress) -> None:
 
 
 def _owner(directory: Path) -> Owner:
-    """Of the database. One that was led to a file of root's would run slapindex as root. Raises FileUnsafe."""
+    """Of the database. slapindex follows links: root does not run it where somebody else can put some. Raises
+    FileUnsafe."""
     with held.opened(directory) as place, place.pinned(DATA, written=True) as data:
-        return Owner.of(data)
+        found = Owner.of(data)
+        return Owner.told(place.status) if found.uid == 0 and place.is_foreign else found
 
 
 def _give_all(owner: Owner, place: Path) -> None:
