@@ -12,7 +12,8 @@ import shutil
 
 from loader import child, naming
 from loader.defaults import ENV_TOOLS
-from loader.errors import ToolMissing
+from loader.errors import ToolFailed, ToolMissing
+from loader.storage.files import Owner
 
 # The slap* tools are administrators' programs; the path of an ordinary user or of cron often lacks sbin.
 _ALSO = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/libexec:/usr/libexec/openldap:/opt/symas/sbin"
@@ -40,8 +41,12 @@ def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
     return ["setpriv", *who, *server_tool(name, *arguments)]
 
 
-def run(name: str, *arguments: str, stdin: bytes = b"") -> bytes:
-    """Run a short-lived slap* tool; its output. Raises ToolMissing, ToolFailed."""
+def run(name: str, *arguments: str, stdin: bytes = b"", owner: Owner | None = None) -> bytes:
+    """Run a short-lived slap* tool, as `owner`; its output. Raises ToolMissing, ToolFailed."""
     if os.environ.get(ENV_TOOLS):
         stdin = os.fsencode(naming.shown(os.fsdecode(stdin)))
-    return child.output(server_tool(name, *arguments), stdin=stdin)
+    uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
+    try:
+        return child.output(server_tool_as(uid, gid, name, *arguments), stdin=stdin)
+    except ToolFailed as error:
+        raise ToolFailed(**{**error.facts, "tool": name}) from error

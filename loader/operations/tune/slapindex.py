@@ -6,7 +6,6 @@ were there before are only added to.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from loader.errors import MapFull, ToolFailed
 from loader.mdb.meta import DATA
 from loader.operations.tune.plan import Plan
 from loader.progress import Progress
-from loader.server import configuration, private, tools
+from loader.server import account, configuration, private, tools
 from loader.storage import held
 from loader.storage.files import Owner
 
@@ -35,7 +34,7 @@ def make(config: Config, plan: Plan, progress: Progress) -> None:
         tempfile.TemporaryDirectory(prefix="ditseed-index-", dir=configuration.scratch()) as place,
         private.configured(config, plan.database, Path(place), settings) as copy,
     ):
-        _give_all(owner, Path(place))
+        account.give(owner, Path(place))
         words = ["-q", "-F", str(copy), "-b", plan.database.suffix, *plan.index]
         _run(tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words), plan, progress)
 
@@ -46,24 +45,6 @@ def _owner(directory: Path) -> Owner:
     with held.opened(directory) as place, place.pinned(DATA, written=True) as data:
         found = Owner.of(data)
         return Owner.told(place.status) if found.uid == 0 and place.is_foreign else found
-
-
-def _give_all(owner: Owner, place: Path) -> None:
-    """From the bottom up: once the account has the directory, it can put links there."""
-    for path, _, names in os.walk(place, topdown=False):
-        with held.opened(Path(path)) as directory:
-            for name in names:
-                with directory.pinned(name) as file:
-                    _give(owner, file)
-            owner.give(directory.descriptor)
-
-
-def _give(owner: Owner, path: Path) -> None:
-    descriptor = held.reading(path)
-    try:
-        owner.give(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _run(command: Sequence[str], plan: Plan, progress: Progress) -> None:
