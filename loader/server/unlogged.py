@@ -53,10 +53,14 @@ def _entry(path: Path) -> bytes | None:
 
 
 def _text(path: Path, text_of: TextOf, owner: Owner | None) -> bytes | None:
-    """Of a slapd.conf, likewise; whole, with what it includes, where `owner` may not read it."""
+    """Of a slapd.conf, likewise; with what it includes in it only where `owner` may not read that: schema gets its
+    names from the files."""
     text = slapd_conf.without(path, "logfile", text_of)
     if owner is not None and not account.may_read(owner, _read(path, text_of)):
-        text = slapd_conf.whole(path, "logfile", text_of)
+        included = _read(path, text_of)[1:]
+        if included and not account.may_read(owner, included):
+            text = slapd_conf.whole(path, "logfile", text_of)
+        text = text_of(path) if text is None else text
     return None if text is None else text.encode("utf-8", "surrogateescape")
 
 
