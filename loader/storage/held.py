@@ -92,13 +92,24 @@ class Directory:
             os.close(descriptor)
 
     def _seen(self, name: str) -> tuple[int, os.stat_result]:
-        descriptor = os.open(name, _LOOK, dir_fd=self.descriptor)
+        with self._told(name):
+            descriptor = os.open(name, _LOOK, dir_fd=self.descriptor)
         return descriptor, os.fstat(descriptor)
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """The system's errors name the whole path."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self.name / name)
+            raise
 
     def create(self, name: str, mode: int = 0o600) -> int:
         """A new file, open for reading and writing. Raises FileExistsError whatever stands there."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(name, flags, mode, dir_fd=self.descriptor)
+        with self._told(name):
+            return os.open(name, flags, mode, dir_fd=self.descriptor)
 
     def found_or_made(self, name: str, mode: int = 0o600) -> int:
         """A regular file with one name, open for reading and writing; a new one where there is none."""
@@ -115,14 +126,16 @@ class Directory:
     def remove(self, name: str) -> None:
         """A file, or a link itself; nothing there is fine."""
         try:
-            os.unlink(name, dir_fd=self.descriptor)
+            with self._told(name):
+                os.unlink(name, dir_fd=self.descriptor)
         except FileNotFoundError:
             pass
 
     def take(self, source: Path, name: str) -> None:
         """Rename a finished file of a private directory to its place here, durably; what stood there is gone."""
-        os.replace(source, name, dst_dir_fd=self.descriptor)
-        os.fsync(self.descriptor)
+        with self._told(name):
+            os.replace(source, name, dst_dir_fd=self.descriptor)
+            os.fsync(self.descriptor)
 
 
 @contextmanager
