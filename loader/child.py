@@ -11,7 +11,8 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -145,19 +146,38 @@ class Answer:
 
 def ask(argv: Sequence[str], *, stdin: bytes = b"") -> Answer:
     """Run a short-lived tool and hear it out. Raises ToolMissing."""
-    pipe, words = subprocess.PIPE, list[str]()
-    given: bytes | None = stdin
-    with subprocess.Popen(_with_parent(argv), stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        while True:
-            try:
-                out, said = process.communicate(given, timeout=_LOOK)
-                break
-            except subprocess.TimeoutExpired:
-                given = None  # it goes on with the rest of what it has
-                if _waits_for_fifo(process.pid):
-                    words = [_FIFO]
-                    process.kill()
+    pipe = subprocess.PIPE
+    with (
+        subprocess.Popen(_with_parent(argv), stdin=pipe, stdout=pipe, stderr=pipe) as process,
+        _watched(process) as words,
+    ):
+        out, said = process.communicate(stdin)
     return Answer(process.returncode, out, [*said.decode("utf-8", "replace").splitlines(), *words])
+
+
+@contextmanager
+def _watched(process: subprocess.Popen[bytes]) -> Iterator[list[str]]:
+    """End it when it waits for a FIFO; what there is to say about that."""
+    words: list[str] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK):
+            if _waits_for_fifo(process.pid):
+                words.append(_FIFO)
+                process.kill()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield words
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def output(argv: Sequence[str], *, stdin: bytes = b"") -> bytes:
