@@ -11,12 +11,26 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from loader.errors import ToolFailed, ToolMissing
+
+_LOOK = 0.25  # seconds
+_FIFO = "it was about to wait for a FIFO in the place of a file, and was ended"
+
+
+def _waits_for_fifo(pid: int) -> bool:
+    """Does it open a FIFO that nobody has at its other end? (fs/pipe.c; nothing that we run has to.)"""
+    try:
+        waits = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/wchan")]
+    except OSError:
+        return False
+    return "wait_for_partner" in waits
 
 
 def _with_parent(argv: Sequence[str]) -> list[str]:
@@ -72,7 +86,14 @@ class Child:
 
     def wait(self) -> int:
         """Exit status, once it has ended and all it said was read."""
-        status = self.process.wait()
+        while True:
+            try:
+                status = self.process.wait(_LOOK)
+                break
+            except subprocess.TimeoutExpired:
+                if _waits_for_fifo(self.process.pid):
+                    self._words.append(_FIFO)
+                    self._kill_group()
         self._kill_group()
         self._listener.join(timeout=5)
         return status
@@ -130,8 +151,38 @@ class Answer:
 
 def ask(argv: Sequence[str], *, stdin: bytes = b"") -> Answer:
     """Run a short-lived tool and hear it out. Raises ToolMissing."""
-    done = subprocess.run(_with_parent(argv), input=stdin, capture_output=True, check=False)
-    return Answer(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace").splitlines())
+    pipe = subprocess.PIPE
+    with (
+        subprocess.Popen(_with_parent(argv), stdin=pipe, stdout=pipe, stderr=pipe) as process,
+        _watched(process) as words,
+    ):
+        out, said = process.communicate(stdin)
+    return Answer(process.returncode, out, [*said.decode("utf-8", "replace").splitlines(), *words])
+
+
+@contextmanager
+def _watched(process: subprocess.Popen[bytes]) -> Iterator[list[str]]:
+    """End it when it waits for a FIFO; what there is to say about that."""
+    words: list[str] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK):
+            if _waits_for_fifo(process.pid):
+                words.append(_FIFO)
+                process.kill()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield words
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def output(argv: Sequence[str], *, stdin: bytes = b"") -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from loader import plain
+from loader import naming, plain
 
 EXIT_OK = 0
 EXIT_DIFFERENT = 1
@@ -28,7 +28,7 @@ class LoaderError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, **facts: object) -> None:
-        self.facts = facts
+        self.facts = facts = naming.told(facts)
         super().__init__(self.message.format(**_told(facts)))
 
     def advice(self) -> str | None:
@@ -220,6 +220,26 @@ class ChangedSince(LoaderError):
         "nothing was done now"
     )
     hint = "If that was slapd at its work, all is well. To make it again, stop slapd and add --restart (and --replace)."
+
+
+class DirectoryUnsafe(LoaderError):
+    """reason: who else could put files or links there."""
+
+    code, exit_status = "storage.directory_unsafe", 18
+    message = "{path} {reason}"
+    hint = (
+        "ditseed keeps its own files only where no other account can plant any. If an earlier run of yours made the "
+        "directory under another account, go on as that account, or remove the directory; of --run-dir and the like, "
+        "name one that belongs to the account that runs ditseed, and take away the write permission of others."
+    )
+
+
+class FileUnsafe(LoaderError):
+    """kind: what stands in the place of a regular file."""
+
+    code, exit_status = "storage.file_unsafe", 19
+    message = "{path} is {kind}, where a regular file belongs"
+    hint = "Nothing was written through it. Find out who put it there, remove it, and run the same command again."
 
 
 # --- what slapd is configured to do -----------------------------------------------------------
@@ -501,8 +521,8 @@ class ManifestBroken(LoaderError):
     code, exit_status = "manifest.broken", 44
     message = "{path}: {reason}"
     hint = (
-        "The export or backup is incomplete or damaged; make it again. To read LDIF that you have changed, name its files "
-        "instead of their directory."
+        "The export or backup is incomplete or damaged; make it again. To read LDIF that you have changed, name its "
+        "files instead of their directory."
     )
 
 

@@ -13,6 +13,7 @@ import xxhash
 
 from loader import typed
 from loader.errors import ManifestBroken
+from loader.storage import files
 from loader.typed import Count, Csn, Digest32, Name, Unfit
 
 FORMAT = 3
@@ -61,7 +62,7 @@ class Manifest:
 def checksum(path: Path) -> str:
     """Of a file as it lies on the disk."""
     digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
+    with files.reading(path) as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()

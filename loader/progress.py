@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
-from loader import plain, units
+from loader import naming, plain, units
 
 RECENT = 10.0  # seconds that the recent rate looks back
 WIDTH = 80  # columns of a terminal
@@ -262,7 +262,7 @@ class Progress:
     def say(self, text: str) -> None:
         """A line for people; dropped in the modes for machines."""
         if self._mode in ("terminal", "plain"):
-            print(plain.brief(text, plain.WHOLE), file=self._stream, flush=True)
+            print(plain.brief(naming.shown(text), plain.WHOLE), file=self._stream, flush=True)
 
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
         sampler = Sampler(meter)

@@ -95,6 +95,16 @@ def without(main: Path, keyword: str, text_of: TextOf) -> str | None:
     return inlined(main, texts, text_of) if texts else None
 
 
+def whole(main: Path, keyword: str, text_of: TextOf) -> str:
+    """The same in one text, whatever it includes."""
+    kept = without(main, keyword, text_of)
+    if kept is None:
+        return inlined(
+            main, {one.file: text_of(one.file) or "" for one in statements(main, text_of)}, text_of
+        )
+    return kept
+
+
 def statements(path: Path, text_of: TextOf, within: tuple[Path, ...] = ()) -> Iterator[Statement]:
     """The directives slapd would see, those of included files in their place."""
     text = text_of(path)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import lmdb
 
+from loader import naming
 from loader.errors import (
     FULL,
     LoaderError,
@@ -28,6 +30,8 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.mdb import apart, meta
+from loader.storage import held
+from loader.storage.files import Owner
 
 LOCK = "lock.mdb"
 ID = struct.Struct("=Q")  # an entry ID, as key and as value
@@ -55,45 +59,64 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
     identity = (status.st_dev, status.st_ino)
     if identity in _open:
         raise UsageProblem(reason=f"{path} is already open in this process")
-    if place.is_dir():
-        _prepare_lock(place, path)
     with explained(path, facts):
-        environment = lmdb.open(
-            str(place),
-            subdir=place.is_dir(),
-            lock=place.is_dir(),
-            readonly=not writable,
-            create=False,
-            map_size=max(facts.map_size, facts.used),
-            max_dbs=MANY,
-            readahead=False,
-        )
+        with reached(place, writable) if place.is_dir() else nullcontext(place) as shown:
+            environment = lmdb.open(
+                str(shown),
+                subdir=place.is_dir(),
+                lock=place.is_dir(),
+                readonly=not writable,
+                create=False,
+                map_size=max(facts.map_size, facts.used),
+                max_dbs=MANY,
+                readahead=False,
+            )
+        naming.register(shown, place)
         _open.add(identity)
         try:
             yield environment
         finally:
             environment.close()
             _open.discard(identity)
+            naming.forget(shown)
 
 
-def _prepare_lock(directory: Path, data: Path) -> None:
+@contextmanager
+def reached(directory: Path, writable: bool) -> Iterator[Path]:
+    """An environment directory for liblmdb, which opens data.mdb and lock.mdb by name, creates what is missing, and
+    empties a lock.mdb that nobody holds: a private one, in which both names stand for files that were looked at.
+
+    Once it is open liblmdb needs it no more. Raises FileUnsafe, NotPermitted.
+    """
+    with ExitStack() as stack:
+        held_open = stack.enter_context(held.opened(directory))
+        private = Path(stack.enter_context(TemporaryDirectory(prefix="ditseed-env-")))
+        naming.register(private, held_open.name)
+        stack.callback(naming.forget, private)
+        data = stack.enter_context(held_open.pinned(meta.DATA, writable))
+        (private / meta.DATA).symlink_to(data)
+        _prepare_lock(held_open, data)
+        if held_open.exists(LOCK):
+            lock = stack.enter_context(held_open.pinned(LOCK, written=True))
+            (private / LOCK).symlink_to(lock)
+        yield private
+
+
+def _prepare_lock(directory: held.Directory, data: Path) -> None:
     """A lock.mdb that liblmdb makes for root is one that slapd cannot open: make it for the owner of the data."""
-    status = data.stat()
     try:
-        descriptor = os.open(
-            directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-        )
+        descriptor = directory.create(LOCK)
     except FileExistsError:
         return
     except PermissionError:
-        raise NotPermitted(
-            action="make lock.mdb in", path=directory, owner=meta.owner_of(data)
-        ) from None
+        owner = meta.owner_of(data)
+        raise NotPermitted(action="make lock.mdb in", path=directory.name, owner=owner) from None
     except OSError:
         return  # a file system mounted read-only: liblmdb does without
-    if os.geteuid() == 0:
-        os.fchown(descriptor, status.st_uid, status.st_gid)
-    os.close(descriptor)
+    try:
+        Owner.of(data).give(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader.errors import MdbDamaged, NoSuchPath, NotLmdb, NotPermitted, SystemFailed
+from loader.storage import files
 
 DATA = "data.mdb"
 MAGIC = 0xBEEFC0DE
@@ -68,12 +69,10 @@ def facts(place: Path) -> Facts:
     """Of an environment directory or data file. Raises NoSuchPath, NotPermitted, NotLmdb, MdbDamaged."""
     path = data_file(place)
     try:
-        with path.open("rb") as file:
+        with files.reading(path) as file:
             return parse(file.read(HEAD_BYTES), str(path))
     except FileNotFoundError:
         raise NoSuchPath(path=path) from None
-    except IsADirectoryError:
-        raise NotLmdb(path=path, reason="a directory") from None
     except PermissionError:
         raise NotPermitted(action="read", path=path, owner=owner_of(path)) from None
     except OSError as error:

@@ -20,6 +20,8 @@ from loader.mdb.copy import JOURNAL, PARTIAL, compact_copy, require_space
 from loader.mdb.copying import Sending
 from loader.mdb.snapshot import image
 from loader.progress import Meter
+from loader.storage import files
+from loader.storage.held import private
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,18 @@ def _send(
     return Sent(facts, skipped, min(what.length, what.source.stat().st_size))
 
 
-def receive(descriptor: int, target: Path, meter: Meter) -> Path:
-    """Receive into `target`/data.mdb.partial, mode 0600, which the caller publishes.
+def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:
+    """Receive for directory `target` into `home`/data.mdb.partial, mode 0600, which the caller publishes.
 
     Raises StreamBroken or NoSpace with the token that lets the sender go on; what has come stays.
     """
-    partial = target / PARTIAL
+    partial = home / PARTIAL
     try:
-        copying.receive(descriptor, partial, target / JOURNAL, meter)
+        copying.receive(descriptor, partial, home / JOURNAL, meter)
     except StreamBroken as error:
-        raise StreamBroken(**error.facts | {"advice": advice(target)}) from error
+        raise StreamBroken(**error.facts | {"advice": advice(home, target)}) from error
     except NoSpace as error:
-        known = token(target)
+        known = token(home)
         if known is None:
             raise
         lack = (
@@ -88,23 +90,24 @@ def receive(descriptor: int, target: Path, meter: Meter) -> Path:
     return partial
 
 
-def token(target: Path) -> str | None:
-    """What a stream that broke has left in directory `target`, for the sender."""
+def token(home: Path) -> str | None:
+    """What a stream that broke has left in a workshop, for the sender. Raises DirectoryUnsafe."""
     try:
-        return (target / JOURNAL).read_text().strip()
+        with private(home, make=False) as place:
+            return files.read(place.path / JOURNAL).decode().strip()
     except FileNotFoundError:
         return None
 
 
-def forget(target: Path) -> None:
+def forget(home: Path) -> None:
     """What has come is of no use."""
     for name in (JOURNAL, PARTIAL):
-        (target / name).unlink(missing_ok=True)
+        (home / name).unlink(missing_ok=True)
 
 
-def advice(target: Path) -> str:
+def advice(home: Path, target: Path) -> str:
     """What to do after a stream that broke, for the operator."""
-    known = token(target)
+    known = token(home)
     if known is None:
         return "Nothing has come yet: look what the sender says."
     have = units.size(int(known.rpartition("-")[2]))

@@ -17,6 +17,8 @@ from typing import Any
 from loader.errors import MdbBusy, OtherFormat
 from loader.mdb import apart, meta
 from loader.mdb.environment import Environment, explained, opened, require_table, rows
+from loader.storage import files
+from loader.storage.held import pinned
 
 FORMAT = 1  # what the native core reads and writes
 
@@ -62,15 +64,17 @@ def held(place: Path, counted: bool = False) -> Iterator[Snapshot]:
     NoSuchPath.
     """
     require_format(place)
-    with _holding(place, "counted" if counted else "slot") as found:
-        yield Snapshot(meta.data_file(place), found["txn"], found["entries"])
+    with (
+        _holding(place, "counted" if counted else "slot") as found,
+        pinned(meta.data_file(place)) as path,
+    ):
+        yield Snapshot(path, found["txn"], found["entries"])
 
 
 @contextmanager
 def image(place: Path) -> Iterator[Image]:
     """As `held`, of any format; raises MdbBusy too."""
-    path = meta.data_file(place)
-    with _holding(place, "image") as found:
+    with _holding(place, "image") as found, pinned(meta.data_file(place)) as path:
         page = bytes.fromhex(found["page"])
         yield Image(path, page, meta.of_page(page, str(path)))
 
@@ -133,7 +137,7 @@ def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None
 
     While no newer transaction than this has ended, that cannot have begun.
     """
-    with path.open("rb", buffering=0) as file:
+    with files.reading(path) as file:
         head = os.pread(file.fileno(), meta.HEAD_BYTES, 0)
     size = meta.parse(head, str(path)).page_size
     page = head[txnid % 2 * size :][:size]

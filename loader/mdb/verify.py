@@ -29,6 +29,7 @@ from loader.ldif import counting
 from loader.mdb import apart, meta, snapshot
 from loader.mdb.environment import ID, LOCK, opened, require_table, rows
 from loader.progress import Meter
+from loader.storage.held import pinned
 
 DEEPER = ("pages", "tree")  # than quick
 LADDER = ("meta", "pages", "tree", "indexes")
@@ -152,9 +153,14 @@ def audit(
     (NotPermitted, LdifUnreadable ...) keeps from looking.
     """
     path = meta.data_file(place)
-    with _held(place) as txn, counting(meter, str(path)) as counters, meter.following(counters):
+    with (
+        _held(place) as txn,
+        pinned(path) as pin,
+        counting(meter, str(path)) as counters,
+        meter.following(counters),
+    ):
         found = _native.audit(
-            path,
+            pin,
             counters,
             level=level,
             txn=txn,

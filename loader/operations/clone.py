@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,12 +16,17 @@ from loader.mdb import copy, environment, growth, meta, verify
 from loader.mdb.copy import Copied, How
 from loader.mdb.growth import Growth
 from loader.mdb.look import Outline, prepared
-from loader.operations.target import checked, put, require_target
+from loader.operations.target import (
+    Workshop,
+    checked,
+    put,
+    require_target,
+    workshop,
+    workshop_of,
+)
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
-from loader.run.lock import exclusive
 from loader.storage import files, holders
-from loader.storage.files import Owner
 
 Reflink = Literal["auto", "never", "always"]
 
@@ -144,28 +148,31 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
     planned = plan(options)
     for warning in warnings(planned):
         progress.say(f"warning: {warning}")
-    with files.explained(options.target), target_directory(options.target, options.source):
-        return _clone(options, planned, progress)
-
-
-def _clone(options: CloneOptions, planned: ClonePlan, progress: Progress) -> CloneReport:
-    with prepared(options.target / copy.PARTIAL) as outlined:
-        return _copy(options, planned, progress, outlined)
+    with (
+        files.explained(options.target),
+        workshop(options.target, options.source) as place,
+        prepared(place.home / copy.PARTIAL) as outlined,
+    ):
+        return _copy(options, planned, progress, place, outlined)
 
 
 def _copy(
-    options: CloneOptions, planned: ClonePlan, progress: Progress, outlined: Callable[[], Outline]
+    options: CloneOptions,
+    planned: ClonePlan,
+    progress: Progress,
+    place: Workshop,
+    outlined: Callable[[], Outline],
 ) -> CloneReport:
     before = meta.facts(options.source)
     with progress.step("copy") as whole:
-        copied = copy.hot_copy(options.source, options.target, whole, how(options))
+        copied = copy.hot_copy(options.source, place.home, whole, how(options))
         seconds = whole.seconds
         after = meta.facts(options.source)
     killpoint("clone.copied")
     try:
         verified = checked(copied.path, planned.verify, progress)
         outline = outlined()
-        put(copied.path, options.target, mode_of(options.source), options.replace)
+        put(copied.path, place.target, mode_of(options.source), options.replace)
     except BaseException:
         copied.path.unlink(missing_ok=True)
         raise
@@ -217,7 +224,7 @@ def require_source(directory: Path) -> None:
 
 def require_space(directory: Path, needed: int) -> int:
     """Bytes free for a new data file, what a killed run left there counted as free. Raises NoSpace."""
-    left = directory / copy.PARTIAL
+    left = workshop_of(directory) / copy.PARTIAL
     free = files.free_bytes(directory) + (files.allocated_bytes(left) if left.exists() else 0)
     if free < needed:
         raise NoSpace(path=directory, lack=f"{units.size(needed)} needed, {units.size(free)} free")
@@ -227,24 +234,3 @@ def require_space(directory: Path, needed: int) -> int:
 def mode_of(directory: Path) -> int:
     """Permissions of the data file in an environment directory."""
     return meta.data_file(directory).stat().st_mode & 0o777
-
-
-@contextmanager
-def target_directory(directory: Path, like: Path) -> Iterator[None]:
-    """Make the directory where it is missing, owned as `like` is, and keep other clones out of it meanwhile."""
-    owner = Owner.of(like)
-    missing = not directory.exists()
-    lock = directory / (copy.PARTIAL + ".lock")
-    if missing:
-        directory.mkdir(mode=0o700, parents=True)
-        owner.give(directory)
-    try:
-        with exclusive(lock):
-            try:
-                yield
-            finally:
-                lock.unlink(missing_ok=True)
-    finally:
-        if missing:
-            with suppress(OSError):  # it is not empty: the clone is there
-                directory.rmdir()

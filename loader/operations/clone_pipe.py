@@ -12,8 +12,15 @@ from loader.errors import LoaderError
 from loader.mdb import copy, meta, passage, verify
 from loader.mdb.look import look
 from loader.mdb.passage import Sent
-from loader.operations.clone import require_source, target_directory
-from loader.operations.target import checked, put, require_target
+from loader.operations.clone import require_source
+from loader.operations.target import (
+    Workshop,
+    checked,
+    put,
+    require_target,
+    workshop,
+    workshop_of,
+)
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.storage import files
@@ -116,7 +123,7 @@ def plan(options: ReceiveOptions) -> ReceivePlan:
     """Nothing is read from stdin."""
     with files.explained(options.target):
         require_target(options.target, options.replace)
-        known = passage.token(options.target)
+        known = passage.token(workshop_of(options.target))
         return ReceivePlan(
             target=str(options.target),
             have=int(known.rpartition("-")[2]) if known else 0,
@@ -131,26 +138,28 @@ def receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
     descriptor = standard.input("the copy")
     plan(options)
     like = files.existing(options.target)
-    with files.explained(options.target), target_directory(options.target, like):
-        return _receive(options, descriptor, progress)
+    with files.explained(options.target), workshop(options.target, like) as place:
+        return _receive(options, descriptor, progress, place)
 
 
-def _receive(options: ReceiveOptions, descriptor: int, progress: Progress) -> ReceiveReport:
+def _receive(
+    options: ReceiveOptions, descriptor: int, progress: Progress, place: Workshop
+) -> ReceiveReport:
     try:
         with progress.step("receive") as meter:
-            partial = passage.receive(descriptor, options.target, meter)
+            partial = passage.receive(descriptor, place.home, options.target, meter)
             seconds = meter.seconds
     except KeyboardInterrupt:
-        progress.say(passage.advice(options.target))
+        progress.say(passage.advice(place.home, options.target))
         raise
     killpoint("clone.received")
     try:
         verified = checked(partial, options.verify, progress)
         outline = look(partial, newest=False)
         facts, sizes = meta.facts(partial), copy.Sizes.of(partial)
-        put(partial, options.target, MODE, options.replace)
+        put(partial, place.target, MODE, options.replace)
     except LoaderError:
-        passage.forget(options.target)
+        passage.forget(place.home)
         raise
     return ReceiveReport(
         target=str(options.target),

@@ -5,6 +5,7 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ from loader.sources import ldap as source
 from loader.sources import limits, planner
 from loader.sources.narrowing import Narrowing
 from loader.sources.planner import Partition, Plan
-from loader.storage import files
+from loader.storage import files, held
 
 STEPS = ("start", "plan", "read", "late", "arrange", "shards")
 
@@ -113,7 +114,12 @@ def plan(options: ExportOptions, progress: Progress) -> Facts:
 
 
 def export_steps(options: ExportOptions, run: Run) -> Manifest:
-    """The named steps of an export, within a run that may have more."""
+    """The named steps of an export, within a run that may have more. The output directory is there."""
+    with held.opened(options.output) as output:
+        return _export_steps(dataclasses.replace(options, output=output.path), run)
+
+
+def _export_steps(options: ExportOptions, run: Run) -> Manifest:
     known = done_before(options.output, run)
     if known is not None:
         return known

@@ -26,7 +26,7 @@ from loader.run.catalogue import Facts
 from loader.run.steps import Run
 from loader.sources import mdb
 from loader.sources.mdb import Exported, Part
-from loader.storage import files
+from loader.storage import files, held
 
 STEPS = ("read", "shards")
 
@@ -67,12 +67,15 @@ def export_database(
 ) -> Manifest:
     """Run or resume an export into a directory; its manifest."""
     mdb.require_database(options.part.directory)
-    with into(options.output, options.identity(), progress, timeouts, restart) as run:
-        known = done_before(options.output, run)
+    with (
+        into(options.output, options.identity(), progress, timeouts, restart) as run,
+        held.opened(options.output) as output,
+    ):
+        known = done_before(output.path, run)
         if known is not None:
             return known
         read = run.do("read", lambda meter: _read(options, run, meter))
-        run.do("shards", lambda meter: _publish(options, run, read))
+        run.do("shards", lambda meter: _publish(options, output.path, run, read))
     return made_by(options.output)
 
 
@@ -142,10 +145,10 @@ def _notes(found: Exported, late: str) -> list[str]:
     return notes
 
 
-def _publish(options: DumpOptions, run: Run, read: Facts) -> Facts:
+def _publish(options: DumpOptions, output: Path, run: Run, read: Facts) -> Facts:
     """Move the shards to their place, the manifest last: where it stands, the export is whole."""
     shards = tuple(ShardFile(*shard) for shard in read["shards"])
-    move_shards(run.directory / ARRANGED, options.output, [shard.name for shard in shards])
+    move_shards(run.directory / ARRANGED, output, [shard.name for shard in shards])
     made = Manifest(
         base=read["base"],
         entries=read["entries"],
@@ -158,6 +161,6 @@ def _publish(options: DumpOptions, run: Run, read: Facts) -> Facts:
         partitions=f"{read['ranges']} ranges of entry IDs",
         notes=tuple(read["notes"]),
     )
-    files.write_durably(options.output / manifest.FILE, made.text())
+    files.write_durably(output / manifest.FILE, made.text())
     clear(run.directory)
     return {"entries": made.entries}

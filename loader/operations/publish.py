@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,7 @@ from loader.mdb import environment, meta
 from loader.mdb.meta import DATA
 from loader.operations.target import put, require_target
 from loader.operations.tune import apply_maxsize
-from loader.run.catalogue import FILE as CATALOGUE
-from loader.run.catalogue import Catalogue, Facts
+from loader.run.catalogue import Catalogue, Facts, recorded
 from loader.server import configuration, private
 from loader.storage import files
 
@@ -77,9 +76,9 @@ class Place:
         return anew
 
     def _is_over(self, run_dir: Path, verb: str, options: Mapping[str, object]) -> bool:
-        if not (run_dir / CATALOGUE).exists():
-            return True
-        with closing(Catalogue(run_dir)) as catalogue:
+        with recorded(run_dir) as catalogue:
+            if catalogue is None:
+                return True
             differ = bool(catalogue.differences(verb, options))
             if catalogue.found("publish") is None:
                 return differ and not catalogue.has_work()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
@@ -13,10 +17,12 @@ from loader.mdb.verify import Verified
 from loader.operations import packaged
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
+from loader.run.lock import exclusive
 from loader.server import version
-from loader.storage import files, holders
+from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
+WORKSHOP = ".ditseed-clone"  # in the database directory: the same file system, so that publishing is a rename
 _REPLACED = "Give the same command again with --replace."
 _KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
 
@@ -66,14 +72,74 @@ def checked(partial: Path, level: str | None, progress: Progress) -> Verified:
 
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:
-    """Put a finished data file into an environment directory: the directory's owner, `mode`, no stale lock.mdb.
+    """Put a finished data file, of a private directory, into an environment directory: the directory's owner, `mode`,
+    no stale lock.mdb.
 
     Raises TargetInUse, TargetNotEmpty: somebody may have come meanwhile.
     """
-    Owner.of(directory).give(partial)
-    partial.chmod(mode)
-    files.make_durable(partial)
-    killpoint("publish.middle")
-    require_target(directory, replace)
-    (directory / LOCK).unlink(missing_ok=True)  # of the database that was there before
-    files.publish(partial, directory / DATA)
+    with held.opened(directory) as target:
+        _give(partial, Owner.told(target.status), mode)
+        killpoint("publish.middle")
+        require_target(target.path, replace)
+        target.remove(LOCK)  # of the database that was there before
+        target.take(partial, DATA)
+
+
+def _give(finished: Path, owner: Owner, mode: int) -> None:
+    with held.opened(finished.parent) as place:
+        descriptor = place.open(finished.name, os.O_RDWR)
+    try:
+        owner.give(descriptor)
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where a data file is made that goes to `target`: a private directory inside of it, `home`."""
+
+    target: Path
+    home: Path
+
+
+def workshop_of(directory: Path) -> Path:
+    """What stands of an interrupted run is there."""
+    return directory / WORKSHOP
+
+
+@contextmanager
+def workshop(directory: Path, like: Path) -> Iterator[Workshop]:
+    """Make the directory where it is missing, owned as `like` is, and keep other clones out of it meanwhile. What is
+    left in the workshop stays, for a run that goes on. Raises Locked, DirectoryUnsafe."""
+    missing = not directory.exists()
+    if missing:
+        _make(directory, Owner.of(like))
+    try:
+        with held.opened(directory) as target:
+            try:
+                with held.private(target.path / WORKSHOP) as home:
+                    yield from _locked(target, home)
+            finally:
+                with suppress(OSError):  # not empty: for a run that goes on
+                    os.rmdir(WORKSHOP, dir_fd=target.descriptor)
+    finally:
+        if missing:
+            with suppress(OSError):  # it is not empty: the database is there
+                directory.rmdir()
+
+
+def _locked(target: held.Directory, home: held.Directory) -> Iterator[Workshop]:
+    with exclusive(home.path / "lock"):
+        try:
+            yield Workshop(target.path, home.path)
+        finally:
+            home.remove("lock")
+
+
+def _make(directory: Path, owner: Owner) -> None:
+    directory.mkdir(mode=0o700, parents=True)
+    with held.opened(directory) as made:
+        held.require_ours(made.status, made.name)
+        owner.give(made.descriptor)

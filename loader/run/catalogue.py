@@ -6,24 +6,31 @@ after `kill -9` at any moment the rows that stand are true and the rest is done 
 Every row bears a seal, a checksum of all that it says and of the run to which it belongs: what a finished step found is
 believed years later, so a row that was changed, or that is of another run, is refused. Seals tell damage; whoever may
 write in the directory (mode 0700) can forge them.
+
+SQLite works on it in memory, and each change puts a whole new file in its place: SQLite itself would open the file and
+its journal by a path with all symbolic links resolved, and whoever owns the directory above the run directory may
+rename that one meanwhile (loader/storage/held.py).
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
-from loader import defaults
+from loader import defaults, naming
 from loader.errors import FULL, CatalogueDamaged, CatalogueVersion, NoSpace, RunMismatch
+from loader.storage import files, held
 
 FORMAT = 2
 FILE = "run.sqlite"
@@ -52,6 +59,21 @@ def forget(directory: Path) -> None:
         (directory / name).unlink(missing_ok=True)
 
 
+@contextmanager
+def recorded(directory: Path) -> Iterator[Catalogue | None]:
+    """The catalogue of the run in a directory as it stands; None where there is none. Raises DirectoryUnsafe,
+    CatalogueDamaged, CatalogueVersion."""
+    try:
+        with held.private(directory, make=False) as home:
+            if not home.exists(FILE):
+                yield None
+                return
+            with closing(Catalogue(home.path)) as catalogue:
+                yield catalogue
+    except FileNotFoundError:
+        yield None
+
+
 @dataclass(frozen=True)
 class DoneStep:
     """One finished step, as `status` shows it."""
@@ -69,15 +91,19 @@ class Catalogue:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Workers of one run report from their own threads.
+        self._turn = threading.Lock()
+        self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         with self._asking():
             self._open()
 
     def _open(self) -> None:
-        # Workers of one run report from their own threads; SQLite serialises, and autocommit makes each row durable.
-        self._db = sqlite3.connect(
-            self.directory / FILE, isolation_level=None, check_same_thread=False
-        )
-        self._db.execute("PRAGMA synchronous=FULL")
+        try:
+            content = files.read(self.directory / FILE)
+        except FileNotFoundError:
+            content = b""
+        if content:
+            _unpack(content, self._db)
         self._db.execute("PRAGMA trusted_schema=OFF")
         found = self._db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, FORMAT):
@@ -95,7 +121,7 @@ class Catalogue:
             raise CatalogueDamaged(path=self.directory / FILE, reason=error) from error
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._asking():
+        with self._turn, self._asking():
             return self._db.execute(statement, values).fetchall()
 
     def _sealed(self, table: str, columns: str, *where: str) -> list[tuple[Any, ...]]:
@@ -112,7 +138,7 @@ class Catalogue:
     def _put(self, table: str, *row: object) -> None:
         places = ", ".join("?" * (len(row) + 1))
         statement = f"INSERT OR REPLACE INTO {table} VALUES ({places})"
-        self._rows(statement, *row, self._seal(table, row))
+        self._write(statement, *row, self._seal(table, row))
 
     def _seal(self, table: str, row: Sequence[object]) -> str:
         of = [] if table == "run" else self._run_id()
@@ -128,6 +154,12 @@ class Catalogue:
             raise CatalogueDamaged(path=self.directory / FILE, reason="it is of two runs")
         return found
 
+    def _write(self, statement: str, *values: object) -> None:
+        """On the disk when it returns."""
+        with self._turn, self._asking(), files.explained(self.directory / FILE):
+            self._db.execute(statement, values)
+            files.write_durably(self.directory / FILE, _packed(self._db), 0o600)
+
     def begin(self, verb: str, options: Mapping[str, object]) -> bool:
         """Bind the run to its options. True when it goes on with an earlier one; RunMismatch when they differ."""
         differences = self.differences(verb, options)
@@ -135,7 +167,8 @@ class Catalogue:
             raise RunMismatch(path=self.directory, differences=", ".join(differences))
         if differences is not None:
             return True
-        self._put("run", uuid.uuid4().hex, verb, json.dumps(dict(options)), time.time())
+        told = json.dumps(naming.told(dict(options)))
+        self._put("run", uuid.uuid4().hex, verb, told, time.time())
         return False
 
     def differences(self, verb: str, options: Mapping[str, object]) -> list[str] | None:
@@ -144,7 +177,7 @@ class Catalogue:
         if about is None:
             return None
         before = {"verb": about[0], **about[1]}
-        now = {"verb": verb, **json.loads(json.dumps(dict(options)))}
+        now = {"verb": verb, **json.loads(json.dumps(naming.told(dict(options))))}
         return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
     def about(self) -> tuple[str, Facts] | None:
@@ -165,7 +198,8 @@ class Catalogue:
         return json.loads(rows[0][1]) if rows else None
 
     def finish(self, step: str, facts: Facts, entries: int, seconds: float) -> None:
-        self._put("step", step, json.dumps(facts), entries, float(seconds), time.time())
+        told = json.dumps(naming.told(facts))
+        self._put("step", step, told, entries, float(seconds), time.time())
 
     def steps(self) -> list[DoneStep]:
         """In the order in which they were finished."""
@@ -183,7 +217,25 @@ class Catalogue:
         return {name: json.loads(facts) for _, name, facts in rows}
 
     def finish_partition(self, step: str, name: str, facts: Facts) -> None:
-        self._put("partition", step, name, json.dumps(facts))
+        self._put("partition", step, name, json.dumps(naming.told(facts)))
 
     def close(self) -> None:
         self._db.close()
+
+
+def _unpack(content: bytes, database: sqlite3.Connection) -> None:
+    with tempfile.TemporaryDirectory(prefix="ditseed-run-") as scratch:
+        path = Path(scratch, FILE)
+        path.write_bytes(content)
+        with closing(sqlite3.connect(path)) as stored:
+            stored.backup(database)
+
+
+def _packed(database: sqlite3.Connection) -> bytes:
+    """The file. (`serialize` does it without one, from Python 3.11 on.)"""
+    with tempfile.TemporaryDirectory(prefix="ditseed-run-") as scratch:
+        path = Path(scratch, FILE)
+        with closing(sqlite3.connect(path)) as stored:
+            stored.execute("PRAGMA synchronous=OFF")
+            database.backup(stored)
+        return path.read_bytes()

@@ -23,6 +23,7 @@ from typing import Any
 from loader import log
 from loader.defaults import state_dir
 from loader.errors import FULL, NoSpace, NotPermitted
+from loader.storage import files, held
 
 FORMAT = 1
 FILE = "changes.jsonl"
@@ -113,25 +114,26 @@ def _append(lines: list[dict[str, Any]]) -> None:
     place = path()
     text = "".join(json.dumps({"format": FORMAT, **line}) + "\n" for line in lines)
     try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _append_durably(place, text)
+        with held.private(place.parent) as home:
+            _append_durably(home, text)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpace(path=place, lack=FULL) from error
         raise NotPermitted(action="write", path=place, owner="root") from error
 
 
-def _append_durably(place: Path, text: str) -> None:
-    descriptor = os.open(place, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _append_durably(home: held.Directory, text: str) -> None:
+    descriptor = home.found_or_made(FILE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.lseek(descriptor, 0, os.SEEK_END)
         content = (_repair(descriptor) + text).encode()
         if os.write(descriptor, content) < len(content):
             raise OSError(errno.ENOSPC, "the disk is full")
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    _sync_directory(place.parent)
+    os.fsync(home.descriptor)
 
 
 def _repair(descriptor: int) -> str:
@@ -140,17 +142,9 @@ def _repair(descriptor: int) -> str:
     return "\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else ""
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _lines() -> Iterator[Mapping[str, Any]]:
     try:
-        text = path().read_text(encoding="utf-8", errors="replace")
+        text = files.read(path()).decode("utf-8", "replace")
     except FileNotFoundError:
         return
     except PermissionError as error:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from pathlib import Path
 from loader.defaults import state_dir
 from loader.errors import Locked, NotPermitted
 from loader.run.lock import exclusive, holder
+from loader.storage import files, held
 
 FORMAT = 1
 
@@ -100,25 +100,20 @@ def _lock(path: Path) -> Path:
 
 def _made(path: Path) -> Path:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with held.private(path.parent):
+            return path
     except PermissionError as error:
         raise NotPermitted(action="make", path=path.parent, owner="root") from error
-    return path
 
 
 def _write(path: Path, facts: dict[str, object]) -> None:
     """A cut file is none that counts: nothing is loosened before this returns."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(f"{json.dumps(facts)}\n")
-        file.flush()
-        os.fsync(descriptor)
-    _sync(path.parent)
+    files.write_durably(path, f"{json.dumps(facts)}\n".encode(), 0o600)
 
 
 def _read(path: Path) -> Lease | None:
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = json.loads(files.read(path))
         return Lease(**{name: facts[name] for name in Lease.__dataclass_fields__ if name in facts})
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -134,12 +129,4 @@ def _is_held(path: Path) -> bool:
 
 def _forget(path: Path) -> None:
     path.unlink(missing_ok=True)
-    _sync(path.parent)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    files.make_durable(path.parent)

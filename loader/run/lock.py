@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loader.errors import Locked, NotPermitted
+from loader.storage import files, held
 
 
 def holder(path: Path) -> int | None:
     """Process ID of the ditseed that holds `path`, None when nobody does. Nothing is locked by asking (/proc/locks)."""
     try:
-        inode, pid = path.stat().st_ino, path.read_text().strip()
+        inode = path.stat().st_ino
+        pid = files.read(path).decode("ascii", "replace").strip()
     except FileNotFoundError:
         return None
     for line in Path("/proc/locks").read_text().splitlines():
@@ -33,7 +35,8 @@ def holder(path: Path) -> int | None:
 def exclusive(path: Path) -> Iterator[None]:
     """Hold `path` (a lock file, made when absent). The kernel drops the lock with the process."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with held.opened(path.parent) as place:
+            descriptor = place.found_or_made(path.name)
     except PermissionError as error:
         raise NotPermitted(action="lock", path=path, owner="root, as a rule") from error
     try:

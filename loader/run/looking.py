@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader.run.catalogue import FILE, Catalogue, DoneStep, Facts
+from loader.run.catalogue import DoneStep, Facts, recorded
 from loader.run.lock import holder
 
 
@@ -30,11 +29,9 @@ class Look:
 
 def look(directory: Path) -> Look | None:
     """None where no run is. Raises CatalogueDamaged, CatalogueVersion."""
-    if not (directory / FILE).exists():
-        return None
-    with closing(Catalogue(directory)) as catalogue:
-        about = catalogue.about()
-        if about is None:
+    with recorded(directory) as catalogue:
+        about = catalogue.about() if catalogue else None
+        if catalogue is None or about is None:
             return None
         return Look(
             directory,

@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loader import units
+from loader import naming, units
 from loader.errors import NotPermitted, leaves_a_run
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Catalogue, Facts, forget
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
 from loader.run.watch import watching
+from loader.storage import held
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Run:
-    """One run in its directory. `timeouts`: seconds a step may be silent, by name ("*" for all). `label`: what tells it
-    from the others that work at the same."""
+    """One run in its directory, which is private and held open (loader/storage/held.py). `timeouts`: seconds a step may
+    be silent, by name ("*" for all). `label`: what tells it from the others that work at the same."""
 
     catalogue: Catalogue
     progress: Progress
@@ -37,7 +38,13 @@ class Run:
 
     @property
     def directory(self) -> Path:
+        """Through its descriptor: what is put here cannot be led elsewhere."""
         return self.catalogue.directory
+
+    @property
+    def name(self) -> Path:
+        """As the operator knows it."""
+        return Path(naming.shown(str(self.directory)))
 
     def do(self, name: str, work: Callable[[Meter], Facts], total: int | None = None) -> Facts:
         """Do a step unless it is done; either way its facts.
@@ -53,7 +60,7 @@ class Run:
         killpoint(f"{name}.start")
         allowed = self.timeouts.get(name, self.timeouts.get("*"))
         with self.progress.step(self._shown(name), total) as meter, watching(meter, allowed):
-            facts = work(meter)
+            facts = naming.told(work(meter))
         killpoint(f"{name}.unrecorded")
         self.catalogue.finish(name, facts, meter.entries, meter.seconds)
         killpoint(f"{name}.recorded")
@@ -92,27 +99,28 @@ def open_run(
 
     Raises Locked, RunMismatch (an unfinished run with other `options`), CatalogueVersion.
     """
-    _make(directory)
-    try:
-        with exclusive(directory / "lock"):
-            if restart:
-                forget(directory)
-            catalogue = Catalogue(directory)
-            try:
-                if catalogue.begin(verb, options):
-                    progress.say(f"going on with the run in {directory}")
-                run = Run(catalogue, progress, timeouts or {}, label)
-                yield run
-                run._say_whether_it_worked()
-            finally:
-                catalogue.close()
-    except BaseException as error:
-        leaves_a_run(error)
-        raise
+    with ExitStack() as stack:
+        home = stack.enter_context(_made(directory))
+        try:
+            with exclusive(home.path / "lock"):
+                if restart:
+                    forget(home.path)
+                with closing(Catalogue(home.path)) as catalogue:
+                    if catalogue.begin(verb, options):
+                        progress.say(f"going on with the run in {home.name}")
+                    run = Run(catalogue, progress, timeouts or {}, label)
+                    yield run
+                    run._say_whether_it_worked()
+        except BaseException as error:
+            leaves_a_run(error)
+            raise
 
 
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except PermissionError as error:
-        raise NotPermitted(action="make", path=directory, owner="root") from error
+@contextmanager
+def _made(directory: Path) -> Iterator[held.Directory]:
+    with ExitStack() as stack:
+        try:
+            home = stack.enter_context(held.private(directory))
+        except PermissionError as error:
+            raise NotPermitted(action="make", path=directory, owner="root") from error
+        yield home

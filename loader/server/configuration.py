@@ -23,8 +23,9 @@ from loader.errors import (
     ServerRefused,
     ToolFailed,
 )
-from loader.server import tools, unlogged
+from loader.server import account, tools, unlogged
 from loader.server.session import Session
+from loader.storage.files import Owner
 
 
 def read(path: Path) -> Config:
@@ -65,13 +66,15 @@ def dump(path: Path) -> bytes:
     Raises NoSuchPath, NotPermitted, ConfigUnreadable.
     """
     _require_readable(path)
-    with unlogged.readable(path, scratch(), file_text) as known:
+    owner = account.of_configuration(path, file_text)
+    with unlogged.readable(path, scratch(), file_text, owner) as known:
         try:
             if path.is_dir():
-                return tools.run("slapcat", "-n0", "-F", str(known))
+                return tools.run("slapcat", "-n0", "-F", str(known), owner=owner)
             with tempfile.TemporaryDirectory(prefix="ditseed-config-", dir=scratch()) as converted:
+                account.give(owner, Path(converted))
                 # slapcat with both converts -f to -F, opens no other database, and fails where slaptest -u would too.
-                return tools.run("slapcat", "-n0", "-f", str(known), "-F", converted)
+                return tools.run("slapcat", "-n0", "-f", str(known), "-F", converted, owner=owner)
         except ToolFailed as error:
             reason = str(error.facts["reason"]).replace(str(known), str(path))
             raise ConfigUnreadable(path=path, reason=reason) from error
@@ -151,16 +154,23 @@ def changed_copy(
             _with(entry, settings) if entry[0] == database.entry_dn else entry
             for entry in source.entries
         ]
-        load(copy, changed, source.path)
+        owner = account.of_directories(
+            [one.directory for one in source.mdb_databases if one.directory is not None]
+        )
+        account.give(owner, place)
+        load(copy, changed, source.path, owner)
         yield copy
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def load(directory: Path, entries: Sequence[Entry], origin: Path) -> None:
-    """Make a slapd.d of entries, in the empty `directory`. Raises ConfigUnreadable, naming `origin`."""
+def load(
+    directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None
+) -> None:
+    """Make a slapd.d of entries, in the empty `directory` (of `owner`, where the entries name database directories of
+    that account). Raises ConfigUnreadable, naming `origin`."""
     try:
-        tools.run("slapadd", "-n0", "-F", str(directory), stdin=text_of(entries))
+        tools.run("slapadd", "-n0", "-F", str(directory), stdin=text_of(entries), owner=owner)
     except ToolFailed as error:
         raise ConfigUnreadable(path=origin, reason=error.facts["reason"]) from error
 

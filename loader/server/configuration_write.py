@@ -16,7 +16,7 @@ import ldap
 from loader import config
 from loader.config import Change, Config, Database
 from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused, ToolFailed
-from loader.server import by_hand, configuration, tools, unlogged
+from loader.server import account, by_hand, configuration, tools, unlogged
 from loader.server.session import Session
 
 BY_VALUE = (
@@ -60,10 +60,11 @@ def entry_file(directory: Path, database: Database) -> Path:
 
 def check_text(path: Path, origin: Path, changes: Sequence[Change]) -> Config:
     """What slapd reads from a changed slapd.conf lying at `path`. Raises ConfigRefused."""
-    found = unlogged.readable(path, configuration.scratch(), configuration.file_text)
+    owner = account.of_configuration(path, configuration.file_text)
+    found = unlogged.readable(path, configuration.scratch(), configuration.file_text, owner)
     try:
         with found as known:
-            tools.run("slaptest", "-u", "-f", str(known))
+            tools.run("slaptest", "-u", "-f", str(known), owner=owner)
         return configuration.read(path)
     except (ToolFailed, ConfigUnreadable) as error:
         reason = str(error.facts["reason"])

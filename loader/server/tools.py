@@ -1,6 +1,7 @@
 """slapd's own tools: slapadd, slapcat, slaptest, slapmodify, slapindex.
 
-DITSEED_TOOLS names a command to run them through, where slapd lives elsewhere ("chroot /srv/ldap").
+DITSEED_TOOLS names a command to run them through, where slapd lives elsewhere ("chroot /srv/ldap"). What runs there
+knows directories by their names alone, not through descriptors of this process.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import os
 import shlex
 import shutil
 
-from loader import child
+from loader import child, naming
 from loader.defaults import ENV_TOOLS
-from loader.errors import ToolMissing
+from loader.errors import ToolFailed, ToolMissing
+from loader.storage.files import Owner
 
 # The slap* tools are administrators' programs; the path of an ordinary user or of cron often lacks sbin.
 _ALSO = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/libexec:/usr/libexec/openldap:/opt/symas/sbin"
@@ -21,7 +23,7 @@ def server_tool(name: str, *arguments: str) -> list[str]:
     """The command line of a slap* tool."""
     prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
     if prefix:
-        return [*prefix, name, *arguments]
+        return [*prefix, name, *map(naming.shown, arguments)]
     path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_ALSO}")
     if path is None:
         raise ToolMissing(tool=name)
@@ -39,6 +41,12 @@ def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
     return ["setpriv", *who, *server_tool(name, *arguments)]
 
 
-def run(name: str, *arguments: str, stdin: bytes = b"") -> bytes:
-    """Run a short-lived slap* tool; its output. Raises ToolMissing, ToolFailed."""
-    return child.output(server_tool(name, *arguments), stdin=stdin)
+def run(name: str, *arguments: str, stdin: bytes = b"", owner: Owner | None = None) -> bytes:
+    """Run a short-lived slap* tool, as `owner`; its output. Raises ToolMissing, ToolFailed."""
+    if os.environ.get(ENV_TOOLS):
+        stdin = os.fsencode(naming.shown(os.fsdecode(stdin)))
+    uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
+    try:
+        return child.output(server_tool_as(uid, gid, name, *arguments), stdin=stdin)
+    except ToolFailed as error:
+        raise ToolFailed(**{**error.facts, "tool": name}) from error

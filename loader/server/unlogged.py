@@ -15,7 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loader import slapd_conf
+from loader.server import account
 from loader.slapd_conf import TextOf
+from loader.storage import files
+from loader.storage.files import Owner
 
 _ENTRY = "cn=config.ldif"
 _VALUE = re.compile(rb"^olcLogFile:.*\n(?: .*\n)*", re.MULTILINE | re.IGNORECASE)
@@ -23,24 +26,49 @@ _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # of the file as slapd wrote it
 
 
 @contextmanager
-def readable(path: Path, scratch: str | None, text_of: TextOf) -> Iterator[Path]:
-    """A slapd.d or slapd.conf: `path` itself, or where it names a log file, a copy that does not. Mode 0700."""
-    if path.is_dir():
-        entry = (path / _ENTRY).read_bytes() if (path / _ENTRY).exists() else b""
-        kept: bytes | None = _VALUE.sub(b"", _CHECKSUM.sub(b"", entry))
-        kept = kept if _VALUE.search(entry) else None
-    else:
-        text = slapd_conf.without(path, "logfile", text_of)
-        kept = None if text is None else text.encode("utf-8", "surrogateescape")
-    if kept is None:
+def readable(
+    path: Path, scratch: str | None, text_of: TextOf, owner: Owner | None = None
+) -> Iterator[Path]:
+    """A slapd.d or slapd.conf: `path` itself, or where it names a log file, or `owner` may not read it, a copy. Mode
+    0700, `owner`'s."""
+    kept = _entry(path) if path.is_dir() else _text(path, text_of, owner)
+    if kept is None and (owner is None or account.may_read(owner, _read(path, text_of))):
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="ditseed-read-", dir=scratch) as place:
         copy = Path(place, path.name)
         if path.is_dir():
             shutil.copytree(path, copy)
-        _write(copy / _ENTRY if path.is_dir() else copy, kept)
+        if kept is not None:
+            _write(copy / _ENTRY if path.is_dir() else copy, kept)
+        account.give(owner, Path(place))
         yield copy
+
+
+def _entry(path: Path) -> bytes | None:
+    """cn=config without the log file; None where it names none."""
+    text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
+    kept = _VALUE.sub(b"", _CHECKSUM.sub(b"", text))
+    return kept if _VALUE.search(text) else None
+
+
+def _text(path: Path, text_of: TextOf, owner: Owner | None) -> bytes | None:
+    """Of a slapd.conf, likewise; with what it includes in it only where `owner` may not read that: schema gets its
+    names from the files."""
+    text = slapd_conf.without(path, "logfile", text_of)
+    if owner is not None and not account.may_read(owner, _read(path, text_of)):
+        included = _read(path, text_of)[1:]
+        if included and not account.may_read(owner, included):
+            text = slapd_conf.whole(path, "logfile", text_of)
+        text = text_of(path) if text is None else text
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+def _read(path: Path, text_of: TextOf) -> list[Path]:
+    """The files that a tool reads."""
+    if not path.is_dir():
+        return [path, *{one.file for one in slapd_conf.statements(path, text_of)} - {path}]
+    return [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
 
 
 def _write(path: Path, text: bytes) -> None:

@@ -23,6 +23,7 @@ from loader.errors import (
     RefreshRefused,
 )
 from loader.ldif import counting
+from loader.mdb.environment import reached
 from loader.progress import Meter
 
 __all__ = ["Refreshed", "Told", "apply"]
@@ -67,10 +68,15 @@ def apply(
     Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven.
     """
     asked = counting(meter, str(directory))
-    with _beside(allowed) as ready, asked as counters, meter.following(counters):
+    with (
+        _beside(allowed) as ready,
+        asked as counters,
+        meter.following(counters),
+        reached(directory, writable=True) as place,
+    ):
         try:
             return _native.refresh(
-                str(directory),
+                str(place),
                 database,
                 counters,
                 changed=[str(path) for path in told.changed],

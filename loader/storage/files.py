@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from loader import units
 from loader.errors import FULL, NoSpace, NoSuchPath, NotPermitted, ReadOnly
+from loader.storage import held
 
 PARTIAL = ".partial"
 _GET_GENERATION = 0x80087601  # FS_IOC_GETVERSION, linux/fs.h
@@ -28,18 +30,21 @@ class Owner:
 
     @classmethod
     def of(cls, path: Path) -> Owner:
-        status = path.stat()
+        return cls.told(path.stat())
+
+    @classmethod
+    def told(cls, status: os.stat_result) -> Owner:
         return cls(status.st_uid, status.st_gid)
 
-    def give(self, path: Path) -> None:
+    def give(self, descriptor: int) -> None:
         """Chown; only root can give files away, and only root needs to."""
         if os.geteuid() == 0:
-            os.chown(path, self.uid, self.gid)
+            os.fchown(descriptor, self.uid, self.gid)
 
 
 def make_durable(path: Path) -> None:
     """fsync a file or directory."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -55,12 +60,33 @@ def publish(partial: Path, final: Path) -> None:
 
 def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
     """A whole small file, or the old one, never a part."""
-    partial = path.with_name(path.name + PARTIAL)
-    partial.unlink(missing_ok=True)  # one that a kill left behind keeps its own mode
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    publish(partial, path)
+    with held.opened(path.parent) as place:
+        partial = path.name + PARTIAL
+        place.remove(partial)  # one that a kill left behind keeps its own mode
+        with os.fdopen(place.create(partial, mode), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        place.take(place.path / partial, path.name)
+
+
+def creating(path: Path, mode: int = 0o666) -> BinaryIO:
+    """An empty file for writing. In a directory of somebody else's it is a new one, whatever stood there."""
+    with held.opened(path.absolute().parent) as place:
+        if not place.is_foreign:
+            return path.open("wb")
+        place.remove(path.name)
+        return os.fdopen(place.create(path.name, mode), "wb")
+
+
+def reading(path: Path) -> BinaryIO:
+    """A regular file; whatever else stands there is an error at once (`held.reading`)."""
+    return os.fdopen(held.reading(path), "rb")
+
+
+def read(path: Path) -> bytes:
+    with reading(path) as file:
+        return file.read()
 
 
 def free_bytes(path: Path) -> int:
@@ -101,7 +127,7 @@ def allocated_bytes(path: Path) -> int:
 
 def identity(path: Path) -> list[int]:
     """Tells a file from every other one on its file system, also from a later one that got the same inode number."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = held.reading(path)
     try:
         try:
             answer = fcntl.ioctl(descriptor, _GET_GENERATION, bytes(8))

@@ -12,6 +12,7 @@ import struct
 from pathlib import Path
 
 from loader.errors import NotPermitted, TargetInUse
+from loader.storage import held
 from loader.storage.files import owner_name
 
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, len, pid
@@ -21,7 +22,8 @@ def holder(directory: Path) -> int | None:
     """Process ID of one that has the environment open (0: one in another PID namespace); None when nobody has."""
     lock = directory / "lock.mdb"
     try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+        with held.opened(directory) as place:
+            descriptor = place.open(lock.name, os.O_RDWR)
     except FileNotFoundError:
         return None
     except PermissionError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,8 +29,7 @@ from loader.operations.build import find_place
 from loader.operations.publish import Place
 from loader.operations.verify import given_to_core, known_to_core
 from loader.progress import Meter, Progress
-from loader.run.catalogue import FILE as CATALOGUE
-from loader.run.catalogue import Catalogue, Facts
+from loader.run.catalogue import Facts, recorded
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
 from loader.server import subschema, sync, wire
@@ -107,10 +105,8 @@ def plan(options: RefreshOptions) -> Facts:
 
 def _is_over(run_dir: Path) -> bool:
     """Nothing is left to do of the run in that directory."""
-    if not (run_dir / CATALOGUE).exists():
-        return True
-    with closing(Catalogue(run_dir)) as catalogue:
-        return catalogue.found("check") is not None
+    with recorded(run_dir) as catalogue:
+        return catalogue is None or catalogue.found("check") is not None
 
 
 def require_possible(options: RefreshOptions, place: Place) -> None:

@@ -28,8 +28,7 @@ from loader.operations.inputs import is_stream
 from loader.operations.publish import Place
 from loader.operations.shards import clear as clear_export
 from loader.progress import Progress
-from loader.run.catalogue import FILE as CATALOGUE
-from loader.run.catalogue import Catalogue, DoneStep, Facts
+from loader.run.catalogue import DoneStep, Facts, recorded
 from loader.run.steps import Run, open_run
 from loader.server.options import Connection
 from loader.server.session import Session, session
@@ -311,13 +310,10 @@ def _plan_of_search(
 
 def status(run_dir: Path) -> tuple[list[DoneStep], bool]:
     """Finished steps of the seeding in `run_dir`, and whether it has ended."""
-    if not (run_dir / CATALOGUE).exists():
-        raise NoRun(path=run_dir)
-    catalogue = Catalogue(run_dir)
-    try:
+    with recorded(run_dir) as catalogue:
+        if catalogue is None:
+            raise NoRun(path=run_dir)
         return catalogue.steps(), catalogue.found("publish") is not None
-    finally:
-        catalogue.close()
 
 
 def reading_options(

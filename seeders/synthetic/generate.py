@@ -20,7 +20,7 @@ from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
 from loader.sources import dit
 from loader.sources.dit import Range, Recipe, Template
-from loader.storage import files
+from loader.storage import files, held
 
 SHARD_ENTRIES = 1_000_000
 
@@ -72,6 +72,13 @@ def to_directory(
     files.require_writable(output)
     with files.explained(output):
         output.mkdir(parents=True, exist_ok=True)
+    with held.opened(output) as opened:
+        return _to_directory(options, opened.path, progress, restart)
+
+
+def _to_directory(
+    options: GenerateOptions, output: Path, progress: Progress, restart: bool
+) -> Manifest:
     if any(output.iterdir()) and not (output / RUN_DIR).exists():
         raise OutputNotEmpty(path=output, made_by="generate")
     with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
@@ -113,7 +120,7 @@ class _Work:
         return {"entries": meter.entries}
 
     def _shard(self, name: str, piece: Range, meter: Meter) -> Facts:
-        partial = self.output / (name + files.PARTIAL)
+        partial = self.run.directory / (name + files.PARTIAL)
         with files.explained(self.output):
             made = dit.shard(self.options.template, piece, partial, self.options.jobs, meter)
             files.publish(partial, self.output / name)

@@ -19,7 +19,7 @@ from loader.operations.export_mdb import DumpOptions, export_database
 from loader.progress import Progress
 from loader.server.options import Connection
 from loader.sources.mdb import Part, database_directory
-from loader.storage import files
+from loader.storage import files, held
 
 STDIN = "-"
 
@@ -64,9 +64,9 @@ def _ldif(options: LearnOptions, progress: Progress) -> Iterator[tuple[list[Path
             return
     else:
         database = None
-    place = options.output.absolute().parent if options.output else None
-    with tempfile.TemporaryDirectory(prefix=".ditseed-learn-", dir=place) as scratch:
-        output = Path(scratch) / "export"
+    place = options.output.absolute().parent if options.output else Path(tempfile.gettempdir())
+    with held.scratch(place, ".ditseed-learn-") as scratch:
+        output = scratch.path / "export"
         if database is None:
             _of_server(options, output, progress)
         else:

@@ -119,7 +119,7 @@ def operations(
             dit.plan(template, wishes, to, jobs or resources.processors(), meter)
             return
         path = Path(output)
-        with files.explained(path), path.open("wb") as file:
+        with files.explained(path), files.creating(path) as file:
             dit.plan(template, wishes, file.fileno(), jobs or resources.processors(), meter)
             os.fsync(file.fileno())
 

@@ -29,6 +29,7 @@ from loader.errors import (
 )
 from loader.mdb import context_csn, environment, meta
 from loader.operations.clone import CloneOptions, CloneReport, clone, plan
+from loader.operations.target import WORKSHOP
 from loader.progress import Progress
 from loader.run.lock import exclusive
 from loader.storage import files
@@ -185,7 +186,9 @@ def test_a_disk_that_fills_up_meanwhile(stopped: Slapd) -> None:
     require(missing_loop_filesystem())
     with loop_filesystem(32) as disk:
         target = disk / "clone"
-        filler = threading.Thread(target=_fill_once_there, args=(target / "data.mdb.partial",))
+        filler = threading.Thread(
+            target=_fill_once_there, args=(target / WORKSHOP / "data.mdb.partial",)
+        )
         filler.start()
         with pytest.raises(NoSpace, match=str(target)):
             run(stopped.database_dir, target)
@@ -197,7 +200,7 @@ def _fill_once_there(partial: Path) -> None:
     """Take the whole disk as soon as the copy's file is there: at once, before the child that fills it has started."""
     while not partial.exists():
         time.sleep(0.001)
-    with (partial.parent.parent / "filler").open("wb") as file:
+    with (partial.parents[2] / "filler").open("wb") as file:
         free = os.statvfs(partial.parent)
         for size in (free.f_bavail * free.f_frsize, 1 << 20, 1 << 16, free.f_frsize):
             _take(file.fileno(), size)
@@ -252,8 +255,8 @@ def _error_as_nobody(source: Path, target: Path) -> str:
 
 def test_one_at_a_time(stopped: Slapd, tmp_path: Path) -> None:
     target = tmp_path / "clone"
-    target.mkdir()
-    busy = exclusive(target / "data.mdb.partial.lock")
+    (target / WORKSHOP).mkdir(parents=True)
+    busy = exclusive(target / WORKSHOP / "lock")
     with busy, pytest.raises(Locked, match=str(os.getpid())):
         run(stopped.database_dir, target)
     run(stopped.database_dir, target)
@@ -265,9 +268,9 @@ def test_what_a_killed_run_left_is_not_in_the_way(stopped: Slapd) -> None:
     used = meta.facts(stopped.database_dir).used
     with loop_filesystem(64) as disk:
         target = disk / "clone"
-        target.mkdir()
+        (target / WORKSHOP).mkdir(parents=True)
         (disk / "filler").write_bytes(bytes(files.free_bytes(disk) - used - (1 << 20)))
-        (target / "data.mdb.partial").write_bytes(bytes(used - 4096))
+        (target / WORKSHOP / "data.mdb.partial").write_bytes(bytes(used - 4096))
         assert plan(CloneOptions(stopped.database_dir, target)).free > used
         run(stopped.database_dir, target)
         assert [path.name for path in target.iterdir()] == ["data.mdb"]
@@ -296,7 +299,7 @@ def test_ended_while_it_copies(
 ) -> None:
     command = ("clone", stopped.database_dir, other.database_dir, "--verify", "quick")
     process = start(*command)
-    _await(other.database_dir / "data.mdb.partial")
+    _await(other.database_dir / WORKSHOP / "data.mdb.partial")
     process.send_signal(number)
     process.communicate()
     assert process.returncode == status

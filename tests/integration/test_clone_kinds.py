@@ -24,6 +24,7 @@ from loader.errors import (
 )
 from loader.mdb import meta
 from loader.mdb.copy import Sizes
+from loader.operations.target import WORKSHOP
 from loader.units import parse_size
 from tests.support.command import Done, arguments_of, ditseed, environment
 from tests.support.require import require
@@ -291,7 +292,7 @@ def test_ctrl_c_while_it_receives(stopped: Slapd, tmp_path: Path) -> None:
         assert receiver.stdin is not None
         receiver.stdin.write(whole[: len(whole) // 2])
         receiver.stdin.flush()
-        while not (tmp_path / "data.mdb.partial.have").exists():
+        while not (tmp_path / WORKSHOP / "data.mdb.partial.have").exists():
             time.sleep(0.01)
         time.sleep(0.5)
         receiver.send_signal(signal.SIGINT)

@@ -141,3 +141,19 @@ def test_what_a_short_lived_tool_says() -> None:
     assert child.output(["cat"], stdin=b"in") == b"in"
     with pytest.raises(ToolFailed, match="sh ended with status 3: why"):
         child.output(["sh", "-c", "echo why >&2; exit 3"])
+
+
+def test_a_slow_reader_gets_all_of_it() -> None:
+    """More than a pipe holds, and later than the first look."""
+    said = child.output(["sh", "-c", "sleep 1; wc -c"], stdin=bytes(1 << 20))
+    assert int(said) == 1 << 20
+
+
+def test_who_waits_for_a_fifo_is_ended(tmp_path: Path) -> None:
+    """slapd's tools open files in directories of an account that can put one there."""
+    os.mkfifo(tmp_path / "DUMMY")
+    command = ["sh", "-c", f"echo x > {tmp_path}/DUMMY"]
+    with pytest.raises(ToolFailed, match="wait for a FIFO"):
+        child.output(command)
+    with Child(command) as one, pytest.raises(ToolFailed, match="wait for a FIFO"):
+        one.check()

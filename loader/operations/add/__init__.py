@@ -6,7 +6,7 @@ Steps: start, scan, load. Once done, the same command does nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from loader.operations.add.looking import JOURNAL
 from loader.operations.add.options import ON_EXISTS, AddOptions
 from loader.operations.inputs import STDIN
 from loader.progress import Meter, Progress
-from loader.run.catalogue import FILE as CATALOGUE
-from loader.run.catalogue import Catalogue, Facts
+from loader.run.catalogue import Facts, recorded
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
 from loader.server import configuration, subschema, writing
@@ -115,9 +114,9 @@ def _scanned(options: AddOptions, meter: Meter) -> Scan:
 
 def _begins_anew(directory: Path, identity: Facts) -> bool:
     """Whether the run there is none to go on with: it has ended with other options, or its files are others now."""
-    if not (directory / CATALOGUE).exists():
-        return False
-    with closing(Catalogue(directory)) as catalogue:
+    with recorded(directory) as catalogue:
+        if catalogue is None:
+            return False
         differ = catalogue.differences("add", identity)
         return bool(differ) and (differ == ["files"] or catalogue.found("load") is not None)
 

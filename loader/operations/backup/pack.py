@@ -14,7 +14,7 @@ import zstandard
 from loader import units
 from loader.mdb.passing import Passing
 from loader.progress import Meter
-from loader.storage import holes
+from loader.storage import files, holes
 
 PIECE = 1 << 20
 LEVEL = 3
@@ -90,7 +90,7 @@ def unpack(
     """
     data, size = hashlib.sha256(), 0
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with source.open("rb") as file, os.fdopen(descriptor, "wb") as out:
+    with files.reading(source) as file, os.fdopen(descriptor, "wb") as out:
         reader = io.BufferedReader(_reader(file, compression), PIECE)
         while piece := reader.read(min(PIECE, most + 1 - size)):
             if size + len(piece) > most:

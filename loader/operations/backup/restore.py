@@ -15,8 +15,15 @@ from loader.mdb import copy, meta
 from loader.operations.backup import pack, repository
 from loader.operations.backup.repository import Backup
 from loader.operations.backup.run import machine
-from loader.operations.clone import require_space, target_directory
-from loader.operations.target import checked, put, require_readable_format, require_target
+from loader.operations.clone import require_space
+from loader.operations.target import (
+    Workshop,
+    checked,
+    put,
+    require_readable_format,
+    require_target,
+    workshop,
+)
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
 from loader.server import configuration
@@ -106,14 +113,14 @@ def restore(options: RestoreOptions, progress: Progress) -> RestoreReport:
     with files.explained(options.repo):
         place = _place(options)
         backup = _plan(options, place).backup
-    with files.explained(place.directory), target_directory(place.directory, place.like):
-        return _restore(options, backup, place, progress)
+    with files.explained(place.directory), workshop(place.directory, place.like) as shop:
+        return _restore(options, backup, place, shop, progress)
 
 
 def _restore(
-    options: RestoreOptions, backup: Backup, place: Place, progress: Progress
+    options: RestoreOptions, backup: Backup, place: Place, shop: Workshop, progress: Progress
 ) -> RestoreReport:
-    partial = place.directory / copy.PARTIAL
+    partial = shop.home / copy.PARTIAL
     try:
         with progress.step("unpack") as whole:
             _unpack(options.repo / backup.id, backup, partial, whole)
@@ -121,7 +128,7 @@ def _restore(
         killpoint("restore.unpacked")
         verified = checked(partial, options.verify, progress)
         _tell_entries(backup, verified.entries)
-        put(partial, place.directory, place.mode, options.replace)
+        put(partial, shop.target, place.mode, options.replace)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

@@ -5,6 +5,8 @@ Whole or not there: it gets its name by a rename, after everything in it is on t
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import platform
 import socket
 import sys
@@ -25,7 +27,7 @@ from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
 from loader.server import configuration
-from loader.storage import files
+from loader.storage import files, held
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,10 @@ def run(options: BackupOptions, progress: Progress) -> Backup:
         origin = _origin(options)
         require_source(origin.directory)
         options.repo.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with exclusive(options.repo / repository.LOCK):
-            for left in repository.leftovers(options.repo):
+        with held.opened(options.repo) as repo, exclusive(repo.path / repository.LOCK):
+            for left in repository.leftovers(repo.path):
                 files.remove_tree(left)
-            return _run(options, origin, progress)
+            return _run(dataclasses.replace(options, repo=repo.path), origin, progress)
 
 
 def _origin(options: BackupOptions) -> Origin:
@@ -81,20 +83,34 @@ def _run(options: BackupOptions, origin: Origin, progress: Progress) -> Backup:
     when = repository.now()
     final = options.repo / repository.new_id(options.repo, when, suffix)
     partial = final.with_name(final.name + files.PARTIAL)
-    partial.mkdir(mode=0o700)
     try:
-        started = time.monotonic()
-        packing = _Packing(options, origin, partial)
-        with progress.step("backup") as meter:
-            packing.stream(meter)
-        killpoint("backup.streamed")
-        made = packing.describe(
-            final.name, when.isoformat(), time.monotonic() - started, suffix, outline
-        )
-        _finish(partial, final, origin, made)
+        with held.private(partial) as home:
+            return _taken(options, origin, (home, partial, final), when, suffix, outline, progress)
     except BaseException:
         files.remove_tree(partial)
         raise
+
+
+def _taken(
+    options: BackupOptions,
+    origin: Origin,
+    places: tuple[held.Directory, Path, Path],
+    when: datetime.datetime,
+    suffix: str,
+    outline: Outline,
+    progress: Progress,
+) -> Backup:
+    """Into the private directory, then under its name."""
+    home, partial, final = places
+    started = time.monotonic()
+    packing = _Packing(options, origin, home.path)
+    with progress.step("backup") as meter:
+        packing.stream(meter)
+    killpoint("backup.streamed")
+    seconds = time.monotonic() - started
+    made = packing.describe(final.name, when.isoformat(), seconds, suffix, outline)
+    _finish(home.path, origin, made)
+    files.publish(partial, final)
     return made
 
 
@@ -114,14 +130,13 @@ def _require_space(options: BackupOptions, source: Path, suffix: str) -> None:
         files.require_space(options.repo, before[-1].stored_bytes)
 
 
-def _finish(partial: Path, final: Path, origin: Origin, made: Backup) -> None:
-    """Everything on the disk, then the name."""
+def _finish(partial: Path, origin: Origin, made: Backup) -> None:
+    """Everything on the disk, before the name."""
     if origin.config is not None:
         files.write_durably(partial / repository.CONFIG, origin.config, 0o600)
     files.write_durably(partial / repository.MANIFEST, made.text(), 0o600)
     files.make_durable(partial / made.file)
     killpoint("backup.unpublished")
-    files.publish(partial, final)
 
 
 class _Packing:

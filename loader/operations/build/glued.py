@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -23,8 +23,7 @@ from loader.operations.build.division import HOME, Division
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import PUBLISHED, Place, require_as_published
 from loader.progress import Meter
-from loader.run.catalogue import FILE as CATALOGUE
-from loader.run.catalogue import Catalogue, Facts
+from loader.run.catalogue import Facts, recorded
 from loader.run.steps import Run, open_run
 from loader.storage import files
 
@@ -161,16 +160,14 @@ def _opened(work: Division, number: int) -> AbstractContextManager[Run]:
     database, run = work.places[number].database, work.run
     directory = work.places[number].directory / RUN_DIR
     share = files.identity(work.share(number))
-    identity = {"of": str(run.directory), "share": share, **work.options.identity()}
+    identity = {"of": str(run.name), "share": share, **work.options.identity()}
     anew = _differs(directory, identity)
     return open_run(directory, _VERB, identity, run.progress, run.timeouts, anew, database.suffix)
 
 
 def _differs(directory: Path, identity: Facts) -> bool:
-    if not (directory / CATALOGUE).exists():
-        return False
-    with closing(Catalogue(directory)) as catalogue:
-        return catalogue.differences(_VERB, identity) != []
+    with recorded(directory) as catalogue:
+        return catalogue is not None and catalogue.differences(_VERB, identity) != []
 
 
 def _top(

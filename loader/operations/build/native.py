@@ -185,7 +185,7 @@ class Work:
     @contextmanager
     def _scratch(self) -> Iterator[Path]:
         """A place for what does not fit into memory; of the same name each time, so that a kill leaves nothing long."""
-        name = "sort-" + hashlib.sha256(bytes(self.run.directory)).hexdigest()[:12]
+        name = "sort-" + hashlib.sha256(bytes(self.run.name)).hexdigest()[:12]
         place = (self.options.scratch or self.run.directory) / name
         files.remove_tree(place)
         with files.explained(place):

@@ -26,7 +26,11 @@ def spooled(options: BuildOptions, run: Run) -> BuildOptions:
     if not options.streamed:
         return options
     made = run.do(STEP, lambda meter: _spool(options, run, meter))
-    return dataclasses.replace(options, inputs=tuple(map(Path, made["inputs"])))
+    inputs = (
+        _home(run) / Path(text).name if is_stream(given) else given
+        for text, given in zip(made["inputs"], options.inputs, strict=True)
+    )
+    return dataclasses.replace(options, inputs=tuple(inputs))
 
 
 def remove(run: Run) -> None:

@@ -10,7 +10,7 @@ from loader.config import Config
 from loader.errors import ConfigNotEditable
 from loader.operations.tune.plan import Plan
 from loader.server import configuration, configuration_write
-from loader.storage import rewrite
+from loader.storage import files, rewrite
 
 BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configuration looks like."
 
@@ -35,7 +35,7 @@ def prepare_directory(config: Config, plan: Plan) -> Iterator[tuple[str, Callabl
 def _content(file: Path) -> bytes:
     if not file.is_file():
         raise ConfigNotEditable(path=file, reason="no such file in slapd.d", advice=BY_HAND)
-    return file.read_bytes()
+    return files.read(file)
 
 
 def require_only(before: Config, after: Config, plan: Plan) -> None:

@@ -14,9 +14,11 @@ from loader import units
 from loader.child import Child
 from loader.config import Config
 from loader.errors import MapFull, ToolFailed
+from loader.mdb.meta import DATA
 from loader.operations.tune.plan import Plan
 from loader.progress import Progress
-from loader.server import configuration, private, tools
+from loader.server import account, configuration, private, tools
+from loader.storage import held
 from loader.storage.files import Owner
 
 
@@ -25,17 +27,24 @@ def make(config: Config, plan: Plan, progress: Progress) -> None:
     directory = plan.database.directory
     if directory is None or not (directory / "data.mdb").exists():
         return  # slapd makes the indexes of an empty database as it fills
-    owner = Owner.of(directory / "data.mdb")
+    owner = _owner(directory)
     changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
     settings = {"olcDbDirectory": [bytes(directory)], **changed}
     with (
         tempfile.TemporaryDirectory(prefix="ditseed-index-", dir=configuration.scratch()) as place,
         private.configured(config, plan.database, Path(place), settings) as copy,
     ):
-        for path in (Path(place), copy, *copy.rglob("*")):
-            owner.give(path)
+        account.give(owner, Path(place))
         words = ["-q", "-F", str(copy), "-b", plan.database.suffix, *plan.index]
         _run(tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words), plan, progress)
+
+
+def _owner(directory: Path) -> Owner:
+    """Of the database. slapindex follows links: root does not run it where somebody else can put some. Raises
+    FileUnsafe."""
+    with held.opened(directory) as place, place.pinned(DATA, written=True) as data:
+        found = Owner.of(data)
+        return Owner.told(place.status) if found.uid == 0 and place.is_foreign else found
 
 
 def _run(command: Sequence[str], plan: Plan, progress: Progress) -> None:

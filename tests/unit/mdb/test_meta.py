@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.errors import LoaderError, MdbDamaged, NoSuchPath, NotLmdb
+from loader.errors import FileUnsafe, LoaderError, MdbDamaged, NoSuchPath, NotLmdb
 from loader.mdb import meta
 from loader.mdb.passing import Passing
 
@@ -105,7 +105,7 @@ def test_places_without_a_database(tmp_path: Path) -> None:
     with pytest.raises(NoSuchPath):
         meta.facts(tmp_path / "none")
     (tmp_path / "data.mdb").mkdir()
-    with pytest.raises(NotLmdb):
+    with pytest.raises(FileUnsafe, match="is a directory"):
         meta.facts(tmp_path)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.errors import NotPermitted
+from loader.errors import FileUnsafe
 from loader.run import journal
 from loader.run.journal import Entry, Outcome
 
@@ -86,6 +86,6 @@ def test_a_line_cut_by_a_crash_harms_no_other(state: Path) -> None:
 def test_what_cannot_be_written_down_is_not_changed(state: Path) -> None:
     state.mkdir()
     (state / "changes.jsonl").mkdir()
-    with pytest.raises(NotPermitted), journal.writing_down(entry()):
+    with pytest.raises(FileUnsafe), journal.writing_down(entry()):
         pytest.fail("the change was made")
     assert os.listdir(state) == ["changes.jsonl"]

@@ -195,7 +195,8 @@ def test_an_owner_is_passed_on(tmp_path: Path) -> None:
     one.touch()
     other.touch()
     os.chown(one, 12345, 54321)
-    files.Owner.of(one).give(other)
+    with other.open("rb") as file:
+        files.Owner.of(one).give(file.fileno())
     assert (other.stat().st_uid, other.stat().st_gid) == (12345, 54321)
 
 

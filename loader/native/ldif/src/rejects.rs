@@ -18,11 +18,12 @@ pub struct Reject<'a> {
     pub text: &'a [u8],
 }
 
-/// Writes the file (mode 0600: it may hold passwords), on the disk when this returns.
+/// Writes a new file (mode 0600: it may hold passwords), on the disk when this returns. The caller has removed an older
+/// one; whatever stands there nevertheless, a symbolic link say, somebody else has put there, and it is an error.
 pub fn write<'a>(path: &Path, rejects: impl IntoIterator<Item = Reject<'a>>) -> Result<()> {
     let save = || {
         let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let file = options.write(true).create_new(true).mode(0o600).open(path)?;
         let mut out = BufWriter::new(file);
         rejects.into_iter().try_for_each(|one| one.write(&mut out))?;
         out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()

@@ -1,0 +1,41 @@
+"""The names by which operators know what ditseed reaches through descriptors (/proc/PID/fd/N), for messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+_names: dict[str, str] = {}  # path through a descriptor -> the name
+
+Told = TypeVar("Told")
+
+
+def register(path: Path, name: Path) -> None:
+    """From now on `path`, and whatever is below it, is called `name`."""
+    _names[str(path)] = shown(str(name))
+
+
+def forget(path: Path) -> None:
+    _names.pop(str(path), None)
+
+
+def shown(text: str) -> str:
+    """A text with the names that operators know."""
+    for path in sorted(_names.copy(), key=len, reverse=True):
+        if path in text:
+            text = text.replace(path, _names.get(path, path))
+    return text
+
+
+def told(value: Told) -> Told:
+    """The same of facts: of all texts and paths in dictionaries, lists and tuples."""
+    found: object = value
+    if isinstance(value, str):
+        found = shown(value)
+    elif isinstance(value, Path):
+        found = Path(shown(str(value)))
+    elif isinstance(value, dict):
+        found = {key: told(one) for key, one in value.items()}
+    elif type(value) in (list, tuple):
+        found = type(value)(told(one) for one in value)  # type: ignore[call-arg, attr-defined]
+    return found  # type: ignore[return-value]

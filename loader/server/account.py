@@ -1,0 +1,86 @@
+"""The account under which root lets slapd's tools read an operator's configuration.
+
+Every tool of slapd that reads a configuration opens the file DUMMY in each database directory for writing, and removes
+it again, to see whether the directory can be written to (back-mdb/config.c). Whoever owns that directory can make DUMMY
+a link to any file, which root would empty. So the tools run as the owner then.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from loader import child, slapd_conf, words
+from loader.errors import ToolFailed
+from loader.server import tools
+from loader.slapd_conf import TextOf
+from loader.storage import files, held
+from loader.storage.files import Owner
+
+_DIRECTORY = re.compile(rb"^olcDbDirectory:(:?) *(.+)$", re.MULTILINE | re.IGNORECASE)
+_FOLDED = re.compile(rb"\r?\n ")
+
+
+def of_directories(directories: Sequence[Path]) -> Owner | None:
+    """Of the first that somebody else owns; None: root may run the tools (or we are not root)."""
+    if os.geteuid() != 0:
+        return None
+    found = (path.stat() for path in directories if path.is_dir())
+    return next((Owner.told(status) for status in found if status.st_uid != 0), None)
+
+
+def of_configuration(path: Path, text_of: TextOf) -> Owner | None:
+    """The same, of a slapd.d or slapd.conf that no tool has read yet."""
+    if os.geteuid() != 0:
+        return None
+    named = _in_directory(path) if path.is_dir() else _in_text(path, text_of)
+    return of_directories(list(named))
+
+
+def _in_directory(path: Path) -> Iterator[Path]:
+    for file in path.rglob("*.ldif"):
+        text = _FOLDED.sub(b"", files.read(file))
+        for encoded, value in _DIRECTORY.findall(text):
+            told = os.fsdecode(base64.b64decode(value) if encoded else value).strip()
+            yield from (Path(one) for one in (told, *words.of_value(told)[:1]))
+
+
+def _in_text(path: Path, text_of: TextOf) -> Iterator[Path]:
+    for one in slapd_conf.statements(path, text_of):
+        if one.keyword == "directory" and len(one.words) == 2:
+            yield Path(one.words[1])
+
+
+def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
+    """Can that account read all of them?"""
+    asked = [word for path in paths for word in ("-a", "-r", str(path))][1:]
+    try:
+        child.output(tools.server_tool_as(owner.uid, owner.gid, "test", *asked))
+    except ToolFailed:
+        return False
+    return True
+
+
+def give(owner: Owner | None, place: Path) -> None:
+    """A directory of ours and what is in it, from the bottom up: once the account has a directory, it can put links
+    there."""
+    for path, _, names in os.walk(place, topdown=False) if owner else ():
+        assert owner is not None
+        with held.opened(Path(path)) as directory:
+            for name in names:
+                with _opened(directory, name) as descriptor:
+                    owner.give(descriptor)
+            owner.give(directory.descriptor)
+
+
+@contextmanager
+def _opened(directory: held.Directory, name: str) -> Iterator[int]:
+    descriptor = directory.open(name)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

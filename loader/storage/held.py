@@ -1,0 +1,319 @@
+"""Directories held open, and what is made, opened, moved and removed in them by descriptor.
+
+ditseed runs as root in directories that the account of slapd owns. That account can put a symbolic link, a hard link or
+a FIFO under any name there, and can rename everything, ditseed's own directories too. So:
+
+- A directory is opened once, and from then on reached through its descriptor, as /proc/PID/fd/N where a library or a
+  child wants a path: whatever its name stands for later, this is the directory that was looked at.
+- ditseed makes its files in a private directory: one that belongs to the account that runs ditseed, and that nobody
+  else can write to. There nothing can be planted.
+- From there a file is renamed to its place; a rename follows no link.
+- What has to be opened in a directory of others is looked at before it is opened (O_PATH), and is a regular file
+  without a second name where it is written to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import naming
+from loader.errors import DirectoryUnsafe, FileUnsafe
+
+_THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LINKS = 40  # as the kernel follows
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def through(descriptor: int) -> Path:
+    """What a descriptor stands for, as a path that children of this process can use too."""
+    return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+
+
+@dataclass(frozen=True)
+class Directory:
+    """An open directory. `name`: as the operator knows it."""
+
+    descriptor: int
+    name: Path
+
+    @property
+    def path(self) -> Path:
+        """The directory through its descriptor: for whatever takes paths only."""
+        return through(self.descriptor)
+
+    @property
+    def status(self) -> os.stat_result:
+        return os.fstat(self.descriptor)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Can anybody but us change what stands in it?"""
+        return _is_foreign(self.status)
+
+    def exists(self, name: str) -> bool:
+        """Whatever it is; a dangling link too."""
+        try:
+            os.lstat(name, dir_fd=self.descriptor)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def open(self, name: str, flags: int = os.O_RDONLY) -> int:
+        """A regular file that is there; with one name only where it is written to. Raises FileUnsafe, OSError."""
+        return _reopened(*self._seen(name), flags, self.name / name)
+
+    @contextmanager
+    def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
+        """A regular file that is there, under a path that stays the same file. Closing it drops no lock."""
+        descriptor, status = self._seen(name)
+        try:
+            require_regular(status, self.name / name, written)
+            with _named(descriptor, self.name / name) as path:
+                yield path
+        finally:
+            os.close(descriptor)
+
+    def _seen(self, name: str) -> tuple[int, os.stat_result]:
+        with self._told(name):
+            descriptor = os.open(name, _LOOK, dir_fd=self.descriptor)
+        return descriptor, os.fstat(descriptor)
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """The system's errors name the whole path."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self.name / name)
+            raise
+
+    def create(self, name: str, mode: int = 0o600) -> int:
+        """A new file, open for reading and writing. Raises FileExistsError whatever stands there."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._told(name):
+            return os.open(name, flags, mode, dir_fd=self.descriptor)
+
+    def found_or_made(self, name: str, mode: int = 0o600) -> int:
+        """A regular file with one name, open for reading and writing; a new one where there is none."""
+        while True:
+            try:
+                return self.open(name, os.O_RDWR)
+            except FileNotFoundError:
+                pass
+            try:
+                return self.create(name, mode)
+            except FileExistsError:
+                continue  # somebody was quicker: look again what it is
+
+    def remove(self, name: str) -> None:
+        """A file, or a link itself; nothing there is fine."""
+        try:
+            with self._told(name):
+                os.unlink(name, dir_fd=self.descriptor)
+        except FileNotFoundError:
+            pass
+
+    def take(self, source: Path, name: str) -> None:
+        """Rename a finished file of a private directory to its place here, durably; what stood there is gone."""
+        with self._told(name):
+            os.replace(source, name, dst_dir_fd=self.descriptor)
+            os.fsync(self.descriptor)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Directory]:
+    """The directory of that name. As root, symbolic links on the way are followed where root made them.
+
+    Raises DirectoryUnsafe, OSError.
+    """
+    descriptor = _directory(path)
+    try:
+        with _named(descriptor, path):
+            yield Directory(descriptor, Path(naming.shown(str(path))))
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def private(path: Path, make: bool = True) -> Iterator[Directory]:
+    """A directory of ours that nobody else can write to, made with mode 0700 where it is missing (unless not to be
+    made: FileNotFoundError then). Raises DirectoryUnsafe, OSError."""
+    if make:
+        os.makedirs(path.parent, exist_ok=True)
+    with opened(path.parent) as above:
+        if make:
+            _make(above, path.name)
+        with opened(above.path / path.name) as found:
+            require_ours(found.status, found.name)
+            yield found
+
+
+@contextmanager
+def scratch(place: Path, prefix: str) -> Iterator[Directory]:
+    """A private directory below `place` under a new name, removed at the end with what is in it."""
+    with opened(place) as above:
+        name = above.path / f"{prefix}{secrets.token_hex(8)}"
+        try:
+            with private(name) as made:
+                yield made
+        finally:
+            shutil.rmtree(name, ignore_errors=True)
+
+
+def _make(above: Directory, name: str) -> None:
+    try:
+        os.mkdir(name, 0o700, dir_fd=above.descriptor)
+    except FileExistsError:
+        pass
+
+
+def require_ours(status: os.stat_result, name: Path) -> None:
+    """Raise DirectoryUnsafe where somebody else could put files into a directory."""
+    if status.st_uid != os.geteuid():
+        raise DirectoryUnsafe(path=name, reason=f"belongs to another account (uid {status.st_uid})")
+    if status.st_mode & _OTHERS_WRITE:
+        mode = f"{stat.S_IMODE(status.st_mode):04o}"
+        raise DirectoryUnsafe(path=name, reason=f"can be written to by others (mode {mode})")
+
+
+@contextmanager
+def pinned(path: Path) -> Iterator[Path]:
+    """A regular file under a path that stays the same file, as `reading` would open it."""
+    descriptor, status = _seen(path)
+    name = Path(naming.shown(str(path)))
+    try:
+        require_regular(status, name)
+        with _named(descriptor, name) as pin:
+            yield pin
+    finally:
+        os.close(descriptor)
+
+
+def reading(path: Path) -> int:
+    """A regular file open for reading; never waits for a FIFO. As root, a symbolic link is followed where root made it.
+
+    Raises FileUnsafe, OSError.
+    """
+    return _reopened(*_seen(path), os.O_RDONLY, Path(naming.shown(str(path))))
+
+
+def _seen(path: Path) -> tuple[int, os.stat_result]:
+    """What stands there, opened for looking at it alone."""
+    link = os.O_PATH | os.O_CLOEXEC if _THROUGH.fullmatch(str(path)) else _LOOK
+    descriptor = os.open(path, link)
+    status = os.fstat(descriptor)
+    if stat.S_ISLNK(status.st_mode) and (os.geteuid() != 0 or _is_trusted(status)):
+        os.close(descriptor)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        status = os.fstat(descriptor)
+    return descriptor, status
+
+
+def require_regular(status: os.stat_result, name: Path, written: bool = False) -> None:
+    """Raise FileUnsafe for anything but a regular file; where it is written to, for one with a second name too."""
+    kind = _KINDS.get(stat.S_IFMT(status.st_mode))
+    if kind is not None:
+        raise FileUnsafe(path=name, kind=kind)
+    if written and status.st_nlink > 1:
+        raise FileUnsafe(path=name, kind="a file with a second name (hard link)")
+
+
+def _reopened(descriptor: int, status: os.stat_result, flags: int, name: Path) -> int:
+    """Opened for real; takes over `descriptor`."""
+    try:
+        require_regular(status, name, written=bool(flags & (os.O_WRONLY | os.O_RDWR)))
+        return os.open(through(descriptor), flags | os.O_CLOEXEC)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _named(descriptor: int, name: Path) -> Iterator[Path]:
+    path = through(descriptor)
+    naming.register(path, name)
+    try:
+        yield path
+    finally:
+        naming.forget(path)
+
+
+def _is_foreign(status: os.stat_result) -> bool:
+    return not _is_trusted(status) or bool(status.st_mode & _OTHERS_WRITE)
+
+
+def _is_trusted(status: os.stat_result) -> bool:
+    return status.st_uid in (0, os.geteuid())
+
+
+def _directory(path: Path) -> int:
+    """One component after the other; a link of somebody else's is an error for root."""
+    start = _THROUGH.match(str(path))
+    top = start.group() if start else "/"
+    rest = str(path)[len(top) :] if start else str(path.absolute())
+    here = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return _walked(here, rest, path)
+    except OSError as error:
+        error.filename = naming.shown(str(path))
+        raise
+
+
+def _walked(here: int, rest: str, path: Path) -> int:
+    """Takes over `here`."""
+    parts, links = rest.split("/")[::-1], 0
+    while parts:
+        part = parts.pop()
+        if not part:
+            continue
+        try:
+            there = os.open(part, _LOOK, dir_fd=here)
+            status = os.fstat(there)
+            if stat.S_ISLNK(status.st_mode):
+                links += 1
+                target = _target(there, status, path, links)
+                os.close(there)
+                parts += target.split("/")[::-1]
+                there = os.open("/" if target.startswith("/") else ".", _LOOK, dir_fd=here)
+        finally:
+            os.close(here)
+        here = there
+    return _listable(here)
+
+
+def _target(link: int, status: os.stat_result, path: Path, links: int) -> str:
+    try:
+        if links > _MOST_LINKS or (os.geteuid() == 0 and not _is_trusted(status)):
+            reason = f"is reached by a symbolic link of another account (uid {status.st_uid})"
+            raise DirectoryUnsafe(path=path, reason=reason)
+        return os.readlink("", dir_fd=link)
+    except BaseException:
+        os.close(link)
+        raise
+
+
+def _listable(here: int) -> int:
+    """A descriptor that lists and syncs; one that only reaches what is inside where the directory may not be read."""
+    try:
+        return os.open(".", _LIST, dir_fd=here)
+    except PermissionError:
+        return os.dup(here)
+    finally:
+        os.close(here)

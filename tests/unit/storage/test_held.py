@@ -1,0 +1,168 @@
+"""Directories held open: what others plant is refused, and what they rename does not lead anywhere else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loader import naming
+from loader.errors import DirectoryUnsafe, FileUnsafe, LoaderError
+from loader.storage import files, held, rewrite
+
+OTHER = 12345  # an account that owns nothing else
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another account: needs root")
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A directory of another account."""
+    place = tmp_path / "foreign"
+    place.mkdir()
+    os.chown(place, OTHER, OTHER)
+    return place
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_bytes(b"root's own")
+    return path
+
+
+def planted(place: Path, name: str, secret: Path) -> dict[str, Path]:
+    """Each kind of thing under a name of its own, made by the other account where that matters."""
+    made = {kind: place / f"{kind}-{name}" for kind in ("link", "dangling", "hard", "fifo", "dir")}
+    made["link"].symlink_to(secret)
+    made["dangling"].symlink_to(secret.with_name("nowhere"))
+    for kind in ("link", "dangling"):
+        os.chown(made[kind], OTHER, OTHER, follow_symlinks=False)
+    os.link(secret, made["hard"])
+    os.mkfifo(made["fifo"])
+    made["dir"].mkdir()
+    return made
+
+
+def test_a_private_directory_is_made_and_taken_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with held.private(tmp_path / "run") as found:
+            assert found.status.st_mode & 0o777 == 0o700
+            assert found.name == tmp_path / "run"
+            assert naming.shown(f"at {found.path}/x") == f"at {tmp_path}/run/x"
+    with pytest.raises(FileNotFoundError), held.private(tmp_path / "none", make=False):
+        pytest.fail("it is not there")
+
+
+def test_it_stays_the_same_whatever_its_name_stands_for(tmp_path: Path, secret: Path) -> None:
+    with held.private(tmp_path / "run") as found:
+        (tmp_path / "run").rename(tmp_path / "aside")
+        (tmp_path / "run").symlink_to(secret.parent)
+        files.write_durably(found.path / "note", b"x", 0o600)
+        child = [sys.executable, "-c", "import sys; open(sys.argv[1] + '/of-a-child', 'w')"]
+        subprocess.run([*child, str(found.path)], check=True)
+    assert sorted(os.listdir(tmp_path / "aside")) == ["note", "of-a-child"]
+    assert not (tmp_path / "note").exists()
+
+
+def test_one_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run").chmod(0o770)
+    with pytest.raises(DirectoryUnsafe, match="mode 0770"), held.private(tmp_path / "run"):
+        pytest.fail("others can write there")
+
+
+@as_root
+def test_one_of_another_account_is_refused(foreign: Path) -> None:
+    (foreign / "run").mkdir(mode=0o700)
+    os.chown(foreign / "run", OTHER, OTHER)
+    with pytest.raises(DirectoryUnsafe, match=f"uid {OTHER}") as caught:
+        held.private(foreign / "run").__enter__()
+    assert str(caught.value).startswith(f"{foreign}/run ")
+
+
+@as_root
+@pytest.mark.parametrize("target", ["there", "nowhere"])
+def test_a_link_of_another_account_is_not_followed(
+    foreign: Path, tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "there").mkdir(mode=0o700)
+    (foreign / "run").symlink_to(tmp_path / target)
+    os.chown(foreign / "run", OTHER, OTHER, follow_symlinks=False)
+    with pytest.raises(DirectoryUnsafe, match="symbolic link of another account"):
+        held.private(foreign / "run").__enter__()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_link_of_our_own_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real/../real")
+    with held.opened(tmp_path / "link" / "deep") as found:
+        assert os.path.samestat(found.status, (tmp_path / "real" / "deep").stat())
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(LoaderError), held.opened(tmp_path / "loop"):
+        pytest.fail("there is none")
+
+
+def _locked(path: Path) -> None:
+    with held.opened(path.parent) as place:
+        os.close(place.found_or_made(path.name))
+
+
+def _read(path: Path) -> None:
+    if path.name.startswith("hard"):
+        raise FileUnsafe(path=path, kind="read, and not written to")
+    files.read(path)
+
+
+def _rewritten(path: Path) -> None:
+    if path.name.startswith("hard"):  # the name alone is replaced
+        rewrite.rewrite(path, b"root's own", b"new")
+        raise FileUnsafe(path=path, kind="replaced")
+    rewrite.rewrite(path, b"root's own", b"new")
+
+
+@as_root
+@pytest.mark.parametrize("use", [_locked, _read, _rewritten])
+def test_what_is_planted_is_refused(
+    foreign: Path, secret: Path, use: Callable[[Path], None]
+) -> None:
+    before = secret.stat()
+    for kind, path in planted(foreign, "x", secret).items():
+        with pytest.raises(FileUnsafe) as caught:
+            use(path)
+        assert str(path) in str(caught.value), kind
+        assert caught.value.advice()
+    assert secret.read_bytes() == b"root's own"
+    assert (secret.stat().st_mtime_ns, secret.stat().st_uid) == (before.st_mtime_ns, before.st_uid)
+    assert not secret.with_name("nowhere").exists()
+
+
+@as_root
+def test_small_files_replace_what_is_planted(foreign: Path, secret: Path) -> None:
+    """A rename follows nothing: the link is gone, and what it named is as it was."""
+    for kind, path in planted(foreign, "x", secret).items():
+        if kind == "dir":
+            continue
+        left = path.with_name(f"{path.name}.partial")
+        left.symlink_to(secret)
+        files.write_durably(path, b"new", 0o600)
+        assert (path.read_bytes(), path.is_symlink(), left.exists()) == (b"new", False, False)
+    assert secret.read_bytes() == b"root's own"
+
+
+@as_root
+def test_an_output_among_others_is_a_new_file(foreign: Path, secret: Path) -> None:
+    for kind, path in planted(foreign, "x", secret).items():
+        if kind != "dir":
+            with files.creating(path) as file:
+                file.write(b"new")
+            assert not path.is_symlink()
+    assert secret.read_bytes() == b"root's own"
