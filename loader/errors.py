@@ -197,7 +197,7 @@ class SystemFailed(LoaderError):
 
 
 class LibldapMissing(LoaderError):
-    code, exit_status = "tool.no_libldap", 19
+    code, exit_status = "tool.no_libldap", 96
     message = "python-ldap and libldap, which ditseed needs, cannot be loaded: {reason}"
     hint = (
         "Install the distribution's python3-ldap; a virtual environment sees it when it was made with "
@@ -214,7 +214,7 @@ class CatalogueDamaged(LoaderError):
 class ChangedSince(LoaderError):
     """What a finished run published is not what is there now."""
 
-    code, exit_status = "run.changed_since", 15
+    code, exit_status = "run.changed_since", 87
     message = (
         "{path} was made by this command on {finished}, and was written to since ({then} entries then, {now} now); "
         "nothing was done now"
@@ -406,13 +406,13 @@ class ConnectionLost(LoaderError):
 
 
 class NotLdap(LoaderError):
-    code, exit_status = "server.not_ldap", 17
+    code, exit_status = "server.not_ldap", 93
     message = "{uri} sends what is not LDAP: {reason}"
     hint = "Is it the right host and port (389, or 636 with ldaps://), and a directory server that answers there?"
 
 
 class SchemaUnreadable(LoaderError):
-    code, exit_status = "server.schema", 18
+    code, exit_status = "server.schema", 94
     message = "{uri}: an attribute type of its schema ({place}) cannot be read: {definition}"
     hint = "Mend that definition on the server; what may be exported or added of its entries is not known without it."
 
@@ -675,7 +675,7 @@ class NoSuchBackup(LoaderError):
 
 
 class BackupFromFuture(LoaderError):
-    code, exit_status = "backup.from_future", 16
+    code, exit_status = "backup.from_future", 90
     message = (
         "{path}: {name} is dated {made}, later than now; which backup is the latest is not known"
     )
