@@ -114,9 +114,14 @@ def test_the_image(short_tmp: Path) -> None:
     with podman_configured() as settings:
         configured = {"CONTAINERS_CONF": settings}
         name = image(base, **configured)
-        mount = f"{short_tmp}:{short_tmp}"
-        ditseed = ["podman", "run", "--rm", "--network=host", "-v", mount, name]
-        assert "version" in run(*ditseed, "--version", **configured)
-        for strategy in STRATEGIES:
-            table = main_job(short_tmp / strategy, ditseed, strategy, **configured)
-            assert "\nequal;" in table
+        try:
+            container_works(name, short_tmp, **configured)
+        finally:
+            run("podman", "rmi", name, **configured)
+
+
+def container_works(name: str, work: Path, **configured: str) -> None:
+    ditseed = ["podman", "run", "--rm", "--network=host", "-v", f"{work}:{work}", name]
+    assert "version" in run(*ditseed, "--version", **configured)
+    for strategy in STRATEGIES:
+        assert "\nequal;" in main_job(work / strategy, ditseed, strategy, **configured)
