@@ -13,21 +13,23 @@ import json
 import os
 import signal
 import struct
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from loader import errors, units
-from loader.child import Child
 from loader.errors import LoaderError, MdbDamaged
 from loader.mdb import meta
 from loader.progress import Meter
 
+if TYPE_CHECKING:
+    from loader.child import Child
+
+# What only the process that asks needs is imported where it is used: the start of the other one is waited for.
 # -I, so that nothing in the working directory is imported by root; then our own path, as it is here.
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import apart; apart.main()"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
@@ -67,11 +69,16 @@ _METER = "ditseed-meter"
 def started(
     work: Callable[..., Any],
     *arguments: Any,
-    stdout: Any = subprocess.PIPE,
+    stdout: Any = None,
     **named: Any,
 ) -> Iterator[Child]:
-    """The process that does `work`, which a module has under its name; what more comes on its stdin is the work's."""
-    with Child(_command(work), stdin=subprocess.PIPE, stdout=stdout) as child:
+    """The process that does `work`, which a module has under its name; what more comes on its stdin is the work's.
+    Its stdout is a pipe if it is none that is given."""
+    from subprocess import PIPE
+
+    from loader.child import Child
+
+    with Child(_command(work), stdin=PIPE, stdout=PIPE if stdout is None else stdout) as child:
         assert child.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # how it ended tells more
             asked = _line([arguments, named])
@@ -119,13 +126,15 @@ def _heard(child: Child, meter: Meter | None) -> bytes:
 
 def watch_reading(child: Child, meter: Meter, every: float = 0.25) -> None:
     """Count the bytes a child reads until it ends, as the kernel counts them."""
+    from subprocess import TimeoutExpired
+
     before = 0
     while child.process.poll() is None:
         now = _bytes_read(child.process.pid, before)
         meter.add(size=now - before)
         meter.note = f"{units.size(now)} read"
         before = now
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(TimeoutExpired):
             child.process.wait(every)
 
 

@@ -17,7 +17,6 @@ import errno
 import fcntl
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -158,7 +157,7 @@ def _no_space(target: Path, needed: int) -> NoSpace:
 
 
 @contextmanager
-def streaming(source: Path, out: IO[bytes] | int = subprocess.PIPE) -> Iterator[Child]:
+def streaming(source: Path, out: IO[bytes] | int | None = None) -> Iterator[Child]:
     """The process that writes the copy to `out`, by default a pipe; then call `apart.finish`."""
     try:
         with apart.started(_copy, source, stdout=out) as child:
