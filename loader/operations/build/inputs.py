@@ -32,7 +32,7 @@ def paths(options: BuildOptions) -> list[Path]:
 
 @contextmanager
 def opened(options: BuildOptions) -> Iterator[list[Path]]:
-    """LDIF in loading order, to be read once: of a tree it is made meanwhile."""
+    """LDIF in loading order, of which some may be read: of a tree it is made meanwhile."""
     if options.tree is None:
         yield paths(options)
         return
@@ -52,6 +52,13 @@ def sources(options: BuildOptions, meter: Meter) -> Iterator[list[int | Path]]:
         yield [descriptor]
 
 
+@contextmanager
+def whole(options: BuildOptions, meter: Meter) -> Iterator[list[Path]]:
+    """The same by name, for those that read by name."""
+    with sources(options, meter) as read:
+        yield [Path(f"/dev/fd/{one}") if isinstance(one, int) else one for one in read]
+
+
 def entries(options: BuildOptions) -> int | None:
     """How many there are, where the template tells, or manifests."""
     if options.tree is not None:
@@ -61,8 +68,8 @@ def entries(options: BuildOptions) -> int | None:
 
 def scan(options: BuildOptions, place: Place, meter: Meter) -> Facts:
     """Read it all once: is every file whole, how many entries, which names do they use?"""
-    with sources(options, meter) as read:
-        found = ldif.scan([_path(one) for one in read], meter)
+    with whole(options, meter) as read:
+        found = ldif.scan(read, meter)
     exports.require_entries(options.inputs, found.entries)
     if not found.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
@@ -74,10 +81,6 @@ def scan(options: BuildOptions, place: Place, meter: Meter) -> Facts:
         "first_dn": found.first_dn,
         "claimed": _claimed(options, place, found),
     }
-
-
-def _path(source: int | Path) -> Path:
-    return Path(f"/dev/fd/{source}") if isinstance(source, int) else source
 
 
 def require_schema(place: Place, scan: Facts, scratch: Path) -> None:

@@ -134,7 +134,7 @@ class _Work:
                 self.options.check_schema,
             )
             own = self.options.write_context and not self.options.seeding
-            with inputs.opened(self.options) as read:
+            with inputs.whole(self.options, meter) as read:
                 claimed = scan["claimed"]
                 written = slapadd.load(target, read, meter, claimed, own, aliases)
         killpoint("load.middle")
