@@ -6,9 +6,8 @@ import errno
 import fcntl
 import os
 import pwd
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -176,4 +175,5 @@ def explained(path: Path) -> Iterator[None]:
 
 def remove_tree(path: Path) -> None:
     """Remove a directory of ours, whole; nothing there is fine."""
-    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        held.remove_tree(path)

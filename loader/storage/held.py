@@ -17,10 +17,9 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -175,7 +174,8 @@ def scratch(place: Path, prefix: str) -> Iterator[Directory]:
             with private(name) as made:
                 yield made
         finally:
-            shutil.rmtree(name, ignore_errors=True)
+            with suppress(OSError):
+                remove_tree(name)
 
 
 def _make(above: Directory, name: str) -> None:
@@ -183,6 +183,28 @@ def _make(above: Directory, name: str) -> None:
         os.mkdir(name, 0o700, dir_fd=above.descriptor)
     except FileExistsError:
         pass
+
+
+def remove_tree(path: Path) -> None:
+    """A directory with all that is in it, links and FIFOs as such. (`shutil.rmtree` opens what it takes for a directory
+    as whatever stands there by then, and waits for a FIFO.) Raises OSError."""
+    with opened(path.parent) as above:
+        _remove_tree(above.descriptor, path.name)
+
+
+def _remove_tree(above: int, name: str) -> None:
+    here = os.open(name, _LIST, dir_fd=above)
+    try:
+        for one in os.listdir(here):
+            try:
+                os.unlink(one, dir_fd=here)
+            except FileNotFoundError:
+                continue  # gone meanwhile
+            except (IsADirectoryError, PermissionError):
+                _remove_tree(here, one)
+    finally:
+        os.close(here)
+    os.rmdir(name, dir_fd=above)
 
 
 def require_ours(status: os.stat_result, name: Path) -> None:
