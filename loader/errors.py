@@ -405,6 +405,16 @@ class ConnectionLost(LoaderError):
     retryable = True
 
 
+class ServerSilent(ConnectionLost):
+    """It has had its time: another server may be asked, this one is not asked once more."""
+
+    code, exit_status = "server.silent", 19
+    hint = "Look whether the server is alive, and overloaded; the same command goes on."
+    hint_without_run = (
+        "Look whether the server is alive, and overloaded; then the same command again."
+    )
+
+
 class NotLdap(LoaderError):
     code, exit_status = "server.not_ldap", 93
     message = "{uri} sends what is not LDAP: {reason}"

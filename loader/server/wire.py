@@ -23,6 +23,7 @@ from loader.errors import (
     NotLdap,
     ServerDown,
     ServerRefused,
+    ServerSilent,
     TlsFailed,
 )
 from loader.ldif import counting
@@ -175,7 +176,7 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
     if error.code == "ldap.request" and result == _NO_SUCH_OBJECT:
         return NoSuchBase(uri=uri, base=base, who=who, known="see the root DSE")
     if error.code == "ldap.silent":
-        return ConnectionLost(uri=uri, reason=reason, silent=True)
+        return ServerSilent(uri=uri, reason=reason)
     if result in _PASSING:
         return ConnectionLost(uri=uri, reason=reason)
     if error.code == "ldap.protocol":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from loader import defaults, overlays
-from loader.errors import LimitTooLow, LoaderError
+from loader.errors import LimitTooLow, LoaderError, ServerSilent
 from loader.progress import Meter
 from loader.server.options import Connection
 from loader.server.search import Search
@@ -125,8 +125,8 @@ def patiently(
         try:
             return attempt()
         except LoaderError as error:
-            silent = error.facts.get("silent", False)
-            if not error.retryable or silent or meter.cancelled.is_set():
+            again = error.retryable and not isinstance(error, ServerSilent)
+            if not again or meter.cancelled.is_set():
                 raise
             meter.note = f"{error}; trying again"
             meter.cancelled.wait(min(LONGEST_PAUSE, 0.5 * 2**failures))

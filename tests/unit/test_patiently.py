@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loader import _native
-from loader.errors import ConnectionLost, LoaderError
+from loader.errors import ConnectionLost, LoaderError, ServerSilent
 from loader.progress import Meter
 from loader.server import wire
 from loader.server.options import Connection
@@ -33,6 +33,7 @@ def tries(code: str, monkeypatch: pytest.MonkeyPatch) -> int:
 
 def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was told after 20 times 300 s."""
+    assert isinstance(failing("ldap.silent"), ServerSilent)
     assert tries("ldap.silent", monkeypatch) == 1
 
 
