@@ -85,6 +85,14 @@ def read(directory: Path) -> Manifest | None:
         raise ManifestBroken(path=path, reason=f"not a manifest: {error}") from error
 
 
+def require(directory: Path) -> Manifest:
+    """That of an export that has just ended. Raises ManifestBroken where somebody has taken it away again."""
+    found = read(directory)
+    if found is None:
+        raise ManifestBroken(path=directory / FILE, reason="is missing")
+    return found
+
+
 def check(manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None) -> None:
     """Every shard is there, of its size and checksum. Raises ManifestBroken."""
     for shard in manifest.shards if which is None else which:

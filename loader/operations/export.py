@@ -113,9 +113,7 @@ def _export_steps(options: ExportOptions, run: Run) -> Manifest:
     late = run.do("late", lambda meter: work.late(meter, start))
     arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
     run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
-    found = manifest.read(options.output)
-    assert found is not None
-    return found
+    return manifest.require(options.output)
 
 
 @dataclass(frozen=True)

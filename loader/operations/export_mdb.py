@@ -54,9 +54,7 @@ def export_database(
             return known
         read = run.do("read", lambda meter: _read(options, run, meter))
         run.do("shards", lambda meter: _publish(options, output.path, run, read))
-        found = manifest.read(output.path)
-    assert found is not None
-    return found
+        return manifest.require(output.path)
 
 
 @dataclass(frozen=True)

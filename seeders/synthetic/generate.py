@@ -86,9 +86,7 @@ def _to_directory(
         begun = run.do("start", work.start)
         run.do("shards", work.shards, total=options.range.entries)
         run.do("publish", lambda meter: work.publish(begun))
-    found = manifest.read(output)
-    assert found is not None
-    return found
+    return manifest.require(output)
 
 
 @dataclass(frozen=True)
