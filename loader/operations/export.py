@@ -133,6 +133,7 @@ def _export_steps(options: ExportOptions, run: Run) -> Manifest:
     late = run.do("late", lambda meter: work.late(meter, start))
     arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
     run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
+<<<<<<< HEAD
     return made_by(options.output)
 
 
@@ -216,6 +217,9 @@ def _require_like(
         if options.providers[number] is not leader.connection:
             with session(options.providers[number]) as other:
                 require_like(leader, other, names, csns)
+=======
+    return manifest.require(options.output)
+>>>>>>> w-door
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,11 @@ def export_database(
             return known
         read = run.do("read", lambda meter: _read(options, run, meter))
         run.do("shards", lambda meter: _publish(options, output.path, run, read))
+<<<<<<< HEAD
     return made_by(options.output)
+=======
+        return manifest.require(output.path)
+>>>>>>> w-door
 
 
 @dataclass(frozen=True)

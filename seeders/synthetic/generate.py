@@ -89,7 +89,11 @@ def _to_directory(
         begun = run.do("start", work.start)
         run.do("shards", work.shards, total=options.range.entries)
         run.do("publish", lambda meter: work.publish(begun))
+<<<<<<< HEAD
     return made_by(output)
+=======
+    return manifest.require(output)
+>>>>>>> w-door
 
 
 @dataclass(frozen=True)
