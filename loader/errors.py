@@ -408,7 +408,7 @@ class ConnectionLost(LoaderError):
 class ServerSilent(ConnectionLost):
     """It has had its time: another server may be asked, this one is not asked once more."""
 
-    code, exit_status = "server.silent", 19
+    code, exit_status = "server.silent", 99
     hint = "Look whether the server is alive, and overloaded; the same command goes on."
     hint_without_run = (
         "Look whether the server is alive, and overloaded; then the same command again."

@@ -86,7 +86,6 @@ def read(directory: Path) -> Manifest | None:
     return found
 
 
-<<<<<<< HEAD
 def _require_sums(found: Manifest) -> None:
     """What can be told of a manifest alone."""
     shards = found.shards
@@ -105,22 +104,19 @@ def _require_sums(found: Manifest) -> None:
         )
 
 
+def require(directory: Path) -> Manifest:
+    """That of an export that has ended. Raises ManifestBroken where it is not there any more."""
+    found = read(directory)
+    if found is None:
+        reason = "is missing, though the export there has ended; --restart makes it again"
+        raise ManifestBroken(path=directory / FILE, reason=reason)
+    return found
+
+
 def require_there(
     manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None
 ) -> None:
     """Every shard is a file in the directory, of its size; none is read. Raises ManifestBroken."""
-=======
-def require(directory: Path) -> Manifest:
-    """That of an export that has just ended. Raises ManifestBroken where somebody has taken it away again."""
-    found = read(directory)
-    if found is None:
-        raise ManifestBroken(path=directory / FILE, reason="is missing")
-    return found
-
-
-def check(manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None) -> None:
-    """Every shard is there, of its size and checksum. Raises ManifestBroken."""
->>>>>>> w-door
     for shard in manifest.shards if which is None else which:
         path = directory / shard.name
         try:

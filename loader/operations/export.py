@@ -33,7 +33,6 @@ from loader.operations.shards import (
     clear,
     done_before,
     into,
-    made_by,
     move_shards,
     now,
     require_output,
@@ -133,8 +132,7 @@ def _export_steps(options: ExportOptions, run: Run) -> Manifest:
     late = run.do("late", lambda meter: work.late(meter, start))
     arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
     run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
-<<<<<<< HEAD
-    return made_by(options.output)
+    return manifest.require(options.output)
 
 
 def start_of(options: ExportOptions) -> Facts:
@@ -217,9 +215,6 @@ def _require_like(
         if options.providers[number] is not leader.connection:
             with session(options.providers[number]) as other:
                 require_like(leader, other, names, csns)
-=======
-    return manifest.require(options.output)
->>>>>>> w-door
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from loader.operations.shards import (
     clear,
     done_before,
     into,
-    made_by,
     move_shards,
     now,
     require_output,
@@ -76,11 +75,7 @@ def export_database(
             return known
         read = run.do("read", lambda meter: _read(options, run, meter))
         run.do("shards", lambda meter: _publish(options, output.path, run, read))
-<<<<<<< HEAD
-    return made_by(options.output)
-=======
         return manifest.require(output.path)
->>>>>>> w-door
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loader import manifest
-from loader.errors import LoaderError, ManifestBroken, OutputNotEmpty
+from loader.errors import LoaderError, OutputNotEmpty
 from loader.exports import RUN_DIR
 from loader.manifest import Manifest
 from loader.progress import Progress
@@ -55,18 +55,9 @@ def done_before(output: Path, run: Run, last: str = "shards") -> Manifest | None
     or has another size."""
     if run.catalogue.found(last) is None:
         return None
-    known = made_by(output)
+    known = manifest.require(output)
     manifest.require_there(known, output)
     run.progress.say("export: done before")
-    return known
-
-
-def made_by(output: Path) -> Manifest:
-    """The manifest that a run has written. Raises ManifestBroken."""
-    known = manifest.read(output)
-    if known is None:
-        reason = "is missing, though the export there has ended; --restart makes it again"
-        raise ManifestBroken(path=output / manifest.FILE, reason=reason)
     return known
 
 

@@ -13,7 +13,7 @@ from loader import defaults, manifest
 from loader.errors import OutputNotEmpty, UsageProblem
 from loader.exports import RUN_DIR
 from loader.manifest import Manifest, ShardFile
-from loader.operations.shards import done_before, made_by
+from loader.operations.shards import done_before
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -89,11 +89,7 @@ def _to_directory(
         begun = run.do("start", work.start)
         run.do("shards", work.shards, total=options.range.entries)
         run.do("publish", lambda meter: work.publish(begun))
-<<<<<<< HEAD
-    return made_by(output)
-=======
     return manifest.require(output)
->>>>>>> w-door
 
 
 @dataclass(frozen=True)
