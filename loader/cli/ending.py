@@ -62,11 +62,18 @@ def _called(command: click.Command, name: str) -> int:
     try:
         return _call(command, name)
     finally:
-        completing = f"_{name.upper()}_COMPLETE" in os.environ
-        if not completing and any((defaults.state_dir() / "leases").glob("*.json")):
+        if f"_{name.upper()}_COMPLETE" not in os.environ and _has_leases():
             from loader.cli import leases  # it is seldom needed
 
             leases.warn()
+
+
+def _has_leases() -> bool:
+    """A state directory that cannot be read is somebody else's."""
+    try:
+        return any((defaults.state_dir() / "leases").glob("*.json"))
+    except OSError:
+        return False
 
 
 def _call(command: click.Command, name: str) -> int:

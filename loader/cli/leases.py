@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
+from loader.errors import LoaderError
 from loader.run import lease
 
 _STAYS = "sessionlog"  # until `replica release` puts it back
@@ -11,6 +13,12 @@ log = logging.getLogger(__name__)
 
 
 def warn() -> None:
+    """Where the state directory cannot be read, nothing is known; the verb's own ending counts."""
+    with suppress(LoaderError):
+        _warn()
+
+
+def _warn() -> None:
     for one in lease.left():
         if one.kind != _STAYS:
             log.warning(

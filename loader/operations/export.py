@@ -99,13 +99,12 @@ def plan(options: ExportOptions, progress: Progress) -> Facts:
     answer, hold the base, and let all of it be read? Writes nothing. Raises as `export` does."""
     require_output(options.output)
     with progress.step("plan") as meter:
-        start = start_of(options)
-        cut = plan_of_reading(options, meter, start)
+        cut = trial_plan(options, meter)
     return {
-        "base": start["base"],
+        "base": cut["base"],
         "entries": cut["expected"] if cut["expected"] is not None else "the server does not tell",
         "read_as": cut["how"],
-        "context_csns": start["context_csns"],
+        "context_csns": cut["context_csns"],
         "notes": cut["hidden"],
         "output": str(options.output),
         "dry_run": "nothing was written",
@@ -159,9 +158,18 @@ def _start_of(options: ExportOptions, connection: Connection) -> Facts:
 
 
 def plan_of_reading(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
-    """Look at the first entries, and cut; once more when the connection breaks. Raises LimitTooLow where the server
-    would not let all of it be read."""
+    """Look at the first entries, and cut; once more when the connection breaks."""
     return source.patiently(lambda: _plan(options, meter, start), meter)
+
+
+def trial_plan(options: ExportOptions, meter: Meter) -> Facts:
+    """For a dry run: the plan, if the servers' limits let all of it be read. A real reading is told of them at once.
+    Raises LimitTooLow."""
+    start = start_of(options)
+    cut = plan_of_reading(options, meter, start)
+    if cut["limits_matter"]:
+        _require_limits(options, str(start["base"]), plan_of(cut, options.page).partitions)
+    return {**start, **cut}
 
 
 def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
@@ -181,9 +189,8 @@ def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
         partitions = [*cut.partitions, *planner.besides(base, _with_subentries(start))]
         if narrowing:
             partitions = list(narrowing.partitions(cut.partitions))
-        if not looked.whole:
-            _require_limits(options, base, partitions)
         return {
+            "limits_matter": not looked.whole,
             "expected": entries,
             "how": cut.how,
             "containers": looked.containers(),

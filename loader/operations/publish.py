@@ -18,7 +18,7 @@ from loader.operations.target import put, require_target
 from loader.operations.tune import apply_maxsize
 from loader.run.catalogue import Catalogue, Facts, recorded
 from loader.server import configuration, private
-from loader.storage import files
+from loader.storage import files, held
 
 PUBLISHED = "published"  # among the facts of the step `publish`
 
@@ -94,19 +94,18 @@ class Place:
         require_as_published(self.directory, facts[PUBLISHED], finished)
 
 
-def published(directory: Path) -> Facts:
-    """What tells later whether a database was written to: LMDB's transaction number. The entries are for people."""
-    return {
-        "transaction": meta.facts(directory).txnid,
-        "entries": environment.entry_count(directory),
-    }
+def published(data: Path) -> Facts:
+    """What tells later whether a database was written to: LMDB's transaction number. The entries are for people. No
+    slapd uses the file yet, and none finds a lock.mdb that was made for this."""
+    with held.pinned(data) as pin:
+        return {"transaction": meta.facts(pin).txnid, "entries": environment.entry_count(pin)}
 
 
 def require_as_published(directory: Path, before: Facts, finished: str) -> None:
     """Raises ChangedSince where the database was written to since it was `published`."""
-    now = published(directory)
-    if now["transaction"] != before["transaction"]:
-        then, count = units.number(before["entries"]), units.number(now["entries"])
+    if meta.facts(directory).txnid != before["transaction"]:
+        counted = environment.entry_count(directory)
+        then, count = units.number(before["entries"]), units.number(counted)
         raise ChangedSince(path=directory / DATA, finished=finished, then=then, now=count)
 
 
@@ -130,5 +129,5 @@ def publish_environment(made: Path, place: Place, checked: Facts, maxsize: int) 
         "bytes": size,
         "directory": str(place.directory),
         "maxsize": maxsize,
-        PUBLISHED: published(place.directory),
+        PUBLISHED: published(place.data),
     }

@@ -1,4 +1,4 @@
-"""Do the server's limits let the tree be read? Asked before anything is read in earnest, and by --dry-run.
+"""Do the server's limits let the tree be read? Asked by --dry-run; a reading itself is told of them at once.
 
 slapd tells a limit only by ending a search: nothing but a search finds it out. One without attributes shows a hundred
 thousand entries in half a second, so a limit below that (the default is 500) is found; one above it is met while

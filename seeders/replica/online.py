@@ -24,7 +24,7 @@ from loader.operations import empty_suffix, packaged, sight
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, add, shadow
 from loader.operations.export import STEPS as EXPORT_STEPS
-from loader.operations.export import ExportOptions, export_steps, plan_of_reading, start_of
+from loader.operations.export import ExportOptions, export_steps, trial_plan
 from loader.operations.tune.target import opened
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
@@ -126,7 +126,7 @@ def plan(options: OnlineOptions, progress: Progress) -> Facts:
     if options.provider is not None:
         reading = options.reading(options.directory, facts["suffix"])
         with progress.step("plan") as meter:
-            plan_of_reading(reading, meter, start_of(reading))
+            trial_plan(reading, meter)
     return {**facts, "dry_run": "nothing was changed"}
 
 

@@ -23,7 +23,7 @@ from loader.operations.build import BuildOptions, find_place
 from loader.operations.build import plan as build_plan
 from loader.operations.build import require as require_buildable
 from loader.operations.export import STEPS as EXPORT_STEPS
-from loader.operations.export import ExportOptions, plan_of_reading, start_of
+from loader.operations.export import ExportOptions, trial_plan
 from loader.operations.inputs import is_stream
 from loader.operations.publish import Place
 from loader.operations.shards import clear as clear_export
@@ -302,7 +302,7 @@ def _plan_of_search(
     """How the provider would be read; it is asked whether its limits let all of that be read."""
     reading = reading_options(options, place, wanted, place.directory)
     with progress.step("plan") as meter:
-        cut = plan_of_reading(reading, meter, start_of(reading))
+        cut = trial_plan(reading, meter)
     counted = cut["expected"]
     entries = counted if counted is not None else "the provider does not tell"
     return {"entries": entries, "read_as": cut["how"]}

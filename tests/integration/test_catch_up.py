@@ -47,7 +47,9 @@ def version(request: pytest.FixtureRequest) -> Chroot | None:
 
 def foreseen(provider: Provider, consumer: Slapd, *who: str) -> tuple[dict[str, object], str]:
     """The forecast of a dry run, and what was said."""
-    done = provider.seed(consumer, *(who or provider.external), "--dry-run", "--json").ok()
+    done = provider.seed(
+        consumer, *(who or provider.external), "--dry-run", "--json", "--progress", "none"
+    ).ok()
     return done.facts["forecast"], done.err
 
 

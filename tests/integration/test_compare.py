@@ -373,10 +373,10 @@ def test_an_export_with_a_shard_too_few_entries(tmp_path: Path) -> None:
     [shard] = export.glob("*.ldif.zst")
     text = text_of(RECIPE, Range(0, 42))
     shard.write_bytes(zstandard.compress(text))
-    with pytest.raises(ManifestBroken, match="promises 52 entries, the files hold 42"):
+    with pytest.raises(ManifestBroken, match=r"has [0-9,]+ bytes, the manifest says"):
         compared(at(export), at(export))
     shard.unlink()
-    with pytest.raises(NoSuchPath):
+    with pytest.raises(ManifestBroken, match="is missing"):
         at(export)
 
 

@@ -35,7 +35,7 @@ class Provider:
 
     @property
     def external(self) -> tuple[str, ...]:
-        """An account that may read cn=config, but not all of a large tree."""
+        """An account that may read cn=config, and the whole tree."""
         return ("-H", self.server.ldapi_uri, "-Y", "EXTERNAL")
 
     @property
@@ -195,7 +195,9 @@ def provider(
         modules = (*modules, "back_monitor")
     installation = Installation(prefix=other.prefix) if other else None
     overlays = (f"overlay syncprov\n{situation.syncprov}",)
-    settings = Settings(modules=modules, server_id=1, overlays=overlays)
+    lifted = f'limits dn.exact="{peer_dn()}" size=unlimited size.prtotal=unlimited time=unlimited'
+    limits = (*Settings().limits, lifted)
+    settings = Settings(modules=modules, server_id=1, overlays=overlays, limits=limits)
     if situation.accesslog:
         settings = _with_accesslog(settings, scratch)
     ldif = scratch / "people.ldif"
