@@ -139,7 +139,9 @@ impl Gathered {
         let (late, last) = self.late.write(place, next)?;
         files.extend(last);
         let mut all = Tally::default();
-        files.iter().for_each(|file| all.join(file.tally));
+        for file in &files {
+            all.join(file.tally);
+        }
         Ok(Exported {
             entries: met.entries,
             holes: met.holes,
