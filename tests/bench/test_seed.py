@@ -26,7 +26,8 @@ def test_a_consumer_is_seeded_while_the_provider_changes_and_catches_up_at_once(
     assert one["caught_up"] < 30
     assert one["sent"] <= one["changes"]
     assert one["seeding"]["entries"] > 299_000
-    steps = {step["name"]: step["seconds"] for step in one["steps"]}
+    whole = [step for step in one["steps"] if not step["name"].startswith(" ")]  # no phases
+    steps = {step["name"]: step["seconds"] for step in whole}
     assert 0 < sum(steps.values()) < one["usage"]["seconds"]
     assert not steps.keys() & {"read", "arrange", "scan", "load"}  # one pass
     assert not any("counted" in step["how"] for step in one["steps"])
