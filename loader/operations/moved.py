@@ -65,7 +65,7 @@ class Containers:
             moved = self._moved(self._changed(since, now))
             if not moved:
                 return now
-            for top in _topmost(list(moved)):
+            for top in topmost(list(moved)):
                 if self.read_below(top):
                     self._place({name: moved[name] for name in moved if dn.within(name, top)})
             since = now
@@ -147,7 +147,7 @@ class Containers:
                     again.append(dn.parent(place))
         if hidden:
             raise MissingParents(count=len(hidden), first=hidden[0])
-        return _topmost(list(dict.fromkeys(again)))
+        return topmost(list(dict.fromkeys(again)))
 
     def _now(self, server: Session, orphan: Orphan) -> list[tuple[str, dict[str, str]]]:
         """Where that entry is now, and its entryCSN; nowhere when it was deleted."""
@@ -217,7 +217,7 @@ def newer(since: Sequence[str], now: Sequence[str]) -> str:
     return f"(!(!(entryCSN>={oldest})))"
 
 
-def _topmost(names: Sequence[str]) -> list[str]:
+def topmost(names: Sequence[str]) -> list[str]:
     """Without those that lie below another: their subtree is read with it."""
     return [
         name

@@ -252,12 +252,13 @@ class _Work:
         restless = Restless(
             self.options.connection, self.start["base"], self.run.directory, told["claimed"], meter
         )
+        restless.settle(self.start["reached"])
         for _ in range(LOOKS):
-            restless.settle(self.start["reached"])
             done = self._apply(told, restless, meter)
             if not done.unsettled:
                 return done.counts
-            restless.look_up(done.unsettled)
+            if restless.look_up(done.unsettled):
+                restless.settle(self.start["reached"])
         raise TreeRestless(base=self.start["base"], passes=LOOKS)
 
     def _apply(self, told: Facts, restless: Restless, meter: Meter) -> Applied:

@@ -59,10 +59,13 @@ class Restless:
         raise TreeRestless(base=self.base, passes=LOOKS)
 
     def _changed(self, since: Sequence[str], now: Sequence[str]) -> list[str]:
-        """DNs of the containers that changed after the first of two contextCSNs."""
+        """DNs of the containers that changed after the first of two contextCSNs. The suffix is none: it cannot be
+        renamed, and all is below it."""
         asked, look = Search(self.base), self.directory / "again-look.ldif"
         where = (self.connection, asked, (since, now), look, self.meter)
-        return list(moved.changed_containers(*where))
+        root = dn.key(self.base)
+        names = [name for name in moved.changed_containers(*where) if dn.key(name) != root]
+        return moved.topmost(names)
 
     def _below(self, top: str, where: str) -> None:
         """Reads again what changed there, the container itself among it."""
@@ -77,24 +80,33 @@ class Restless:
         self.files.append(path)
         return path
 
-    def look_up(self, unsettled: Sequence[bytes]) -> None:
-        """Reads entries again that found no place, and all above them. What changed after the claimed contextCSN, or is
-        gone, needs none, unless something is below it."""
-        claimed = csn.by_server(self.claimed)
+    def look_up(self, unsettled: Sequence[bytes]) -> bool:
+        """Finds out about entries that found no place; whether it read anything. What changed after the claimed
+        contextCSN, or is gone, needs no place, unless something is below it. The others are read again with all above
+        them."""
         self.lost.difference_update(unsettled)
+        anything = False
         for at in range(0, len(unsettled), _TOGETHER):
-            wanted = set(unsettled[at : at + _TOGETHER])
-            terms = "".join(f"(entryUUID={uuid.UUID(bytes=one)})" for one in wanted)
-            where = f"(|{terms})"
-            with session(self.connection) as server:
-                found = server.find(self.base, where, _PLACE)
-            self._above([name for name, _ in found])
-            self._read(Search(self.base, where))
-            for _, entry in found:
-                settled = csn.covered(csn.by_server([first_value(entry, "entrycsn")]), claimed)
-                if settled or first_value(entry, "hassubordinates") == "TRUE":
-                    wanted.discard(uuid.UUID(first_value(entry, "entryuuid")).bytes)
-            self.lost |= wanted
+            wanted = unsettled[at : at + _TOGETHER]
+            needed = self._needed(wanted)
+            self.lost.update(set(wanted) - needed.keys())
+            if needed:
+                self._above(list(needed.values()))
+                self._read(Search(self.base, _any_of(list(needed))))
+                anything = True
+        return anything
+
+    def _needed(self, wanted: Sequence[bytes]) -> dict[bytes, str]:
+        """entryUUID -> DN of those that must have a place."""
+        with session(self.connection) as server:
+            found = server.find(self.base, _any_of(wanted), _PLACE)
+        claimed = csn.by_server(self.claimed)
+        return {
+            uuid.UUID(first_value(entry, "entryuuid")).bytes: name
+            for name, entry in found
+            if first_value(entry, "hassubordinates") == "TRUE"
+            or csn.covered(csn.by_server([first_value(entry, "entrycsn")]), claimed)
+        }
 
     def _above(self, names: Sequence[str]) -> None:
         """Reads what is between entries and the base."""
@@ -109,3 +121,8 @@ class Restless:
                 self._read(Search(name, scope="base"))
             except NoSuchBase:
                 continue  # it moved once more
+
+
+def _any_of(uuids: Sequence[bytes]) -> str:
+    terms = "".join(f"(entryUUID={uuid.UUID(bytes=one)})" for one in uuids)
+    return f"(|{terms})"
