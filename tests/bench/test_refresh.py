@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slapd, pytest.mark.heavy, pytest.mark.timeout(1800)]
 ENTRIES = int(os.environ.get("DITSEED_BENCH_ENTRIES", "1000000"))
 ROUNDS = 3
 EQUALITY = ("objectClass,entryUUID,entryCSN,uid,mail eq",)
-LEAST = 3.0  # on a machine that has other things to do, too; docs/refresh.md has what was measured
+LEAST = 2.0  # at 1 % the provider's answer alone takes an eighth of a seeding; docs/refresh.md has the figures
 
 
 @pytest.mark.parametrize("session_log", [0, 1_000_000], ids=["present", "delete"])
