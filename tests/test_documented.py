@@ -250,7 +250,7 @@ def test_a_wrong_code_is_noticed() -> None:
 
 def undated_tables(text: str) -> list[str]:
     """Headings of sections that hold a table and lack the command that made it, or its date."""
-    command = r"`(?:\./)?bin/|^(?:\./)?bin/|pytest |command of the section before"
+    command = r"`(?:\./)?bin/|^(?:\./)?bin/|pytest "
     return [
         title
         for title, body in sections(text)
