@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from fixtures.bench.__main__ import bench
 from loader.cli import ditseed, manual
 from loader.errors import LoaderError
 
@@ -23,12 +24,37 @@ def contexts(above: click.Context) -> list[click.Context]:
 
 
 COMMANDS = contexts(click.Context(ditseed, info_name="ditseed"))
+BENCHES = contexts(click.Context(bench, info_name="bin/bench"))
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+CRATES = {path.parent.name for path in ROOT.glob("loader/native/*/Cargo.toml")}
 
 
 def by_hand() -> list[Path]:
     """Pages that somebody wrote."""
     generated = {DOCS / name for name in manual.documents()}
-    return [*ROOT.glob("*.md"), *(path for path in DOCS.glob("*.md") if path not in generated)]
+    pages = [*ROOT.glob("*.md"), ROOT / "schemas/README.md", *DOCS.glob("*.md")]
+    return [path for path in pages if path not in generated]
+
+
+def of_today() -> list[Path]:
+    """The changelog may name what is gone."""
+    return [path for path in by_hand() if path.name != "CHANGELOG.md"]
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def sections(text: str) -> list[tuple[str, str]]:
+    """Each heading with what follows it, up to the next heading of any level."""
+    plain = re.sub(
+        r"^```.*?^```",
+        lambda block: re.sub("^#", "", block[0], flags=re.M),
+        text,
+        flags=re.M | re.S,
+    )
+    parts = re.split(r"^#+ (.*)$", plain, flags=re.MULTILINE)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def test_generated_pages_are_up_to_date() -> None:
@@ -117,36 +143,217 @@ def test_every_page_is_in_the_index() -> None:
     }
 
 
-@pytest.mark.parametrize("page", by_hand(), ids=lambda page: str(page.relative_to(ROOT)))
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    titles = [re.sub(r"\]\([^)]*\)", "", title) for title, _ in sections(page.read_text())]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", by_hand(), ids=page_id)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+        linked = page.parent / target if target else page
+        assert linked.exists(), target
+        if anchor:
+            assert anchor in anchors(linked), f"{target}#{anchor}"
 
 
-def commands_in(text: str) -> list[str]:
-    """`ditseed VERB ...` at the beginning of a line of code, continued lines joined."""
+def commands_in(text: str, name: str) -> list[str]:
+    """`NAME VERB ...` in blocks of code and in the middle of sentences, continued lines joined."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [re.split(r" [#|] ", line)[0] for line in lines if line.startswith("ditseed ")]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines += [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose)]
+    parts = [part.strip(" $") for line in lines for part in re.split(r" [#|>] |  +|; |\"", line)]
+    return [part for part in parts if part.startswith(f"{name} ")]
 
 
-@pytest.mark.parametrize("page", by_hand(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_options_in_examples_exist(page: Path) -> None:
+def lacking(line: str, commands: list[click.Context]) -> set[str]:
+    """Verbs and options of the line that do not exist."""
+    words = line.split()
+    context = max(
+        (one for one in commands if f"{line} ".startswith(f"{one.command_path} ")),
+        key=lambda one: len(one.command_path),
+    )
+    known = {
+        name
+        for one in contexts(context)
+        for option in one.command.get_params(one)
+        for name in option.opts
+    }
+    unknown = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)} - known
+    if context.parent is None and re.match(r"[a-z]", words[-1 if len(words) == 1 else 1]):
+        unknown.add(words[1])
+    return unknown
+
+
+@pytest.mark.parametrize("page", of_today(), ids=page_id)
+def test_verbs_and_options_in_examples_exist(page: Path) -> None:
     """An example with an option that has been renamed helps nobody."""
-    for line in commands_in(page.read_text()):
-        words = line.split()
-        context = max(
-            (one for one in COMMANDS if f"{line} ".startswith(f"{one.command_path} ")),
-            key=lambda one: len(one.command_path),
-        )
-        known = {
-            name
-            for one in contexts(context)
-            for option in one.command.get_params(one)
-            for name in option.opts
+    text = page.read_text()
+    for name, commands in (("ditseed", COMMANDS), ("bin/bench", BENCHES)):
+        for line in commands_in(text, name):
+            assert not lacking(line, commands), line
+
+
+def test_an_option_that_is_gone_is_noticed() -> None:
+    text = (
+        "`ditseed build --gone`\n```\n$ ditseed bulid x | ditseed -q verify --level\\\n   a\n```\n"
+    )
+    lines = commands_in(text, "ditseed")
+    assert [lacking(line, COMMANDS) for line in lines] == [{"bulid"}, set(), {"--gone"}]
+
+
+STATUSES = {kind.code: kind.exit_status for kind in manual.error_classes()}
+CODE = (
+    r"`\[?((?:"
+    + "|".join({code.partition(".")[0] for code in STATUSES if "." in code})
+    + r")\.[a-z_]+)\]?`"
+)
+FILES = (".py", ".rs", ".md", ".json", ".ldif", ".mdb", ".sqlite", ".log", ".toml")
+
+
+def wrong_codes(text: str) -> list[str]:
+    """Codes that there are not, and codes beside an exit status that is not theirs."""
+    codes = [code for code in re.findall(CODE, text) if not code.endswith(FILES)]
+    pairs = [
+        *re.findall(CODE + r"[^`|\n]{0,20}exit status (\d+)", text),
+        *(pair[::-1] for pair in re.findall(r"^\| (\d+) \| " + CODE, text, re.MULTILINE)),
+    ]
+    unknown = [code for code in codes if code not in STATUSES]
+    return unknown + [" ".join(pair) for pair in pairs if str(STATUSES.get(pair[0])) != pair[1]]
+
+
+@pytest.mark.parametrize("page", of_today(), ids=page_id)
+def test_error_codes_in_prose_exist(page: Path) -> None:
+    assert wrong_codes(page.read_text()) == []
+
+
+@pytest.mark.parametrize("page", of_today(), ids=page_id)
+def test_exit_statuses_in_tables_exist(page: Path) -> None:
+    """Tables of errors that name no code name at least a status that there is."""
+    known = {*STATUSES.values(), *range(4)}
+    for table in re.findall(r"^\| status \|.*\n((?:\|.*\n)+)", page.read_text(), re.MULTILINE):
+        told = {
+            int(one)
+            for row in re.findall(r"^\| ([\d, ]+) \|", table, re.M)
+            for one in row.split(",")
         }
-        unknown = {word for word in words if re.match(r"--?[a-zA-Z]", word)} - known
-        assert not unknown, line
+        assert told
+        assert told <= known
+
+
+def test_a_wrong_code_is_noticed() -> None:
+    text = "`mdb.damaged` (exit status 53), `[server.gone]`, `run.sqlite`\n| 54 | `mdb.damaged` | x |\n"
+    assert wrong_codes(text) == ["server.gone", "mdb.damaged 53"]
+
+
+def undated_tables(text: str) -> list[str]:
+    """Headings of sections that hold a table and lack the command that made it, or its date."""
+    command = r"`(?:\./)?bin/|^(?:\./)?bin/|pytest "
+    return [
+        title
+        for title, body in sections(text)
+        if re.search(r"^\|---", body, re.MULTILINE)
+        and not (re.search(command, body, re.MULTILINE) and re.search(r"20\d\d-\d\d-\d\d", body))
+    ]
+
+
+def test_every_figure_has_a_command_and_a_date() -> None:
+    text = (DOCS / "performance.md").read_text()
+    assert undated_tables(text) == []
+    summary = dict(sections(text))["Summary"]
+    for row in re.findall(r"^\| \[.*$", summary, re.MULTILINE):
+        assert re.search(r"\| `[^`]+` \| 20\d\d-\d\d-\d\d \|$", row), row
+
+
+def test_a_figure_without_a_date_is_noticed() -> None:
+    text = "# A\n\n`bin/bench x`, 2026-11-21\n\n|---|\n## B\n`bin/bench x`\n|---|\n## C\n2026-11-21\n|---|\n"
+    assert undated_tables(text) == ["B", "C"]
+
+
+def is_there(path: str) -> bool:
+    """As a reader looks for it: below the root, a package, the native core, or one of its crates."""
+    crate, _, rest = path.partition("/")
+    places = [path, f"loader/{path}", f"seeders/{path}", f"loader/native/{path}"]
+    if crate in CRATES:
+        places.append(f"loader/native/{crate}/src/{rest}")
+    return any((ROOT / place).exists() for place in places) or any(
+        ROOT.glob(f"loader/native/*/src/**/{path}")
+    )
+
+
+def paths_in(text: str) -> list[str]:
+    """Files by their suffix, directories of code by the slash at their end; {a,b} written out."""
+    found = re.findall(
+        r"(?<![\w/{}.-])((?:[\w.-]+/)*(?:\{[\w,]+\}|[\w-]+)\.(?:pyi?|rs|cfg|toml))\b", text
+    )
+    found += re.findall(r"`((?:[a-z_]+/)+)`", text)
+    alternatives = [re.match(r"(.*)\{(.*)\}(.*)", path) for path in found]
+    return [path for path in found if "{" not in path] + [
+        match[1] + one + match[3] for match in alternatives if match for one in match[2].split(",")
+    ]
+
+
+def test_paths_in_the_architecture_exist() -> None:
+    paths = paths_in(ARCHITECTURE)
+    assert len(paths) > 80
+    assert [path for path in paths if not is_there(path)] == []
+
+
+def test_a_path_that_is_gone_is_noticed() -> None:
+    text = "`mdb/copy.py`, loader/{plain,gone}.py, `backmdb/changes/`, `backmdb/gone/`, `reorder.rs`, gone.rs"
+    assert [path for path in paths_in(text) if not is_there(path)] == [
+        "gone.rs",
+        "backmdb/gone/",
+        "loader/gone.py",
+    ]
+
+
+def test_the_architecture_lists_every_crate() -> None:
+    block = (
+        ARCHITECTURE.partition("## The native core")[2].partition("```\n")[2].partition("```")[0]
+    )
+    assert set(re.findall(r"^  (\w+)/ ", block, re.MULTILINE)) == CRATES
+
+
+WALKS = ARCHITECTURE.partition("## A walk of each verb")[2].partition("\n## ")[0]
+
+
+def walks() -> dict[str, list[Path]]:
+    """Verb -> the files of its line, in order."""
+    lines = re.findall(r"^\| `([^`]+)` \|(.*)\|$", WALKS, re.MULTILINE)
+    return {
+        verb: [
+            ROOT / (path if path.startswith("seeders/") else f"loader/{path}")
+            for path in re.findall(r"`([\w/]+\.py)`", line)
+        ]
+        for verb, line in lines
+    }
+
+
+def test_every_verb_has_a_walk_through_the_code() -> None:
+    leaves = [one for one in COMMANDS if not manual.subcommands(one)]
+    assert set(walks()) == {one.command_path.removeprefix("ditseed ") for one in leaves}
+
+
+def follows(path: Path, before: list[Path]) -> bool:
+    """One of those before imports it, whole or a name of it."""
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    package, _, name = module.rpartition(".")
+    imported = (
+        rf"(from {re.escape(module)} import|from {re.escape(package)} import [^)]*?\b{name}\b)"
+    )
+    return any(re.search(imported, one.read_text()) for one in before)
+
+
+@pytest.mark.parametrize("verb", walks())
+def test_a_walk_leads_from_file_to_file(verb: str) -> None:
+    files = walks()[verb]
+    assert 2 <= len(files) <= 7
+    assert all(path.exists() for path in files)
+    for number, path in enumerate(files[1:], 1):
+        assert follows(path, files[:number]), path
 
 
 def test_the_readers_entrance_names_what_is_there() -> None:

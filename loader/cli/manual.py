@@ -29,19 +29,19 @@ GENERATED = ("errors.md", "man/*", "completion/*")
 _ERRORS_HEAD = """\
 # Errors
 
-Errors are printed to stderr as `ditseed: MESSAGE [CODE]`, most with a `hint:` that tells what to do. Codes and exit
-statuses keep their meaning from version to version; scripts may rely on them. `bin/make-docs` writes this page from
-`loader/errors.py`.
+ditseed prints an error to stderr as `ditseed: MESSAGE [CODE]`, in most cases followed by a `hint:` that says what to
+do. Codes and exit statuses keep their meaning from version to version, so scripts may rely on them. `bin/make-docs`
+writes this page from `loader/errors.py`.
 
 | exit status | meaning |
 |---|---|
 | 0 | success |
 | 1 | done, but something was rejected or differs (`compare`, `replica verify`), or is not sound (`verify`) |
-| 2 | an error without a number of its own |
-| 3 to 99 | a particular error, see below; 3: the command line is wrong |
-| 128 + n | ended by signal n: 129 SIGHUP, 130 Ctrl-C, 141 the reader of the output went away, 143 SIGTERM |
+| 2 | an error that is not in the table below |
+| 3 to 99 | an error of the table below; 3: the command line is wrong |
+| 128 + n | ended by signal n: 129 SIGHUP, 130 Ctrl-C, 141 the reader of the output has ended (SIGPIPE), 143 SIGTERM |
 
-`backup check` is a monitoring plugin and has the statuses of one: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+`backup check` is a monitoring plugin, and has the exit statuses of one: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 
 | exit status | code | message | hint |
 |---|---|---|---|
