@@ -39,6 +39,7 @@ __all__ = [
     "Scan",
     "Schema",
     "Search",
+    "Seen",
     "Selected",
     "Selection",
     "Shard",
@@ -764,16 +765,31 @@ class Dump:
     def pick(self, names: Sequence[str], counters: Counters) -> bytes:
         """The entries of these DNs as LDIF, as far as they are there."""
 
-def clone_plain(source: _Path, target: _Path, head: bytes, length: int, counters: Counters) -> int:
+@final
+class Seen:
+    """What the pages of a copy are, noted while they are copied, for `audit`: 130 bytes of memory for each."""
+
+    def __new__(cls, source: _Path, meta: bytes) -> Seen:
+        """Of the snapshot that the meta page `meta` of `source` tells of. A reader has to hold it meanwhile."""
+
+def clone_plain(
+    source: _Path,
+    target: _Path,
+    head: bytes,
+    length: int,
+    counters: Counters,
+    *,
+    seen: Seen | None,
+) -> int:
     """Copies a data file to `target` as it stands, holes left out: `head`, which is both meta pages, then what the
     file has up to `length`. Returns the bytes of the copy, synced. Right for a file that is written to as long as a
-    reader holds the snapshot that `head` tells of.
+    reader holds the snapshot that `head` tells of. seen: gets to know its pages.
     """
 
 def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters) -> int:
     """Writes the snapshot that the meta page `meta` tells of to `target`: its pages in order, none of them free.
 
-    The structure of all tables is checked, but not the order of keys. Returns the bytes of the copy, synced. A reader
+    All tables are checked as `audit` does at level pages. Returns the bytes of the copy, synced. A reader
     has to hold the snapshot.
     """
 
@@ -886,6 +902,7 @@ def audit(
     level: str,
     txn: int | None,
     database: Database | None,
+    seen: Seen | None,
     limit: int,
     memory: int,
     jobs: int,
@@ -893,6 +910,7 @@ def audit(
 ) -> Verdict:
     """Is a data file sound? Levels are meta, pages, tree and indexes; each looks at what those before it do.
 
+    seen: what was noted when the file was written; none of these pages is read again.
     txn: the transaction on whose snapshot the caller holds a reader slot; None for a file that nobody writes to.
     database: of level indexes. limit: problems of each kind that are told. memory: bytes for sorting; what is more
     goes to nameless files in `scratch`. Damage of the file is in the verdict, never an error.

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from loader import units
+from loader import _native, units
 from loader.child import Child
 from loader.errors import (
     LoaderError,
@@ -32,7 +32,7 @@ from loader.errors import (
 )
 from loader.mdb import apart, copying, environment, meta
 from loader.mdb.environment import explained
-from loader.mdb.snapshot import Image, image, require_known
+from loader.mdb.snapshot import FORMAT, Image, image, require_known
 from loader.progress import Meter
 
 PARTIAL = meta.DATA + ".partial"
@@ -54,21 +54,26 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Copied:
-    """A finished copy, not yet in its place."""
+    """A finished copy, not yet in its place. seen: what was noted of its pages, for a check that need not read them;
+    sound: that check was made on the way."""
 
     path: Path
     facts: meta.Facts
     source: Sizes
     target: Sizes
     shared: bool = False  # its blocks are the source's
+    seen: _native.Seen | None = None
+    sound: bool = False
 
 
 @dataclass(frozen=True)
 class How:
-    """compact: only what is in use, in the order of keys. reflink: blocks shared with the source, and else nothing."""
+    """compact: only what is in use, in the order of keys. reflink: blocks shared with the source, and else nothing.
+    noting: what is copied is looked at, so that it need not be read again to be checked."""
 
     compact: bool = False
     reflink: Literal["never", "try", "must"] = "never"
+    noting: bool = False
 
 
 def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copied:
@@ -84,7 +89,8 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     try:
         with image(source) as held:
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            shared = _write(held, partial, meter, how)
+            seen = _noting(held, how)
+            shared = _write(held, partial, meter, how, seen)
     except NoSpace:  # somebody else has filled the disk meanwhile
         error = _no_space(target, needed)
         partial.unlink(missing_ok=True)
@@ -92,8 +98,21 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    copied = meta.facts(partial)
-    return Copied(partial, copied, Sizes.of(meta.data_file(source)), Sizes.of(partial), shared)
+    return Copied(
+        partial,
+        meta.facts(partial),
+        Sizes.of(meta.data_file(source)),
+        Sizes.of(partial),
+        shared,
+        None if shared else seen,
+        how.compact,
+    )
+
+
+def _noting(held: Image, how: How) -> _native.Seen | None:
+    if how.compact or not how.noting or held.facts.format != FORMAT:
+        return None
+    return copying.noting(held.path, held.page)
 
 
 def compact_copy(source: Path, made: Path, place: Path, meter: Meter) -> None:
@@ -110,7 +129,7 @@ def _compact(held: Image, made: Path, meter: Meter) -> None:
     copying.compact(held.path, made, held.page, meter)
 
 
-def _write(held: Image, partial: Path, meter: Meter, how: How) -> bool:
+def _write(held: Image, partial: Path, meter: Meter, how: How, seen: _native.Seen | None) -> bool:
     if how.reflink != "never" and not how.compact:
         if _share(held, partial):
             return True
@@ -119,7 +138,7 @@ def _write(held: Image, partial: Path, meter: Meter, how: How) -> bool:
     if how.compact:
         _compact(held, partial, meter)
     else:
-        copying.plain(held.path, partial, held.head, held.facts.used, meter)
+        copying.plain(held.path, partial, held.head, held.facts.used, seen, meter)
     return False
 
 

@@ -21,14 +21,24 @@ from loader.ldif import counting
 from loader.progress import Meter
 
 
-def plain(source: Path, target: Path, head: bytes, length: int, meter: Meter) -> None:
-    """Copy a data file as it stands, up to `length` and without its holes; `head`: both meta pages of the copy."""
+def plain(
+    source: Path, target: Path, head: bytes, length: int, seen: _native.Seen | None, meter: Meter
+) -> None:
+    """Copy a data file as it stands, up to `length` and without its holes; `head`: both meta pages of the copy. `seen`
+    gets to know its pages."""
     with counting(meter) as counters, _explained(source, target):
-        _native.clone_plain(source, target, head, length, counters)
+        _native.clone_plain(source, target, head, length, counters, seen=seen)
+
+
+def noting(source: Path, page: bytes) -> _native.Seen:
+    """What `plain` notes of the snapshot that the meta page `page` tells of, for a check of the copy."""
+    with _explained(source, source):
+        return _native.Seen(source, page)
 
 
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
-    """Write the snapshot that the meta page tells of again, its pages in order."""
+    """Write the snapshot that the meta page tells of again, its pages in order. What `verify` finds out at level pages
+    is found out on the way."""
     with counting(meter) as counters, _explained(source, target):
         _native.clone_compact(source, target, page, counters)
 

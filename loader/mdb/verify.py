@@ -34,6 +34,7 @@ from loader.storage.held import pinned
 DEEPER = ("pages", "tree")  # than quick
 LADDER = ("meta", "pages", "tree", "indexes")
 PAGES_UP_TO = 16 << 30  # bytes; above it the walk over all pages is asked for by name
+NOTED = 8  # times the memory: a page that is noted takes a thirtieth of itself
 LIMIT = 10  # problems told of each kind
 MEMORY_SHARE = 4  # of what there is, this part for sorting
 _NATIVE = {"quick": "meta"}
@@ -104,12 +105,14 @@ class Means:
 
 
 def default_level(place: Path) -> str:
-    """pages where that takes seconds, else quick."""
-    return "pages" if meta.facts(place).used < PAGES_UP_TO else "quick"
+    """pages where that takes seconds, and little of the memory, else quick."""
+    used = meta.facts(place).used
+    return "pages" if used < min(PAGES_UP_TO, resources.memory() * NOTED) else "quick"
 
 
-def verify(place: Path, level: str, meter: Meter) -> Verified:
-    """Check a copy or a new database. Raises MdbDamaged, NotLmdb, UsageProblem."""
+def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = None) -> Verified:
+    """Check a copy or a new database. `seen`: what was noted of its pages when it was written; none of these is read
+    again. Raises MdbDamaged, NotLmdb, UsageProblem."""
     if level not in LEVELS:
         raise UsageProblem(reason=f"verify {level}: must be one of {', '.join(LEVELS)}")
     if level == "none":
@@ -121,7 +124,7 @@ def verify(place: Path, level: str, meter: Meter) -> Verified:
         # A page freed in the transaction that took it is never written, so the end may rightly be missing;
         # only the walk over all pages tells that from a file that was cut.
         level = "pages"
-    found = audit(place, _NATIVE.get(level, level), Means(limit=1), meter)
+    found = audit(place, _NATIVE.get(level, level), Means(limit=1), meter, seen=seen)
     damage = tuple(one for one in found.problems if one.kind not in _HARMLESS)
     if damage:
         raise MdbDamaged(path=path, reason=_summary(damage))
@@ -146,6 +149,7 @@ def audit(
     means: Means,
     meter: Meter,
     database: _native.Database | None = None,
+    seen: _native.Seen | None = None,
 ) -> Verdict:
     """Look at an environment directory, beside a running slapd if need be, or at a data file that nobody writes to.
 
@@ -165,6 +169,7 @@ def audit(
             level=level,
             txn=txn,
             database=database,
+            seen=seen,
             limit=means.limit,
             memory=means.memory or resources.memory() // MEMORY_SHARE,
             jobs=means.jobs or resources.processors(),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,7 @@ from loader.mdb import copy, environment, growth, meta, verify
 from loader.mdb.copy import Copied, How
 from loader.mdb.growth import Growth
 from loader.mdb.look import Outline, prepared
+from loader.mdb.verify import Verified
 from loader.operations.target import (
     Workshop,
     checked,
@@ -33,7 +34,8 @@ Reflink = Literal["auto", "never", "always"]
 
 @dataclass(frozen=True)
 class CloneOptions:
-    """Both are environment directories. `verify`: a level of loader.mdb.verify; None picks one by size. `reflink`:
+    """Both are environment directories. `verify`: a level of loader.mdb.verify, for which the copy is read; None picks
+    one by size, and pages are looked at while they are copied. `reflink`:
     "auto" shares blocks where the file system can, but with no database in use."""
 
     source: Path
@@ -170,7 +172,7 @@ def _copy(
         after = meta.facts(options.source)
     killpoint("clone.copied")
     try:
-        verified = checked(copied.path, planned.verify, progress)
+        verified = _checked(copied, options, planned, progress)
         outline = outlined()
         put(copied.path, place.target, mode_of(options.source), options.replace)
     except BaseException:
@@ -194,13 +196,24 @@ def _copy(
     )
 
 
+def _checked(
+    copied: Copied, options: CloneOptions, planned: ClonePlan, progress: Progress
+) -> Verified:
+    """By what was found out when it was copied, unless a level was asked for by name."""
+    noted = options.verify is None and planned.verify == "pages"
+    if noted and copied.sound:
+        return replace(checked(copied.path, "quick", progress), level="pages")
+    return checked(copied.path, planned.verify, progress, copied.seen)
+
+
 def how(options: CloneOptions) -> How:
     """Every write to blocks that are shared makes new ones elsewhere: a live file that was cloned so is scattered over
     the disk bit by bit. So that has to be asked for."""
+    noting = options.verify is None and verify.default_level(options.source) == "pages"
     if options.reflink == "auto":
         shared = not options.compact and holders.holder(options.source) is None
-        return How(options.compact, "try" if shared else "never")
-    return How(options.compact, "must" if options.reflink == "always" else "never")
+        return How(options.compact, "try" if shared else "never", noting)
+    return How(options.compact, "must" if options.reflink == "always" else "never", noting)
 
 
 def _sizes(copied: Copied) -> dict[str, int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
+from loader._native import Seen
 from loader.errors import LoaderError, OtherFormat, TargetNotEmpty, UsageProblem
 from loader.mdb import environment, verify
 from loader.mdb.environment import LOCK
@@ -65,10 +66,12 @@ def require_readable_format(path: Path, found: int) -> None:
         raise OtherFormat(path=path, found=found, who="the slapd installed here", needed=needed)
 
 
-def checked(partial: Path, level: str | None, progress: Progress) -> Verified:
-    """Is a finished data file sound? `level`: None picks one by size. Raises MdbDamaged."""
+def checked(
+    partial: Path, level: str | None, progress: Progress, seen: Seen | None = None
+) -> Verified:
+    """Is a finished data file sound? `level`: None picks one by size. `seen`: as for `verify`. Raises MdbDamaged."""
     with progress.step("verify") as meter:
-        return verify.verify(partial, level or verify.default_level(partial), meter)
+        return verify.verify(partial, level or verify.default_level(partial), meter, seen)
 
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:

@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import lmdb
@@ -16,6 +17,8 @@ from loader.mdb import copy, environment, look, meta, names
 from loader.mdb.verify import verify
 from loader.progress import Meter
 from tests.support import mapped
+
+NOTING = copy.How(noting=True)
 
 
 def make(directory: Path, engine: int = 0, readers: int = 126) -> Path:
@@ -142,3 +145,57 @@ def _write(source: Path) -> None:
         for number in range(3):
             with opened.begin(write=True) as transaction:
                 transaction.put(struct.pack("=I", 10 + number), b"more", db=words)
+
+
+def test_what_was_noted_is_not_read_again(tmp_path: Path) -> None:
+    source = make(tmp_path / "source")
+    copied = copy.hot_copy(source, tmp_path, Meter("copy"), NOTING)
+    assert verify(copied.path, "pages", Meter("verify"), copied.seen).entries == 1
+    _overwrite(copied.path, 3)
+    with pytest.raises(MdbDamaged):
+        verify(copied.path, "pages", Meter("verify"))
+    again = copy.hot_copy(source, tmp_path, Meter("copy"), NOTING)
+    _overwrite(again.path, 3)
+    assert verify(again.path, "pages", Meter("verify"), again.seen).entries == 1
+
+
+def test_damage_is_seen_while_it_is_copied(tmp_path: Path) -> None:
+    """Page by page, as by whoever reads the copy; free pages are nobody's."""
+    source = make(tmp_path / "source")
+    sound = (source / "data.mdb").read_bytes()
+    found = 0
+    for page in range(2, meta.facts(source).used // 4096):
+        (source / "data.mdb").write_bytes(sound)
+        _overwrite(source / "data.mdb", page)
+        wanted = _refusal(lambda: verify(source, "pages", Meter("verify")))
+        assert bool(_refusal(lambda: _checked_on_the_way(source, tmp_path))) == bool(wanted)
+        # A compacted copy has no use for the list of free pages.
+        of_free_pages = "table free" in wanted
+        assert bool(_refusal(lambda: _compacted(source, tmp_path))) == bool(
+            wanted and not of_free_pages
+        )
+        found += bool(wanted)
+    assert found >= 5
+
+
+def _checked_on_the_way(source: Path, place: Path) -> object:
+    copied = copy.hot_copy(source, place, Meter("copy"), NOTING)
+    return verify(copied.path, "pages", Meter("verify"), copied.seen)
+
+
+def _compacted(source: Path, place: Path) -> object:
+    return copy.hot_copy(source, place, Meter("copy"), copy.How(compact=True))
+
+
+def _refusal(work: Callable[[], object]) -> str:
+    try:
+        work()
+    except MdbDamaged as error:
+        return str(error)
+    return ""
+
+
+def _overwrite(path: Path, page: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(4096 * page + 8)
+        file.write(bytes(4088))

@@ -60,7 +60,8 @@ fn all(
 ) -> Result<u64> {
     let known = Some((schema, settings));
     let (txn, level, new, limit) = (None, Level::Indexes, new, 1);
-    let found = audit::audit(&Look { path, txn, level, known, new, limit, means, counters })?;
+    let found =
+        audit::audit(&Look { path, txn, level, known, new, seen: None, limit, means, counters })?;
     match found.problems.first().and_then(|(_, problem)| problem.told.first()) {
         None => Ok(found.entries),
         Some(first) => Err(wrong(first.to_string())),

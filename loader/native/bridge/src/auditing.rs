@@ -8,6 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::building::Database;
+use crate::cloning::Seen;
 use crate::counters::Counters;
 use crate::gate::enter;
 
@@ -40,7 +41,7 @@ pub struct Verdict {
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, counters, *, level, txn, database, limit, memory, jobs, scratch))]
+#[pyo3(signature = (path, counters, *, level, txn, database, seen, limit, memory, jobs, scratch))]
 #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn audit(
     py: Python<'_>,
@@ -49,6 +50,7 @@ pub fn audit(
     level: &str,
     txn: Option<u64>,
     database: Option<&Database>,
+    seen: Option<&Seen>,
     limit: usize,
     memory: usize,
     jobs: usize,
@@ -62,7 +64,8 @@ pub fn audit(
     }
     let (means, counters) = (VerifyMeans { memory, jobs, scratch }, &counters.0);
     let (path, means) = (path.as_path(), &means);
-    let look = Look { path, txn, level, known, new: false, limit, means, counters };
+    let seen = seen.map(|seen| &seen.0);
+    let look = Look { path, txn, level, known, new: false, seen, limit, means, counters };
     let found = enter(py, counters, || core::audit(&look))?;
     verdict(py, found)
 }

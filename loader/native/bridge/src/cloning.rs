@@ -38,7 +38,21 @@ fn code(kind: ErrorKind) -> &'static str {
     }
 }
 
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Seen(pub lmdbfile::Seen);
+
+#[pymethods]
+impl Seen {
+    #[new]
+    fn new(py: Python<'_>, source: PathBuf, meta: Vec<u8>) -> PyResult<Self> {
+        let seen = py.detach(|| backmdb::audit::seen(&source, &meta));
+        seen.map(Self).map_err(|error| Failed(error).raise(py))
+    }
+}
+
 #[pyfunction]
+#[pyo3(signature = (source, target, head, length, counters, *, seen))]
 pub fn clone_plain(
     py: Python<'_>,
     source: PathBuf,
@@ -46,10 +60,11 @@ pub fn clone_plain(
     head: Vec<u8>,
     length: u64,
     counters: &Counters,
+    seen: Option<&Seen>,
 ) -> PyResult<u64> {
     let image = Image { head: &head, length, compacted: false };
-    let watch = |bytes| counted(counters, bytes);
-    enter(py, &counters.0, || copy(&source, &image, &target, &watch).map_err(Failed))
+    let (seen, watch) = (seen.map(|seen| &seen.0), |bytes| counted(counters, bytes));
+    enter(py, &counters.0, || copy(&source, &image, &target, seen, &watch).map_err(Failed))
 }
 
 #[pyfunction]
@@ -61,7 +76,8 @@ pub fn clone_compact(
     counters: &Counters,
 ) -> PyResult<u64> {
     let work = || {
-        let reader = Reader::open_meta(&source, &meta)?;
+        let mut reader = Reader::open_meta(&source, &meta)?;
+        backmdb::audit::set_orders(&mut reader);
         reader.compact(&target, &|bytes| counted(counters, bytes))
     };
     enter(py, &counters.0, || work().map_err(Failed)).map(|made| made.bytes)

@@ -35,7 +35,7 @@ mod _native {
     #[pymodule_export]
     use super::calls::{arrange, dn_key, dn_parent, join, new_tree, scan, shard, version};
     #[pymodule_export]
-    use super::cloning::{clone_compact, clone_plain, clone_receive, clone_send};
+    use super::cloning::{Seen, clone_compact, clone_plain, clone_receive, clone_send};
     #[pymodule_export]
     use super::counters::Counters;
     #[pymodule_export]

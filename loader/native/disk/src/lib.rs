@@ -16,7 +16,7 @@ mod stream;
 
 pub use ahead::Ahead;
 pub use direct::{Buffer, open, refused};
-pub use pieces::{PIECE, pieces};
+pub use pieces::{Look, PIECE, pieces};
 pub use source::Source;
 pub use spare::Spare;
 pub use stream::{BUFFER, Disk, Ending, Stream};

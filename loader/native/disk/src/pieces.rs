@@ -17,15 +17,20 @@ const UNDER_WAY: usize = 4;
 /// A piece, and as much of it as there is.
 type Piece = (Range<u64>, Buffer);
 
+/// Whoever looks at a piece, which begins at this byte of the file, and gives it back.
+pub type Look<'l> = &'l (dyn Fn(u64, Buffer) -> Buffer + Sync);
+
 /// Reads each of `wanted`, and has them taken in turn. One that is shorter than it should be is where the file ends.
+/// `look`: at each of them, in the threads that read.
 pub fn pieces<E: From<io::Error>>(
     source: &Source,
     wanted: impl Iterator<Item = io::Result<Range<u64>>>,
+    look: Option<Look<'_>>,
     mut take: impl FnMut(Range<u64>, &Buffer) -> Result<(), E>,
 ) -> Result<(), E> {
     std::thread::scope(|scope| {
         let readers: io::Result<Vec<_>> =
-            (0..THREADS).map(|_| Reader::start(scope, source)).collect();
+            (0..THREADS).map(|_| Reader::start(scope, source, look)).collect();
         let (readers, mut wanted, mut spare) = (readers?, wanted.fuse(), Vec::new());
         let (mut asked, mut taken) = (0, 0);
         loop {
@@ -54,12 +59,16 @@ struct Reader {
 }
 
 impl Reader {
-    fn start<'s>(scope: &'s Scope<'s, '_>, source: &'s Source) -> io::Result<Self> {
+    fn start<'s>(
+        scope: &'s Scope<'s, '_>,
+        source: &'s Source,
+        look: Option<Look<'s>>,
+    ) -> io::Result<Self> {
         let ((orders, wanted), (done, read)) = (channel(), channel());
         let work = move || {
             for piece in wanted {
                 // Nobody waits any more when the taking has ended with an error.
-                let _ = done.send(filled(source, piece));
+                let _ = done.send(filled(source, piece).map(|piece| looked_at(look, piece)));
             }
         };
         Builder::new().name("pieces".into()).spawn_scoped(scope, work)?;
@@ -85,6 +94,12 @@ fn filled(source: &Source, (range, mut buffer): Piece) -> io::Result<Piece> {
     Ok((range, buffer))
 }
 
+fn looked_at(look: Option<Look<'_>>, (range, buffer): Piece) -> Piece {
+    let Some(look) = look else { return (range, buffer) };
+    let buffer = look(range.start, buffer);
+    (range, buffer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +118,7 @@ mod tests {
             content.extend_from_slice(buffer);
             Ok::<_, io::Error>(())
         };
-        pieces(&source, wanted.iter().cloned().map(Ok), take).unwrap();
+        pieces(&source, wanted.iter().cloned().map(Ok), None, take).unwrap();
         assert_eq!(came, wanted);
         assert!(content == bytes);
     }
@@ -113,7 +128,7 @@ mod tests {
         let source = Source::open("/dev/zero".as_ref()).unwrap();
         let endless = (0..).map(|at| Ok(at * 4096..(at + 1) * 4096));
         let mut left = 10;
-        let taken = pieces(&source, endless, |_, _| {
+        let taken = pieces(&source, endless, None, |_, _| {
             left -= 1;
             if left > 0 { Ok(()) } else { Err(io::Error::from(io::ErrorKind::StorageFull)) }
         });

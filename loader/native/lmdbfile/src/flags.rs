@@ -92,6 +92,14 @@ pub enum Order {
 }
 
 impl Order {
+    /// Whether it is the same order, as far as that can be told.
+    pub(crate) fn is(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Custom(own), Self::Custom(other)) => std::ptr::fn_addr_eq(own, other),
+            _ => std::mem::discriminant(&self) == std::mem::discriminant(&other),
+        }
+    }
+
     #[inline]
     pub fn compare(self, left: &[u8], right: &[u8]) -> Ordering {
         match self {

@@ -40,6 +40,6 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{FileWriter, Options, Summary};
 pub use flags::{Flags, Order};
 pub use layout::{Format, Layout, MAX_KEY};
-pub use reader::{Accounting, Cursor, PageKind, PageUse, Reader, TableReader};
+pub use reader::{Accounting, Cursor, PageKind, PageUse, Reader, Seen, TableReader};
 pub use table::Table;
 pub use writer::{Held, TreeWriter};

@@ -31,7 +31,7 @@ fn holes_stay_holes() {
         let mut content = make(&source, &mut Rng::with_seed(seed));
         let length = (60 << 20) + 4096;
         let image = Image { head: &HEAD, length, compacted: false };
-        assert_eq!(copy(&source, &image, &target, &|_| true).unwrap(), length);
+        assert_eq!(copy(&source, &image, &target, None, &|_| true).unwrap(), length);
         content.truncate(usize::try_from(length).unwrap());
         assert!(std::fs::read(&target).unwrap() == content);
         let blocks = |path: &Path| path.metadata().unwrap().blocks();
@@ -45,7 +45,7 @@ fn a_file_that_ends_before_its_last_page() {
     let (source, target) = (directory.path().join("source"), directory.path().join("target"));
     std::fs::write(&source, vec![1; 20480]).unwrap();
     let image = Image { head: &HEAD, length: 1 << 20, compacted: false };
-    assert_eq!(copy(&source, &image, &target, &|_| true).unwrap(), 20480);
+    assert_eq!(copy(&source, &image, &target, None, &|_| true).unwrap(), 20480);
     assert_eq!(target.metadata().unwrap().len(), 20480);
 }
 
@@ -123,7 +123,7 @@ fn a_full_disk_is_told() {
     let full = OpenOptions::new().write(true).open("/dev/full");
     make(&source, &mut Rng::with_seed(5));
     let image = Image { head: &HEAD, length: 61 << 20, compacted: false };
-    let error = copy(&source, &image, Path::new("/dev/full"), &|_| true).unwrap_err();
+    let error = copy(&source, &image, Path::new("/dev/full"), None, &|_| true).unwrap_err();
     assert!(full.is_ok() && error.kind == ErrorKind::NoSpace, "{error}");
 }
 

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{Content, kinds, rows, write_file};
+use disk::Buffer;
 use fastrand::Rng;
-use lmdbfile::{ErrorKind, Reader, Result};
+use lmdbfile::{Accounting, Error, ErrorKind, Reader, Result, Seen};
 
 const PAGE: usize = 4096;
 
@@ -62,8 +63,26 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
+/// A walk that was told of the pages, in pieces and in no order, finds what one finds that reads them.
+fn seen_before(reader: &Reader, bytes: &[u8], rng: &mut Rng) {
+    let (seen, size) = (Seen::new(reader), rng.usize(1..5) * PAGE);
+    let mut starts: Vec<_> = (0..bytes.len()).step_by(size).collect();
+    rng.shuffle(&mut starts);
+    for start in starts.into_iter().filter(|_| rng.u8(..10) > 0) {
+        let piece = &bytes[start..bytes.len().min(start + size)];
+        let given_back = seen.look(start as u64, Buffer::from(piece));
+        assert!(given_back[..] == *piece);
+    }
+    let told = |found: (Accounting, Vec<Error>)| {
+        (found.0, found.1.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let read = told(reader.survey(None, &mut |_| true));
+    assert_eq!(told(reader.survey(Some(&seen), &mut |_| true)), read);
+}
+
 fn read_all(path: &Path, rng: &mut Rng) -> Result<()> {
     let reader = Reader::open(path)?;
+    seen_before(&reader, &std::fs::read(path)?, rng);
     let walked = reader.walk(&mut |_| {});
     for name in reader.names() {
         let _ = rows(&reader, name);

@@ -27,7 +27,7 @@ proptest! {
         let found = reader.walk(&mut |page| visited += page.count).unwrap();
         prop_assert_eq!(visited, summary.pages);
         let (mut left, wanted) = (3, found.branch + found.leaf + 1);
-        let (_, damage) = reader.survey(&mut |_| { left -= 1; left > 0 });
+        let (_, damage) = reader.survey(None, &mut |_| { left -= 1; left > 0 });
         prop_assert_eq!(damage.len() == 1, wanted >= 3, "of {} uses", wanted);
         prop_assert!(left >= 0, "it goes on after it was told to give up");
         prop_assert_eq!(found.unreachable, vec![]);

@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use ldif::Counters;
-use lmdbfile::{ErrorKind, Reader};
+use lmdbfile::{ErrorKind, Reader, Seen};
 use schema::Schema;
 
 use crate::columns::Columns;
@@ -72,6 +72,8 @@ pub struct Look<'a> {
     /// The file was written by us in one go: no free pages, no range without need; but attributes may
     /// stand in pieces, as they did in the LDIF.
     pub new: bool,
+    /// Pages of the file that were seen already.
+    pub seen: Option<&'a Seen>,
     /// So many problems of each kind are told, all counted.
     pub limit: usize,
     pub means: &'a Means,
@@ -86,6 +88,18 @@ pub struct Verdict {
     pub problems: Vec<(Kind, Problem)>,
     /// What could not be looked at, and what is strange without being wrong.
     pub notes: Vec<String>,
+}
+
+/// Those of the tables that back-mdb gives an order of its own.
+pub fn set_orders(reader: &mut Reader) {
+    Stored::set_orders(reader);
+}
+
+/// For whoever copies the snapshot that the meta page `meta` of the file tells of, to note what its pages are.
+pub fn seen(path: &Path, meta: &[u8]) -> lmdbfile::Result<Seen> {
+    let mut reader = Reader::open_meta(path, meta)?;
+    Stored::set_orders(&mut reader);
+    Ok(Seen::new(&reader))
 }
 
 /// Looks. An error is not the file's fault.
@@ -125,7 +139,7 @@ impl Look<'_> {
         let mut damaged = BTreeSet::new();
         // A file may end before its last page when that one is free: only the walk can tell.
         if self.level >= Level::Pages || !reader.is_whole() {
-            damaged = pages::look(reader, self.new, self.counters, findings);
+            damaged = pages::look(reader, self.new, self.seen, self.counters, findings);
         }
         self.counters.check()?;
         if self.level < Level::Tree {

@@ -3,23 +3,25 @@
 use std::collections::BTreeSet;
 
 use ldif::Counters;
-use lmdbfile::{Accounting, Reader};
+use lmdbfile::{Accounting, Reader, Seen};
 
 use super::findings::{Finding, Findings, Kind};
 
 /// Pages after which it is told how far the look is, and asked whether to go on.
 const STEP: u64 = 1024;
 
-/// Which tables are damaged. `new`: the file was written in one go, so that it has no free pages.
+/// Which tables are damaged. `new`: the file was written in one go, so that it has no free pages. `seen`: what somebody
+/// noted who has read all of it.
 pub fn look(
     reader: &Reader,
     new: bool,
+    seen: Option<&Seen>,
     counters: &Counters,
     findings: &mut Findings,
 ) -> BTreeSet<String> {
     counters.begin("pages", reader.pages());
     let (mut met, mut told) = (0, 0);
-    let (found, damage) = reader.survey(&mut |page| {
+    let (found, damage) = reader.survey(seen, &mut |page| {
         met += page.count;
         if met - told >= STEP {
             counters.advance(met - told);

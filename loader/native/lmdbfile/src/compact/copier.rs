@@ -10,8 +10,8 @@ use super::pages::{Large, Pages};
 use super::{Watch, cancelled};
 use crate::bulk::Bulk;
 use crate::layout::META_PAGES;
-use crate::reader::Runs;
-use crate::{FileWriter, Layout, Result, Summary, Table};
+use crate::reader::{OUT_OF_ORDER, Runs, told};
+use crate::{Error, FileWriter, Flags, Layout, Order, Reader, Result, Summary, Table};
 
 /// Lowest branches whose leaves are on their way.
 const BRANCHES_AHEAD: usize = 6;
@@ -19,6 +19,7 @@ const BRANCHES_AHEAD: usize = 6;
 const BRANCHES_HERE: usize = 1;
 
 pub(super) struct Copier<'p> {
+    reader: &'p Reader,
     pages: &'p Pages,
     ahead: &'p Ahead,
     file: FileWriter,
@@ -33,13 +34,28 @@ struct Tree {
     bulk: Bulk,
     overflow_pages: u64,
     leaf_pages: u64,
+    order: Order,
+    /// The last key or value of the last leaf.
+    last: Vec<u8>,
 }
 
 impl Tree {
-    fn new(record: &Table, layout: Layout) -> Self {
+    fn new(record: &Table, order: Order, layout: Layout) -> Self {
         let mut bulk = Bulk::new(record.flags, layout);
         bulk.table.pad = record.pad;
-        Self { bulk, overflow_pages: 0, leaf_pages: 0 }
+        Self { bulk, overflow_pages: 0, leaf_pages: 0, order, last: Vec::new() }
+    }
+
+    /// The leaf comes after all that came before.
+    fn follow(&mut self, leaf: &Leaf) -> Result<()> {
+        let (first, last) = (leaf.view.key(0), leaf.view.key(leaf.view.count - 1));
+        if self.leaf_pages > 0 && self.order.compare(&self.last, first).is_ge() {
+            return Err(Error::corrupt(leaf.number, OUT_OF_ORDER));
+        }
+        self.leaf_pages += 1;
+        self.last.clear();
+        self.last.extend_from_slice(last);
+        Ok(())
     }
 
     /// A tree of a key's values as it stands with the key in the new file.
@@ -50,16 +66,24 @@ impl Tree {
 }
 
 impl<'p> Copier<'p> {
-    pub fn new(pages: &'p Pages, ahead: &'p Ahead, file: FileWriter, watch: Watch<'p>) -> Self {
+    pub fn new(
+        reader: &'p Reader,
+        pages: &'p Pages,
+        ahead: &'p Ahead,
+        file: FileWriter,
+        watch: Watch<'p>,
+    ) -> Self {
         let mut seen = Runs::default();
         seen.add(0, META_PAGES);
         let page = vec![0; pages.layout.page_size];
-        Self { pages, ahead, file, seen, watch, page }
+        Self { reader, pages, ahead, file, seen, watch, page }
     }
 
     /// The main table, and so all others.
     pub fn main(&mut self, record: Table) -> Result<Table> {
-        let want = Want::Keys { flags: record.flags, main: true };
+        let flags = record.flags;
+        let (keys, values) = (flags.key_order(), flags.value_order());
+        let want = Want::Keys { flags, main: true, keys, values };
         self.tree(&record, want).map_err(|error| error.of_table("main"))
     }
 
@@ -70,7 +94,7 @@ impl<'p> Copier<'p> {
     /// The record of the tree as it stands in the new file.
     fn tree(&mut self, record: &Table, want: Want) -> Result<Table> {
         let mut branches = Branches::new(record)?;
-        let mut tree = Tree::new(record, self.pages.layout);
+        let mut tree = Tree::new(record, want.order(), self.pages.layout);
         let (mut coming, mut here) = (VecDeque::new(), VecDeque::new());
         loop {
             while coming.len() < BRANCHES_AHEAD {
@@ -87,20 +111,26 @@ impl<'p> Copier<'p> {
                 self.leaves(&mut tree, &leaves, hanging)?;
             }
         }
-        self.close(tree, branches.count, record)
+        self.close(tree, branches.count, record, want)
     }
 
     /// The same of one whose leaves are there.
-    fn shallow_tree(&mut self, record: &Table, leaves: &[Leaf]) -> Result<Table> {
+    fn shallow_tree(&mut self, record: &Table, want: Want, leaves: &[Leaf]) -> Result<Table> {
         let branch = only_branch(record);
         let numbers = branch.into_iter().chain(leaves.iter().map(|leaf| leaf.number));
         mark(&mut self.seen, &numbers.collect::<Vec<_>>())?;
-        let mut tree = Tree::new(record, self.pages.layout);
+        let mut tree = Tree::new(record, want.order(), self.pages.layout);
         self.leaves(&mut tree, leaves, Hanging::new(self.pages, self.ahead, &[]))?;
-        self.close(tree, branch.is_some().into(), record)
+        self.close(tree, branch.is_some().into(), record, want)
     }
 
-    fn close(&mut self, mut tree: Tree, branch_pages: u64, record: &Table) -> Result<Table> {
+    fn close(
+        &mut self,
+        mut tree: Tree,
+        branch_pages: u64,
+        record: &Table,
+        want: Want,
+    ) -> Result<Table> {
         let seen = Table {
             branch_pages,
             leaf_pages: tree.leaf_pages,
@@ -108,7 +138,8 @@ impl<'p> Copier<'p> {
             entries: tree.bulk.table.entries,
             ..*record
         };
-        if seen != *record {
+        let values_of_a_key = matches!(want, Want::Values(..));
+        if seen != told(record, &seen, values_of_a_key) {
             return Err(other_counts(record));
         }
         tree.bulk.finish(&mut self.file)
@@ -126,6 +157,7 @@ impl<'p> Copier<'p> {
     }
 
     fn leaf(&mut self, tree: &mut Tree, leaf: &Leaf, hanging: &mut Hanging<'_>) -> Result<()> {
+        tree.follow(leaf)?;
         let mut moved = Vec::with_capacity(leaf.pointers.len());
         for (at, pointer) in &leaf.pointers {
             let bytes = match hanging.next(pointer)? {
@@ -138,7 +170,6 @@ impl<'p> Copier<'p> {
         for (place, bytes) in moved {
             self.page[place..place + bytes.len()].copy_from_slice(&bytes);
         }
-        tree.leaf_pages += 1;
         tree.bulk.table.entries += leaf.entries;
         tree.bulk.hang_leaf(&mut self.file, &mut self.page, leaf.view.key(0))
     }
@@ -152,8 +183,8 @@ impl<'p> Copier<'p> {
                 let number = self.file.overflow(&[&block[bytes]], size)?;
                 Ok(number.to_ne_bytes().to_vec())
             }
-            Thing::Tree { record, leaves } => {
-                let copy = self.shallow_tree(&record, &leaves)?;
+            Thing::Tree { record, want, leaves } => {
+                let copy = self.shallow_tree(&record, want, &leaves)?;
                 Ok(tree.values(&record, &copy))
             }
         }
@@ -166,17 +197,22 @@ impl<'p> Copier<'p> {
                 let number = self.large(tree, *first, *size)?;
                 Ok(number.to_ne_bytes().to_vec())
             }
-            Pointer::Values(record) => {
-                let copy = self.tree(record, Want::values_of(record))?;
+            Pointer::Values(record, want) => {
+                let copy = self.tree(record, *want)?;
                 Ok(tree.values(record, &copy))
             }
             Pointer::Table(record) => {
-                let want = Want::Keys { flags: record.flags, main: false };
+                let want = self.keys(record.flags, key);
                 let copy = self.tree(record, want);
                 let copy = copy.map_err(|error| error.of_table(&key.escape_ascii().to_string()))?;
                 Ok(copy.encode().to_vec())
             }
         }
+    }
+
+    fn keys(&self, flags: Flags, name: &[u8]) -> Want {
+        let (keys, values) = self.reader.orders_of(name, flags);
+        Want::Keys { flags, main: false, keys, values }
     }
 
     fn large(&mut self, tree: &mut Tree, first: u64, size: usize) -> Result<u64> {

@@ -11,6 +11,7 @@ use super::ahead::{Ahead, Coming};
 use super::branches::children;
 use super::leaf::{Leaf, Pointer, Want, only_branch, other_counts};
 use super::pages::{Large, Pages};
+use crate::checks::misuse;
 use crate::reader::View;
 use crate::{Result, Table};
 
@@ -23,7 +24,7 @@ const UNDER_WAY: usize = 3;
 #[derive(Debug)]
 pub(super) enum Thing {
     Value { place: Large, block: Arc<Buffer>, bytes: Range<usize> },
-    Tree { record: Table, leaves: Vec<Leaf> },
+    Tree { record: Table, want: Want, leaves: Vec<Leaf> },
 }
 
 /// Of some leaves all that is small, in its order.
@@ -72,9 +73,9 @@ impl<'a> Hanging<'a> {
 fn small(pages: &Pages, pointer: &Pointer) -> Option<u64> {
     let count = match pointer {
         Pointer::Large(_, size) => pages.layout.overflow_pages(*size),
-        Pointer::Values(record) if record.depth == 1 => 1,
-        Pointer::Values(record) if record.depth == 2 => record.leaf_pages.max(1),
-        Pointer::Values(_) | Pointer::Table(_) => return None,
+        Pointer::Values(record, _) if record.depth == 1 => 1,
+        Pointer::Values(record, _) if record.depth == 2 => record.leaf_pages.max(1),
+        Pointer::Values(..) | Pointer::Table(_) => return None,
     };
     (count <= TOGETHER / 4 / pages.layout.page_size as u64).then_some(count)
 }
@@ -103,7 +104,7 @@ fn batches(pages: &Pages, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
 fn want(pages: &Pages, pointer: &Pointer) {
     match pointer {
         Pointer::Large(first, size) => pages.want_run(*first, pages.layout.overflow_pages(*size)),
-        Pointer::Values(record) | Pointer::Table(record) => pages.want_run(record.root, 1),
+        Pointer::Values(record, _) | Pointer::Table(record) => pages.want_run(record.root, 1),
     }
 }
 
@@ -154,7 +155,7 @@ fn numbers(pages: &Pages, pointers: &[Pointer]) -> Result<Vec<Vec<u64>>> {
         Pointer::Large(first, size) => {
             Ok((first..first.saturating_add(pages.layout.overflow_pages(size))).collect())
         }
-        Pointer::Values(record) | Pointer::Table(record) => match only_branch(&record) {
+        Pointer::Values(record, _) | Pointer::Table(record) => match only_branch(&record) {
             Some(_) => leaves_below(&record, views.next()),
             None => Ok(vec![record.root]),
         },
@@ -184,13 +185,14 @@ fn thing(
             let from = offset + pages.layout.page_header;
             Ok(Thing::Value { place, block: Arc::clone(block), bytes: from..from + size })
         }
-        Pointer::Values(record) | Pointer::Table(record) => {
+        Pointer::Values(record, want) => {
             let leaf = |(at, &number)| {
                 let view = pages.view_in(block, start + at, number)?;
-                Leaf::new(number, view, Want::values_of(&record))
+                Leaf::new(number, view, want)
             };
             let leaves = numbers.iter().enumerate().map(leaf).collect::<Result<_>>()?;
-            Ok(Thing::Tree { record, leaves })
+            Ok(Thing::Tree { record, want, leaves })
         }
+        Pointer::Table(_) => Err(misuse("tables are never read together")),
     }
 }

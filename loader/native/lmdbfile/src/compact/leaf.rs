@@ -4,16 +4,16 @@ use std::cmp::Reverse;
 
 use super::pages::Pages;
 use crate::layout::node;
-use crate::reader::{Kind, View, table_record, value_record};
-use crate::{Error, Flags, MAX_KEY, Result, Table};
+use crate::reader::{Kind, OUT_OF_ORDER, View, table_record, value_record};
+use crate::{Error, Flags, MAX_KEY, Order, Result, Table};
 
 /// What stands on a leaf.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Want {
     /// Keys of a table with these flags. In the main table records of tables may stand too.
-    Keys { flags: Flags, main: bool },
+    Keys { flags: Flags, main: bool, keys: Order, values: Order },
     /// Values of one key, alone or of one size.
-    Values(Kind),
+    Values(Kind, Order),
 }
 
 #[derive(Debug)]
@@ -30,8 +30,8 @@ pub(super) struct Leaf {
 pub(super) enum Pointer {
     /// A value of this size on overflow pages, the first of which is this.
     Large(u64, usize),
-    /// The record of a key's values.
-    Values(Table),
+    /// The record of a key's values, and what stands on the leaves of that tree.
+    Values(Table, Want),
     /// The record of a table.
     Table(Table),
 }
@@ -44,7 +44,7 @@ impl Pointer {
 
     pub fn tree(&self) -> Option<&Table> {
         match self {
-            Self::Values(record) | Self::Table(record) => Some(record),
+            Self::Values(record, _) | Self::Table(record) => Some(record),
             Self::Large(..) => None,
         }
     }
@@ -52,17 +52,33 @@ impl Pointer {
 
 impl Want {
     /// On the leaves of a tree of a key's values.
-    pub fn values_of(record: &Table) -> Self {
-        Self::Values(match record.pad as usize {
+    fn values(self, record: &Table) -> Self {
+        let kind = match record.pad as usize {
             0 => Kind::Leaf,
             size => Kind::Leaf2(size),
-        })
+        };
+        Self::Values(kind, self.order_of_values())
+    }
+
+    /// Of what stands on the leaves.
+    pub fn order(self) -> Order {
+        match self {
+            Self::Keys { keys, .. } => keys,
+            Self::Values(_, order) => order,
+        }
+    }
+
+    fn order_of_values(self) -> Order {
+        match self {
+            Self::Keys { values, .. } => values,
+            Self::Values(_, order) => order,
+        }
     }
 
     fn kind(self) -> Kind {
         match self {
             Self::Keys { .. } => Kind::Leaf,
-            Self::Values(kind) => kind,
+            Self::Values(kind, _) => kind,
         }
     }
 }
@@ -91,9 +107,10 @@ impl Leaf {
         if view.key(0).len() > MAX_KEY {
             return Err(Error::corrupt(number, "a key longer than LMDB allows"));
         }
+        require_ascending(&view, want.order(), number)?;
         let mut leaf = Self { number, view, entries: 0, pointers: Vec::new() };
         match want {
-            Want::Values(Kind::Leaf2(_)) => leaf.entries = leaf.view.count as u64,
+            Want::Values(Kind::Leaf2(_), _) => leaf.entries = leaf.view.count as u64,
             _ => (0..leaf.view.count).try_for_each(|at| leaf.node(at, want))?,
         }
         // The largest table lies all over a file that was not written at once: with it all else comes into memory.
@@ -105,8 +122,8 @@ impl Leaf {
         const VALUES: u16 = node::DUPDATA | node::SUBDATA;
         let here = self.view.node(at);
         let (flags, main) = match want {
-            Want::Keys { flags, main } => (flags, main),
-            Want::Values(_) => (Flags::NONE, false),
+            Want::Keys { flags, main, .. } => (flags, main),
+            Want::Values(..) => (Flags::NONE, false),
         };
         let many = flags.contains(Flags::DUPSORT);
         let pointer = match here.flags {
@@ -114,8 +131,11 @@ impl Leaf {
             node::BIGDATA if !many && matches!(want, Want::Keys { .. }) => {
                 here.overflow_page().map(|first| Pointer::Large(first, here.size))
             }
-            node::DUPDATA if many => return self.sub_page(at, flags),
-            VALUES if many => Some(Pointer::Values(value_record(&here, flags, self.number)?)),
+            node::DUPDATA if many => return self.sub_page(at, flags, want),
+            VALUES if many => {
+                let record = value_record(here.data, flags, self.number)?;
+                Some(Pointer::Values(record, want.values(&record)))
+            }
             node::SUBDATA if main => Some(Pointer::Table(table_record(here.data, self.number)?)),
             _ => {
                 let what = "a value of a kind that its table cannot have";
@@ -127,14 +147,20 @@ impl Leaf {
         Ok(())
     }
 
-    fn sub_page(&mut self, at: usize, flags: Flags) -> Result<()> {
+    fn sub_page(&mut self, at: usize, flags: Flags, want: Want) -> Result<()> {
         let values = self.view.sub_page(at).map_err(|what| Error::corrupt(self.number, what))?;
         let fixed = matches!(values.kind, Kind::Leaf2(_));
         if values.kind == Kind::Branch || fixed != flags.contains(Flags::DUPFIXED) {
             let what = "a sub-page of another kind than its table wants";
             return Err(Error::corrupt(self.number, what));
         }
+        require_ascending(&values, want.order_of_values(), self.number)?;
         self.entries += values.count as u64;
         Ok(())
     }
+}
+
+fn require_ascending(view: &View, order: Order, number: u64) -> Result<()> {
+    let rising = |at| order.compare(view.key(at - 1), view.key(at)).is_lt();
+    if (1..view.count).all(rising) { Ok(()) } else { Err(Error::corrupt(number, OUT_OF_ORDER)) }
 }

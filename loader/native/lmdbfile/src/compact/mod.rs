@@ -1,7 +1,6 @@
 //! A snapshot written again: each tree's pages one after the other, full branches, no free pages.
 //!
-//! What is on the leaves stays byte for byte, but for the numbers that point to other pages; so no
-//! order of keys has to be known. Leaves are read and checked by threads ahead of the one that
+//! What is on the leaves stays byte for byte, but for the numbers that point to other pages. Leaves are read and checked by threads ahead of the one that
 //! numbers them, and a thread of the file's own writes what it has numbered.
 
 mod ahead;
@@ -27,13 +26,14 @@ impl Reader {
     /// Writes the snapshot's tables to the new file `target`, with the same map size and
     /// transaction, so that an LMDB that opens it goes on with greater ones.
     ///
-    /// The whole structure is checked on the way, but not the order of keys and values.
+    /// The whole structure is checked on the way, as [`Reader::walk`] does, but for the table of free pages, which a copy
+    /// has no use for.
     pub fn compact(&self, target: &Path, watch: Watch<'_>) -> Result<Summary> {
         let pages = Pages::new(self.store.source()?, self.layout(), self.store.pages)?;
         let file = FileWriter::create(target, &self.options())?;
         std::thread::scope(|scope| {
             let ahead = Ahead::start(scope, &pages)?;
-            let mut copier = Copier::new(&pages, &ahead, file, watch);
+            let mut copier = Copier::new(self, &pages, &ahead, file, watch);
             let main = copier.main(self.meta.main)?;
             copier.finish(main, self.meta.txn)
         })

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use disk::{Buffer, Disk, Source, pieces};
+use disk::{Buffer, Disk, Look, Source, pieces};
 
 use super::origin::Data;
 use crate::compact::{Watch, cancelled};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, Seen};
 
 /// As the user's own mask has it.
 const MODE: u32 = 0o666;
@@ -24,8 +24,14 @@ pub struct Image<'i> {
 }
 
 /// Copies the data of `source` into the new file `target`, and waits until the disk has it: the
-/// bytes of the copy.
-pub fn copy(source: &Path, image: &Image<'_>, target: &Path, watch: Watch<'_>) -> Result<u64> {
+/// bytes of the copy. `seen`: notes what the pages are, for a check of the copy.
+pub fn copy(
+    source: &Path,
+    image: &Image<'_>,
+    target: &Path,
+    seen: Option<&Seen>,
+    watch: Watch<'_>,
+) -> Result<u64> {
     let (origin, end) = open(source, image)?;
     let of_target = |error: io::Error| Error::from(error).of_file(target);
     let mut disk = Disk::create(target, MODE).map_err(of_target)?;
@@ -33,7 +39,9 @@ pub fn copy(source: &Path, image: &Image<'_>, target: &Path, watch: Watch<'_>) -
     let head = image.head.len() as u64;
     watch(head);
     let mut told = None;
-    let copied = each(&origin, head..end, watch, |start, bytes| {
+    let look = seen.map(|seen| |start, bytes| seen.look(start, bytes));
+    let look = look.as_ref().map(|look| look as Look<'_>);
+    let copied = each(&origin, head..end, look, watch, |start, bytes| {
         disk.write_at(bytes, start).map_err(|error| {
             told = Some(of_target(error));
             cancelled()
@@ -58,11 +66,12 @@ pub(super) fn open(source: &Path, image: &Image<'_>) -> Result<(Source, u64)> {
 pub(super) fn each(
     origin: &Source,
     range: std::ops::Range<u64>,
+    look: Option<Look<'_>>,
     watch: Watch<'_>,
     mut take: impl FnMut(u64, &Buffer) -> Result<()>,
 ) -> Result<()> {
     let (data, end) = (Data::new(origin.file(), range.clone()), range.end);
-    pieces(origin, data, |piece, bytes| {
+    pieces(origin, data, look, |piece, bytes| {
         let count = bytes.len() as u64;
         if count < piece.end - piece.start {
             return Err(cut());

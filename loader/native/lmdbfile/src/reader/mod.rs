@@ -2,9 +2,11 @@
 
 mod cursor;
 mod cuts;
+mod leaf;
 mod open;
 mod path;
 mod runs;
+mod seen;
 mod store;
 mod tree;
 mod view;
@@ -14,15 +16,17 @@ use std::collections::BTreeMap;
 
 pub use cursor::Cursor;
 pub(crate) use cursor::table_record;
-pub(crate) use path::MAX_DEPTH;
+use leaf::Orders;
+pub(crate) use path::{MAX_DEPTH, OUT_OF_ORDER};
 pub(crate) use runs::Runs;
+pub use seen::Seen;
 use store::Store;
-pub(crate) use tree::value_record;
+pub(crate) use tree::{told, value_record};
 pub(crate) use view::{Kind, View};
 pub use walk::{Accounting, PageKind, PageUse};
 
 use crate::meta::Meta;
-use crate::{Layout, Order, Result, Table};
+use crate::{Flags, Layout, Order, Result, Table};
 
 /// A snapshot of a file. Its pages must stay as they are meanwhile: nobody writes, or a reader's slot is held.
 #[derive(Debug)]
@@ -93,6 +97,25 @@ impl Reader {
             table.key_order = key_order;
             table.value_order = value_order;
         }
+    }
+
+    /// Those of a table's keys and values; of one that is not there, what its flags say.
+    pub(crate) fn orders_of(&self, name: &[u8], flags: Flags) -> (Order, Order) {
+        let name = self.store.layout.name(name);
+        let known = self.tables.get(name).map(|table| (table.key_order, table.value_order));
+        known.unwrap_or((flags.key_order(), flags.value_order()))
+    }
+
+    /// All that come up in its tables.
+    fn orders(&self) -> Orders {
+        let mut orders = Orders::default();
+        orders.add(Order::Bytes);
+        orders.add(Order::Integer); // of the table of free pages
+        for table in self.tables.values() {
+            orders.add(table.key_order);
+            orders.add(table.value_order);
+        }
+        orders
     }
 
     pub fn table(&self, name: &[u8]) -> Option<TableReader<'_>> {

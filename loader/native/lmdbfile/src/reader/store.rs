@@ -179,12 +179,18 @@ impl Store {
     pub fn overflow_pages(&self, number: u64, size: usize) -> Result<u64> {
         let (block, start) = self.page(number)?;
         let first = &block[start..start + self.layout.page_size];
-        let pages = u64::from(Layout::overflow_count(first));
-        let what = if Layout::header(first).flags & page::OVERFLOW == 0 {
-            "a large value that is on no overflow page"
-        } else if pages < self.layout.overflow_pages(size) {
+        if Layout::header(first).flags & page::OVERFLOW == 0 {
+            let what = "a large value that is on no overflow page";
+            return Err(Error::corrupt(number, what));
+        }
+        self.check_overflow(number, Layout::overflow_count(first).into(), size)
+    }
+
+    /// The same, `pages` being what the first page says.
+    pub fn check_overflow(&self, number: u64, pages: u64, size: usize) -> Result<u64> {
+        let what = if pages < self.layout.overflow_pages(size) {
             "a large value on too few overflow pages"
-        } else if pages > self.pages - number {
+        } else if pages > self.pages.saturating_sub(number) {
             "overflow pages that go beyond the end of the file"
         } else {
             return Ok(pages);

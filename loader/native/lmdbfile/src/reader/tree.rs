@@ -3,7 +3,7 @@
 use super::TableReader;
 use super::cursor::table_record;
 use super::path::OUT_OF_ORDER;
-use super::view::{Kind, Node};
+use super::view::Kind;
 use crate::{Error, Flags, Order, Result, Table};
 
 /// One tree, and what was seen of it so far.
@@ -31,15 +31,9 @@ impl<'r> Tree<'r> {
         Self { table, record, order, kind, values_of_a_key, seen, floor, inclusive }
     }
 
-    /// What its record should tell. Since LMDB 0.9.36 (OpenLDAP 2.6.14) that of a table with DUPSORT counts the pages of its
-    /// keys' trees, too, but only as they change (`mdb_subdb_adjust`): on a file that is older than the
-    /// program these numbers mean nothing.
+    /// What its record should tell.
     pub fn told(&self) -> Table {
-        if self.values_of_a_key || !self.record.flags.contains(Flags::DUPSORT) {
-            return self.record;
-        }
-        let Table { branch_pages, leaf_pages, overflow_pages, .. } = self.seen;
-        Table { branch_pages, leaf_pages, overflow_pages, ..self.record }
+        told(&self.record, &self.seen, self.values_of_a_key)
     }
 
     pub fn set_floor(&mut self, key: &[u8], inclusive: bool) {
@@ -57,9 +51,20 @@ impl<'r> Tree<'r> {
     }
 }
 
+/// What the record of a tree should tell. Since LMDB 0.9.36 (OpenLDAP 2.6.14) that of a table with DUPSORT counts the pages of
+/// its keys' trees, too, but only as they change (`mdb_subdb_adjust`): on a file that is older than the program these numbers
+/// mean nothing.
+pub(crate) fn told(record: &Table, seen: &Table, values_of_a_key: bool) -> Table {
+    if values_of_a_key || !record.flags.contains(Flags::DUPSORT) {
+        return *record;
+    }
+    let Table { branch_pages, leaf_pages, overflow_pages, .. } = *seen;
+    Table { branch_pages, leaf_pages, overflow_pages, ..*record }
+}
+
 /// The record of the tree in which a key's values are.
-pub(crate) fn value_record(here: &Node<'_>, flags: Flags, number: u64) -> Result<Table> {
-    let record = table_record(here.data, number)?;
+pub(crate) fn value_record(data: &[u8], flags: Flags, number: u64) -> Result<Table> {
+    let record = table_record(data, number)?;
     let fixed = flags.contains(Flags::DUPFIXED);
     if record.flags != flags.of_values() || (record.pad > 0) != fixed || record.entries == 0 {
         return Err(Error::corrupt(number, "a record that does not fit the values of its table"));

@@ -2,15 +2,17 @@
 
 use std::ops::Range;
 
+use super::leaf::{Ascending, Branch, Leaf, Orders, Others};
 use super::path::{MAX_DEPTH, OUT_OF_ORDER};
 use super::runs::Runs;
+use super::seen::{Met, Seen};
 use super::tree::{Tree, value_record};
-use super::view::{Kind, View};
+use super::view::Kind;
 use super::{Named, Reader, TableReader};
 use crate::compact::cancelled;
-use crate::layout::{META_PAGES, node, read_u64};
+use crate::layout::{META_PAGES, read_u64};
 use crate::table::NO_PAGE;
-use crate::{Error, ErrorKind, Flags, Result};
+use crate::{Error, ErrorKind, Flags, Order, Result};
 
 /// The table of tables, in messages.
 const MAIN: &str = "main";
@@ -53,7 +55,7 @@ impl Reader {
     /// and that each record tells the true number of pages and values. A page used twice is an error.
     /// The content of overflow pages is not read.
     pub fn walk(&self, visit: &mut dyn FnMut(&PageUse<'_>)) -> Result<Accounting> {
-        let (found, damage) = self.survey(&mut |page| {
+        let (found, damage) = self.survey(None, &mut |page| {
             visit(page);
             true
         });
@@ -63,8 +65,18 @@ impl Reader {
     /// As [`walk`](Self::walk), but goes on with the next table where one is damaged: what was found of
     /// the others, and the first damage of each. Which pages nobody uses is told only if there is none. `visit` gives up
     /// with `false`: then the last damage is that the walk was cancelled.
-    pub fn survey(&self, visit: &mut dyn FnMut(&PageUse<'_>) -> bool) -> (Accounting, Vec<Error>) {
-        let mut walk = Walk { visit, used: Runs::default(), found: Accounting::default() };
+    ///
+    /// `seen`: of this very file; what it has is not read again.
+    pub fn survey(
+        &self,
+        seen: Option<&Seen>,
+        visit: &mut dyn FnMut(&PageUse<'_>) -> bool,
+    ) -> (Accounting, Vec<Error>) {
+        let own = self.orders();
+        let seen = seen.and_then(|seen| Some((seen, seen.orders(&own)?)));
+        let (seen, orders) = seen.map_or((None, &own), |(seen, orders)| (Some(seen), orders));
+        let (used, found) = (Runs::default(), Accounting::default());
+        let mut walk = Walk { seen, orders, visit, used, found };
         walk.used.add(0, META_PAGES);
         let meta = PageUse { number: 0, count: META_PAGES, kind: PageKind::Meta, table: MAIN };
         if !(walk.visit)(&meta) {
@@ -113,6 +125,8 @@ impl Reader {
 }
 
 struct Walk<'v> {
+    seen: Option<&'v Seen>,
+    orders: &'v Orders,
     visit: &'v mut dyn FnMut(&PageUse<'_>) -> bool,
     used: Runs,
     found: Accounting,
@@ -156,92 +170,118 @@ impl Walk<'_> {
     }
 
     fn page(&mut self, tree: &mut Tree<'_>, number: u64, level: u16) -> Result<()> {
-        let view = tree.table.store.next_view(number)?;
+        let met = self.met(tree, number)?;
         let is_leaf = level == tree.record.depth;
-        if is_leaf != (view.kind != Kind::Branch) || (is_leaf && view.kind != tree.kind) {
-            return Err(Error::corrupt(number, "a page of another kind than its place wants"));
+        match met {
+            Met::Leaf(leaf) if is_leaf && leaf.kind == tree.kind => {
+                self.add(tree.table.name, number, 1, PageKind::Leaf)?;
+                tree.seen.leaf_pages += 1;
+                self.leaf(tree, number, &leaf)
+            }
+            Met::Branch(branch) if !is_leaf => {
+                self.add(tree.table.name, number, 1, PageKind::Branch)?;
+                tree.seen.branch_pages += 1;
+                self.branch(tree, number, &branch, level)
+            }
+            _ => Err(Error::corrupt(number, "a page of another kind than its place wants")),
         }
-        if is_leaf {
-            self.add(tree.table.name, number, 1, PageKind::Leaf)?;
-            tree.seen.leaf_pages += 1;
-            return self.leaf(tree, number, &view);
-        }
-        self.add(tree.table.name, number, 1, PageKind::Branch)?;
-        tree.seen.branch_pages += 1;
-        self.branch(tree, number, &view, level)
     }
 
-    fn branch(&mut self, tree: &mut Tree<'_>, number: u64, view: &View, level: u16) -> Result<()> {
-        if view.count < 2 {
+    /// From what was seen of the file before, or from the file.
+    fn met(&self, tree: &Tree<'_>, number: u64) -> Result<Met> {
+        match self.seen.and_then(|seen| seen.take(number)) {
+            Some(Met::Large(_)) | None => {}
+            Some(met) => return Ok(met),
+        }
+        let wanted = self.orders.these([tree.order, tree.table.value_order]);
+        Ok(Met::new(&tree.table.store.next_view(number)?, wanted))
+    }
+
+    fn branch(
+        &mut self,
+        tree: &mut Tree<'_>,
+        number: u64,
+        branch: &Branch,
+        level: u16,
+    ) -> Result<()> {
+        let children = branch.children();
+        if children.len() < 2 {
             return Err(Error::corrupt(number, "a branch with a single child"));
         }
-        for at in 0..view.count {
+        for (at, (child, key)) in children.enumerate() {
             if at > 0 {
-                tree.check_floor(number, view.key(at))?;
-                tree.set_floor(view.key(at), true);
+                tree.check_floor(number, key)?;
+                tree.set_floor(key, true);
             }
-            self.page(tree, view.child(at), level + 1)?;
+            self.page(tree, child, level + 1)?;
         }
         Ok(())
     }
 
-    fn leaf(&mut self, tree: &mut Tree<'_>, number: u64, view: &View) -> Result<()> {
-        tree.check_floor(number, view.key(0))?;
-        for at in 1..view.count {
-            if tree.order.compare(view.key(at - 1), view.key(at)).is_ge() {
-                return Err(Error::corrupt(number, OUT_OF_ORDER));
-            }
-        }
-        tree.set_floor(view.key(view.count - 1), false);
+    fn leaf(&mut self, tree: &mut Tree<'_>, number: u64, leaf: &Leaf) -> Result<()> {
+        tree.check_floor(number, leaf.first())?;
+        self.require_ascending(leaf.ascending, tree.order, number)?;
+        tree.set_floor(leaf.last(), false);
+        tree.seen.entries += leaf.plain;
+        let Some(others) = &leaf.others else { return Ok(()) };
         if tree.values_of_a_key {
-            if (0..view.count).any(|at| view.node(at).flags != 0) {
-                return Err(Error::corrupt(number, "a value with flags"));
-            }
-            tree.seen.entries += view.count as u64;
-            return Ok(());
+            return Err(Error::corrupt(number, "a value with flags"));
         }
-        (0..view.count).try_for_each(|at| self.node(tree, number, view, at))
+        self.others(tree, number, others)
     }
 
-    fn node(&mut self, tree: &mut Tree<'_>, number: u64, view: &View, at: usize) -> Result<()> {
-        let here = view.node(at);
-        let is_known = match here.flags {
-            node::SUBDATA => tree.table.name == MAIN,
-            flags => flags & !(node::BIGDATA | node::SUBDATA | node::DUPDATA) == 0,
-        };
-        if !is_known {
+    fn require_ascending(&self, found: Ascending, order: Order, number: u64) -> Result<()> {
+        let ascends = self.orders.has(found, order);
+        if ascends { Ok(()) } else { Err(Error::corrupt(number, OUT_OF_ORDER)) }
+    }
+
+    fn others(&mut self, tree: &mut Tree<'_>, number: u64, others: &Others) -> Result<()> {
+        let table = tree.table;
+        if others.tables > 0 && table.name != MAIN {
             return Err(Error::corrupt(number, "a node with flags that make no sense"));
         }
-        if here.flags & node::DUPDATA != 0 {
-            tree.seen.entries += self.values(tree.table, number, view, at)?;
-            return Ok(());
+        if let Some(what) = others.wrong {
+            return Err(Error::corrupt(number, what));
         }
-        tree.seen.entries += 1;
-        if let Some(first) = here.overflow_page() {
-            let pages = tree.table.store.overflow_pages(first, here.size)?;
-            self.add(tree.table.name, first, pages, PageKind::Overflow)?;
+        tree.seen.entries += others.tables + others.large.len() as u64;
+        for &(first, size) in &others.large {
+            let pages = self.large(table, first, size)?;
+            self.add(table.name, first, pages, PageKind::Overflow)?;
             tree.seen.overflow_pages += pages;
+        }
+        tree.seen.entries += self.sub_pages(table, number, others)?;
+        for record in &others.trees {
+            tree.seen.entries += self.values(table, number, record)?;
         }
         Ok(())
     }
 
-    /// The values of a key that has many: how many.
-    fn values(
-        &mut self,
-        table: TableReader<'_>,
-        number: u64,
-        view: &View,
-        at: usize,
-    ) -> Result<u64> {
-        let here = view.node(at);
-        if !table.record.flags.contains(Flags::DUPSORT) || here.overflow_page().is_some() {
-            let what = "a key with many values where it can have only one";
+    fn large(&self, table: TableReader<'_>, first: u64, size: usize) -> Result<u64> {
+        match self.seen.and_then(|seen| seen.take(first)) {
+            Some(Met::Large(pages)) => table.store.check_overflow(first, pages, size),
+            _ => table.store.overflow_pages(first, size),
+        }
+    }
+
+    /// How many values there are.
+    fn sub_pages(&self, table: TableReader<'_>, number: u64, others: &Others) -> Result<u64> {
+        if !others.fixed && !others.nodes {
+            return Ok(0);
+        }
+        require_many(table, number)?;
+        let fixed = table.record.flags.contains(Flags::DUPFIXED);
+        if (fixed && others.nodes) || (!fixed && others.fixed) {
+            let what = "a sub-page of another kind than its table wants";
             return Err(Error::corrupt(number, what));
         }
-        if here.flags & node::SUBDATA == 0 {
-            return self.sub_page(table, number, view, at);
-        }
-        let record = value_record(&here, table.record.flags, number)?;
+        self.require_ascending(others.ascending, table.value_order, number)?;
+        Ok(others.values)
+    }
+
+    /// The values of a key that has so many that they are in a tree of their own: how many.
+    fn values(&mut self, table: TableReader<'_>, number: u64, record: &[u8]) -> Result<u64> {
+        require_many(table, number)?;
+        let record = value_record(record, table.record.flags, number)?;
         let kind = match record.pad as usize {
             0 => Kind::Leaf,
             size => Kind::Leaf2(size),
@@ -251,22 +291,11 @@ impl Walk<'_> {
         self.tree(&mut tree)?;
         Ok(record.entries)
     }
+}
 
-    fn sub_page(
-        &mut self,
-        table: TableReader<'_>,
-        number: u64,
-        view: &View,
-        at: usize,
-    ) -> Result<u64> {
-        let values = view.sub_page(at).map_err(|what| Error::corrupt(number, what))?;
-        let fixed = matches!(values.kind, Kind::Leaf2(_));
-        if values.kind == Kind::Branch || fixed != table.record.flags.contains(Flags::DUPFIXED) {
-            return Err(Error::corrupt(number, "a sub-page of another kind than its table wants"));
-        }
-        let mut tree = Tree::new(table, table.record, table.value_order, values.kind);
-        tree.values_of_a_key = true;
-        self.leaf(&mut tree, number, &values)?;
-        Ok(values.count as u64)
+fn require_many(table: TableReader<'_>, number: u64) -> Result<()> {
+    if table.record.flags.contains(Flags::DUPSORT) {
+        return Ok(());
     }
+    Err(Error::corrupt(number, "a key with many values where it can have only one"))
 }

@@ -1,0 +1,93 @@
+//! Pages that somebody else has met, in whatever order, and that a walk need not read again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use disk::Buffer;
+
+use super::leaf::{Branch, Leaf, Orders, Wanted};
+use super::view::{Kind, View};
+use crate::layout::{META_PAGES, page};
+use crate::{Layout, Reader};
+
+/// What a walk wants of one page.
+#[derive(Debug)]
+pub(crate) enum Met {
+    Branch(Branch),
+    Leaf(Leaf),
+    /// The first overflow page of a value, and how many it has.
+    Large(u64),
+}
+
+impl Met {
+    pub fn new(view: &View, orders: Wanted<'_>) -> Self {
+        match view.kind {
+            Kind::Branch => Self::Branch(Branch::new(view)),
+            Kind::Leaf | Kind::Leaf2(_) => Self::Leaf(Leaf::new(view, orders)),
+        }
+    }
+}
+
+/// Pages with their numbers, in order; `None` once somebody has asked for it.
+type Piece = Vec<(u64, Option<Met>)>;
+
+/// What was seen of the pages of a file while it was copied: of 4096 bytes some 130.
+#[derive(Debug)]
+pub struct Seen {
+    layout: Layout,
+    orders: Orders,
+    /// The pages of a piece of the file in order, by its first.
+    pieces: Mutex<BTreeMap<u64, Piece>>,
+}
+
+impl Seen {
+    /// Of a copy of that snapshot, page for page.
+    pub fn new(of: &Reader) -> Self {
+        Self { layout: of.layout(), orders: of.orders(), pieces: Mutex::default() }
+    }
+
+    /// Looks at a piece of the file from the byte `start` on, and gives it back. What is no page of a tree is passed
+    /// over: a free page may hold anything.
+    pub fn look(&self, start: u64, bytes: Buffer) -> Buffer {
+        let size = self.layout.page_size as u64;
+        let block = Arc::new(bytes);
+        let skip = start.next_multiple_of(size) - start;
+        let pages = (start + skip) / size..(start + block.len() as u64) / size;
+        let page = |number| {
+            #[allow(clippy::cast_possible_truncation, reason = "it lies within the block")]
+            let at = (number * size - start) as usize;
+            Some((number, Some(self.page(number, &block, at)?)))
+        };
+        let first = pages.start;
+        let mut met: Vec<_> = pages.filter_map(page).collect();
+        met.shrink_to_fit();
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner).insert(first, met);
+        Arc::try_unwrap(block).unwrap_or_else(|block| Buffer::from(&block[..]))
+    }
+
+    fn page(&self, number: u64, block: &Arc<Buffer>, start: usize) -> Option<Met> {
+        let range = start..start + self.layout.page_size;
+        let bytes = &block[range.clone()];
+        if number < META_PAGES || Layout::number(bytes) != number {
+            return None;
+        }
+        if Layout::header(bytes).flags & page::OVERFLOW != 0 {
+            return Some(Met::Large(Layout::overflow_count(bytes).into()));
+        }
+        let view = View::page(Arc::clone(block), range, self.layout).ok()?;
+        Some(Met::new(&view, self.orders.all()))
+    }
+
+    /// The page, for whoever asks first.
+    pub(super) fn take(&self, number: u64) -> Option<Met> {
+        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, piece) = pieces.range_mut(..=number).next_back()?;
+        let at = piece.binary_search_by_key(&number, |(here, _)| *here).ok()?;
+        piece[at].1.take()
+    }
+
+    /// For a walk in which no other orders come up.
+    pub(super) fn orders(&self, wanted: &Orders) -> Option<&Orders> {
+        self.orders.cover(wanted).then_some(&self.orders)
+    }
+}
