@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import stat
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from loader.errors import FileUnsafe
+from loader.storage import held
+
 T = TypeVar("T")
 
 LARGEST = 64 << 20  # bytes; an export of a billion entries has a manifest of some kilobytes
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
@@ -40,18 +41,12 @@ def read(path: Path, kind: type[T], version: int) -> T:
 def content(path: Path) -> bytes:
     """A regular file of bounded size, not a link. Raises Unfit, OSError."""
     try:
-        descriptor = os.open(path, _FLAGS)
-    except OSError as error:
-        if path.is_symlink():
-            raise Unfit("is a symbolic link") from error
-        raise
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Unfit("is not a regular file")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            found = file.read(LARGEST + 1)
-    finally:
-        os.close(descriptor)
+        descriptor = held.reading(path, links=False)
+    except FileUnsafe as error:
+        link = error.facts["kind"] == held.SYMBOLIC_LINK
+        raise Unfit(f"is {held.SYMBOLIC_LINK}" if link else "is not a regular file") from error
+    with os.fdopen(descriptor, "rb") as file:
+        found = file.read(LARGEST + 1)
     if len(found) > LARGEST:
         raise Unfit(f"is larger than {LARGEST >> 20} MiB")
     return found

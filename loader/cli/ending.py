@@ -48,6 +48,15 @@ def run(command: click.Command, name: str) -> int:
     """Parse the command line, do what it says; the exit status."""
     _unwind_on_signals()
     try:
+        return _run(command, name)
+    except KeyboardInterrupt as stop:  # while it was said how the run ended
+        return _status_of(str(stop))
+    finally:
+        _leave_on_signals()
+
+
+def _run(command: click.Command, name: str) -> int:
+    try:
         status = _called(command, name)
         sys.stdout.flush()
         return status
@@ -94,6 +103,17 @@ def _unwind_on_signals() -> None:
 
 def _unwind(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def _leave_on_signals() -> None:
+    """All is undone and said. Of a KeyboardInterrupt that nobody catches the interpreter would die by SIGINT."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _leave)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(128 + number)
 
 
 def _fail(error: BaseException) -> int:
@@ -156,7 +176,12 @@ def _stopped(by: str, run_stays: bool) -> int:
     if run_stays:
         leaves_a_run(told)
     show_error(told)
-    return 128 + getattr(signal, by, signal.SIGINT)
+    return _status_of(by)
+
+
+def _status_of(signal_name: str) -> int:
+    """As shells have it; a KeyboardInterrupt without a name is Python's own, of SIGINT."""
+    return 128 + getattr(signal, signal_name or "SIGINT", signal.SIGINT)
 
 
 def _reader_gone() -> bool:

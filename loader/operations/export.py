@@ -167,8 +167,7 @@ def trial_plan(options: ExportOptions, meter: Meter) -> Facts:
     Raises LimitTooLow."""
     start = start_of(options)
     cut = plan_of_reading(options, meter, start)
-    if cut["limits_matter"]:
-        _require_limits(options, str(start["base"]), plan_of(cut, options.page).partitions)
+    _require_limits(options, str(start["base"]), plan_of(cut, options.page).partitions)
     return {**start, **cut}
 
 
@@ -190,7 +189,6 @@ def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
         if narrowing:
             partitions = list(narrowing.partitions(cut.partitions))
         return {
-            "limits_matter": not looked.whole,
             "expected": entries,
             "how": cut.how,
             "containers": looked.containers(),

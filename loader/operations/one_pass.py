@@ -58,7 +58,7 @@ def build(
     loaded = run.do("stream", lambda meter: work.stream(meter, start, cut), total=cut["expected"])
     made = Building(building, run, place)
     checked = run.do("check", lambda meter: made.check(meter, loaded))
-    published = run.do("publish", lambda meter: made.publish(checked))
+    published = run.do("publish", lambda meter: made.publish(loaded, checked))
     clear(run.directory)
     seconds = sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
     rate = round(loaded["entries"] / seconds)

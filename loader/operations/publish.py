@@ -94,11 +94,10 @@ class Place:
         require_as_published(self.directory, facts[PUBLISHED], finished)
 
 
-def published(data: Path) -> Facts:
-    """What tells later whether a database was written to: LMDB's transaction number. The entries are for people. No
-    slapd uses the file yet, and none finds a lock.mdb that was made for this."""
+def published(data: Path, entries: int) -> Facts:
+    """What tells later whether a database was written to: LMDB's transaction number. The entries are for people."""
     with held.pinned(data) as pin:
-        return {"transaction": meta.facts(pin).txnid, "entries": environment.entry_count(pin)}
+        return {"transaction": meta.facts(pin).txnid, "entries": entries}
 
 
 def require_as_published(directory: Path, before: Facts, finished: str) -> None:
@@ -109,8 +108,10 @@ def require_as_published(directory: Path, before: Facts, finished: str) -> None:
         raise ChangedSince(path=directory / DATA, finished=finished, then=then, now=count)
 
 
-def publish_environment(made: Path, place: Place, checked: Facts, maxsize: int) -> Facts:
-    """Rename made/data.mdb into place, then bring the configured maxsize up to `maxsize`.
+def publish_environment(
+    made: Path, place: Place, checked: Facts, entries: int, maxsize: int
+) -> Facts:
+    """Rename made/data.mdb, which holds `entries`, into place, then bring the configured maxsize up to `maxsize`.
 
     A second call after a kill knows from `checked` that the rename is done.
     """
@@ -129,5 +130,5 @@ def publish_environment(made: Path, place: Place, checked: Facts, maxsize: int) 
         "bytes": size,
         "directory": str(place.directory),
         "maxsize": maxsize,
-        PUBLISHED: published(place.data),
+        PUBLISHED: published(place.data, entries),
     }

@@ -29,10 +29,11 @@ from loader.errors import DirectoryUnsafe, FileUnsafe
 _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+SYMBOLIC_LINK = "a symbolic link"  # the kind that FileUnsafe names
 _MOST_LINKS = 40  # as the kernel follows
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _KINDS = {
-    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFLNK: SYMBOLIC_LINK,
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -229,20 +230,22 @@ def pinned(path: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def reading(path: Path) -> int:
-    """A regular file open for reading; never waits for a FIFO. As root, a symbolic link is followed where root made it.
+def reading(path: Path, links: bool = True) -> int:
+    """A regular file open for reading; never waits for a FIFO. As root, a symbolic link is followed where root made it;
+    without `links` none is.
 
     Raises FileUnsafe, OSError.
     """
-    return _reopened(*_seen(path), os.O_RDONLY, Path(naming.shown(str(path))))
+    return _reopened(*_seen(path, links), os.O_RDONLY, Path(naming.shown(str(path))))
 
 
-def _seen(path: Path) -> tuple[int, os.stat_result]:
+def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
     """What stands there, opened for looking at it alone."""
     link = os.O_PATH | os.O_CLOEXEC if _THROUGH.fullmatch(str(path)) else _LOOK
     descriptor = os.open(path, link)
     status = os.fstat(descriptor)
-    if stat.S_ISLNK(status.st_mode) and (os.geteuid() != 0 or _is_trusted(status)):
+    followed = links and (os.geteuid() != 0 or _is_trusted(status))
+    if stat.S_ISLNK(status.st_mode) and followed:
         os.close(descriptor)
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         status = os.fstat(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import fcntl
 import json
 import os
 import re
@@ -245,6 +246,32 @@ def test_a_signal_ends_it_with_a_hint(
     assert f"ditseed: stopped by {name} [cancelled]" in done.err
     assert "hint: The same command resumes here." in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_signal_while_the_ending_is_told(tmp_path: Path) -> None:
+    """Nobody reads stderr, so the process waits in the middle of its message."""
+    reader, writer = os.pipe()
+    filled = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
+    os.write(writer, bytes(filled))
+    arguments = command.arguments_of("verify", tmp_path / "none")
+    process = subprocess.Popen(arguments, stderr=writer, env=environment())
+    os.close(writer)
+    try:
+        _wait_for_pipe(process.pid)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    finally:
+        with os.fdopen(reader, "rb") as said:
+            words = said.read()[filled:]
+    assert process.wait() == 130, words
+    assert b"Traceback" not in words
+
+
+def _wait_for_pipe(pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while "pipe_write" not in Path(f"/proc/{pid}/wchan").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_verb_that_keeps_no_run_does_not_promise_to_go_on(silent_server: str) -> None:

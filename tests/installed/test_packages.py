@@ -24,10 +24,14 @@ GLIBC = (2, 34)  # RHEL 9; Debian 12 has 2.36
 NEEDED = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
 
 
-def version() -> str:
+def metadata() -> configparser.SectionProxy:
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
-    return settings["metadata"]["version"]
+    return settings["metadata"]
+
+
+def version() -> str:
+    return metadata()["version"]
 
 
 @pytest.fixture
@@ -66,7 +70,7 @@ def test_the_core_names_no_path_of_the_machine(core: Path) -> None:
 def test_the_wheel_has_everything_besides_code(made: Packages) -> None:
     with zipfile.ZipFile(made.wheel) as wheel:
         names = set(wheel.namelist())
-        metadata = Parser().parsestr(wheel.read(f"ditseed-{version()}.dist-info/METADATA").decode())
+        fields = Parser().parsestr(wheel.read(f"ditseed-{version()}.dist-info/METADATA").decode())
     share = f"ditseed-{version()}.data/data/share"
     manuals = {path.name for path in (ROOT / "docs/man").iterdir()}
     assert {f"{share}/man/man1/{name}" for name in manuals} <= names
@@ -76,7 +80,8 @@ def test_the_wheel_has_everything_besides_code(made: Packages) -> None:
     assert f"{share}/ditseed/schemas/ditseed-account.ldif" in names
     assert "seeders/synthetic/templates/people.toml" in names
     assert not [name for name in names if name.startswith(("tests/", "fixtures/"))]
-    assert metadata["Version"] == version()
+    assert fields["Version"] == version()
+    assert metadata()["maintainer_email"] in fields["Maintainer-Email"]
 
 
 def test_the_deb_is_as_its_distribution_wants_it(made: Packages) -> None:
@@ -97,6 +102,8 @@ def test_the_deb_leaves_libldap_to_the_distribution(made: Packages) -> None:
         if ": " in line
     )
     assert fields["Version"] == version()
+    settings = metadata()
+    assert fields["Maintainer"] == f"{settings['maintainer']} <{settings['maintainer_email']}>"
     depends = re.split(r",\s*", fields["Depends"])
     assert "python3-ldap (>= 3.4)" in depends
     assert not [one for one in depends if one.startswith(("libldap", "slapd"))]

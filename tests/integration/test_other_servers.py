@@ -10,7 +10,7 @@ import io
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +56,8 @@ LIFTED = {
     },
     "389": {"nsSizeLimit": "-1", "nsLookThroughLimit": "-1", "nsTimeLimit": "-1"},
 }
+# Without the privilege OpenDJ refuses every search of the whole tree, whatever the limits are.
+USUAL: dict[str, dict[str, str]] = {"opendj": {"ds-privilege-name": "unindexed-search"}, "389": {}}
 SERVERS: dict[str, tuple[Callable[[], Other], Callable[[], str | None]]] = {
     "opendj": (OpenDJ, missing_opendj),
     "389": (DS389, missing_ds389),
@@ -105,8 +107,10 @@ def _both(kind: str, home: Path, people: int) -> Iterator[Both]:
 
 def _let_in(server: Other, password: str) -> None:
     person = [("objectClass", [b"inetOrgPerson"]), ("cn", [b"reader"]), ("sn", [b"reader"])]
+    usual = USUAL["389" if isinstance(server, DS389) else "opendj"]
+    given = [(name, [value.encode()]) for name, value in usual.items()]
     with server.connection() as handle:
-        handle.add_s(READER, [*person, ("userPassword", [password.encode()])])
+        handle.add_s(READER, [*person, ("userPassword", [password.encode()]), *given])
         if isinstance(server, DS389):
             handle.modify_s(SUFFIX, [(ldap.MOD_ADD, "aci", [ACI])])
 
@@ -173,7 +177,7 @@ def test_operational_attributes_that_are_stored(both: Both, tmp_path: Path) -> N
     limits_size = next(iter(LIFTED[both.kind]))
     _set(both.source, {limits_size: "4711"})
     both.export(tmp_path / "out").ok()
-    _set(both.source, LIFTED[both.kind])
+    _set_usual(both)
     exported = _exported(tmp_path / "out")
     assert exported[READER.lower()][limits_size.lower()] == {b"4711"}
     assert "createtimestamp" in exported[READER.lower()]
@@ -219,12 +223,19 @@ def test_a_limit_that_is_too_low(both: Both, tmp_path: Path) -> None:
     assert not [name for name in lifted if name not in done.err]
     _set(both.source, lifted)
     assert both.as_reader(tmp_path / "out").ok().facts["entries"] == both.entries
+    _set_usual(both)
 
 
-def _set(server: Other, values: dict[str, str]) -> None:
+def _set(server: Other, values: Mapping[str, str | None]) -> None:
     with server.connection() as handle:
         for name, value in values.items():
-            handle.modify_s(READER, [(ldap.MOD_REPLACE, name, [value.encode()])])
+            new = None if value is None else [value.encode()]
+            handle.modify_s(READER, [(ldap.MOD_REPLACE, name, new)])
+
+
+def _set_usual(both: Both) -> None:
+    """The limits that the server gives everybody, for the tests that come after."""
+    _set(both.source, {**dict.fromkeys(LIFTED[both.kind]), **USUAL[both.kind]})
 
 
 def test_an_entry_that_the_server_refuses(both: Both, tmp_path: Path) -> None:

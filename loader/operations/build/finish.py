@@ -38,11 +38,13 @@ def widen_context(options: BuildOptions, made: Path, place: Place) -> None:
         context_csn.stamp(made, suffix, wanted)
 
 
-def publish(options: BuildOptions, place: Place, made: Path, checked: Facts, maxsize: int) -> Facts:
+def publish(
+    options: BuildOptions, place: Place, made: Path, checked: Facts, entries: int, maxsize: int
+) -> Facts:
     """Put the environment into its place; into a target beside the configured one, with its configuration untouched."""
     if options.target is not None:
         database = dataclasses.replace(place.database, maxsize=maxsize)
         place = dataclasses.replace(place, database=database)
-    published = publish_environment(made, place, checked, maxsize)
+    published = publish_environment(made, place, checked, entries, maxsize)
     files.remove_tree(made)
     return published

@@ -40,7 +40,7 @@ def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Fact
     proven.require_numbers(total, options)
     loaded = run.do("load", lambda meter: work.load(meter, scan), total=total)
     checked = run.do("check", lambda meter: work.check(meter, loaded))
-    return lambda: {**loaded, **run.do("publish", lambda meter: work.publish(checked))}
+    return lambda: {**loaded, **run.do("publish", lambda meter: work.publish(loaded, checked))}
 
 
 def _looked_at(options: BuildOptions, run: Run, work: Work) -> Facts:
@@ -235,8 +235,9 @@ class Work:
             new = not loaded.get("stale")
             return mdb.verify(self.target, self.made / DATA, level == FULL, means, meter, new)
 
-    def publish(self, checked: Facts) -> Facts:
-        return finish.publish(self.options, self.place, self.made, checked, checked["maxsize"])
+    def publish(self, loaded: Facts, checked: Facts) -> Facts:
+        counts = (loaded["entries"], checked["maxsize"])
+        return finish.publish(self.options, self.place, self.made, checked, *counts)
 
 
 def _misfits(built: Built) -> Facts:

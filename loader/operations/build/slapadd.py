@@ -57,7 +57,7 @@ def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Fact
     checked = run.do("check", lambda meter: work.check(meter, scan, loaded))
     entries = scan["entries"]
     told = {"read": entries, "entries": entries, "rejected": 0, **size, **shards.told(plan)}
-    return lambda: {**told, **run.do("publish", lambda meter: work.publish(size, checked))}
+    return lambda: {**told, **run.do("publish", lambda meter: work.publish(scan, size, checked))}
 
 
 def _shared(run: Run, work: _Work, sharing: shards.Work, plan: Facts) -> Facts:
@@ -149,5 +149,6 @@ class _Work:
         verify.verify(self.made, self.options.verify, meter)
         return {"identity": files.identity(self.made / DATA)}
 
-    def publish(self, size: Facts, checked: Facts) -> Facts:
-        return finish.publish(self.options, self.place, self.made, checked, size["maxsize"])
+    def publish(self, scan: Facts, size: Facts, checked: Facts) -> Facts:
+        counts = (scan["entries"], size["maxsize"])
+        return finish.publish(self.options, self.place, self.made, checked, *counts)

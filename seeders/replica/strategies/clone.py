@@ -95,7 +95,8 @@ class _Work:
         }
 
     def publish(self, copied: Facts, checked: Facts) -> Facts:
-        published = publish_environment(self.made, self.place, checked, copied["maxsize"])
+        counts = (checked["entries"], copied["maxsize"])
+        published = publish_environment(self.made, self.place, checked, *counts)
         files.remove_tree(self.made)
         return published
 
