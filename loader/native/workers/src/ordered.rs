@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::{Error, Result};
+use crate::{GivenUp, lock};
 
 /// Results of one task that may wait to be consumed.
 const WAITING: usize = 2;
@@ -17,7 +17,7 @@ struct Gate {
 
 impl Gate {
     fn consumed(&self) -> MutexGuard<'_, usize> {
-        self.consumed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.consumed)
     }
 
     fn open_to(&self, consumed: usize) {
@@ -42,24 +42,29 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Where a task sends its results. An error means that nobody wants them any more.
-pub(crate) struct Outlet<T>(SyncSender<Result<T>>);
+/// Where a task sends its results.
+#[derive(Debug)]
+pub struct Outlet<T, E>(SyncSender<Result<T, E>>);
 
-impl<T> Outlet<T> {
-    pub fn send(&self, result: T) -> Result<()> {
-        self.0.send(Ok(result)).map_err(|_| Error::Cancelled)
+impl<T, E> Outlet<T, E> {
+    /// Waits for room. An error means that nobody wants results any more.
+    pub fn send(&self, result: T) -> Result<(), GivenUp> {
+        self.0.send(Ok(result)).map_err(|_| GivenUp)
     }
 }
 
 /// Does tasks 0..`tasks` on `threads` threads, each with a `producer` of its own, and calls
-/// `consume` on this one.
-pub(crate) fn in_order<T: Send, E: From<Error>, P: FnMut(usize, &Outlet<T>) -> Result<()>>(
+/// `consume` on this one. The first failure in the order of the tasks ends it; what fails after that is not looked at.
+pub fn in_order<T: Send, F: Send, E: From<F>, P>(
     threads: usize,
     tasks: usize,
     producer: impl Fn() -> P + Sync,
-    mut consume: impl FnMut(T) -> std::result::Result<(), E>,
-) -> std::result::Result<(), E> {
-    let (senders, receivers): (Vec<_>, Vec<Receiver<Result<T>>>) =
+    mut consume: impl FnMut(T) -> Result<(), E>,
+) -> Result<(), E>
+where
+    P: FnMut(usize, &Outlet<T, F>) -> Result<(), F>,
+{
+    let (senders, receivers): (Vec<_>, Vec<Receiver<Result<T, F>>>) =
         (0..tasks).map(|_| sync_channel(WAITING)).unzip();
     let queue = Mutex::new(senders.into_iter().enumerate());
     let gate = Gate::default();
@@ -70,7 +75,7 @@ pub(crate) fn in_order<T: Send, E: From<Error>, P: FnMut(usize, &Outlet<T>) -> R
             scope.spawn(|| {
                 let mut produce = producer();
                 loop {
-                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let next = lock(&queue).next();
                     let Some((task, sender)) = next else { return };
                     gate.wait(task, 2 * threads);
                     let outlet = Outlet(sender);
@@ -96,18 +101,27 @@ pub(crate) fn in_order<T: Send, E: From<Error>, P: FnMut(usize, &Outlet<T>) -> R
 mod tests {
     use super::*;
 
+    #[derive(Debug, PartialEq)]
+    struct Failure(&'static str);
+
+    impl From<GivenUp> for Failure {
+        fn from(_: GivenUp) -> Self {
+            Self("given up")
+        }
+    }
+
     /// What arrives of `tasks` tasks of five results each, of which task `failing` fails.
-    fn run(threads: usize, tasks: usize, failing: usize) -> (Vec<usize>, Result<()>) {
-        let produce = |task, outlet: &Outlet<usize>| {
+    fn run(threads: usize, tasks: usize, failing: usize) -> (Vec<usize>, Result<(), Failure>) {
+        let produce = |task, outlet: &Outlet<usize, Failure>| {
             if task == failing {
-                return Err(Error::Misuse("failed"));
+                return Err(Failure("failed"));
             }
-            (0..5).try_for_each(|number| outlet.send(5 * task + number))
+            Ok((0..5).try_for_each(|number| outlet.send(5 * task + number))?)
         };
         let mut found = Vec::new();
         let consume = |number| {
             found.push(number);
-            if number < 300 { Ok(()) } else { Err(Error::Misuse("enough")) }
+            if number < 300 { Ok(()) } else { Err(Failure("enough")) }
         };
         let result = in_order(threads, tasks, || produce, consume);
         (found, result)
@@ -128,10 +142,10 @@ mod tests {
         for threads in 1..5 {
             let (found, result) = run(threads, 40, 11);
             assert!(found.into_iter().eq(0..55));
-            assert_eq!(result.unwrap_err().to_string(), "failed");
+            assert_eq!(result, Err(Failure("failed")));
             let (found, result) = run(threads, 1000, 1000);
             assert!(found.into_iter().eq(0..=300));
-            assert_eq!(result.unwrap_err().to_string(), "enough");
+            assert_eq!(result, Err(Failure("enough")));
         }
     }
 }

@@ -1,47 +1,45 @@
-//! What must happen in the order of the input, although workers run side by side.
+//! What must happen in the order of the parts, although workers run side by side.
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::lock;
+use crate::{GivenUp, lock};
 
-/// So many chunks may be done while one before them is not: their results wait in memory.
+/// So many parts may be done while one before them is not: their results wait in memory.
 const AHEAD: u64 = 16;
 
-/// A value that chunk after chunk may take, change and pass on.
+/// A value that part after part may take, change and pass on.
 #[derive(Debug)]
 pub struct Turn<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<State>,
     passed: Condvar,
+    /// Apart, so that nobody is held up who only passes while the value is changed, or written.
+    value: Mutex<T>,
 }
 
 #[derive(Debug)]
-struct State<T> {
-    /// All chunks before this one have passed.
+struct State {
+    /// All parts before this one have passed.
     next: u64,
     /// Those behind it that have passed too.
     early: BTreeSet<u64>,
     abandoned: bool,
-    value: T,
 }
 
-/// The value was not passed on: the worker that had it gave up.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Abandoned;
-
 impl<T> Turn<T> {
-    pub fn new(value: T) -> Self {
-        let state = State { next: 0, early: BTreeSet::new(), abandoned: false, value };
-        Self { state: Mutex::new(state), passed: Condvar::new() }
+    pub const fn new(value: T) -> Self {
+        let state = State { next: 0, early: BTreeSet::new(), abandoned: false };
+        Self { state: Mutex::new(state), passed: Condvar::new(), value: Mutex::new(value) }
     }
 
-    /// Waits until all chunks before `number` have passed, then changes the value. The turn stays with `number`.
-    pub fn with<R>(&self, number: u64, act: impl FnOnce(&mut T) -> R) -> Result<R, Abandoned> {
-        self.wait(number).map(|mut state| act(&mut state.value))
+    /// Waits until all parts before `number` have passed, then changes the value. The turn stays with `number`.
+    pub fn with<R>(&self, number: u64, act: impl FnOnce(&mut T) -> R) -> Result<R, GivenUp> {
+        drop(self.wait(number)?);
+        Ok(act(&mut lock(&self.value)))
     }
 
-    /// Chunk `number` is done with it, be it before its turn. Waits only for those that are far behind.
-    pub fn pass(&self, number: u64) -> Result<(), Abandoned> {
+    /// Part `number` is done with it, be it before its turn. Waits only for those that are far behind.
+    pub fn pass(&self, number: u64) -> Result<(), GivenUp> {
         let mut state = lock(&self.state);
         state.early.insert(number);
         let before = state.next;
@@ -56,12 +54,12 @@ impl<T> Turn<T> {
         self.wait(number.saturating_sub(AHEAD)).map(|_| ())
     }
 
-    fn wait(&self, number: u64) -> Result<MutexGuard<'_, State<T>>, Abandoned> {
+    fn wait(&self, number: u64) -> Result<MutexGuard<'_, State>, GivenUp> {
         let mut state = lock(&self.state);
         while state.next < number && !state.abandoned {
             state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.abandoned { Err(Abandoned) } else { Ok(state) }
+        if state.abandoned { Err(GivenUp) } else { Ok(state) }
     }
 
     /// Nobody will wait any more.
@@ -70,9 +68,8 @@ impl<T> Turn<T> {
         self.passed.notify_all();
     }
 
-    #[cfg(test)]
-    fn into_inner(self) -> T {
-        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).value
+    pub fn into_inner(self) -> T {
+        self.value.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_take_their_turn_whatever_the_order_of_threads() {
+    fn parts_take_their_turn_whatever_the_order_of_threads() {
         let turn = Turn::new(Vec::new());
         std::thread::scope(|scope| {
             for number in (0..20u64).rev() {
@@ -115,7 +112,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| turn.with(5, |_| ()));
             turn.abandon();
-            assert_eq!(waiting.join().unwrap(), Err(Abandoned));
+            assert_eq!(waiting.join().unwrap(), Err(GivenUp));
         });
     }
 }
