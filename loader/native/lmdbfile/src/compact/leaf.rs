@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::pages::Pages;
 use crate::layout::node;
-use crate::reader::{Kind, View, table_record, value_record};
+use crate::reader::{Kind, View, table_record, value_record, values_beside, values_kind};
 use crate::{Error, Flags, MAX_KEY, Result, Table};
 
 /// What stands on a leaf.
@@ -53,10 +53,7 @@ impl Pointer {
 impl Want {
     /// On the leaves of a tree of a key's values.
     pub fn values_of(record: &Table) -> Self {
-        Self::Values(match record.pad as usize {
-            0 => Kind::Leaf,
-            size => Kind::Leaf2(size),
-        })
+        Self::Values(values_kind(record))
     }
 
     fn kind(self) -> Kind {
@@ -77,10 +74,6 @@ pub(super) fn leaves(pages: &Pages, numbers: &[u64], want: Want) -> Result<Vec<L
     pages.want(numbers);
     let views = pages.views(numbers)?.into_iter();
     numbers.iter().zip(views).map(|(&number, view)| Leaf::new(number, view, want)).collect()
-}
-
-pub(super) fn other_counts(record: &Table) -> Error {
-    Error::corrupt(record.root, "a record with other counts than those of its tree")
 }
 
 impl Leaf {
@@ -128,13 +121,7 @@ impl Leaf {
     }
 
     fn sub_page(&mut self, at: usize, flags: Flags) -> Result<()> {
-        let values = self.view.sub_page(at).map_err(|what| Error::corrupt(self.number, what))?;
-        let fixed = matches!(values.kind, Kind::Leaf2(_));
-        if values.kind == Kind::Branch || fixed != flags.contains(Flags::DUPFIXED) {
-            let what = "a sub-page of another kind than its table wants";
-            return Err(Error::corrupt(self.number, what));
-        }
-        self.entries += values.count as u64;
+        self.entries += values_beside(&self.view, at, flags, self.number)?.count as u64;
         Ok(())
     }
 }

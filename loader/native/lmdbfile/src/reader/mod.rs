@@ -17,7 +17,7 @@ pub(crate) use cursor::table_record;
 pub(crate) use path::MAX_DEPTH;
 pub(crate) use runs::Runs;
 use store::Store;
-pub(crate) use tree::value_record;
+pub(crate) use tree::{other_counts, value_record, values_beside, values_kind};
 pub(crate) use view::{Kind, View};
 pub use walk::{Accounting, PageKind, PageUse};
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::path::{MAX_DEPTH, OUT_OF_ORDER};
 use super::runs::Runs;
-use super::tree::{Tree, value_record};
+use super::tree::{Tree, other_counts, value_record, values_beside, values_kind};
 use super::view::{Kind, View};
 use super::{Named, Reader, TableReader};
 use crate::compact::cancelled;
@@ -152,7 +152,7 @@ impl Walk<'_> {
         if tree.seen == tree.told() {
             return Ok(());
         }
-        Err(Error::corrupt(record.root, "a record with other counts than those of its tree"))
+        Err(other_counts(&record))
     }
 
     fn page(&mut self, tree: &mut Tree<'_>, number: u64, level: u16) -> Result<()> {
@@ -242,10 +242,7 @@ impl Walk<'_> {
             return self.sub_page(table, number, view, at);
         }
         let record = value_record(&here, table.record.flags, number)?;
-        let kind = match record.pad as usize {
-            0 => Kind::Leaf,
-            size => Kind::Leaf2(size),
-        };
+        let kind = values_kind(&record);
         let mut tree = Tree::new(table, record, table.value_order, kind);
         tree.values_of_a_key = true;
         self.tree(&mut tree)?;
@@ -259,11 +256,7 @@ impl Walk<'_> {
         view: &View,
         at: usize,
     ) -> Result<u64> {
-        let values = view.sub_page(at).map_err(|what| Error::corrupt(number, what))?;
-        let fixed = matches!(values.kind, Kind::Leaf2(_));
-        if values.kind == Kind::Branch || fixed != table.record.flags.contains(Flags::DUPFIXED) {
-            return Err(Error::corrupt(number, "a sub-page of another kind than its table wants"));
-        }
+        let values = values_beside(view, at, table.record.flags, number)?;
         let mut tree = Tree::new(table, table.record, table.value_order, values.kind);
         tree.values_of_a_key = true;
         self.leaf(&mut tree, number, &values)?;
