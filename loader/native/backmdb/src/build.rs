@@ -24,7 +24,6 @@ use crate::live::ReadAgain;
 use crate::naming::Suffixes;
 use crate::numbering::Numbering;
 use crate::shared::Shared;
-use crate::turn::Turn;
 use crate::{Code, Error, Options, Result, Settings, context, postings, reject, reorder, writing};
 
 /// LMDB takes the machine's page size for its own.
@@ -87,8 +86,8 @@ pub fn build(
             .map_err(|refusal| Error::new(Code::Schema, format!("suffix: {}", refusal.0)))?,
         claim: options.claimed.as_ref().map(|texts| Claim::new(texts)),
         live: beside.is_some(),
-        positions: Turn::new(0),
-        numbers: Turn::new(()),
+        positions: workers::Turn::new(0),
+        numbers: workers::Turn::new(()),
     };
     let means = Means {
         memory: options.memory,

@@ -47,7 +47,6 @@ mod shared;
 pub mod split;
 mod stored;
 mod subtrees;
-mod turn;
 mod verify;
 mod worker;
 

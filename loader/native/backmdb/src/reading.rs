@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use extsort::Postings;
+use workers::Crew;
 
 use crate::build::Task;
 use crate::encoded::Encoded;
@@ -35,20 +36,23 @@ impl Task<'_> {
         let (send, results) = sync_channel(2 * self.means.threads);
         let (recycle, used) = channel();
         let used = Mutex::new(used);
+        let stop = || self.stop();
+        let crew = Crew::new(&stop);
         thread::scope(|scope| {
             for _ in 0..self.means.threads {
-                let (send, postings, used) = (send.clone(), postings.writer(), &used);
-                scope.spawn(move || self.work(postings, &send, used));
+                let (send, postings) = (send.clone(), postings.writer());
+                let (crew, used) = (&crew, &used);
+                scope.spawn(move || crew.run(|| self.work(postings, &send, used)));
             }
             drop(send);
-            let read = collect(&results, &recycle, gathered);
-            if read.is_err() || gathered.is_hopeless() {
-                self.stop();
+            crew.run(|| collect(&results, &recycle, gathered));
+            if gathered.is_hopeless() {
+                crew.dismiss();
             }
             // Whoever waits for room in the channel finds it closed.
             drop(results);
-            read
-        })
+        });
+        crew.end()
     }
 
     fn stop(&self) {
@@ -60,35 +64,28 @@ impl Task<'_> {
     fn work(
         &self,
         postings: extsort::Writer,
-        send: &SyncSender<Result<Encoded>>,
+        send: &SyncSender<Encoded>,
         used: &Mutex<Receiver<Encoded>>,
-    ) {
-        let all = || -> Result<()> {
-            let mut buffer = Vec::new();
-            let mut worker = Worker::new(&self.chunks, &self.shared, postings)?;
-            loop {
-                let mut out = crate::lock(used).try_recv().unwrap_or_default();
-                if !worker.next(&mut buffer, &mut out)? || send.send(Ok(out)).is_err() {
-                    return Ok(());
-                }
+    ) -> Result<()> {
+        let mut buffer = Vec::new();
+        let mut worker = Worker::new(&self.chunks, &self.shared, postings)?;
+        loop {
+            let mut out = crate::lock(used).try_recv().unwrap_or_default();
+            if !worker.next(&mut buffer, &mut out)? || send.send(out).is_err() {
+                return Ok(());
             }
-        };
-        if let Err(error) = all() {
-            self.stop();
-            let _ = send.send(Err(error));
         }
     }
 }
 
 /// Takes results in the order of their chunks, until all workers are done.
 fn collect(
-    results: &Receiver<Result<Encoded>>,
+    results: &Receiver<Encoded>,
     recycle: &Sender<Encoded>,
     gathered: &mut Gathered,
 ) -> Result<()> {
     let mut waiting = BTreeMap::new();
-    for result in results {
-        let chunk = result?;
+    for chunk in results {
         waiting.insert(chunk.number, chunk);
         while let Some(mut chunk) = waiting.remove(&gathered.chunks) {
             gathered.take(&mut chunk)?;

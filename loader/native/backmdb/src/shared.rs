@@ -3,10 +3,10 @@
 use ldif::Counters;
 use schema::Schema;
 use tree::claim::Claim;
+use workers::Turn;
 
 use crate::columns::Columns;
 use crate::naming::Suffixes;
-use crate::turn::Turn;
 use crate::{Options, Settings};
 
 #[derive(Debug)]

@@ -68,15 +68,15 @@ impl<'a, 'c> Worker<'a, 'c> {
             judge(encoded, record, position, out)?;
         }
         self.encoder.postings.settle().map_err(crate::sorting)?;
-        self.shared.numbers.pass(chunk.number).map_err(|_| stopped())?;
+        self.shared.numbers.pass(chunk.number)?;
         self.shared.counters.add(out.records, out.bytes);
         Ok(())
     }
 
     fn first_position(&self, chunk: u64, records: u64) -> Result<u32> {
         let take = |taken: &mut u64| positions::take(taken, records);
-        let first = self.shared.positions.with(chunk, take).map_err(|_| stopped())?;
-        self.shared.positions.pass(chunk).map_err(|_| stopped())?;
+        let first = self.shared.positions.with(chunk, take)?;
+        self.shared.positions.pass(chunk)?;
         first
     }
 
@@ -123,10 +123,6 @@ fn is_cut(record: &Record<'_>) -> bool {
         .fields()
         .last()
         .is_some_and(|field| field.and_then(|field| field.value().map(|_| ())).is_err())
-}
-
-fn stopped() -> Error {
-    Error::new(Code::Cancelled, "another worker failed")
 }
 
 fn rejection(

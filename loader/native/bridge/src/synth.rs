@@ -1,12 +1,12 @@
 //! Synthetic trees: templates in, LDIF out.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use loadplan::{Action, Form, Lines, Plan, Wishes};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use synth::operations::{Action, Form, Lines, Plan, Wishes};
-use synth::{Maker, Options, Problem, Task, Tree, compile, model, read};
+use synth::{Maker, Options, Problem, Task, Tree, compile, model, toml};
 
 use crate::counters::Counters;
 use crate::error::{NativeError, Raise, raise};
@@ -28,6 +28,24 @@ impl Raise for Problem {
             Err(failure) => failure,
         }
     }
+}
+
+/// Reads a template, whatever its syntax. Its lists are looked for beside it, then in `lists`. `suffix` instead of the
+/// template's, where the template tells of it.
+fn read(
+    path: &Path,
+    lists: &[PathBuf],
+    defines: &BTreeMap<String, String>,
+    suffix: Option<&str>,
+) -> Result<model::Template, Problem> {
+    if makeldif::is_one(path)? {
+        return makeldif::read(path, lists, defines, suffix);
+    }
+    if let Some(name) = defines.keys().next() {
+        let message = format!("--define {name}: only makeldif templates have defines");
+        return Err(Problem::asked(path, message));
+    }
+    toml::read(path, lists)
 }
 
 /// A template made ready for one seed, one suffix and one number of entries.

@@ -1,13 +1,15 @@
 //! Memory and descriptors for direct transfers.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::OFlags;
+use rustix::io::{preadv, retry_on_intr};
 use rustix::mm::{Advice, madvise};
 
 use crate::spare::Spare;
@@ -91,8 +93,65 @@ fn prefer_huge(memory: &mut [u8]) {
     let _ = unsafe { madvise(memory.as_mut_ptr().cast(), memory.len(), Advice::LinuxHugepage) };
 }
 
+/// A file for reading, and the same file for direct transfers where it has them.
+#[derive(Debug)]
+pub struct Direct {
+    file: File,
+    past_cache: Option<File>,
+    /// Direct transfers turned out not to work.
+    refused: AtomicBool,
+}
+
+impl Direct {
+    /// `file` is what `path` names.
+    pub fn new(file: File, path: &Path) -> io::Result<Self> {
+        let past_cache = open(OpenOptions::new().read(true), path)?;
+        Ok(Self { past_cache, ..Self::cached(file) })
+    }
+
+    /// Always through the page cache.
+    pub const fn cached(file: File) -> Self {
+        Self { file, past_cache: None, refused: AtomicBool::new(false) }
+    }
+
+    /// The same files once more.
+    pub fn fork(&self) -> io::Result<Self> {
+        let past_cache = self.past_cache.as_ref().map(File::try_clone).transpose()?;
+        let refused = AtomicBool::new(self.refused.load(Relaxed));
+        Ok(Self { file: self.file.try_clone()?, past_cache, refused })
+    }
+
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) const fn past_cache(&self) -> Option<&File> {
+        self.past_cache.as_ref()
+    }
+
+    /// Reads past the page cache where that can be. Rooms and offset are multiples of 4096.
+    pub fn read(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        if let Some(direct) = self.past_cache.as_ref().filter(|_| !self.refused.load(Relaxed)) {
+            match read(direct, rooms, offset) {
+                Err(error) if refused(&error) => self.refused.store(true, Relaxed),
+                result => return result,
+            }
+        }
+        self.read_cached(rooms, offset)
+    }
+
+    /// Reads through the page cache.
+    pub fn read_cached(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        read(&self.file, rooms, offset)
+    }
+}
+
+fn read(file: &File, rooms: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+    Ok(retry_on_intr(|| preadv(file, rooms, offset))?)
+}
+
 /// Opens a file for direct transfers, `None` where there are none.
-pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<Option<File>> {
+pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<Option<File>> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     match options.custom_flags(direct).open(path) {
         Ok(file) => Ok(Some(file)),
@@ -103,6 +162,6 @@ pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<Option<File>> 
 
 /// Whether direct transfers, and not the file, are what the system refuses. Some file systems say
 /// so only at the first transfer, or want larger blocks than ours.
-pub fn refused(error: &io::Error) -> bool {
+pub(crate) fn refused(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error())
 }

@@ -15,7 +15,7 @@ mod spare;
 mod stream;
 
 pub use ahead::Ahead;
-pub use direct::{Buffer, open, refused};
+pub use direct::{Buffer, Direct};
 pub use pieces::{Look, PIECE, pieces};
 pub use source::Source;
 pub use spare::Spare;

@@ -1,39 +1,31 @@
 //! A file that is read in large pieces: what the page cache has is taken from there, the rest goes past it.
 
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::fs::File;
+use std::io::{self, IoSliceMut};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustix::io::retry_on_intr;
-
-use crate::direct::{self, ALIGNMENT};
+use crate::direct::{ALIGNMENT, Direct};
 use crate::resident::Resident;
 
 /// So nothing that others have in the cache has to give way, and nothing in it is read again.
 #[derive(Debug)]
 pub struct Source {
-    file: File,
-    direct: Option<File>,
+    file: Direct,
     resident: Option<Resident>,
-    refused: AtomicBool,
 }
 
 impl Source {
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let direct = direct::open(OpenOptions::new().read(true), path)?;
-        Ok(Self::new(file, direct))
+        Ok(Self::new(Direct::new(File::open(path)?, path)?))
     }
 
-    /// `direct`: the same file for direct transfers.
-    pub fn new(file: File, direct: Option<File>) -> Self {
-        let resident = direct.as_ref().and_then(Resident::of);
-        Self { file, direct, resident, refused: AtomicBool::new(false) }
+    pub fn new(file: Direct) -> Self {
+        let resident = file.past_cache().and_then(Resident::of);
+        Self { file, resident }
     }
 
-    pub fn file(&self) -> &File {
-        &self.file
+    pub const fn file(&self) -> &File {
+        self.file.file()
     }
 
     /// Fills `room` from `offset` on, less at the end of the file: how many bytes. Both are best aligned to 4096.
@@ -51,26 +43,20 @@ impl Source {
     /// What the cache has from the beginning of the room on.
     fn cached(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let there = self.resident.as_ref().map_or(0, |known| known.bytes(offset, room.len()));
-        if there == 0 { Ok(0) } else { read_at(&self.file, &mut room[..there], offset) }
+        if there == 0 {
+            return Ok(0);
+        }
+        self.file.read_cached(&mut [IoSliceMut::new(&mut room[..there])], offset)
     }
 
     /// Past the cache where that can be.
     fn disk(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let whole = room.len() / ALIGNMENT * ALIGNMENT;
-        let aligned = offset % ALIGNMENT as u64 == 0 && whole > 0;
-        let usable = aligned && !self.refused.load(Relaxed);
-        if let Some(direct) = self.direct.as_ref().filter(|_| usable) {
-            match read_at(direct, &mut room[..whole], offset) {
-                Err(error) if direct::refused(&error) => self.refused.store(true, Relaxed),
-                result => return result,
-            }
+        if offset % ALIGNMENT as u64 == 0 && whole > 0 {
+            return self.file.read(&mut [IoSliceMut::new(&mut room[..whole])], offset);
         }
-        read_at(&self.file, room, offset)
+        self.file.read_cached(&mut [IoSliceMut::new(room)], offset)
     }
-}
-
-fn read_at(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
-    Ok(retry_on_intr(|| rustix::io::pread(file, &mut *room, offset))?)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> 
     let all = Mutex::new(digest);
     let taker =
         || Taker { all: &all, printer: Printer::default(), batch: Vec::new(), names: Vec::new() };
-    plan.carry_out(&snapshot, taker).map(drop)
+    plan.carry_out(&snapshot, taker, || ()).map(drop)
 }
 
 /// One worker's part.

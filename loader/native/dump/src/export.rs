@@ -60,7 +60,7 @@ pub fn export(source: &Source<'_>, place: &Place, counters: &Counters) -> Result
         counters,
     };
     let all = Gathered::new(Late::new(&place.directory, counters));
-    let met = plan.carry_out(&snapshot, || Writer::new(place, &all))?;
+    let met = plan.carry_out(&snapshot, || Writer::new(place, &all), || ())?;
     let mut done = all.finish(place, ranges.len() + 1, met)?;
     sync(place)?;
     (done.base, done.context_csns, done.ranges) = (root.dn, root.context_csns, ranges.len());

@@ -2,17 +2,17 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use ldif::{Code, Counters, Outflow};
 use tree::Names;
 use tree::fingerprint::{Checksum, Printer};
+use workers::Turn;
 
 use crate::entry::Entry;
 use crate::export::{Exported, Root};
 use crate::late::Late;
 use crate::tables::Snapshot;
-use crate::workers::{Plan, Work, given_up};
+use crate::workers::{Plan, Work};
 use crate::{Result, Source, ranges};
 
 /// Bytes of pages of one range.
@@ -65,10 +65,9 @@ fn write(
         records: tables.id2e.record().entries,
         counters,
     };
-    let line = Line { state: Mutex::default(), moved: Condvar::new(), out: Mutex::new(out) };
-    let met = plan.carry_out(&snapshot, || Teller::new(&line, late))?;
-    let mut done = line.lock().done;
-    let out = line.out.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let line = Turn::new(Told { out, done: Done::default() });
+    let met = plan.carry_out(&snapshot, || Teller::new(&line, late), || line.abandon())?;
+    let Told { out, mut done } = line.into_inner();
     let late = late.each(|_, text| {
         done.bytes += text.len() as u64;
         out.write(text)
@@ -86,20 +85,9 @@ fn write(
     })
 }
 
-/// Where workers wait until what comes before theirs is written.
-struct Line<'l, 'o> {
-    state: Mutex<State>,
-    moved: Condvar,
-    /// Only for who has the turn.
-    out: Mutex<&'l mut Outflow<'o>>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The range that may be written.
-    turn: usize,
-    /// A worker ended before its time, so that the turn will not move on.
-    failed: bool,
+/// What is written, in the order of the ranges.
+struct Told<'l, 'o> {
+    out: &'l mut Outflow<'o>,
     done: Done,
 }
 
@@ -109,49 +97,24 @@ struct Done {
     bytes: u64,
 }
 
-impl Line<'_, '_> {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes the text of a range, which may not be all of it, once it is that one's turn.
-    fn write(&self, range: usize, text: &[u8]) -> Result<()> {
-        let mut state = self.lock();
-        while state.turn != range && !state.failed {
-            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        if state.failed {
-            return Err(given_up());
-        }
-        drop(state);
-        self.out.lock().unwrap_or_else(PoisonError::into_inner).write(text)
-    }
-
-    fn change(&self, how: impl FnOnce(&mut State)) {
-        how(&mut self.lock());
-        self.moved.notify_all();
-    }
-}
-
 /// One worker's part.
 struct Teller<'t, 'l, 'o> {
-    line: &'t Line<'l, 'o>,
+    line: &'t Turn<Told<'l, 'o>>,
     late: &'t Late,
-    range: usize,
+    range: u64,
     text: Vec<u8>,
     printer: Printer,
     done: Done,
-    closed: bool,
 }
 
 impl<'t, 'l, 'o> Teller<'t, 'l, 'o> {
-    fn new(line: &'t Line<'l, 'o>, late: &'t Late) -> Self {
+    fn new(line: &'t Turn<Told<'l, 'o>>, late: &'t Late) -> Self {
         let (text, printer) = (Vec::with_capacity(FULL + (FULL >> 4)), Printer::default());
-        Self { line, late, range: 0, text, printer, done: Done::default(), closed: false }
+        Self { line, late, range: 0, text, printer, done: Done::default() }
     }
 
     fn hand_on(&mut self) -> Result<()> {
-        self.line.write(self.range, &self.text)?;
+        self.line.with(self.range, |told| told.out.write(&self.text))??;
         self.done.bytes += self.text.len() as u64;
         self.text.clear();
         Ok(())
@@ -160,7 +123,7 @@ impl<'t, 'l, 'o> Teller<'t, 'l, 'o> {
 
 impl Work for Teller<'_, '_, '_> {
     fn begin(&mut self, range: usize) -> Result<()> {
-        self.range = range;
+        self.range = range as u64;
         Ok(())
     }
 
@@ -181,24 +144,10 @@ impl Work for Teller<'_, '_, '_> {
     fn end(&mut self) -> Result<()> {
         self.hand_on()?;
         let done = std::mem::take(&mut self.done);
-        self.line.change(|state| {
-            state.turn += 1;
-            state.done.bytes += done.bytes;
-            state.done.checksum.join(done.checksum);
-        });
-        Ok(())
-    }
-
-    fn close(&mut self) -> Result<()> {
-        self.closed = true;
-        Ok(())
-    }
-}
-
-impl Drop for Teller<'_, '_, '_> {
-    fn drop(&mut self) {
-        if !self.closed {
-            self.line.change(|state| state.failed = true);
-        }
+        self.line.with(self.range, |told| {
+            told.done.bytes += done.bytes;
+            told.done.checksum.join(done.checksum);
+        })?;
+        Ok(self.line.pass(self.range)?)
     }
 }

@@ -24,6 +24,14 @@ pub(crate) struct Met {
     pub(crate) holes: u64,
 }
 
+impl Met {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.records += other.records;
+        self.entries += other.entries;
+        self.holes += other.holes;
+    }
+}
+
 /// Goes through ranges; keeps what it learned of names.
 #[derive(Debug)]
 pub(crate) struct Walker<'w> {

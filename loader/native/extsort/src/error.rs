@@ -21,6 +21,13 @@ impl Error {
     }
 }
 
+/// The visitor has left, with an error of its own.
+impl From<workers::GivenUp> for Error {
+    fn from(_: workers::GivenUp) -> Self {
+        Self::Cancelled
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -8,8 +8,6 @@
 mod error;
 mod memory;
 mod merge;
-mod ordered;
-mod parallel;
 mod postings;
 mod records;
 mod scratch;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ldif::Record;
-use synth::{Maker, Options, Place, Tree, compile, makeldif, toml};
+use synth::{Maker, Options, Place, Tree, compile, toml};
 
 use crate::switches;
 

@@ -144,6 +144,19 @@ impl From<io::Error> for Error {
     }
 }
 
+/// The reason was told before: nobody gets to see this one.
+impl From<workers::GivenUp> for Error {
+    fn from(_: workers::GivenUp) -> Self {
+        Self::new(Code::Cancelled, "given up")
+    }
+}
+
+impl From<workers::Panicked> for Error {
+    fn from(panicked: workers::Panicked) -> Self {
+        Self::new(Code::Damaged, panicked.to_string())
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {

@@ -1,32 +1,20 @@
 //! Reading the source: workers take blocks in turn, each counts for itself, and what they counted is added up.
 
-use std::thread;
-
 use backmdb::Source;
 use backmdb::chunks::{Chunk, Chunks};
 use ldif::records::Records;
 use ldif::walk::locate;
-use ldif::{Code, Counters, Error, Result};
+use ldif::{Counters, Result};
 
 use crate::gather::Gather;
 
 pub fn read(sources: Vec<Source>, jobs: usize, counters: &Counters) -> Result<Gather> {
     let chunks = Chunks::new(sources, false, counters);
-    let results: Vec<Result<Gather>> = thread::scope(|scope| {
-        let work = || {
-            let done = work(&chunks, counters);
-            if done.is_err() {
-                chunks.stop();
-            }
-            done
-        };
-        let running: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
-        let panicked = || Err(Error::new(Code::Damaged, "a worker ended unexpectedly"));
-        running.into_iter().map(|one| one.join().unwrap_or_else(|_| panicked())).collect()
-    });
+    let work = |_| work(&chunks, counters);
+    let gathered = workers::side_by_side(0..jobs.max(1), &|| chunks.stop(), work)?;
     let mut whole = Gather::default();
-    for gathered in results {
-        whole.merge(gathered?);
+    for one in gathered {
+        whole.merge(one);
     }
     Ok(whole)
 }

@@ -26,11 +26,12 @@ mod worker;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 
 use ldif::rejects::{self, Reject};
 use ldif::{Code, Counters};
 use wire::{Link, Result};
+use workers::Crew;
 
 use calm::{Calm, pass_on};
 use journal::{Before, Counts, Journal};
@@ -101,14 +102,10 @@ fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: Before) -> Result<u
 fn pass(shared: &Shared<'_>, read: impl FnOnce() -> ldif::Result<()>) -> Result<()> {
     let calms: Vec<Calm> = (0..shared.options.jobs).map(|_| Calm::default()).collect();
     let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let work = |calm| {
-            let done = Worker::new(shared, calm).run();
-            if done.is_err() {
-                shared.board.stop();
-            }
-            done
-        };
+    let stop = || shared.board.stop();
+    let crew = Crew::new(&stop);
+    let read = thread::scope(|scope| {
+        let work = |calm| crew.run(|| Worker::new(shared, calm).run());
         scope.spawn(|| pass_on(shared.counters, &calms, &over));
         let workers: Vec<_> = calms.iter().map(|calm| scope.spawn(move || work(calm))).collect();
         let read = read();
@@ -116,14 +113,14 @@ fn pass(shared: &Shared<'_>, read: impl FnOnce() -> ldif::Result<()>) -> Result<
         if read.is_err() {
             shared.board.stop();
         }
-        let joined: Vec<_> = workers.into_iter().map(ScopedJoinHandle::join).collect();
-        over.store(true, Relaxed);
-        let mut worked = Ok(());
-        for done in joined {
-            worked = worked.and(done.unwrap_or_else(|payload| std::panic::resume_unwind(payload)));
+        for worker in workers {
+            // Its failure, a panic among them, is the crew's.
+            let _ = worker.join();
         }
-        ended(worked, read, shared)
-    })
+        over.store(true, Relaxed);
+        read
+    });
+    ended(crew.end(), read, shared)
 }
 
 /// The error that came first in meaning: a reader that was told to stop says no more than that.

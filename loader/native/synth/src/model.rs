@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::distribution::Distribution;
 use crate::list::List;
-use crate::makeldif::own::Own;
 use crate::problem::Spot;
+use crate::tags::Dialect;
 use crate::vocabulary::Learned;
 
 #[derive(Debug, Clone)]
@@ -255,8 +255,8 @@ pub enum Tag {
         class: Class,
         length: Distribution,
     },
-    /// What only templates of makeldif have.
-    Makeldif(Own),
+    /// What only templates of makeldif have. Fingerprints of templates hold the name of this variant.
+    Makeldif(Dialect),
 }
 
 /// Characters to draw from.

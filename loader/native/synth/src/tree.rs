@@ -60,6 +60,18 @@ pub enum Place {
     },
 }
 
+impl Kind {
+    /// Attribute and slot of each part of the RDN; [`Maker::value`](crate::Maker::value) tells what stands in a slot.
+    pub fn rdn(&self) -> &[(Vec<u8>, usize)] {
+        &self.rdn
+    }
+
+    /// Bytes of a slot's longest text.
+    pub fn longest(&self, slot: usize) -> u64 {
+        self.body.slots[slot].text.most
+    }
+}
+
 impl Tree {
     /// All, the suffix and the branches included.
     pub fn entries(&self) -> u64 {

@@ -1,15 +1,14 @@
 //! Ranges of entries, or whatever else is made by its number, into descriptors and files. Several threads make them; what comes out does not depend on how many.
 
 use std::fmt::Debug;
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::{mem, thread};
 
 use ldif::{Code, Counters, Error, Outflow, Output, Record, Result};
 use tree::Shard;
 use tree::fingerprint::{Checksum, Printer};
+use workers::{Turn, Turns, side_by_side};
 
 use crate::maker::Maker;
 use crate::tree::Tree;
@@ -90,126 +89,68 @@ fn run(task: &Task<'_>, counters: &Counters, sum: bool, sink: Sink<'_>) -> Resul
         let message = format!("{}:{} of {all}", task.first, task.end);
         return Err(Error::new(Code::Empty, message));
     }
+    let turns = (task.end - task.first).div_ceil(TURN);
     let shared = Shared {
         task,
         counters,
         sum,
-        next: AtomicU64::new(0),
-        line: Mutex::new(Line { turn: 0, failure: None, checksum: Checksum::default() }),
-        moved: Condvar::new(),
-        sink: Mutex::new(sink),
+        turns: Turns::new(usize::try_from(turns).unwrap_or(usize::MAX)),
+        out: Turn::new(Out { sink, checksum: Checksum::default() }),
     };
-    thread::scope(|scope| {
-        for _ in 1..threads(task) {
-            scope.spawn(|| shared.work());
-        }
-        shared.work();
-    });
-    let line = shared.line.into_inner().unwrap_or_else(PoisonError::into_inner);
-    line.failure.map_or(Ok(line.checksum), Err)
+    let stop = || {
+        shared.turns.stop();
+        shared.out.abandon();
+    };
+    side_by_side(0..threads(task), &stop, |_| shared.work())?;
+    Ok(shared.out.into_inner().checksum)
 }
 
 struct Shared<'a, 's> {
     task: &'a Task<'a>,
     counters: &'a Counters,
     sum: bool,
-    /// The turn that nobody has taken yet.
-    next: AtomicU64,
-    line: Mutex<Line>,
-    moved: Condvar,
-    /// Only for who has the turn.
-    sink: Mutex<Sink<'s>>,
+    turns: Turns,
+    out: Turn<Out<'s>>,
 }
 
-struct Line {
-    /// The turn that may write.
-    turn: u64,
-    failure: Option<Error>,
+/// What is written, in the order of the turns.
+struct Out<'s> {
+    sink: Sink<'s>,
     checksum: Checksum,
 }
 
-/// A thread ends early: another one failed, and has told why.
-struct GivenUp;
-
 impl Shared<'_, '_> {
-    fn work(&self) {
+    fn work(&self) -> Result<()> {
         let mut worker = Worker {
             make: self.task.items.maker(),
             printer: Printer::default(),
             made: Made::default(),
         };
-        let _alarm = Alarm(self);
-        // Who fails says so itself, so that the others stop.
-        while let Some(turn) = self.take() {
-            if let Err(GivenUp) = self.turn(turn, &mut worker) {
-                break;
-            }
-        }
+        self.turns.iter().try_for_each(|turn| self.turn(turn as u64, &mut worker))
     }
 
-    fn take(&self) -> Option<u64> {
-        let turn = self.next.fetch_add(1, Relaxed);
-        (turn < (self.task.end - self.task.first).div_ceil(TURN)).then_some(turn)
-    }
-
-    fn turn(&self, turn: u64, worker: &mut Worker<'_>) -> std::result::Result<(), GivenUp> {
+    fn turn(&self, turn: u64, worker: &mut Worker<'_>) -> Result<()> {
         let start = self.task.first + turn * TURN;
         for number in start..self.task.end.min(start + TURN) {
-            if let Err(error) = worker.make(number, self.sum) {
-                return self.fail(error);
-            }
+            worker.make(number, self.sum)?;
             if worker.made.bytes.len() >= FULL {
                 self.hand_on(turn, &mut worker.made)?;
             }
         }
         self.hand_on(turn, &mut worker.made)?;
-        self.lock().turn = turn + 1;
-        self.moved.notify_all();
-        Ok(())
+        Ok(self.out.pass(turn)?)
     }
 
     /// Writes what is made, once it is this turn's turn.
-    fn hand_on(&self, turn: u64, made: &mut Made) -> std::result::Result<(), GivenUp> {
-        let mut line = self.lock();
-        while line.turn != turn && line.failure.is_none() {
-            line = self.moved.wait(line).unwrap_or_else(PoisonError::into_inner);
-        }
-        if line.failure.is_some() {
-            return Err(GivenUp);
-        }
-        line.checksum.join(mem::take(&mut made.checksum));
-        drop(line);
-        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = self.counters.check().and_then(|()| sink(&made.bytes));
-        drop(sink);
-        if let Err(error) = written {
-            return self.fail(error);
-        }
+    fn hand_on(&self, turn: u64, made: &mut Made) -> Result<()> {
+        self.out.with(turn, |out| {
+            out.checksum.join(mem::take(&mut made.checksum));
+            self.counters.check().and_then(|()| (out.sink)(&made.bytes))
+        })??;
         self.counters.add(made.entries, made.bytes.len() as u64);
         made.bytes.clear();
         made.entries = 0;
         Ok(())
-    }
-
-    fn fail(&self, error: Error) -> std::result::Result<(), GivenUp> {
-        self.lock().failure.get_or_insert(error);
-        self.moved.notify_all();
-        Err(GivenUp)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Keeps the others from waiting for a thread that panics.
-struct Alarm<'l, 'a, 's>(&'l Shared<'a, 's>);
-
-impl Drop for Alarm<'_, '_, '_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            let _ = self.0.fail(Error::new(Code::Damaged, "a generating thread panicked"));
-        }
     }
 }
 

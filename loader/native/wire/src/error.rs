@@ -59,6 +59,12 @@ pub enum Error {
     Local(Box<ldif::Error>),
 }
 
+impl From<workers::Panicked> for Error {
+    fn from(panicked: workers::Panicked) -> Self {
+        ldif::Error::from(panicked).into()
+    }
+}
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// libldap's codes for what no server answers (ldap.h).

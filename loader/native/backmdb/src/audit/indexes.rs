@@ -12,7 +12,7 @@ use super::ahead::Stop;
 use super::findings::{Finding, Findings, Kind};
 use super::head::OWN;
 use super::held::{Held, Tally};
-use super::workers::side_by_side;
+use super::readers::side_by_side;
 use crate::indexes::Indexes;
 use crate::{Code, Result, Settings, lock, verify};
 
@@ -87,7 +87,7 @@ pub fn look(task: &Task<'_>, reader: &Reader, findings: &mut Findings) -> Result
     task.counters.begin("indexes", tables.len() as u64);
     let found = Mutex::new(BTreeMap::new());
     side_by_side(reader, task.jobs, tables.len(), |reader, turns| {
-        for at in turns {
+        for at in turns.iter() {
             let of_index = task.index(reader, at)?;
             lock(&found).insert(at, of_index);
             task.counters.advance(1);

@@ -17,10 +17,10 @@ mod names;
 mod pages;
 pub(crate) mod parts;
 pub(crate) mod posted;
+pub(crate) mod readers;
 mod row;
 mod sums;
 pub(crate) mod walk;
-pub(crate) mod workers;
 
 use std::collections::BTreeSet;
 use std::path::Path;

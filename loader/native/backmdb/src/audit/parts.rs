@@ -12,9 +12,9 @@ use super::findings::{Findings, Kind};
 use super::judge::Judge;
 use super::misplaced;
 use super::posted::Posted;
+use super::readers::side_by_side;
 use super::sums::Sums;
 use super::walk::{Part, Tables, Walk};
-use super::workers::side_by_side;
 use crate::{Code, Error, Result, lock};
 
 /// Parts of the entries, or some more or fewer: as many as keep all workers at work to the end.
@@ -39,7 +39,7 @@ pub fn look(
         let judge = judging.map(|(judge, postings)| (judge, Posted::new(postings.writer())));
         let (part, counters) = (Part::new(look.limit), look.counters);
         let mut walk = Walk { tables, texts, scattered: look.new, judge, part, counters };
-        for at in turns {
+        for at in turns.iter() {
             walk.span(spans[at])?;
             let part = std::mem::replace(&mut walk.part, Part::new(look.limit));
             lock(&done).insert(at, part);

@@ -13,7 +13,7 @@ use super::edits::Task;
 use super::incoming::{Arrived, uuid_of};
 use super::{Told, Uuid};
 use crate::audit::parts::spans;
-use crate::audit::workers::side_by_side;
+use crate::audit::readers::side_by_side;
 use crate::indexer::Keys;
 use crate::verify::damaged;
 use crate::{Code, Error, Result, blob, lock};
@@ -120,7 +120,7 @@ impl<'a> Asked<'a> {
         counters.begin("entries", task.database.entries);
         side_by_side(task.reader, task.shared.options.jobs, spans.len(), |reader, turns| {
             let Some(id2e) = reader.table(b"id2e") else { return Ok(()) };
-            for at in turns {
+            for at in turns.iter() {
                 let (mut local, mut seen) = (Local::default(), 0);
                 let mut cursor = id2e.cursor().map_err(|error| damaged(&error))?;
                 cursor.seek(&spans[at].from.to_ne_bytes()).map_err(|error| damaged(&error))?;
@@ -154,7 +154,7 @@ impl<'a> Asked<'a> {
         let (all, vague) = (Mutex::new(Local::default()), Mutex::new(false));
         let parts: Vec<&[Vec<u8>]> = wanted.chunks(1024).collect();
         side_by_side(task.reader, task.shared.options.jobs, parts.len(), |reader, turns| {
-            for at in turns {
+            for at in turns.iter() {
                 let (mut local, told) = (Local::default(), self.part(reader, index, parts[at]));
                 match told? {
                     None => *lock(&vague) = true,

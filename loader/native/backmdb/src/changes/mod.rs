@@ -20,7 +20,6 @@ use crate::columns::Columns;
 use crate::naming::Suffixes;
 use crate::shared::Shared;
 use crate::stored::Stored;
-use crate::turn::Turn;
 use crate::verify::{Database, damaged};
 use crate::{Code, Error, Options, Result, Settings};
 use tree::claim::Claim;
@@ -94,8 +93,8 @@ pub fn apply(
         suffixes: suffixes.map_err(|refusal| Error::new(Code::Schema, refusal.0))?,
         claim: Some(Claim::new(options.claimed.as_deref().unwrap_or_default())),
         live: false,
-        positions: Turn::new(0),
-        numbers: Turn::new(()),
+        positions: workers::Turn::new(0),
+        numbers: workers::Turn::new(()),
     };
     edits::apply(&edits::Task { reader: &reader, database: &database, shared: &shared, told }, sink)
 }

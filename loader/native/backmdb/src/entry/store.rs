@@ -6,9 +6,9 @@ use std::sync::Arc;
 use schema::Profile;
 
 use super::{Encoder, Refused};
+use crate::blob;
 use crate::draft::{Attribute, Draft, Pair};
 use crate::encoded::{Encoded, Row};
-use crate::{Code, Error, blob};
 
 /// LMDB's limit for the values of one key.
 const LONGEST_ROW: usize = 511;
@@ -60,8 +60,7 @@ impl Encoder<'_> {
         if column.number().is_none() {
             let given =
                 self.shared.numbers.with(chunk, |()| self.shared.columns.give_number(column));
-            let stopped = |_| Refused::Broken(Error::new(Code::Cancelled, "another worker failed"));
-            given.map_err(stopped)??;
+            given.map_err(|given_up| Refused::Broken(given_up.into()))??;
         }
         Ok(())
     }

@@ -1,14 +1,15 @@
 //! Sorted postings grouped by key, in pieces that pass from the threads that sort to the visitor.
 
 use super::item::{Item, Key};
-use crate::Result;
-use crate::ordered::Outlet;
+use crate::{Error, Result};
 
 /// Positions in a batch: enough to make passing it on cheap, few enough to stay in cache.
 const BATCH: usize = 16 << 10;
 
 /// How often a posting that came more often is told.
 const OFTEN: u8 = 2;
+
+pub(crate) type Outlet = workers::Outlet<Batch, Error>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -20,7 +21,7 @@ pub(crate) struct Batch {
 
 /// Makes batches from sorted items.
 pub(crate) struct Grouper<'a, I> {
-    outlet: &'a Outlet<Batch>,
+    outlet: &'a Outlet,
     batch: Batch,
     last: I,
     /// How often `last` came: not at all at the start.
@@ -28,7 +29,7 @@ pub(crate) struct Grouper<'a, I> {
 }
 
 impl<'a, I: Item> Grouper<'a, I> {
-    pub fn new(outlet: &'a Outlet<Batch>) -> Self {
+    pub fn new(outlet: &'a Outlet) -> Self {
         Self { outlet, batch: Batch::default(), last: I::zeroed(), times: 0 }
     }
 
@@ -67,6 +68,6 @@ impl<'a, I: Item> Grouper<'a, I> {
     }
 
     pub fn finish(self) -> Result<()> {
-        if self.batch.positions.is_empty() { Ok(()) } else { self.outlet.send(self.batch) }
+        if self.batch.positions.is_empty() { Ok(()) } else { Ok(self.outlet.send(self.batch)?) }
     }
 }

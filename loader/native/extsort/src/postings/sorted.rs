@@ -8,7 +8,6 @@ use super::chunk::BUCKETS;
 use super::item::{Item, Key};
 use super::store::{Buffers, Closed, Store};
 use crate::memory::Means;
-use crate::ordered::in_order;
 use crate::{Error, Result};
 
 /// Is told the postings of an index, key by key.
@@ -64,7 +63,7 @@ impl Sorted {
     ) -> std::result::Result<(), V::Error> {
         let closed: Closed<I> = store.close(self.means.memory / 16 / self.threads, self.threads);
         let mut telling = Telling { visitor, key: None };
-        in_order(
+        workers::in_order(
             self.threads,
             BUCKETS,
             || {

@@ -3,15 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::batch::{Batch, Grouper};
+use super::batch::{Grouper, Outlet};
 use super::chunk::{BUCKETS, Chunk, Split, gather};
 use super::item::Item;
 use super::radix;
 use super::run::{self, Extent, Reader};
+use crate::Result;
 use crate::memory::Means;
 use crate::merge::{Merge, Source};
-use crate::ordered::Outlet;
-use crate::{Result, parallel};
 
 #[derive(Debug)]
 pub(crate) struct Store<I> {
@@ -85,7 +84,7 @@ impl<I: Item> Store<I> {
         chunks.sort_by_key(|chunk| chunk.writer);
         let mut closed = Closed { chunks, runs: held.runs, limit };
         let large: Vec<_> = (0..BUCKETS).filter(|&bucket| closed.is_large(bucket)).collect();
-        parallel::for_each(threads, &mut closed.chunks, |chunk| {
+        workers::for_each(threads, &mut closed.chunks, |chunk| {
             for &bucket in &large {
                 chunk.bucket_mut(bucket).sort_unstable();
             }
@@ -133,7 +132,7 @@ impl<I: Item> Closed<I> {
         bucket: usize,
         buffers: &mut Buffers<I>,
         means: &Means,
-        outlet: &Outlet<Batch>,
+        outlet: &Outlet,
     ) -> Result<()> {
         means.go_on()?;
         let mut grouper = Grouper::new(outlet);

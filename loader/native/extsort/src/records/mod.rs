@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::memory::Means;
 use crate::scratch::{Appender, Window};
-use crate::{Error, Result, parallel};
+use crate::{Error, Result};
 use block::Block;
 use merge::{Merge, Part, load};
 
@@ -88,7 +88,7 @@ impl RecordSorter {
 
     fn sort(&mut self) -> Vec<Part> {
         let mut blocks = std::mem::take(&mut self.full);
-        parallel::for_each(self.threads, &mut blocks, Block::sort);
+        workers::for_each(self.threads, &mut blocks, Block::sort);
         blocks.into_iter().map(|block| Part::Held { block, passed: 0 }).collect()
     }
 

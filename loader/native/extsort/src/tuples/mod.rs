@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytemuck::Pod;
 
+use crate::Result;
 use crate::memory::Means;
 use crate::merge::Merge;
 use crate::scratch::Appender;
-use crate::{Result, parallel};
 use part::{Part, Spilled};
 
 /// Tuples given between two looks at the stop flag.
@@ -122,7 +122,7 @@ impl<T: Pod + Ord + Send> TupleSorter<T> {
     }
 
     fn sort(&self, mut blocks: Vec<Vec<T>>) -> Vec<Part<T>> {
-        parallel::for_each(self.threads, &mut blocks, |block| block.sort_unstable());
+        workers::for_each(self.threads, &mut blocks, |block| block.sort_unstable());
         blocks.into_iter().map(|block| Part::Held { block, passed: 0 }).collect()
     }
 

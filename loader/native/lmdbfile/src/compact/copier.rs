@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use super::ahead::Ahead;
 use super::branches::{Branches, mark, mark_run};
 use super::hanging::{Hanging, Thing};
-use super::leaf::{Leaf, Pointer, Want, leaves, only_branch, other_counts};
+use super::leaf::{Leaf, Pointer, Want, leaves, only_branch};
 use super::pages::{Large, Pages};
 use super::{Watch, cancelled};
 use crate::bulk::Bulk;
 use crate::layout::META_PAGES;
-use crate::reader::{OUT_OF_ORDER, Runs, told};
+use crate::reader::{OUT_OF_ORDER, Runs, other_counts, told};
 use crate::{Error, FileWriter, Flags, Layout, Order, Reader, Result, Summary, Table};
 
 /// Lowest branches whose leaves are on their way.

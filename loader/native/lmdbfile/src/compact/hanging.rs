@@ -9,10 +9,10 @@ use disk::Buffer;
 
 use super::ahead::{Ahead, Coming};
 use super::branches::children;
-use super::leaf::{Leaf, Pointer, Want, only_branch, other_counts};
+use super::leaf::{Leaf, Pointer, Want, only_branch};
 use super::pages::{Large, Pages};
 use crate::checks::misuse;
-use crate::reader::View;
+use crate::reader::{View, other_counts};
 use crate::{Result, Table};
 
 /// Bytes that are read together: all of them wait for the disk twice, for what is pointed to and for what that points to.

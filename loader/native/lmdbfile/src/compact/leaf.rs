@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 
 use super::pages::Pages;
 use crate::layout::node;
-use crate::reader::{Kind, OUT_OF_ORDER, View, table_record, value_record};
+use crate::reader::{
+    Kind, OUT_OF_ORDER, View, table_record, value_record, values_beside, values_kind,
+};
 use crate::{Error, Flags, MAX_KEY, Order, Result, Table};
 
 /// What stands on a leaf.
@@ -53,11 +55,7 @@ impl Pointer {
 impl Want {
     /// On the leaves of a tree of a key's values.
     fn values(self, record: &Table) -> Self {
-        let kind = match record.pad as usize {
-            0 => Kind::Leaf,
-            size => Kind::Leaf2(size),
-        };
-        Self::Values(kind, self.order_of_values())
+        Self::Values(values_kind(record), self.order_of_values())
     }
 
     /// Of what stands on the leaves.
@@ -93,10 +91,6 @@ pub(super) fn leaves(pages: &Pages, numbers: &[u64], want: Want) -> Result<Vec<L
     pages.want(numbers);
     let views = pages.views(numbers)?.into_iter();
     numbers.iter().zip(views).map(|(&number, view)| Leaf::new(number, view, want)).collect()
-}
-
-pub(super) fn other_counts(record: &Table) -> Error {
-    Error::corrupt(record.root, "a record with other counts than those of its tree")
 }
 
 impl Leaf {
@@ -148,12 +142,7 @@ impl Leaf {
     }
 
     fn sub_page(&mut self, at: usize, flags: Flags, want: Want) -> Result<()> {
-        let values = self.view.sub_page(at).map_err(|what| Error::corrupt(self.number, what))?;
-        let fixed = matches!(values.kind, Kind::Leaf2(_));
-        if values.kind == Kind::Branch || fixed != flags.contains(Flags::DUPFIXED) {
-            let what = "a sub-page of another kind than its table wants";
-            return Err(Error::corrupt(self.number, what));
-        }
+        let values = values_beside(&self.view, at, flags, self.number)?;
         require_ascending(&values, want.order_of_values(), self.number)?;
         self.entries += values.count as u64;
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use disk::{Ahead, Buffer, Source, Spare};
 
-use crate::layout::{META_PAGES, page};
+use crate::bounds::{Bounds, cut};
 use crate::reader::View;
 use crate::{Error, Layout, Result};
 
@@ -51,11 +51,7 @@ impl Pages {
     pub fn view_in(&self, block: &Arc<Buffer>, at: usize, number: u64) -> Result<View> {
         let size = self.layout.page_size;
         let range = at * size..(at + 1) * size;
-        if Layout::number(&block[range.clone()]) != number {
-            return Err(Error::corrupt(number, "a page with another number than its place"));
-        }
-        let view = View::page(Arc::clone(block), range, self.layout);
-        view.map_err(|what| Error::corrupt(number, what))
+        self.bounds().view(Arc::clone(block), range, number)
     }
 
     pub fn view(&self, number: u64) -> Result<View> {
@@ -65,7 +61,7 @@ impl Pages {
 
     /// The value whose overflow pages begin at `first`.
     pub fn large(&self, first: u64, size: usize) -> Result<Large> {
-        self.check(first)?;
+        self.bounds().check(first)?;
         let mut header = [0; 16];
         self.read_at(&mut header, first * self.layout.page_size as u64, first)?;
         self.overflow(&header, first, size)
@@ -73,19 +69,8 @@ impl Pages {
 
     /// The same, `header` being that of its first page.
     pub fn overflow(&self, header: &[u8], first: u64, size: usize) -> Result<Large> {
-        let pages = u64::from(Layout::overflow_count(header));
-        let what = if Layout::number(header) != first {
-            "a page with another number than its place"
-        } else if Layout::header(header).flags & page::OVERFLOW == 0 {
-            "a large value that is on no overflow page"
-        } else if pages < self.layout.overflow_pages(size) {
-            "a large value on too few overflow pages"
-        } else if pages > self.count - first {
-            "overflow pages that go beyond the end of the file"
-        } else {
-            return Ok(Large { first, pages });
-        };
-        Err(Error::corrupt(first, what))
+        let pages = self.bounds().overflow_pages(header, first, size)?;
+        Ok(Large { first, pages })
     }
 
     /// Bytes of a large value, from its byte `from` on.
@@ -156,12 +141,14 @@ impl Pages {
         let size = self.layout.page_size;
         let mut buffer = self.spare.buffer(numbers.len() * size);
         for (first, count) in runs(numbers) {
-            self.check(first)?;
-            self.check(first + count as u64 - 1)?;
+            self.bounds().check(first)?;
+            self.bounds().check(first + count as u64 - 1)?;
             let room = &mut buffer.room()[..count * size];
             let offset = first * size as u64;
             if past_cache(count) {
-                whole(self.source.read(room, offset)? == room.len(), first)?;
+                if self.source.read(room, offset)? < room.len() {
+                    return Err(cut(first));
+                }
             } else {
                 self.read_at(room, offset, first)?;
             }
@@ -172,21 +159,14 @@ impl Pages {
 
     fn read_at(&self, room: &mut [u8], offset: u64, number: u64) -> Result<()> {
         match self.source.file().read_exact_at(room, offset) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => whole(false, number),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(cut(number)),
             result => Ok(result?),
         }
     }
 
-    fn check(&self, number: u64) -> Result<()> {
-        if (META_PAGES..self.count).contains(&number) {
-            return Ok(());
-        }
-        Err(Error::corrupt(number, "a page that is outside of the file"))
+    const fn bounds(&self) -> Bounds {
+        Bounds { layout: self.layout, pages: self.count }
     }
-}
-
-fn whole(is: bool, number: u64) -> Result<()> {
-    if is { Ok(()) } else { Err(Error::corrupt(number, "the file ends before this page")) }
 }
 
 /// Neighbours together: the first of them, and how many.

@@ -21,7 +21,7 @@ pub(crate) use path::{MAX_DEPTH, OUT_OF_ORDER};
 pub(crate) use runs::Runs;
 pub use seen::Seen;
 use store::Store;
-pub(crate) use tree::{told, value_record};
+pub(crate) use tree::{other_counts, told, value_record, values_beside, values_kind};
 pub(crate) use view::{Kind, View};
 pub use walk::{Accounting, PageKind, PageUse};
 

@@ -15,8 +15,8 @@ use crate::{Layout, Reader};
 pub(crate) enum Met {
     Branch(Branch),
     Leaf(Leaf),
-    /// The first overflow page of a value, and how many it has.
-    Large(u64),
+    /// The header of the first overflow page of a value.
+    Large([u8; 16]),
 }
 
 impl Met {
@@ -72,7 +72,7 @@ impl Seen {
             return None;
         }
         if Layout::header(bytes).flags & page::OVERFLOW != 0 {
-            return Some(Met::Large(Layout::overflow_count(bytes).into()));
+            return bytes.first_chunk().copied().map(Met::Large);
         }
         let view = View::page(Arc::clone(block), range, self.layout).ok()?;
         Some(Met::new(&view, self.orders.all()))

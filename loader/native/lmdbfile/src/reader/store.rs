@@ -2,16 +2,17 @@
 //! would tell.
 
 use std::cell::{Cell, RefCell};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::IoSliceMut;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::view::{Kind, View};
-use crate::layout::{Layout, META_PAGES, page};
-use crate::{Error, Result};
-use disk::{Ahead, Buffer, Source};
+use crate::bounds::{Bounds, cut};
+use crate::{Layout, Result};
+use disk::{Ahead, Buffer, Direct, Source};
 use rustix::io::ReadWriteFlags;
 
 /// Bytes of a block.
@@ -32,11 +33,7 @@ type Slot = Option<(u64, Arc<Buffer>)>;
 
 #[derive(Debug)]
 pub(crate) struct Store {
-    file: File,
-    /// The same file for direct reads.
-    direct: Option<File>,
-    /// Direct reads turned out not to work.
-    refused: Cell<bool>,
+    file: Direct,
     /// What the page cache may have.
     cache: Cache,
     pub layout: Layout,
@@ -56,30 +53,21 @@ pub(crate) struct Store {
 impl Store {
     /// `pages` are in the file.
     pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
-        let direct = disk::open(OpenOptions::new().read(true), path)?;
         let ahead = Ahead::new(&file, pages * layout.page_size as u64)?;
-        let store = Self::new(file, direct, layout, pages, (BLOCK, SLOTS));
+        let store = Self::new(Direct::new(file, path)?, layout, pages, (BLOCK, SLOTS));
         Ok(Self { ahead: Some(ahead), ..store })
     }
 
     /// The same with no more read than is asked for, through the page cache.
     pub fn open_scattered(file: File, layout: Layout, pages: u64) -> Self {
         let sizes = (layout.page_size, SCATTERED_SLOTS);
-        Self { scattered: Cell::new(true), ..Self::new(file, None, layout, pages, sizes) }
+        Self { scattered: Cell::new(true), ..Self::new(Direct::cached(file), layout, pages, sizes) }
     }
 
-    fn new(
-        file: File,
-        direct: Option<File>,
-        layout: Layout,
-        pages: u64,
-        (block, slots): (usize, u64),
-    ) -> Self {
+    fn new(file: Direct, layout: Layout, pages: u64, (block, slots): (usize, u64)) -> Self {
         let slots = RefCell::new((0..slots).map(|_| None).collect());
         Self {
             file,
-            direct,
-            refused: Cell::default(),
             cache: Cache::default(),
             layout,
             pages,
@@ -93,12 +81,9 @@ impl Store {
 
     /// The same pages for another thread.
     pub fn fork(&self) -> Result<Self> {
-        let direct = self.direct.as_ref().map(File::try_clone).transpose()?;
         let slots: Vec<Slot> = self.slots.borrow().iter().map(|_| None).collect();
         Ok(Self {
-            file: self.file.try_clone()?,
-            direct,
-            refused: self.refused.clone(),
+            file: self.file.fork()?,
             cache: Cache::default(),
             slots: RefCell::new(slots),
             block: self.block.clone(),
@@ -111,15 +96,17 @@ impl Store {
 
     /// The file for whoever reads it in an order of their own.
     pub fn source(&self) -> Result<Source> {
-        let direct = self.direct.as_ref().map(File::try_clone).transpose()?;
-        Ok(Source::new(self.file.try_clone()?, direct))
+        Ok(Source::new(self.file.fork()?))
+    }
+
+    pub const fn bounds(&self) -> Bounds {
+        Bounds { layout: self.layout, pages: self.pages }
     }
 
     /// A page of a tree.
     pub fn view(&self, number: u64) -> Result<View> {
-        let (block, start) = self.page(number)?;
-        let range = start..start + self.layout.page_size;
-        View::page(block, range, self.layout).map_err(|what| Error::corrupt(number, what))
+        let (block, range) = self.page(number)?;
+        self.bounds().view(block, range, number)
     }
 
     /// A page of a tree that is gone through, in the order of its keys.
@@ -171,47 +158,23 @@ impl Store {
         let pages = self.overflow_pages(number, size)?;
         let mut value = vec![0; size];
         let start = number * self.layout.page_size as u64 + self.layout.page_header as u64;
-        self.file.read_exact_at(&mut value, start)?;
+        self.file.file().read_exact_at(&mut value, start)?;
         Ok((value, pages))
     }
 
-    /// How many pages the value has; LMDB leaves it more than it needs when a shorter one replaces it.
+    /// How many pages the value has.
     pub fn overflow_pages(&self, number: u64, size: usize) -> Result<u64> {
-        let (block, start) = self.page(number)?;
-        let first = &block[start..start + self.layout.page_size];
-        if Layout::header(first).flags & page::OVERFLOW == 0 {
-            let what = "a large value that is on no overflow page";
-            return Err(Error::corrupt(number, what));
-        }
-        self.check_overflow(number, Layout::overflow_count(first).into(), size)
+        let (block, range) = self.page(number)?;
+        let page = block.get(range).ok_or_else(|| cut(number))?;
+        self.bounds().overflow_pages(page, number, size)
     }
 
-    /// The same, `pages` being what the first page says.
-    pub fn check_overflow(&self, number: u64, pages: u64, size: usize) -> Result<u64> {
-        let what = if pages < self.layout.overflow_pages(size) {
-            "a large value on too few overflow pages"
-        } else if pages > self.pages.saturating_sub(number) {
-            "overflow pages that go beyond the end of the file"
-        } else {
-            return Ok(pages);
-        };
-        Err(Error::corrupt(number, what))
-    }
-
-    /// The block of a page and where in it the page begins.
-    fn page(&self, number: u64) -> Result<(Arc<Buffer>, usize)> {
-        if number < META_PAGES || number >= self.pages {
-            return Err(Error::corrupt(number, "a page that is outside of the file"));
-        }
+    /// The block of a page and where in it the page lies, if the file does not end before.
+    fn page(&self, number: u64) -> Result<(Arc<Buffer>, Range<usize>)> {
+        self.bounds().check(number)?;
         let in_block = (self.block.get() / self.layout.page_size) as u64;
         let start = usize::try_from(number % in_block).unwrap_or(0) * self.layout.page_size;
-        let block = self.block(number / in_block)?;
-        let page = block.get(start..start + self.layout.page_size);
-        let page = page.ok_or_else(|| Error::corrupt(number, "the file ends before this page"))?;
-        if Layout::number(page) != number {
-            return Err(Error::corrupt(number, "a page with another number than its place"));
-        }
-        Ok((block, start))
+        Ok((self.block(number / in_block)?, start..start + self.layout.page_size))
     }
 
     fn block(&self, number: u64) -> Result<Arc<Buffer>> {
@@ -237,7 +200,7 @@ impl Store {
     fn read(&self, blocks: &mut [Buffer], offset: u64) -> Result<()> {
         let mut rooms: Vec<_> =
             blocks.iter_mut().map(|block| IoSliceMut::new(block.room())).collect();
-        let mut count = match self.cache.read(&self.file, &mut rooms, offset) {
+        let mut count = match self.cache.read(self.file.file(), &mut rooms, offset) {
             Some(count) => count,
             None => self.disk(&mut rooms, offset)?,
         };
@@ -251,15 +214,13 @@ impl Store {
 
     /// Past the page cache where that is possible.
     fn disk(&self, rooms: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
-        let mut read = |file| retry(|| rustix::io::preadv(file, rooms, offset));
-        let usable = !self.refused.get() && !self.scattered.get();
-        let direct = self.direct.as_ref().filter(|_| usable);
-        match direct.map(&mut read) {
-            Some(Err(error)) if disk::refused(&error) => self.refused.set(true),
-            Some(count) => return Ok(count?),
-            None => {}
-        }
-        Ok(read(&self.file)?)
+        let file = &self.file;
+        let read = if self.scattered.get() {
+            file.read_cached(rooms, offset)
+        } else {
+            file.read(rooms, offset)
+        };
+        Ok(read?)
     }
 }
 
@@ -297,10 +258,6 @@ impl Cache {
         self.wait.set(self.next.get());
         None
     }
-}
-
-fn retry(mut action: impl FnMut() -> rustix::io::Result<usize>) -> std::io::Result<usize> {
-    Ok(rustix::io::retry_on_intr(&mut action)?)
 }
 
 fn slot(number: u64, slots: &[Slot]) -> usize {

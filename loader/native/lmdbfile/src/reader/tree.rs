@@ -3,7 +3,7 @@
 use super::TableReader;
 use super::cursor::table_record;
 use super::path::OUT_OF_ORDER;
-use super::view::Kind;
+use super::view::{Kind, View};
 use crate::{Error, Flags, Order, Result, Table};
 
 /// One tree, and what was seen of it so far.
@@ -70,4 +70,26 @@ pub(crate) fn value_record(data: &[u8], flags: Flags, number: u64) -> Result<Tab
         return Err(Error::corrupt(number, "a record that does not fit the values of its table"));
     }
     Ok(record)
+}
+
+/// What the leaves of that tree hold.
+pub(crate) fn values_kind(record: &Table) -> Kind {
+    match record.pad as usize {
+        0 => Kind::Leaf,
+        size => Kind::Leaf2(size),
+    }
+}
+
+/// The values of a key of a table with these flags, where they stand with it on the leaf `number`.
+pub(crate) fn values_beside(view: &View, at: usize, flags: Flags, number: u64) -> Result<View> {
+    let values = view.sub_page(at).map_err(|what| Error::corrupt(number, what))?;
+    let fixed = matches!(values.kind, Kind::Leaf2(_));
+    if values.kind == Kind::Branch || fixed != flags.contains(Flags::DUPFIXED) {
+        return Err(Error::corrupt(number, "a sub-page of another kind than its table wants"));
+    }
+    Ok(values)
+}
+
+pub(crate) fn other_counts(record: &Table) -> Error {
+    Error::corrupt(record.root, "a record with other counts than those of its tree")
 }

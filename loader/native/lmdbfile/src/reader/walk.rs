@@ -6,7 +6,7 @@ use super::leaf::{Ascending, Branch, Leaf, Orders, Others};
 use super::path::{MAX_DEPTH, OUT_OF_ORDER};
 use super::runs::Runs;
 use super::seen::{Met, Seen};
-use super::tree::{Tree, value_record};
+use super::tree::{Tree, other_counts, value_record, values_kind};
 use super::view::Kind;
 use super::{Named, Reader, TableReader};
 use crate::compact::cancelled;
@@ -166,7 +166,7 @@ impl Walk<'_> {
         if tree.seen == tree.told() {
             return Ok(());
         }
-        Err(Error::corrupt(record.root, "a record with other counts than those of its tree"))
+        Err(other_counts(&record))
     }
 
     fn page(&mut self, tree: &mut Tree<'_>, number: u64, level: u16) -> Result<()> {
@@ -258,7 +258,7 @@ impl Walk<'_> {
 
     fn large(&self, table: TableReader<'_>, first: u64, size: usize) -> Result<u64> {
         match self.seen.and_then(|seen| seen.take(first)) {
-            Some(Met::Large(pages)) => table.store.check_overflow(first, pages, size),
+            Some(Met::Large(header)) => table.store.bounds().overflow_pages(&header, first, size),
             _ => table.store.overflow_pages(first, size),
         }
     }
@@ -282,10 +282,7 @@ impl Walk<'_> {
     fn values(&mut self, table: TableReader<'_>, number: u64, record: &[u8]) -> Result<u64> {
         require_many(table, number)?;
         let record = value_record(record, table.record.flags, number)?;
-        let kind = match record.pad as usize {
-            0 => Kind::Leaf,
-            size => Kind::Leaf2(size),
-        };
+        let kind = values_kind(&record);
         let mut tree = Tree::new(table, record, table.value_order, kind);
         tree.values_of_a_key = true;
         self.tree(&mut tree)?;

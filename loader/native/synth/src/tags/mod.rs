@@ -4,6 +4,7 @@
 mod bytes;
 mod certificate;
 mod chars;
+mod dialect;
 mod name;
 pub mod number;
 mod password;
@@ -16,12 +17,12 @@ mod words;
 use std::fmt;
 
 use crate::draw::{Stream, again};
-use crate::makeldif::own::Own;
 use crate::model::Tag;
 use crate::names::Names;
 use crate::tree::Tree;
 
 pub use bytes::write_uuid;
+pub use dialect::{Dialect, Own};
 pub use scope::{KindFacts, Scope, SlotFacts};
 
 /// Writes what stands for a tag in one entry.
@@ -97,7 +98,7 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
         Tag::Words { vocabulary, count } => words::words(vocabulary, count, scope),
         Tag::Shape { name } => shape::shape(name, scope),
         Tag::Chars { class, length } => chars::chars(*class, length, scope),
-        Tag::Makeldif(own) => crate::makeldif::render::compile(own, scope),
+        Tag::Makeldif(own) => own.compile(scope),
     }
 }
 
@@ -119,14 +120,14 @@ pub const fn is_unique(tag: &Tag) -> bool {
 }
 
 /// Whether it may stand in a name: those that tell of other names would have no end.
-pub const fn may_name(tag: &Tag) -> bool {
-    !matches!(
-        tag,
+pub fn may_name(tag: &Tag) -> bool {
+    match tag {
         Tag::Dn { .. }
-            | Tag::ParentDn
-            | Tag::Bytes { .. }
-            | Tag::Certificate { .. }
-            | Tag::Shape { .. }
-            | Tag::Makeldif(Own::Path { .. })
-    )
+        | Tag::ParentDn
+        | Tag::Bytes { .. }
+        | Tag::Certificate { .. }
+        | Tag::Shape { .. } => false,
+        Tag::Makeldif(own) => own.may_name(),
+        _ => true,
+    }
 }

@@ -1,0 +1,186 @@
+//! Load plans: what clients ask of a tree and how they change it, one operation after another. Each follows from the
+//! seed and its number alone, as entries do, and says what becomes of it.
+//!
+//! What is said stays true while the whole plan is carried out in any order, but for changes of one entry among each
+//! other: entries that are deleted or renamed are never searched, and what is searched by is not modified.
+
+mod form;
+mod looks;
+mod mix;
+mod planner;
+mod record;
+mod subject;
+mod targets;
+mod unique;
+
+use synth::Tree;
+use synth::draw::{Stream, below};
+use synth::model::Template;
+use synth::{Items, Making};
+
+pub use form::Operation;
+pub use looks::{Form, Wanted};
+pub use mix::Action;
+pub use planner::Planner;
+
+use mix::Schedule;
+use subject::{Subject, subjects};
+use targets::{Quota, Targets};
+
+/// What a plan is to be.
+#[derive(Debug, Clone)]
+pub struct Wishes {
+    pub operations: u64,
+    /// How many of each, of the sum.
+    pub mix: Vec<(Action, u64)>,
+    /// The part of searches that find nothing, and of binds that are refused; 0 to 1.
+    pub miss: f64,
+    /// The exponent of Zipf's law for who is asked for.
+    pub skew: f64,
+    pub seed: i64,
+    /// What is searched by; nothing leaves it to the attributes of the template.
+    pub looks: Vec<Wanted>,
+}
+
+const MOST: u64 = 1 << 40;
+/// Beside the weights of looks that nobody gave.
+const READING: u64 = 20;
+/// Sources of new entries: no more are needed for variety.
+const SPARES: u64 = 1000;
+
+/// A plan made ready: any operation of it can be made by its number.
+#[derive(Debug)]
+pub struct Plan<'t> {
+    tree: &'t Tree,
+    operations: u64,
+    miss: f64,
+    /// The weight of reading an entry by its name.
+    reading: u64,
+    schedule: Schedule,
+    stream: Stream,
+    subjects: Vec<Subject>,
+    /// Of each subject.
+    targets: Vec<Targets>,
+    /// Who is deleted, renamed, and copied: things 0 and on, in this order.
+    once: Quota,
+    deletes: u64,
+    renames: u64,
+    spares: u64,
+}
+
+/// A plan as it is written down: lines of JSON, or change records.
+#[derive(Debug)]
+pub struct Lines<'p> {
+    pub plan: &'p Plan<'p>,
+    pub ldif: bool,
+}
+
+impl Items for Lines<'_> {
+    fn count(&self) -> u64 {
+        self.plan.operations
+    }
+
+    fn maker(&self) -> Making<'_> {
+        let mut planner = Planner::new(self.plan);
+        Box::new(move |number, out| {
+            let operation = planner.operation(number)?;
+            if self.ldif {
+                operation.ldif(out);
+            } else {
+                operation.json(out);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl<'t> Plan<'t> {
+    /// What cannot be done is told.
+    pub fn new(template: &Template, tree: &'t Tree, wishes: &Wishes) -> Result<Self, String> {
+        if wishes.operations > MOST {
+            return Err(format!("{} operations: {MOST} at most", wishes.operations));
+        }
+        if !(0.0..=1.0).contains(&wishes.miss) {
+            return Err(format!("a part of {} to miss: 0 to 1 is meant", wishes.miss));
+        }
+        let stream = Stream::new(wishes.seed, &["operations"]);
+        let schedule = Schedule::new(&wishes.mix, stream.part(0))?;
+        let most = |action| schedule.most(action, wishes.operations);
+        let (deletes, renames) = (most(Action::Delete), most(Action::Rename));
+        let spares = most(Action::Add).min(SPARES);
+        let subjects = subjects(template, tree, &wishes.looks, most(Action::Modify) > 0);
+        let loose: Vec<u64> = subjects.iter().map(room).collect();
+        require(&subjects, &schedule, wishes)?;
+        let (things, there) = (deletes + renames + spares, loose.iter().sum::<u64>());
+        if things > there {
+            return Err(format!(
+                "{things} entries are to be deleted, renamed or copied, and {there} can be: those with nothing below \
+                 them, but two of a kind"
+            ));
+        }
+        let once = Quota::new(things, &loose, stream.part(1));
+        let mut targets = Vec::new();
+        for (place, subject) in subjects.iter().enumerate() {
+            let part = stream.part(2).part(place as u64);
+            targets.push(Targets::new(subject.count, once.of(place), wishes.skew, part)?);
+        }
+        let (operations, miss) = (wishes.operations, wishes.miss);
+        let stream = stream.part(3);
+        let reading = if wishes.looks.is_empty() { READING } else { 0 };
+        Ok(Self {
+            tree,
+            operations,
+            miss,
+            reading,
+            schedule,
+            stream,
+            subjects,
+            targets,
+            once,
+            deletes,
+            renames,
+            spares,
+        })
+    }
+
+    /// One of the subjects that `fits`, those with many entries more often.
+    fn subject(&self, bits: u64, fits: impl Fn(&Subject) -> bool) -> Option<usize> {
+        let fitting = |(_, subject): &(usize, &Subject)| fits(subject);
+        let all: u64 =
+            self.subjects.iter().enumerate().filter(fitting).map(|(_, one)| one.count).sum();
+        let mut place = below(bits, all);
+        for (number, subject) in self.subjects.iter().enumerate().filter(fitting) {
+            if place < subject.count {
+                return Some(number);
+            }
+            place -= subject.count;
+        }
+        None
+    }
+}
+
+/// Entries that may be taken away: some must be left to be read.
+const fn room(subject: &Subject) -> u64 {
+    if subject.loose { subject.count.saturating_sub(2) } else { 0 }
+}
+
+/// Every operation that is asked for has something to do.
+fn require(subjects: &[Subject], schedule: &Schedule, wishes: &Wishes) -> Result<(), String> {
+    let asked = |action| schedule.most(action, wishes.operations) > 0;
+    if subjects.is_empty() {
+        return Err("the tree has no entries but its branches".to_owned());
+    }
+    if asked(Action::Bind) && !subjects.iter().any(|one| one.password.is_some()) {
+        return Err("nobody can bind: no kind of the template has a password that is known before it is hashed".to_owned());
+    }
+    if asked(Action::Modify) && !subjects.iter().any(|one| !one.changing.is_empty()) {
+        return Err(
+            "nothing can be modified: the template has no attribute that nobody searches by"
+                .to_owned(),
+        );
+    }
+    if !wishes.looks.is_empty() && subjects.iter().all(|one| one.looks.is_empty()) {
+        return Err("no kind of the template has an attribute that is to be searched by".to_owned());
+    }
+    Ok(())
+}

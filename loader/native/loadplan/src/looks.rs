@@ -1,0 +1,180 @@
+//! What clients search a kind of entry by.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use crate::unique::{are_apart, flattened, is_unique, words_of};
+use synth::model::{Kind, Template, Text};
+
+/// One way to search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    pub attribute: String,
+    pub form: Form,
+    /// At most one entry of the tree is found.
+    pub unique: bool,
+    pub weight: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `(uid=x)`
+    Equality,
+    /// `(cn=x*)`
+    Beginning,
+}
+
+/// What a caller asks for instead: attribute, form and weight.
+pub type Wanted = (String, Form, u64);
+
+/// Attributes of the usual schemas that have a rule for equality; whether they have one for substrings too.
+const KNOWN: [(&str, bool); 45] = [
+    ("acctAlias", true),
+    ("acctCustomer", true),
+    ("acctLogin", true),
+    ("businessCategory", true),
+    ("cn", true),
+    ("departmentNumber", true),
+    ("displayName", true),
+    ("employeeNumber", true),
+    ("employeeType", true),
+    ("gidNumber", false),
+    ("givenName", true),
+    ("homeDirectory", false),
+    ("homePhone", true),
+    ("initials", true),
+    ("ipHostNumber", false),
+    ("l", true),
+    ("macAddress", false),
+    ("mail", true),
+    ("member", false),
+    ("memberUid", false),
+    ("mobile", true),
+    ("o", true),
+    ("objectClass", false),
+    ("ou", true),
+    ("owner", false),
+    ("pager", true),
+    ("physicalDeliveryOfficeName", true),
+    ("postOfficeBox", true),
+    ("postalCode", true),
+    ("preferredLanguage", true),
+    ("roleOccupant", false),
+    ("roomNumber", true),
+    ("secretary", false),
+    ("seeAlso", false),
+    ("serialNumber", true),
+    ("sn", true),
+    ("st", true),
+    ("street", true),
+    ("telephoneNumber", true),
+    ("title", true),
+    ("uid", true),
+    ("uidNumber", false),
+    ("uniqueMember", false),
+    ("manager", false),
+    ("carLicense", true),
+];
+/// Those that people type the beginning of.
+const TYPED: [&str; 6] = ["cn", "sn", "givenName", "displayName", "mail", "uid"];
+
+const NAMING: u64 = 100;
+const UNIQUE: u64 = 40;
+const SHARED: u64 = 2;
+const BEGINNING: u64 = 2;
+
+/// How a kind is searched, or nothing that is known to be worth it.
+pub fn looks(texts: &Texts<'_>, kind: &Kind, count: u64, wanted: &[Wanted]) -> Vec<Look> {
+    let all = if wanted.is_empty() { usual(kind) } else { wanted.to_vec() };
+    let mut found = Vec::new();
+    for (attribute, form, weight) in all {
+        if !has(kind, &attribute) {
+            continue;
+        }
+        let unique = form == Form::Equality && texts.finds_one(kind, count, &attribute);
+        let weight = if wanted.is_empty() && unique && weight == SHARED { UNIQUE } else { weight };
+        found.push(Look { attribute, form, unique, weight });
+    }
+    found
+}
+
+fn usual(kind: &Kind) -> Vec<Wanted> {
+    let mut found = Vec::new();
+    for attribute in &kind.attributes {
+        let name = attribute.description.as_str();
+        let known = KNOWN.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        if is_naming(kind, name) {
+            found.push((name.to_owned(), Form::Equality, NAMING));
+        } else if known.is_some() && !name.eq_ignore_ascii_case("objectClass") {
+            found.push((name.to_owned(), Form::Equality, SHARED));
+        }
+        let typed = TYPED.iter().any(|typed| typed.eq_ignore_ascii_case(name));
+        if typed && known.is_some_and(|(_, substrings)| *substrings) {
+            found.push((name.to_owned(), Form::Beginning, BEGINNING));
+        }
+    }
+    found
+}
+
+pub fn has(kind: &Kind, attribute: &str) -> bool {
+    kind.attributes.iter().any(|one| one.description.eq_ignore_ascii_case(attribute))
+}
+
+pub fn is_naming(kind: &Kind, attribute: &str) -> bool {
+    kind.rdn.iter().any(|name| name.eq_ignore_ascii_case(attribute))
+}
+
+/// All texts of a template by the attribute they are for.
+#[derive(Debug)]
+pub struct Texts<'t> {
+    template: &'t Template,
+    /// Attribute type in lower case -> kind and text.
+    by_type: HashMap<String, Vec<(&'t str, Text)>>,
+    /// Comparisons that are left: a template of strangers must not take for ever, and without an answer it is no.
+    left: Cell<u64>,
+}
+
+const COMPARISONS: u64 = 20_000_000;
+
+impl<'t> Texts<'t> {
+    pub fn new(template: &'t Template) -> Self {
+        let mut by_type: HashMap<String, Vec<_>> = HashMap::new();
+        for kind in &template.kinds {
+            for held in &kind.attributes {
+                let texts = held.items.iter().map(|item| flattened(kind, &item.text));
+                let known = by_type.entry(type_of(&held.description)).or_default();
+                known.extend(texts.map(|text| (kind.name.as_str(), text)));
+            }
+        }
+        Self { template, by_type, left: Cell::new(COMPARISONS) }
+    }
+
+    /// No other entry of the tree has a value of that attribute that one of this kind has.
+    fn finds_one(&self, kind: &Kind, count: u64, attribute: &str) -> bool {
+        let wanted = type_of(attribute);
+        let texts = self.by_type.get(&wanted).map_or(&[][..], Vec::as_slice);
+        let (own, others): (Vec<_>, Vec<_>) =
+            texts.iter().partition(|(name, _)| *name == kind.name);
+        let branch = |dn: &str| type_of(dn) == wanted;
+        !self.template.branches.iter().any(|one| branch(&one.dn))
+            && own.iter().enumerate().all(|(at, (_, text))| {
+                let rest = own[at + 1..].iter().chain(&others);
+                is_unique(self.template, kind, count, text)
+                    && rest.into_iter().all(|(_, other)| self.are_apart(text, other))
+            })
+    }
+
+    fn are_apart(&self, one: &Text, other: &Text) -> bool {
+        let words = |text: &Text| words_of(self.template, text);
+        let cost = words(one).saturating_mul(words(other)) + 1;
+        let Some(left) = self.left.get().checked_sub(cost) else { return false };
+        self.left.set(left);
+        are_apart(self.template, one, other)
+    }
+}
+
+/// `uid;x-option` and `uid=...` are of the type `uid`.
+fn type_of(text: &str) -> String {
+    let end = text.find([';', '=']).unwrap_or(text.len());
+    text[..end].to_ascii_lowercase()
+}

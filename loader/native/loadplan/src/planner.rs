@@ -1,0 +1,312 @@
+//! One operation after another.
+
+use crate::Plan;
+use crate::form::{Found, Operation, escaped};
+use crate::looks::{Form, Look};
+use crate::mix::Action;
+use crate::record::Record;
+use crate::subject::{PASSWORD, Password, Subject};
+use synth::Maker;
+use synth::Place;
+use synth::draw::{again, below, unit};
+use synth::escape;
+
+/// Makes the operations of a plan; one for each thread.
+#[derive(Debug)]
+pub struct Planner<'p> {
+    plan: &'p Plan<'p>,
+    maker: Maker<'p>,
+    text: Vec<u8>,
+}
+
+/// So often another entry is looked at, when one lacks what is needed.
+const TRIES: u64 = 16;
+/// Entries that are asked for where many may be found.
+const LIMIT: u64 = 50;
+/// Bytes of a value in a filter.
+const FILTER: usize = 400;
+/// Bytes and values that a modification writes.
+const CHANGE: (usize, usize) = (4096, 50);
+/// LDAP's answers to a bind.
+const SUCCESS: u8 = 0;
+const INVALID_CREDENTIALS: u8 = 49;
+
+/// Random bits, one after another.
+struct Dice {
+    bits: u64,
+    turn: u64,
+}
+
+impl Dice {
+    const fn throw(&mut self) -> u64 {
+        self.turn += 1;
+        again(self.bits, self.turn)
+    }
+
+    const fn below(&mut self, count: u64) -> u64 {
+        below(self.throw(), count)
+    }
+
+    fn chance(&mut self, part: f64) -> bool {
+        unit(self.throw()) < part
+    }
+
+    fn one<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        let place = self.below(all.len() as u64);
+        all.get(usize::try_from(place).ok()?)
+    }
+}
+
+/// An entry that an operation is about.
+struct Target<'p> {
+    subject: &'p Subject,
+    index: u64,
+    record: Record,
+}
+
+impl<'p> Planner<'p> {
+    pub fn new(plan: &'p Plan<'p>) -> Self {
+        Self { plan, maker: Maker::new(plan.tree), text: Vec::new() }
+    }
+
+    /// Operation `number` of the plan.
+    pub fn operation(&mut self, number: u64) -> ldif::Result<Operation> {
+        let mut dice = Dice { bits: self.plan.stream.at(number), turn: 0 };
+        let (action, ordinal) = self.plan.schedule.at(number);
+        let (deletes, renames) = (self.plan.deletes, self.plan.renames);
+        match action {
+            Action::Search if dice.chance(self.plan.miss) => self.missing(&mut dice),
+            Action::Search => self.search(&mut dice),
+            Action::Bind => self.bind(&mut dice),
+            Action::Modify => self.modify(&mut dice),
+            Action::Add => self.add(deletes + renames + ordinal % self.plan.spares.max(1), ordinal),
+            Action::Delete => Ok(Operation::Delete { dn: self.once(ordinal)?.record.dn }),
+            Action::Rename => self.rename(deletes + ordinal),
+        }
+    }
+
+    // --- targets --------------------------------------------------------------------------------------------------
+
+    /// One that is read, of a subject that fits; of any where none does.
+    fn often(
+        &mut self,
+        dice: &mut Dice,
+        fits: impl Fn(&Subject) -> bool,
+    ) -> ldif::Result<Target<'p>> {
+        let found = self.plan.subject(dice.throw(), fits);
+        let place = found.or_else(|| self.plan.subject(dice.throw(), |_| true)).unwrap_or(0);
+        let index = self.plan.targets[place].often(dice.throw());
+        self.target(place, index)
+    }
+
+    /// One of those that are taken away, by its number among them.
+    fn once(&mut self, thing: u64) -> ldif::Result<Target<'p>> {
+        let (place, number) = self.plan.once.holder(thing).unwrap_or((0, 0));
+        let index = self.plan.targets[place].once(number);
+        self.target(place, index)
+    }
+
+    fn target(&mut self, place: usize, index: u64) -> ldif::Result<Target<'p>> {
+        let subject = &self.plan.subjects[place];
+        Ok(Target { subject, index, record: self.record(subject, index)? })
+    }
+
+    fn record(&mut self, subject: &Subject, index: u64) -> ldif::Result<Record> {
+        self.text.clear();
+        self.maker.entry_of(subject.kind, index, &mut self.text);
+        Record::read(&self.text)
+    }
+
+    fn parent(&mut self, target: &Target<'_>) -> Vec<u8> {
+        let mut dn = Vec::new();
+        self.maker.dn(self.plan.tree.parent(target.subject.kind, target.index), &mut dn);
+        dn
+    }
+
+    fn suffix(&self) -> Vec<u8> {
+        let mut dn = Vec::new();
+        Maker::new(self.plan.tree).dn(Place::Branch(0), &mut dn);
+        dn
+    }
+
+    // --- searches -------------------------------------------------------------------------------------------------
+
+    fn search(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
+        let mut target = self.often(dice, |subject| !subject.looks.is_empty())?;
+        for _ in 0..TRIES {
+            let Some(look) = look(dice, &target.subject.looks, self.plan.reading) else { break };
+            if let Some((filter, found)) = filter(dice, look, &target.record) {
+                return Ok(Operation::Search { base: self.suffix(), scope: "sub", filter, found });
+            }
+            target = self.often(dice, |subject| !subject.looks.is_empty())?;
+        }
+        let (base, filter) = (target.record.dn, "(objectClass=*)".to_owned());
+        Ok(Operation::Search { base, scope: "base", filter, found: Found::Exactly(1) })
+    }
+
+    /// For what nobody is called.
+    fn missing(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
+        let target = self.often(dice, |subject| !subject.looks.is_empty())?;
+        let nobody = format!("nobody-{:016x}", dice.throw());
+        let named = look(dice, &target.subject.looks, self.plan.reading)
+            .filter(|look| look.form == Form::Equality);
+        if let Some(look) = named {
+            let value = target.record.values(&look.attribute).next().unwrap_or_default();
+            let value = unlike(&nobody, value);
+            let filter = format!("({}={})", look.attribute, escaped(&value));
+            let found = Found::Exactly(0);
+            return Ok(Operation::Search { base: self.suffix(), scope: "sub", filter, found });
+        }
+        let base = [format!("cn={nobody},").as_bytes(), &self.parent(&target)].concat();
+        let filter = "(objectClass=*)".to_owned();
+        Ok(Operation::Search { base, scope: "base", filter, found: Found::NoBase })
+    }
+
+    // --- binds ----------------------------------------------------------------------------------------------------
+
+    fn bind(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
+        for _ in 0..TRIES {
+            let target = self.often(dice, |subject| subject.password.is_some())?;
+            let Some(mut password) = self.password(&target) else { continue };
+            let mut result = SUCCESS;
+            if dice.chance(self.plan.miss) {
+                password.extend_from_slice(b"-wrong");
+                result = INVALID_CREDENTIALS;
+            }
+            return Ok(Operation::Bind { dn: target.record.dn, password, result });
+        }
+        let nobody = format!("cn=nobody-{:016x},", dice.throw());
+        let dn = [nobody.as_bytes(), &self.suffix()].concat();
+        Ok(Operation::Bind { dn, password: b"wrong".to_vec(), result: INVALID_CREDENTIALS })
+    }
+
+    /// The entry was made just now, so its values are at hand. An empty password would be no bind at all.
+    fn password(&self, target: &Target<'_>) -> Option<Vec<u8>> {
+        let stored = target.record.values(PASSWORD).next()?;
+        let plain = match target.subject.password? {
+            Password::Slot(slot) => self.maker.value(slot)?,
+            Password::Plain => stored,
+        };
+        (!plain.is_empty()).then(|| plain.to_vec())
+    }
+
+    // --- changes --------------------------------------------------------------------------------------------------
+
+    /// An attribute gets the values that another entry of the kind has.
+    fn modify(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
+        let target = self.often(dice, |subject| !subject.changing.is_empty())?;
+        let subject = target.subject;
+        let place = self.plan.subjects.iter().position(|one| one.kind == subject.kind).unwrap_or(0);
+        let mut attribute = String::new();
+        for _ in 0..TRIES {
+            attribute = dice.one(&subject.changing).cloned().unwrap_or_default();
+            let donor = self.plan.targets[place].any(dice.throw());
+            let record = self.record(subject, donor)?;
+            let values: Vec<Vec<u8>> = record.values(&attribute).map(<[u8]>::to_vec).collect();
+            let size: usize = values.iter().map(Vec::len).sum();
+            if !values.is_empty() && size <= CHANGE.0 && values.len() <= CHANGE.1 {
+                return Ok(Operation::Modify { dn: target.record.dn, attribute, values });
+            }
+        }
+        // The others have none, or too many: it keeps its own.
+        let values = target.record.values(&attribute).map(<[u8]>::to_vec).collect();
+        Ok(Operation::Modify { dn: target.record.dn, attribute, values })
+    }
+
+    /// A copy of an entry under another name.
+    fn add(&mut self, thing: u64, ordinal: u64) -> ldif::Result<Operation> {
+        let target = self.once(thing)?;
+        let (rdn, old, new) = self.renamed(&target, &format!("-new{ordinal}"));
+        let dn = [rdn.as_slice(), b",", &self.parent(&target)].concat();
+        let held =
+            |name: &str| target.subject.attributes.iter().any(|one| one.eq_ignore_ascii_case(name));
+        let naming = self.naming(&target).0;
+        let values = target.record.values.into_iter().filter(|(name, _)| held(name));
+        let values = values.map(|(name, value)| {
+            let is_name = name.eq_ignore_ascii_case(&naming) && value == old;
+            (name, if is_name { new.clone() } else { value })
+        });
+        Ok(Operation::Add { dn, values: values.collect() })
+    }
+
+    fn rename(&mut self, thing: u64) -> ldif::Result<Operation> {
+        let target = self.once(thing)?;
+        let (rdn, ..) = self.renamed(&target, "-renamed");
+        Ok(Operation::Rename { dn: target.record.dn, rdn })
+    }
+
+    /// The first naming attribute and its value; the entry was made last.
+    fn naming(&self, target: &Target<'_>) -> (String, Vec<u8>) {
+        let (name, slot) = &self.plan.tree.kinds()[target.subject.kind].rdn()[0];
+        (
+            String::from_utf8_lossy(name).into_owned(),
+            self.maker.value(*slot).unwrap_or_default().to_vec(),
+        )
+    }
+
+    /// The RDN with more behind its first value; that value before and after.
+    fn renamed(&self, target: &Target<'_>, more: &str) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+        let (_, old) = self.naming(target);
+        let new = [old.as_slice(), more.as_bytes()].concat();
+        let mut rdn = Vec::new();
+        for (place, (name, slot)) in
+            self.plan.tree.kinds()[target.subject.kind].rdn().iter().enumerate()
+        {
+            if place > 0 {
+                rdn.push(b'+');
+            }
+            rdn.extend_from_slice(name);
+            rdn.push(b'=');
+            let value = if place == 0 { &new } else { self.maker.value(*slot).unwrap_or_default() };
+            escape(value, &mut rdn);
+        }
+        (rdn, old, new)
+    }
+}
+
+/// None stands for reading the entry by its name.
+fn look<'s>(dice: &mut Dice, looks: &'s [Look], reading: u64) -> Option<&'s Look> {
+    let sum: u64 = looks.iter().map(|look| look.weight).fold(0, u64::saturating_add);
+    let mut place = dice.below(sum.saturating_add(reading));
+    looks.iter().find(|look| {
+        let found = place < look.weight;
+        place = place.saturating_sub(look.weight);
+        found
+    })
+}
+
+/// The filter that finds the entry this way, when it can be found so.
+fn filter(dice: &mut Dice, look: &Look, record: &Record) -> Option<(String, Found)> {
+    let values: Vec<&[u8]> = record.values(&look.attribute).collect();
+    let value = dice.one(&values).filter(|value| !value.is_empty() && value.len() <= FILTER)?;
+    if look.form == Form::Beginning {
+        let filter = format!("({}={}*)", look.attribute, beginning(dice, value)?);
+        return Some((filter, Found::Some { limit: LIMIT }));
+    }
+    let plain = format!("({}={})", look.attribute, escaped(value));
+    let class = record.values("objectClass").next().filter(|_| dice.below(10) == 0);
+    let filter =
+        class.map_or(plain.clone(), |class| format!("(&(objectClass={}){plain})", escaped(class)));
+    let found = if look.unique { Found::Exactly(1) } else { Found::Some { limit: LIMIT } };
+    Some((filter, found))
+}
+
+/// Three to six letters; of plain ones only, for a letter with its accents must not be cut.
+fn beginning(dice: &mut Dice, value: &[u8]) -> Option<String> {
+    let length = usize::try_from(3 + dice.below(4)).ok()?;
+    let start = value.get(..length.min(value.len()))?;
+    let whole = value.len() > 3 && value.is_ascii() && start.iter().all(u8::is_ascii_alphanumeric);
+    whole.then(|| escaped(start))
+}
+
+/// A value of the same look that nobody has: an address stays one, a DN too.
+fn unlike(nobody: &str, value: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(value);
+    match (text.find('@'), text.find(',')) {
+        (Some(at), None) => format!("{nobody}{}", &text[at..]).into_bytes(),
+        (None, Some(comma)) if text.contains('=') => {
+            format!("cn={nobody}{}", &text[comma..]).into_bytes()
+        }
+        _ => nobody.as_bytes().to_vec(),
+    }
+}

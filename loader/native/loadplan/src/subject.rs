@@ -1,0 +1,133 @@
+//! What a plan may do with the entries of a kind.
+
+use crate::looks::{Look, Texts, Wanted, is_naming, looks};
+use crate::unique::flattened;
+use synth::Tree;
+use synth::model::{Kind, Parent, Piece, Tag, Template};
+
+/// A kind that has entries, and no meaning of its own to a server (aliases and referrals have).
+#[derive(Debug)]
+pub struct Subject {
+    /// Its place in the tree.
+    pub kind: usize,
+    pub count: u64,
+    pub looks: Vec<Look>,
+    pub password: Option<Password>,
+    /// Attributes that a change may give other values, and nobody searches by.
+    pub changing: Vec<String>,
+    /// Nothing lies below its entries, and a word may be put behind their names.
+    pub loose: bool,
+    /// As the template has them.
+    pub attributes: Vec<String>,
+}
+
+/// Where the password of an entry stands before it is hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Password {
+    /// A place among the values of the entry.
+    Slot(usize),
+    /// In the attribute itself.
+    Plain,
+}
+
+pub const PASSWORD: &str = "userPassword";
+const ELSEWHERE: [&[u8]; 2] = [b"alias", b"referral"];
+/// Bytes of a name that may grow.
+const LONG: u64 = 100;
+/// Naming attributes whose syntax takes no words.
+const NUMBERS: [&str; 8] = [
+    "uidNumber",
+    "gidNumber",
+    "ipServicePort",
+    "ipProtocolNumber",
+    "oncRpcNumber",
+    "c",
+    "x121Address",
+    "member",
+];
+
+pub fn subjects(
+    template: &Template,
+    tree: &Tree,
+    wanted: &[Wanted],
+    changes: bool,
+) -> Vec<Subject> {
+    let texts = Texts::new(template);
+    let mut found = Vec::new();
+    for (place, made) in tree.kinds().iter().enumerate().filter(|(_, made)| made.count > 0) {
+        let kind = template.kinds.iter().find(|kind| kind.name == made.name);
+        let Some(kind) = kind.filter(|kind| !is_elsewhere(kind)) else { continue };
+        let mut looks = looks(&texts, kind, made.count, wanted);
+        let changing = if changes { changing(kind, &mut looks) } else { Vec::new() };
+        found.push(Subject {
+            kind: place,
+            count: made.count,
+            looks,
+            password: password(kind),
+            changing,
+            loose: is_leaf(template, kind) && takes_words(tree, place),
+            attributes: kind.attributes.iter().map(|one| one.description.clone()).collect(),
+        });
+    }
+    found
+}
+
+fn is_elsewhere(kind: &Kind) -> bool {
+    let classes =
+        kind.attributes.iter().filter(|one| one.description.eq_ignore_ascii_case("objectClass"));
+    classes.flat_map(|one| &one.items).any(|item| match item.text.as_slice() {
+        [Piece::Literal(class)] => ELSEWHERE.iter().any(|known| known.eq_ignore_ascii_case(class)),
+        _ => false,
+    })
+}
+
+/// Where all is searched by something, a search that may find many gives way.
+fn changing(kind: &Kind, looks: &mut Vec<Look>) -> Vec<String> {
+    let all = kind.attributes.iter().map(|one| &one.description).filter(|name| {
+        let fixed = ["objectClass", PASSWORD].iter().any(|fixed| fixed.eq_ignore_ascii_case(name));
+        !fixed && !is_naming(kind, name) && !name.contains(';')
+    });
+    let is_looked = |name: &str, looks: &[Look], unique: bool| {
+        looks
+            .iter()
+            .any(|look| look.attribute.eq_ignore_ascii_case(name) && (look.unique || !unique))
+    };
+    let (spare, looked): (Vec<_>, Vec<_>) =
+        all.cloned().partition(|name| !is_looked(name, looks, false));
+    if !spare.is_empty() {
+        return spare;
+    }
+    let mut shared: Vec<String> =
+        looked.into_iter().filter(|name| !is_looked(name, looks, true)).collect();
+    shared.truncate(1);
+    looks.retain(|look| !shared.iter().any(|name| name.eq_ignore_ascii_case(&look.attribute)));
+    shared
+}
+
+/// The first of its passwords that is always there.
+fn password(kind: &Kind) -> Option<Password> {
+    let held = kind.attributes.iter().find(|one| one.description.eq_ignore_ascii_case(PASSWORD))?;
+    let item = held.items.iter().find(|item| item.chance >= 1.0 && item.conditions.is_empty())?;
+    let text = flattened(kind, &item.text);
+    match text.as_slice() {
+        [Piece::Tag(Tag::Ssha { name } | Tag::Argon2 { name, .. })] => {
+            // Values are the first slots, in their order.
+            kind.values.iter().position(|value| value.name == *name).map(Password::Slot)
+        }
+        [Piece::Literal(bytes), ..] if bytes.starts_with(b"{") => None,
+        _ => Some(Password::Plain),
+    }
+}
+
+fn is_leaf(template: &Template, kind: &Kind) -> bool {
+    let is_above =
+        |other: &Kind| matches!(&other.parent, Parent::Kind { name, .. } if *name == kind.name);
+    !matches!(kind.parent, Parent::Itself { .. }) && !template.kinds.iter().any(is_above)
+}
+
+fn takes_words(tree: &Tree, place: usize) -> bool {
+    let kind = &tree.kinds()[place];
+    let is_number =
+        |name: &[u8]| NUMBERS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
+    kind.rdn().iter().all(|(name, slot)| !is_number(name) && kind.longest(*slot) <= LONG)
+}

@@ -1,0 +1,295 @@
+//! Whether a text of a template tells its entry apart from all others of its kind, so that a search for it finds one.
+
+use synth::list::List;
+use synth::model::{Item, Kind, Piece, Tag, Template, Text};
+
+/// Values that name values that name values: no deeper than this, and no more pieces.
+const DEEPEST: usize = 32;
+const MOST: usize = 1000;
+
+/// The text with the values it names in their place.
+pub fn flattened(kind: &Kind, text: &Text) -> Text {
+    let mut out = Vec::new();
+    flatten(kind, text, DEEPEST, &mut { MOST }, &mut out);
+    out
+}
+
+/// `left`: pieces that may still be looked at; others stay as they are.
+fn flatten(kind: &Kind, text: &Text, depth: usize, left: &mut usize, out: &mut Text) {
+    for piece in text {
+        *left = left.saturating_sub(1);
+        let named = match piece {
+            Piece::Tag(Tag::Value { name }) => kind.values.iter().find(|one| one.name == *name),
+            _ => None,
+        };
+        match named {
+            Some(named) if depth > 0 && *left > 0 && is_plain(&named.item) => {
+                flatten(kind, &named.item.text, depth - 1, left, out);
+            }
+            _ => out.push(piece.clone()),
+        }
+    }
+}
+
+fn is_plain(item: &Item) -> bool {
+    item.chance >= 1.0 && item.conditions.is_empty() && item.count.is_none()
+}
+
+/// True when no two entries of the kind can have the same of it. False says nothing.
+pub fn is_unique(template: &Template, kind: &Kind, count: u64, text: &Text) -> bool {
+    let text = flattened(kind, text);
+    (0..text.len()).any(|at| {
+        let Some(number) = numbering(&text[at], count) else { return false };
+        let (before, after) = (&text[..at], &text[at + 1..]);
+        let left = number.fixed || before.last().is_none_or(|piece| ends_apart(piece, number));
+        let right = number.fixed || after.first().is_none_or(|piece| begins_apart(piece, number));
+        (left && after.iter().all(is_literal))
+            || (right && before.iter().all(is_literal))
+            || (left && is_delimited(template, kind, before, after))
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Numbering {
+    /// All have as many digits.
+    fixed: bool,
+    hexadecimal: bool,
+}
+
+impl Numbering {
+    const fn is_digit(self, byte: u8) -> bool {
+        if self.hexadecimal { byte.is_ascii_hexdigit() } else { byte.is_ascii_digit() }
+    }
+}
+
+fn numbering(piece: &Piece, count: u64) -> Option<Numbering> {
+    match piece {
+        Piece::Tag(Tag::Number { start, width }) => {
+            let last = start.saturating_add(count.saturating_sub(1));
+            let digits = last.checked_ilog10().unwrap_or(0) as usize + 1;
+            Some(Numbering { fixed: digits <= *width, hexadecimal: false })
+        }
+        Piece::Tag(Tag::Unique { base, .. }) => {
+            Some(Numbering { fixed: true, hexadecimal: *base == 16 })
+        }
+        Piece::Tag(Tag::Makeldif(own)) if own.is_numbering() => {
+            Some(Numbering { fixed: false, hexadecimal: false })
+        }
+        _ => None,
+    }
+}
+
+fn ends_apart(piece: &Piece, number: Numbering) -> bool {
+    matches!(piece, Piece::Literal(bytes) if bytes.last().is_some_and(|byte| !number.is_digit(*byte)))
+}
+
+fn begins_apart(piece: &Piece, number: Numbering) -> bool {
+    matches!(piece, Piece::Literal(bytes) if bytes.first().is_some_and(|byte| !number.is_digit(*byte)))
+}
+
+const fn is_literal(piece: &Piece) -> bool {
+    matches!(piece, Piece::Literal(_))
+}
+
+/// The number ends at the first sign of some sort, such as the @ of an address.
+fn is_delimited(template: &Template, kind: &Kind, before: &[Piece], after: &[Piece]) -> bool {
+    let Some(Piece::Literal(next)) = after.first() else { return false };
+    let Some(&sign) = next.first() else { return false };
+    !sign.is_ascii_alphanumeric()
+        && before.iter().all(|piece| never_has(template, kind, piece, sign))
+}
+
+/// `sign` is no letter and no digit.
+fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool {
+    match piece {
+        Piece::Literal(bytes) => !bytes.contains(&sign),
+        Piece::Tag(Tag::Pick { list }) => {
+            template.lists.iter().find(|one| one.name == *list).is_some_and(
+                |list: &std::sync::Arc<List>| list.values().all(|value| !value.contains(&sign)),
+            )
+        }
+        Piece::Tag(Tag::Value { name }) => kind.values.iter().any(|one| {
+            one.name == *name
+                && one
+                    .item
+                    .text
+                    .iter()
+                    .all(|piece| is_literal(piece) && never_has(template, kind, piece, sign))
+        }),
+        Piece::Tag(Tag::Uuid) => sign != b'-',
+        Piece::Tag(
+            Tag::Number { .. }
+            | Tag::Digits(_)
+            | Tag::Hex(_)
+            | Tag::Drawn { .. }
+            | Tag::Unique { .. }
+            | Tag::Ascii { .. },
+        ) => true,
+        Piece::Tag(_) => false,
+    }
+}
+
+/// True when no value of one can be a value of the other, whatever the tags become: they begin or end with other words.
+pub fn are_apart(template: &Template, one: &Text, other: &Text) -> bool {
+    let words = |piece: Option<&Piece>| words(template, piece);
+    differ(&words(one.first()), &words(other.first()), false)
+        || differ(&words(one.last()), &words(other.last()), true)
+}
+
+/// Lists of more values are not looked through.
+const WORDS: usize = 400;
+
+/// How many words a text may begin or end with.
+pub fn words_of(template: &Template, text: &Text) -> u64 {
+    let count = |piece: Option<&Piece>| words(template, piece).len() as u64;
+    count(text.first()).max(count(text.last()))
+}
+
+/// What a piece may become, in lower case; nothing when nobody knows.
+fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
+    match piece {
+        Some(Piece::Literal(bytes)) => vec![bytes.to_ascii_lowercase()],
+        Some(Piece::Tag(Tag::Pick { list })) => {
+            let list = template.lists.iter().find(|one| one.name == *list);
+            let values = list
+                .filter(|list| list.count() <= WORDS)
+                .into_iter()
+                .flat_map(|list| list.values());
+            values.map(<[u8]>::to_ascii_lowercase).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Each differs from each in a byte that both have, counted from the beginning or from the end.
+fn differ(some: &[Vec<u8>], others: &[Vec<u8>], from_end: bool) -> bool {
+    let apart = |one: &[u8], other: &[u8]| {
+        if from_end {
+            one.iter().rev().zip(other.iter().rev()).any(|(a, b)| a != b)
+        } else {
+            one.iter().zip(other).any(|(a, b)| a != b)
+        }
+    };
+    let known = !some.is_empty() && !others.is_empty();
+    known && some.iter().all(|one| others.iter().all(|other| apart(one, other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use super::*;
+    use synth::model::{Count, Named, Operational, Parent};
+    use synth::problem::Spot;
+
+    fn literal(text: &str) -> Piece {
+        Piece::Literal(text.as_bytes().to_vec())
+    }
+
+    const NUMBER: Piece = Piece::Tag(Tag::Number { start: 0, width: 0 });
+
+    fn tag(text: &str) -> Piece {
+        Piece::Tag(match text.split_once(':') {
+            Some(("pick", list)) => Tag::Pick { list: list.to_owned() },
+            Some(("number", width)) => Tag::Number { start: 0, width: width.parse().unwrap() },
+            Some(("unique", width)) => Tag::Unique { base: 10, width: width.parse().unwrap() },
+            Some(("ascii", name)) => Tag::Ascii { name: name.to_owned() },
+            _ => Tag::Value { name: text.to_owned() },
+        })
+    }
+
+    fn template() -> (Template, Kind) {
+        let list = |name, values: &[&str]| Arc::new(List::of(name, values).unwrap());
+        let value = |name: &str, text| Named {
+            name: name.to_owned(),
+            item: Item::always(Spot::default(), text),
+        };
+        let kind = Kind {
+            spot: Spot::default(),
+            name: "person".to_owned(),
+            count: Count::Asked,
+            parent: Parent::Branch(0),
+            rdn: Vec::new(),
+            structural: None,
+            values: vec![
+                value("uid", vec![literal("u"), NUMBER]),
+                value("first", vec![tag("pick:names")]),
+            ],
+            attributes: Vec::new(),
+            may_collide: false,
+        };
+        let template = Template {
+            path: PathBuf::new(),
+            description: String::new(),
+            suffix: String::new(),
+            lists: vec![list("names", &["Ann", "Zo\u{eb}"]), list("hosts", &["a.org", "1.b@net"])],
+            branches: Vec::new(),
+            kinds: vec![kind.clone()],
+            operational: Operational::default(),
+            learned: synth::vocabulary::Learned::default(),
+        };
+        (template, kind)
+    }
+
+    #[test]
+    fn numbers_that_can_be_told_from_what_stands_around_them() {
+        let (template, kind) = template();
+        for text in [
+            vec![NUMBER],
+            vec![tag("uid")],
+            vec![tag("pick:names"), literal(" "), NUMBER],
+            vec![literal("u"), NUMBER, literal("@example.com")],
+            vec![NUMBER, literal("."), tag("pick:hosts")],
+            vec![tag("pick:names"), literal("."), NUMBER, literal("@"), tag("pick:hosts")],
+            vec![tag("pick:hosts"), tag("number:9")],
+            vec![tag("unique:8"), tag("pick:hosts")],
+        ] {
+            assert!(is_unique(&template, &kind, 1000, &text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_may_run_together_with_others() {
+        let (template, kind) = template();
+        for text in [
+            vec![literal("u")],
+            vec![tag("pick:names")],
+            vec![tag("pick:hosts"), NUMBER],
+            vec![literal("u1"), NUMBER, tag("pick:names"), NUMBER, tag("pick:names")],
+            vec![tag("pick:hosts"), literal("."), NUMBER, literal("@"), tag("pick:hosts")],
+            vec![tag("pick:hosts"), tag("number:2")],
+            vec![tag("ascii:uid")],
+        ] {
+            assert!(!is_unique(&template, &kind, 1000, &text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn values_of_values_of_values_are_not_followed_for_ever() {
+        let (_, mut kind) = template();
+        for number in 0..40 {
+            let text = vec![tag(&format!("v{number}")); 9];
+            let name = format!("v{}", number + 1);
+            kind.values.push(Named { name, item: Item::always(Spot::default(), text) });
+        }
+        assert!(flattened(&kind, &vec![tag("v40")]).len() < 10 * MOST);
+    }
+
+    #[test]
+    fn texts_with_other_ends_are_apart() {
+        let (template, _) = template();
+        let are_apart = |one: &Text, other: &Text| are_apart(&template, one, other);
+        let apart = |one: &str, other: &str| {
+            are_apart(&vec![literal(one), NUMBER], &vec![literal(other), NUMBER])
+                || are_apart(&vec![NUMBER, literal(one)], &vec![NUMBER, literal(other)])
+        };
+        assert!(are_apart(&vec![NUMBER, tag("pick:hosts")], &vec![NUMBER, literal("x.com")]));
+        assert!(!are_apart(&vec![NUMBER, tag("pick:hosts")], &vec![NUMBER, literal("b@net")]));
+        assert!(apart("a", "d"));
+        assert!(apart("ax", "ay1"));
+        assert!(!apart("a", "A"));
+        assert!(!apart("a", ""));
+        assert!(!are_apart(&vec![NUMBER], &vec![literal("1")]));
+    }
+}

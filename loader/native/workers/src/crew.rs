@@ -1,0 +1,204 @@
+//! Workers and their first failure.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::{fmt, thread};
+
+use crate::lock;
+
+/// A worker panicked; what it said stands on the standard error output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Panicked;
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a worker ended unexpectedly")
+    }
+}
+
+/// What the members of a crew know of each other.
+pub struct Crew<'s, E> {
+    state: Mutex<State<E>>,
+    stop: &'s (dyn Fn() + Sync),
+}
+
+#[derive(Debug)]
+enum State<E> {
+    Working,
+    Failed(E),
+    /// Enough is done: what fails now only follows from that.
+    Dismissed,
+}
+
+impl<'s, E: From<Panicked>> Crew<'s, E> {
+    /// `stop` lets nobody begin or wait any more. It may be called more than once.
+    pub fn new(stop: &'s (dyn Fn() + Sync)) -> Self {
+        Self { state: Mutex::new(State::Working), stop }
+    }
+
+    /// Does a member's work; its result unless it failed.
+    pub fn run<R>(&self, work: impl FnOnce() -> Result<R, E>) -> Option<R> {
+        let done = catch_unwind(AssertUnwindSafe(work));
+        match done.unwrap_or_else(|_| Err(Panicked.into())) {
+            Ok(done) => Some(done),
+            Err(error) => {
+                self.leave(State::Failed(error));
+                None
+            }
+        }
+    }
+
+    /// Nobody wants more, and nothing has failed.
+    pub fn dismiss(&self) {
+        self.leave(State::Dismissed);
+    }
+
+    /// The first failure, when all have ended.
+    pub fn end(self) -> Result<(), E> {
+        match self.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            State::Failed(error) => Err(error),
+            State::Working | State::Dismissed => Ok(()),
+        }
+    }
+
+    /// The reason is kept before anybody can notice that there is one.
+    fn leave(&self, reason: State<E>) {
+        let mut state = lock(&self.state);
+        if matches!(*state, State::Working) {
+            *state = reason;
+        }
+        drop(state);
+        (self.stop)();
+    }
+}
+
+impl<E> fmt::Debug for Crew<'_, E> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Crew").finish_non_exhaustive()
+    }
+}
+
+/// A thread for each of `workers`. All results in their order, or the first failure, after which the others are
+/// stopped by `stop`.
+pub fn side_by_side<W: Send, R: Send, E: Send + From<Panicked>>(
+    workers: impl IntoIterator<Item = W>,
+    stop: &(dyn Fn() + Sync),
+    work: impl Fn(W) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
+    let crew = Crew::new(stop);
+    let done = thread::scope(|scope| {
+        let (crew, work) = (&crew, &work);
+        let start = |worker| scope.spawn(move || crew.run(|| work(worker)));
+        let running: Vec<_> = workers.into_iter().map(start).collect();
+        let join = |one: thread::ScopedJoinHandle<'_, _>| {
+            one.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        running.into_iter().filter_map(join).collect()
+    });
+    crew.end().map(|()| done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{GivenUp, Turn, Turns};
+
+    #[derive(Debug, PartialEq)]
+    enum Failure {
+        Real(usize),
+        Followed,
+        Panic,
+    }
+
+    impl From<GivenUp> for Failure {
+        fn from(_: GivenUp) -> Self {
+            Self::Followed
+        }
+    }
+
+    impl From<Panicked> for Failure {
+        fn from(_: Panicked) -> Self {
+            Self::Panic
+        }
+    }
+
+    /// Parts of which one fails, by whatever is done in `fail`; the others wait for their turns.
+    fn run(
+        threads: usize,
+        failing: usize,
+        fail: fn(usize) -> Failure,
+    ) -> Result<Vec<usize>, Failure> {
+        let (turns, turn) = (Turns::new(50), Turn::new(0));
+        let stop = || {
+            turns.stop();
+            turn.abandon();
+            // Those who wait go on before the one that failed does.
+            thread::yield_now();
+        };
+        side_by_side(0..threads, &stop, |_| {
+            let mut done = 0;
+            for part in turns.iter() {
+                let number = part as u64;
+                if part == failing {
+                    return Err(fail(part));
+                }
+                turn.with(number, |value| *value += 1)?;
+                turn.pass(number)?;
+                done += 1;
+            }
+            Ok(done)
+        })
+    }
+
+    #[test]
+    fn all_parts_are_done() {
+        for threads in 1..6 {
+            let done = run(threads, usize::MAX, Failure::Real).unwrap();
+            assert_eq!((done.len(), done.iter().sum()), (threads, 50));
+        }
+    }
+
+    #[test]
+    fn the_failure_is_told_and_not_what_followed_from_it() {
+        for round in 0..2000 {
+            let failing = round % 50;
+            assert_eq!(run(2 + round % 6, failing, Failure::Real), Err(Failure::Real(failing)));
+        }
+    }
+
+    #[test]
+    fn the_failure_is_told_although_the_others_are_faster() {
+        let (told, turn) = (std::sync::Barrier::new(2), Turn::new(()));
+        let stop = || turn.abandon();
+        let crew = Crew::new(&stop);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let failed = crew.run(|| Ok::<_, Failure>(turn.with(1, |()| ())?));
+                assert_eq!(failed, None);
+                told.wait();
+            });
+            crew.run(|| Err::<(), _>(Failure::Real(1)));
+            told.wait();
+        });
+        assert_eq!(crew.end(), Err(Failure::Real(1)));
+    }
+
+    #[test]
+    fn a_panic_ends_the_work_and_lets_nobody_wait() {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let ended = run(4, 7, |_| panic!("on purpose"));
+        std::panic::set_hook(hook);
+        assert_eq!(ended, Err(Failure::Panic));
+    }
+
+    #[test]
+    fn whoever_is_dismissed_has_not_failed() {
+        let turn = Turn::new(());
+        let stop = || turn.abandon();
+        let crew = Crew::<Failure>::new(&stop);
+        crew.dismiss();
+        assert_eq!(crew.run(|| Ok(turn.with(0, |()| ())?)), None);
+        assert_eq!(crew.end(), Ok(()));
+    }
+}

@@ -1,0 +1,24 @@
+//! The same work on many things.
+
+use std::sync::Mutex;
+
+use crate::lock;
+
+/// Calls `work` on each of `things`, by up to `threads` threads.
+pub fn for_each<T: Send>(threads: usize, things: &mut [T], work: impl Fn(&mut T) + Sync) {
+    let threads = threads.min(things.len());
+    if threads < 2 {
+        return things.iter_mut().for_each(work);
+    }
+    let queue = Mutex::new(things.iter_mut());
+    let next = || lock(&queue).next();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(thing) = next() {
+                    work(thing);
+                }
+            });
+        }
+    });
+}
