@@ -13,6 +13,8 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from loader.storage import held
+
 T = TypeVar("T")
 
 LARGEST = 64 << 20  # bytes; an export of a billion entries has a manifest of some kilobytes
@@ -48,7 +50,7 @@ def content(path: Path) -> bytes:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise Unfit("is not a regular file")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
+        with held.named(path), os.fdopen(descriptor, "rb", closefd=False) as file:
             found = file.read(LARGEST + 1)
     finally:
         os.close(descriptor)
