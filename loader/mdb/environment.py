@@ -26,6 +26,7 @@ from loader.errors import (
     NotPermitted,
     ReadersFull,
     ReadOnly,
+    SystemFailed,
     UsageProblem,
 )
 from loader.mdb import apart, meta
@@ -144,6 +145,8 @@ def _ours(error: Exception, path: Path) -> LoaderError:
         return NotPermitted(action="open", path=path, owner=meta.owner_of(path))
     if "No space left" in words:
         return NoSpace(path=path, lack=FULL)
+    if "Input/output error" in words:
+        return SystemFailed(path=path, reason="Input/output error")
     return MdbDamaged(path=path, reason=f"LMDB says: {words}")
 
 

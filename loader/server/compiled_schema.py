@@ -24,7 +24,7 @@ def read(source: Config) -> list[Entry]:
         text.write_bytes(os.fsencode("".join(f"{line}\n" for line in _lines(source))))
         converted.mkdir(mode=0o700)
         try:
-            found = tools.run("slapcat", "-n0", "-f", str(text), "-F", str(converted))
+            found = tools.configuration("-f", str(text), "-F", str(converted))
         except ToolFailed as error:
             raise ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
     return [entry for entry in entries_of(found, source.path) if entry[0].lower() == ROOT]
