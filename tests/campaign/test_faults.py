@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fixtures.campaign.faults import report, trials
-from fixtures.campaign.faults.kinds import KINDS, Fault
+from fixtures.campaign.faults.kinds import KINDS
 from fixtures.campaign.faults.stage import Material, Stage
 from fixtures.campaign.faults.trials import Clean, Trial
 from fixtures.campaign.faults.verbs import LOCAL, VERBS
@@ -18,6 +18,7 @@ from tests.support.require import require
 STATUSES = (13, 14, 8, 20, 28)
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
 
+CALLS = 10  # of those of a verb, that are made to fail
 SHORT = ("clone", "add-nosync", "tune-maxsize")
 
 
@@ -62,7 +63,8 @@ def test_each_call_that_fails_is_told_as_what_it_is(stage: Stage, name: str) -> 
     verb, ways = VERBS[name], set()
     known = trials.clean(stage, verb)
     assert known.usual.calls > 10
-    for number in range(1, known.usual.calls + 1, 1 + known.usual.calls // 40):
+    step = 1 + known.usual.calls // CALLS
+    for number in range(random.randint(1, step), known.usual.calls + 1, step):
         with trials.room_of(stage, verb, f"{name}-{number}") as (scene, control):
             control.fail_at(number)
             done = trials.attempt(scene, control.environment(scene.below))
@@ -73,34 +75,40 @@ def test_each_call_that_fails_is_told_as_what_it_is(stage: Stage, name: str) -> 
     assert "storage.failed" in ways
 
 
-class _Nothing(Fault):
-    """The campaign's own judgement is tried without any fault."""
-
-
-def _known(stage: Stage) -> Clean:
-    return trials.clean(stage, VERBS["clone"])
-
-
-def _trial(stage: Stage, known: Clean) -> Trial:
-    KINDS["nothing"] = _Nothing
-    try:
-        return trials.tried(stage, known, VERBS["clone"], "nothing", 1)
-    finally:
-        del KINDS["nothing"]
-
-
 def test_what_is_lost_or_left_behind_is_noticed(stage: Stage) -> None:
-    known = _known(stage)
-    assert not _trial(stage, known).faults
-    one = next(iter(known.result))
-    less = Clean(known.usual, known.result - {one}, known.footprint, known.again)
-    assert [line[:16] for line in _trial(stage, less).faults] == ["the result has 1"]
-    more = Clean(known.usual, known.result | {"more"}, known.footprint, known.again)
-    assert [line[:18] for line in _trial(stage, more).faults] == ["the result lacks 1"]
-    tidy = Clean(known.usual, known.result, known.footprint - {"copy/data.mdb"}, known.again)
-    assert _trial(stage, tidy).faults == ["left behind: copy/data.mdb"]
-    other = Clean(known.usual, known.result, known.footprint, "0")
-    assert _trial(stage, other).faults[0].startswith("given once more: mdb.target_not_empty")
+    verb = VERBS["clone"]
+    known = trials.clean(stage, verb)
+    wanted = Clean(
+        known.usual,
+        known.result - {next(iter(known.result))} | {"an entry"},
+        known.footprint - {"copy/data.mdb"},
+        "0",
+    )
+    with trials.room_of(stage, verb, "noticed") as (scene, _):
+        assert trials.attempt(scene, {}).status == 0
+        assert not list(trials.judged(scene, known, {}))
+        (scene.place / "copied.conf").unlink()
+        found = list(trials.judged(scene, wanted, {}))
+    assert [line.partition(":")[0] for line in found] == [
+        *("given once more", "left behind", "the result lacks 1", "the result has 1"),
+    ]
+
+
+def test_a_backup_never_lacks_the_configuration(stage: Stage) -> None:
+    """slapcat ends with status 0 where it cannot read one of the files, and prints nothing."""
+    config = stage.provider.config_path
+    verb, words = VERBS["backup"], ("--config", config, "-b", stage.provider.suffix)
+    with trials.room_of(stage, verb, "counted") as (scene, control):
+        scene.arguments = ("backup", "run", *words, "-R", scene.place / "repository")
+        assert trials.attempt(scene, control.environment([config])).status == 0
+        calls = control.calls
+    for number in range(calls, calls // 2, -6):
+        with trials.room_of(stage, verb, "unreadable") as (scene, control):
+            scene.arguments = ("backup", "run", *words, "-R", scene.place / "repository")
+            control.fail_at(number)
+            done = trials.attempt(scene, control.environment([config]))
+            assert done.how in ("config.unreadable", "storage.failed"), f"{control.what}: {done}"
+            assert not list(scene.place.glob("repository/*/manifest.json"))
 
 
 def test_calls_are_counted_and_fail_once(stage: Stage) -> None:
