@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from fixtures.campaign.faults import report, trials
+from fixtures.campaign.faults.attempts import attempt
 from fixtures.campaign.faults.kinds import KINDS
 from fixtures.campaign.faults.stage import Material, Stage
-from fixtures.campaign.faults.trials import Clean, Trial
+from fixtures.campaign.faults.trial import Clean, Trial
 from fixtures.campaign.faults.verbs import LOCAL, VERBS
 from tests.support.require import require
 
@@ -67,7 +68,7 @@ def test_each_call_that_fails_is_told_as_what_it_is(stage: Stage, name: str) -> 
     for number in range(random.randint(1, step), known.usual.calls + 1, step):
         with trials.room_of(stage, verb, f"{name}-{number}") as (scene, control):
             control.fail_at(number)
-            done = trials.attempt(scene, control.environment(scene.below))
+            done = attempt(scene, control.environment(scene.below))
             assert control.hits == 1
             assert done.how != "internal", f"{control.what}: {done.err}"
             assert done.status in (0, *STATUSES), f"{control.what}: {done.err}"
@@ -85,7 +86,7 @@ def test_what_is_lost_or_left_behind_is_noticed(stage: Stage) -> None:
         "0",
     )
     with trials.room_of(stage, verb, "noticed") as (scene, _):
-        assert trials.attempt(scene, {}).status == 0
+        assert attempt(scene, {}).status == 0
         assert not list(trials.judged(scene, known, {}))
         (scene.place / "copied.conf").unlink()
         found = list(trials.judged(scene, wanted, {}))
@@ -100,13 +101,13 @@ def test_a_backup_never_lacks_the_configuration(stage: Stage) -> None:
     verb, words = VERBS["backup"], ("--config", config, "-b", stage.provider.suffix)
     with trials.room_of(stage, verb, "counted") as (scene, control):
         scene.arguments = ("backup", "run", *words, "-R", scene.place / "repository")
-        assert trials.attempt(scene, control.environment([config])).status == 0
+        assert attempt(scene, control.environment([config])).status == 0
         calls = control.calls
     for number in range(calls, calls // 2, -6):
         with trials.room_of(stage, verb, "unreadable") as (scene, control):
             scene.arguments = ("backup", "run", *words, "-R", scene.place / "repository")
             control.fail_at(number)
-            done = trials.attempt(scene, control.environment([config]))
+            done = attempt(scene, control.environment([config]))
             assert done.how in ("config.unreadable", "storage.failed"), f"{control.what}: {done}"
             assert not list(scene.place.glob("repository/*/manifest.json"))
 
@@ -115,9 +116,9 @@ def test_calls_are_counted_and_fail_once(stage: Stage) -> None:
     with trials.room_of(stage, VERBS["tune-maxsize"], "counted") as (scene, control):
         control.fail_at(1)
         environment = control.environment(scene.below)
-        assert trials.attempt(scene, environment).status != 0
+        assert attempt(scene, environment).status != 0
         assert (control.hits, control.what.split()[0]) == (1, "read")
-        assert trials.attempt(scene, environment).status == 0
+        assert attempt(scene, environment).status == 0
         assert control.hits == 1
 
 
