@@ -39,7 +39,7 @@ from loader.errors import (
     leaves_a_run,
 )
 from loader.log import blank, printable
-from loader.storage import files
+from loader.storage import files, temporary
 
 _PYTHON_LDAP = ("ldap", "_ldap")
 _OF_THE_DISK = (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ENXIO)
@@ -61,6 +61,7 @@ def run(command: click.Command, name: str) -> int:
 
 def _called(command: click.Command, name: str) -> int:
     """And say what earlier runs have left loosened on servers, where this one has not given it back."""
+    temporary.sweep()
     try:
         return _call(command, name)
     finally:

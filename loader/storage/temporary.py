@@ -1,7 +1,7 @@
 """Temporary directories, also those of runs that were killed: copies of configurations hold passwords.
 
-Each is locked as long as its process lives, and the kernel drops the lock with the process: the next ditseed that needs
-one there removes what nobody holds any more.
+Each is locked as long as its process lives, and the kernel drops the lock with the process: the next ditseed removes
+what nobody holds any more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PREFIX = "ditseed-held-"  # only what bears it has a lock
 def directory(kind: str, place: str | Path | None = None) -> Iterator[Path]:
     """A private one below `place` (default: $TMPDIR or /tmp), which may be given to another account, whole."""
     top = Path(place or tempfile.gettempdir())
-    _sweep(top)
+    sweep(top)
     made, lock = _locked(kind, top)
     try:
         # What is around it stays ours: so a later run knows it for one of ours, whomever the inside was given to.
@@ -49,9 +49,10 @@ def _locked(kind: str, top: Path) -> tuple[Path, int]:
 
 
 @functools.cache
-def _sweep(top: Path) -> None:
-    """Once in a process."""
-    for left in top.glob(f"{PREFIX}*"):
+def sweep(top: Path | None = None) -> None:
+    """Remove what killed runs left there. Once in a process."""
+    place = top or Path(os.environ.get("TMPDIR") or "/tmp")  # `gettempdir` tries to write
+    for left in place.glob(f"{PREFIX}*"):
         with suppress(OSError, DirectoryUnsafe), held.private(left, make=False) as found:
             fcntl.flock(found.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             files.remove_tree(left)

@@ -112,6 +112,22 @@ def test_a_backup_never_lacks_the_configuration(stage: Stage) -> None:
             assert not list(scene.place.glob("repository/*/manifest.json"))
 
 
+@pytest.mark.parametrize("verb", ["export", "compare"])
+def test_a_database_that_cannot_be_read_is_named(stage: Stage, verb: str) -> None:
+    """By the native core: the file, and an error of the disk, not of its LDIF."""
+    place = stage.provider.database_dir
+    words = {"export": ("-o", "-"), "compare": (stage.material.people,)}[verb]
+    ways = set()
+    for number in (14, 30, 45):
+        with trials.room_of(stage, VERBS["clone"], "named") as (scene, control):
+            scene.arguments = (verb, place, *words)
+            control.fail_at(number)
+            done = attempt(scene, control.environment([place]))
+            assert str(place / "data.mdb") in done.err, f"{control.what}: {done.err}"
+            ways.add(done.how)
+    assert ways == {"storage.failed"}
+
+
 def test_calls_are_counted_and_fail_once(stage: Stage) -> None:
     with trials.room_of(stage, VERBS["tune-maxsize"], "counted") as (scene, control):
         control.fail_at(1)

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from loader.storage import temporary
+from tests.support.command import ditseed
 
 HOLDER = """
 import sys, time
 from pathlib import Path
 from loader.storage import temporary
+from tests.support.command import ditseed
 with temporary.directory("held", sys.argv[1]) as made:
     (made / "secret").write_text("x")
     print(made, flush=True)
@@ -27,7 +29,7 @@ with temporary.directory("held", sys.argv[1]) as made:
 
 @pytest.fixture(autouse=True)
 def _another_process() -> None:
-    temporary._sweep.cache_clear()
+    temporary.sweep.cache_clear()
 
 
 @contextmanager
@@ -79,3 +81,13 @@ def test_one_of_another_account_is_not_touched(tmp_path: Path) -> None:
     os.chown(planted, 65534, 65534)
     with temporary.directory("read", tmp_path):
         assert planted.exists()
+
+
+def test_every_command_removes_them(tmp_path: Path) -> None:
+    """Also one that needs none itself."""
+    with _holder(tmp_path) as (process, theirs):
+        process.kill()
+        process.wait()
+    assert theirs.exists()
+    ditseed("tune", "history", env={"TMPDIR": str(tmp_path)}).ok()
+    assert not list(tmp_path.iterdir())
