@@ -31,6 +31,7 @@ from loader.errors import (
     LoaderError,
     NoSpace,
     NothingToLearn,
+    SystemFailed,
     TooManyEntries,
     UsageProblem,
 )
@@ -52,6 +53,11 @@ def counting(meter: Meter, origin: str = "") -> Iterator[Counters]:
             raise ours(error, origin) from error
 
 
+def of_the_disk(error: _native.NativeError) -> bool:
+    """EIO, in the system's words."""
+    return "Input/output error" in error.message
+
+
 def ours(error: _native.NativeError, origin: str) -> LoaderError:
     """The LoaderError for a native one."""
     path, line, reason = error.path or origin, error.line or 0, error.message
@@ -71,6 +77,8 @@ def ours(error: _native.NativeError, origin: str) -> LoaderError:
         return Cancelled(signal="the watch over this step")
     if "No space left" in reason:
         return NoSpace(path=path, lack=FULL)
+    if of_the_disk(error):
+        return SystemFailed(path=path, reason=reason)
     return LdifUnreadable(path=path, reason=reason)
 
 

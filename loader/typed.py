@@ -45,7 +45,7 @@ def content(path: Path) -> bytes:
     except FileUnsafe as error:
         link = error.facts["kind"] == held.SYMBOLIC_LINK
         raise Unfit(f"is {held.SYMBOLIC_LINK}" if link else "is not a regular file") from error
-    with os.fdopen(descriptor, "rb") as file:
+    with held.named(path), os.fdopen(descriptor, "rb") as file:
         found = file.read(LARGEST + 1)
     if len(found) > LARGEST:
         raise Unfit(f"is larger than {LARGEST >> 20} MiB")

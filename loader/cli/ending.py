@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 import select
+import shutil
 import signal
 import sys
 import tempfile
@@ -38,9 +39,10 @@ from loader.errors import (
     leaves_a_run,
 )
 from loader.log import blank, printable
-from loader.storage import files
+from loader.storage import files, temporary
 
 _PYTHON_LDAP = ("ldap", "_ldap")
+_OF_THE_DISK = (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ENXIO)
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
@@ -68,6 +70,7 @@ def _run(command: click.Command, name: str) -> int:
 
 def _called(command: click.Command, name: str) -> int:
     """And say what earlier runs have left loosened on servers, where this one has not given it back."""
+    temporary.sweep()
     try:
         return _call(command, name)
     finally:
@@ -207,9 +210,11 @@ def _known(error: Exception) -> LoaderError | None:
         return LibldapMissing(reason=error)
     if not isinstance(error, OSError):
         return None
+    if isinstance(error, shutil.Error):  # of a whole tree: each file with its error
+        path, _, reason = error.args[0][0]
+        return SystemFailed(path=path, reason=reason)
     if error.filename is None:
-        full = error.errno == errno.ENOSPC
-        return NoSpace(path="a file", lack=FULL) if full else None
+        return _of_a_file(error)
     try:
         with files.explained(Path(os.fsdecode(error.filename))):
             raise error
@@ -217,6 +222,15 @@ def _known(error: Exception) -> LoaderError | None:
         return explained
     except OSError:
         return SystemFailed(path=os.fsdecode(error.filename), reason=error.strerror)
+
+
+def _of_a_file(error: OSError) -> LoaderError | None:
+    """The system does not say of which one."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return NoSpace(path="a file", lack=FULL)
+    if error.errno in _OF_THE_DISK:
+        return SystemFailed(path="a file", reason=error.strerror)
+    return None
 
 
 def _bug(error: Exception) -> Internal:

@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import lmdb
@@ -27,10 +26,11 @@ from loader.errors import (
     NotPermitted,
     ReadersFull,
     ReadOnly,
+    SystemFailed,
     UsageProblem,
 )
 from loader.mdb import apart, meta
-from loader.storage import held
+from loader.storage import held, temporary
 from loader.storage.files import Owner
 
 LOCK = "lock.mdb"
@@ -90,7 +90,7 @@ def reached(directory: Path, writable: bool) -> Iterator[Path]:
     """
     with ExitStack() as stack:
         held_open = stack.enter_context(held.opened(directory))
-        private = Path(stack.enter_context(TemporaryDirectory(prefix="ditseed-env-")))
+        private = stack.enter_context(temporary.directory("env"))
         naming.register(private, held_open.name)
         stack.callback(naming.forget, private)
         data = stack.enter_context(held_open.pinned(meta.DATA, writable))
@@ -145,6 +145,8 @@ def _ours(error: Exception, path: Path) -> LoaderError:
         return NotPermitted(action="open", path=path, owner=meta.owner_of(path))
     if "No space left" in words:
         return NoSpace(path=path, lack=FULL)
+    if "Input/output error" in words:
+        return SystemFailed(path=path, reason="Input/output error")
     return MdbDamaged(path=path, reason=f"LMDB says: {words}")
 
 

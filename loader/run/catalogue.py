@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import tempfile
 import threading
 import time
 import uuid
@@ -29,8 +28,15 @@ from typing import Any
 import xxhash
 
 from loader import defaults, naming
-from loader.errors import FULL, CatalogueDamaged, CatalogueVersion, NoSpace, RunMismatch
-from loader.storage import files, held
+from loader.errors import (
+    FULL,
+    CatalogueDamaged,
+    CatalogueVersion,
+    NoSpace,
+    RunMismatch,
+    SystemFailed,
+)
+from loader.storage import files, held, temporary
 
 FORMAT = 2
 FILE = "run.sqlite"
@@ -118,6 +124,8 @@ class Catalogue:
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: of SQLite's own message
             if "disk is full" in str(error):
                 raise NoSpace(path=self.directory, lack=FULL) from error
+            if "disk I/O error" in str(error):  # of the scratch file: the catalogue may be sound
+                raise SystemFailed(path=self.directory / FILE, reason=error) from error
             raise CatalogueDamaged(path=self.directory / FILE, reason=error) from error
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -224,8 +232,8 @@ class Catalogue:
 
 
 def _unpack(content: bytes, database: sqlite3.Connection) -> None:
-    with tempfile.TemporaryDirectory(prefix="ditseed-run-") as scratch:
-        path = Path(scratch, FILE)
+    with temporary.directory("run") as scratch:
+        path = scratch / FILE
         path.write_bytes(content)
         with closing(sqlite3.connect(path)) as stored:
             stored.backup(database)
@@ -233,8 +241,8 @@ def _unpack(content: bytes, database: sqlite3.Connection) -> None:
 
 def _packed(database: sqlite3.Connection) -> bytes:
     """The file. (`serialize` does it without one, from Python 3.11 on.)"""
-    with tempfile.TemporaryDirectory(prefix="ditseed-run-") as scratch:
-        path = Path(scratch, FILE)
+    with temporary.directory("run") as scratch:
+        path = scratch / FILE
         with closing(sqlite3.connect(path)) as stored:
             stored.execute("PRAGMA synchronous=OFF")
             database.backup(stored)

@@ -22,7 +22,7 @@ from typing import Any
 
 from loader import log
 from loader.defaults import state_dir
-from loader.errors import FULL, NoSpace, NotPermitted
+from loader.errors import NotPermitted
 from loader.storage import files, held
 
 FORMAT = 1
@@ -113,13 +113,8 @@ def _end(entry: Entry, outcome: Outcome, **more: str) -> dict[str, str]:
 def _append(lines: list[dict[str, Any]]) -> None:
     place = path()
     text = "".join(json.dumps({"format": FORMAT, **line}) + "\n" for line in lines)
-    try:
-        with held.private(place.parent) as home:
-            _append_durably(home, text)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoSpace(path=place, lack=FULL) from error
-        raise NotPermitted(action="write", path=place, owner="root") from error
+    with files.explained(place), held.private(place.parent) as home:
+        _append_durably(home, text)
 
 
 def _append_durably(home: held.Directory, text: str) -> None:

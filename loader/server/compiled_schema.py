@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,18 +12,19 @@ from loader.errors import ConfigUnreadable, ToolFailed
 from loader.schema import ROOT
 from loader.server import tools
 from loader.server.configuration import entries_of, scratch
+from loader.storage import temporary
 
 
 def read(source: Config) -> list[Entry]:
     """Asked of slapcat, which converts a slapd.conf with nothing but the modules. Raises ConfigUnreadable."""
     if not source.is_directory:  # it was converted just so when it was read
         return [entry for entry in source.entries if entry[0].lower() == ROOT]
-    with tempfile.TemporaryDirectory(prefix="ditseed-schema-", dir=scratch()) as place:
+    with temporary.directory("schema", scratch()) as place:
         text, converted = Path(place, "slapd.conf"), Path(place, "slapd.d")
         text.write_bytes(os.fsencode("".join(f"{line}\n" for line in _lines(source))))
         converted.mkdir(mode=0o700)
         try:
-            found = tools.run("slapcat", "-n0", "-f", str(text), "-F", str(converted))
+            found = tools.configuration("-f", str(text), "-F", str(converted))
         except ToolFailed as error:
             raise ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
     return [entry for entry in entries_of(found, source.path) if entry[0].lower() == ROOT]

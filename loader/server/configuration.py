@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from loader.errors import (
 )
 from loader.server import account, tools, unlogged
 from loader.server.session import Session
+from loader.storage import temporary
 from loader.storage.files import Owner
 
 
@@ -70,11 +70,11 @@ def dump(path: Path) -> bytes:
     with unlogged.readable(path, scratch(), file_text, owner) as known:
         try:
             if path.is_dir():
-                return tools.run("slapcat", "-n0", "-F", str(known), owner=owner)
-            with tempfile.TemporaryDirectory(prefix="ditseed-config-", dir=scratch()) as converted:
-                account.give(owner, Path(converted))
+                return tools.configuration("-F", str(known), owner=owner)
+            with temporary.directory("config", scratch()) as converted:
+                account.give(owner, converted)
                 # slapcat with both converts -f to -F, opens no other database, and fails where slaptest -u would too.
-                return tools.run("slapcat", "-n0", "-f", str(known), "-F", converted, owner=owner)
+                return tools.configuration("-f", str(known), "-F", str(converted), owner=owner)
         except ToolFailed as error:
             reason = str(error.facts["reason"]).replace(str(known), str(path))
             raise ConfigUnreadable(path=path, reason=reason) from error

@@ -5,7 +5,6 @@ Files are put in place by the caller: nothing here touches the operator's own.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -18,6 +17,7 @@ from loader.config import Change, Config, Database
 from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused, ToolFailed
 from loader.server import account, by_hand, configuration, tools, unlogged
 from loader.server.session import Session
+from loader.storage import temporary
 
 BY_VALUE = (
     "olcDbIndex",
@@ -34,7 +34,7 @@ def changed_directory(
     """
     settings = {one.attribute: [value.encode() for value in one.after] for one in changes}
     place = configuration.scratch()
-    with tempfile.TemporaryDirectory(prefix="ditseed-tune-", dir=place) as scratch:
+    with temporary.directory("tune", place) as scratch:
         try:
             with configuration.changed_copy(
                 source, database, {**settings, **_stamp(source)}, Path(scratch)

@@ -41,6 +41,15 @@ def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
     return ["setpriv", *who, *server_tool(name, *arguments)]
 
 
+def configuration(*arguments: str, owner: Owner | None = None) -> bytes:
+    """cn=config as slapcat prints it. Raises ToolMissing, ToolFailed."""
+    found = run("slapcat", "-n0", *arguments, owner=owner)
+    if not found.strip():  # its status is 0 even where it could not read one of the files
+        reason = "it printed nothing: it could not read one of the files (see dmesg)"
+        raise ToolFailed(tool="slapcat", status=0, reason=reason)
+    return found
+
+
 def run(name: str, *arguments: str, stdin: bytes = b"", owner: Owner | None = None) -> bytes:
     """Run a short-lived slap* tool, as `owner`; its output. Raises ToolMissing, ToolFailed."""
     if os.environ.get(ENV_TOOLS):

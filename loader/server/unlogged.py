@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 from loader import slapd_conf
 from loader.server import account
 from loader.slapd_conf import TextOf
-from loader.storage import files
+from loader.storage import files, temporary
 from loader.storage.files import Owner
 
 _ENTRY = "cn=config.ldif"
@@ -35,7 +34,7 @@ def readable(
     if kept is None and (owner is None or account.may_read(owner, _read(path, text_of))):
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="ditseed-read-", dir=scratch) as place:
+    with temporary.directory("read", scratch) as place:
         copy = Path(place, path.name)
         if path.is_dir():
             shutil.copytree(path, copy)

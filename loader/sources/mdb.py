@@ -14,7 +14,7 @@ from pathlib import Path
 
 from loader import _native, ldif
 from loader._native import Counters, Dump, Exported, Tree
-from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb, ReaderGone
+from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb, ReaderGone, SystemFailed
 from loader.mdb import snapshot
 from loader.progress import Meter
 from loader.storage.files import require_readable
@@ -103,6 +103,8 @@ def _ours(
 ) -> LoaderError:
     if error.code == "ldif.pipe":
         return ReaderGone(path=origin, what="LDIF")
+    if ldif.of_the_disk(error):
+        return SystemFailed(path=error.path or path, reason=error.message)
     if error.code == "build.damaged":
         return MdbDamaged(path=path, reason=str(error).removeprefix(f"{path}: "))
     if error.code == "mdb.no_such_base":

@@ -45,7 +45,8 @@ def make_durable(path: Path) -> None:
     """fsync a file or directory."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        with held.named(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -62,7 +63,7 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
     with held.opened(path.parent) as place:
         partial = path.name + PARTIAL
         place.remove(partial)  # one that a kill left behind keeps its own mode
-        with os.fdopen(place.create(partial, mode), "wb") as file:
+        with held.named(path), os.fdopen(place.create(partial, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -84,7 +85,7 @@ def reading(path: Path) -> BinaryIO:
 
 
 def read(path: Path) -> bytes:
-    with reading(path) as file:
+    with reading(path) as file, held.named(path):
         return file.read()
 
 
@@ -170,6 +171,7 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             left = units.size(free_bytes(named))
             raise NoSpace(path=named, lack=f"{FULL} ({left} free)") from error
+        error.filename = error.filename or str(named)
         raise
 
 

@@ -42,6 +42,16 @@ _KINDS = {
 }
 
 
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """The system's errors name this file: those of a read, a write or an fsync name none of their own."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = naming.shown(str(path))
+        raise
+
+
 def through(descriptor: int) -> Path:
     """What a descriptor stands for, as a path that children of this process can use too."""
     return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
@@ -92,23 +102,14 @@ class Directory:
             os.close(descriptor)
 
     def _seen(self, name: str) -> tuple[int, os.stat_result]:
-        with self._told(name):
+        with named(self.name / name):
             descriptor = os.open(name, _LOOK, dir_fd=self.descriptor)
         return descriptor, os.fstat(descriptor)
-
-    @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
-        """The system's errors name the whole path."""
-        try:
-            yield
-        except OSError as error:
-            error.filename = str(self.name / name)
-            raise
 
     def create(self, name: str, mode: int = 0o600) -> int:
         """A new file, open for reading and writing. Raises FileExistsError whatever stands there."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with self._told(name):
+        with named(self.name / name):
             return os.open(name, flags, mode, dir_fd=self.descriptor)
 
     def found_or_made(self, name: str, mode: int = 0o600) -> int:
@@ -126,14 +127,14 @@ class Directory:
     def remove(self, name: str) -> None:
         """A file, or a link itself; nothing there is fine."""
         try:
-            with self._told(name):
+            with named(self.name / name):
                 os.unlink(name, dir_fd=self.descriptor)
         except FileNotFoundError:
             pass
 
     def take(self, source: Path, name: str) -> None:
         """Rename a finished file of a private directory to its place here, durably; what stood there is gone."""
-        with self._told(name):
+        with named(self.name / name):
             os.replace(source, name, dst_dir_fd=self.descriptor)
             os.fsync(self.descriptor)
 

@@ -451,6 +451,21 @@ def test_a_refused_change_is_written_down_as_failed() -> None:
 # --- what is refused --------------------------------------------------------------------------
 
 
+def test_an_index_that_slapd_may_not_end_is_told_of() -> None:
+    """Also when the command is given again after slapd was gone: it may have had the change and not made the index."""
+    with Slapd() as server:
+        place, wish = Place(server, by_ldapi(server)), IndexWish(add=("description eq",))
+        first = place.indexes(wish)
+        server.kill9()
+        server.start()
+        again = place.indexes(wish)
+        gone = place.indexes(IndexWish(remove=("description",)))
+    assert (first.state, again.state) == (State.CHANGED, State.UNCHANGED)
+    for outcome in (first, again):
+        assert any("verify --level indexes" in note for note in outcome.notes)
+    assert not gone.notes
+
+
 def test_a_running_server_is_asked_over_ldap() -> None:
     with Slapd(user=USER) as server:
         before = files_of(server)

@@ -6,7 +6,6 @@ Which steps that takes is the engine's: native.py or slapadd.py. `build_steps` s
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +19,7 @@ from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import Run, open_run
 from loader.server import configuration
+from loader.storage import temporary
 
 __all__ = [
     "FULL",
@@ -108,7 +108,7 @@ def plan(options: BuildOptions, progress: Progress) -> Facts:
     place.require_free()
     options = options.below(place.database.suffix)
     with (
-        tempfile.TemporaryDirectory(prefix="ditseed-plan-", dir=configuration.scratch()) as scratch,
+        temporary.directory("plan", configuration.scratch()) as scratch,
         open_run(Path(scratch), "plan", {}, progress) as run,
     ):
         if options.engine == "native":

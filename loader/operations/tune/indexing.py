@@ -13,10 +13,16 @@ from loader.errors import ServerRunning
 from loader.indexes import Indexes
 from loader.mdb import index_tables
 from loader.operations.tune.change import carry_out
-from loader.operations.tune.plan import Outcome, Plan, changed
+from loader.operations.tune.plan import Outcome, Plan, State, changed
 from loader.operations.tune.slapindex import make
 from loader.operations.tune.target import Target, slapd_on
 from loader.progress import Progress
+
+# slapd does not write down how far it has come.
+_UNFINISHED = (
+    "the index stays incomplete, and searches by it miss entries once slapd runs again: "
+    "`ditseed verify --level indexes` tells; to have it made anew, --remove it and --add it again"
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,10 @@ def change_indexes(
         if apply:
             _require_stopped(target.config, plan)
         first = functools.partial(make, target.config, plan, progress or Progress("none"))
-    return carry_out(target, plan, apply, first)
+    outcome = carry_out(target, plan, apply, first)
+    if outcome.state is State.UNCHANGED and target.online and (wish.wanted or wish.add):
+        return Outcome(State.UNCHANGED, notes=(f"if slapd ended while it made it, {_UNFINISHED}",))
+    return outcome
 
 
 def _plan(target: Target, database: Database, wish: IndexWish, reindex: bool) -> Plan:
@@ -120,7 +129,9 @@ def _advice(
     if not grown:
         return
     if target.online:
-        yield f"slapd makes the index on {', '.join(grown)} in the background, and uses it once it is whole"
+        names = ", ".join(grown)
+        yield f"slapd makes the index on {names} in the background, and uses it once it is whole"
+        yield f"if slapd ends before that, {_UNFINISHED}"
     elif not reindex:
         command = shlex.join(_arguments(target.config, database, grown))
         yield f"before slapd starts again, as its user: {command}"

@@ -6,7 +6,6 @@ were there before are only added to.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from loader.mdb.meta import DATA
 from loader.operations.tune.plan import Plan
 from loader.progress import Progress
 from loader.server import account, configuration, private, tools
-from loader.storage import held
+from loader.storage import held, temporary
 from loader.storage.files import Owner
 
 
@@ -31,7 +30,7 @@ def make(config: Config, plan: Plan, progress: Progress) -> None:
     changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
     settings = {"olcDbDirectory": [bytes(directory)], **changed}
     with (
-        tempfile.TemporaryDirectory(prefix="ditseed-index-", dir=configuration.scratch()) as place,
+        temporary.directory("index", configuration.scratch()) as place,
         private.configured(config, plan.database, Path(place), settings) as copy,
     ):
         account.give(owner, Path(place))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import functools
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from loader.config import Config
 from loader.operations.tune.directory import require_only
 from loader.operations.tune.plan import Plan
 from loader.server import configuration, configuration_write
-from loader.storage import rewrite
+from loader.storage import rewrite, temporary
 
 
 @contextmanager
@@ -38,7 +37,7 @@ def prepare_text(config: Config, plan: Plan) -> Iterator[tuple[str, Callable[[],
 
 def _check(config: Config, plan: Plan, whole: str) -> None:
     """Let slapd's tools read the whole changed text, from a scratch file."""
-    with tempfile.TemporaryDirectory(prefix="ditseed-tune-", dir=configuration.scratch()) as place:
+    with temporary.directory("tune", configuration.scratch()) as place:
         trial = Path(place, config.path.name)
         descriptor = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:

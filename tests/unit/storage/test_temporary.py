@@ -1,0 +1,93 @@
+"""A temporary directory goes with its process, however that ends."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from loader.storage import temporary
+from tests.support.command import ditseed
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from loader.storage import temporary
+from tests.support.command import ditseed
+with temporary.directory("held", sys.argv[1]) as made:
+    (made / "secret").write_text("x")
+    print(made, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _another_process() -> None:
+    temporary.sweep.cache_clear()
+
+
+@contextmanager
+def _holder(place: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    argv = [sys.executable, "-c", HOLDER, str(place)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, Path(process.stdout.readline().strip())
+        finally:
+            process.kill()
+
+
+def test_it_is_private_and_goes(tmp_path: Path) -> None:
+    with temporary.directory("read", tmp_path) as made:
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+        (made / "file").touch()
+    assert not list(tmp_path.iterdir())
+
+
+def test_that_of_a_living_process_stays(tmp_path: Path) -> None:
+    with _holder(tmp_path) as (_, theirs), temporary.directory("read", tmp_path):
+        assert (theirs / "secret").exists()
+
+
+def test_that_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    with _holder(tmp_path) as (process, theirs):
+        process.kill()
+        process.wait()
+    assert (theirs / "secret").exists()
+    with temporary.directory("read", tmp_path) as made:
+        assert list(tmp_path.iterdir()) == [made.parent]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_one_that_was_given_away_is_removed_too(tmp_path: Path) -> None:
+    with _holder(tmp_path) as (process, theirs):
+        os.chown(theirs, 65534, 65534)
+        process.kill()
+        process.wait()
+    with temporary.directory("read", tmp_path) as made:
+        assert list(tmp_path.iterdir()) == [made.parent]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_one_of_another_account_is_not_touched(tmp_path: Path) -> None:
+    planted = tmp_path / f"{temporary.PREFIX}planted"
+    planted.mkdir()
+    os.chown(planted, 65534, 65534)
+    with temporary.directory("read", tmp_path):
+        assert planted.exists()
+
+
+def test_every_command_removes_them(tmp_path: Path) -> None:
+    """Also one that needs none itself."""
+    with _holder(tmp_path) as (process, theirs):
+        process.kill()
+        process.wait()
+    assert theirs.exists()
+    ditseed("tune", "history", env={"TMPDIR": str(tmp_path)}).ok()
+    assert not list(tmp_path.iterdir())
