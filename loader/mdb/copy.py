@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from loader import _native, units
+from loader import units
 from loader.child import Child
 from loader.errors import (
     LoaderError,
@@ -31,6 +31,7 @@ from loader.errors import (
     NoSpace,
 )
 from loader.mdb import apart, copying, environment, meta
+from loader.mdb.copying import Seen
 from loader.mdb.environment import explained
 from loader.mdb.snapshot import FORMAT, Image, image, require_known
 from loader.progress import Meter
@@ -62,7 +63,7 @@ class Copied:
     source: Sizes
     target: Sizes
     shared: bool = False  # its blocks are the source's
-    seen: _native.Seen | None = None
+    seen: Seen | None = None
     sound: bool = False
 
 
@@ -109,7 +110,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     )
 
 
-def _noting(held: Image, how: How) -> _native.Seen | None:
+def _noting(held: Image, how: How) -> Seen | None:
     if how.compact or not how.noting or held.facts.format != FORMAT:
         return None
     return copying.noting(held.path, held.page)
@@ -129,7 +130,7 @@ def _compact(held: Image, made: Path, meter: Meter) -> None:
     copying.compact(held.path, made, held.page, meter)
 
 
-def _write(held: Image, partial: Path, meter: Meter, how: How, seen: _native.Seen | None) -> bool:
+def _write(held: Image, partial: Path, meter: Meter, how: How, seen: Seen | None) -> bool:
     if how.reflink != "never" and not how.compact:
         if _share(held, partial):
             return True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import _native
+from loader._native import Seen
 from loader.errors import (
     FULL,
     LoaderError,
@@ -20,9 +21,11 @@ from loader.errors import (
 from loader.ldif import counting
 from loader.progress import Meter
 
+__all__ = ["Seen", "Sending", "compact", "noting", "plain", "receive", "send"]
+
 
 def plain(
-    source: Path, target: Path, head: bytes, length: int, seen: _native.Seen | None, meter: Meter
+    source: Path, target: Path, head: bytes, length: int, seen: Seen | None, meter: Meter
 ) -> None:
     """Copy a data file as it stands, up to `length` and without its holes; `head`: both meta pages of the copy. `seen`
     gets to know its pages."""
@@ -30,10 +33,10 @@ def plain(
         _native.clone_plain(source, target, head, length, counters, seen=seen)
 
 
-def noting(source: Path, page: bytes) -> _native.Seen:
+def noting(source: Path, page: bytes) -> Seen:
     """What `plain` notes of the snapshot that the meta page `page` tells of, for a check of the copy."""
     with _explained(source, source):
-        return _native.Seen(source, page)
+        return Seen(source, page)
 
 
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
-from loader._native import Seen
 from loader.errors import LoaderError, OtherFormat, TargetNotEmpty, UsageProblem
 from loader.mdb import environment, verify
+from loader.mdb.copying import Seen
 from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
 from loader.mdb.verify import Verified
