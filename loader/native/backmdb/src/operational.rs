@@ -6,6 +6,8 @@ use schema::{Dn, Schema};
 use values::Refusal;
 use xxhash_rust::xxh3::xxh3_128;
 
+use values::uuid::spelled;
+
 use crate::Settings;
 use crate::draft::{Draft, Pair};
 use crate::encoded::Hash;
@@ -147,17 +149,6 @@ fn digits(place: &mut [u8], mut number: u64, base: u64) {
         *digit = b"0123456789abcdef"[(number % base) as usize];
         number /= base;
     }
-}
-
-/// A UUID as RFC 4122 spells it.
-pub fn spelled(bits: u128) -> [u8; 36] {
-    let mut text = *b"00000000-0000-0000-0000-000000000000";
-    let mut rest = bits;
-    for digit in text.iter_mut().rev().filter(|digit| **digit != b'-') {
-        *digit = b"0123456789abcdef"[(rest & 15) as usize];
-        rest >>= 4;
-    }
-    text
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use crate::gather::Gathered;
 use crate::join::Joined;
 use crate::names;
 use crate::numbering::MISSING;
-use crate::operational;
 use crate::overtaken::Overtaken;
 use crate::{Result, sorting};
 
@@ -113,7 +112,7 @@ fn uuids(
     if let Some(live) = &gathered.live {
         live.each_key(|met| {
             if met.key.uuid != 0 && positions.contains(&met.position) {
-                let text = operational::spelled(met.key.uuid);
+                let text = values::uuid::spelled(met.key.uuid);
                 found.insert(met.position, String::from_utf8_lossy(&text).into_owned());
             }
             Ok(())

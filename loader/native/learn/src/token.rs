@@ -30,7 +30,7 @@ const LEAST_GROUPS: usize = 4;
 pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> {
     tokens.clear();
     let mut shape = String::new();
-    if is_uuid(value.as_bytes()) {
+    if values::uuid::is_spelled(value.as_bytes()) {
         tokens.push(Token { sort: Sort::Uuid, text: value });
         return Some("U".to_owned());
     }
@@ -111,14 +111,6 @@ fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
         shape.push(if digits { 'D' } else { 'L' });
         rest = &rest[end..];
     }
-}
-
-fn is_uuid(value: &[u8]) -> bool {
-    value.len() == 36
-        && value.iter().enumerate().all(|(at, &byte)| match at {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
 }
 
 /// Four or more groups of up to four hexadecimal digits between colons or hyphens.

@@ -23,7 +23,6 @@ mod rules;
 mod schema;
 mod special;
 mod syntax;
-mod text;
 mod x509;
 
 pub use attribute::{AttributeId, AttributeType, Normalise, Ordered, Usage};

@@ -55,7 +55,8 @@ pub fn write_rdn(parts: &[(Vec<u8>, usize)], slots: &[Slot], out: &mut Vec<u8>) 
     }
 }
 
-/// RFC 4514, 2.4. What must be escaped is written as two hexadecimal digits.
+/// RFC 4514, 2.4. Unlike `schema::dn`, which writes as slapd does and refuses what is no UTF-8, this takes any bytes,
+/// and escapes control characters, so that lines stay lines. What must be escaped is written as two hexadecimal digits.
 pub fn escape(value: &[u8], out: &mut Vec<u8>) {
     if value.iter().all(|&byte| byte.is_ascii_alphanumeric()) {
         out.extend_from_slice(value);

@@ -1,5 +1,7 @@
 //! Change sequence numbers: `20261121070000.123456Z#000000#001#000000`
 //! (time, change count, server ID, modification; draft-ietf-ldup-model, libldap `ldap_pvt_csnstr`).
+//!
+//! For comparing what stands in LDIF, so whatever is no CSN is 0. Crate `values` decides as slapd does what is one.
 
 /// The CSN as a number of the same order, 0 for what is no CSN.
 ///

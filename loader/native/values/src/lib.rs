@@ -14,8 +14,10 @@ mod syntax;
 mod text;
 mod time;
 mod uid;
+pub mod uuid;
 
 pub use normalise::Normaliser;
 pub use order::Order;
 pub use refusal::Refusal;
 pub use syntax::Syntax;
+pub use text::utf8;

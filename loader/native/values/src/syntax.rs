@@ -91,7 +91,7 @@ impl Syntax {
                 "not printable strings between `$`",
             ),
             Self::PrivateKey => (structured::private_key(value), "not a PKCS #8 private key"),
-            Self::Uuid => (is_uuid(value), "not a UUID"),
+            Self::Uuid => (crate::uuid::is_spelled(value), "not a UUID"),
             Self::Void => (false, "this syntax has no values"),
         };
         Refusal::unless(holds, clause)
@@ -112,12 +112,4 @@ pub(crate) fn is_integer(value: &[u8]) -> bool {
         [b'1'..=b'9', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
         _ => false,
     }
-}
-
-fn is_uuid(value: &[u8]) -> bool {
-    let fits = |(at, byte): (usize, &u8)| match at {
-        8 | 13 | 18 | 23 => *byte == b'-',
-        _ => byte.is_ascii_hexdigit(),
-    };
-    value.len() == 36 && value.iter().enumerate().all(fits)
 }

@@ -175,6 +175,7 @@ impl Parser<'_> {
         self.refuse(&format!("{:?} is no attribute", String::from_utf8_lossy(name)))
     }
 
+    /// Of RFC 4515 alone; in what slapd is configured with (crate `select`) the older escapes count too, as slapd takes them.
     fn unescape(&self, value: &[u8]) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(value.len());
         let mut bytes = value.iter();

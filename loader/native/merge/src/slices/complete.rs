@@ -1,7 +1,8 @@
 //! The operational attributes that slapadd would make by itself: N of them would make the same CSNs.
 
-use backmdb::operational::{csn_at, csn_pattern, spelled, uuid};
+use backmdb::operational::{csn_at, csn_pattern, uuid};
 use ldif::{Field, write};
+use values::uuid::spelled;
 
 const NAMES: [&str; 4] = ["entryUUID", "createTimestamp", "entryCSN", "modifyTimestamp"];
 

@@ -2,7 +2,7 @@
 
 use super::parse::is_space;
 use crate::Refusal;
-use crate::text::char_len;
+use values::utf8::char_len;
 
 const fn always(byte: u8) -> bool {
     matches!(byte, 0 | b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=')

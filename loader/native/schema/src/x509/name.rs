@@ -92,20 +92,9 @@ fn wide(content: &[u8], width: usize) -> Result<Cow<'_, [u8]>, Refusal> {
         if code > 0x10_ffff {
             return refuse("a name in the certificate holds a character beyond Unicode");
         }
-        push_utf8(code, &mut out);
+        values::utf8::encode(code, &mut out);
     }
     Ok(Cow::Owned(out))
-}
-
-fn push_utf8(code: u32, out: &mut Vec<u8>) {
-    let low = |shift: u32| (code >> shift & 0x3f | 0x80).to_le_bytes()[0];
-    let high = |shift: u32, mark: u32| (code >> shift | mark).to_le_bytes()[0];
-    match code {
-        0..0x80 => out.push(high(0, 0)),
-        0x80..0x800 => out.extend([high(6, 0xc0), low(0)]),
-        0x800..0x1_0000 => out.extend([high(12, 0xe0), low(6), low(0)]),
-        _ => out.extend([high(18, 0xf0), low(12), low(6), low(0)]),
-    }
 }
 
 /// `'0101'B`; the first byte tells how many bits of the last do not count.

@@ -1,4 +1,7 @@
 //! Tags and lengths (`libraries/liblber/decode.c`): definite lengths, one-byte tags.
+//!
+//! slapd looks at the length of what it could not read, so [`Damaged`] tells it; the messages of a server are read by
+//! `wire::ber`, which waits for what is not there yet.
 
 pub const INTEGER: u8 = 0x02;
 pub const BIT_STRING: u8 = 0x03;

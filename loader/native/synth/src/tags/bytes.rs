@@ -67,18 +67,7 @@ impl Render for Uuid {
 pub fn write_uuid(out: &mut Vec<u8>, high: u64, low: u64) {
     let high = high & !0xF000 | 0x4000;
     let low = low & !(0b11 << 62) | 0b10 << 62;
-    let bytes = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
-    let mut text = [b'-'; 36];
-    let mut at = 0;
-    for (place, byte) in bytes.iter().enumerate() {
-        if matches!(place, 4 | 6 | 8 | 10) {
-            at += 1;
-        }
-        text[at] = b"0123456789abcdef"[usize::from(byte >> 4)];
-        text[at + 1] = b"0123456789abcdef"[usize::from(byte & 15)];
-        at += 2;
-    }
-    out.extend_from_slice(&text);
+    out.extend_from_slice(&values::uuid::spelled(u128::from(high) << 64 | u128::from(low)));
 }
 
 #[derive(Debug)]

@@ -62,3 +62,50 @@ pub fn check(text: &[u8]) -> Result<(), Refusal> {
     }
     Ok(())
 }
+
+/// Length in bytes of the character at the start of `text`; 0 if there is none. What [`decode`] takes, without its
+/// number: names are gone through character by character.
+pub fn char_len(text: &[u8]) -> usize {
+    let Some(&first) = text.first() else { return 0 };
+    let (len, least) = match first {
+        0..=0x7f => return 1,
+        0xc2..=0xdf => (2, 0x80),
+        0xe0..=0xef => (3, if first == 0xe0 { 0xa0 } else { 0x80 }),
+        0xf0..=0xf7 => (4, if first == 0xf0 { 0x90 } else { 0x80 }),
+        0xf8..=0xfb => (5, if first == 0xf8 { 0x88 } else { 0x80 }),
+        0xfc..=0xfd => (6, if first == 0xfc { 0x84 } else { 0x80 }),
+        _ => return 0,
+    };
+    let tail = text.get(1..len).unwrap_or_default();
+    let continued = tail.iter().all(|byte| byte & 0xc0 == 0x80);
+    if tail.len() == len - 1 && continued && tail[0] >= least { len } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_those_of_what_is_decoded() {
+        let some = [0, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff];
+        for lead in 0..=u8::MAX {
+            for second in some {
+                for third in some {
+                    let text = [lead, second, third, 0x80, 0x80, 0x80, b'x'];
+                    let decoded = decode(&text).map_or(0, |(_, rest)| text.len() - rest.len());
+                    assert_eq!(char_len(&text), decoded, "{text:x?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        for code in [0, 0x7f, 0x80, 0x7ff, 0x800, 0xd800, 0xffff, 0x1_0000, 0x10_ffff, 0x7fff_ffff]
+        {
+            let mut text = Vec::new();
+            encode(code, &mut text);
+            assert_eq!(decode(&text), Some((code, &[][..])));
+        }
+    }
+}
