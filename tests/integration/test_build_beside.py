@@ -75,7 +75,7 @@ class Reading:
             beside = Beside(first[0] if first else None, read_again)
             facts = work.make(Meter("stream"), inputs, [CLAIMED], beside)
             checked = work.check(Meter("check"), facts)
-            work.publish(checked)
+            work.publish(facts, checked)
         return facts, {
             dn.partition(": ")[2]: lines for dn, lines in tree(self.target.slapcat()).items()
         }
