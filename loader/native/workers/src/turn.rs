@@ -47,10 +47,12 @@ impl<T> Turn<T> {
             state.early.pop_first();
             state.next += 1;
         }
-        if state.next > before {
+        let moved = state.next > before;
+        // Whoever wakes up finds the lock free.
+        drop(state);
+        if moved {
             self.passed.notify_all();
         }
-        drop(state);
         self.wait(number.saturating_sub(AHEAD)).map(|_| ())
     }
 
