@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use codec::id2v;
 use schema::Profile;
 
 use super::{Encoder, Refused};
@@ -102,15 +103,6 @@ impl Encoder<'_> {
 /// `servers/slapd/back-mdb/id2entry.c`: the normal form first, which orders; then the value and its length.
 fn row(draft: &Draft, pair: Pair) -> Vec<u8> {
     let value = draft.bytes_of(pair.value);
-    let mut record = draft.bytes_of(pair.normal).to_vec();
-    record.push(0);
-    if pair.normal == pair.value {
-        record.extend_from_slice(&[0, 0]);
-    } else {
-        record.extend_from_slice(value);
-        record.push(0);
-        let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
-        record.extend_from_slice(&length.to_le_bytes());
-    }
-    record
+    let normal = (pair.normal != pair.value).then(|| draft.bytes_of(pair.normal));
+    id2v::row(normal, value)
 }
