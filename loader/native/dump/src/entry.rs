@@ -153,7 +153,8 @@ impl Entry<'_> {
         let (mut cursor, mut count) = (table.cursor().map_err(reading)?, 0);
         cursor.seek(&key).map_err(reading)?;
         while let Some((_, row)) = cursor.next().map_err(reading)?.filter(|(at, _)| *at == key) {
-            let (_, bytes) = id2v::read(row).ok_or_else(|| wrong("a damaged value"))?;
+            let (_, bytes) =
+                id2v::read_row(row, stored.has_normals).ok_or_else(|| wrong("a damaged value"))?;
             see(Some(&Value { description, bytes, at: count as usize, single: false }));
             count += 1;
         }

@@ -185,7 +185,7 @@ fn split<'v>(one: &Attribute<'v>, rows: &'v Rows) -> Option<Values<'v>> {
     let rows = of_number(rows, one.number);
     let (mut compared, mut given) = (Vec::new(), Vec::new());
     for row in rows {
-        let (normal, value) = codec::id2v::read_as(row, one.has_normals)?;
+        let (normal, value) = codec::id2v::read_row(row, one.has_normals)?;
         compared.push(normal);
         given.push(value);
     }
