@@ -252,7 +252,7 @@ impl Task<'_> {
     fn descriptions(&self, file: &mut FileWriter) -> Result<Table> {
         let mut tree = TreeWriter::new(Flags::INTEGERKEY, file.layout());
         for (number, text) in (1u32..).zip(self.shared.columns.numbered()) {
-            tree.put(file, &number.to_ne_bytes(), text.as_bytes()).map_err(writing)?;
+            tree.put(file, &codec::ad2i::key(number), text.as_bytes()).map_err(writing)?;
         }
         tree.finish(file).map_err(writing)
     }

@@ -7,7 +7,8 @@ use crate::gather::Means;
 use crate::names::{self, ABOVE, Name, SUFFIX};
 use crate::numbering::{MISSING, Numbering};
 use crate::subtrees::Subtrees;
-use crate::{Result, node, sorting, writing};
+use crate::{Result, sorting, writing};
+use codec::dn2i;
 
 /// IDs of the nodes that questions were about, by number of the question.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ impl Children {
         while let Some(text) = reader.next().map_err(sorting)? {
             let name = names::read(text);
             let Some((id, parent)) = parents.ids(&name) else { continue };
-            node::child(&mut record, name.normal, name.pretty, u64::from(id), trees.count(id));
+            dn2i::child(&mut record, name.normal, name.pretty, u64::from(id), trees.count(id));
             sorter.push(prefix(parent, name.normal), &record).map_err(sorting)?;
         }
         Ok(Self(sorter.finish().map_err(sorting)?))
@@ -103,14 +104,14 @@ pub fn write(
     let mut under = Under { records: children.0, waiting: None };
     under.next()?;
     tree.begin(&0u64.to_ne_bytes()).map_err(writing)?;
-    tree.dup(file, &node::ROOT).map_err(writing)?;
+    tree.dup(file, &dn2i::ROOT).map_err(writing)?;
     under.write(0, &mut tree, file)?;
     let (mut reader, mut record) = (names.reader(), Vec::new());
     while let Some(text) = reader.next().map_err(sorting)? {
         let name = names::read(text);
         let Some((id, parent)) = parents.ids(&name) else { continue };
         tree.begin(&u64::from(id).to_ne_bytes()).map_err(writing)?;
-        node::own(&mut record, name.normal, name.pretty, u64::from(parent));
+        dn2i::own(&mut record, name.normal, name.pretty, u64::from(parent));
         tree.dup(file, &record).map_err(writing)?;
         under.write(id, &mut tree, file)?;
     }

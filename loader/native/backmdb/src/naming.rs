@@ -6,7 +6,7 @@ use values::Refusal;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::encoded::{Hash, ROOT};
-use crate::node;
+use codec::dn2i;
 
 /// So many parents' DNs are kept in mind by a worker.
 const PARENTS: usize = 4096;
@@ -178,7 +178,7 @@ impl<'a> Naming<'a> {
 }
 
 fn fits(normal: &[u8], pretty: &[u8]) -> Result<(), Refusal> {
-    if normal.len() + pretty.len() > node::LONGEST {
+    if normal.len() + pretty.len() > dn2i::LONGEST {
         return Err(Refusal(
             "the RDN is too long for the database: about 240 bytes are the most".into(),
         ));

@@ -8,7 +8,8 @@ use values::keys::Key;
 use crate::audit::{Finding, Judge, Rows};
 use crate::indexer::Keys;
 use crate::verify::{Database, damaged, read_node, wrong};
-use crate::{Result, blob, node, rows};
+use crate::{Result, blob};
+use codec::{dn2i, id2v};
 
 #[derive(Debug)]
 pub struct Stored<'a> {
@@ -38,8 +39,8 @@ impl Stored<'_> {
         let values = |left: &[u8], right: &[u8]| {
             if left == right { Ordering::Equal } else { Ordering::Less }
         };
-        reader.set_orders(b"id2v", Order::Custom(rows::compare_keys), Order::Custom(values));
-        reader.set_orders(b"dn2i", Order::Integer, Order::Custom(node::compare));
+        reader.set_orders(b"id2v", Order::Custom(id2v::compare_keys), Order::Custom(values));
+        reader.set_orders(b"dn2i", Order::Integer, Order::Custom(dn2i::compare));
     }
 
     /// Takes an entry's value apart: all of it, and its index keys, must be as we would make it.
@@ -64,7 +65,7 @@ impl Stored<'_> {
             let table = table.ok_or_else(|| wrong("values live in id2v, which is missing"))?;
             #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
             let number = one.number as u16;
-            let key = [&id.to_ne_bytes()[..], &number.to_ne_bytes()].concat();
+            let key = id2v::key(id, number);
             let found = table.get_all(&key).map_err(|error| damaged(&error))?;
             if found.is_empty() {
                 return Err(wrong(format!("entry {id}: its values are not in id2v")));
@@ -108,7 +109,7 @@ impl Stored<'_> {
             return Err(wrong(format!("entry {id}: its own record in dn2i is damaged")));
         }
         let mut expected = Vec::new();
-        node::child(&mut expected, found.normal, found.pretty, id, 1);
+        dn2i::child(&mut expected, found.normal, found.pretty, id, 1);
         let listed =
             || self.database.dn2i.contains(&found.id.to_ne_bytes(), &expected).map_err(read);
         if has_children || listed()? {
@@ -117,16 +118,4 @@ impl Stored<'_> {
             Err(wrong(format!("entry {id} is not in its parent's list")))
         }
     }
-}
-
-/// A row of id2v as its normal form, by which it stands, and its value.
-pub fn split_row(row: &[u8], has_normals: bool) -> Option<(&[u8], &[u8])> {
-    let (rest, length) = row.split_at_checked(row.len().checked_sub(2)?)?;
-    let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
-    let rest = rest.strip_suffix(b"\0")?;
-    if !has_normals {
-        return (length == 0).then_some((rest, rest));
-    }
-    let (normal, value) = rest.split_at_checked(rest.len().checked_sub(length)?)?;
-    Some((normal.strip_suffix(b"\0")?, value))
 }

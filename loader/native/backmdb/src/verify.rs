@@ -130,8 +130,7 @@ fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut cursor = ad2i.cursor().map_err(|error| damaged(&error))?;
     while let Some((number, text)) = cursor.next().map_err(|error| damaged(&error))? {
-        let expected = u32::try_from(found.len() + 1).unwrap_or(u32::MAX);
-        if number != expected.to_ne_bytes() {
+        if !codec::ad2i::follows(number, found.len()) {
             return Err(wrong("the numbers in ad2i have a gap"));
         }
         found.push(String::from_utf8_lossy(text).into_owned());
@@ -152,8 +151,7 @@ fn sample(stored: &Stored<'_>, counters: &Counters) -> Result<()> {
         cursor.seek(&id.to_ne_bytes()).map_err(|error| damaged(&error))?;
         let next = cursor.next().map_err(|error| damaged(&error))?;
         let (key, value) = next.ok_or_else(|| wrong(format!("entry {id} is not in id2e")))?;
-        let id = key.try_into().map(u64::from_ne_bytes);
-        let id = id.map_err(|_| wrong("a key of id2e is no entry ID"))?;
+        let id = codec::id::read(key).ok_or_else(|| wrong("a key of id2e is no entry ID"))?;
         stored.entry(id, value)?;
         stored.node(id)?;
         counters.advance(1);
@@ -162,6 +160,6 @@ fn sample(stored: &Stored<'_>, counters: &Counters) -> Result<()> {
 }
 
 /// Taken apart: the name in both forms, and the numbers behind it.
-pub fn read_node(record: &[u8]) -> Result<crate::node::Node<'_>> {
-    crate::node::read(record).ok_or_else(|| wrong("a record of dn2i is damaged"))
+pub fn read_node(record: &[u8]) -> Result<codec::dn2i::Node<'_>> {
+    codec::dn2i::read(record).ok_or_else(|| wrong("a record of dn2i is damaged"))
 }

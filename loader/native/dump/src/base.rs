@@ -1,6 +1,6 @@
 //! Entries by their names, without a schema.
 
-use backmdb::node;
+use codec::dn2i;
 use tree::name::Name;
 
 use crate::tables::Tables;
@@ -66,7 +66,7 @@ fn children(tables: &Tables<'_>, of: &Found, mut go_on: impl FnMut(Found) -> boo
     let mut cursor = tables.dn2i.cursor().map_err(reading)?;
     cursor.seek(&key).map_err(reading)?;
     while let Some((_, record)) = cursor.next().map_err(reading)?.filter(|(at, _)| *at == key) {
-        let Some(node) = node::read(record) else {
+        let Some(node) = dn2i::read(record) else {
             return Err(damaged(format!("a record of entry {} is damaged (table dn2i)", of.id)));
         };
         let comma: &[u8] = if of.dn.is_empty() { b"" } else { b"," };

@@ -21,7 +21,7 @@ impl Descriptions {
         let (mut found, drop) = (Vec::new(), Names::default());
         let mut cursor = ad2i.cursor().map_err(reading)?;
         while let Some((key, text)) = cursor.next().map_err(reading)? {
-            let number = key.try_into().map_or(MOST, |key| u32::from_ne_bytes(key) as usize);
+            let number = codec::ad2i::read(key).map_or(MOST, |number| number as usize);
             if number >= MOST {
                 return Err(damaged("a number that no attribute can have (table ad2i)"));
             }

@@ -1,7 +1,7 @@
 //! One entry: its name and its attributes.
 
 use backmdb::blob::{self, Stored};
-use backmdb::rows;
+use codec::id2v;
 use ldif::write::line;
 use lmdbfile::TableReader;
 use rustc_hash::FxHashMap;
@@ -149,11 +149,12 @@ impl Entry<'_> {
         let table = self.id2v.ok_or_else(|| wrong("the table is missing that has the values"))?;
         #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
         let number = stored.number as u16;
-        let key = [&self.id.to_ne_bytes()[..], &number.to_ne_bytes()].concat();
+        let key = id2v::key(self.id, number);
         let (mut cursor, mut count) = (table.cursor().map_err(reading)?, 0);
         cursor.seek(&key).map_err(reading)?;
         while let Some((_, row)) = cursor.next().map_err(reading)?.filter(|(at, _)| *at == key) {
-            let (_, bytes) = rows::read(row).ok_or_else(|| wrong("a damaged value"))?;
+            let (_, bytes) =
+                id2v::read_row(row, stored.has_normals).ok_or_else(|| wrong("a damaged value"))?;
             see(Some(&Value { description, bytes, at: count as usize, single: false }));
             count += 1;
         }

@@ -1,6 +1,6 @@
 //! The table dn2i, gone through in the order of IDs.
 
-use backmdb::node::{self, Node};
+use codec::dn2i::{self, Node};
 use lmdbfile::{Cursor, TableReader};
 
 use crate::{Error, Result, damaged, reading};
@@ -29,7 +29,7 @@ impl<'r> Nodes<'r> {
             self.cursor.seek(&id.to_ne_bytes()).map_err(reading)?;
             self.take()?;
         }
-        let own = (self.id == Some(id)).then(|| node::read(&self.record)).flatten();
+        let own = (self.id == Some(id)).then(|| dn2i::read(&self.record)).flatten();
         own.filter(|own| own.child.is_none()).ok_or_else(|| missing(id))
     }
 
@@ -37,7 +37,7 @@ impl<'r> Nodes<'r> {
         self.id = None;
         self.record.clear();
         if let Some((key, record)) = self.cursor.next().map_err(reading)? {
-            self.id = key.try_into().ok().map(u64::from_ne_bytes);
+            self.id = codec::id::read(key);
             self.record.extend_from_slice(record);
         }
         Ok(())

@@ -31,6 +31,5 @@ fn parts(tables: &Tables<'_>, size: u64, least: usize, most: usize) -> usize {
 
 /// An ID as a key.
 pub(crate) fn id(key: &[u8]) -> Result<u64> {
-    let bytes = key.try_into();
-    bytes.map(u64::from_ne_bytes).map_err(|_| damaged("a key that is no ID (table id2e)"))
+    codec::id::read(key).ok_or_else(|| damaged("a key that is no ID (table id2e)"))
 }

@@ -1,5 +1,6 @@
 //! id2v: values of attributes that have many, with other IDs and numbers.
 
+use codec::id2v;
 use ldif::Counters;
 
 use crate::Result;
@@ -11,7 +12,7 @@ pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows) -> Result<()> 
     for (number, shard) in shards.all.iter().enumerate() {
         let reader = shard.reader()?;
         let first = if number == 0 { 0 } else { shards.shared + 1 };
-        let mut from = Peek::new(&table(&reader, &shard.path, "id2v")?, &key(first, 0))?;
+        let mut from = Peek::new(&table(&reader, &shard.path, "id2v")?, &id2v::key(first, 0))?;
         while from.live {
             counters.check()?;
             let id = from.id();
@@ -39,14 +40,14 @@ fn entry(
         let old = attribute(shard, from)?;
         numbers.push((shard.number(u32::from(old))?, old));
         let Some(next) = old.checked_add(1) else { break };
-        from.seek(&key(id, next))?;
+        from.seek(&id2v::key(id, next))?;
     }
     numbers.sort_unstable();
     for (_, old) in numbers {
-        from.seek(&key(id, old))?;
+        from.seek(&id2v::key(id, old))?;
         values(shards, shard, (id, old), from, out)?;
     }
-    from.seek(&key(id + 1, 0))
+    from.seek(&id2v::key(id + 1, 0))
 }
 
 fn values(
@@ -57,8 +58,8 @@ fn values(
     out: &mut Rows,
 ) -> Result<()> {
     let new = u16::try_from(shard.number(u32::from(old))?).unwrap_or(u16::MAX);
-    out.key(&key(shards.id(shard, id)?, new))?;
-    let here = key(id, old);
+    out.key(&id2v::key(shards.id(shard, id)?, new))?;
+    let here = id2v::key(id, old);
     while from.is_at(&here) {
         out.value(&from.value)?;
         from.step()?;
@@ -67,10 +68,6 @@ fn values(
 }
 
 fn attribute(shard: &Shard, from: &Peek<'_>) -> Result<u16> {
-    let number = from.key.get(8..).and_then(|number| number.try_into().ok());
-    number.map(u16::from_ne_bytes).ok_or_else(|| shard.wrong("a key of id2v is damaged"))
-}
-
-fn key(id: u64, number: u16) -> Vec<u8> {
-    [&id.to_ne_bytes()[..], &number.to_ne_bytes()].concat()
+    let key = id2v::read_key(&from.key);
+    key.map(|(_, number)| number).ok_or_else(|| shard.wrong("a key of id2v is damaged"))
 }

@@ -65,8 +65,8 @@ impl List {
         id: impl Fn(u64) -> Result<(u64, bool)>,
     ) -> Result<()> {
         while from.is_at(key) {
-            let bytes = from.value.as_slice().try_into();
-            let old = bytes.map(u64::from_ne_bytes).map_err(|_| damaged("an ID in an index"))?;
+            let old = codec::id::read(&from.value);
+            let old = old.ok_or_else(|| damaged("an ID in an index"))?;
             if old == 0 {
                 self.is_range = true;
             } else {

@@ -192,7 +192,7 @@ impl Task<'_> {
     fn descriptions(&self, file: &mut FileWriter) -> Result<Table> {
         let mut tree = TreeWriter::new(Flags::INTEGERKEY, file.layout());
         for (number, text) in (1u32..).zip(&self.shards.descriptions) {
-            tree.put(file, &number.to_ne_bytes(), text).map_err(of_file)?;
+            tree.put(file, &codec::ad2i::key(number), text).map_err(of_file)?;
         }
         tree.finish(file).map_err(of_file)
     }

@@ -1,6 +1,6 @@
 //! Names for a complaint about an entry that two shards have.
 
-use backmdb::node::{self, Node};
+use codec::dn2i::{self, Node};
 
 use crate::{Code, Error};
 
@@ -16,7 +16,7 @@ pub struct Names(Vec<(Vec<u8>, u64)>);
 impl Names {
     /// Entries come by ascending ID.
     pub fn note(&mut self, id: u64, record: &[u8]) {
-        let named = node::read(record).map(|node| (node.pretty.to_vec(), node.id));
+        let named = dn2i::read(record).map(|node| (node.pretty.to_vec(), node.id));
         self.0.push(named.filter(|_| id > 0).unwrap_or_default());
     }
 

@@ -1,6 +1,6 @@
 //! dn2i: the tree. Children of shared entries come together from all shards.
 
-use backmdb::node::{self, Node};
+use codec::dn2i::{self, Node};
 use ldif::Counters;
 use lmdbfile::Reader;
 
@@ -54,7 +54,7 @@ fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     let mut parents = vec![0; size];
     while from.live && from.id() <= shards.shared {
         let id = from.id();
-        if id > 0 && !is_child(&from.value) {
+        if id > 0 && !dn2i::is_child(&from.value) {
             let parent = own(shard, &from.value)?.id;
             if parent >= id {
                 return Err(shard.wrong(format!("entry {id} stands before its parent")));
@@ -86,7 +86,7 @@ fn shared_node(
     let key = id.to_ne_bytes();
     let first = all.first().map(|first| first.value.clone()).unwrap_or_default();
     for (from, shard) in all.iter_mut().zip(&shards.all) {
-        if !from.is_at(&key) || from.value != first || is_child(&first) {
+        if !from.is_at(&key) || from.value != first || dn2i::is_child(&first) {
             return Err(shard.wrong(format!("shared entry {id} is another one here")));
         }
         from.step()?;
@@ -98,7 +98,7 @@ fn shared_node(
     while let Some(least) = least(all, &key) {
         let mut sum = Sum::default();
         for (from, shard) in all.iter_mut().zip(&shards.all) {
-            if from.is_at(&key) && name_of(&from.value) == least {
+            if from.is_at(&key) && dn2i::name_of(&from.value) == least {
                 sum.add(shards, shard, child(shard, &from.value)?, below)?;
                 if sum.is_double {
                     let dn = names.dn(id, &child(shard, &from.value)?);
@@ -116,7 +116,7 @@ fn shared_node(
 
 fn least(all: &[Peek<'_>], key: &[u8]) -> Option<Vec<u8>> {
     let here = all.iter().filter(|from| from.is_at(key));
-    here.map(|from| name_of(&from.value)).min().map(<[u8]>::to_vec)
+    here.map(|from| dn2i::name_of(&from.value)).min().map(<[u8]>::to_vec)
 }
 
 /// A child as all shards together have it.
@@ -173,7 +173,7 @@ fn own_nodes(
         let key = id.to_ne_bytes();
         out.key(&shards.id(shard, id)?.to_ne_bytes())?;
         while from.is_at(&key) {
-            let node = node::read(&from.value).ok_or_else(|| bad(shard))?;
+            let node = dn2i::read(&from.value).ok_or_else(|| bad(shard))?;
             let (new, tail) =
                 (shards.id(shard, node.id)?, if node.child.is_some() { 16 } else { 8 });
             let at = from.value.len() - tail;
@@ -186,22 +186,12 @@ fn own_nodes(
     Ok(())
 }
 
-fn is_child(record: &[u8]) -> bool {
-    record.first().is_some_and(|byte| byte & 0x80 != 0)
-}
-
-/// By which children are ordered, and by which no two may be the same: length and normalised RDN.
-fn name_of(record: &[u8]) -> &[u8] {
-    let length = record.first_chunk().map_or(0, |length| u16::from_be_bytes(*length) & 0x7fff);
-    &record[..record.len().min(2 + usize::from(length))]
-}
-
 fn own<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
-    node::read(record).filter(|node| node.child.is_none()).ok_or_else(|| bad(shard))
+    dn2i::read(record).filter(|node| node.child.is_none()).ok_or_else(|| bad(shard))
 }
 
 fn child<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
-    node::read(record).filter(|node| node.child.is_some()).ok_or_else(|| bad(shard))
+    dn2i::read(record).filter(|node| node.child.is_some()).ok_or_else(|| bad(shard))
 }
 
 fn bad(shard: &Shard) -> Error {

@@ -52,6 +52,6 @@ impl<'r> Peek<'r> {
 
     /// The key, or what begins it, as a number.
     pub fn id(&self) -> u64 {
-        self.key.first_chunk().map_or(0, |id| u64::from_ne_bytes(*id))
+        codec::id::first(&self.key).unwrap_or(0)
     }
 }

@@ -105,7 +105,7 @@ impl Shards {
         let mut numbers = vec![0];
         let mut cursor = ad2i.cursor().map_err(of_file)?;
         while let Some((number, text)) = cursor.next().map_err(of_file)? {
-            if number != u32::try_from(numbers.len()).unwrap_or(0).to_ne_bytes() {
+            if !codec::ad2i::follows(number, numbers.len() - 1) {
                 return Err(damaged("the numbers in ad2i have a gap"));
             }
             let new = *known.entry(text.to_vec()).or_insert_with(|| {

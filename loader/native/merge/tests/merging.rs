@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use backmdb::blob::{self, Attribute, Parts};
-use backmdb::node;
+use codec::dn2i;
 use ldif::{Code, Counters};
 use lmdbfile::{FileWriter, Flags, Format, Options, Reader, Table, TreeWriter};
 use merge::{Merged, merge};
@@ -53,19 +53,19 @@ impl Shard<'_> {
 
     fn dn2i(&self) -> Rows {
         let mut record = Vec::new();
-        node::child(&mut record, SUFFIX, SUFFIX, 1, 1 + self.names.len() as u64);
+        dn2i::child(&mut record, SUFFIX, SUFFIX, 1, 1 + self.names.len() as u64);
         let mut rows =
-            vec![(0u64.to_ne_bytes().to_vec(), vec![node::ROOT.to_vec(), record.clone()])];
-        node::own(&mut record, SUFFIX, SUFFIX, 0);
+            vec![(0u64.to_ne_bytes().to_vec(), vec![dn2i::ROOT.to_vec(), record.clone()])];
+        dn2i::own(&mut record, SUFFIX, SUFFIX, 0);
         let mut suffix = vec![record.clone()];
         for (id, name) in (2..).zip(self.names) {
-            node::child(&mut record, name.as_bytes(), name.as_bytes(), id, 1);
+            dn2i::child(&mut record, name.as_bytes(), name.as_bytes(), id, 1);
             suffix.push(record.clone());
         }
         suffix[1..].sort();
         rows.push((1u64.to_ne_bytes().to_vec(), suffix));
         for (id, name) in (2u64..).zip(self.names) {
-            node::own(&mut record, name.as_bytes(), name.as_bytes(), 1);
+            dn2i::own(&mut record, name.as_bytes(), name.as_bytes(), 1);
             rows.push((id.to_ne_bytes().to_vec(), vec![record.clone()]));
         }
         rows
@@ -121,12 +121,12 @@ fn ids_numbers_and_counts_are_those_of_one_database() {
     assert_eq!(merged(&paths, &out, 16).unwrap().entries, 5);
     let reader = Reader::open(&out).unwrap();
     let suffix = values(&reader, b"dn2i", &1u64.to_ne_bytes());
-    let children: Vec<_> = suffix[1..].iter().map(|row| node::read(row).unwrap()).collect();
+    let children: Vec<_> = suffix[1..].iter().map(|row| dn2i::read(row).unwrap()).collect();
     let found: Vec<_> = children.iter().map(|one| (one.pretty, one.id)).collect();
     let expected: [(&[u8], u64); 4] = [(b"cn=b", 2), (b"cn=c", 4), (b"cn=d", 3), (b"cn=aa", 5)];
     assert_eq!(found, expected);
     let top = values(&reader, b"dn2i", &0u64.to_ne_bytes());
-    assert_eq!(node::read(&top[1]).unwrap().child, Some(5));
+    assert_eq!(dn2i::read(&top[1]).unwrap().child, Some(5));
     assert_eq!(values(&reader, b"cn", b"\0\0\0\0").len(), 5);
     let text = |number: u32| values(&reader, b"ad2i", &number.to_ne_bytes());
     assert_eq!(

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use backmdb::changes::Sink;
-use backmdb::node;
+use codec::dn2i;
 use heed::types::Bytes;
 use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RwTxn};
 use ldif::{Code, Error, Result};
@@ -14,7 +14,7 @@ enum ByName {}
 
 impl Comparator for ByName {
     fn compare(left: &[u8], right: &[u8]) -> Ordering {
-        node::compare(left, right)
+        dn2i::compare(left, right)
     }
 }
 

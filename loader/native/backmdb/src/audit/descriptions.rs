@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use codec::ad2i;
 use lmdbfile::Reader;
 
 use super::findings::{Finding, Findings, Kind};
@@ -13,12 +14,12 @@ pub fn read(reader: &Reader, findings: &mut Findings) -> Vec<String> {
     let mut each = || -> lmdbfile::Result<()> {
         let mut cursor = table.cursor()?;
         while let Some((key, value)) = cursor.next()? {
-            let expected = u32::try_from(texts.len() + 1).unwrap_or(u32::MAX);
             let text = String::from_utf8_lossy(value).into_owned();
             let add = |findings: &mut Findings, message: String| {
                 findings.add(Kind::Description, || Finding::new(message).of_table("ad2i"));
             };
-            if key != expected.to_ne_bytes() {
+            if !ad2i::follows(key, texts.len()) {
+                let expected = texts.len() + 1;
                 add(findings, format!("{text} does not stand under number {expected}"));
             }
             if !is_description(value) {

@@ -2,7 +2,8 @@
 
 use super::findings::{Finding, Kind};
 use super::walk::{Rows, Walk, of_number};
-use crate::{blob, node};
+use crate::blob;
+use codec::dn2i;
 
 impl Walk<'_> {
     pub(super) fn presence(&mut self, id: u64, entry: bool, node: bool, rows: &Rows) {
@@ -84,7 +85,7 @@ impl Walk<'_> {
             findings.add(kind, || Finding { id: Some(id), ..finding });
         };
         judge.entry(parts, rows, &mut posted.at(id), &mut tell);
-        if let Some(node) = own.and_then(node::read) {
+        if let Some(node) = own.and_then(dn2i::read) {
             judge.name(&node, parts, rows, &mut tell);
         }
     }

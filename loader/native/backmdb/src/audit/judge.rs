@@ -10,7 +10,7 @@ use crate::Settings;
 use crate::blob::{Attribute, Parts};
 use crate::columns::{Column, Columns};
 use crate::indexer::Keys;
-use crate::node::Node;
+use codec::dn2i::Node;
 
 /// The flag of the class of glue entries, which need not hold what they are named by.
 const GLUE: u32 = 0x20;
@@ -185,7 +185,7 @@ fn split<'v>(one: &Attribute<'v>, rows: &'v Rows) -> Option<Values<'v>> {
     let rows = of_number(rows, one.number);
     let (mut compared, mut given) = (Vec::new(), Vec::new());
     for row in rows {
-        let (normal, value) = crate::stored::split_row(row, one.has_normals)?;
+        let (normal, value) = codec::id2v::read_row(row, one.has_normals)?;
         compared.push(normal);
         given.push(value);
     }

@@ -6,7 +6,8 @@ use lmdbfile::TableReader;
 
 use super::findings::{Finding, Findings, Kind};
 use super::sums::name_hash;
-use crate::{Result, node, sorting, verify};
+use crate::{Result, sorting, verify};
+use codec::dn2i;
 
 /// What is known of a node from one record: its ID, what is told, and by whom.
 type Fact = [u64; 4];
@@ -68,12 +69,12 @@ fn collect(
         if seen % PATIENCE == 0 {
             counters.check()?;
         }
-        let Some(id) = key.first_chunk::<8>().map(|id| u64::from_ne_bytes(*id)) else { continue };
+        let Some(id) = codec::id::first(key) else { continue };
         if open.is_none_or(|[last, _]| last != id) {
             held(open, sorter)?;
             open = Some([id, 1]);
         }
-        let Some(node) = node::read(record).filter(|_| record != node::ROOT) else { continue };
+        let Some(node) = dn2i::read(record).filter(|_| record != dn2i::ROOT) else { continue };
         match node.child {
             None => sorter.push([id, OWN, node.id, hash(id, node.id, &node)]),
             Some(entries) => {
@@ -88,7 +89,7 @@ fn collect(
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "half a hash is one")]
-fn hash(id: u64, parent: u64, node: &node::Node<'_>) -> u64 {
+fn hash(id: u64, parent: u64, node: &dn2i::Node<'_>) -> u64 {
     name_hash(id, parent, node) as u64
 }
 

@@ -2,7 +2,7 @@
 
 use lmdbfile::TableReader;
 
-use crate::node;
+use codec::dn2i;
 
 /// Deeper than any DN: slapd takes those of 8192 bytes.
 const DEEPEST: usize = 4096;
@@ -12,7 +12,7 @@ pub fn dn(dn2i: &TableReader<'_>, mut id: u64) -> Option<String> {
     let mut parts = Vec::new();
     while id != 0 && parts.len() < DEEPEST {
         let record = dn2i.get(&id.to_ne_bytes()).ok().flatten();
-        let Some(node) = record.as_deref().and_then(node::read).filter(|one| one.child.is_none())
+        let Some(node) = record.as_deref().and_then(dn2i::read).filter(|one| one.child.is_none())
         else {
             break;
         };

@@ -54,8 +54,8 @@ pub fn look(
 pub fn spans(id2e: &TableReader<'_>) -> Vec<Span> {
     // Whoever walks will meet what is damaged, and tell.
     let cuts = id2e.cuts(SPANS).unwrap_or_default();
-    let ids = cuts.iter().filter_map(|key| key.first_chunk::<8>());
-    let mut ids: Vec<u64> = ids.map(|id| u64::from_ne_bytes(*id)).filter(|id| *id > 0).collect();
+    let ids = cuts.iter().filter_map(|key| codec::id::first(key));
+    let mut ids: Vec<u64> = ids.filter(|id| *id > 0).collect();
     ids.sort_unstable();
     ids.dedup();
     let ends = ids.iter().map(|id| Some(*id)).chain([None]);

@@ -80,7 +80,7 @@ impl<'r> Rows<'r> {
             self.live = false;
             return Ok(());
         };
-        let Ok(id) = value.try_into().map(u64::from_ne_bytes) else {
+        let Some(id) = codec::id::read(value) else {
             let what = format!("a posting of {} bytes where all have 8", value.len());
             return Err(Stop::damage(Finding::new(what).of_table(self.name)));
         };

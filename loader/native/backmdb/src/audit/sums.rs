@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::node;
+use codec::dn2i;
 
 /// Sums that are 0 when all nodes and counts fit.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +19,11 @@ impl Sums {
         }
     }
 
-    pub fn own(&mut self, id: u64, node: &node::Node<'_>) {
+    pub fn own(&mut self, id: u64, node: &dn2i::Node<'_>) {
         self.names = self.names.wrapping_add(name_hash(id, node.id, node));
     }
 
-    pub fn listed(&mut self, parent: u64, node: &node::Node<'_>) {
+    pub fn listed(&mut self, parent: u64, node: &dn2i::Node<'_>) {
         self.names = self.names.wrapping_sub(name_hash(node.id, parent, node));
     }
 
@@ -37,7 +37,7 @@ impl Sums {
 }
 
 /// What a node is called and where it hangs.
-pub fn name_hash(id: u64, parent: u64, node: &node::Node<'_>) -> u128 {
+pub fn name_hash(id: u64, parent: u64, node: &dn2i::Node<'_>) -> u128 {
     let parts = [&id.to_le_bytes()[..], &parent.to_le_bytes(), node.normal, b"\0", node.pretty];
     xxh3_128(&parts.concat())
 }

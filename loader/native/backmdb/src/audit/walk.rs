@@ -13,7 +13,8 @@ use super::findings::{Finding, Findings, Kind};
 use super::judge::Judge;
 use super::posted::Posted;
 use super::sums::Sums;
-use crate::{Code, Error, Result, node, sorting};
+use crate::{Code, Error, Result, sorting};
+use codec::dn2i;
 
 /// The tables of one reader.
 #[derive(Debug, Clone, Copy)]
@@ -146,8 +147,8 @@ impl Walk<'_> {
         let (mut own, mut below, mut last) = (None, Some(1u64), Vec::new());
         let mut first = true;
         while nodes.id() == Some(id) {
-            match (first, node::read(&nodes.value)) {
-                (true, _) if id == 0 && nodes.value == node::ROOT => {}
+            match (first, dn2i::read(&nodes.value)) {
+                (true, _) if id == 0 && nodes.value == dn2i::ROOT => {}
                 (_, None) => self.add(Kind::Node, id, "a record of it in dn2i cannot be read"),
                 (true, Some(node)) if node.child.is_none() && id != 0 => {
                     self.part.sums.own(id, &node);
@@ -175,7 +176,7 @@ impl Walk<'_> {
     }
 
     /// A record in a parent's list: how many entries it says there are below.
-    fn child(&mut self, parent: u64, node: &node::Node<'_>, last: &[u8]) -> Option<u64> {
+    fn child(&mut self, parent: u64, node: &dn2i::Node<'_>, last: &[u8]) -> Option<u64> {
         let Some(entries) = node.child else {
             self.add(Kind::Node, parent, "it has two records of its own in dn2i");
             return None;
@@ -200,7 +201,7 @@ impl Walk<'_> {
         let Some(values) = values else { return Ok(()) };
         let keep = self.judge.is_some();
         while values.id() == Some(id) {
-            let number = u16::from_ne_bytes([values.key[8], values.key[9]]);
+            let Some((_, number)) = codec::id2v::read_key(&values.key) else { break };
             if rows.last().is_none_or(|(last, _)| *last != number) {
                 rows.push((number, Vec::new()));
             }

@@ -340,7 +340,7 @@ impl Work<'_, '_> {
         sink.open("ad2i")?;
         let known = self.task.database.texts.len();
         for (number, text) in (1u32..).zip(self.task.shared.columns.numbered()).skip(known) {
-            sink.put(&number.to_ne_bytes(), text.as_bytes())?;
+            sink.put(&codec::ad2i::key(number), text.as_bytes())?;
         }
         Ok(())
     }

@@ -190,8 +190,7 @@ impl<'a> Asked<'a> {
 }
 
 pub fn id_of(key: &[u8]) -> Result<u64> {
-    let wrong = |_| Error::new(Code::Damaged, "an ID that has not 8 bytes");
-    key.try_into().map(u64::from_ne_bytes).map_err(wrong)
+    codec::id::read(key).ok_or_else(|| Error::new(Code::Damaged, "an ID that has not 8 bytes"))
 }
 
 fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {

@@ -12,7 +12,8 @@ use super::Sink;
 use crate::encoded::{Hash, ROOT};
 use crate::naming::{self, Suffixes};
 use crate::verify::{damaged, read_node, wrong};
-use crate::{Code, Error, Result, node};
+use crate::{Code, Error, Result};
+use codec::dn2i;
 use schema::Schema;
 
 /// No DN that slapd takes has more RDNs (`SLAP_LDAPDN_MAXLEN` bytes).
@@ -136,7 +137,7 @@ impl<'r> Tree<'r> {
     /// Its record in its parent's list, in the file.
     fn listed(&mut self, id: u64) -> Result<Vec<u8>> {
         let (mut like, old) = (Vec::new(), self.old(id)?.clone());
-        node::child(&mut like, &old.normal, &old.pretty, id, 0);
+        dn2i::child(&mut like, &old.normal, &old.pretty, id, 0);
         let found =
             self.dn2i.find(&old.parent.to_ne_bytes(), &like).map_err(|error| damaged(&error))?;
         found.ok_or_else(|| wrong(format!("entry {id} is not in its parent's list")))
@@ -202,7 +203,7 @@ impl<'r> Tree<'r> {
             return Ok(Some(*id));
         }
         let mut like = Vec::new();
-        node::child(&mut like, normal, normal, 0, 0);
+        dn2i::child(&mut like, normal, normal, 0, 0);
         let found =
             self.dn2i.find(&parent.to_ne_bytes(), &like).map_err(|error| damaged(&error))?;
         let id = found.map(|record| read_node(&record).map(|node| node.id)).transpose()?;
@@ -262,15 +263,15 @@ impl<'r> Tree<'r> {
         for id in taken {
             let old = self.old(id)?.clone();
             let mut own = Vec::new();
-            node::own(&mut own, &old.normal, &old.pretty, old.parent);
+            dn2i::own(&mut own, &old.normal, &old.pretty, old.parent);
             gone.entry(id).or_default().push(own);
             gone.entry(old.parent).or_default().push(self.listed(id)?);
         }
         for (id, placed) in std::mem::take(&mut self.placed) {
             let Placed { parent, normal, pretty } = placed;
             let (mut own, mut child) = (Vec::new(), Vec::new());
-            node::own(&mut own, &normal, &pretty, parent);
-            node::child(&mut child, &normal, &pretty, id, self.counts[&id]);
+            dn2i::own(&mut own, &normal, &pretty, parent);
+            dn2i::child(&mut child, &normal, &pretty, id, self.counts[&id]);
             new.entry(id).or_default().push(own);
             new.entry(parent).or_default().push(child);
             self.counts.remove(&id);
@@ -281,7 +282,7 @@ impl<'r> Tree<'r> {
             }
             let (old, listed) = (self.old(id)?.clone(), self.listed(id)?);
             let mut child = Vec::new();
-            node::child(&mut child, &old.normal, &old.pretty, id, count);
+            dn2i::child(&mut child, &old.normal, &old.pretty, id, count);
             if child != listed {
                 gone.entry(old.parent).or_default().push(listed);
                 new.entry(old.parent).or_default().push(child);
@@ -289,7 +290,7 @@ impl<'r> Tree<'r> {
         }
         for (records, put) in [(gone, false), (new, true)] {
             for (id, mut records) in records {
-                records.sort_unstable_by(|left, right| node::compare(left, right));
+                records.sort_unstable_by(|left, right| dn2i::compare(left, right));
                 for record in records {
                     let key = id.to_ne_bytes();
                     if put { sink.put(&key, &record)? } else { sink.remove(&key, &record)? }

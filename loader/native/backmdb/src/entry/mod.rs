@@ -68,7 +68,7 @@ pub struct Encoder<'a> {
     /// The claim does not cover that.
     newer: bool,
     /// Pairs of an entry that live in id2v, by the number of their column.
-    apart: Vec<(u32, usize, Pair)>,
+    apart: Vec<store::Apart>,
 }
 
 impl<'a> Encoder<'a> {

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use codec::id2v;
 use schema::Profile;
 
 use super::{Encoder, Refused};
@@ -12,6 +13,14 @@ use crate::encoded::{Encoded, Row};
 
 /// LMDB's limit for the values of one key.
 const LONGEST_ROW: usize = 511;
+
+/// A value that goes into id2v. number: of its attribute in ad2i.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Apart {
+    number: u32,
+    of: Attribute,
+    pair: Pair,
+}
 
 impl Encoder<'_> {
     pub(super) fn store(
@@ -72,26 +81,26 @@ impl Encoder<'_> {
         for one in self.draft.attributes.iter().filter(|one| self.is_apart(one)) {
             let number = self.lookup.get(one.column).number().unwrap_or_default();
             let pairs = self.draft.pairs_of(one).iter();
-            apart.extend(pairs.map(|pair| (number, one.column, *pair)));
+            apart.extend(pairs.map(|pair| Apart { number, of: *one, pair: *pair }));
         }
         let (draft, lookup) = (&self.draft, &self.lookup);
-        let compare = |left: &(u32, usize, Pair), right: &(u32, usize, Pair)| {
-            let order = lookup.get(left.1).order;
-            let normals =
-                || order.compare(draft.bytes_of(left.2.normal), draft.bytes_of(right.2.normal));
-            left.0.cmp(&right.0).then_with(normals)
+        let compare = |left: &Apart, right: &Apart| {
+            let order = lookup.get(left.of.column).order;
+            let normal = |one: &Apart| draft.bytes_of(one.pair.normal);
+            let normals = || order.compare(normal(left), normal(right));
+            left.number.cmp(&right.number).then_with(normals)
         };
         apart.sort_by(compare);
         apart.dedup_by(|left, right| compare(left, right) == Ordering::Equal);
-        for (number, column, pair) in &apart {
-            let record = row(draft, *pair);
+        for one in &apart {
+            let record = row(draft, one);
             if record.len() > LONGEST_ROW {
-                let text = &lookup.get(*column).text;
+                let text = &lookup.get(one.of.column).text;
                 return Err(Refused::Entry(format!(
                     "{text}: a value is too long to live apart (multival)"
                 )));
             }
-            out.rows.push(Row { column: u16::try_from(*number).unwrap_or(u16::MAX), record });
+            out.rows.push(Row { column: u16::try_from(one.number).unwrap_or(u16::MAX), record });
         }
         self.apart = apart;
         Ok(())
@@ -99,17 +108,7 @@ impl Encoder<'_> {
 }
 
 /// `servers/slapd/back-mdb/id2entry.c`: the normal form first, which orders; then the value and its length.
-fn row(draft: &Draft, pair: Pair) -> Vec<u8> {
-    let value = draft.bytes_of(pair.value);
-    let mut record = draft.bytes_of(pair.normal).to_vec();
-    record.push(0);
-    if pair.normal == pair.value {
-        record.extend_from_slice(&[0, 0]);
-    } else {
-        record.extend_from_slice(value);
-        record.push(0);
-        let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
-        record.extend_from_slice(&length.to_le_bytes());
-    }
-    record
+fn row(draft: &Draft, one: &Apart) -> Vec<u8> {
+    let normal = one.of.normals.then(|| draft.bytes_of(one.pair.normal));
+    id2v::row(normal, draft.bytes_of(one.pair.value))
 }

@@ -1,7 +1,14 @@
 //! The records of dn2i, as `servers/slapd/back-mdb/dn2id.c` lays them out.
 //!
 //! Every node has its own record (parent's ID), and one in its parent's list (its ID, and how many
-//! entries its subtree has, itself included). Lengths are big-endian, IDs native.
+//! entries its subtree has, itself included).
+//!
+//! ```text
+//! own:   | 0, length: 2 | normalised RDN | 0 | RDN | 0 | parent: 8 |
+//! child: | 1, length: 2 | normalised RDN | 0 | RDN | 0 | ID: 8 | entries: 8 |
+//! ```
+//!
+//! The length is the normalised RDN's, big-endian; its highest bit marks a child. ID and count are little-endian.
 
 use std::cmp::Ordering;
 
@@ -40,11 +47,19 @@ fn name(out: &mut Vec<u8>, mark: u16, normal: &[u8], pretty: &[u8]) {
 /// The order of a node's records (`mdb_dup_compare`): its own first, then children by length and bytes of
 /// their names. What follows a name does not count.
 pub fn compare(left: &[u8], right: &[u8]) -> Ordering {
-    let name = |record: &'_ [u8]| -> usize {
-        let length = record.first_chunk().map_or(0, |length| u16::from_be_bytes(*length) & !CHILD);
-        record.len().min(2 + usize::from(length))
-    };
-    left[..name(left)].cmp(&right[..name(right)])
+    name_of(left).cmp(name_of(right))
+}
+
+/// What orders a record, and by which no two children of one parent may be the same: mark, length and normalised RDN.
+#[inline]
+pub fn name_of(record: &[u8]) -> &[u8] {
+    let length = record.first_chunk().map_or(0, |length| u16::from_be_bytes(*length) & !CHILD);
+    &record[..record.len().min(2 + usize::from(length))]
+}
+
+/// Is it one of a parent's list?
+pub fn is_child(record: &[u8]) -> bool {
+    record.first().is_some_and(|byte| byte & 0x80 != 0)
 }
 
 /// A record taken apart.

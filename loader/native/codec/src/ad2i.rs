@@ -1,0 +1,34 @@
+//! The table ad2i: attribute descriptions by their numbers, which count from 1.
+//!
+//! ```text
+//! key:   | number: 4 bytes, of the machine's byte order |
+//! value: | description, without a NUL |
+//! ```
+
+/// The number; `None` when the key has not exactly 4 bytes.
+pub fn read(key: &[u8]) -> Option<u32> {
+    key.try_into().ok().map(u32::from_ne_bytes)
+}
+
+/// The key of a number.
+pub const fn key(number: u32) -> [u8; 4] {
+    number.to_ne_bytes()
+}
+
+/// Does the key stand where it must, behind `before` others without a gap?
+pub fn follows(key: &[u8], before: usize) -> bool {
+    read(key).is_some_and(|number| before.checked_add(1) == usize::try_from(number).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_count_from_one() {
+        assert!(follows(&key(1), 0) && follows(&key(9), 8));
+        assert!(!follows(&key(0), 0) && !follows(&key(2), 0) && !follows(&key(9), usize::MAX));
+        assert!(!follows(&key(1)[..3], 0) && !follows(&[1, 0, 0, 0, 0], 0));
+        assert_eq!(read(&key(70_000)), Some(70_000));
+    }
+}
