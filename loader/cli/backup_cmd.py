@@ -26,7 +26,7 @@ repo_option = click.option(
     "-R",
     type=click.Path(path_type=Path, readable=False),
     required=True,
-    help="The directory that holds the backups.",
+    help="Directory that holds the backups.",
 )
 config_option = click.option(
     "--config",
@@ -50,7 +50,7 @@ def command() -> None:
 @click.option(
     "--source",
     type=click.Path(path_type=Path, readable=False),
-    help="A database directory, if there is no configuration.",
+    help="Database directory, if there is no configuration.",
 )
 @repo_option
 @click.option(
@@ -58,14 +58,14 @@ def command() -> None:
     type=click.Choice(list(repository.NAMES)),
     default="zstd",
     show_default=True,
-    help="Compression of the copy.",
+    help="How to compress the copy.",
 )
 @click.option(
     "--level",
     type=click.IntRange(1, 19),
     default=pack.LEVEL,
     show_default=True,
-    help="Level of zstd: a higher one is smaller and slower.",
+    help="Level of zstd; a higher level makes a smaller file and takes longer.",
 )
 @json_option
 @progress_option
@@ -174,7 +174,7 @@ def check_command(
 @click.option(
     "--replace",
     is_flag=True,
-    help="Replace the present database once the restored one is checked.",
+    help="Replace the existing database once the restored one is checked.",
 )
 @click.option(
     "--verify",

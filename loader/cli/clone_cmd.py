@@ -37,7 +37,7 @@ _PIPE = Path("-")
 @click.option(
     "--compact",
     is_flag=True,
-    help="Leave out free pages and write those in use in the order of their keys.",
+    help="Leave out free pages, and write the used pages in the order of their keys.",
 )
 @click.option(
     "--reflink",
@@ -56,7 +56,7 @@ _PIPE = Path("-")
     "--skip",
     "token",
     metavar="TOKEN",
-    help="With TARGET -: skip what the receiver has already; it prints the token.",
+    help="With TARGET -: skip what the receiver has already; the receiver prints the token.",
 )
 @click.option(
     "--tmp",

@@ -60,7 +60,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 @click.option(
     "--compress",
     type=click.Choice(["zstd", "none"]),
-    help=f"Default: {defaults.COMPRESS} for a directory, none for stdout.",
+    help=f"How to compress shards (default: {defaults.COMPRESS} for a directory, none for stdout).",
 )
 @options.dry_run_option
 @options.timeout_option

@@ -73,7 +73,7 @@ _bind_options = stack(
         "-y",
         "password_file",
         metavar="FILE",
-        help="Read the password from FILE: all of it, a newline at its end included.",
+        help="Read the password from FILE; the whole content counts, including a newline at the end.",
     ),
     click.option("-W", "ask", is_flag=True, help="Prompt for the password."),
     click.option(
@@ -169,7 +169,8 @@ def reading_options(jobs: str, where: str = "") -> Callable[[Function], Function
             "--pieces",
             0,
             0,
-            "Number of searches the tree is divided into; 0: as many as jobs. A broken connection repeats one of them.",
+            "Number of searches into which the tree is divided; 0: as many as jobs. If a connection breaks, one of "
+            "them is repeated.",
         ),
         count("--page", 0, 0, "Entries per page; 0: no paging unless a limit requires it."),
     )
@@ -180,7 +181,7 @@ engine_option = click.option(
     type=click.Choice(ENGINES),
     default=ENGINES[0],
     show_default=True,
-    help="What writes the database: ditseed itself, or slapadd.",
+    help="Program that writes the database: native is ditseed itself.",
 )
 threads_option = click.option(
     "--jobs", "-j", type=click.IntRange(1), help="Number of threads (default: one per processor)."
@@ -232,21 +233,21 @@ _TREE = (
         "entries",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of entries of the kind for which the template gives no count.",
+        help="Number of entries of the kind whose count the template leaves open.",
     ),
     click.option(
         "--seed",
         type=int,
         default=1,
         show_default=True,
-        help="Random seed: another one makes other entries.",
+        help="Random seed; a different seed makes different entries.",
     ),
     click.option(
         "--define",
         "defines",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Set a define of a makeldif template; may be repeated.",
+        help="Set a `define` of a makeldif template; may be repeated.",
     ),
     click.option(
         "--operational",
@@ -266,7 +267,7 @@ from_option = click.option(
     "--from",
     "template",
     metavar="TEMPLATE",
-    help="Instead of LDIF: a template of `ditseed generate`, by name or path.",
+    help="Use a template of `ditseed generate`, by name or path, instead of LDIF.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 progress_option = click.option(
@@ -298,7 +299,7 @@ timeout_option = click.option(
     "timeouts",
     multiple=True,
     metavar="[STEP=]SECONDS",
-    help="How long a step may make no progress (default: derived from its measured rate).",
+    help="Time after which a step without progress fails (default: derived from its measured rate).",
 )
 
 

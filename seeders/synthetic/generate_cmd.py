@@ -53,7 +53,7 @@ command.add_command(learn_cmd.command)
     "--range",
     "piece",
     metavar="A:B",
-    help="Only entries A to B-1 of the tree, counted from 0; the pieces together are the whole tree.",
+    help="Make only entries A to B-1 of the tree, counted from 0; all ranges joined are the whole tree.",
 )
 @click.option(
     "-o",
@@ -65,7 +65,7 @@ command.add_command(learn_cmd.command)
 @click.option(
     "--compress",
     type=click.Choice(["zstd", "none"]),
-    help="Default: zstd for a directory, none for stdout.",
+    help="How to compress shards (default: zstd for a directory, none for stdout).",
 )
 @threads_option
 @click.option(

@@ -100,7 +100,7 @@ def test_a_reader_that_has_seen_enough() -> None:
         (
             ["poeple", "-n", "1"],
             NoSuchTemplate.exit_status,
-            "Shipped templates: accounts, campus, people, worst",
+            "ditseed comes with these templates: accounts, campus, people, worst",
         ),
         (["people"], UsageProblem.exit_status, "say how many entries"),
         (["people", "-n", "0"], UsageProblem.exit_status, "0 is not in the range"),
