@@ -7,6 +7,7 @@ One thread samples the meter; nothing here is called once an entry.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import textwrap
 import threading
@@ -17,8 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
-from loader import naming, plain, units
+from loader import log, naming, plain, units
 
+_log = logging.getLogger(__name__)
 RECENT = 10.0  # seconds that the recent rate looks back
 WIDTH = 80  # columns of a terminal
 SCHEMA_VERSION = 1  # of the JSON records
@@ -246,8 +248,10 @@ class Progress:
     @contextmanager
     def step(self, name: str, total: int | None = None) -> Iterator[Meter]:
         meter = Meter(name, total)
+        _log.info("%s: started", name)
         if self._mode == "none":
             yield meter
+            self._close(meter)
             return
         ended = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(meter, ended), daemon=True)
@@ -260,7 +264,8 @@ class Progress:
         self._close(meter)
 
     def say(self, text: str) -> None:
-        """A line for people; dropped in the modes for machines."""
+        """A line for people; in the modes for machines it is for the log only."""
+        _log.info("%s", naming.shown(text), extra=log.SHOWN if self._mode != "none" else None)
         if self._mode in ("terminal", "plain"):
             print(plain.brief(naming.shown(text), plain.WHOLE), file=self._stream, flush=True)
 
@@ -285,6 +290,8 @@ class Progress:
             print("\n".join(lines), file=self._stream, flush=True)
 
     def _close(self, meter: Meter) -> None:
+        for path, size, _ in meter.files:
+            _log.info("%s: read %s (%s)", meter.name, naming.shown(path), units.size(size))
         if self._mode == "json":
             facts = {
                 "event": "step",
@@ -297,7 +304,6 @@ class Progress:
                 file=self._stream,
                 flush=True,
             )
-            return
         speed = f", {units.rate(meter.entries, meter.seconds)}" if meter.entries else ""
         count = f"{units.number(meter.entries)} entries in " if meter.entries else ""
         self.say(f"{meter.name}: {count}{units.duration(meter.seconds)}{speed}")

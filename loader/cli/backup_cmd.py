@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import sys
 from pathlib import Path
 
 import click
 
-from loader import units
+from loader import log, units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
 from loader.cli.report import show, show_error, show_facts, show_json, show_table
 from loader.defaults import LEVELS
@@ -82,7 +81,7 @@ def run_command(
     """Take a backup while slapd is running: a consistent snapshot of what is in use, compressed.
 
     Made for cron: it prints nothing when all is well (unless on a terminal, with --json, or as
-    `ditseed -v backup run`), and a second run on the same repository ends at once. Stopped at any
+    `ditseed backup run -v`), and a second run on the same repository ends at once. Stopped at any
     moment, it leaves nothing that `list` shows.
 
     \b
@@ -93,7 +92,7 @@ def run_command(
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --level 9
     """
     _one_of(("--config", config_path), ("--source", source))
-    talks = sys.stdout.isatty() or logging.getLogger().isEnabledFor(logging.INFO)
+    talks = sys.stdout.isatty() or log.verbosity() > 0
     if progress_mode == "auto" and not talks:
         progress_mode = "none"
     options = BackupOptions(repo, config_path, source, suffix, compress, level)

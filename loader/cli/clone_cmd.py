@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from loader import units
+from loader import log, units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
 from loader.cli.report import show_facts, show_json, tell, tell_json
 from loader.defaults import LEVELS
@@ -161,6 +161,8 @@ def _tell_sent(report: clone_pipe.SendReport, as_json: bool) -> None:
     """On stderr: stdout is the copy's."""
     if as_json:
         tell_json(dataclasses.asdict(report))
+        return
+    if log.verbosity() < 0:
         return
     skipped = f", {units.size(report.skipped)} left out" if report.skipped else ""
     took = units.duration(report.seconds)

@@ -21,7 +21,7 @@ from types import FrameType
 import click
 from click import shell_completion
 
-from loader import defaults
+from loader import defaults, log
 from loader.cli.report import show_error
 from loader.errors import (
     EXIT_OK,
@@ -46,7 +46,14 @@ _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 def run(command: click.Command, name: str) -> int:
     """Parse the command line, do what it says; the exit status."""
+    log.setup(0)
     _unwind_on_signals()
+    status = _ended(command, name)
+    logging.getLogger(__name__).info("ended with exit status %d", status, extra=log.SHOWN)
+    return status
+
+
+def _ended(command: click.Command, name: str) -> int:
     try:
         status = _called(command, name)
         sys.stdout.flush()

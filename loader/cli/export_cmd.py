@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loader import defaults, units
+from loader import defaults, log, units
 from loader.cli import named, options
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
 from loader.errors import NoSuchPath, UsageProblem
@@ -218,6 +218,8 @@ def _show_streamed(made: StreamReport, as_json: bool) -> None:
     """On stderr: stdout is the LDIF's."""
     if as_json:
         tell_json(asdict(made))
+        return
+    if log.verbosity() < 0:
         return
     took, csns = units.duration(made.seconds), " ".join(made.context_csns)
     told = f"sent: {units.number(made.entries)} entries, {units.size(made.bytes)} of LDIF in {took}"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from loader import units
+from loader import log, units
 from loader.defaults import ENGINES, LEVELS
 from loader.errors import NO_SECRETS, LoaderError, UsageProblem
 from loader.progress import Progress
@@ -405,7 +405,7 @@ def is_given(name: str) -> bool:
 
 
 def progress_of(mode: str) -> Progress:
-    return Progress(mode)
+    return Progress("none" if mode == "auto" and log.verbosity() < 0 else mode)
 
 
 def timeouts_of(texts: tuple[str, ...], steps: tuple[str, ...]) -> dict[str, float]:

@@ -15,10 +15,13 @@ from typing import Any
 from loader import log, plain, units
 from loader.errors import LoaderError
 
+_log = logging.getLogger(__name__)
+
 
 def show_error(error: LoaderError) -> None:
     """`ditseed: CODE: message`, and the hint below it."""
     tell(f"{log.blank(f'ditseed: {error}')} [{error.code}]")
+    _log.error("%s [%s]", error, error.code, extra=log.SHOWN)
     hint = error.advice()
     if hint:
         tell(*log.blank(f"hint: {hint}").split("\n"))
@@ -119,6 +122,4 @@ def show_facts(facts: Mapping[str, object]) -> None:
 def warn_of_rejects(facts: Mapping[str, Any]) -> None:
     """The first entries that were refused, and why."""
     for path, line, dn, reason in facts.get("rejections", ())[:_REJECTS_SHOWN]:
-        logging.getLogger(__name__).warning(
-            "%s, line %s: %s: %s", path or "standard input", line, dn, reason
-        )
+        _log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)
