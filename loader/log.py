@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 import re
 import sys
 import threading
@@ -38,6 +39,27 @@ class SecretFormatter(logging.Formatter):
 
 def _argument(value: object) -> object:
     return value if isinstance(value, int | float) else plain.sentence(blank(str(value)))
+
+
+RED, YELLOW, BOLD = "1;31", "1;33", "1"  # ECMA-48, SGR
+_COLOURS = {"ERROR": RED, "CRITICAL": RED, "WARNING": YELLOW}
+
+
+def coloured(word: str, colour: str) -> str:
+    """A word of ours for stderr, in a colour where that is a terminal (https://no-color.org)."""
+    plain_only = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if plain_only or not sys.stderr.isatty():
+        return word
+    return f"\x1b[{colour}m{word}\x1b[0m"
+
+
+class _Coloured(SecretFormatter):
+    """The level alone: everything else has gone through the formatter already."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level, mark, rest = super().format(record).partition(":")
+        colour = _COLOURS.get(level)
+        return (coloured(level, colour) if colour else level) + mark + rest
 
 
 def printable(text: str) -> str:
@@ -85,7 +107,7 @@ def setup(verbosity: int) -> None:
     handler = _Stderr()
     handler.addFilter(_is_new)
     handler.setLevel(_threshold())
-    handler.setFormatter(SecretFormatter("%(levelname)s: %(message)s"))
+    handler.setFormatter(_Coloured("%(levelname)s: %(message)s"))
     files = [one for one in logging.getLogger().handlers if isinstance(one, _File)]
     root = logging.getLogger()
     root.handlers[:] = [handler, *files]

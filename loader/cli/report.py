@@ -20,11 +20,17 @@ _log = logging.getLogger(__name__)
 
 def show_error(error: LoaderError) -> None:
     """`ditseed: CODE: message`, and the hint below it."""
-    tell(f"{log.blank(f'ditseed: {error}')} [{error.code}]")
+    _tell_marked("ditseed:", log.RED, f"{log.blank(str(error))} [{error.code}]")
     _log.error("%s [%s]", error, error.code, extra=log.SHOWN)
     hint = error.advice()
     if hint:
-        tell(*log.blank(f"hint: {hint}").split("\n"))
+        first, *more = log.blank(hint).split("\n")
+        _tell_marked("hint:", log.BOLD, first)
+        tell(*more)
+
+
+def _tell_marked(mark: str, colour: str, text: str) -> None:
+    print(log.coloured(mark, colour), plain.printable(text), file=sys.stderr)
 
 
 def show(*lines: str) -> None:
