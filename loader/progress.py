@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import textwrap
 import threading
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
-from loader import log, naming, plain, units
+from loader import bars, log, naming, plain, units
 
 _log = logging.getLogger(__name__)
 RECENT = 10.0  # seconds that the recent rate looks back
@@ -233,6 +234,10 @@ class Sampler:
         )
 
 
+def _moves_cursor() -> bool:
+    return os.environ.get("TERM") not in ("dumb", "unknown")
+
+
 class Progress:
     """Shows steps. `mode`: "terminal", "plain", "json" or "none"; "auto" picks by stderr."""
 
@@ -241,7 +246,7 @@ class Progress:
     ) -> None:
         self._stream = stream or sys.stderr
         if mode == "auto":
-            mode = "terminal" if self._stream.isatty() else "plain"
+            mode = "terminal" if self._stream.isatty() and _moves_cursor() else "plain"
         self._mode = mode
         self._every = {"terminal": 0.25, "json": 1.0}.get(mode, every)
 
@@ -272,22 +277,21 @@ class Progress:
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
         sampler = Sampler(meter)
         if self._mode == "terminal":
-            # Here, because rich takes longer to import than a small build.
-            from rich.console import Console
-            from rich.live import Live
-            from rich.text import Text
-
-            console = Console(file=self._stream)
-            with Live(
-                Text(f"{meter.name} ..."), console=console, transient=True, auto_refresh=False
-            ) as live:
-                while not ended.wait(self._every):
-                    live.update(Text("\n".join(sampler.look().lines())), refresh=True)
+            self._draw(sampler, ended)
             return
         while not ended.wait(self._every):
             sample = sampler.look()
             lines = [sample.record()] if self._mode == "json" else sample.lines()
             print("\n".join(lines), file=self._stream, flush=True)
+
+    def _draw(self, sampler: Sampler, ended: threading.Event) -> None:
+        """A step that is done at once draws nothing."""
+        if ended.wait(self._every):
+            return
+        with bars.shown(self._stream) as show:
+            show(sampler.look())
+            while not ended.wait(self._every):
+                show(sampler.look())
 
     def _close(self, meter: Meter) -> None:
         for path, size, _ in meter.files:
