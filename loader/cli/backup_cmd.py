@@ -118,7 +118,7 @@ def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
         show_error(error)
     listed = (*found.backups, *found.future)
     if as_json:
-        show_json([dataclasses.asdict(one) for one in listed])
+        show_json({"backups": [dataclasses.asdict(one) for one in listed]})
         return
     rows = [_row(one) for one in listed]
     show_table(("id", "age", "entries", "data", "stored", "took", "newest change"), rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from loader import log, units
+from loader import log, standard, units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
 from loader.cli.report import show_facts, show_json, tell, tell_json
 from loader.defaults import LEVELS
@@ -103,6 +103,8 @@ def command(
     The same without the free pages:
       ditseed clone /var/lib/ldap - --compact --tmp /srv/tmp | ssh ldap2 ditseed clone - /var/lib/ldap
     """
+    if target == _PIPE:
+        standard.reserve_output()
     progress = progress_of(progress_mode)
     if _PIPE in (source, target):
         _require_fitting(source, target, compact, reflink, dry_run)

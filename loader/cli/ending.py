@@ -22,7 +22,7 @@ import click
 from click import shell_completion
 
 from loader import defaults, log
-from loader.cli.report import show_error
+from loader.cli.report import show_failure
 from loader.errors import (
     EXIT_OK,
     FULL,
@@ -118,8 +118,7 @@ def _fail(error: BaseException) -> int:
     known = _known(error) or _bug(error)
     if _leaves_a_run(error):
         leaves_a_run(known)
-    show_error(known)
-    return known.exit_status
+    return _told(known, known.exit_status)
 
 
 def _misused(error: click.ClickException) -> int:
@@ -129,8 +128,16 @@ def _misused(error: click.ClickException) -> int:
         return UsageProblem.exit_status
     context = error.ctx if isinstance(error, click.UsageError) else None
     verb = context.command_path.partition(" ")[2] if context else ""
-    show_error(UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error)))
-    return UsageProblem.exit_status
+    told = UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error))
+    return _told(told, told.exit_status)
+
+
+def _told(error: LoaderError, status: int) -> int:
+    """The command line may be the one that click refused, so --json is looked for in its words."""
+    words = sys.argv[1:]
+    ends = words.index("--") if "--" in words else len(words)
+    show_failure(error, status, as_json="--json" in words[:ends])
+    return status
 
 
 def _refusal(error: click.ClickException) -> str:
@@ -162,8 +169,7 @@ def _stopped(by: str, run_stays: bool) -> int:
     told = Cancelled(signal={"SIGINT": "Ctrl-C"}.get(by, by))
     if run_stays:
         leaves_a_run(told)
-    show_error(told)
-    return 128 + getattr(signal, by, signal.SIGINT)
+    return _told(told, 128 + getattr(signal, by, signal.SIGINT))
 
 
 def _reader_gone() -> bool:

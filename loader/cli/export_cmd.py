@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loader import defaults, log, units
+from loader import defaults, log, standard, units
 from loader.cli import named, options
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
 from loader.errors import NoSuchPath, UsageProblem
@@ -112,6 +112,8 @@ def command(
     progress = options.progress_of(progress_mode)
     options.no_tree(connecting)
     streamed = output == _STDOUT
+    if streamed:
+        standard.reserve_output()
     packing = compress or defaults.COMPRESS
     asked = _Asked(output.absolute(), packing, progress, timeouts, restart)
     if source is None:

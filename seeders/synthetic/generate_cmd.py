@@ -102,6 +102,8 @@ def tree(
       ditseed generate show people 17                                look at entry 17
       ditseed generate templates                                     what is shipped
     """
+    if output == "-":
+        standard.reserve_output()
     progress = progress_of(progress_mode)
     chosen = _options(template_name, stdout=output == "-", **options)
     if output == "-":
@@ -160,7 +162,7 @@ def list_templates(as_json: bool) -> None:
       ditseed generate templates
     """
     found = {name: _described(path) for name, path in templates.shipped().items()}
-    show_json(found) if as_json else show_facts(found)
+    show_json({"templates": found}) if as_json else show_facts(found)
 
 
 def _described(path: Path) -> str:

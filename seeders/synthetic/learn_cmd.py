@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from loader import units
+from loader import standard, units
 from loader.cli import options
 from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
@@ -62,6 +62,8 @@ def command(
     if sources and connection.uri:
         raise UsageProblem(reason="give either SOURCE or -H, not both")
     place = None if output == "-" else Path(output)
+    if place is None:
+        standard.reserve_output()
     if place is not None and place.exists() and not replace:
         raise UsageProblem(reason=f"{place} exists already; --replace overwrites it")
     asked = LearnOptions(
