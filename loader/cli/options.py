@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -159,12 +158,14 @@ def verify_option(*more: str) -> Callable[[Function], Function]:
 def reading_options(jobs: str, where: str = "") -> Callable[[Function], Function]:
     """How a server is read. jobs: what --jobs says; where: the strategies it is all for, `search, online: `."""
 
-    def count(name: str, least: int, default: int, said: str) -> Callable[[Function], Function]:
+    def count(
+        name: str, least: int, default: int | None, said: str
+    ) -> Callable[[Function], Function]:
         told = f"{where}{said[0].lower()}{said[1:]}" if where else said
         return click.option(name, type=click.IntRange(least), default=default, help=told)
 
     return stack(
-        count("--jobs", 1, os.cpu_count() or 2, jobs),
+        count("--jobs", 1, None, jobs),
         count(
             "--pieces",
             0,

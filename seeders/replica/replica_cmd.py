@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from loader import errors, units
+from loader import errors, resources, units
 from loader.cli import options
 from loader.cli.report import for_people, show, show_facts, show_json
 from loader.errors import UsageProblem
@@ -168,7 +168,10 @@ def command() -> None:
     metavar="DIR",
     help="search: export into DIR first, build from the export, and keep it.",
 )
-@options.reading_options("Number of parallel connections to each provider.", "search, online: ")
+@options.reading_options(
+    "Number of parallel connections to each provider (default: one per processor, at most 4).",
+    "search, online: ",
+)
 @click.option(
     "--nosync",
     is_flag=True,
@@ -212,6 +215,7 @@ def seed(
     connection, replicas = options.providers_of(seeding_options)
     if replicas and seeding_options["strategy"] != "search":
         raise UsageProblem(reason="-H several times is for --strategy search")
+    seeding_options["jobs"] = seeding_options["jobs"] or resources.connections()
     consumer = _consumer_of(connection, seeding_options)
     nosync = seeding_options.pop("nosync")
     seeding_options["admin"] = _admin_of(connection, seeding_options)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from loader import standard, units
+from loader import resources, standard, units
 from loader.cli.options import (
     json_option,
     progress_of,
@@ -186,7 +185,7 @@ def _options(
         recipe,
         template,
         range_of(template, piece),
-        jobs or os.cpu_count() or 1,
+        jobs or resources.processors(),
         compress or ("none" if stdout else "zstd"),
         shard_entries,
     )
