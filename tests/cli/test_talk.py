@@ -135,3 +135,9 @@ def test_a_log_file_that_cannot_be_made_ends_it_before_the_work(tmp_path: Path) 
     assert done.status not in (0, 1)
     assert "Traceback" not in done.err
     assert not (tmp_path / "tree").exists()
+
+
+def test_verbose_tells_servers(slapd_instance: Slapd) -> None:
+    uri = slapd_instance.ldapi_uri
+    done = command.ditseed("tune", "maxsize", "-H", uri, "-Y", "EXTERNAL", "-v")
+    assert f"INFO: connected to {uri} as SASL EXTERNAL" in done.err
