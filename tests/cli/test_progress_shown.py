@@ -18,7 +18,7 @@ def test_a_bar_while_it_works_and_a_line_when_it_is_done(tmp_path: Path) -> None
     assert max(map(len, lines)) <= 80
     running = [line for line in lines if "━" in line]
     assert running
-    assert all(re.search(r"━ +\d+%  \S+ of \S+ ", line) for line in running)
+    assert all(re.search(r"[━╸╺] +\d+%  \S+ of \S+ ", line) for line in running)
     assert any(re.search(r"/s  \d.* left$", line.rstrip()) for line in running), running
     done = [
         at for at, line in enumerate(lines) if re.match(r"shards: [\d,]+ entries in .*/s$", line)
