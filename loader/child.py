@@ -5,7 +5,9 @@ Knows nothing of LDAP. Passwords never go into `argv`; give them through an inhe
 
 from __future__ import annotations
 
+import logging
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,8 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from loader import naming
 from loader.errors import ToolFailed, ToolMissing
 
+_log = logging.getLogger(__name__)
 _LOOK = 0.25  # seconds
 _FIFO = "it was about to wait for a FIFO in the place of a file, and was ended"
 
@@ -40,6 +44,7 @@ def _with_parent(argv: Sequence[str]) -> list[str]:
     """
     if shutil.which(argv[0]) is None:
         raise ToolMissing(tool=argv[0])
+    _log.info("running %s", naming.shown(shlex.join(argv)))
     return ["setpriv", "--pdeathsig", "KILL", "--", *argv]
 
 

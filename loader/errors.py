@@ -149,9 +149,7 @@ class ToolMissing(LoaderError):
 class ToolFailed(LoaderError):
     code, exit_status = "tool.failed", 8
     message = "{tool} ended with status {status}: {reason}"
-    hint = (
-        "These are the last words of {tool}: mend what they name, then give the same command again."
-    )
+    hint = "This is the last output of {tool}. Correct what it reports, then run the same command again."
 
 
 class Locked(LoaderError):
@@ -173,7 +171,7 @@ class CatalogueVersion(LoaderError):
     message = (
         "{path} was written by another version of ditseed (format {found}, this one reads {known})"
     )
-    hint = "Finish it with that version, or start over with --restart."
+    hint = "Finish the run with that version, or start over with --restart."
 
 
 class NoRun(LoaderError):
@@ -191,9 +189,7 @@ class StepTimeout(LoaderError):
 class SystemFailed(LoaderError):
     code, exit_status = "storage.failed", 13
     message = "{path}: {reason}"
-    hint = (
-        "This is what the system says: look at the disk (dmesg), then give the same command again."
-    )
+    hint = "The operating system reported this error. Check the disk (dmesg), then run the same command again."
 
 
 class LibldapMissing(LoaderError):
@@ -216,10 +212,10 @@ class ChangedSince(LoaderError):
 
     code, exit_status = "run.changed_since", 87
     message = (
-        "{path} was made by this command on {finished}, and was written to since ({then} entries then, {now} now); "
-        "nothing was done now"
+        "this command made {path} on {finished}, and another process has written to it since "
+        "({then} entries then, {now} now); nothing was changed"
     )
-    hint = "If that was slapd at its work, all is well. To make it again, stop slapd and add --restart (and --replace)."
+    hint = "If slapd uses it, this is expected. To make it again, stop slapd and add --restart (and --replace)."
 
 
 class DirectoryUnsafe(LoaderError):
@@ -228,9 +224,9 @@ class DirectoryUnsafe(LoaderError):
     code, exit_status = "storage.directory_unsafe", 18
     message = "{path} {reason}"
     hint = (
-        "ditseed keeps its own files only where no other account can plant any. If an earlier run of yours made the "
-        "directory under another account, go on as that account, or remove the directory; of --run-dir and the like, "
-        "name one that belongs to the account that runs ditseed, and take away the write permission of others."
+        "ditseed keeps its own files only in directories in which no other account can create files. If you ran "
+        "ditseed under another account before, use that account again, or remove the directory. For --run-dir and "
+        "similar options, give a directory that the present account owns and that no other account can write to."
     )
 
 
@@ -239,7 +235,7 @@ class FileUnsafe(LoaderError):
 
     code, exit_status = "storage.file_unsafe", 19
     message = "{path} is {kind}, where a regular file belongs"
-    hint = "Nothing was written through it. Find out who put it there, remove it, and run the same command again."
+    hint = "ditseed wrote nothing to it. Find out who created it, remove it, and run the same command again."
 
 
 # --- what slapd is configured to do -----------------------------------------------------------
@@ -260,7 +256,9 @@ class ConfigValue(LoaderError):
 class NoSuchSuffix(LoaderError):
     code, exit_status = "config.no_such_suffix", 21
     message = "{config}: no mdb database with suffix {suffix} (it has: {known})"
-    hint = "Give one of these suffixes with -b, or the configuration of the right server."
+    hint = (
+        "Give one of these suffixes with -b, or the configuration of another server with --config."
+    )
 
 
 class ManySuffixes(LoaderError):
@@ -318,8 +316,8 @@ class ServerDown(LoaderError):
     code, exit_status = "server.down", 30
     message = "{uri}: cannot reach the server: {reason}"
     hint = (
-        "Check that slapd is running there and that this host can reach its port. Without -H, it is the server of "
-        "ldap.conf."
+        "Check that slapd is running there and that this host can reach its port. Without -H, ditseed uses the server "
+        "that ldap.conf names."
     )
     retryable = True
 
@@ -341,7 +339,7 @@ class KerberosFailed(LoaderError):
 
 class NoMechanism(LoaderError):
     code, exit_status = "server.no_mechanism", 78
-    message = "{uri}: no bind by {mechanism}: {reason}"
+    message = "{uri}: cannot bind with SASL mechanism {mechanism}: {reason}"
     hint = (
         "The server offers: {offered}. This host needs Cyrus SASL's plugin for it (Debian: libsasl2-modules for SCRAM "
         "and others, libsasl2-modules-gssapi-mit for GSSAPI)."
@@ -356,7 +354,7 @@ class TooWeak(LoaderError):
 
 class NoSuchBase(LoaderError):
     code, exit_status = "server.no_such_base", 32
-    message = "{uri}: there is no entry {base}, or it is hidden from {who}"
+    message = "{uri}: there is no entry {base}, or access control hides it from {who}"
     hint = "The server's suffixes are: {known}."
 
 
@@ -364,7 +362,7 @@ class LimitTooLow(LoaderError):
     code, exit_status = "server.limit_too_low", 33
     message = "{uri}: {limit} of {who} is too low to read all entries ({reason})"
     hint = (
-        "Lift it for this identity alone. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
+        "Raise the limit for this identity only. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
         "ds-rlim-lookthrough-limit and ds-rlim-time-limit 0, ds-privilege-name unindexed-search; on 389 Directory "
         "Server: nsSizeLimit, nsLookThroughLimit and nsTimeLimit -1. On OpenLDAP, paste this into a shell of root on "
         "the server's host, then give the same command again: {commands}"
@@ -374,7 +372,7 @@ class LimitTooLow(LoaderError):
 class ServerRefused(LoaderError):
     code, exit_status = "server.refused", 34
     message = "{uri}: {operation}: {reason}"
-    hint = "These are the server's own words; its log tells more (slapd: loglevel stats)."
+    hint = "The server sent this message; its log has more (for slapd, set loglevel stats)."
 
 
 class NoWriteAccess(LoaderError):
@@ -400,31 +398,33 @@ class TlsFailed(LoaderError):
 class ConnectionLost(LoaderError):
     code, exit_status = "server.connection_lost", 36
     message = "{uri}: the connection broke: {reason}"
-    hint = "The same command resumes with the parts that are missing."
+    hint = "The same command resumes and reads only the missing parts."
     hint_without_run = "Check the server's log; the same command starts over."
     retryable = True
 
 
 class ServerSilent(ConnectionLost):
-    """It has had its time: another server may be asked, this one is not asked once more."""
+    """It has had its time: another server may be asked; this one is not asked again."""
 
     code, exit_status = "server.silent", 99
-    hint = "Look whether the server is alive, and overloaded; the same command goes on."
+    hint = "Check whether the server is running or overloaded; the same command resumes."
     hint_without_run = (
-        "Look whether the server is alive, and overloaded; then the same command again."
+        "Check whether the server is running or overloaded, then run the same command again."
     )
 
 
 class NotLdap(LoaderError):
     code, exit_status = "server.not_ldap", 93
-    message = "{uri} sends what is not LDAP: {reason}"
-    hint = "Is it the right host and port (389, or 636 with ldaps://), and a directory server that answers there?"
+    message = "{uri} does not answer in LDAP: {reason}"
+    hint = (
+        "Check that a directory server listens on this host and port (389, or 636 with ldaps://)."
+    )
 
 
 class SchemaUnreadable(LoaderError):
     code, exit_status = "server.schema", 94
-    message = "{uri}: an attribute type of its schema ({place}) cannot be read: {definition}"
-    hint = "Mend that definition on the server; what may be exported or added of its entries is not known without it."
+    message = "{uri}: cannot parse an attribute type in the server's schema ({place}): {definition}"
+    hint = "Correct that definition on the server; ditseed needs it to know which attributes to export or add."
 
 
 class NoContextCSN(LoaderError):
@@ -448,7 +448,7 @@ class HiddenFromAccount(LoaderError):
     message = "{uri}: {what}"
     hint = (
         "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
-        "olcAccess: {rule}. To make a replica without what is hidden: --allow-hidden."
+        "olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden."
     )
 
 
@@ -456,9 +456,9 @@ class NotAsStored(LoaderError):
     code, exit_status = "seed.not_as_stored", 89
     message = "{uri}: {what}"
     hint = (
-        "A replica holds what is stored, and a search does not show it here. Take the entries from the provider's "
-        "database: --strategy clone, or --strategy ldif with what slapcat or `ditseed export DATABASE-DIRECTORY` "
-        "wrote. To make a replica of what is shown: --allow-hidden."
+        "A replica must hold the values as they are stored, and a search on this server does not return them. Take the "
+        "entries from the provider's database: --strategy clone, or --strategy ldif with the output of slapcat or of "
+        "`ditseed export DATABASE-DIRECTORY`. To make a replica of what the search returns, give --allow-hidden."
     )
 
 
@@ -477,7 +477,7 @@ class ReplicasApart(LoaderError):
 class TreeRestless(LoaderError):
     code, exit_status = "server.tree_restless", 39
     message = "containers below {base} were renamed during each of {passes} attempts"
-    hint = "Give the same command again when nobody is renaming subtrees; what was read is kept."
+    hint = "Run the same command again when nobody is renaming subtrees; ditseed keeps the entries that it has read."
 
 
 # --- LDIF -------------------------------------------------------------------------------------
@@ -516,14 +516,14 @@ class IncludeRefused(LoaderError):
     code, exit_status = "ldif.include", 83
     message = "{path}, line {line}: {reason}"
     hint = (
-        "Give both files on the command line, in their order; or let `ditseed build --allow-file-urls` read what "
-        "include: lines name."
+        "Give both files on the command line, in their order, or use `ditseed build --allow-file-urls`, which reads "
+        "the files that include: lines name."
     )
 
 
 class MissingParents(LoaderError):
     code, exit_status = "ldif.missing_parents", 43
-    message = "{count} parent entries are missing, the first: {first}"
+    message = "{count} parent entries are missing; the first is {first}"
     hint = "Add them to the LDIF, or export from a base that contains them."
 
 
@@ -531,8 +531,8 @@ class ManifestBroken(LoaderError):
     code, exit_status = "manifest.broken", 44
     message = "{path}: {reason}"
     hint = (
-        "The export or backup is incomplete or damaged; make it again. To read LDIF that you have changed, name its "
-        "files instead of their directory."
+        "The export or backup is incomplete or damaged; make it again. To read LDIF files that you have changed, give "
+        "the files instead of their directory."
     )
 
 
@@ -556,13 +556,13 @@ class EntriesLost(LoaderError):
 
 class NotProven(LoaderError):
     code, exit_status = "build.not_proven", 48
-    message = "the native engine is not proven to build what slapd would: {reason}"
-    hint = "Use --engine slapadd, which is slower and leaves the work to slapd itself; nothing was changed."
+    message = "the native engine cannot guarantee the same database as slapadd: {reason}"
+    hint = "Use --engine slapadd, which is slower and has slapadd write the database; nothing was changed."
 
 
 class GlueRefused(LoaderError):
     code, exit_status = "build.glue", 75
-    message = "glued databases, {suffix}: {reason}"
+    message = "the glued databases of {suffix}: {reason}"
     hint = "{advice} Nothing was changed."
 
 
@@ -579,8 +579,8 @@ class NotLmdb(LoaderError):
     code, exit_status = "mdb.not_lmdb", 50
     message = "{path}: not an LMDB database of OpenLDAP ({reason})"
     hint = (
-        "Is it the directory that slapd's olcDbDirectory (directory in slapd.conf) names? If so, the file is damaged: "
-        "take another copy or a backup."
+        "Check that this is the directory in slapd's olcDbDirectory (directory in slapd.conf). If it is, the file is "
+        "damaged: use another copy or a backup."
     )
 
 
@@ -635,9 +635,9 @@ class ReadersFull(LoaderError):
 class MdbBusy(LoaderError):
     code, exit_status = "mdb.busy", 58
     message = (
-        "{path}: no snapshot could be taken in {tries} attempts: it is being written to too fast"
+        "{path}: no snapshot could be taken in {tries} attempts, because slapd writes too fast"
     )
-    hint = "Try again when there are fewer writes."
+    hint = "Run the same command again when slapd receives fewer writes."
     retryable = True
 
 
@@ -650,8 +650,8 @@ class StreamBroken(LoaderError):
 
 class ReaderGone(LoaderError):
     code, exit_status = "export.reader_gone", 82
-    message = "{path}: the process that read the {what} ended before all of it was written"
-    hint = "See its messages for the reason; the same two commands start over."
+    message = "{path}: the process that was reading the {what} ended before the {what} was complete"
+    hint = "Its own messages give the reason. Running the same two commands starts over."
 
 
 class StreamRefused(LoaderError):
@@ -663,7 +663,7 @@ class StreamRefused(LoaderError):
 class NoReflink(LoaderError):
     code, exit_status = "mdb.no_reflink", 73
     message = "{path}: the file system cannot share blocks with {target}"
-    hint = "Blocks can be shared only within one xfs or btrfs file system; without --reflink always they are copied."
+    hint = "ditseed can share blocks only within one xfs or btrfs file system; to copy, omit --reflink always."
 
 
 class OtherFormat(LoaderError):
@@ -686,10 +686,8 @@ class NoSuchBackup(LoaderError):
 
 class BackupFromFuture(LoaderError):
     code, exit_status = "backup.from_future", 90
-    message = (
-        "{path}: {name} is dated {made}, later than now; which backup is the latest is not known"
-    )
-    hint = "Set the clock, or name the backup (ditseed backup list) in the place of `latest`."
+    message = "{path}: {name} is dated {made}, in the future, so ditseed cannot tell which backup is the latest"
+    hint = "Set the clock, or give a backup from `ditseed backup list` instead of `latest`."
 
 
 class BackupDamaged(LoaderError):
@@ -706,7 +704,7 @@ class TemplateError(LoaderError):
 class NoSuchTemplate(LoaderError):
     code, exit_status = "template.no_such", 62
     message = "there is no template {name}"
-    hint = "Shipped templates: {known}. Or give the path of a template file of your own."
+    hint = "ditseed comes with these templates: {known}. You can also give the path of your own template file."
 
 
 class NothingToLearn(LoaderError):
@@ -734,10 +732,10 @@ class AddLost(LoaderError):
 
 class NotAReplica(LoaderError):
     code, exit_status = "seed.is_consumer", 71
-    message = "{where}: {suffix} has syncrepl already, which fills it and lets nobody else write"
+    message = "{where}: {suffix} is already a consumer: syncrepl writes to it, and slapd lets no other client write"
     hint = (
-        "Keep its values (ldapsearch shows them), take them away, seed, and add them again afterwards. "
-        "To take it away: {undo}"
+        "Save the olcSyncrepl values (ldapsearch shows them), remove the attribute from the database's entry, seed, "
+        "and add the values again. This removes it: {undo}"
     )
 
 
@@ -750,15 +748,15 @@ class ReplicaNotEmpty(LoaderError):
 class SyncreplUnreadable(LoaderError):
     code, exit_status = "config.syncrepl", 84
     message = "{where}: syncrepl: {reason}"
-    hint = "What a consumer holds follows from its syncrepl options; ditseed must understand every one (slapd.conf(5))."
+    hint = "The syncrepl options decide what a consumer holds; ditseed must understand all of them (slapd.conf(5))."
 
 
 class SyncreplsDiffer(LoaderError):
     code, exit_status = "config.syncrepls_differ", 85
-    message = "{config}: the syncrepl values of {suffix} (rid {rids}) ask for different contents"
+    message = "{config}: the syncrepl values of {suffix} (rid {rids}) select different entries or attributes"
     hint = (
-        "Give -H with the provider URI of one of them: that one decides what the replica holds. A seed cannot "
-        "merge several, as slapd does."
+        "Give -H with the provider URI of one of them: that value then decides what the replica holds. ditseed cannot "
+        "merge several providers, as slapd does."
     )
 
 
@@ -772,7 +770,7 @@ class PartialReplica(LoaderError):
 
 class RefreshRefused(LoaderError):
     code, exit_status = "refresh.refused", 91
-    message = "{path}: no refresh is possible: {reason}"
+    message = "{path}: cannot refresh the database: {reason}"
     hint = "{advice} Nothing was changed."
 
 
@@ -787,7 +785,7 @@ class RefreshUseless(LoaderError):
 class LeaseStands(LoaderError):
     code, exit_status = "add.lease_stands", 66
     message = "{what} of {suffix} could not be reset: {reason}"
-    hint = "When the server is reachable again: {undo}. The next `ditseed add` or `replica seed` to it does so as well."
+    hint = "When the server is reachable, run: {undo}. The next `ditseed add` or `replica seed` to it does the same."
 
 
 class ProviderNotPrepared(LoaderError):
@@ -795,7 +793,7 @@ class ProviderNotPrepared(LoaderError):
 
     code, exit_status = "seed.provider_not_prepared", 95
     message = "{uri}: {suffix} was prepared, but a consumer would still be sent {answer}: {why}"
-    hint = "See docs/catch-up.md for what a provider needs; without --prepare-provider the seeding goes ahead anyway."
+    hint = "docs/catch-up.md says what a provider needs. Without --prepare-provider, the seeding goes ahead anyway."
 
 
 class Cancelled(LoaderError):

@@ -7,6 +7,8 @@ One thread samples the meter; nothing here is called once an entry.
 from __future__ import annotations
 
 import json
+import logging
+import os
 import sys
 import textwrap
 import threading
@@ -17,8 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
-from loader import naming, plain, units
+from loader import bars, log, naming, plain, units
 
+_log = logging.getLogger(__name__)
 RECENT = 10.0  # seconds that the recent rate looks back
 WIDTH = 80  # columns of a terminal
 SCHEMA_VERSION = 1  # of the JSON records
@@ -231,6 +234,10 @@ class Sampler:
         )
 
 
+def _moves_cursor() -> bool:
+    return os.environ.get("TERM") not in ("dumb", "unknown")
+
+
 class Progress:
     """Shows steps. `mode`: "terminal", "plain", "json" or "none"; "auto" picks by stderr."""
 
@@ -239,15 +246,17 @@ class Progress:
     ) -> None:
         self._stream = stream or sys.stderr
         if mode == "auto":
-            mode = "terminal" if self._stream.isatty() else "plain"
+            mode = "terminal" if self._stream.isatty() and _moves_cursor() else "plain"
         self._mode = mode
         self._every = {"terminal": 0.25, "json": 1.0}.get(mode, every)
 
     @contextmanager
     def step(self, name: str, total: int | None = None) -> Iterator[Meter]:
         meter = Meter(name, total)
+        _log.info("%s: started", name)
         if self._mode == "none":
             yield meter
+            self._close(meter)
             return
         ended = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(meter, ended), daemon=True)
@@ -260,31 +269,33 @@ class Progress:
         self._close(meter)
 
     def say(self, text: str) -> None:
-        """A line for people; dropped in the modes for machines."""
+        """A line for people; in the modes for machines it is for the log only."""
+        _log.info("%s", naming.shown(text), extra=log.SHOWN if self._mode != "none" else None)
         if self._mode in ("terminal", "plain"):
             print(plain.brief(naming.shown(text), plain.WHOLE), file=self._stream, flush=True)
 
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
         sampler = Sampler(meter)
         if self._mode == "terminal":
-            # Here, because rich takes longer to import than a small build.
-            from rich.console import Console
-            from rich.live import Live
-            from rich.text import Text
-
-            console = Console(file=self._stream)
-            with Live(
-                Text(f"{meter.name} ..."), console=console, transient=True, auto_refresh=False
-            ) as live:
-                while not ended.wait(self._every):
-                    live.update(Text("\n".join(sampler.look().lines())), refresh=True)
+            self._draw(sampler, ended)
             return
         while not ended.wait(self._every):
             sample = sampler.look()
             lines = [sample.record()] if self._mode == "json" else sample.lines()
             print("\n".join(lines), file=self._stream, flush=True)
 
+    def _draw(self, sampler: Sampler, ended: threading.Event) -> None:
+        """A step that is done at once draws nothing."""
+        if ended.wait(self._every):
+            return
+        with bars.shown(self._stream) as show:
+            show(sampler.look())
+            while not ended.wait(self._every):
+                show(sampler.look())
+
     def _close(self, meter: Meter) -> None:
+        for path, size, _ in meter.files:
+            _log.info("%s: read %s (%s)", meter.name, naming.shown(path), units.size(size))
         if self._mode == "json":
             facts = {
                 "event": "step",
@@ -297,7 +308,6 @@ class Progress:
                 file=self._stream,
                 flush=True,
             )
-            return
         speed = f", {units.rate(meter.entries, meter.seconds)}" if meter.entries else ""
         count = f"{units.number(meter.entries)} entries in " if meter.entries else ""
         self.say(f"{meter.name}: {count}{units.duration(meter.seconds)}{speed}")

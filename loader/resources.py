@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
+CONNECTIONS = 4
 _OWN = Path("/proc/self/cgroup")
 
 # cgroups(7): version 2 has one hierarchy, version 1 one for each controller.
@@ -29,6 +30,11 @@ def processors() -> int:
     quotas += [_shares(f"{quota} {period}") for quota, period in old]
     own = len(os.sched_getaffinity(0))
     return max(1, min([own, *(quota for quota in quotas if quota)]))
+
+
+def connections() -> int:
+    """How many to a server unless told: each keeps one of its processors busy, and it has other clients."""
+    return min(CONNECTIONS, processors())
 
 
 def _shares(text: str) -> int:

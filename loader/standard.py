@@ -7,9 +7,22 @@ from typing import TextIO
 
 from loader.errors import UsageProblem
 
+_for_data = False
+
+
+def reserve_output() -> None:
+    """stdout is for data from now on: whoever reads it must not meet a report there."""
+    global _for_data
+    _for_data = True
+
+
+def is_for_data() -> bool:
+    return _for_data
+
 
 def output(what: str, readable: bool = False) -> int:
     """The descriptor that `what` is written to; a terminal only takes what people can read. Raises UsageProblem."""
+    reserve_output()
     stream = _open(sys.stdout, f"{what} goes to stdout")
     if not readable and stream.isatty():
         raise UsageProblem(reason=f"{what} goes to stdout, which is a terminal: put a pipe there")

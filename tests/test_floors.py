@@ -18,6 +18,7 @@ FLOORS = {
     "loader.units": 0,
     "loader.log": 0,
     "loader.progress": 0,
+    "loader.bars": 0,
     "loader.child": 0,
     "loader.defaults": 0,
     "loader.naming": 0,

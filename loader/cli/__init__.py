@@ -15,8 +15,7 @@ from pathlib import Path
 
 import click
 
-from loader import log
-from loader.cli import ending
+from loader.cli import ending, talk
 
 # As in setup.cfg, and held against it by a test: to ask importlib.metadata takes a third of the start of a verb, and
 # setuptools sorts entry points by name.
@@ -52,7 +51,7 @@ class Verb:
 
     def load(self) -> click.Command:
         command: click.Command = getattr(import_module(self.module), self.function)
-        return command
+        return talk.give(command)
 
 
 class Verbs(click.Group):
@@ -102,14 +101,7 @@ def summary(verb: Verb, limit: int) -> str:
     cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(package_name="ditseed", prog_name="ditseed")
-@click.option(
-    "-v",
-    "--verbose",
-    count=True,
-    help="Report what is done (-v) or everything (-vv); before the verb.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print errors only; before the verb.")
-def ditseed(verbose: int, quiet: bool) -> None:
+def ditseed() -> None:
     """Seed, export, build, clone and check very large OpenLDAP directories.
 
     \b
@@ -121,7 +113,9 @@ def ditseed(verbose: int, quiet: bool) -> None:
         ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
             -y /root/replicator.pw --consumer ldap://new-replica
     """
-    log.setup(-1 if quiet else verbose)
+
+
+ditseed.params += talk.options()
 
 
 def main() -> None:

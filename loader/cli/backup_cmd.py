@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import sys
 from pathlib import Path
 
 import click
 
-from loader import units
+from loader import log, units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
 from loader.cli.report import show, show_error, show_facts, show_json, show_table
 from loader.defaults import LEVELS
@@ -26,7 +25,7 @@ repo_option = click.option(
     "-R",
     type=click.Path(path_type=Path, readable=False),
     required=True,
-    help="The directory that holds the backups.",
+    help="Directory that holds the backups.",
 )
 config_option = click.option(
     "--config",
@@ -50,7 +49,7 @@ def command() -> None:
 @click.option(
     "--source",
     type=click.Path(path_type=Path, readable=False),
-    help="A database directory, if there is no configuration.",
+    help="Database directory, if there is no configuration.",
 )
 @repo_option
 @click.option(
@@ -58,14 +57,14 @@ def command() -> None:
     type=click.Choice(list(repository.NAMES)),
     default="zstd",
     show_default=True,
-    help="Compression of the copy.",
+    help="How to compress the copy.",
 )
 @click.option(
     "--level",
     type=click.IntRange(1, 19),
     default=pack.LEVEL,
     show_default=True,
-    help="Level of zstd: a higher one is smaller and slower.",
+    help="Level of zstd; a higher level makes a smaller file and takes longer.",
 )
 @json_option
 @progress_option
@@ -82,7 +81,7 @@ def run_command(
     """Take a backup while slapd is running: a consistent snapshot of what is in use, compressed.
 
     Made for cron: it prints nothing when all is well (unless on a terminal, with --json, or as
-    `ditseed -v backup run`), and a second run on the same repository ends at once. Stopped at any
+    `ditseed backup run -v`), and a second run on the same repository ends at once. Stopped at any
     moment, it leaves nothing that `list` shows.
 
     \b
@@ -93,7 +92,7 @@ def run_command(
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --level 9
     """
     _one_of(("--config", config_path), ("--source", source))
-    talks = sys.stdout.isatty() or logging.getLogger().isEnabledFor(logging.INFO)
+    talks = sys.stdout.isatty() or log.verbosity() > 0
     if progress_mode == "auto" and not talks:
         progress_mode = "none"
     options = BackupOptions(repo, config_path, source, suffix, compress, level)
@@ -119,7 +118,7 @@ def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
         show_error(error)
     listed = (*found.backups, *found.future)
     if as_json:
-        show_json([dataclasses.asdict(one) for one in listed])
+        show_json({"backups": [dataclasses.asdict(one) for one in listed]})
         return
     rows = [_row(one) for one in listed]
     show_table(("id", "age", "entries", "data", "stored", "took", "newest change"), rows)
@@ -174,7 +173,7 @@ def check_command(
 @click.option(
     "--replace",
     is_flag=True,
-    help="Replace the present database once the restored one is checked.",
+    help="Replace the existing database once the restored one is checked.",
 )
 @click.option(
     "--verify",

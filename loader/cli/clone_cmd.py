@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from loader import units
+from loader import log, standard, units
 from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
 from loader.cli.report import show_facts, show_json, tell, tell_json
 from loader.defaults import LEVELS
@@ -37,7 +37,7 @@ _PIPE = Path("-")
 @click.option(
     "--compact",
     is_flag=True,
-    help="Leave out free pages and write those in use in the order of their keys.",
+    help="Leave out free pages, and write the used pages in the order of their keys.",
 )
 @click.option(
     "--reflink",
@@ -56,7 +56,7 @@ _PIPE = Path("-")
     "--skip",
     "token",
     metavar="TOKEN",
-    help="With TARGET -: skip what the receiver has already; it prints the token.",
+    help="With TARGET -: skip what the receiver has already; the receiver prints the token.",
 )
 @click.option(
     "--tmp",
@@ -103,6 +103,8 @@ def command(
     The same without the free pages:
       ditseed clone /var/lib/ldap - --compact --tmp /srv/tmp | ssh ldap2 ditseed clone - /var/lib/ldap
     """
+    if target == _PIPE:
+        standard.reserve_output()
     progress = progress_of(progress_mode)
     if _PIPE in (source, target):
         _require_fitting(source, target, compact, reflink, dry_run)
@@ -161,6 +163,8 @@ def _tell_sent(report: clone_pipe.SendReport, as_json: bool) -> None:
     """On stderr: stdout is the copy's."""
     if as_json:
         tell_json(dataclasses.asdict(report))
+        return
+    if log.verbosity() < 0:
         return
     skipped = f", {units.size(report.skipped)} left out" if report.skipped else ""
     took = units.duration(report.seconds)

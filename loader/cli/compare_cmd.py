@@ -52,7 +52,7 @@ _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 @click.option(
     "--user-attributes",
     is_flag=True,
-    help="Ignore entryUUID, entryCSN, timestamps ...",
+    help="Compare user attributes only: ignore entryUUID, entryCSN, timestamps ...",
 )
 @click.option("--with-context-csn", is_flag=True, help="Compare contextCSN too.")
 @click.option(

@@ -22,8 +22,8 @@ from types import FrameType
 import click
 from click import shell_completion
 
-from loader import defaults
-from loader.cli.report import show_error
+from loader import defaults, log
+from loader.cli.report import show_failure
 from loader.errors import (
     EXIT_OK,
     FULL,
@@ -48,7 +48,14 @@ _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 def run(command: click.Command, name: str) -> int:
     """Parse the command line, do what it says; the exit status."""
+    log.setup(0)
     _unwind_on_signals()
+    status = _ended(command, name)
+    logging.getLogger(__name__).info("ended with exit status %d", status, extra=log.SHOWN)
+    return status
+
+
+def _ended(command: click.Command, name: str) -> int:
     try:
         return _run(command, name)
     except KeyboardInterrupt as stop:  # while it was said how the run ended
@@ -134,8 +141,7 @@ def _fail(error: BaseException) -> int:
     known = _known(error) or _bug(error)
     if _leaves_a_run(error):
         leaves_a_run(known)
-    show_error(known)
-    return known.exit_status
+    return _told(known, known.exit_status)
 
 
 def _misused(error: click.ClickException) -> int:
@@ -145,8 +151,16 @@ def _misused(error: click.ClickException) -> int:
         return UsageProblem.exit_status
     context = error.ctx if isinstance(error, click.UsageError) else None
     verb = context.command_path.partition(" ")[2] if context else ""
-    show_error(UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error)))
-    return UsageProblem.exit_status
+    told = UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error))
+    return _told(told, told.exit_status)
+
+
+def _told(error: LoaderError, status: int) -> int:
+    """The command line may be the one that click refused, so --json is looked for in its words."""
+    words = sys.argv[1:]
+    ends = words.index("--") if "--" in words else len(words)
+    show_failure(error, status, as_json="--json" in words[:ends])
+    return status
 
 
 def _refusal(error: click.ClickException) -> str:
@@ -178,8 +192,7 @@ def _stopped(by: str, run_stays: bool) -> int:
     told = Cancelled(signal={"SIGINT": "Ctrl-C"}.get(by, by))
     if run_stays:
         leaves_a_run(told)
-    show_error(told)
-    return _status_of(by)
+    return _told(told, _status_of(by))
 
 
 def _status_of(signal_name: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loader import defaults, units
+from loader import defaults, log, resources, standard, units
 from loader.cli import named, options
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
 from loader.errors import NoSuchPath, UsageProblem
@@ -45,7 +45,10 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     required=True,
     help="Directory for shards and manifest; for a database also -, plain LDIF to stdout.",
 )
-@options.reading_options(jobs="Number of parallel connections to each server, or of workers.")
+@options.reading_options(
+    jobs="Number of parallel connections to each server (default: one per processor, at most 4), or of workers "
+    "for DIR (default: one per processor)."
+)
 @click.option(
     "--max-rate",
     type=click.IntRange(0),
@@ -60,7 +63,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 @click.option(
     "--compress",
     type=click.Choice(["zstd", "none"]),
-    help=f"Default: {defaults.COMPRESS} for a directory, none for stdout.",
+    help=f"How to compress shards (default: {defaults.COMPRESS} for a directory, none for stdout).",
 )
 @options.dry_run_option
 @options.timeout_option
@@ -70,7 +73,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 def command(
     source: str | None,
     output: Path,
-    jobs: int,
+    jobs: int | None,
     pieces: int,
     max_rate: int,
     max_latency: float | None,
@@ -112,6 +115,8 @@ def command(
     progress = options.progress_of(progress_mode)
     options.no_tree(connecting)
     streamed = output == _STDOUT
+    if streamed:
+        standard.reserve_output()
     packing = compress or defaults.COMPRESS
     asked = _Asked(output.absolute(), packing, progress, timeouts, restart)
     if source is None:
@@ -119,7 +124,7 @@ def command(
             raise UsageProblem(reason=_PIECES)
         latency = None if max_latency is None else max_latency / 1000
         limits: dict[str, Any] = {
-            "jobs": jobs,
+            "jobs": jobs or resources.connections(),
             "pieces": pieces,
             "max_rate": max_rate,
             "max_latency": latency,
@@ -142,9 +147,10 @@ def command(
         if streamed:
             options.refuse_given(("restart", "timeouts"), "an export into a directory")
             part = Part(_directory(source), base)
-            _show_streamed(stream_database(part, jobs, compress == "zstd", progress), as_json)
+            workers = jobs or resources.processors()
+            _show_streamed(stream_database(part, workers, compress == "zstd", progress), as_json)
             return
-        made = _of_database(source, base, jobs, asked)
+        made = _of_database(source, base, jobs or resources.processors(), asked)
     if as_json:
         show_json(
             {"output": output, **made.__dict__, "shards": [shard.__dict__ for shard in made.shards]}
@@ -218,6 +224,8 @@ def _show_streamed(made: StreamReport, as_json: bool) -> None:
     """On stderr: stdout is the LDIF's."""
     if as_json:
         tell_json(asdict(made))
+        return
+    if log.verbosity() < 0:
         return
     took, csns = units.duration(made.seconds), " ".join(made.context_csns)
     told = f"sent: {units.number(made.entries)} entries, {units.size(made.bytes)} of LDIF in {took}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from loader import units
+from loader import log, units
 from loader.defaults import ENGINES, LEVELS
 from loader.errors import NO_SECRETS, LoaderError, UsageProblem
 from loader.progress import Progress
@@ -73,7 +72,7 @@ _bind_options = stack(
         "-y",
         "password_file",
         metavar="FILE",
-        help="Read the password from FILE: all of it, a newline at its end included.",
+        help="Read the password from FILE; the whole content counts, including a newline at the end.",
     ),
     click.option("-W", "ask", is_flag=True, help="Prompt for the password."),
     click.option(
@@ -159,17 +158,20 @@ def verify_option(*more: str) -> Callable[[Function], Function]:
 def reading_options(jobs: str, where: str = "") -> Callable[[Function], Function]:
     """How a server is read. jobs: what --jobs says; where: the strategies it is all for, `search, online: `."""
 
-    def count(name: str, least: int, default: int, said: str) -> Callable[[Function], Function]:
+    def count(
+        name: str, least: int, default: int | None, said: str
+    ) -> Callable[[Function], Function]:
         told = f"{where}{said[0].lower()}{said[1:]}" if where else said
         return click.option(name, type=click.IntRange(least), default=default, help=told)
 
     return stack(
-        count("--jobs", 1, os.cpu_count() or 2, jobs),
+        count("--jobs", 1, None, jobs),
         count(
             "--pieces",
             0,
             0,
-            "Number of searches the tree is divided into; 0: as many as jobs. A broken connection repeats one of them.",
+            "Number of searches into which the tree is divided; 0: as many as jobs. If a connection breaks, one of "
+            "them is repeated.",
         ),
         count("--page", 0, 0, "Entries per page; 0: no paging unless a limit requires it."),
     )
@@ -180,7 +182,7 @@ engine_option = click.option(
     type=click.Choice(ENGINES),
     default=ENGINES[0],
     show_default=True,
-    help="What writes the database: ditseed itself, or slapadd.",
+    help="Program that writes the database: native is ditseed itself.",
 )
 threads_option = click.option(
     "--jobs", "-j", type=click.IntRange(1), help="Number of threads (default: one per processor)."
@@ -232,21 +234,21 @@ _TREE = (
         "entries",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of entries of the kind for which the template gives no count.",
+        help="Number of entries of the kind whose count the template leaves open.",
     ),
     click.option(
         "--seed",
         type=int,
         default=1,
         show_default=True,
-        help="Random seed: another one makes other entries.",
+        help="Random seed; a different seed makes different entries.",
     ),
     click.option(
         "--define",
         "defines",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Set a define of a makeldif template; may be repeated.",
+        help="Set a `define` of a makeldif template; may be repeated.",
     ),
     click.option(
         "--operational",
@@ -266,7 +268,7 @@ from_option = click.option(
     "--from",
     "template",
     metavar="TEMPLATE",
-    help="Instead of LDIF: a template of `ditseed generate`, by name or path.",
+    help="Use a template of `ditseed generate`, by name or path, instead of LDIF.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 progress_option = click.option(
@@ -298,7 +300,7 @@ timeout_option = click.option(
     "timeouts",
     multiple=True,
     metavar="[STEP=]SECONDS",
-    help="How long a step may make no progress (default: derived from its measured rate).",
+    help="Time after which a step without progress fails (default: derived from its measured rate).",
 )
 
 
@@ -404,7 +406,7 @@ def is_given(name: str) -> bool:
 
 
 def progress_of(mode: str) -> Progress:
-    return Progress(mode)
+    return Progress("none" if mode == "auto" and log.verbosity() < 0 else mode)
 
 
 def timeouts_of(texts: tuple[str, ...], steps: tuple[str, ...]) -> dict[str, float]:

@@ -12,16 +12,25 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loader import log, plain, units
+from loader import log, plain, standard, units
 from loader.errors import LoaderError
+
+_log = logging.getLogger(__name__)
 
 
 def show_error(error: LoaderError) -> None:
     """`ditseed: CODE: message`, and the hint below it."""
-    tell(f"{log.blank(f'ditseed: {error}')} [{error.code}]")
+    _tell_marked("ditseed:", log.RED, f"{log.blank(str(error))} [{error.code}]")
+    _log.error("%s [%s]", error, error.code, extra=log.SHOWN)
     hint = error.advice()
     if hint:
-        tell(*log.blank(f"hint: {hint}").split("\n"))
+        first, *more = log.blank(hint).split("\n")
+        _tell_marked("hint:", log.BOLD, first)
+        tell(*more)
+
+
+def _tell_marked(mark: str, colour: str, text: str) -> None:
+    print(log.coloured(mark, colour), plain.printable(text), file=sys.stderr)
 
 
 def show(*lines: str) -> None:
@@ -36,13 +45,32 @@ def tell(*lines: str) -> None:
         print(plain.printable(line), file=sys.stderr)
 
 
-def show_json(facts: Mapping[str, Any] | Sequence[Any]) -> None:
-    print(json.dumps(facts, indent=2, default=str))
+REPORT = {
+    "report": 1
+}  # the version of what --json prints: a member that is gone or means something else raises it
+
+
+def show_json(facts: Mapping[str, Any]) -> None:
+    print(json.dumps({**REPORT, **facts}, indent=2, default=str))
 
 
 def tell_json(facts: Mapping[str, Any]) -> None:
     """On one line of stderr, where stdout is that of the data."""
-    print(json.dumps(facts, default=str), file=sys.stderr)
+    print(json.dumps({**REPORT, **facts}, default=str), file=sys.stderr)
+
+
+def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
+    """The error that ends a run; with --json it stands in the report's place too."""
+    show_error(error)
+    if as_json:
+        hint = error.advice()
+        facts = {
+            "code": error.code,
+            "status": status,
+            "message": log.blank(str(error)),
+            "hint": log.blank(hint) if hint else None,
+        }
+        (tell_json if standard.is_for_data() else show_json)({"error": facts})
 
 
 def show_table(
@@ -119,6 +147,4 @@ def show_facts(facts: Mapping[str, object]) -> None:
 def warn_of_rejects(facts: Mapping[str, Any]) -> None:
     """The first entries that were refused, and why."""
     for path, line, dn, reason in facts.get("rejections", ())[:_REJECTS_SHOWN]:
-        logging.getLogger(__name__).warning(
-            "%s, line %s: %s: %s", path or "standard input", line, dn, reason
-        )
+        _log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)

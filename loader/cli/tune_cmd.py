@@ -187,7 +187,7 @@ def _index_rows(one: indexing.Indexing) -> Iterator[tuple[str, str, str, str]]:
 @click.option(
     "--nosync",
     type=click.Choice(["on", "off"]),
-    help="on: stop syncing commits to disk; off: sync them again.",
+    help="on: slapd no longer syncs commits to disk; off: it does so again.",
 )
 @target_options
 def sync_command(nosync: str | None, **given: Any) -> None:

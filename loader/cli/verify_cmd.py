@@ -30,13 +30,13 @@ _path = click.Path(path_type=Path, readable=False)
 @click.option(
     "--level",
     type=click.Choice(LADDER),
-    help="How deep to check (default: as deep as takes some minutes at most; indexes only with --config).",
+    help="How thoroughly to check (default: the highest level that takes a few minutes; indexes needs --config).",
 )
 @click.option(
     "--config",
     "config_path",
     type=_path,
-    help="The server's slapd.d or slapd.conf: gives schema and indexes, and the directory if DIR is not given.",
+    help="The server's slapd.d or slapd.conf, for schema and indexes, and for the directory if DIR is not given.",
 )
 @click.option(
     "-b",

@@ -6,13 +6,16 @@ Layout: OpenLDAP's liblmdb/mdb.c, MDB_page, MDB_meta and MDB_db, 64-bit; format 
 
 from __future__ import annotations
 
+import logging
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from loader import naming, units
 from loader.errors import MdbDamaged, NoSuchPath, NotLmdb, NotPermitted, SystemFailed
 from loader.storage import files
 
+_log = logging.getLogger(__name__)
 DATA = "data.mdb"
 MAGIC = 0xBEEFC0DE
 LONGEST_PAGE = 65536
@@ -70,13 +73,20 @@ def facts(place: Path) -> Facts:
     path = data_file(place)
     try:
         with files.reading(path) as file:
-            return parse(file.read(HEAD_BYTES), str(path))
+            found = parse(file.read(HEAD_BYTES), str(path))
     except FileNotFoundError:
         raise NoSuchPath(path=path) from None
     except PermissionError:
         raise NotPermitted(action="read", path=path, owner=owner_of(path)) from None
     except OSError as error:
         raise SystemFailed(path=path, reason=error.strerror) from error
+    _log.info(
+        "%s: %s in use, transaction %d",
+        naming.shown(str(path)),
+        units.size(found.used),
+        found.txnid,
+    )
+    return found
 
 
 def owner_of(path: Path) -> str:

@@ -103,6 +103,7 @@ def open_run(
         home = stack.enter_context(_made(directory))
         try:
             with exclusive(home.path / "lock"):
+                log.info("run directory: %s", home.name)
                 if restart:
                     forget(home.path)
                 with closing(Catalogue(home.path)) as catalogue:

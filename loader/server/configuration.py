@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +28,12 @@ from loader.server.session import Session
 from loader.storage import temporary
 from loader.storage.files import Owner
 
+_log = logging.getLogger(__name__)
+
 
 def read(path: Path) -> Config:
     """The configuration in `path`: a slapd.d directory, or a slapd.conf (converted in a scratch directory)."""
+    _log.info("reading the configuration %s", path)
     entries = entries_of(dump(path), path)
     if not path.is_dir():
         entries = conversion.mended(entries, list(slapd_conf.statements(path, file_text)))

@@ -5,6 +5,7 @@ Entries by the million never come this way. Every error of libldap leaves this f
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -46,6 +47,8 @@ _UNSORTED = RequestControl("1.3.6.1.4.1.4203.666.5.14", False, b"\x30\x03\x01\x0
 _AS_STORED = [ManageDSAITControl(), _UNSORTED]
 _VISIBLE = RequestControl(SUBENTRIES, True, b"\x01\x01\xff")  # BOOLEAN TRUE in BER
 
+_log = logging.getLogger(__name__)
+
 
 class Session:
     """Bound and ready. Use `session(...)`."""
@@ -63,6 +66,7 @@ class Session:
         self._ldap.set_option(ldap.OPT_REFERRALS, 0)
         self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
         self._asking("bind", self._bind, limit=opening_limit(self.uri))
+        _log.info("connected to %s as %s", self.uri, connection.who)
 
     def _bind(self) -> None:
         if self.connection.start_tls:

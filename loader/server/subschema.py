@@ -74,7 +74,7 @@ def _type(text: str, uri: str, place: str) -> AttributeType:
     reads without a complaint may lack its OID."""
     try:
         found = AttributeType(text)
-        whole = _is_whole(found)
+        whole = _is_whole(found, text)
     except Exception as error:
         raise SchemaUnreadable(uri=uri, place=place, definition=text[:_SHOWN]) from error
     if not whole:
@@ -82,9 +82,10 @@ def _type(text: str, uri: str, place: str) -> AttributeType:
     return found
 
 
-def _is_whole(one: AttributeType) -> bool:
-    """Some servers have words for OIDs."""
-    return all(_WORD.fullmatch(word) for word in (one.oid, *one.names))
+def _is_whole(one: AttributeType, text: str) -> bool:
+    """Some servers have words for OIDs. Names stand in quotes (RFC 4512), which python-ldap does not ask for."""
+    words = all(_WORD.fullmatch(word) for word in (one.oid, *one.names))
+    return words and all(f"'{name}'" in text for name in one.names)
 
 
 def _others(one: AttributeType) -> Sequence[str]:

@@ -5,14 +5,13 @@ No configuration and no schema is needed. The door to the part of loader._native
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import _native, ldif
+from loader import _native, ldif, resources
 from loader._native import Counters, Dump, Exported, Tree
 from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb, ReaderGone, SystemFailed
 from loader.mdb import snapshot
@@ -90,7 +89,7 @@ def _reading(
         meter.total = held.entries or meter.total
         counters = Counters()
         base = part.base or None
-        dump = Dump(held.path, txn=held.txn, base=base, jobs=jobs or os.cpu_count() or 2)
+        dump = Dump(held.path, txn=held.txn, base=base, jobs=jobs or resources.processors())
         with meter.counting(counters):
             try:
                 yield dump, counters

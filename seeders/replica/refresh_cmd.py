@@ -21,7 +21,7 @@ from seeders.replica.refresh import RefreshOptions
 @click.option(
     "--allow-hidden",
     is_flag=True,
-    help="Refresh although the account is not shown all, or not as it is stored.",
+    help="Refresh even if the account cannot read all values, or cannot read them as they are stored.",
 )
 @options.run_dir_option
 @options.dry_run_option

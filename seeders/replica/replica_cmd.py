@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from loader import errors, units
+from loader import errors, resources, units
 from loader.cli import options
 from loader.cli.report import for_people, show, show_facts, show_json
 from loader.errors import UsageProblem
@@ -41,11 +41,13 @@ def _consumer_options(required: bool) -> Callable[[Function], Function]:
             "consumer_uri",
             metavar="URI",
             required=required,
-            help="The replica: ldap://, ldapi:// ...",
+            help="URI of the replica: ldap://, ldaps:// or ldapi://.",
         ),
         click.option("--consumer-dn", metavar="DN", help="Bind DN at the replica (default: -D)."),
         click.option(
-            "--consumer-password-file", metavar="FILE", help="Password file for it (default: -y)."
+            "--consumer-password-file",
+            metavar="FILE",
+            help="Password file for --consumer-dn (default: -y).",
         ),
         click.option(
             "--consumer-mechanism",
@@ -115,7 +117,7 @@ def command() -> None:
     "--strategy",
     type=click.Choice([*seeding.STRATEGIES, ONLINE]),
     required=True,
-    help="Where the entries come from.",
+    help="Source of the entries: a search, LDIF or a database directory; online loads into a running consumer.",
 )
 @options.providers_options_beside_w
 @options.optional_config_option
@@ -131,12 +133,21 @@ def command() -> None:
 @click.option(
     "--prepare-provider",
     is_flag=True,
-    help="Prepare the provider to send the replica changes only: set a session log, and make writes without effect.",
+    help="Prepare the provider so that it sends the replica only what changed: set a session log, and make a few "
+    "writes that change nothing.",
 )
-@click.option("--admin-dn", metavar="DN", help="Bind DN for those writes (default: -D).")
-@click.option("--admin-password-file", metavar="FILE", help="Password file for it (default: -y).")
-@click.option("--config-dn", metavar="DN", help="Bind DN for changing its cn=config (default: -D).")
-@click.option("--config-password-file", metavar="FILE", help="Password file for it (default: -y).")
+@click.option(
+    "--admin-dn", metavar="DN", help="Bind DN for the writes of --prepare-provider (default: -D)."
+)
+@click.option(
+    "--admin-password-file", metavar="FILE", help="Password file for --admin-dn (default: -y)."
+)
+@click.option(
+    "--config-dn", metavar="DN", help="Bind DN for changing the provider's cn=config (default: -D)."
+)
+@click.option(
+    "--config-password-file", metavar="FILE", help="Password file for --config-dn (default: -y)."
+)
 @options.engine_option
 @options.placing_options
 @options.verify_option()
@@ -149,15 +160,18 @@ def command() -> None:
 @click.option(
     "--allow-hidden",
     is_flag=True,
-    help="Seed even if the account cannot read everything, or not as it is stored.",
+    help="Seed even if the account cannot read all values, or cannot read them as they are stored.",
 )
 @click.option(
     "--keep-export",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="search: export into DIR first, build from that, and keep it.",
+    help="search: export into DIR first, build from the export, and keep it.",
 )
-@options.reading_options("Number of parallel connections to each provider.", "search, online: ")
+@options.reading_options(
+    "Number of parallel connections to each provider (default: one per processor, at most 4).",
+    "search, online: ",
+)
 @click.option(
     "--nosync",
     is_flag=True,
@@ -201,6 +215,7 @@ def seed(
     connection, replicas = options.providers_of(seeding_options)
     if replicas and seeding_options["strategy"] != "search":
         raise UsageProblem(reason="-H several times is for --strategy search")
+    seeding_options["jobs"] = seeding_options["jobs"] or resources.connections()
     consumer = _consumer_of(connection, seeding_options)
     nosync = seeding_options.pop("nosync")
     seeding_options["admin"] = _admin_of(connection, seeding_options)

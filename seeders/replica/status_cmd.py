@@ -30,7 +30,7 @@ _GOES_ON = "interrupted; the same `replica seed` command resumes"
     "--consumer",
     "consumer",
     metavar="URI",
-    help="A running server instead, as given for the seeding.",
+    help="URI of a running server, as given for the seeding, instead of --config.",
 )
 @click.option(
     "-b", "--suffix", "suffix", metavar="SUFFIX", help="Suffix of the consumer's database."

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from loader import standard, units
+from loader import resources, standard, units
 from loader.cli.options import (
     json_option,
     progress_of,
@@ -53,7 +52,7 @@ command.add_command(learn_cmd.command)
     "--range",
     "piece",
     metavar="A:B",
-    help="Only entries A to B-1 of the tree, counted from 0; the pieces together are the whole tree.",
+    help="Make only entries A to B-1 of the tree, counted from 0; all ranges joined are the whole tree.",
 )
 @click.option(
     "-o",
@@ -65,7 +64,7 @@ command.add_command(learn_cmd.command)
 @click.option(
     "--compress",
     type=click.Choice(["zstd", "none"]),
-    help="Default: zstd for a directory, none for stdout.",
+    help="How to compress shards (default: zstd for a directory, none for stdout).",
 )
 @threads_option
 @click.option(
@@ -102,6 +101,8 @@ def tree(
       ditseed generate show people 17                                look at entry 17
       ditseed generate templates                                     what is shipped
     """
+    if output == "-":
+        standard.reserve_output()
     progress = progress_of(progress_mode)
     chosen = _options(template_name, stdout=output == "-", **options)
     if output == "-":
@@ -160,7 +161,7 @@ def list_templates(as_json: bool) -> None:
       ditseed generate templates
     """
     found = {name: _described(path) for name, path in templates.shipped().items()}
-    show_json(found) if as_json else show_facts(found)
+    show_json({"templates": found}) if as_json else show_facts(found)
 
 
 def _described(path: Path) -> str:
@@ -184,7 +185,7 @@ def _options(
         recipe,
         template,
         range_of(template, piece),
-        jobs or os.cpu_count() or 1,
+        jobs or resources.processors(),
         compress or ("none" if stdout else "zstd"),
         shard_entries,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from loader import units
+from loader import resources, standard, units
 from loader.cli import options
 from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
@@ -30,7 +29,7 @@ from seeders.synthetic.learn import LearnOptions, learn
     "--jobs",
     "-j",
     type=click.IntRange(min=1),
-    help="Number of threads, or connections (default: one per processor).",
+    help="Number of threads, or of connections to a server (default: one per processor, at most 4 connections).",
 )
 @click.option("--replace", is_flag=True, help="Overwrite an existing template.")
 @options.json_option
@@ -62,11 +61,12 @@ def command(
     if sources and connection.uri:
         raise UsageProblem(reason="give either SOURCE or -H, not both")
     place = None if output == "-" else Path(output)
+    if place is None:
+        standard.reserve_output()
     if place is not None and place.exists() and not replace:
         raise UsageProblem(reason=f"{place} exists already; --replace overwrites it")
-    asked = LearnOptions(
-        sources, None if sources else connection, base, place, jobs or os.cpu_count() or 1
-    )
+    usual = resources.processors() if sources else resources.connections()
+    asked = LearnOptions(sources, None if sources else connection, base, place, jobs or usual)
     learned = learn(asked, options.progress_of(progress_mode))
     if place is None:
         sys.stdout.write(learned.template)

@@ -54,7 +54,7 @@ MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=1
     type=click.FloatRange(0, 20, min_open=True),
     default=0.9,
     show_default=True,
-    help="Exponent of Zipf's law for the choice of entries: the higher, the more often the same few are asked for.",
+    help="Exponent of Zipf's law for the choice of entries; a higher one concentrates operations on fewer entries.",
 )
 @click.option(
     "--search",
@@ -68,7 +68,7 @@ MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=1
     type=click.Choice(list(MIX)),
     default="jsonl",
     show_default=True,
-    help="A line of JSON for each operation, or changes as LDIF.",
+    help="Format of the plan: one line of JSON for each operation, or LDIF changes.",
 )
 @click.option(
     "-o", "output", default="-", metavar="FILE|-", help="Output file (default: standard output)."

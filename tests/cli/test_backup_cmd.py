@@ -60,7 +60,7 @@ def test_list(repo: Path) -> None:
     assert len(rows) == 2
     assert all("1,029" in row for row in rows)
     found = json.loads(ditseed("backup", "list", "-R", repo, "--json").ok().out)
-    assert [one["id"] for one in found] == [row.split()[0] for row in rows]
+    assert [one["id"] for one in found["backups"]] == [row.split()[0] for row in rows]
 
 
 def test_list_of_nothing(tmp_path: Path) -> None:

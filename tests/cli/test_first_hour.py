@@ -30,7 +30,7 @@ def server() -> Iterator[Slapd]:
         (("no-such-verb",), "no such command 'no-such-verb'", ""),
         (("export",), "missing option '-o'", "export: "),
         (("build", "x", "--config", "/x", "--maxsize", "much"), "not a size", "build: "),
-        (("backup", "run", "-v"), "no such option", "backup run: "),
+        (("backup", "run", "--no-such"), "no such option", "backup run: "),
         (("compare", "one"), "missing argument 'B'", "compare: "),
     ],
 )

@@ -390,15 +390,47 @@ def test_json_is_alone_on_stdout(tmp_path: Path) -> None:
     done = command.ditseed("generate", "people", "-n", "50", "-o", tmp_path / "tree", "--json").ok()
     assert done.facts["entries"] >= 50
     listed = command.ditseed("generate", "templates", "--json").ok()
-    assert "people" in listed.facts
+    assert "people" in listed.facts["templates"]
+    assert {done.facts["report"], listed.facts["report"]} == {1}, "the version of reports"
 
 
-def test_with_json_an_error_leaves_stdout_empty(tmp_path: Path) -> None:
+def test_with_json_an_error_is_an_object_on_stdout(tmp_path: Path) -> None:
     done = command.ditseed("backup", "list", "-R", tmp_path / "nowhere", "--json")
-    if done.status:
-        assert done.out == ""
-    else:
-        assert json.loads(done.out) == []
+    assert done.facts["report"] == 1
+    error = done.facts["error"]
+    assert error.keys() == {"code", "status", "message", "hint"}
+    assert (error["code"], error["status"]) == ("storage.no_such_path", done.status)
+    assert str(tmp_path / "nowhere") in error["message"]
+    assert error["hint"].startswith("Check the path")
+    assert "[storage.no_such_path]" in done.err
+
+
+def test_with_json_wrong_use_is_an_object_too() -> None:
+    done = command.ditseed("build", "x.ldif", "--json", "--no-such-option")
+    assert done.facts["error"]["code"] == "usage"
+    assert done.facts["error"]["status"] == done.status == UsageProblem.exit_status
+    assert command.ditseed("build", "--", "--json").out == "", "the name of a file"
+
+
+def test_with_json_the_status_of_a_signal_is_that_of_the_process(
+    silent_server: str, tmp_path: Path
+) -> None:
+    arguments = ["export", "-H", silent_server, "-b", "o=x", "-o", str(tmp_path / "out"), "--json"]
+    done = interrupted(arguments, signal.SIGTERM)
+    assert done.facts["error"]["status"] == done.status == 143
+    assert done.facts["error"]["code"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("export", "/nowhere", "-o", "-", "--json"), ("clone", "/nowhere", "-", "--compact")],
+)
+def test_an_error_is_never_among_data(arguments: tuple[str, ...]) -> None:
+    """Whoever reads the LDIF or the copy must not meet it."""
+    done = command.ditseed(*arguments, "--json")
+    assert done.out == ""
+    told = json.loads(done.err.splitlines()[-1])
+    assert told["error"]["status"] == done.status
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -185,7 +185,7 @@ def test_the_cron_line_of_the_documentation(both: Pair, tmp_path: Path) -> None:
         )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     listed = ditseed("backup", "list", "-R", tmp_path / "backup", "--json").ok()
-    assert listed.facts[0]["suffix"] == both.provider.suffix
+    assert listed.facts["backups"][0]["suffix"] == both.provider.suffix
 
 
 def test_sudo_finds_it(tmp_path: Path) -> None:

@@ -218,4 +218,4 @@ def test_the_hint_tells_the_way_out(target: Slapd, export: Path) -> None:
     one_letter(export)
     files = sorted(export.glob("*.ldif"))
     ditseed("build", *files, "--config", target.config_path, "-b", SUFFIX).ok()
-    assert "name its files instead" in (errors.ManifestBroken.hint or "")
+    assert "give the files instead" in (errors.ManifestBroken.hint or "")

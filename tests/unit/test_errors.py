@@ -104,3 +104,12 @@ def test_every_error_is_raised_somewhere() -> None:
         if path.name != "errors.py"
     )
     assert [kind.__name__ for kind in PARTICULAR if f"{kind.__name__}(" not in text] == []
+
+
+def test_syncrepl_is_removed_from_the_entry_of_the_database() -> None:
+    """It is an attribute there: ldapdelete would ask for the whole database."""
+    error = errors.NotAReplica(
+        where="x", suffix="o=x", undo="printf 'delete: olcSyncrepl' | ldapmodify"
+    )
+    assert "remove the attribute from the database's entry" in str(error.advice())
+    assert "ldapdelete" not in str(error.advice())

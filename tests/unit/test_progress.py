@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from loader import progress
+from loader import bars, progress
 from loader.ldif import Counters
 from loader.progress import Meter, Progress, Sample, Sampler
 
@@ -248,13 +248,32 @@ def test_a_terminal_shows_the_step_and_is_left_clean() -> None:
         with shower.step("load", total=1000) as meter:
             meter.add(500)
             end = time.monotonic() + 30
-            while b"load: 500 of" not in b"".join(pieces) and time.monotonic() < end:
+            while b"500 of 1,000" not in b"".join(pieces) and time.monotonic() < end:
                 time.sleep(0.05)
         stream.flush()
     screen.join()
     text = b"".join(pieces).decode()
-    assert "load: 500 of 1,000 (50%)" in text
+    assert re.search(r"load +\S*\x1b\S*━.* 50%  500 of 1,000 ", text), text
     assert "load: 500 entries in" in text
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), (
         "the cursor was hidden and not shown again"
     )
+
+
+@pytest.mark.parametrize("step", ["read", "build (ou=a long name,dc=example,dc=com)"])
+@pytest.mark.parametrize("total", [None, 5_011, 30_000_000, 999_999_999])
+@pytest.mark.parametrize("note", ["", "write 75%"])
+def test_a_bar_fits_into_80_columns(step: str, total: int | None, note: str) -> None:
+    from rich.console import Console
+
+    done = (total or 123_456_789) // 2
+    large = Sample(step, note, done, 2**40, 1e6, 123_456.7, 0.0987, total)
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=False)
+    console.print(bars._drawn(large))
+    first, *more = out.getvalue().splitlines()
+    assert max(map(len, [first, *more])) <= 80
+    assert [line.strip() for line in more] == ([note] if note else [])
+    assert first.startswith(step[:15])
+    assert ("━" in first) == (total is not None)
+    assert re.search(r"\d/s(  \d.* left)?$", first.rstrip()), first

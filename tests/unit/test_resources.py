@@ -6,9 +6,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import click
 import pytest
 
 from loader import resources
+from loader.cli import ditseed
 
 HOST = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -88,3 +90,26 @@ def test_where_nothing_can_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(resources, "_OWN", tmp_path / "none")
     assert resources.memory() == HOST
     assert resources.processors() == PROCESSORS
+
+
+@pytest.mark.parametrize(("processors", "connections"), [(1, 1), (4, 4), (64, 4)])
+def test_a_server_gets_at_most_four_connections(
+    monkeypatch: pytest.MonkeyPatch, processors: int, connections: int
+) -> None:
+    """However many processors this host has: those of the server are others."""
+    monkeypatch.setattr(resources, "processors", lambda: processors)
+    assert resources.connections() == connections
+
+
+@pytest.mark.parametrize("verb", [("export",), ("replica", "seed"), ("generate", "learn")])
+def test_verbs_leave_the_number_open_until_it_is_known_what_is_read(verb: tuple[str, ...]) -> None:
+    found: click.Command = ditseed
+    for name in verb:
+        assert isinstance(found, click.Group)
+        following = found.get_command(click.Context(found), name)
+        assert following is not None
+        found = following
+    (jobs,) = [one for one in found.params if one.name == "jobs"]
+    assert isinstance(jobs, click.Option)
+    assert not isinstance(jobs.get_default(click.Context(found)), int)
+    assert "at most 4" in (jobs.help or "")

@@ -11,7 +11,7 @@ from typing import IO, BinaryIO, cast
 
 import zstandard
 
-from loader import units
+from loader import resources, units
 from loader.mdb.passing import Passing
 from loader.progress import Meter
 from loader.storage import files, holes
@@ -75,7 +75,7 @@ def _writer(
 ) -> io.RawIOBase | zstandard.ZstdCompressionWriter:
     if compression == "none":
         return counted
-    threads = max(1, (os.cpu_count() or 1) // 2)  # the other half is slapd's
+    threads = max(1, resources.processors() // 2)  # the other half is slapd's
     compressor = zstandard.ZstdCompressor(level=level, threads=threads, write_checksum=True)
     return compressor.stream_writer(cast(BinaryIO, counted), closefd=False)
 

@@ -1,0 +1,89 @@
+"""-q, -v and --log-file: how much a run tells, and where. Every verb takes them, before its name or after it."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from pathlib import Path
+
+import click
+
+from loader import log
+from loader.errors import UsageProblem
+
+_log = logging.getLogger(__name__)
+
+
+def _tell_more(context: click.Context, option: click.Parameter, value: int) -> None:
+    if value:
+        _require_one(log.verbosity() >= 0)
+        log.setup(log.verbosity() + value)
+
+
+def _be_quiet(context: click.Context, option: click.Parameter, value: bool) -> None:
+    if value:
+        _require_one(log.verbosity() <= 0)
+        log.setup(-1)
+
+
+def _require_one(fits: bool) -> None:
+    if not fits:
+        raise UsageProblem(reason="-q and -v contradict each other: give one of them")
+
+
+def _keep(context: click.Context, option: click.Parameter, value: Path | None) -> None:
+    if value is not None and not context.resilient_parsing:
+        log.into(os.fdopen(_appending(value), "a", encoding="utf-8", errors="backslashreplace"))
+        _log.info("%s begins", context.command_path, extra=log.SHOWN)
+
+
+def _appending(path: Path) -> int:
+    from loader.storage import files, held  # most runs keep no log file
+
+    with files.explained(path), held.opened(path.absolute().parent) as place:
+        descriptor = place.found_or_made(path.name, 0o600)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
+    return descriptor
+
+
+def options() -> list[click.Option]:
+    """-q and -v before --log-file, so that the file has the level of the run."""
+    return [
+        click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_be_quiet,
+            help="Print nothing to stderr but warnings and errors.",
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_tell_more,
+            help="Report servers, files, tools and steps on stderr; -vv: everything.",
+        ),
+        click.Option(
+            ["--log-file"],
+            type=click.Path(path_type=Path, readable=False),
+            metavar="FILE",
+            is_eager=True,
+            expose_value=False,
+            callback=_keep,
+            help="Append to FILE what -v reports, with the time of each line (UTC).",
+        ),
+    ]
+
+
+def give(command: click.Command) -> click.Command:
+    """To a verb, or to each of the verbs below it."""
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            give(one)
+        return command
+    taken = {word for one in command.params for word in one.opts}
+    command.params += [one for one in options() if not taken.intersection(one.opts)]
+    return command

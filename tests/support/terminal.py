@@ -1,0 +1,42 @@
+"""A terminal of 80 columns that a command writes to, and what it wrote there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import termios
+from collections.abc import Mapping
+
+from tests.support.command import arguments_of, environment
+
+
+def on_terminal(*arguments: object, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """The exit status, and all that came to stderr, which is a terminal; stdout goes nowhere."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    known = {"TERM": "xterm-256color", "NO_COLOR": "", **(env or {})}
+    process = subprocess.Popen(
+        arguments_of(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env=environment(known),
+    )
+    os.close(theirs)
+    text = _all(ours)
+    return process.wait(timeout=60), text
+
+
+def _all(terminal: int) -> str:
+    """Until the other end is closed, which a pty tells by EIO."""
+    pieces = []
+    with os.fdopen(terminal, "rb", buffering=0) as screen:
+        try:
+            while piece := screen.read(65536):
+                pieces.append(piece)
+        except OSError:
+            pass
+    return b"".join(pieces).decode()
