@@ -32,6 +32,7 @@ class Server:
             b"1.2.3",
             b"( 1.2.3",
             b"( 1.2.3 NAME )",
+            b"( 1.2.3 NAME( 'a' EQUALITY b )",
             b"( 1.2 SYNTAX 1.2{a} )",
             b"\0",
         ),
