@@ -101,7 +101,7 @@ def _is_new(record: logging.LogRecord) -> bool:
 
 
 def setup(verbosity: int) -> None:
-    """-1 and 0: warnings and errors (-1: no progress either), 1: what is done, 2: everything."""
+    """-1: errors, and no progress; 0: warnings as well, 1: what is done, 2: everything."""
     global _level
     _level = verbosity
     handler = _Stderr()
@@ -138,7 +138,7 @@ def _adjust(root: logging.Logger, files: list[_File]) -> None:
 
 
 def _threshold() -> int:
-    return {-1: logging.WARNING, 0: logging.WARNING, 1: logging.INFO}.get(_level, logging.DEBUG)
+    return {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO}.get(_level, logging.DEBUG)
 
 
 def _of_a_thread(ended: threading.ExceptHookArgs) -> None:

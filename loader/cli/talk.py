@@ -56,7 +56,7 @@ def options() -> list[click.Option]:
             is_eager=True,
             expose_value=False,
             callback=_be_quiet,
-            help="Print nothing to stderr but warnings and errors.",
+            help="Print nothing to stderr but errors.",
         ),
         click.Option(
             ["-v", "--verbose"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -107,7 +108,9 @@ def commands(uri: str, suffix: str, consumer: Slapd, home: Path) -> dict[str, tu
 def refused(done: Done, kind: type[LoaderError], message: str, hint: str) -> None:
     """That error, with such words in its message and its hint (expressions), and no traceback."""
     said = f"{done}"
-    assert (done.status, done.out) == (kind.exit_status, ""), said
+    assert done.status == kind.exit_status, said
+    told = json.loads(done.out) if done.out else {"error": {"code": kind.code}}  # with --json
+    assert told["error"]["code"] == kind.code, said
     assert f"[{kind.code}]" in done.err, said
     assert re.search(message, done.err), said
     assert re.search(f"^hint: .*{hint}", done.err, re.MULTILINE), said
