@@ -6,8 +6,6 @@ A verb's module turns options into one options object, calls one operation, and 
 from __future__ import annotations
 
 import ast
-import gc
-import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -120,6 +118,4 @@ ditseed.params += talk.options()
 
 def main() -> None:
     """Entry point, and the only place that exits."""
-    status = ending.run(ditseed, "ditseed")
-    gc.freeze()  # The interpreter would look through all modules twice before it ends.
-    sys.exit(status)
+    ending.leave(ending.run(ditseed, "ditseed"))

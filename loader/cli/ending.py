@@ -5,6 +5,7 @@ Signals unwind the stack, so that children end and what was loosened is tightene
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -18,6 +19,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import click
 from click import shell_completion
@@ -55,6 +57,18 @@ def run(command: click.Command, name: str) -> int:
     return status
 
 
+def leave(status: int) -> NoReturn:
+    """End the process at once. The interpreter's own end would take apart what a thread may still use that waits in
+    libldap for an answer which nobody wants any more; it takes longer, too."""
+    logging.shutdown()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(
+            OSError
+        ):  # that it cannot be written has been said, where it can be
+            stream.flush()
+    os._exit(status)
+
+
 def _ended(command: click.Command, name: str) -> int:
     try:
         return _run(command, name)
@@ -66,13 +80,19 @@ def _ended(command: click.Command, name: str) -> int:
 
 def _run(command: click.Command, name: str) -> int:
     try:
-        status = _called(command, name)
-        sys.stdout.flush()
+        status = _status(command, name)
+        if sys.stdout:  # None: closed by whoever started us
+            sys.stdout.flush()
         return status
-    except click.exceptions.Exit as end:
-        return end.exit_code
     except BaseException as error:
         return _fail(error)
+
+
+def _status(command: click.Command, name: str) -> int:
+    try:
+        return _called(command, name)
+    except click.exceptions.Exit as end:
+        return end.exit_code
 
 
 def _called(command: click.Command, name: str) -> int:

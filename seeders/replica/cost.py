@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from loader import units
 from loader.config import Config
 from loader.server.sync import Answer
 
@@ -24,6 +25,7 @@ _ENTRY = 28e-6  # seconds an entry that comes whole and is found unchanged
 _LINES_NAMED, _LINES_ENTRY = 9.7e-6, 72e-6  # more, where the consumer's log level is `sync`
 _UUID = 84  # bytes of the consumer for each entryUUID it remembers; entries that come whole are remembered too
 _SYNC = 16384  # the bit of the log level
+_SIZES = (1_000_000, 10_000_000, 30_000_000)  # entries, for a tree whose size nobody tells
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,17 @@ def of(answer: Answer, entries: int, logged: bool) -> Cost:
         each = _ENTRY + deeper + (_LINES_ENTRY if logged else 0)
         return Cost(_START + entries * each, _UUID * entries)
     return Cost(_START, 0)
+
+
+def told(answer: Answer, entries: int | None, logged: bool) -> str:
+    """In words. entries None: nobody tells. Then for several sizes, because an entry costs more in a larger tree."""
+    if entries is not None:
+        return _told(of(answer, entries, logged))
+    return ", ".join(f"{_told(of(answer, many, logged))} for {many:,}" for many in _SIZES)
+
+
+def _told(price: Cost) -> str:
+    return f"{units.duration(price.seconds)} and {units.size(price.memory)} of its memory"
 
 
 def _named(entries: int) -> float:

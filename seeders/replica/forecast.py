@@ -65,7 +65,7 @@ class Forecast:
         if answer in (Answer.CHANGES, Answer.NOTHING):
             return "what changes and is deleted from now on, and nothing else"
         if answer in _COSTLY:
-            return _price(answer, self.entries, self.cost, "at most" if self.part else "about")
+            return _price(answer, self.entries, self.logged, "at most" if self.part else "about")
         return str(answer.value)
 
     def lines(self) -> Iterator[str]:
@@ -123,16 +123,15 @@ def told(preflight: Facts, entries: int | None = None) -> Facts:
     foreseen = preflight.get("forecast", {})
     if entries and foreseen and Answer[foreseen["answer"].upper()] in _COSTLY:
         answer = Answer[foreseen["answer"].upper()]
-        shown["catch_up"] = _price(answer, entries, cost.of(answer, entries, foreseen["logged"]))
+        shown["catch_up"] = _price(answer, entries, foreseen["logged"])
     return shown
 
 
-def _price(answer: Answer, entries: int | None, price: Cost, about: str = "about") -> str:
+def _price(answer: Answer, entries: int | None, logged: bool, about: str = "about") -> str:
     named = answer is Answer.PRESENT
     what = "entryUUIDs of entries that did not change" if named else "entries, every one whole"
     count = "an unknown number of" if entries is None else f"{about} {entries:,}"
-    each = f" for each {_WHOLE_TREE:,} of them" if entries is None else ""
-    return f"{count} {what}: {about} {units.duration(price.seconds)} and {units.size(price.memory)} of its memory{each}"
+    return f"{count} {what}: {about} {cost.told(answer, entries, logged)}"
 
 
 def _elsewhere(expected: Expected) -> Iterator[str]:

@@ -179,12 +179,11 @@ class _Waiting:
 
     def _advice(self) -> str:
         if self._answer in (Answer.PRESENT, Answer.WHOLE):
-            many = self._entries or 1_000_000
-            taken = units.duration(cost.of(self._answer, many, logged=True).seconds)
-            each = "" if self._entries else " for each 1,000,000 entries"
+            taken = cost.told(self._answer, self._entries, logged=True)
             return (
-                f"It takes up to {taken}{each}. Let it go on while its slapd uses a processor, and wait longer "
-                "(--wait); else look at its log (loglevel sync). docs/catch-up.md tells how to have changes alone sent."
+                f"It takes up to {taken}. Let it go on while its slapd uses a processor, and wait longer "
+                "(--wait); else look at its log (loglevel sync). docs/catch-up.md tells how to have changes "
+                "alone sent, and what to do if the log repeats `retrying`."
             )
         return "Look at the consumer's log (loglevel sync) for what syncrepl says."
 

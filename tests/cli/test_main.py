@@ -92,14 +92,28 @@ def test_a_verb_has_the_same_line_as_click_would_give_it() -> None:
 IMPORTED = """
 import sys
 sys.argv = ["ditseed", "--help"]
-from loader.cli import main
-try:
-    main()
-except SystemExit as end:
-    assert not end.code
+from loader.cli import ditseed, ending
+assert ending.run(ditseed, "ditseed") == 0
 heavy = {"rich", "ldap", "lmdb", "sqlite3", "zstandard", "loader._native"} & sys.modules.keys()
 assert not heavy, heavy
 """
+
+
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [command.COMMAND, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode != 0
+    assert "no space left" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_a_closed_stdout_is_not_ours_to_mind() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{command.COMMAND} --help >&-"], stderr=subprocess.PIPE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_help_imports_no_verb() -> None:

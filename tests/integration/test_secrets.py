@@ -236,13 +236,12 @@ def test_a_fault_of_our_own_is_written_down_without_it(place: Place) -> None:
 
 
 _FAULT = """
-import sys
 from loader.cli import main
 from loader.server.session import Session
 def broken(self):
     raise ValueError(f"{self.connection} {self.connection!r} {vars(self)}")
 Session.base = broken
-sys.exit(main())
+main()
 """
 
 
