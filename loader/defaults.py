@@ -26,7 +26,13 @@ SILENCE_FLOOR = SILENCE + 60.0
 WORTH_READ = 20_000  # entries of finished partitions, and
 WORTH_KEEPING = 60.0  # seconds of finished steps, above which other options need --restart
 COMPRESS = "zstd"
-LEVELS = ("none", "quick", "pages", "tree")  # of --verify after a copy or a build
+LADDER = (
+    "quick",
+    "pages",
+    "tree",
+    "indexes",
+)  # levels of --verify, each with all of those before it
+LEVELS = ("none", *LADDER[:-1])  # of a copy: no configuration says which indexes there are
 ENGINES = ("native", "slapadd")  # what writes a database; the first is the default
 MAXSIZE_FACTOR = (
     3.0  # maxsize = this times the data: copy-on-write, growth and long readers need room

@@ -622,7 +622,7 @@ class NotStampable(LoaderError):
 class IndexesUnknown(LoaderError):
     code, exit_status = "verify.not_proven", 69
     message = "the indexes cannot be rebuilt for comparison: {reason}"
-    hint = "Use --level tree, which checks everything but the indexes and needs no configuration."
+    hint = "Use --verify tree, which checks everything but the indexes and needs no configuration."
 
 
 class ReadersFull(LoaderError):

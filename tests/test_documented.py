@@ -198,7 +198,7 @@ def test_verbs_and_options_in_examples_exist(page: Path) -> None:
 
 def test_an_option_that_is_gone_is_noticed() -> None:
     text = (
-        "`ditseed build --gone`\n```\n$ ditseed bulid x | ditseed -q verify --level\\\n   a\n```\n"
+        "`ditseed build --gone`\n```\n$ ditseed bulid x | ditseed -q verify --verify\\\n   a\n```\n"
     )
     lines = commands_in(text, "ditseed")
     assert [lacking(line, COMMANDS) for line in lines] == [{"bulid"}, set(), {"--gone"}]

@@ -25,19 +25,8 @@ from loader.operations.build import MOST_SHARDS, BuildOptions
 @options.from_option
 @options.tree_options
 @options.config_option
-@click.option(
-    "-b",
-    "--suffix",
-    "suffix",
-    metavar="SUFFIX",
-    help="Suffix of the database (default: the only one).",
-)
-@click.option(
-    "--target",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="DIR",
-    help="Build into DIR instead of the configured directory; the configuration is not changed.",
-)
+@options.suffix_option
+@options.target_option
 @click.option(
     "-g",
     "--no-glue",
@@ -49,16 +38,17 @@ from loader.operations.build import MOST_SHARDS, BuildOptions
 )
 @options.engine_option
 @options.placing_options
-@options.verify_option(operation.FULL)
+@options.verify_new_option(operation.FULL)
 @click.option(
     "-w",
+    "--write-context-csn",
     "write_context",
     is_flag=True,
     help="Write contextCSN from the entries' entryCSN, as slapadd -w.",
 )
 @click.option(
     "-S",
-    "server_id",
+    "--server-id",
     type=click.IntRange(0, 4095),
     help="Server ID for generated entryCSNs (default: olcServerID).",
 )

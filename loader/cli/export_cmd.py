@@ -40,7 +40,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 @options.providers_options
 @click.option(
     "-o",
-    "output",
+    "--output",
     type=click.Path(path_type=Path, readable=False),
     required=True,
     help="Directory for shards and manifest; for a database also -, plain LDIF to stdout.",
@@ -49,12 +49,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     jobs="Number of parallel connections to each server (default: one per processor, at most 4), or of workers "
     "for DIR (default: one per processor)."
 )
-@click.option(
-    "--max-rate",
-    type=click.IntRange(0),
-    default=0,
-    help="Maximum entries per second, over all connections; 0: no limit.",
-)
+@options.max_rate_option
 @click.option(
     "--max-latency",
     type=click.FloatRange(0, min_open=True),

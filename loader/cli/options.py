@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from loader import log, units
+from loader.cli.vocabulary import Level, Option
 from loader.defaults import ENGINES, LEVELS
 from loader.errors import NO_SECRETS, LoaderError, UsageProblem
 from loader.progress import Progress
@@ -66,47 +67,61 @@ _refused_password = click.option(
     callback=_no_secret,
 )
 _bind_options = stack(
-    click.option("-x", "simple", is_flag=True, help="Simple bind; the default without -Y."),
-    click.option("-D", "bind_dn", metavar="DN", help="Bind as this DN."),
+    click.option("-x", "--simple", is_flag=True, help="Simple bind; the default without -Y."),
+    click.option("-D", "--bind-dn", metavar="DN", help="Bind as this DN."),
     click.option(
         "-y",
-        "password_file",
+        "--password-file",
         metavar="FILE",
         help="Read the password from FILE; the whole content counts, including a newline at the end.",
     ),
-    click.option("-W", "ask", is_flag=True, help="Prompt for the password."),
+    click.option("-W", "--ask-password", "ask", is_flag=True, help="Prompt for the password."),
     click.option(
         "-Y",
-        "mechanism",
+        "--mechanism",
         metavar="MECH",
         help="SASL mechanism: EXTERNAL with ldapi:///, GSSAPI, SCRAM-SHA-256 ...",
     ),
     click.option(
-        "-U", "authcid", metavar="NAME", help="SASL: authentication identity (default: -D)."
+        "-U",
+        "--authcid",
+        metavar="NAME",
+        help="SASL: authentication identity (default: -D).",
     ),
     click.option(
-        "-X", "authzid", metavar="ID", help="SASL: authorization identity, dn:DN or u:NAME."
+        "-X",
+        "--authzid",
+        metavar="ID",
+        help="SASL: authorization identity, dn:DN or u:NAME.",
     ),
-    click.option("-R", "realm", metavar="REALM", help="SASL: realm."),
+    click.option("-R", "--realm", metavar="REALM", help="SASL: realm."),
     click.option(
-        "-O", "properties", metavar="PROPS", help="SASL: security properties, such as minssf=56."
+        "-O",
+        "--secprops",
+        "properties",
+        metavar="PROPS",
+        help="SASL: security properties, such as minssf=56.",
     ),
     click.option(
         "-N",
+        "--nocanon",
         "as_written",
         is_flag=True,
         help="SASL: use the host name as given with -H, without asking DNS.",
     ),
-    click.option("-Z", "start_tls", count=True, help="Try StartTLS; with -ZZ it must succeed."),
+    click.option("-Z", "--start-tls", count=True, help="Try StartTLS; with -ZZ it must succeed."),
     click.option(
-        "-b", "base", metavar="BASE", help="Base DN (default: ldap.conf, else the only suffix)."
+        "-b",
+        "--base",
+        metavar="BASE",
+        help="Base DN (default: ldap.conf, else the only suffix).",
     ),
 )
 bind_options = stack(_bind_options, _refused_password)
 connection_options = stack(
     click.option(
         "-H",
-        "uri",
+        "--uri",
         metavar="URI",
         help="The server: ldap://, ldaps:// or ldapi:// (ldap.conf is honoured).",
     ),
@@ -115,6 +130,7 @@ connection_options = stack(
 _providers_options = stack(
     click.option(
         "-H",
+        "--uri",
         "uris",
         multiple=True,
         metavar="URI",
@@ -132,6 +148,15 @@ _CONFIG: dict[str, Any] = {
 }
 config_option = click.option("--config", "config_path", required=True, **_CONFIG)
 optional_config_option = click.option("--config", "config_path", **_CONFIG)
+suffix_option = click.option(
+    "-b", "--suffix", metavar="SUFFIX", help="Suffix of the database (default: the only one)."
+)
+target_option = click.option(
+    "--target",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="DIR",
+    help="Write into DIR instead of the configured directory; the configuration is not changed.",
+)
 placing_options = stack(
     click.option(
         "--replace", is_flag=True, help="Replace an existing database once the new one is checked."
@@ -144,14 +169,118 @@ placing_options = stack(
 )
 
 
-def verify_option(*more: str) -> Callable[[Function], Function]:
-    """--verify with the levels that every database has, and `more`."""
+def verify_option(
+    levels: Sequence[str], default: str | None, said: str, **more: Any
+) -> Callable[[Function], Function]:
+    """--verify with some of the levels of loader.defaults.LADDER."""
     return click.option(
         "--verify",
-        type=click.Choice([*LEVELS, *more]),
-        default="quick",
-        show_default=True,
-        help="How thoroughly to check the new database.",
+        type=Level(levels),
+        default=default,
+        show_default=default is not None,
+        help=said,
+        **more,
+    )
+
+
+def verify_new_option(*more: str) -> Callable[[Function], Function]:
+    """Of what a build makes; `more`: levels above those of a copy."""
+    return verify_option(
+        [*LEVELS, *more], "quick", "How thoroughly to check the new database, as `ditseed verify`."
+    )
+
+
+verify_copy_option = verify_option(
+    LEVELS,
+    None,
+    "How thoroughly to check the copy before it is put into place, as `ditseed verify` (default: pages up to 16 GiB, "
+    "else quick).",
+)
+
+
+def jobs_option(said: str, default: int | None = None) -> Callable[[Function], Function]:
+    """-j, of whatever works in parallel."""
+    return click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(1),
+        default=default,
+        show_default=default is not None,
+        help=said,
+    )
+
+
+def limit_option(default: int, said: str, least: int = 0) -> Callable[[Function], Function]:
+    """--limit: how much of what was found is named."""
+    return click.option(
+        "--limit", type=click.IntRange(least), default=default, show_default=True, help=said
+    )
+
+
+def max_rejects_option(what: str) -> Callable[[Function], Function]:
+    """--max-rejects and --rejects; `what` stops or fails."""
+    return stack(
+        click.option(
+            "--max-rejects",
+            type=click.IntRange(0),
+            default=0,
+            show_default=True,
+            help=f"Maximum number of rejected entries before {what}.",
+        ),
+        click.option(
+            "--rejects",
+            type=click.Path(path_type=Path, readable=False),
+            metavar="FILE",
+            help="File for rejected entries, as LDIF (default: in the run directory).",
+        ),
+    )
+
+
+max_rate_option = click.option(
+    "--max-rate",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="At most N entries per second, over all connections; 0: no limit.",
+)
+
+
+def scratch_option(said: str) -> Callable[[Function], Function]:
+    return click.option(
+        "--tmp",
+        "scratch",
+        type=click.Path(path_type=Path, readable=False),
+        metavar="DIR",
+        help=said,
+    )
+
+
+def run_dir_option(where: str = "in the database directory") -> Callable[[Function], Function]:
+    return click.option(
+        "--run-dir",
+        type=click.Path(path_type=Path, readable=False),
+        metavar="DIR",
+        help=f"Directory for the state of the run (default: {where}).",
+    )
+
+
+_AS_FIRST = "-Y, unless --consumer-bind-dn is given"
+
+
+def second_options(at: str) -> Callable[[Function], Function]:
+    """How to bind at the second server, `at`."""
+
+    def one(name: str, metavar: str, what: str, otherwise: str, former: str) -> Any:
+        said = f"{what} at {at} (default: {otherwise})."
+        names = tuple(f"--{word}" for word in former.split())
+        return click.option(
+            f"--consumer-{name}", metavar=metavar, help=said, cls=Option, former=names
+        )
+
+    return stack(
+        one("bind-dn", "DN", "Bind DN", "-D", "consumer-dn bind-dn-b"),
+        one("password-file", "FILE", "Password file", "-y", "password-file-b"),
+        one("mechanism", "MECH", "SASL mechanism", _AS_FIRST, "mechanism-b"),
     )
 
 
@@ -165,7 +294,7 @@ def reading_options(jobs: str, where: str = "") -> Callable[[Function], Function
         return click.option(name, type=click.IntRange(least), default=default, help=told)
 
     return stack(
-        count("--jobs", 1, None, jobs),
+        jobs_option(f"{where}{jobs[0].lower()}{jobs[1:]}" if where else jobs),
         count(
             "--pieces",
             0,
@@ -184,36 +313,17 @@ engine_option = click.option(
     show_default=True,
     help="Program that writes the database: native is ditseed itself.",
 )
-threads_option = click.option(
-    "--jobs", "-j", type=click.IntRange(1), help="Number of threads (default: one per processor)."
+threads_option = jobs_option("Number of threads (default: one per processor).")
+memory_option = click.option(
+    "--memory",
+    type=Size(),
+    help="Memory for sorting (default: a quarter of the available memory).",
 )
 native_options = stack(
-    click.option(
-        "--memory",
-        type=Size(),
-        help="Memory for sorting (default: a quarter of the available memory).",
-    ),
-    click.option(
-        "--tmp",
-        "scratch",
-        type=click.Path(path_type=Path, readable=False),
-        metavar="DIR",
-        help="Directory for temporary files (default: beside the database).",
-    ),
+    memory_option,
+    scratch_option("Directory for temporary files (default: beside the database)."),
     threads_option,
-    click.option(
-        "--max-rejects",
-        type=click.IntRange(0),
-        default=0,
-        show_default=True,
-        help="Maximum number of rejected entries before the build fails.",
-    ),
-    click.option(
-        "--rejects",
-        type=click.Path(path_type=Path, readable=False),
-        metavar="FILE",
-        help="File for rejected entries, as LDIF (default: in the run directory).",
-    ),
+    max_rejects_option("the build fails"),
     click.option(
         "--no-value-check",
         "check_values",
@@ -231,7 +341,7 @@ native_options = stack(
 _TREE = (
     click.option(
         "-n",
-        "entries",
+        "--entries",
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of entries of the kind whose count the template leaves open.",
@@ -286,12 +396,6 @@ consumer_suffix_option = click.option(
     metavar="SUFFIX",
     help="Suffix of the consumer's database (default: -b, else its only database).",
 )
-
-run_dir_option = click.option(
-    "--run-dir",
-    type=click.Path(path_type=Path, readable=False),
-    help="Directory for the state of the run (default: in the database directory).",
-)
 restart_option = click.option(
     "--restart", is_flag=True, help="Discard an earlier run, finished or not, and start over."
 )
@@ -318,6 +422,20 @@ def connection_of(options: dict[str, Any]) -> Connection:
         password = click.prompt("Password", hide_input=True, err=True)
     _require_password(taken, password)
     return Connection(**taken, password=password, sasl=Sasl(**sasl))
+
+
+def second_of(first: Connection, options: dict[str, Any]) -> Connection:
+    """Take the second server's options out of a command's arguments; what they leave open is as for the first."""
+    bind_dn, password_file, mechanism = (
+        options.pop(f"consumer_{name}") for name in ("bind_dn", "password_file", "mechanism")
+    )
+    return replace(
+        first,
+        bind_dn=bind_dn or first.bind_dn,
+        password_file=password_file or first.password_file,
+        mechanism=mechanism or (None if bind_dn else first.mechanism),
+        sasl=replace(first.sasl, authcid=None) if bind_dn else first.sasl,
+    )
 
 
 def _require_password(taken: dict[str, Any], password: str | None) -> None:

@@ -13,6 +13,7 @@ import click
 from loader import units
 from loader.cli import options
 from loader.cli.report import show, show_json, show_table
+from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.operations.add import nosync, shadow
 from loader.operations.tune import history, indexing, maxsize, syncing
@@ -23,12 +24,7 @@ from loader.run.journal import Outcome as Ended
 from loader.server.options import Connection
 
 _TARGET_OPTIONS = (
-    click.option(
-        "--config",
-        "config_path",
-        type=click.Path(path_type=Path, readable=False),  # our own errors say more than click's
-        help="The server's slapd.d directory (slapd stopped) or slapd.conf.",
-    ),
+    options.optional_config_option,
     options.connection_options,
     click.option(
         "--apply", is_flag=True, help="Make the change; without it, the change is only shown."
@@ -63,7 +59,10 @@ def command() -> None:
 
 @command.command("maxsize")
 @click.option(
-    "--size",
+    "--maxsize",
+    "size",
+    cls=Option,
+    former=("--size",),
     type=options.Size(auto=True),
     help="The new maxsize; `auto` computes it (the default with --apply).",
 )
@@ -76,7 +75,7 @@ def maxsize_command(size: int | str | None, **given: Any) -> None:
     \b
     Examples:
       ditseed tune maxsize --config /etc/ldap/slapd.conf
-      ditseed tune maxsize -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com --size 250G --apply
+      ditseed tune maxsize -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com --maxsize 250G --apply
     """
     apply, as_json, suffix, wished = _taken(given)
     with _target(given, apply) as target:

@@ -23,7 +23,7 @@ from seeders.replica.refresh import RefreshOptions
     is_flag=True,
     help="Refresh even if the account cannot read all values, or cannot read them as they are stored.",
 )
-@options.run_dir_option
+@options.run_dir_option()
 @options.dry_run_option
 @options.timeout_option
 @options.restart_option

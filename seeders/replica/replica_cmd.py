@@ -12,6 +12,7 @@ import click
 from loader import errors, resources, units
 from loader.cli import options
 from loader.cli.report import for_people, show, show_facts, show_json
+from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.operations.compare import CompareReport, Sample
 from loader.progress import Progress
@@ -43,42 +44,39 @@ def _consumer_options(required: bool) -> Callable[[Function], Function]:
             required=required,
             help="URI of the replica: ldap://, ldaps:// or ldapi://.",
         ),
-        click.option("--consumer-dn", metavar="DN", help="Bind DN at the replica (default: -D)."),
+        options.second_options("the replica"),
+    )
+
+
+def _account_options(name: str, purpose: str) -> Callable[[Function], Function]:
+    """As whom the provider is prepared."""
+    return options.stack(
         click.option(
-            "--consumer-password-file",
-            metavar="FILE",
-            help="Password file for --consumer-dn (default: -y).",
+            f"--{name}-bind-dn",
+            metavar="DN",
+            help=f"Bind DN for {purpose} (default: -D).",
+            cls=Option,
+            former=(f"--{name}-dn",),
         ),
         click.option(
-            "--consumer-mechanism",
-            metavar="MECH",
-            help="SASL mechanism at the replica (default: -Y, unless --consumer-dn is given).",
+            f"--{name}-password-file",
+            metavar="FILE",
+            help=f"Password file for --{name}-bind-dn (default: -y).",
         ),
     )
 
 
 def _consumer_of(provider: Connection, given: dict[str, Any]) -> Connection | None:
-    """Take the consumer's options out of a command's arguments; what they leave open is as for the provider."""
-    uri, bind_dn, password_file, mechanism = (
-        given.pop(f"consumer_{name}") for name in ("uri", "dn", "password_file", "mechanism")
-    )
-    if uri is None:
-        return None
-    return dataclasses.replace(
-        provider,
-        uri=uri,
-        bind_dn=bind_dn or provider.bind_dn,
-        password_file=password_file or provider.password_file,
-        mechanism=mechanism or (None if bind_dn else provider.mechanism),
-        sasl=dataclasses.replace(provider.sasl, authcid=None) if bind_dn else provider.sasl,
-    )
+    """Take the consumer's options out of a command's arguments."""
+    uri, bound = given.pop("consumer_uri"), options.second_of(provider, given)
+    return None if uri is None else dataclasses.replace(bound, uri=uri)
 
 
 def _admin_of(provider: Connection, given: dict[str, Any]) -> Admin | None:
     """As whom the provider is prepared; None: it is not."""
     wanted = given.pop("prepare_provider")
     config, data = (
-        _bound_as(provider, given.pop(f"{name}_dn"), given.pop(f"{name}_password_file"))
+        _bound_as(provider, given.pop(f"{name}_bind_dn"), given.pop(f"{name}_password_file"))
         for name in ("config", "admin")
     )
     if wanted and provider.uri is None:
@@ -136,23 +134,14 @@ def command() -> None:
     help="Prepare the provider so that it sends the replica only what changed: set a session log, and make a few "
     "writes that change nothing.",
 )
-@click.option(
-    "--admin-dn", metavar="DN", help="Bind DN for the writes of --prepare-provider (default: -D)."
-)
-@click.option(
-    "--admin-password-file", metavar="FILE", help="Password file for --admin-dn (default: -y)."
-)
-@click.option(
-    "--config-dn", metavar="DN", help="Bind DN for changing the provider's cn=config (default: -D)."
-)
-@click.option(
-    "--config-password-file", metavar="FILE", help="Password file for --config-dn (default: -y)."
-)
+@_account_options("admin", "the writes of --prepare-provider")
+@_account_options("config", "changing the provider's cn=config")
 @options.engine_option
 @options.placing_options
-@options.verify_option()
+@options.verify_new_option()
 @click.option(
     "-w",
+    "--write-context-csn",
     "write_context",
     is_flag=True,
     help="ldif: compute contextCSN from the entries, as slapadd -w (for the output of slapcat only).",
@@ -177,7 +166,7 @@ def command() -> None:
     is_flag=True,
     help="online: switch nosync on during the load, as `ditseed add --nosync`.",
 )
-@options.run_dir_option
+@options.run_dir_option()
 @options.dry_run_option
 @options.timeout_option
 @options.restart_option
@@ -297,9 +286,7 @@ command.add_command(refresh)
     metavar="SECONDS",
     help="How long to wait for the replica to catch up (default: derived from what the provider has to send).",
 )
-@click.option(
-    "--limit", type=click.IntRange(0), default=20, help="Number of differing entries to name."
-)
+@options.limit_option(20, "Number of differing entries to name.")
 @options.progress_option
 @options.json_option
 def verify(
@@ -393,6 +380,6 @@ def _how_to_see(report: CompareReport) -> Iterator[str]:
             f"it to {one.who}, and every entry has the same entryCSN on both sides."
         )
         yield (
-            "  To compare it too, bind as somebody who may read it (--consumer-dn, --consumer-password-file), or add "
-            f"this as the first rule of the database on {one.location}: olcAccess: {one.rule}"
+            "  To compare it too, bind as somebody who may read it (--consumer-bind-dn, --consumer-password-file), or "
+            f"add this as the first rule of the database on {one.location}: olcAccess: {one.rule}"
         )

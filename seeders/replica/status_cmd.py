@@ -32,10 +32,8 @@ _GOES_ON = "interrupted; the same `replica seed` command resumes"
     metavar="URI",
     help="URI of a running server, as given for the seeding, instead of --config.",
 )
-@click.option(
-    "-b", "--suffix", "suffix", metavar="SUFFIX", help="Suffix of the consumer's database."
-)
-@options.run_dir_option
+@options.suffix_option
+@options.run_dir_option()
 @options.json_option
 def command(
     config_path: Path | None,

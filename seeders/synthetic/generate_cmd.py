@@ -56,7 +56,7 @@ command.add_command(learn_cmd.command)
 )
 @click.option(
     "-o",
-    "output",
+    "--output",
     default="-",
     metavar="DIR|-",
     help="Directory for shards and a manifest; -: plain LDIF to stdout.",

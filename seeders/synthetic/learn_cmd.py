@@ -20,16 +20,13 @@ from seeders.synthetic.learn import LearnOptions, learn
 @options.connection_options
 @click.option(
     "-o",
-    "output",
+    "--output",
     required=True,
     metavar="TEMPLATE|-",
     help="The template file to write; -: standard output.",
 )
-@click.option(
-    "--jobs",
-    "-j",
-    type=click.IntRange(min=1),
-    help="Number of threads, or of connections to a server (default: one per processor, at most 4 connections).",
+@options.jobs_option(
+    "Number of threads, or of connections to a server (default: one per processor, at most 4 connections)."
 )
 @click.option("--replace", is_flag=True, help="Overwrite an existing template.")
 @options.json_option

@@ -71,7 +71,7 @@ MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=1
     help="Format of the plan: one line of JSON for each operation, or LDIF changes.",
 )
 @click.option(
-    "-o", "output", default="-", metavar="FILE|-", help="Output file (default: standard output)."
+    "-o", "--output", default="-", metavar="FILE|-", help="Output file (default: standard output)."
 )
 @threads_option
 @tree_options
