@@ -12,6 +12,8 @@ ENV_TOOLS = (
     "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
 )
 ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time of a build, seconds since 1970, in the place of now
+CONFIG_FILE = "~/.config/ditseed/config.toml"  # for help texts: below XDG_CONFIG_HOME
+ENV_PROFILE = "DITSEED_PROFILE"  # the profile of that file, as --profile
 ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: die at this named point
 ENV_STOP_AT = "DITSEED_STOP_AT"  # tests only: stop there until SIGCONT; several with commas
 
@@ -47,6 +49,11 @@ DYNAMIC_ATTRIBUTES = (
     "numSubordinates",
     "numAllSubordinates",
 )
+
+
+def config_file() -> Path:
+    """The operator's own, as the XDG Base Directory Specification has it."""
+    return platformdirs.user_config_path("ditseed") / "config.toml"
 
 
 def state_dir() -> Path:

@@ -11,6 +11,7 @@ import click
 from loader import log, units
 from loader.cli.options import (
     dry_run_option,
+    is_given,
     json_option,
     optional_config_option,
     progress_of,
@@ -98,6 +99,8 @@ def run_command(
     One of several databases, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
+    if not is_given("config_path") and source is not None:
+        config_path = None  # of a profile
     _one_of(("--config", config_path), ("--from", source))
     talks = sys.stdout.isatty() or log.verbosity() > 0
     if progress_mode == "auto" and not talks:
@@ -208,6 +211,8 @@ def restore_command(
     Into another directory, to look at it:
       ditseed backup restore latest -R /srv/backup --target /srv/look
     """
+    if not is_given("config_path") and target is not None:
+        config_path = None  # of a profile
     _one_of(("--config", config_path), ("--target", target))
     options = RestoreOptions(repo, name, config_path, suffix, target, replace, verify)
     progress = progress_of(progress_mode)

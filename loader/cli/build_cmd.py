@@ -32,8 +32,7 @@ from loader.operations.build import MOST_SHARDS, BuildOptions
     "--no-glue",
     "glue",
     is_flag=True,
-    flag_value=False,
-    default=True,
+    callback=options.negated,
     help="Do not build the databases glued to it (subordinate), as slapadd -g.",
 )
 @options.engine_option

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from loader import defaults, log, resources, standard, units
-from loader.cli import named, options
+from loader.cli import named, options, profile
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
 from loader.errors import NoSuchPath, UsageProblem
 from loader.manifest import Manifest
@@ -132,7 +132,7 @@ def command(
             return
         made = _of_server(connection, limits, asked)
     else:
-        base = connecting.pop("base")
+        base = connecting.pop("base") if options.is_given("base") else None
         of_server = (*connecting, "pieces", "max_rate", "max_latency", "page")
         options.refuse_given(of_server, "a server, not for a database")
         if dry_run:
@@ -241,6 +241,8 @@ def _generate(output: Path) -> None:
     for one in context.command.get_params(context):
         if one.name in (*_OF_TREE[1:], *_ALSO) and options.is_given(one.name):
             words += _words(one, context.params[one.name])
+    name = profile.chosen(context)
+    words += ["--profile", name] if name else []
     generate = named("generate")
     assert generate is not None, "one of our own"
     generate.load().main(words, "ditseed generate", standalone_mode=False)

@@ -23,6 +23,11 @@ from loader.sources.synthetic import Synthetic, find
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def negated(context: click.Context, option: click.Parameter, value: bool) -> bool:
+    """Of a flag --no-SOMETHING whose parameter is SOMETHING."""
+    return not value
+
+
 class Size(click.ParamType[int | str]):
     """Bytes, written 250G or 64M; `auto` where the verb can work it out."""
 
@@ -327,8 +332,8 @@ native_options = stack(
     click.option(
         "--no-value-check",
         "check_values",
-        flag_value=False,
-        default=True,
+        is_flag=True,
+        callback=negated,
         help="Accept values that violate their syntax, as slapadd does by default.",
     ),
     click.option(
@@ -409,7 +414,9 @@ timeout_option = click.option(
 
 
 def connection_of(options: dict[str, Any]) -> Connection:
-    """Take the connection options out of a command's arguments."""
+    """Take the connection options out of a command's arguments. An account comes from one place, with its password."""
+    keep_strongest(options, ("bind_dn", "mechanism", "simple"), (*_OF_SASL, "password_file", "ask"))
+    keep_strongest(options, ("password_file", "ask"))
     taken = {name: options.pop(name, None) for name in _OF_CONNECTION}
     sasl = {name: options.pop(name, None) for name in _OF_SASL}
     _require_mechanism(taken["mechanism"])
@@ -424,8 +431,12 @@ def connection_of(options: dict[str, Any]) -> Connection:
     return Connection(**taken, password=password, sasl=Sasl(**sasl))
 
 
+_OF_SECOND = ("consumer_bind_dn", "consumer_mechanism")
+
+
 def second_of(first: Connection, options: dict[str, Any]) -> Connection:
     """Take the second server's options out of a command's arguments; what they leave open is as for the first."""
+    keep_strongest(options, _OF_SECOND, ("consumer_password_file",))
     bind_dn, password_file, mechanism = (
         options.pop(f"consumer_{name}") for name in ("bind_dn", "password_file", "mechanism")
     )
@@ -518,9 +529,22 @@ def refuse_given(names: Iterable[str], only: str) -> None:
 
 
 def is_given(name: str) -> bool:
-    """Does that parameter of the running command stand on its command line?"""
-    source = click.get_current_context().get_parameter_source(name)
-    return source not in (None, ParameterSource.DEFAULT)
+    """Does that parameter of the running command stand on its command line? (A profile serves many verbs.)"""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def keep_strongest(
+    given: dict[str, Any], deciding: Sequence[str], following: Sequence[str] = ()
+) -> None:
+    """Of options that exclude each other, keep those from one place: command line before variables before the profile.
+    Those in `following` go with them."""
+    context = click.get_current_context()
+    names = [name for name in (*deciding, *following) if given.get(name)]
+    places = {name: context.get_parameter_source(name) or ParameterSource.DEFAULT for name in names}
+    first = min((places[name] for name in deciding if name in places), default=None)
+    for name, place in places.items():
+        if first is not None and place > first:
+            given[name] = () if isinstance(given[name], tuple) else None
 
 
 def progress_of(mode: str) -> Progress:

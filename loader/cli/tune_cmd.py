@@ -252,8 +252,10 @@ def _taken(given: dict[str, Any]) -> tuple[bool, bool, str | None, bool]:
 @contextmanager
 def _target(given: dict[str, Any], apply: bool) -> Iterator[Target]:
     """What a killed `ditseed add` left loosened there is tightened before anything else is changed."""
+    options.keep_strongest(given, ("config_path", "uri"))
     path: Path | None = given.pop("config_path")
-    named = any(given[name] for name in ("uri", "bind_dn", "mechanism"))
+    account = [name for name in ("bind_dn", "mechanism") if given[name]]
+    named = bool(given["uri"]) or any(path is None or options.is_given(name) for name in account)
     if (path is not None) == named:
         raise UsageProblem(
             reason="say which server: either --config slapd.d or slapd.conf, or -H ldapi:/// -Y EXTERNAL"

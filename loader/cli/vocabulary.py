@@ -111,6 +111,7 @@ OPTIONS = {
     "timeout": "",
     "progress": "",
     "json": "",
+    "profile": "",
     "quiet": "q",
     "verbose": "v",
     "log-file": "",

@@ -202,6 +202,8 @@ def seed(
           -y /root/replicator.pw --consumer ldapi:/// --consumer-mechanism EXTERNAL
     """
     connection, replicas = options.providers_of(seeding_options)
+    if seeding_options["strategy"] != "search" and not options.is_given("uris"):
+        replicas = ()  # several in a profile serve the other verbs
     if replicas and seeding_options["strategy"] != "search":
         raise UsageProblem(reason="-H several times is for --strategy search")
     seeding_options["jobs"] = seeding_options["jobs"] or resources.connections()
@@ -213,7 +215,7 @@ def seed(
         asked_online = _online(connection, consumer, suffix, nosync, seeding_options)
         _show(_seed_online(asked_online, (dry_run, timeouts, restart), progress), as_json)
         return
-    if config_path is None or consumer is not None or nosync:
+    if config_path is None or options.is_given("consumer_uri") or options.is_given("nosync"):
         raise UsageProblem(
             reason="give --config of the stopped consumer; --consumer and --nosync are for --strategy online"
         )

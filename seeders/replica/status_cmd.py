@@ -53,6 +53,10 @@ def command(
       ditseed replica status --config /etc/ldap/slapd.d
       ditseed replica status --consumer ldapi:/// -b dc=example,dc=com
     """
+    if options.is_given("consumer") != options.is_given("config_path"):
+        config_path, consumer = (
+            (None, consumer) if options.is_given("consumer") else (config_path, None)
+        )
     if (config_path is None) == (consumer is None):
         raise UsageProblem(
             reason="give either --config (a stopped consumer) or --consumer (a running one)"

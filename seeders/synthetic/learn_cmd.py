@@ -53,9 +53,9 @@ def command(
       ditseed generate learn -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o ours.toml
       ditseed generate ./ours.toml -n 30000000 -o /srv/tree         a tree like it, of any size
     """
-    base = connecting["base"]
+    base = connecting["base"] if options.is_given("base") or not sources else None
     connection = options.connection_of(connecting)
-    if sources and connection.uri:
+    if sources and options.is_given("uri"):
         raise UsageProblem(reason="give either SOURCE or -H, not both")
     place = None if output == "-" else Path(output)
     if place is None:
