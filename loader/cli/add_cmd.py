@@ -55,7 +55,7 @@ class Batch(click.ParamType[int]):
     help="What to do with an entry that exists already.",
 )
 @options.max_rejects_option("the load stops")
-@options.max_rate_option
+@options.max_rate_option(1, "")
 @click.option(
     "--nosync",
     is_flag=True,

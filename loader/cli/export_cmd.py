@@ -49,7 +49,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     jobs="Number of parallel connections to each server (default: one per processor, at most 4), or of workers "
     "for DIR (default: one per processor)."
 )
-@options.max_rate_option
+@options.max_rate_option(0, "; 0: no limit")
 @click.option(
     "--max-latency",
     type=click.FloatRange(0, min_open=True),

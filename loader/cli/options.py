@@ -241,13 +241,15 @@ def max_rejects_option(what: str) -> Callable[[Function], Function]:
     )
 
 
-max_rate_option = click.option(
-    "--max-rate",
-    type=click.IntRange(0),
-    default=0,
-    metavar="N",
-    help="At most N entries per second, over all connections; 0: no limit.",
-)
+def max_rate_option(least: int, said: str) -> Callable[[Function], Function]:
+    """--max-rate; 0 without it."""
+    return click.option(
+        "--max-rate",
+        type=click.IntRange(least),
+        callback=lambda context, option, value: value or 0,
+        metavar="N",
+        help=f"At most N entries per second, over all connections{said}.",
+    )
 
 
 def scratch_option(said: str) -> Callable[[Function], Function]:
