@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import platformdirs
-
 ENV_STATE_DIR = "DITSEED_STATE_DIR"  # runs, leases, what `tune` found before
 ENV_TOOLS = (
     "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
@@ -53,6 +51,8 @@ DYNAMIC_ATTRIBUTES = (
 
 def config_file() -> Path:
     """The operator's own, as the XDG Base Directory Specification has it."""
+    import platformdirs  # not for --help: it loads configparser
+
     return platformdirs.user_config_path("ditseed") / "config.toml"
 
 
@@ -63,4 +63,6 @@ def state_dir() -> Path:
         return Path(named)
     if os.geteuid() == 0:
         return Path("/var/lib/ditseed")
+    import platformdirs
+
     return platformdirs.user_state_path("ditseed")

@@ -294,13 +294,16 @@ class MaxsizeTooSmall(LoaderError):
 class ConfigHidden(LoaderError):
     code, exit_status = "config.hidden", 27
     message = "{uri}: {who} may not read cn=config ({reason})"
-    hint = "As root on the server: -H ldapi:/// -Y EXTERNAL; from elsewhere: -D with the root DN of cn=config, and -y."
+    hint = (
+        "Run the command as root on the server with -H ldapi:/// -Y EXTERNAL, or give -D with the root DN of cn=config, "
+        "and -y with its password file."
+    )
 
 
 class ConfigRefused(LoaderError):
     code, exit_status = "config.refused", 28
     message = "{path}: slapd does not accept this {attribute}: {reason}"
-    hint = "Nothing was changed."
+    hint = "Correct the value that slapd names; nothing was changed."
 
 
 class ServerRunning(LoaderError):
@@ -341,8 +344,8 @@ class NoMechanism(LoaderError):
     code, exit_status = "server.no_mechanism", 78
     message = "{uri}: cannot bind with SASL mechanism {mechanism}: {reason}"
     hint = (
-        "The server offers: {offered}. This host needs Cyrus SASL's plugin for it (Debian: libsasl2-modules for SCRAM "
-        "and others, libsasl2-modules-gssapi-mit for GSSAPI)."
+        "Give -Y with a mechanism that the server offers ({offered}). For each, this host needs a plugin of Cyrus "
+        "SASL: install libsasl2-modules (SCRAM and others) or libsasl2-modules-gssapi-mit (GSSAPI), as Debian calls them."
     )
 
 
@@ -355,7 +358,7 @@ class TooWeak(LoaderError):
 class NoSuchBase(LoaderError):
     code, exit_status = "server.no_such_base", 32
     message = "{uri}: there is no entry {base}, or access control hides it from {who}"
-    hint = "The server's suffixes are: {known}."
+    hint = "Check -b (the server's suffixes are: {known}), and whether that account may read the entry (olcAccess)."
 
 
 class LimitTooLow(LoaderError):
@@ -390,8 +393,8 @@ class TlsFailed(LoaderError):
     code, exit_status = "server.tls", 35
     message = "{uri}: TLS failed: {reason}"
     hint = (
-        "The certificate must be valid, for this host name, and signed by the CA in TLS_CACERT "
-        "(ldap.conf or LDAPTLS_CACERT)."
+        "Check that the server's certificate has not expired, that it contains the host name of -H, and that "
+        "TLS_CACERT (ldap.conf, or the variable LDAPTLS_CACERT) names the CA that signed it."
     )
 
 
@@ -617,6 +620,10 @@ class NoEntry(LoaderError):
 class NotStampable(LoaderError):
     code, exit_status = "mdb.not_stampable", 55
     message = "{path}: cannot set contextCSN of {suffix}: {reason}"
+    hint = (
+        "Check that this is a database of OpenLDAP with the entry of that suffix (`ditseed verify`); if it is damaged, "
+        "make it again from the source."
+    )
 
 
 class IndexesUnknown(LoaderError):
@@ -628,7 +635,10 @@ class IndexesUnknown(LoaderError):
 class ReadersFull(LoaderError):
     code, exit_status = "mdb.readers_full", 57
     message = "{path}: all reader slots are taken"
-    hint = "mdb_stat -r lists them, mdb_stat -rr clears those of dead processes; slapd's maxreaders sets their number."
+    hint = (
+        "Run mdb_stat -r to list them, and mdb_stat -rr to free those of processes that have died. If all are in use, "
+        "raise maxreaders in slapd's configuration."
+    )
     retryable = True
 
 
@@ -663,7 +673,7 @@ class StreamRefused(LoaderError):
 class NoReflink(LoaderError):
     code, exit_status = "mdb.no_reflink", 73
     message = "{path}: the file system cannot share blocks with {target}"
-    hint = "ditseed can share blocks only within one xfs or btrfs file system; to copy, omit --reflink always."
+    hint = "Copy the blocks, without `--reflink always`: they can be shared only within one xfs or btrfs file system."
 
 
 class OtherFormat(LoaderError):
@@ -699,12 +709,13 @@ class BackupDamaged(LoaderError):
 class TemplateError(LoaderError):
     code, exit_status = "template.bad", 61
     message = "{path}: {reason}"
+    hint = "Correct the template; docs/generate.md describes what it may contain."
 
 
 class NoSuchTemplate(LoaderError):
     code, exit_status = "template.no_such", 62
     message = "there is no template {name}"
-    hint = "ditseed comes with these templates: {known}. You can also give the path of your own template file."
+    hint = "Give one of the templates that come with ditseed ({known}), or the path of your own, with a slash in it."
 
 
 class NothingToLearn(LoaderError):
@@ -779,7 +790,7 @@ class RefreshUseless(LoaderError):
 
     code, exit_status = "refresh.useless", 92
     message = "{uri} is sending more than half of all entries again ({sent} of {held})"
-    hint = "Seeding again is faster: ditseed replica seed --replace. Nothing was changed."
+    hint = "Seed the replica again (ditseed replica seed --replace), which is faster. Nothing was changed."
 
 
 class LeaseStands(LoaderError):
@@ -793,7 +804,10 @@ class ProviderNotPrepared(LoaderError):
 
     code, exit_status = "seed.provider_not_prepared", 95
     message = "{uri}: {suffix} was prepared, but a consumer would still be sent {answer}: {why}"
-    hint = "docs/catch-up.md says what a provider needs. Without --prepare-provider, the seeding goes ahead anyway."
+    hint = (
+        "Give the provider what docs/catch-up.md says it needs. To seed as it is, run the same command without "
+        "--prepare-provider."
+    )
 
 
 class Cancelled(LoaderError):
