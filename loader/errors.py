@@ -295,7 +295,7 @@ class ConfigHidden(LoaderError):
     code, exit_status = "config.hidden", 27
     message = "{uri}: {who} may not read cn=config ({reason})"
     hint = (
-        "Run the command as root on the server with -H ldapi:/// -Y EXTERNAL, or give -D with the root DN of cn=config, "
+        "Run the command as root on the server with -H ldapi:/// -Y EXTERNAL, or give -D with the root DN of cn=config "
         "and -y with its password file."
     )
 
@@ -345,7 +345,7 @@ class NoMechanism(LoaderError):
     message = "{uri}: cannot bind with SASL mechanism {mechanism}: {reason}"
     hint = (
         "Give -Y with a mechanism that the server offers ({offered}). For each, this host needs a plugin of Cyrus "
-        "SASL: install libsasl2-modules (SCRAM and others) or libsasl2-modules-gssapi-mit (GSSAPI), as Debian calls them."
+        "SASL (Debian: libsasl2-modules for SCRAM and others, libsasl2-modules-gssapi-mit for GSSAPI)."
     )
 
 

@@ -41,7 +41,7 @@ VERB = "replica seed online"
 STEPS = ("preflight", *EXPORT_STEPS, "join", *ADD_STEPS, "claim")
 _NO_CONTEXT = "Use the output of `ditseed export`, which always has one."
 _ONLY_EMPTY = (
-    "Stop slapd and give --strategy search --replace to replace the database, since only an empty one is seeded online; "
+    "Stop slapd and give --strategy search --replace to replace the database (only an empty one is seeded online); "
     "`ditseed add --on-exists skip` adds to what is there."
 )
 _JOINED = "joined.ldif"

@@ -22,7 +22,7 @@ from loader.schema import definitions, synonyms
 from loader.server import compiled_schema
 from loader.sources import synthetic
 
-NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use the output of `ditseed export`, which always has one."
+NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
 
 
 def paths(options: BuildOptions) -> list[Path]:
