@@ -31,7 +31,7 @@ _ERRORS_HEAD = """\
 
 ditseed prints an error to stderr as `ditseed: MESSAGE [CODE]`, in most cases followed by a `hint:` that says what to
 do. Codes and exit statuses keep their meaning from version to version, so scripts may rely on them. `bin/make-docs`
-writes this page from `loader/errors.py`.
+writes this page from `loader/errors/`.
 
 | exit status | meaning |
 |---|---|
