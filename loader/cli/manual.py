@@ -29,9 +29,9 @@ GENERATED = ("errors.md", "man/*", "completion/*")
 _ERRORS_HEAD = """\
 # Errors
 
-ditseed prints an error to stderr as `ditseed: MESSAGE [CODE]`, in most cases followed by a `hint:` that says what to
-do. Codes and exit statuses keep their meaning from version to version, so scripts may rely on them. `bin/make-docs`
-writes this page from `loader/errors/`.
+ditseed prints an error to stderr as `ditseed: MESSAGE [CODE]`, followed by a `hint:` that says what to do. Codes and
+exit statuses keep their meaning from version to version, so scripts may rely on them. `bin/make-docs` writes this page
+from `loader/errors/`.
 
 | exit status | meaning |
 |---|---|

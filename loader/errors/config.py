@@ -79,7 +79,10 @@ class ServerRunning(LoaderError):
 class SyncreplUnreadable(LoaderError):
     code, exit_status = "config.syncrepl", 84
     message = "{where}: syncrepl: {reason}"
-    hint = "The syncrepl options decide what a consumer holds; ditseed must understand all of them (slapd.conf(5))."
+    hint = (
+        "Correct that option (slapd.conf(5)). ditseed has to understand all of them, because they decide what a "
+        "consumer holds."
+    )
 
 
 class SyncreplsDiffer(LoaderError):

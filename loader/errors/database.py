@@ -88,7 +88,7 @@ class StreamBroken(LoaderError):
 class ReaderGone(LoaderError):
     code, exit_status = "export.reader_gone", 82
     message = "{path}: the process that was reading the {what} ended before the {what} was complete"
-    hint = "Its own messages give the reason. Running the same two commands starts over."
+    hint = "Look for the reason in its own messages. The same two commands start over."
 
 
 class StreamRefused(LoaderError):
@@ -115,7 +115,7 @@ class OtherFormat(LoaderError):
 class NoSuchBackup(LoaderError):
     code, exit_status = "backup.no_such", 60
     message = "{path}: no backup {name}"
-    hint = "`ditseed backup list` shows the backups there are."
+    hint = "Give the ID of a backup that `ditseed backup list` shows."
 
 
 class BackupFromFuture(LoaderError):
@@ -127,4 +127,4 @@ class BackupFromFuture(LoaderError):
 class BackupDamaged(LoaderError):
     code, exit_status = "backup.damaged", 63
     message = "{path}: {reason}"
-    hint = "Nothing was changed; restore another backup (ditseed backup list)."
+    hint = "Restore another backup (`ditseed backup list` shows them); nothing was changed."

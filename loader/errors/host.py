@@ -59,14 +59,14 @@ class OutputNotEmpty(LoaderError):
 
 class ToolMissing(LoaderError):
     code, exit_status = "tool.missing", 7
-    message = "{tool} is not installed or not on the path"
+    message = "{tool} is not installed, or not in PATH"
     hint = "Install OpenLDAP's server and client tools (Debian: apt install slapd ldap-utils)."
 
 
 class ToolFailed(LoaderError):
     code, exit_status = "tool.failed", 8
     message = "{tool} ended with status {status}: {reason}"
-    hint = "This is the last output of {tool}. Correct what it reports, then run the same command again."
+    hint = "Correct what {tool} reports (the message is its last output), then run the same command again."
 
 
 class Locked(LoaderError):

@@ -109,9 +109,7 @@ class ServerSilent(ConnectionLost):
 class NotLdap(LoaderError):
     code, exit_status = "server.not_ldap", 93
     message = "{uri} does not answer in LDAP: {reason}"
-    hint = (
-        "Check that a directory server listens on this host and port (389, or 636 with ldaps://)."
-    )
+    hint = "Check the host and the port in -H: a directory server has to listen there (389, or 636 with ldaps://)."
 
 
 class SchemaUnreadable(LoaderError):

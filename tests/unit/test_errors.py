@@ -128,7 +128,7 @@ DEEDS = re.compile(
     r"Correct|Delete|Divide|Encrypt|Export|Find|Finish|Free|Give|Go|Import|Install|Learn|Let|Load|Look|Make|Mount|Name|"
     r"Raise|Read|Remove|Repeat|Replace|Report|Restore|Run|Save|Seed|Send|Set|Split|Start|Stop|Take|Upgrade|Use|Wait|"
     r"Do not use|On the provider, let|On OpenLDAP, paste)\b"
-    r"|same (two )?commands? |report this|`[^`]+` (shows|lists)|--help |ditseed must understand|\{advice\}",
+    r"|same (two )?commands? (resume|start)|report this|--help |\{advice\}",
     re.IGNORECASE,
 )
 
