@@ -103,7 +103,7 @@ class TemplateError(LoaderError):
 class NoSuchTemplate(LoaderError):
     code, exit_status = "template.no_such", 62
     message = "there is no template {name}"
-    hint = "Give one of the templates that come with ditseed ({known}), or the path of your own, with a slash in it."
+    hint = "Give one of these, or the path of a file of your own; ditseed comes with these templates: {known}."
 
 
 class NothingToLearn(LoaderError):
