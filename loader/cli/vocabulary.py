@@ -9,112 +9,37 @@ from typing import Any
 
 import click
 
-# Name -> letters. A letter means one thing, except those of AMBIGUOUS.
+# Name and letter of each. A letter means one thing, but for those that OpenLDAP's own tools use twice (-b, -R).
 OPTIONS = {
-    # how a server is reached: ldapsearch's letters; long names as in ldap.conf(5) where it has them
-    "uri": "H",
-    "simple": "x",
-    "bind-dn": "D",
-    "password-file": "y",
-    "ask-password": "W",
-    "mechanism": "Y",
-    "authcid": "U",
-    "authzid": "X",
-    "realm": "R",
-    "secprops": "O",
-    "nocanon": "N",
-    "start-tls": "Z",
-    "base": "b",
-    # the second server
-    "consumer": "",
-    "consumer-bind-dn": "",
-    "consumer-password-file": "",
-    "consumer-mechanism": "",
-    "consumer-base": "",
-    # accounts for preparing a provider
-    "admin-bind-dn": "",
-    "admin-password-file": "",
-    "config-bind-dn": "",
-    "config-password-file": "",
-    # what is read, written, checked
-    "config": "",
-    "suffix": "b",
-    "from": "",
-    "target": "",
-    "output": "o",
-    "keep-export": "",
-    "repo": "R",
-    "engine": "",
-    "maxsize": "",
-    "verify": "",
-    "no-glue": "g",
-    "server-id": "S",
-    "write-context-csn": "w",
-    "no-value-check": "",
-    "allow-file-urls": "",
-    "allow-hidden": "",
-    "strategy": "",
-    "prepare-provider": "",
-    "nosync": "",
-    "keep-operational": "",
-    "on-exists": "",
-    "batch": "",
-    # a template's tree
-    "entries": "n",
-    "seed": "",
-    "define": "",
-    "operational": "",
-    "range": "",
-    "shard-entries": "",
-    "operations": "",
-    "mix": "",
-    "miss": "",
-    "skew": "",
-    "search": "",
-    "format": "",
-    # how much at a time
-    "jobs": "j",
-    "shards": "",
-    "pieces": "",
-    "page": "",
-    "memory": "",
-    "tmp": "",
-    "max-rate": "",
-    "max-latency": "",
-    "max-rejects": "",
-    "rejects": "",
-    "compress": "",
-    "compress-level": "",
-    "compact": "",
-    "reflink": "",
-    "skip": "",
-    # comparing, watching
-    "ignore": "",
-    "user-attributes": "",
-    "with-context-csn": "",
-    "show-attributes": "",
-    "limit": "",
-    "wait": "",
-    "max-age": "",
-    "min-count": "",
-    # changing settings
-    "set": "",
-    "add": "",
-    "remove": "",
-    "no-reindex": "",
-    "apply": "",
-    # the run itself
-    "replace": "",
-    "dry-run": "",
-    "restart": "",
-    "run-dir": "",
-    "timeout": "",
-    "progress": "",
-    "json": "",
-    "profile": "",
-    "quiet": "q",
-    "verbose": "v",
-    "log-file": "",
+    name: letter
+    for name, _, letter in (
+        word.partition(":")
+        for words in (
+            # how a server is reached: ldapsearch's letters; long names as in ldap.conf(5) where it has them
+            "uri:H simple:x bind-dn:D password-file:y ask-password:W mechanism:Y authcid:U authzid:X realm:R "
+            "secprops:O nocanon:N start-tls:Z base:b",
+            # the second server
+            "consumer consumer-bind-dn consumer-password-file consumer-mechanism consumer-base",
+            # accounts for preparing a provider
+            "admin-bind-dn admin-password-file config-bind-dn config-password-file",
+            # what is read, written, checked
+            "config suffix:b from target output:o keep-export repo:R engine maxsize verify no-glue:g "
+            "server-id:S write-context-csn:w no-value-check allow-file-urls allow-hidden strategy "
+            "prepare-provider nosync keep-operational on-exists batch",
+            # a template's tree
+            "entries:n seed define operational range shard-entries operations mix miss skew search format",
+            # how much at a time
+            "jobs:j shards pieces page memory tmp max-rate max-latency max-rejects rejects compress "
+            "compress-level compact reflink skip",
+            # comparing, watching
+            "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count",
+            # changing settings
+            "set add remove no-reindex apply",
+            # the run itself
+            "replace dry-run restart run-dir timeout progress json profile quiet:q verbose:v log-file",
+        )
+        for word in words.split()
+    )
 }
 # What a command does, and to what: on the command line only, so that no variable or profile decides it unseen.
 TYPED = {
