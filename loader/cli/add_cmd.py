@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loader.cli import options
+from loader.cli import access, options, trees
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import add as operation
@@ -34,10 +34,10 @@ class Batch(click.ParamType[int]):
     nargs=-1,
     type=click.Path(path_type=Path, readable=False),
 )
-@options.from_option
-@options.tree_options
-@options.tree_suffix_option
-@options.connection_options
+@trees.from_option
+@trees.tree_options
+@trees.tree_suffix_option
+@access.connection_options
 @options.jobs_option("Number of parallel connections.", default=3)
 @click.option(
     "--batch",
@@ -98,8 +98,8 @@ def command(
       ditseed add /srv/export -H ldap://server -D cn=admin,dc=example,dc=com -y /root/admin.pw --on-exists skip
       ditseed add --from people -n 100000 -H ldapi:/// -Y EXTERNAL --nosync
     """
-    tree = options.tree_of(given, inputs, tree_suffix)
-    connection = options.connection_of(given)
+    tree = trees.tree_of(given, inputs, tree_suffix)
+    connection = access.connection_of(given)
     asked = AddOptions(connection, inputs, tree=tree, **given)
     progress = options.progress_of(progress_mode)
     if dry_run:

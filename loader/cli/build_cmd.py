@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loader.cli import options
+from loader.cli import options, trees
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import build as operation
@@ -22,8 +22,8 @@ from loader.operations.build import MOST_SHARDS, BuildOptions
     nargs=-1,
     type=click.Path(path_type=Path, readable=False),
 )
-@options.from_option
-@options.tree_options
+@trees.from_option
+@trees.tree_options
 @options.config_option
 @options.suffix_option
 @options.target_option
@@ -95,7 +95,7 @@ def command(
       ditseed build /srv/export --config /etc/ldap/slapd.d --replace --maxsize auto
       ditseed build --from accounts -n 30000000 --config /etc/ldap/slapd.d --maxsize auto
     """
-    tree = options.tree_of(building, inputs, None)
+    tree = trees.tree_of(building, inputs, None)
     asked = BuildOptions(inputs, config_path, suffix, tree=tree, **building)
     progress = options.progress_of(progress_mode)
     if dry_run:

@@ -8,16 +8,8 @@ from typing import Any
 import click
 
 from loader import plain, units
-from loader.cli.options import (
-    bind_options,
-    connection_of,
-    json_option,
-    limit_option,
-    progress_of,
-    progress_option,
-    second_of,
-    second_options,
-)
+from loader.cli.access import bind_options, connection_of, second_of, second_options
+from loader.cli.options import json_option, limit_option, progress_of, progress_option
 from loader.cli.report import show, show_json, show_table
 from loader.cli.vocabulary import Option
 from loader.errors import EXIT_DIFFERENT, EXIT_OK

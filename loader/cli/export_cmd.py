@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from loader import defaults, log, resources, standard, units
-from loader.cli import named, options, profile
+from loader.cli import access, named, options, profile, trees
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
 from loader.errors import NoSuchPath, UsageProblem
 from loader.manifest import Manifest
@@ -34,10 +34,10 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 
 @click.command("export")
 @click.argument("source", metavar="[DIR]", required=False)
-@options.from_option
-@options.tree_options
-@options.tree_suffix_option
-@options.providers_options
+@trees.from_option
+@trees.tree_options
+@trees.tree_suffix_option
+@access.providers_options
 @click.option(
     "-o",
     "--output",
@@ -45,7 +45,7 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
     required=True,
     help="Directory for shards and manifest; for a database also -, plain LDIF to stdout.",
 )
-@options.reading_options(
+@access.reading_options(
     jobs="Number of parallel connections to each server (default: one per processor, at most 4), or of workers "
     "for DIR (default: one per processor)."
 )
@@ -108,7 +108,7 @@ def command(
         _generate(output)
         return
     progress = options.progress_of(progress_mode)
-    options.no_tree(connecting)
+    trees.no_tree(connecting)
     streamed = output == _STDOUT
     if streamed:
         standard.reserve_output()
@@ -125,7 +125,7 @@ def command(
             "max_latency": latency,
             "page": page,
         }
-        connection, replicas = options.providers_of(connecting)
+        connection, replicas = access.providers_of(connecting)
         limits["replicas"] = replicas
         if dry_run:
             _show_plan(_plan_of_server(connection, limits, asked), as_json)

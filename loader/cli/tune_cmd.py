@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from loader import units
-from loader.cli import options
+from loader.cli import access, options
 from loader.cli.report import show, show_json, show_table
 from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
@@ -25,7 +25,7 @@ from loader.server.options import Connection
 
 _TARGET_OPTIONS = (
     options.optional_config_option,
-    options.connection_options,
+    access.connection_options,
     click.option(
         "--apply", is_flag=True, help="Make the change; without it, the change is only shown."
     ),
@@ -260,7 +260,7 @@ def _target(given: dict[str, Any], apply: bool) -> Iterator[Target]:
         raise UsageProblem(
             reason="say which server: either --config slapd.d or slapd.conf, or -H ldapi:/// -Y EXTERNAL"
         )
-    where: Path | Connection = options.connection_of(given) if path is None else path
+    where: Path | Connection = access.connection_of(given) if path is None else path
     if apply and isinstance(where, Connection):
         nosync.give_back_standing(where)
         shadow.give_back_standing(where)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from loader import errors, resources, units
-from loader.cli import options
+from loader.cli import access, options
 from loader.cli.report import for_people, show, show_facts, show_json
 from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
@@ -44,7 +44,7 @@ def _consumer_options(required: bool) -> Callable[[Function], Function]:
             required=required,
             help="URI of the replica: ldap://, ldaps:// or ldapi://.",
         ),
-        options.second_options("the replica"),
+        access.second_options("the replica"),
     )
 
 
@@ -68,7 +68,7 @@ def _account_options(name: str, purpose: str) -> Callable[[Function], Function]:
 
 def _consumer_of(provider: Connection, given: dict[str, Any]) -> Connection | None:
     """Take the consumer's options out of a command's arguments."""
-    uri, bound = given.pop("consumer_uri"), options.second_of(provider, given)
+    uri, bound = given.pop("consumer_uri"), access.second_of(provider, given)
     return None if uri is None else dataclasses.replace(bound, uri=uri)
 
 
@@ -117,7 +117,7 @@ def command() -> None:
     required=True,
     help="Source of the entries: a search, LDIF or a database directory; online loads into a running consumer.",
 )
-@options.providers_options_beside_w
+@access.providers_options_beside_w
 @options.optional_config_option
 @options.consumer_suffix_option
 @_consumer_options(required=False)
@@ -157,7 +157,7 @@ def command() -> None:
     metavar="DIR",
     help="search: export into DIR first, build from the export, and keep it.",
 )
-@options.reading_options(
+@access.reading_options(
     "Number of parallel connections to each provider (default: one per processor, at most 4).",
     "search, online: ",
 )
@@ -201,7 +201,7 @@ def seed(
       ditseed replica seed --strategy online -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldapi:/// --consumer-mechanism EXTERNAL
     """
-    connection, replicas = options.providers_of(seeding_options)
+    connection, replicas = access.providers_of(seeding_options)
     if seeding_options["strategy"] != "search" and not options.is_given("uris"):
         replicas = ()  # several in a profile serve the other verbs
     if replicas and seeding_options["strategy"] != "search":
@@ -280,7 +280,7 @@ command.add_command(refresh)
 
 
 @command.command("verify")
-@options.connection_options
+@access.connection_options
 @_consumer_options(required=True)
 @options.optional_config_option
 @click.option(
@@ -314,7 +314,7 @@ def verify(
       ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldap://new-replica
     """
-    provider = options.connection_of(connecting)
+    provider = access.connection_of(connecting)
     consumer = _consumer_of(provider, connecting)
     assert consumer is not None
     seconds = None if wait is None else units.parse_duration(wait)

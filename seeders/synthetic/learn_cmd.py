@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from loader import resources, standard, units
-from loader.cli import options
+from loader.cli import access, options
 from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
 from seeders.synthetic.learn import LearnOptions, learn
@@ -17,7 +17,7 @@ from seeders.synthetic.learn import LearnOptions, learn
 
 @click.command("learn")
 @click.argument("sources", metavar="[SOURCE]...", nargs=-1)
-@options.connection_options
+@access.connection_options
 @click.option(
     "-o",
     "--output",
@@ -54,7 +54,7 @@ def command(
       ditseed generate ./ours.toml -n 30000000 -o /srv/tree         a tree like it, of any size
     """
     base = connecting["base"] if options.is_given("base") or not sources else None
-    connection = options.connection_of(connecting)
+    connection = access.connection_of(connecting)
     if sources and options.is_given("uri"):
         raise UsageProblem(reason="give either SOURCE or -H, not both")
     place = None if output == "-" else Path(output)

@@ -9,14 +9,8 @@ from typing import Any
 import click
 
 from loader import resources, standard
-from loader.cli.options import (
-    progress_of,
-    progress_option,
-    recipe_of,
-    threads_option,
-    tree_options,
-    tree_suffix_option,
-)
+from loader.cli.options import progress_of, progress_option, threads_option
+from loader.cli.trees import recipe_of, tree_options, tree_suffix_option
 from loader.errors import UsageProblem
 from loader.sources import dit
 from loader.sources.dit import Wishes
