@@ -36,7 +36,7 @@ from loader.errors import (
     NoSpace,
     SystemFailed,
     UsageProblem,
-    goes_on,
+    is_resumable,
     leaves_a_run,
 )
 from loader.log import blank, printable
@@ -187,7 +187,7 @@ def _is_stop(error: BaseException) -> bool:
 
 
 def _leaves_a_run(error: BaseException) -> bool:
-    return any(map(goes_on, _chain(error)))
+    return any(map(is_resumable, _chain(error)))
 
 
 def _stopped(by: str, run_stays: bool) -> int:

@@ -29,7 +29,7 @@ class LoaderError(Exception):
 
     def advice(self) -> str | None:
         """The hint with the facts put in."""
-        hint = self.hint if goes_on(self) else self.hint_without_run or self.hint
+        hint = self.hint if is_resumable(self) else self.hint_without_run or self.hint
         return hint.format(**_told(self.facts)) if hint else None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -64,16 +64,16 @@ def _plain(name: str, value: object) -> object:
     return plain.sentence(str(value))
 
 
-_GOES_ON = "ditseed_goes_on"
+_RESUMABLE = "ditseed_goes_on"
 
 
 def leaves_a_run(error: BaseException) -> None:
     """Note in an error, or a stop, that it leaves a run behind with which the same command goes on."""
-    error.__dict__[_GOES_ON] = True
+    error.__dict__[_RESUMABLE] = True
 
 
-def goes_on(error: BaseException) -> bool:
-    return _GOES_ON in error.__dict__
+def is_resumable(error: BaseException) -> bool:
+    return _RESUMABLE in error.__dict__
 
 
 def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:

@@ -104,7 +104,7 @@ def operations(
         percentage(miss),
         skew,
         seed,
-        looked(looks),
+        parse_search_option(looks),
         form == "ldif",
     )
     with progress_of(progress_mode).step("operations", count) as meter:
@@ -140,7 +140,7 @@ def percentage(text: str) -> float:
     return float(number) / 100
 
 
-def looked(text: str | None) -> tuple[tuple[str, bool, int], ...]:
+def parse_search_option(text: str | None) -> tuple[tuple[str, bool, int], ...]:
     """ "uid=80,cn*=20" -> (("uid", False, 80), ("cn", True, 20)). Raises UsageProblem."""
     found = []
     for part in text.split(",") if text else ():
