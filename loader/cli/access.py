@@ -150,7 +150,8 @@ def reading_options(jobs: str, where: str = "") -> Callable[[Function], Function
 
 def connection_of(options: dict[str, Any]) -> Connection:
     """Take the connection options out of a command's arguments. An account comes from one place, with its password."""
-    keep_strongest(options, ("bind_dn", "mechanism", "simple"), (*_OF_SASL, "password_file", "ask"))
+    keep_strongest(options, ("mechanism", "simple"), _OF_SASL)
+    keep_strongest(options, ("bind_dn", "mechanism"), (*_OF_SASL, "password_file", "ask"))
     keep_strongest(options, ("password_file", "ask"))
     taken = {name: options.pop(name, None) for name in _OF_CONNECTION}
     sasl = {name: options.pop(name, None) for name in _OF_SASL}

@@ -77,11 +77,16 @@ def _apply(context: click.Context, option: click.Parameter, name: str | None) ->
     if name is not None:
         context.meta[_CHOSEN] = name
     if not isinstance(context.command, click.Group):
-        _refuse_variables(context.command)
+        _check_variables(context.command)
         context.default_map = settings(context, chosen(context))
 
 
-def _refuse_variables(command: click.Command) -> None:
+def _check_variables(command: click.Command) -> None:
+    known = {variable(name) for name in OPTIONS}
+    for other in {name for name in os.environ if name.startswith("DITSEED_")} - known:
+        near = _near(other, known, 0.9)
+        if near:
+            _log.warning("the variable %s is not that of an option%s", other, near)
     for one in command.params:
         name = name_of(one)
         if name in TYPED and os.environ.get(variable(name)):
@@ -210,8 +215,8 @@ def _of_kind(value: Any, kinds: type | tuple[type, ...], place: str, what: str) 
     return value
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     import difflib  # only when something is wrong
 
-    found = difflib.get_close_matches(name.replace("_", "-"), list(known), 1)
+    found = difflib.get_close_matches(name, list(known), 1, cutoff)
     return f"; did you mean {found[0]}?" if found else ""

@@ -201,6 +201,13 @@ def test_a_variable_with_a_wrong_value_is_named(home: Path) -> None:
     assert done.status == UsageProblem.exit_status
 
 
+def test_a_variable_that_is_nearly_one_is_told_of(home: Path) -> None:
+    wrong = "DITSEED_" + "JOBZ"
+    told = run(home, "verify", "/nowhere", DITSEED_CACHE="/x", **{wrong: "2"}).err
+    assert f"the variable {wrong} is not that of an option; did you mean DITSEED_JOBS?" in told
+    assert told.count("the variable") == 1
+
+
 def test_what_a_verb_does_is_decided_by_no_variable(home: Path) -> None:
     done = run(home, "clone", "/nowhere", "/there", DITSEED_REPLACE="1")
     assert "the variable DITSEED_REPLACE is set, but --replace is taken from" in done.err
@@ -305,6 +312,15 @@ def test_an_account_is_not_mixed_from_two_places(home: Path, server: Slapd) -> N
     run(home, "compare", server.ldapi_uri, server.ldapi_uri, "-Y", "EXTERNAL").ok()
     done = run(home, "compare", server.uri, server.uri, DITSEED_BIND_DN="cn=other")
     assert "-D cn=other needs a password" in done.err
+    run(home, "compare", server.uri, server.uri, "-x").ok()  # as the profile's account
+
+
+def test_a_simple_bind_that_is_typed_leaves_the_profiles_sasl_aside(
+    home: Path, server: Slapd
+) -> None:
+    """And keeps its name: without it the bind would be anonymous."""
+    provider(home, server, 'authcid = "somebody"', "[default.compare]", 'mechanism = "GSSAPI"')
+    run(home, "compare", server.uri, server.database_dir, "-x").ok()
 
 
 def test_an_offline_seeding_ignores_what_a_profile_says_of_the_running_consumer(
