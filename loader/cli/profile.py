@@ -23,6 +23,10 @@ from loader.storage import files, held
 COMMON = "default"  # the table that applies whatever profile is chosen
 _CHOSEN = "ditseed.profile"
 _SECRETS = ("passw", "passphrase", "bindpw", "rootpw", "credential", "secret")
+_ACCOUNT = (
+    *("bind-dn", "mechanism", "simple", "password-file", "ask-password"),
+    *("authcid", "authzid", "realm", "secprops", "nocanon"),
+)
 _OTHERS_WRITE = 0o022
 _log = logging.getLogger(__name__)
 
@@ -101,32 +105,48 @@ def settings(context: click.Context, name: str | None) -> dict[str, Any]:
     document = _read(path)
     if name is not None and name not in document:
         raise UsageProblem(reason=f"{path} has no profile {name}{_near(name, document)}")
+    _require_profiles(path, document)
+    own = {name_of(one): one for one in context.command.params}
+    verbs = context.command_path.split()[1:]
+    found: dict[str, Any] = {}
+    for table in dict.fromkeys((COMMON, name or COMMON)):
+        entries = _entries(document.get(table, {}), f"{path}, [{table}]", verbs, context)
+        nearer = {
+            key: _fitted(own[key], value, where) for where, key, value in entries if key in own
+        }
+        found = _without_other_account(found, nearer) | nearer
+    if found:
+        _log.info("options from %s: %s", path, ", ".join(found))
+    return {own[key].name or key: value for key, value in found.items()}
+
+
+def _require_profiles(path: Path, document: Mapping[str, Any]) -> None:
+    """A file of tables, none of which is a verb's."""
+    from loader import cli  # which imports this module
+
     for key, value in document.items():
         if not isinstance(value, dict):
             raise UsageProblem(reason=f"{path}: {key} is in no profile; put it below [{COMMON}]")
-    own = {name_of(one): one for one in context.command.params}
-    verbs = context.command_path.split()[1:]
-    found = {}
-    for table in dict.fromkeys((COMMON, name or COMMON)):
-        for place, key, value in _entries(
-            document.get(table, {}), f"{path}, [{table}]", verbs, context
-        ):
-            if key in own:
-                found[own[key].name or key] = _fitted(own[key], value, f"{place}: {key}")
-    if found:
-        _log.info("options from %s: %s", path, ", ".join(found))
-    return found
+        if key in cli.OWN:
+            raise UsageProblem(reason=f"{path}: [{key}] is a verb; write [{COMMON}.{key}]")
+
+
+def _without_other_account(found: dict[str, Any], nearer: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile with an account of its own takes no part of that of [default]."""
+    gone = {
+        f"{prefix}{key}"
+        for prefix in ("", "consumer-")
+        if {f"{prefix}bind-dn", f"{prefix}mechanism"} & nearer.keys()
+        for key in _ACCOUNT
+    }
+    return {key: value for key, value in found.items() if key not in gone}
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """Nothing where there is no such file."""
+    """Nothing where there is no such file, or none that may be looked for (sudo -u, with root's HOME)."""
     try:
         path.stat()
-    except (
-        FileNotFoundError,
-        NotADirectoryError,
-        PermissionError,
-    ):  # as of sudo -u, with root's HOME
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     with files.explained(path), files.reading(path) as file:
         _require_ours(path, os.fstat(file.fileno()))
@@ -162,7 +182,7 @@ def _entries(
     for key, value in table.items():
         if not isinstance(value, dict):
             _require_option(key, place, [name for one in own if (name := name_of(one))] or OPTIONS)
-            yield place, key, value
+            yield f"{place}: {key}", key, value
     for key, value in table.items():
         if isinstance(value, dict):
             _require_verb(key, place, verbs, context, depth)
@@ -189,7 +209,7 @@ def _require_option(key: str, place: str, known: Iterable[str]) -> None:
 def _require_verb(
     key: str, place: str, verbs: list[str], context: click.Context, depth: int
 ) -> None:
-    from loader import cli  # which imports this module
+    from loader import cli
 
     group = context.parent.command if context.parent is not None else None
     below = group.list_commands(context) if isinstance(group, click.Group) and depth else []

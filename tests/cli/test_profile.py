@@ -151,6 +151,7 @@ REFUSED = (
     ("[default.verfy]\njobs = 2\n", "there is no verb verfy; did you mean verify?"),
     ("[default.verify.deep]\njobs = 2\n", "[default.verify]: there is no verb deep"),
     ("jobs = 2\n", "jobs is in no profile; put it below [default]"),
+    ("[verify]\njobs = 2\n", "[verify] is a verb; write [default.verify]"),
     ("[default]\nreplace = true\n", "replace is taken from the command line only"),
     ("[default.verify]\nprofile = 'x'\n", "profile is taken from the command line only"),
     ("[default]\njobs = [1, 2]\n", "[default]: jobs takes text or a number"),
@@ -313,6 +314,23 @@ def test_an_account_is_not_mixed_from_two_places(home: Path, server: Slapd) -> N
     done = run(home, "compare", server.uri, server.uri, DITSEED_BIND_DN="cn=other")
     assert "-D cn=other needs a password" in done.err
     run(home, "compare", server.uri, server.uri, "-x").ok()  # as the profile's account
+
+
+def test_a_profile_with_an_account_takes_none_of_the_default(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(
+        home,
+        '[default]\nbind-dn = "cn=a"\npassword-file = "/a"\nconsumer-bind-dn = "cn=c"\njobs = 2\n'
+        '[local]\nuri = "ldapi:///"\nmechanism = "EXTERNAL"\n[other]\npassword-file = "/b"\n',
+    )
+    local = resolved(home, ["export", "-o", "/x", "--profile", "local"], monkeypatch).params
+    account = [local[name] for name in ("bind_dn", "password_file", "mechanism", "jobs")]
+    assert account == [None, None, "EXTERNAL", 2]
+    other = resolved(home, ["export", "-o", "/x", "--profile", "other"], monkeypatch).params
+    assert (other["bind_dn"], other["password_file"]) == ("cn=a", "/b")
+    compared = resolved(home, ["compare", "a", "b", "--profile", "local"], monkeypatch).params
+    assert (compared["bind_dn"], compared["consumer_bind_dn"]) == (None, "cn=c")
 
 
 def test_a_simple_bind_that_is_typed_leaves_the_profiles_sasl_aside(
