@@ -87,7 +87,8 @@ def _apply(context: click.Context, option: click.Parameter, name: str | None) ->
 
 def _check_variables(command: click.Command) -> None:
     known = {variable(name) for name in OPTIONS}
-    for other in {name for name in os.environ if name.startswith("DITSEED_")} - known:
+    others = {value for name, value in vars(defaults).items() if name.startswith("ENV_")}
+    for other in {name for name in os.environ if name.startswith("DITSEED_")} - known - others:
         near = _near(other, known, 0.9)
         if near:
             _log.warning("the variable %s is not that of an option%s", other, near)
