@@ -119,6 +119,10 @@ def verbosity() -> int:
     return _level
 
 
+def has_file() -> bool:
+    return any(isinstance(one, _File) for one in logging.getLogger().handlers)
+
+
 def into(file: Any) -> None:
     """Append what -v tells, and more with -vv, to an open text file."""
     handler = _File(file)

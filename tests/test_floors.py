@@ -139,7 +139,7 @@ def test_it_looked_at_the_whole_tree() -> None:
 # What comes from outside is written out on its way to a terminal (loader/plain.py), so only these print.
 PRINTING = {
     "loader.cli.report",
-    "loader.progress",
+    "loader.progress.show",
     "loader.log",
     "loader.mdb.apart",  # to the process that asked
     "loader.cli.manual",  # no part of a run

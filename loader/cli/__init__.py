@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from loader import defaults
 from loader.cli import ending, talk
 
 # As in setup.cfg, and held against it by a test: to ask importlib.metadata takes a third of the start of a verb, and
@@ -113,7 +114,7 @@ def ditseed() -> None:
     """
 
 
-ditseed.params += talk.options()
+ditseed.params += talk.options(defaults.ENV_PROFILE)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loader.cli import options
+from loader.cli import access, options, trees
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import add as operation
@@ -34,17 +34,11 @@ class Batch(click.ParamType[int]):
     nargs=-1,
     type=click.Path(path_type=Path, readable=False),
 )
-@options.from_option
-@options.tree_options
-@options.tree_suffix_option
-@options.connection_options
-@click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="Number of parallel connections.",
-)
+@trees.from_option
+@trees.tree_options
+@trees.tree_suffix_option
+@access.connection_options
+@options.jobs_option("Number of parallel connections.", default=3)
 @click.option(
     "--batch",
     type=Batch(),
@@ -60,22 +54,8 @@ class Batch(click.ParamType[int]):
     show_default=True,
     help="What to do with an entry that exists already.",
 )
-@click.option(
-    "--max-rejects",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Maximum number of rejected entries before the load stops.",
-)
-@click.option(
-    "--rejects",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="FILE",
-    help="File for rejected entries, as LDIF (default: in the run directory).",
-)
-@click.option(
-    "--max-rate", type=click.IntRange(1), metavar="N", help="At most N entries per second."
-)
+@options.max_rejects_option("the load stops")
+@options.max_rate_option(1, "")
 @click.option(
     "--nosync",
     is_flag=True,
@@ -86,12 +66,7 @@ class Batch(click.ParamType[int]):
     is_flag=True,
     help="Send entryUUID, creatorsName, createTimestamp ... as well, with the relax control.",
 )
-@click.option(
-    "--run-dir",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="DIR",
-    help="Directory for the state of the run (default: below the state directory).",
-)
+@options.run_dir_option("below the state directory")
 @options.dry_run_option
 @options.timeout_option
 @options.restart_option
@@ -99,7 +74,6 @@ class Batch(click.ParamType[int]):
 @options.json_option
 def command(
     inputs: tuple[Path, ...],
-    max_rate: int | None,
     dry_run: bool,
     timeouts: tuple[str, ...],
     restart: bool,
@@ -124,9 +98,9 @@ def command(
       ditseed add /srv/export -H ldap://server -D cn=admin,dc=example,dc=com -y /root/admin.pw --on-exists skip
       ditseed add --from people -n 100000 -H ldapi:/// -Y EXTERNAL --nosync
     """
-    tree = options.tree_of(given, inputs, tree_suffix)
-    connection = options.connection_of(given)
-    asked = AddOptions(connection, inputs, max_rate=max_rate or 0, tree=tree, **given)
+    tree = trees.tree_of(given, inputs, tree_suffix)
+    connection = access.connection_of(given)
+    asked = AddOptions(connection, inputs, tree=tree, **given)
     progress = options.progress_of(progress_mode)
     if dry_run:
         facts = operation.plan(asked, progress)

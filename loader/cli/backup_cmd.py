@@ -9,9 +9,19 @@ from pathlib import Path
 import click
 
 from loader import log, units
-from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
+from loader.cli.options import (
+    dry_run_option,
+    is_given,
+    json_option,
+    optional_config_option,
+    progress_of,
+    progress_option,
+    suffix_option,
+    target_option,
+    verify_copy_option,
+)
 from loader.cli.report import show, show_error, show_facts, show_json, show_table
-from loader.defaults import LEVELS
+from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.operations.backup import check as checking
 from loader.operations.backup import pack, repository
@@ -21,20 +31,11 @@ from loader.operations.backup.restore import RestoreOptions, RestorePlan, Restor
 from loader.operations.backup.run import BackupOptions, run
 
 repo_option = click.option(
-    "--repo",
     "-R",
+    "--repo",
     type=click.Path(path_type=Path, readable=False),
     required=True,
     help="Directory that holds the backups.",
-)
-config_option = click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path, readable=False),
-    help="The server's slapd.d directory or slapd.conf.",
-)
-suffix_option = click.option(
-    "-b", "--suffix", metavar="SUFFIX", help="Suffix of the database (default: the only one)."
 )
 
 
@@ -44,11 +45,15 @@ def command() -> None:
 
 
 @command.command("run")
-@config_option
+@optional_config_option
 @suffix_option
 @click.option(
-    "--source",
+    "--from",
+    "source",
+    cls=Option,
+    former=("--source",),
     type=click.Path(path_type=Path, readable=False),
+    metavar="DIR",
     help="Database directory, if there is no configuration.",
 )
 @repo_option
@@ -60,7 +65,10 @@ def command() -> None:
     help="How to compress the copy.",
 )
 @click.option(
-    "--level",
+    "--compress-level",
+    "level",
+    cls=Option,
+    former=("--level",),
     type=click.IntRange(1, 19),
     default=pack.LEVEL,
     show_default=True,
@@ -89,9 +97,11 @@ def run_command(
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
     One of several databases, compressed more:
-      ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --level 9
+      ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
-    _one_of(("--config", config_path), ("--source", source))
+    if not is_given("config_path") and source is not None:
+        config_path = None  # of a profile
+    _one_of(("--config", config_path), ("--from", source))
     talks = sys.stdout.isatty() or log.verbosity() > 0
     if progress_mode == "auto" and not talks:
         progress_mode = "none"
@@ -163,23 +173,15 @@ def check_command(
 @command.command("restore")
 @click.argument("name", metavar="ID|latest")
 @repo_option
-@config_option
+@optional_config_option
 @suffix_option
-@click.option(
-    "--target",
-    type=click.Path(path_type=Path, readable=False),
-    help="Restore into this directory instead.",
-)
+@target_option
 @click.option(
     "--replace",
     is_flag=True,
     help="Replace the existing database once the restored one is checked.",
 )
-@click.option(
-    "--verify",
-    type=click.Choice(LEVELS),
-    help="What to check besides the SHA-256 (default: pages up to 16 GiB, else quick).",
-)
+@verify_copy_option
 @dry_run_option
 @json_option
 @progress_option
@@ -209,6 +211,8 @@ def restore_command(
     Into another directory, to look at it:
       ditseed backup restore latest -R /srv/backup --target /srv/look
     """
+    if not is_given("config_path") and target is not None:
+        config_path = None  # of a profile
     _one_of(("--config", config_path), ("--target", target))
     options = RestoreOptions(repo, name, config_path, suffix, target, replace, verify)
     progress = progress_of(progress_mode)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loader.cli import options
+from loader.cli import options, trees
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import build as operation
@@ -22,43 +22,32 @@ from loader.operations.build import MOST_SHARDS, BuildOptions
     nargs=-1,
     type=click.Path(path_type=Path, readable=False),
 )
-@options.from_option
-@options.tree_options
+@trees.from_option
+@trees.tree_options
 @options.config_option
-@click.option(
-    "-b",
-    "--suffix",
-    "suffix",
-    metavar="SUFFIX",
-    help="Suffix of the database (default: the only one).",
-)
-@click.option(
-    "--target",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="DIR",
-    help="Build into DIR instead of the configured directory; the configuration is not changed.",
-)
+@options.suffix_option
+@options.target_option
 @click.option(
     "-g",
     "--no-glue",
     "glue",
     is_flag=True,
-    flag_value=False,
-    default=True,
+    callback=options.negated,
     help="Do not build the databases glued to it (subordinate), as slapadd -g.",
 )
 @options.engine_option
 @options.placing_options
-@options.verify_option(operation.FULL)
+@options.verify_new_option(operation.FULL)
 @click.option(
     "-w",
+    "--write-context-csn",
     "write_context",
     is_flag=True,
     help="Write contextCSN from the entries' entryCSN, as slapadd -w.",
 )
 @click.option(
     "-S",
-    "server_id",
+    "--server-id",
     type=click.IntRange(0, 4095),
     help="Server ID for generated entryCSNs (default: olcServerID).",
 )
@@ -106,7 +95,7 @@ def command(
       ditseed build /srv/export --config /etc/ldap/slapd.d --replace --maxsize auto
       ditseed build --from accounts -n 30000000 --config /etc/ldap/slapd.d --maxsize auto
     """
-    tree = options.tree_of(building, inputs, None)
+    tree = trees.tree_of(building, inputs, None)
     asked = BuildOptions(inputs, config_path, suffix, tree=tree, **building)
     progress = options.progress_of(progress_mode)
     if dry_run:

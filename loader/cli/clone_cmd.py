@@ -8,9 +8,15 @@ from pathlib import Path
 import click
 
 from loader import log, standard, units
-from loader.cli.options import dry_run_option, json_option, progress_of, progress_option
+from loader.cli.options import (
+    dry_run_option,
+    json_option,
+    progress_of,
+    progress_option,
+    scratch_option,
+    verify_copy_option,
+)
 from loader.cli.report import show_facts, show_json, tell, tell_json
-from loader.defaults import LEVELS
 from loader.errors import UsageProblem
 from loader.operations import clone_pipe
 from loader.operations.clone import (
@@ -47,23 +53,15 @@ _PIPE = Path("-")
     help="Share blocks with SOURCE on xfs and btrfs instead of copying them; `auto` does so unless a process has "
     "SOURCE open.",
 )
-@click.option(
-    "--verify",
-    type=click.Choice(LEVELS),
-    help="What to check before the clone is put into place (default: pages up to 16 GiB, else quick).",
-)
+@verify_copy_option
 @click.option(
     "--skip",
     "token",
     metavar="TOKEN",
     help="With TARGET -: skip what the receiver has already; the receiver prints the token.",
 )
-@click.option(
-    "--tmp",
-    "scratch",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="DIR",
-    help="With --compact and TARGET -: directory for the compacted copy until it is sent (default: $TMPDIR or /tmp).",
+@scratch_option(
+    "With --compact and TARGET -: directory for the compacted copy until it is sent (default: $TMPDIR or /tmp)."
 )
 @dry_run_option
 @json_option

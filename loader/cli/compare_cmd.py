@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from loader import plain, units
-from loader.cli.options import (
-    bind_options,
-    connection_of,
-    json_option,
-    progress_of,
-    progress_option,
-)
+from loader.cli.access import bind_options, connection_of, second_of, second_options
+from loader.cli.options import json_option, limit_option, progress_of, progress_option
 from loader.cli.report import show, show_json, show_table
+from loader.cli.vocabulary import Option
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.compare import (
     IGNORED,
@@ -28,7 +23,6 @@ from loader.operations.compare import (
     compare,
 )
 from loader.overlays import CONTEXT_CSN
-from loader.server.options import Connection
 from loader.sources.location import locate
 
 _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
@@ -38,10 +32,14 @@ _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @bind_options
-@click.option("--bind-dn-b", metavar="DN", help="Bind as this DN at B (default: -D).")
-@click.option("--password-file-b", metavar="FILE", help="Password file for B (default: -y).")
-@click.option("--mechanism-b", metavar="MECH", help="SASL mechanism at B (default: -Y).")
-@click.option("--base-b", metavar="BASE", help="Base DN at B (default: -b).")
+@second_options("B")
+@click.option(
+    "--consumer-base",
+    metavar="BASE",
+    help="Base DN at B (default: -b).",
+    cls=Option,
+    former=("--base-b",),
+)
 @click.option(
     "--ignore",
     "ignored",
@@ -60,13 +58,7 @@ _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
     is_flag=True,
     help="Name the attributes that differ (reads those entries again).",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=LIMIT,
-    show_default=True,
-    help="Number of differing DNs to show.",
-)
+@limit_option(LIMIT, "Number of differing entries to name.")
 @json_option
 @progress_option
 def command(a: str, b: str, as_json: bool, progress_mode: str, **options: Any) -> int:
@@ -103,24 +95,18 @@ def _options(
     limit: int,
     **bind: Any,
 ) -> CompareOptions:
-    at_b = {
-        name: bind.pop(f"{name}_b") for name in ("bind_dn", "password_file", "mechanism", "base")
-    }
+    base = bind.pop("consumer_base")
     connection = connection_of(bind)
+    second = second_of(connection, bind)
     standing = [name for name in IGNORED if not (with_context_csn and name == CONTEXT_CSN)]
     servers_own = SERVER_ATTRIBUTES if user_attributes else ()
     return CompareOptions(
         a=locate(a, connection),
-        b=locate(b, _other(connection, at_b)),
+        b=locate(b, dataclasses.replace(second, base=base or connection.base)),
         ignore=(*standing, *servers_own, *ignored),
         limit=limit,
         show_attributes=show_attributes,
     )
-
-
-def _other(connection: Connection, at_b: Mapping[str, Any]) -> Connection:
-    """The connection to B: what was not said of B alone is as for A."""
-    return dataclasses.replace(connection, **{key: value for key, value in at_b.items() if value})
 
 
 def _facts(report: CompareReport) -> dict[str, Any]:

@@ -25,6 +25,7 @@ import click
 from click import shell_completion
 
 from loader import defaults, log
+from loader.cli import profile
 from loader.cli.report import show_failure
 from loader.errors import (
     EXIT_OK,
@@ -37,7 +38,7 @@ from loader.errors import (
     NoSpace,
     SystemFailed,
     UsageProblem,
-    goes_on,
+    is_resumable,
     leaves_a_run,
 )
 from loader.log import blank, printable
@@ -185,11 +186,12 @@ def _told(error: LoaderError, status: int) -> int:
 
 def _refusal(error: click.ClickException) -> str:
     """click's words as a message of ours. What stands behind -w may be a password, and is not repeated."""
-    said = error.format_message()
+    said = error.format_message().removesuffix(".")
+    if isinstance(error, click.BadParameter) and error.ctx and error.param:
+        said += profile.origin(error.ctx, error.param)
     if "unexpected extra argument" in said and "-w" in sys.argv:
         return f"-w takes no value here. {NO_SECRETS}"
-    first = said[:1].lower() + said[1:] if said[1:2].islower() else said
-    return first.removesuffix(".")
+    return said[:1].lower() + said[1:] if said[1:2].islower() else said
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -205,7 +207,7 @@ def _is_stop(error: BaseException) -> bool:
 
 
 def _leaves_a_run(error: BaseException) -> bool:
-    return any(map(goes_on, _chain(error)))
+    return any(map(is_resumable, _chain(error)))
 
 
 def _stopped(by: str, run_stays: bool) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from loader import defaults, log, resources, standard, units
-from loader.cli import named, options
+from loader.cli import access, named, options, profile, trees
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
 from loader.errors import NoSuchPath, UsageProblem
 from loader.manifest import Manifest
@@ -34,27 +34,22 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 
 @click.command("export")
 @click.argument("source", metavar="[DIR]", required=False)
-@options.from_option
-@options.tree_options
-@options.tree_suffix_option
-@options.providers_options
+@trees.from_option
+@trees.tree_options
+@trees.tree_suffix_option
+@access.providers_options
 @click.option(
     "-o",
-    "output",
+    "--output",
     type=click.Path(path_type=Path, readable=False),
     required=True,
     help="Directory for shards and manifest; for a database also -, plain LDIF to stdout.",
 )
-@options.reading_options(
+@access.reading_options(
     jobs="Number of parallel connections to each server (default: one per processor, at most 4), or of workers "
     "for DIR (default: one per processor)."
 )
-@click.option(
-    "--max-rate",
-    type=click.IntRange(0),
-    default=0,
-    help="Maximum entries per second, over all connections; 0: no limit.",
-)
+@options.max_rate_option(0, "; 0: no limit")
 @click.option(
     "--max-latency",
     type=click.FloatRange(0, min_open=True),
@@ -113,7 +108,7 @@ def command(
         _generate(output)
         return
     progress = options.progress_of(progress_mode)
-    options.no_tree(connecting)
+    trees.no_tree(connecting)
     streamed = output == _STDOUT
     if streamed:
         standard.reserve_output()
@@ -130,14 +125,14 @@ def command(
             "max_latency": latency,
             "page": page,
         }
-        connection, replicas = options.providers_of(connecting)
+        connection, replicas = access.providers_of(connecting)
         limits["replicas"] = replicas
         if dry_run:
             _show_plan(_plan_of_server(connection, limits, asked), as_json)
             return
         made = _of_server(connection, limits, asked)
     else:
-        base = connecting.pop("base")
+        base = connecting.pop("base") if options.is_given("base") else None
         of_server = (*connecting, "pieces", "max_rate", "max_latency", "page")
         options.refuse_given(of_server, "a server, not for a database")
         if dry_run:
@@ -246,6 +241,8 @@ def _generate(output: Path) -> None:
     for one in context.command.get_params(context):
         if one.name in (*_OF_TREE[1:], *_ALSO) and options.is_given(one.name):
             words += _words(one, context.params[one.name])
+    name = profile.chosen(context)
+    words += ["--profile", name] if name else []
     generate = named("generate")
     assert generate is not None, "one of our own"
     generate.load().main(words, "ditseed generate", standalone_mode=False)

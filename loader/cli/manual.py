@@ -29,9 +29,9 @@ GENERATED = ("errors.md", "man/*", "completion/*")
 _ERRORS_HEAD = """\
 # Errors
 
-ditseed prints an error to stderr as `ditseed: MESSAGE [CODE]`, in most cases followed by a `hint:` that says what to
-do. Codes and exit statuses keep their meaning from version to version, so scripts may rely on them. `bin/make-docs`
-writes this page from `loader/errors.py`.
+ditseed prints an error to stderr as `ditseed: MESSAGE [CODE]`, followed by a `hint:` that says what to do. Codes and
+exit statuses keep their meaning from version to version, so scripts may rely on them. `bin/make-docs` writes this page
+from `loader/errors/`.
 
 | exit status | meaning |
 |---|---|
@@ -119,7 +119,10 @@ def _man_page(context: click.Context, below: list[click.Context]) -> str:
     page.date = ""  # of the version, and so that the same commands make the same page
     page.short_help = _escaped(command.get_short_help_str(200))
     page.synopsis = " ".join(command.collect_usage_pieces(context))
-    page.description = "\n".join(_troff(inspect.cleandoc(command.help or "")))
+    told = inspect.cleandoc(command.help or "") + (
+        f"\n\n{command.epilog}" if command.epilog else ""
+    )
+    page.description = "\n".join(_troff(told))
     records = [one.get_help_record(context) for one in command.get_params(context)]
     page.options = [(one[0], _escaped(one[1])) for one in records if one is not None]
     page.commands = [

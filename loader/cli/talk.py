@@ -1,4 +1,4 @@
-"""-q, -v and --log-file: how much a run tells, and where. Every verb takes them, before its name or after it."""
+"""What every verb takes, before its name or after it: -q, -v, --log-file (how much a run tells, where), --profile."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import os
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from loader import log
+from loader.cli import profile
 from loader.errors import UsageProblem
 
 _log = logging.getLogger(__name__)
@@ -33,9 +35,15 @@ def _require_one(fits: bool) -> None:
 
 
 def _keep(context: click.Context, option: click.Parameter, value: Path | None) -> None:
-    if value is not None and not context.resilient_parsing:
+    if value is not None and not context.resilient_parsing and _is_wanted(context, option):
         log.into(os.fdopen(_appending(value), "a", encoding="utf-8", errors="backslashreplace"))
         _log.info("%s begins", context.command_path, extra=log.SHOWN)
+
+
+def _is_wanted(context: click.Context, option: click.Parameter) -> bool:
+    """One of a variable or a profile only where none is on the command line, before the verb."""
+    source = context.get_parameter_source(option.name or "")
+    return source is ParameterSource.COMMANDLINE or not log.has_file()
 
 
 def _appending(path: Path) -> int:
@@ -47,8 +55,8 @@ def _appending(path: Path) -> int:
     return descriptor
 
 
-def options() -> list[click.Option]:
-    """-q and -v before --log-file, so that the file has the level of the run."""
+def options(profile_variable: str | None = None) -> list[click.Option]:
+    """-q and -v before --log-file, so that the file has the level of the run, and --profile, which may name it."""
     return [
         click.Option(
             ["-q", "--quiet"],
@@ -66,6 +74,7 @@ def options() -> list[click.Option]:
             callback=_tell_more,
             help="Report servers, files, tools and steps on stderr; -vv: everything.",
         ),
+        profile.option(profile_variable),
         click.Option(
             ["--log-file"],
             type=click.Path(path_type=Path, readable=False),
@@ -86,4 +95,5 @@ def give(command: click.Command) -> click.Command:
         return command
     taken = {word for one in command.params for word in one.opts}
     command.params += [one for one in options() if not taken.intersection(one.opts)]
+    profile.offer(command)
     return command

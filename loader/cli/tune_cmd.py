@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from loader import units
-from loader.cli import options
+from loader.cli import access, options
 from loader.cli.report import show, show_json, show_table
+from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.operations.add import nosync, shadow
 from loader.operations.tune import history, indexing, maxsize, syncing
@@ -23,13 +24,8 @@ from loader.run.journal import Outcome as Ended
 from loader.server.options import Connection
 
 _TARGET_OPTIONS = (
-    click.option(
-        "--config",
-        "config_path",
-        type=click.Path(path_type=Path, readable=False),  # our own errors say more than click's
-        help="The server's slapd.d directory (slapd stopped) or slapd.conf.",
-    ),
-    options.connection_options,
+    options.optional_config_option,
+    access.connection_options,
     click.option(
         "--apply", is_flag=True, help="Make the change; without it, the change is only shown."
     ),
@@ -63,7 +59,10 @@ def command() -> None:
 
 @command.command("maxsize")
 @click.option(
-    "--size",
+    "--maxsize",
+    "size",
+    cls=Option,
+    former=("--size",),
     type=options.Size(auto=True),
     help="The new maxsize; `auto` computes it (the default with --apply).",
 )
@@ -76,7 +75,7 @@ def maxsize_command(size: int | str | None, **given: Any) -> None:
     \b
     Examples:
       ditseed tune maxsize --config /etc/ldap/slapd.conf
-      ditseed tune maxsize -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com --size 250G --apply
+      ditseed tune maxsize -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com --maxsize 250G --apply
     """
     apply, as_json, suffix, wished = _taken(given)
     with _target(given, apply) as target:
@@ -253,13 +252,15 @@ def _taken(given: dict[str, Any]) -> tuple[bool, bool, str | None, bool]:
 @contextmanager
 def _target(given: dict[str, Any], apply: bool) -> Iterator[Target]:
     """What a killed `ditseed add` left loosened there is tightened before anything else is changed."""
+    options.keep_strongest(given, ("config_path", "uri"))
     path: Path | None = given.pop("config_path")
-    named = any(given[name] for name in ("uri", "bind_dn", "mechanism"))
+    account = [name for name in ("bind_dn", "mechanism") if given[name]]
+    named = bool(given["uri"]) or any(path is None or options.is_given(name) for name in account)
     if (path is not None) == named:
         raise UsageProblem(
             reason="say which server: either --config slapd.d or slapd.conf, or -H ldapi:/// -Y EXTERNAL"
         )
-    where: Path | Connection = options.connection_of(given) if path is None else path
+    where: Path | Connection = access.connection_of(given) if path is None else path
     if apply and isinstance(where, Connection):
         nosync.give_back_standing(where)
         shadow.give_back_standing(where)

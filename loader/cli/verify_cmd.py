@@ -10,16 +10,22 @@ import click
 
 from loader import units
 from loader.cli.options import (
-    Size,
     dry_run_option,
     json_option,
+    limit_option,
+    memory_option,
     progress_of,
     progress_option,
+    scratch_option,
+    suffix_option,
     threads_option,
+    verify_option,
 )
 from loader.cli.report import show, show_facts, show_json
+from loader.cli.vocabulary import Option
+from loader.defaults import LADDER
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.mdb.verify import LADDER, LIMIT, Means, Problem
+from loader.mdb.verify import LIMIT, Means, Problem
 from loader.operations.verify import VerifyOptions, VerifyPlan, VerifyReport, plan, verify_database
 
 _path = click.Path(path_type=Path, readable=False)
@@ -27,10 +33,12 @@ _path = click.Path(path_type=Path, readable=False)
 
 @click.command(name="verify")
 @click.argument("place", metavar="[DIR]", required=False, type=_path)
-@click.option(
-    "--level",
-    type=click.Choice(LADDER),
-    help="How thoroughly to check (default: the highest level that takes a few minutes; indexes needs --config).",
+@verify_option(
+    LADDER,
+    None,
+    "How thoroughly to check (default: the highest level that takes a few minutes; indexes needs --config).",
+    cls=Option,
+    former=("--level",),
 )
 @click.option(
     "--config",
@@ -38,37 +46,17 @@ _path = click.Path(path_type=Path, readable=False)
     type=_path,
     help="The server's slapd.d or slapd.conf, for schema and indexes, and for the directory if DIR is not given.",
 )
-@click.option(
-    "-b",
-    "--suffix",
-    "suffix",
-    metavar="SUFFIX",
-    help="Suffix of the database (default: the only one).",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=LIMIT,
-    show_default=True,
-    help="Number of problems of each kind to show; all are counted.",
-)
-@click.option(
-    "--memory", type=Size(), help="Memory for sorting (default: a quarter of the available memory)."
-)
-@click.option(
-    "--tmp",
-    "scratch",
-    type=_path,
-    metavar="DIR",
-    help="Directory for temporary files (default: $TMPDIR or /tmp).",
-)
+@suffix_option
+@limit_option(LIMIT, "Number of problems of each kind to show; all are counted.", least=1)
+@memory_option
+@scratch_option("Directory for temporary files (default: $TMPDIR or /tmp).")
 @threads_option
 @dry_run_option
 @json_option
 @progress_option
 def command(
     place: Path | None,
-    level: str | None,
+    verify: str | None,
     config_path: Path | None,
     suffix: str | None,
     limit: int,
@@ -83,7 +71,7 @@ def command(
 
     \b
     Levels, each with all of those before it:
-      meta      the head of the file, its tables, their counts
+      quick     the head of the file, its tables, their counts
       pages     every page: used once or free, keys in order
       tree      every entry and node: they decode, fit together, counts are right
       indexes   every index rebuilt from the entries and compared (needs --config)
@@ -94,11 +82,11 @@ def command(
     \b
     Examples:
       ditseed verify /var/lib/ldap
-      ditseed verify --config /etc/ldap/slapd.d --level indexes
-      ditseed verify /srv/copy/data.mdb --level pages --json
+      ditseed verify --config /etc/ldap/slapd.d --verify indexes
+      ditseed verify /srv/copy/data.mdb --verify pages --json
     """
     means = Means(memory, jobs, scratch, limit)
-    options = VerifyOptions(place, config_path, suffix, level, means)
+    options = VerifyOptions(place, config_path, suffix, verify, means)
     if dry_run:
         planned = plan(options)
         show_json(dataclasses.asdict(planned)) if as_json else show_facts(_plan_lines(planned))

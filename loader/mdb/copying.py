@@ -101,5 +101,9 @@ def _ours(error: _native.NativeError, source: Path, target: Path) -> LoaderError
         return StreamRefused(path=target, reason=error.message)
     if error.code == "lmdb.stream" or "Broken pipe" in error.message:
         reason = error.message if error.code == "lmdb.stream" else "nobody receives it any more"
-        return StreamBroken(path=target, reason=reason, advice="The other side says why.")
+        return StreamBroken(
+            path=target,
+            reason=reason,
+            advice="Look at the messages of the other side, which give the reason.",
+        )
     return SystemFailed(path=source, reason=error.message)

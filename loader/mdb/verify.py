@@ -32,7 +32,6 @@ from loader.progress import Meter
 from loader.storage.held import pinned
 
 DEEPER = ("pages", "tree")  # than quick
-LADDER = ("meta", "pages", "tree", "indexes")
 PAGES_UP_TO = 16 << 30  # bytes; above it the walk over all pages is asked for by name
 NOTED = 8  # times the memory: a page that is noted takes a thirtieth of itself
 LIMIT = 10  # problems told of each kind
@@ -124,7 +123,7 @@ def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = No
         # A page freed in the transaction that took it is never written, so the end may rightly be missing;
         # only the walk over all pages tells that from a file that was cut.
         level = "pages"
-    found = audit(place, _NATIVE.get(level, level), Means(limit=1), meter, seen=seen)
+    found = audit(place, level, Means(limit=1), meter, seen=seen)
     damage = tuple(one for one in found.problems if one.kind not in _HARMLESS)
     if damage:
         raise MdbDamaged(path=path, reason=_summary(damage))
@@ -166,7 +165,7 @@ def audit(
         found = _native.audit(
             pin,
             counters,
-            level=level,
+            level=_NATIVE.get(level, level),
             txn=txn,
             database=database,
             seen=seen,

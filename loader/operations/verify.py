@@ -10,6 +10,7 @@ from pathlib import Path
 
 from loader import backmdb, glue, schema, syncrepl, units
 from loader.config import Config, Database
+from loader.defaults import LADDER
 from loader.errors import (
     IndexesUnknown,
     MdbDamaged,
@@ -19,7 +20,7 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.mdb import meta, snapshot, verify
-from loader.mdb.verify import LADDER, Means, Problem, Verdict
+from loader.mdb.verify import Means, Problem, Verdict
 from loader.operations.build import proven
 from loader.progress import Progress
 from loader.server import configuration
@@ -43,7 +44,7 @@ _TABLES: tuple[Table, ...] = (
 @dataclass(frozen=True)
 class VerifyOptions:
     """`place`: an environment directory or data file; None: that of the configuration. `level`: one of
-    loader.mdb.verify.LADDER; None picks the highest that takes minutes."""
+    loader.defaults.LADDER; None picks the highest that takes minutes."""
 
     place: Path | None
     config_path: Path | None = None
@@ -190,7 +191,7 @@ def _level(options: VerifyOptions, place: Path) -> str:
 def _configured(options: VerifyOptions, config: Config | None) -> tuple[Config, Database]:
     if config is None:
         reason = (
-            f"--level {INDEXES} needs --config: slapd's configuration says which indexes there are"
+            f"--verify {INDEXES} needs --config: slapd's configuration says which indexes there are"
         )
         raise UsageProblem(reason=reason)
     return config, config.database(options.suffix)

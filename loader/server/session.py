@@ -331,7 +331,7 @@ class Session:
         """contextCSN of a suffix, one value for each server ID. Raises NoContextCSN."""
         values = self.read(suffix, ["contextCSN"]).get("contextcsn", [])
         if not values:
-            advice = "The provider needs the syncprov overlay, and the bind DN must be allowed to read contextCSN."
+            advice = "Check that the provider has the syncprov overlay, and that the bind DN may read contextCSN."
             raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice)
         return sorted(csn.by_server(value.decode() for value in values).values())
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -171,7 +170,7 @@ def private(path: Path, make: bool = True) -> Iterator[Directory]:
 def scratch(place: Path, prefix: str) -> Iterator[Directory]:
     """A private directory below `place` under a new name, removed at the end with what is in it."""
     with opened(place) as above:
-        name = above.path / f"{prefix}{secrets.token_hex(8)}"
+        name = above.path / f"{prefix}{os.urandom(8).hex()}"
         try:
             with private(name) as made:
                 yield made

@@ -39,9 +39,9 @@ from seeders.replica.preparing import Admin
 
 VERB = "replica seed online"
 STEPS = ("preflight", *EXPORT_STEPS, "join", *ADD_STEPS, "claim")
-_NO_CONTEXT = "`ditseed export` always brings it."
+_NO_CONTEXT = "Use the output of `ditseed export`, which always has one."
 _ONLY_EMPTY = (
-    "Only an empty database is seeded online. With slapd stopped, --strategy search --replace takes its place; "
+    "Stop slapd and give --strategy search --replace to replace the database (only an empty one is seeded online); "
     "`ditseed add --on-exists skip` adds to what is there."
 )
 _JOINED = "joined.ldif"

@@ -44,7 +44,7 @@ _BY_SEED = (
     "(ditseed compare)."
 )
 _NO_CONTEXT = (
-    "The provider needs the syncprov overlay, and the bind DN must be allowed to read contextCSN."
+    "Check that the provider has the syncprov overlay, and that the bind DN may read contextCSN."
 )
 
 

@@ -148,7 +148,7 @@ def preflight(options: RefreshOptions, place: Place) -> Facts:
         base = provider.spelt(suffix)
         csns = moved.context_csns(provider, base)
         if not csns:
-            advice = "The provider needs the syncprov overlay, and the bind DN must be allowed to read contextCSN."
+            advice = "Check that the provider has the syncprov overlay, and that the bind DN may read contextCSN."
             raise NoContextCSN(where=provider.uri, suffix=base, advice=advice)
         if not csn.covered(csn.by_server(reached), csn.by_server(csns)):
             reason = f"the provider ({', '.join(csns)}) is behind it ({', '.join(reached)})"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from loader.cli import options
+from loader.cli import access, options
 from loader.cli.report import for_people, show_facts, show_json
 from loader.errors import UsageProblem
 from seeders.replica import refresh as refreshing
@@ -15,7 +15,7 @@ from seeders.replica.refresh import RefreshOptions
 
 
 @click.command("refresh")
-@options.connection_options
+@access.connection_options
 @options.config_option
 @options.consumer_suffix_option
 @click.option(
@@ -23,7 +23,7 @@ from seeders.replica.refresh import RefreshOptions
     is_flag=True,
     help="Refresh even if the account cannot read all values, or cannot read them as they are stored.",
 )
-@options.run_dir_option
+@options.run_dir_option()
 @options.dry_run_option
 @options.timeout_option
 @options.restart_option
@@ -53,7 +53,7 @@ def command(
       ditseed replica refresh -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --config /etc/ldap/slapd.d
     """
-    connection = options.connection_of(connecting)
+    connection = access.connection_of(connecting)
     if not connection.uri:
         raise UsageProblem(reason="give the provider: -H URI")
     asked = RefreshOptions(

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from loader.cli import options
+from loader.cli import access, options
 from loader.cli.report import show, show_json
 from seeders.replica import preparing
 
 
 @click.command("release")
-@options.connection_options
+@access.connection_options
 @options.json_option
 def command(as_json: bool, **connecting: Any) -> None:
     """Restore the provider's session log to what it was before `replica seed --prepare-provider`.
@@ -25,7 +25,7 @@ def command(as_json: bool, **connecting: Any) -> None:
     Example:
       ditseed replica release -H ldap://provider -D cn=admin,cn=config -y /root/config.pw -b dc=example,dc=com
     """
-    connection = options.connection_of(connecting)
+    connection = access.connection_of(connecting)
     done = preparing.release(connection, connection.base)
     if as_json:
         show_json({"released": done})

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import click
 
 from loader import errors, resources, units
-from loader.cli import options
+from loader.cli import access, options
 from loader.cli.report import for_people, show, show_facts, show_json
+from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.operations.compare import CompareReport, Sample
 from loader.progress import Progress
@@ -43,42 +44,39 @@ def _consumer_options(required: bool) -> Callable[[Function], Function]:
             required=required,
             help="URI of the replica: ldap://, ldaps:// or ldapi://.",
         ),
-        click.option("--consumer-dn", metavar="DN", help="Bind DN at the replica (default: -D)."),
+        access.second_options("the replica"),
+    )
+
+
+def _account_options(name: str, purpose: str) -> Callable[[Function], Function]:
+    """As whom the provider is prepared."""
+    return options.stack(
         click.option(
-            "--consumer-password-file",
-            metavar="FILE",
-            help="Password file for --consumer-dn (default: -y).",
+            f"--{name}-bind-dn",
+            metavar="DN",
+            help=f"Bind DN for {purpose} (default: -D).",
+            cls=Option,
+            former=(f"--{name}-dn",),
         ),
         click.option(
-            "--consumer-mechanism",
-            metavar="MECH",
-            help="SASL mechanism at the replica (default: -Y, unless --consumer-dn is given).",
+            f"--{name}-password-file",
+            metavar="FILE",
+            help=f"Password file for --{name}-bind-dn (default: -y).",
         ),
     )
 
 
 def _consumer_of(provider: Connection, given: dict[str, Any]) -> Connection | None:
-    """Take the consumer's options out of a command's arguments; what they leave open is as for the provider."""
-    uri, bind_dn, password_file, mechanism = (
-        given.pop(f"consumer_{name}") for name in ("uri", "dn", "password_file", "mechanism")
-    )
-    if uri is None:
-        return None
-    return dataclasses.replace(
-        provider,
-        uri=uri,
-        bind_dn=bind_dn or provider.bind_dn,
-        password_file=password_file or provider.password_file,
-        mechanism=mechanism or (None if bind_dn else provider.mechanism),
-        sasl=dataclasses.replace(provider.sasl, authcid=None) if bind_dn else provider.sasl,
-    )
+    """Take the consumer's options out of a command's arguments."""
+    uri, bound = given.pop("consumer_uri"), access.second_of(provider, given)
+    return None if uri is None else dataclasses.replace(bound, uri=uri)
 
 
 def _admin_of(provider: Connection, given: dict[str, Any]) -> Admin | None:
     """As whom the provider is prepared; None: it is not."""
     wanted = given.pop("prepare_provider")
     config, data = (
-        _bound_as(provider, given.pop(f"{name}_dn"), given.pop(f"{name}_password_file"))
+        _bound_as(provider, given.pop(f"{name}_bind_dn"), given.pop(f"{name}_password_file"))
         for name in ("config", "admin")
     )
     if wanted and provider.uri is None:
@@ -119,7 +117,7 @@ def command() -> None:
     required=True,
     help="Source of the entries: a search, LDIF or a database directory; online loads into a running consumer.",
 )
-@options.providers_options_beside_w
+@access.providers_options_beside_w
 @options.optional_config_option
 @options.consumer_suffix_option
 @_consumer_options(required=False)
@@ -136,23 +134,14 @@ def command() -> None:
     help="Prepare the provider so that it sends the replica only what changed: set a session log, and make a few "
     "writes that change nothing.",
 )
-@click.option(
-    "--admin-dn", metavar="DN", help="Bind DN for the writes of --prepare-provider (default: -D)."
-)
-@click.option(
-    "--admin-password-file", metavar="FILE", help="Password file for --admin-dn (default: -y)."
-)
-@click.option(
-    "--config-dn", metavar="DN", help="Bind DN for changing the provider's cn=config (default: -D)."
-)
-@click.option(
-    "--config-password-file", metavar="FILE", help="Password file for --config-dn (default: -y)."
-)
+@_account_options("admin", "the writes of --prepare-provider")
+@_account_options("config", "changing the provider's cn=config")
 @options.engine_option
 @options.placing_options
-@options.verify_option()
+@options.verify_new_option()
 @click.option(
     "-w",
+    "--write-context-csn",
     "write_context",
     is_flag=True,
     help="ldif: compute contextCSN from the entries, as slapadd -w (for the output of slapcat only).",
@@ -168,7 +157,7 @@ def command() -> None:
     metavar="DIR",
     help="search: export into DIR first, build from the export, and keep it.",
 )
-@options.reading_options(
+@access.reading_options(
     "Number of parallel connections to each provider (default: one per processor, at most 4).",
     "search, online: ",
 )
@@ -177,7 +166,7 @@ def command() -> None:
     is_flag=True,
     help="online: switch nosync on during the load, as `ditseed add --nosync`.",
 )
-@options.run_dir_option
+@options.run_dir_option()
 @options.dry_run_option
 @options.timeout_option
 @options.restart_option
@@ -212,7 +201,9 @@ def seed(
       ditseed replica seed --strategy online -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldapi:/// --consumer-mechanism EXTERNAL
     """
-    connection, replicas = options.providers_of(seeding_options)
+    connection, replicas = access.providers_of(seeding_options)
+    if seeding_options["strategy"] != "search" and not options.is_given("uris"):
+        replicas = ()  # several in a profile serve the other verbs
     if replicas and seeding_options["strategy"] != "search":
         raise UsageProblem(reason="-H several times is for --strategy search")
     seeding_options["jobs"] = seeding_options["jobs"] or resources.connections()
@@ -224,7 +215,7 @@ def seed(
         asked_online = _online(connection, consumer, suffix, nosync, seeding_options)
         _show(_seed_online(asked_online, (dry_run, timeouts, restart), progress), as_json)
         return
-    if config_path is None or consumer is not None or nosync:
+    if config_path is None or options.is_given("consumer_uri") or options.is_given("nosync"):
         raise UsageProblem(
             reason="give --config of the stopped consumer; --consumer and --nosync are for --strategy online"
         )
@@ -289,7 +280,7 @@ command.add_command(refresh)
 
 
 @command.command("verify")
-@options.connection_options
+@access.connection_options
 @_consumer_options(required=True)
 @options.optional_config_option
 @click.option(
@@ -297,9 +288,7 @@ command.add_command(refresh)
     metavar="SECONDS",
     help="How long to wait for the replica to catch up (default: derived from what the provider has to send).",
 )
-@click.option(
-    "--limit", type=click.IntRange(0), default=20, help="Number of differing entries to name."
-)
+@options.limit_option(20, "Number of differing entries to name.")
 @options.progress_option
 @options.json_option
 def verify(
@@ -325,7 +314,7 @@ def verify(
       ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldap://new-replica
     """
-    provider = options.connection_of(connecting)
+    provider = access.connection_of(connecting)
     consumer = _consumer_of(provider, connecting)
     assert consumer is not None
     seconds = None if wait is None else units.parse_duration(wait)
@@ -393,6 +382,6 @@ def _how_to_see(report: CompareReport) -> Iterator[str]:
             f"it to {one.who}, and every entry has the same entryCSN on both sides."
         )
         yield (
-            "  To compare it too, bind as somebody who may read it (--consumer-dn, --consumer-password-file), or add "
-            f"this as the first rule of the database on {one.location}: olcAccess: {one.rule}"
+            "  To compare it too, bind as somebody who may read it (--consumer-bind-dn, --consumer-password-file), or "
+            f"add this as the first rule of the database on {one.location}: olcAccess: {one.rule}"
         )

@@ -32,10 +32,8 @@ _GOES_ON = "interrupted; the same `replica seed` command resumes"
     metavar="URI",
     help="URI of a running server, as given for the seeding, instead of --config.",
 )
-@click.option(
-    "-b", "--suffix", "suffix", metavar="SUFFIX", help="Suffix of the consumer's database."
-)
-@options.run_dir_option
+@options.suffix_option
+@options.run_dir_option()
 @options.json_option
 def command(
     config_path: Path | None,
@@ -55,6 +53,10 @@ def command(
       ditseed replica status --config /etc/ldap/slapd.d
       ditseed replica status --consumer ldapi:/// -b dc=example,dc=com
     """
+    if options.is_given("consumer") != options.is_given("config_path"):
+        config_path, consumer = (
+            (None, consumer) if options.is_given("consumer") else (config_path, None)
+        )
     if (config_path is None) == (consumer is None):
         raise UsageProblem(
             reason="give either --config (a stopped consumer) or --consumer (a running one)"

@@ -14,13 +14,11 @@ from loader.cli.options import (
     json_option,
     progress_of,
     progress_option,
-    recipe_of,
     restart_option,
     threads_option,
-    tree_options,
-    tree_suffix_option,
 )
 from loader.cli.report import show_facts, show_json
+from loader.cli.trees import recipe_of, tree_options, tree_suffix_option
 from loader.errors import UsageProblem
 from loader.sources import dit
 from loader.sources.dit import Range, Recipe, Template
@@ -56,7 +54,7 @@ command.add_command(learn_cmd.command)
 )
 @click.option(
     "-o",
-    "output",
+    "--output",
     default="-",
     metavar="DIR|-",
     help="Directory for shards and a manifest; -: plain LDIF to stdout.",

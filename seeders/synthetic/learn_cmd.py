@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from loader import resources, standard, units
-from loader.cli import options
+from loader.cli import access, options
 from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
 from seeders.synthetic.learn import LearnOptions, learn
@@ -17,19 +17,16 @@ from seeders.synthetic.learn import LearnOptions, learn
 
 @click.command("learn")
 @click.argument("sources", metavar="[SOURCE]...", nargs=-1)
-@options.connection_options
+@access.connection_options
 @click.option(
     "-o",
-    "output",
+    "--output",
     required=True,
     metavar="TEMPLATE|-",
     help="The template file to write; -: standard output.",
 )
-@click.option(
-    "--jobs",
-    "-j",
-    type=click.IntRange(min=1),
-    help="Number of threads, or of connections to a server (default: one per processor, at most 4 connections).",
+@options.jobs_option(
+    "Number of threads, or of connections to a server (default: one per processor, at most 4 connections)."
 )
 @click.option("--replace", is_flag=True, help="Overwrite an existing template.")
 @options.json_option
@@ -56,9 +53,9 @@ def command(
       ditseed generate learn -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o ours.toml
       ditseed generate ./ours.toml -n 30000000 -o /srv/tree         a tree like it, of any size
     """
-    base = connecting["base"]
-    connection = options.connection_of(connecting)
-    if sources and connection.uri:
+    base = connecting["base"] if options.is_given("base") or not sources else None
+    connection = access.connection_of(connecting)
+    if sources and options.is_given("uri"):
         raise UsageProblem(reason="give either SOURCE or -H, not both")
     place = None if output == "-" else Path(output)
     if place is None:

@@ -9,14 +9,8 @@ from typing import Any
 import click
 
 from loader import resources, standard
-from loader.cli.options import (
-    progress_of,
-    progress_option,
-    recipe_of,
-    threads_option,
-    tree_options,
-    tree_suffix_option,
-)
+from loader.cli.options import progress_of, progress_option, threads_option
+from loader.cli.trees import recipe_of, tree_options, tree_suffix_option
 from loader.errors import UsageProblem
 from loader.sources import dit
 from loader.sources.dit import Wishes
@@ -71,7 +65,7 @@ MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=1
     help="Format of the plan: one line of JSON for each operation, or LDIF changes.",
 )
 @click.option(
-    "-o", "output", default="-", metavar="FILE|-", help="Output file (default: standard output)."
+    "-o", "--output", default="-", metavar="FILE|-", help="Output file (default: standard output)."
 )
 @threads_option
 @tree_options
@@ -110,7 +104,7 @@ def operations(
         percentage(miss),
         skew,
         seed,
-        looked(looks),
+        parse_search_option(looks),
         form == "ldif",
     )
     with progress_of(progress_mode).step("operations", count) as meter:
@@ -146,7 +140,7 @@ def percentage(text: str) -> float:
     return float(number) / 100
 
 
-def looked(text: str | None) -> tuple[tuple[str, bool, int], ...]:
+def parse_search_option(text: str | None) -> tuple[tuple[str, bool, int], ...]:
     """ "uid=80,cn*=20" -> (("uid", False, 80), ("cn", True, 20)). Raises UsageProblem."""
     found = []
     for part in text.split(",") if text else ():

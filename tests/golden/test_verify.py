@@ -28,9 +28,10 @@ from fixtures.golden.cases import INDEXES, mixed
 from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import masked
 from fixtures.slapd import Slapd
+from loader.defaults import LADDER
 from loader.errors import LoaderError
 from loader.mdb import meta
-from loader.mdb.verify import LADDER, Means, Verdict, audit
+from loader.mdb.verify import Means, Verdict, audit
 from loader.operations.verify import (
     VerifyOptions,
     VerifyReport,

@@ -438,7 +438,7 @@ def test_what_was_before_is_written_down_with_the_way_back(place: Place) -> None
     ]
     assert (found[0].before, found[0].after) == ((str(GIB),), (str(3 * GIB),))
     assert found[0].undo is not None
-    assert f"--size {GIB} --apply" in found[0].undo
+    assert f"--maxsize {GIB} --apply" in found[0].undo
     assert "uid eq" in found[1].before
 
 
@@ -462,7 +462,7 @@ def test_an_index_that_slapd_may_not_end_is_told_of() -> None:
         gone = place.indexes(IndexWish(remove=("description",)))
     assert (first.state, again.state) == (State.CHANGED, State.UNCHANGED)
     for outcome in (first, again):
-        assert any("verify --level indexes" in note for note in outcome.notes)
+        assert any("verify --verify indexes" in note for note in outcome.notes)
     assert not gone.notes
 
 

@@ -43,7 +43,12 @@ def arguments_of(*arguments: object, prefix: Sequence[str] = ()) -> list[str]:
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """The present one, without what the operator's shell may have set for libldap."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LDAP")}
-    return {**kept, "DITSEED_STATE_DIR": _STATE.name, **(more or {})}
+    return {
+        **kept,
+        "DITSEED_STATE_DIR": _STATE.name,
+        "XDG_CONFIG_HOME": _STATE.name,
+        **(more or {}),
+    }
 
 
 def start(

@@ -48,7 +48,7 @@ def test_a_dry_run_reads_no_stream() -> None:
         ({"max_rejects": 1}, "--max-rejects"),
         ({"rejects": Path("/tmp/never-made")}, "--rejects"),
         ({"file_urls": True}, "--allow-file-urls"),
-        ({"verify": "full"}, "--verify full"),
+        ({"verify": "indexes"}, "--verify indexes"),
     ],
 )
 def test_what_slapadd_does_not_know(ldif: Path, more: dict[str, object], option: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+import re
 import string
 from collections import Counter
 from collections.abc import Iterator
@@ -101,7 +102,7 @@ def test_every_error_is_raised_somewhere() -> None:
     text = "\n".join(
         path.read_text(encoding="utf-8")
         for path in [*ROOT.glob("loader/**/*.py"), *ROOT.glob("seeders/**/*.py")]
-        if path.name != "errors.py"
+        if path.parent.name != "errors"
     )
     assert [kind.__name__ for kind in PARTICULAR if f"{kind.__name__}(" not in text] == []
 
@@ -113,3 +114,92 @@ def test_syncrepl_is_removed_from_the_entry_of_the_database() -> None:
     )
     assert "remove the attribute from the database's entry" in str(error.advice())
     assert "ldapdelete" not in str(error.advice())
+
+
+# --- words ------------------------------------------------------------------------------------
+
+# What a hint may begin with besides a capital: a name in code, or the fact that is a sentence itself.
+NAMES = ("--", "`", "ditseed ", "docs/", "mdb_stat ", "{advice}")
+# Facts that end a hint without a stop, since they are there to be copied.
+PASTED = ("{commands}", "{rule}", "{undo}")
+# What to do, in the words in which hints say it.
+DEEDS = re.compile(
+    r"(^|[.:;,] |\band |\bor |\bthen |\bPlease )(Add|Allow|Ask|Bind|Build|Change|Check|Choose|Compare|Convert|Copy|"
+    r"Correct|Delete|Divide|Encrypt|Export|Find|Finish|Free|Give|Go|Import|Install|Learn|Let|Load|Look|Make|Mount|Name|"
+    r"Raise|Read|Remove|Repeat|Replace|Report|Restore|Run|Save|Seed|Send|Set|Split|Start|Stop|Take|Upgrade|Use|Wait|"
+    r"Do not use|On the provider, let|On OpenLDAP, paste)\b"
+    r"|same (two )?commands? (resume|start)|report this|--help |\{advice\}",
+    re.IGNORECASE,
+)
+
+
+def unsound(hint: str) -> list[str]:
+    """What keeps a hint from being a complete sentence that says what to do."""
+    wrong = []
+    if not (hint[:1].isupper() or hint.startswith(NAMES)):
+        wrong.append("its beginning")
+    if not (hint.endswith((".", "{advice}")) or re.search(rf": ({'|'.join(PASTED)})$", hint)):
+        wrong.append("its end")
+    if not DEEDS.search(hint):
+        wrong.append("what to do")
+    return wrong
+
+
+@pytest.mark.parametrize("kind", PARTICULAR, ids=lambda kind: kind.__name__)
+def test_a_hint_is_a_sentence_that_says_what_to_do(kind: type[LoaderError]) -> None:
+    assert kind.hint is not None
+    for hint in filter(None, (kind.hint, kind.hint_without_run)):
+        assert unsound(hint) == [], hint
+
+
+@pytest.mark.parametrize("kind", PARTICULAR, ids=lambda kind: kind.__name__)
+def test_a_message_reads_on_after_the_name_of_the_program(kind: type[LoaderError]) -> None:
+    """`ditseed: MESSAGE [CODE]`, as GNU's coding standards have it: no capital of its own, no stop, one line."""
+    begins = re.sub(r"^\{\w+\}", "x", kind.message)
+    assert begins[0].islower()
+    assert kind.message[-1] not in ".:;, "
+    assert "\n" not in kind.message
+    assert not re.search(r"  | ,|\.\.|\bthere're\b", kind.message)
+
+
+def advices() -> Iterator[tuple[str, str]]:
+    """Each text that the sources give an error as `advice`: where it is, and the text with its facts as {}."""
+    for path in [*ROOT.glob("loader/**/*.py"), *ROOT.glob("seeders/**/*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = {
+            target.id: node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg == "advice":
+                value = named.get(getattr(node.value, "id", ""), node.value)
+                text = text_of(value)
+                if text is not None:
+                    yield f"{path.relative_to(ROOT)}:{node.value.lineno}", text
+
+
+def text_of(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            getattr(part, "value", None) if isinstance(part, ast.Constant) else "{}"
+            for part in node.values
+        )  # type: ignore[misc]
+    return None
+
+
+def test_an_advice_is_a_sentence_that_says_what_to_do() -> None:
+    found = list(advices())
+    assert len(found) > 20
+    assert [(where, text, unsound(text)) for where, text in found if unsound(text)] == []
+
+
+@pytest.mark.parametrize(
+    "hint", ["nothing was changed.", "Give -b", "Nothing was changed.", "Paste this: {commands}."]
+)
+def test_half_a_hint_is_noticed(hint: str) -> None:
+    assert unsound(hint)

@@ -67,7 +67,7 @@ def _origin(options: BackupOptions) -> Origin:
     if options.source is not None:
         return Origin(options.source, options.suffix, None)
     if options.config_path is None:
-        raise UsageProblem(reason="say what to back up: --config, or --source DIR")
+        raise UsageProblem(reason="say what to back up: --config, or --from DIR")
     database = configuration.read(options.config_path).database(options.suffix)
     if database.directory is None:
         raise NoSuchPath(path=f"{options.config_path}: the directory of {database.suffix}")

@@ -22,7 +22,7 @@ from loader.schema import definitions, synonyms
 from loader.server import compiled_schema
 from loader.sources import synthetic
 
-NO_CONTEXT = "If the LDIF is one slapcat, -w takes the CSNs from its entries; `ditseed export` always brings them."
+NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
 
 
 def paths(options: BuildOptions) -> list[Path]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import exports
-from loader.defaults import ENGINES
+from loader.defaults import ENGINES, LADDER
 from loader.errors import UsageProblem
 from loader.operations.inputs import STDIN, fingerprint, is_stream, same_file
 from loader.sources.synthetic import Synthetic
 
-FULL = "full"  # every entry read again, every index made again: a level of --verify
+FULL = LADDER[-1]  # every entry read again, every index made again: a level of --verify
 _ONCE = "--dry-run and a replica read the input more than once: put the stream into a file first"
 _FILES = "leave it out, or `ditseed generate TEMPLATE -o DIR` first"
 

@@ -21,7 +21,7 @@ from loader.progress import Progress
 # slapd does not write down how far it has come.
 _UNFINISHED = (
     "the index stays incomplete, and searches by it miss entries once slapd runs again: "
-    "`ditseed verify --level indexes` tells; to have it made anew, --remove it and --add it again"
+    "`ditseed verify --verify indexes` tells; to have it made anew, --remove it and --add it again"
 )
 
 

@@ -103,7 +103,7 @@ def _chosen(database: Database, target: Target, size: int | str | None) -> int:
     if isinstance(size, str) or size is None:
         if known.recommended is None:
             reason = "; ".join(known.notes) or f"{known.directory} is not on this host"
-            raise UsageProblem(reason=f"cannot work out a maxsize ({reason}); give --size")
+            raise UsageProblem(reason=f"cannot work out a maxsize ({reason}); give --maxsize")
         return known.recommended
     if size < (known.used or 1):
         raise MaxsizeTooSmall(
@@ -120,8 +120,8 @@ def plan(config: Config, database: Database, size: int) -> Plan:
         database=database,
         changes=changed(config, database, {"olcDbMaxSize": (str(size),)}),
         holds=lambda now: now.maxsize == size,
-        words=("maxsize", "--size", str(size)),
-        undo=("maxsize", "--size", str(database.maxsize)),
+        words=("maxsize", "--maxsize", str(size)),
+        undo=("maxsize", "--maxsize", str(database.maxsize)),
     )
 
 

@@ -1,0 +1,83 @@
+"""The one name of each option, over all verbs: what a table, a profile and a variable may call it.
+
+tests/cli/test_vocabulary.py holds every verb to it: the same thing has the same name and the same letter everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+# Name and letter of each. A letter means one thing, but for those that OpenLDAP's own tools use twice (-b, -R).
+OPTIONS = {
+    name: letter
+    for name, _, letter in (
+        word.partition(":")
+        for words in (
+            # how a server is reached: ldapsearch's letters; long names as in ldap.conf(5) where it has them
+            "uri:H simple:x bind-dn:D password-file:y ask-password:W mechanism:Y authcid:U authzid:X realm:R "
+            "secprops:O nocanon:N start-tls:Z base:b",
+            # the second server
+            "consumer consumer-bind-dn consumer-password-file consumer-mechanism consumer-base",
+            # accounts for preparing a provider
+            "admin-bind-dn admin-password-file config-bind-dn config-password-file",
+            # what is read, written, checked
+            "config suffix:b from target output:o keep-export repo:R engine maxsize verify no-glue:g "
+            "server-id:S write-context-csn:w no-value-check allow-file-urls allow-hidden strategy "
+            "prepare-provider nosync keep-operational on-exists batch",
+            # a template's tree
+            "entries:n seed define operational range shard-entries operations mix miss skew search format",
+            # how much at a time
+            "jobs:j shards pieces page memory tmp max-rate max-latency max-rejects rejects compress "
+            "compress-level compact reflink skip",
+            # comparing, watching
+            "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count",
+            # changing settings
+            "set add remove no-reindex apply",
+            # the run itself
+            "replace dry-run restart run-dir timeout progress json profile quiet:q verbose:v log-file",
+        )
+        for word in words.split()
+    )
+}
+# What a command does, and to what: on the command line only, so that no variable or profile decides it unseen.
+TYPED = {
+    *("from", "target", "output", "keep-export", "range", "skip", "strategy", "prepare-provider"),
+    *("set", "add", "remove", "apply", "replace", "dry-run", "restart", "json", "quiet", "verbose"),
+}
+
+
+class Option(click.Option):
+    """An option that is still understood under its former names, which no help text shows."""
+
+    def __init__(self, *args: Any, former: tuple[str, ...] = (), **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.former = former
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        shown = self.opts
+        self.opts = [*shown, *self.former]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = shown
+
+
+class Level(click.Choice[str]):
+    """A level of --verify. meta and full are what two of them were called."""
+
+    _FORMER = {"meta": "quick", "full": "indexes"}  # noqa: RUF012
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        named = self._FORMER.get(value, value)
+        return super().convert(named if named in self.choices else value, param, ctx)
+
+
+def name_of(option: click.Parameter) -> str | None:
+    """Its long name, without dashes; None for an argument, and for the -w that is refused."""
+    return next((word[2:] for word in option.opts if word.startswith("--")), None)
+
+
+def letters_of(option: click.Parameter) -> str:
+    return "".join(sorted(word[1:] for word in option.opts if not word.startswith("--")))

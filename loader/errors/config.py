@@ -1,0 +1,102 @@
+"""Of what slapd is configured to do."""
+
+from __future__ import annotations
+
+from loader.errors.base import LoaderError
+
+
+class ConfigUnreadable(LoaderError):
+    code, exit_status = "config.unreadable", 20
+    message = "{path}: slapd's own tools cannot read this configuration: {reason}"
+    hint = "Correct it until `slaptest` accepts it; nothing was changed."
+
+
+class ConfigValue(LoaderError):
+    code, exit_status = "config.value", 80
+    message = "{config}: {attribute} has the value '{value}': {reason}"
+    hint = "Correct it until `slaptest -u` accepts the configuration; nothing was changed."
+
+
+class NoSuchSuffix(LoaderError):
+    code, exit_status = "config.no_such_suffix", 21
+    message = "{config}: no mdb database with suffix {suffix} (it has: {known})"
+    hint = (
+        "Give one of these suffixes with -b, or the configuration of another server with --config."
+    )
+
+
+class ManySuffixes(LoaderError):
+    code, exit_status = "config.many_suffixes", 22
+    message = "{config}: more than one mdb database ({known})"
+    hint = "Choose one with -b SUFFIX."
+
+
+class NotMdb(LoaderError):
+    code, exit_status = "config.not_mdb", 23
+    message = "{config}: the database of {suffix} is {backend}, not mdb"
+    hint = "ditseed writes back-mdb databases; change the configuration to `database mdb` first."
+
+
+class SchemaMissing(LoaderError):
+    code, exit_status = "config.schema_missing", 24
+    message = "the configuration {config} does not know {names}"
+    hint = "Load the schema that defines them into the server's configuration, then run the same command again."
+
+
+class ConfigNotEditable(LoaderError):
+    code, exit_status = "config.not_editable", 25
+    message = "{path}: {reason}"
+    hint = "{advice}"
+
+
+class MaxsizeTooSmall(LoaderError):
+    code, exit_status = "config.maxsize_too_small", 26
+    message = "maxsize {maxsize} of {suffix} is too small: the data needs about {needed}"
+    hint = "Give a larger size, or `auto` to have it computed (`ditseed tune maxsize` shows the present sizes)."
+
+
+class ConfigHidden(LoaderError):
+    code, exit_status = "config.hidden", 27
+    message = "{uri}: {who} may not read cn=config ({reason})"
+    hint = (
+        "Run the command as root on the server with -H ldapi:/// -Y EXTERNAL, or give -D with the root DN of cn=config "
+        "and -y with its password file."
+    )
+
+
+class ConfigRefused(LoaderError):
+    code, exit_status = "config.refused", 28
+    message = "{path}: slapd does not accept this {attribute}: {reason}"
+    hint = "Correct the value that slapd names; nothing was changed."
+
+
+class ServerRunning(LoaderError):
+    code, exit_status = "config.server_running", 29
+    message = "slapd (process {pid}) runs on {path}: {reason}"
+    hint = "{advice}"
+
+
+class SyncreplUnreadable(LoaderError):
+    code, exit_status = "config.syncrepl", 84
+    message = "{where}: syncrepl: {reason}"
+    hint = (
+        "Correct that option (slapd.conf(5)). ditseed has to understand all of them, because they decide what a "
+        "consumer holds."
+    )
+
+
+class SyncreplsDiffer(LoaderError):
+    code, exit_status = "config.syncrepls_differ", 85
+    message = "{config}: the syncrepl values of {suffix} (rid {rids}) select different entries or attributes"
+    hint = (
+        "Give -H with the provider URI of one of them: that value then decides what the replica holds. ditseed cannot "
+        "merge several providers, as slapd does."
+    )
+
+
+class PartialReplica(LoaderError):
+    """`options`: those of syncrepl that make it partial. `advice`: a sentence."""
+
+    code, exit_status = "replica.partial", 86
+    message = "{config}: the consumer's syncrepl (rid {rid}) has {options}: {reason}"
+    hint = "{advice}"

@@ -1,0 +1,97 @@
+"""Shows the steps of a run: on a terminal, as lines, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from loader import bars, log, naming, plain, units
+from loader.progress.meter import Meter
+from loader.progress.sample import SCHEMA_VERSION, Sampler
+
+_log = logging.getLogger(__name__)
+
+
+def _moves_cursor() -> bool:
+    return os.environ.get("TERM") not in ("dumb", "unknown")
+
+
+class Progress:
+    """Shows steps. `mode`: "terminal", "plain", "json" or "none"; "auto" picks by stderr."""
+
+    def __init__(
+        self, mode: str = "auto", stream: TextIO | None = None, every: float = 15.0
+    ) -> None:
+        self._stream = stream or sys.stderr
+        if mode == "auto":
+            mode = "terminal" if self._stream.isatty() and _moves_cursor() else "plain"
+        self._mode = mode
+        self._every = {"terminal": 0.25, "json": 1.0}.get(mode, every)
+
+    @contextmanager
+    def step(self, name: str, total: int | None = None) -> Iterator[Meter]:
+        meter = Meter(name, total)
+        _log.info("%s: started", name)
+        if self._mode == "none":
+            yield meter
+            self._close(meter)
+            return
+        ended = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(meter, ended), daemon=True)
+        watcher.start()
+        try:
+            yield meter
+        finally:
+            ended.set()
+            watcher.join()
+        self._close(meter)
+
+    def say(self, text: str) -> None:
+        """A line for people; in the modes for machines it is for the log only."""
+        _log.info("%s", naming.shown(text), extra=log.SHOWN if self._mode != "none" else None)
+        if self._mode in ("terminal", "plain"):
+            print(plain.brief(naming.shown(text), plain.WHOLE), file=self._stream, flush=True)
+
+    def _watch(self, meter: Meter, ended: threading.Event) -> None:
+        sampler = Sampler(meter)
+        if self._mode == "terminal":
+            self._draw(sampler, ended)
+            return
+        while not ended.wait(self._every):
+            sample = sampler.look()
+            lines = [sample.record()] if self._mode == "json" else sample.lines()
+            print("\n".join(lines), file=self._stream, flush=True)
+
+    def _draw(self, sampler: Sampler, ended: threading.Event) -> None:
+        """A step that is done at once draws nothing."""
+        if ended.wait(self._every):
+            return
+        with bars.shown(self._stream) as show:
+            show(sampler.look())
+            while not ended.wait(self._every):
+                show(sampler.look())
+
+    def _close(self, meter: Meter) -> None:
+        for path, size, _ in meter.files:
+            _log.info("%s: read %s (%s)", meter.name, naming.shown(path), units.size(size))
+        if self._mode == "json":
+            facts = {
+                "event": "step",
+                "step": meter.name,
+                "entries": meter.entries,
+                "seconds": meter.seconds,
+            }
+            print(
+                json.dumps({"schema_version": SCHEMA_VERSION, **facts}),
+                file=self._stream,
+                flush=True,
+            )
+        speed = f", {units.rate(meter.entries, meter.seconds)}" if meter.entries else ""
+        count = f"{units.number(meter.entries)} entries in " if meter.entries else ""
+        self.say(f"{meter.name}: {count}{units.duration(meter.seconds)}{speed}")

@@ -1,0 +1,161 @@
+"""One name for one thing, over all verbs. A new verb that calls it otherwise fails here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import click
+import pytest
+
+from loader.cli import ditseed, manual, talk, vocabulary
+from loader.cli.vocabulary import OPTIONS, Level, letters_of, name_of
+from loader.defaults import LADDER, LEVELS
+from tests.support import command
+
+# What people call it elsewhere -> what it is called here.
+OTHERWISE = {
+    "--jobs": {"--threads", "--workers", "--parallel", "--processes", "--connections"},
+    "--output": {"--out", "--outfile", "--destination", "--dest"},
+    "--replace": {"--force", "--overwrite", "--clobber", "--yes", "--force-replace"},
+    "--verify": {"--level", "--check", "--verify-level", "--checks"},
+    "--from": {"--source", "--input", "--template"},
+    "--config": {"--slapd-config", "--configuration", "--conf"},
+    "--base": {"--basedn", "--base-dn", "--search-base"},
+    "--suffix": {"--suffix-dn", "--database"},
+    "--json": {"--format-json", "--as-json"},
+    "--dry-run": {"--simulate", "--plan", "--no-act", "--check-only"},
+    "--bind-dn": {"--binddn", "--dn", "--user", "--bind"},
+    "--password-file": {"--passfile", "--pwfile"},
+    "--uri": {"--url", "--host", "--server", "--provider"},
+    "--maxsize": {"--size", "--map-size", "--mapsize"},
+    "--entries": {"--count", "--number"},
+    "--memory": {"--mem", "--ram"},
+    "--tmp": {"--tmp-dir", "--tmpdir", "--temp", "--scratch"},
+    "--restart": {"--start-over", "--fresh", "--no-resume"},
+    "--log-file": {"--log", "--logfile"},
+}
+# The letters that OpenLDAP's own tools use twice: ldapsearch -b BASE and slapadd -b SUFFIX, for instance.
+TWICE = {"b": {"base", "suffix"}, "R": {"realm", "repo"}}
+SECOND = {"consumer", "consumer-bind-dn", "consumer-password-file", "consumer-mechanism"}
+
+
+def contexts(above: click.Context) -> list[click.Context]:
+    below = manual.subcommands(above)
+    return [one for context in below for one in contexts(context)] or [above]
+
+
+VERBS = contexts(click.Context(ditseed, info_name="ditseed"))
+
+
+def options(context: click.Context) -> list[click.Option]:
+    """All but the -w that is only there to be refused."""
+    found = [one for one in context.command.params if isinstance(one, click.Option)]
+    return [one for one in found if not one.hidden]
+
+
+def strange(found: list[click.Option]) -> list[str]:
+    """Options that another name, or another letter, stands for elsewhere."""
+    wrong = [word for one in found for word in one.opts if is_otherwise(word)]
+    return wrong + [" ".join(one.opts) for one in found if not is_known(one)]
+
+
+def is_known(option: click.Option) -> bool:
+    """By name and letter. Of two that share a letter, a verb with both gives it to one."""
+    letters = OPTIONS.get(name_of(option) or "")
+    mine = letters_of(option)
+    return letters is not None and (letters == mine or (not mine and letters in TWICE))
+
+
+def is_otherwise(word: str) -> bool:
+    return any(word in others for others in OTHERWISE.values())
+
+
+@pytest.mark.parametrize("context", VERBS, ids=lambda context: context.command_path)
+def test_a_verb_uses_the_vocabulary(context: click.Context) -> None:
+    assert strange(options(context)) == []
+
+
+@pytest.mark.parametrize(
+    "words", [["--threads"], ["--jobs"], ["-n", "--jobs"], ["-k"], ["--something-new"]]
+)
+def test_another_name_is_noticed(words: list[str]) -> None:
+    assert strange([click.Option([*words, "value"])])
+
+
+def test_the_vocabulary_holds_nothing_else() -> None:
+    used = {name_of(one) for context in VERBS for one in options(context)}
+    assert set(OPTIONS) == used
+    assert used >= vocabulary.TYPED
+    assert not any(is_otherwise(f"--{name}") for name in OPTIONS)
+
+
+def test_a_letter_means_one_thing() -> None:
+    meant = defaultdict(set)
+    for name, letters in OPTIONS.items():
+        for letter in letters:
+            meant[letter].add(name)
+    assert {letter: names for letter, names in meant.items() if len(names) > 1} == TWICE
+
+
+def test_the_same_name_takes_the_same_kind_of_value() -> None:
+    """A flag in one verb is no choice in another; except the setting that `tune sync` shows and switches."""
+    kinds = defaultdict(set)
+    for context in VERBS:
+        for one in options(context):
+            kinds[name_of(one)].add((one.is_flag, one.count, one.type.name.replace("path", "text")))
+    assert {name for name, found in kinds.items() if len(found) > 1} == {"nosync"}
+
+
+def test_levels_are_one_ladder() -> None:
+    found = [one for context in VERBS for one in options(context) if name_of(one) == "verify"]
+    assert len(found) == 5
+    for one in found:
+        assert isinstance(one.type, Level)
+        steps = [level for level in one.type.choices if level != "none"]
+        assert tuple(steps) == LADDER[: len(steps)]
+    assert ("none", *LADDER[:-1]) == LEVELS
+
+
+def test_the_second_server_has_one_prefix() -> None:
+    """Whatever verb reaches two servers: how to bind at the second is said in the same words."""
+    two = [
+        names
+        for context in VERBS
+        for names in [{name_of(one) for one in options(context)}]
+        if names & SECOND - {"consumer"}
+    ]
+    assert len(two) == 3
+    assert all(names >= SECOND - {"consumer"} for names in two)
+
+
+FORMER = (
+    (("verify", "/nowhere", "--level", "meta"), "storage.no_such_path"),
+    (("build", "/nowhere.ldif", "--config", "/nowhere", "--verify", "full"), "storage.no_such"),
+    (("backup", "run", "--source", "/nowhere", "-R", "/nowhere/r", "--level", "3"), "storage."),
+    (("tune", "maxsize", "--config", "/nowhere", "--size", "1G"), "storage.no_such_path"),
+    (("compare", "/nowhere", "/there", "--bind-dn-b", "o=x", "--base-b", "o=y"), "storage.no"),
+    (("compare", "/nowhere", "/x", "--mechanism-b", "E", "--password-file-b", "p"), "storage.no"),
+    (
+        (
+            *("replica", "seed", "--strategy", "ldif", "--admin-dn", "o=a", "--config-dn", "o=b"),
+            *("--from", "/nowhere.ldif", "--config", "/nowhere"),
+        ),
+        "storage.no_such_path",
+    ),
+)
+
+
+@pytest.mark.parametrize(("words", "code"), FORMER, ids=lambda value: value[0])
+def test_former_names_are_understood_and_not_shown(words: tuple[str, ...], code: str) -> None:
+    done = command.ditseed(*words)
+    assert f"[{code}" in done.err, done.err
+    verb = [word for word in words[:2] if not word.startswith(("-", "/"))]
+    shown = command.ditseed(*verb, "--help").ok().out
+    gone = [word for word in words if is_otherwise(word) or word in ("meta", "full")]
+    assert not [word for word in gone if f"{word} " in shown]
+
+
+def test_every_verb_talks_in_the_same_way() -> None:
+    manners = {name_of(one) for one in talk.options()}
+    for context in VERBS:
+        assert manners <= {name_of(one) for one in options(context)}, context.command_path

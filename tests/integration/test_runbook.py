@@ -1,0 +1,73 @@
+"""The runbook of README.md as it stands there, with its profile: only names and paths are those of the test."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Done, ditseed
+from tests.support.seeding import Pair, pair
+
+pytestmark = pytest.mark.slapd
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+RUNBOOK = README.partition("## Runbook")[2].partition("### When it fails")[0]
+
+
+def here(text: str, both: Pair) -> str:
+    """With what the test has in the place of the example's names."""
+    names = {
+        "ldap://provider": both.provider.uri,
+        "cn=replicator,dc=example,dc=com": "cn=replicator",
+        "/root/replicator.pw": both.provider.replicator_password_file,
+        "/etc/ldap/slapd.d": both.consumer.config_path,
+        "ldap://new-replica": both.consumer.uri,
+        "/srv/export": both.export_dir,
+        "provider.ldif": both.slapcat_file,
+        "/mnt/provider/var/lib/ldap": both.provider.database_dir,
+    }
+    for name, mine in names.items():
+        text = text.replace(name, str(mine))
+    return text
+
+
+def steps(both: Pair, home: Path, *words: str) -> Done:
+    """The command of the runbook that contains these words, run to its end."""
+    lines = [line for line in RUNBOOK.splitlines() if line.startswith("ditseed ")]
+    [line] = [one for one in lines if all(word in one.split() for word in words)]
+    arguments = shlex.split(here(line, both))[1:]
+    env = {
+        "XDG_CONFIG_HOME": str(home),
+        # Of the test's servers, each has a password of its own.
+        "DITSEED_CONSUMER_PASSWORD_FILE": str(both.consumer.replicator_password_file),
+    }
+    return ditseed(*arguments, env=env).ok()
+
+
+@pytest.mark.parametrize(
+    "wanted", [("search",), ("ldif", "/srv/export"), ("ldif", "provider.ldif"), ("clone",)]
+)
+def test_the_runbook_seeds_a_replica(tmp_path: Path, wanted: tuple[str, ...]) -> None:
+    [profile] = re.findall(r"config\.toml <<'END'\n(.*?)END\n", RUNBOOK, re.DOTALL)
+    home = tmp_path / "xdg"
+    (home / "ditseed").mkdir(parents=True)
+    with pair(tmp_path, 30) as both:
+        (home / "ditseed/config.toml").write_text(here(profile, both))
+        both.prepare("slapcat")
+        if "/srv/export" in wanted:
+            steps(both, home, "export", "-o")
+        if "search" in wanted:
+            assert "suffix" in steps(both, home, "search", "--dry-run").out
+            ditseed(
+                "replica", "seed", "--strategy", "search", env={"XDG_CONFIG_HOME": str(home)}
+            ).ok()
+        else:
+            steps(both, home, "--strategy", *wanted)
+        both.consumer.start()
+        assert "equal" in steps(both, home, "verify", "--consumer").out
+        assert (
+            "finished" in ditseed("replica", "status", env={"XDG_CONFIG_HOME": str(home)}).ok().out
+        )
