@@ -181,7 +181,7 @@ def lacking(line: str, commands: list[click.Context]) -> set[str]:
         name
         for one in contexts(context)
         for option in one.command.get_params(one)
-        for name in option.opts
+        for name in (*option.opts, *option.secondary_opts)
     }
     unknown = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)} - known
     if context.parent is None and re.match(r"[a-z]", words[-1 if len(words) == 1 else 1]):
