@@ -19,6 +19,7 @@ from loader.errors import (
     SystemFailed,
 )
 from loader.ldif import counting
+from loader.mdb import meta
 from loader.progress import Meter
 
 __all__ = ["Seen", "Sending", "compact", "noting", "plain", "receive", "send"]
@@ -102,4 +103,5 @@ def _ours(error: _native.NativeError, source: Path, target: Path) -> LoaderError
     if error.code == "lmdb.stream" or "Broken pipe" in error.message:
         reason = error.message if error.code == "lmdb.stream" else "nobody receives it any more"
         return StreamBroken(path=target, reason=reason, advice="The other side says why.")
-    return SystemFailed(path=source, reason=error.message)
+    failed = meta.system_error(error.code, error.message, source)
+    return failed or SystemFailed(path=source, reason=error.message)
