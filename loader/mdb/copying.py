@@ -19,6 +19,7 @@ from loader.errors import (
     SystemFailed,
 )
 from loader.ldif import counting
+from loader.mdb import meta
 from loader.progress import Meter
 
 __all__ = ["Seen", "Sending", "compact", "noting", "plain", "receive", "send"]
@@ -106,4 +107,5 @@ def _ours(error: _native.NativeError, source: Path, target: Path) -> LoaderError
             reason=reason,
             advice="Look at the messages of the other side, which give the reason.",
         )
-    return SystemFailed(path=source, reason=error.message)
+    failed = meta.system_error(error.code, error.message, source)
+    return failed or SystemFailed(path=source, reason=error.message)

@@ -6,13 +6,25 @@ Layout: OpenLDAP's liblmdb/mdb.c, MDB_page, MDB_meta and MDB_db, 64-bit; format 
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import naming, units
-from loader.errors import MdbDamaged, NoSuchPath, NotLmdb, NotPermitted, SystemFailed
+from loader.errors import (
+    FULL,
+    LoaderError,
+    MdbDamaged,
+    NoSpace,
+    NoSuchPath,
+    NotLmdb,
+    NotPermitted,
+    SystemFailed,
+)
 from loader.storage import files
 
 _log = logging.getLogger(__name__)
@@ -21,6 +33,8 @@ MAGIC = 0xBEEFC0DE
 LONGEST_PAGE = 65536
 
 _HEADERS = {16: 1, 24: 3}  # length of a page header -> data format
+_SYSTEM = ("lmdb.io", "ldif.io")  # codes of the native core for an error of the operating system
+_ERRNO = re.compile(r"\(os error (\d+)\)")  # how Rust's standard library names it in the message
 _META_FLAG = 0x08
 _NO_PAGE = 2**64 - 1
 _META = struct.Struct("=IIQQ")  # magic, version, address, map size
@@ -87,6 +101,19 @@ def facts(place: Path) -> Facts:
         found.txnid,
     )
     return found
+
+
+def system_error(code: str, message: str, path: Path) -> LoaderError | None:
+    """The error for a code and message of the native core that report an errno; None if they report none."""
+    found = _ERRNO.search(message)
+    if code not in _SYSTEM or found is None:
+        return None
+    number = int(found[1])
+    if number in (errno.EACCES, errno.EPERM):
+        return NotPermitted(action="open", path=path, owner=owner_of(path))
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return NoSpace(path=path, lack=FULL)
+    return SystemFailed(path=path, reason=os.strerror(number))
 
 
 def owner_of(path: Path) -> str:

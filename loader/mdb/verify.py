@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loader import _native, resources, units
+from loader import _native, naming, resources, units
 from loader.defaults import LEVELS
 from loader.errors import MdbDamaged, UsageProblem
 from loader.ldif import counting
@@ -153,7 +153,7 @@ def audit(
     """Look at an environment directory, beside a running slapd if need be, or at a data file that nobody writes to.
 
     `database`: schema and configuration, from level indexes on. Damage is in the verdict; what is raised
-    (NotPermitted, LdifUnreadable ...) keeps from looking.
+    (NotPermitted, SystemFailed ...) keeps from looking.
     """
     path = meta.data_file(place)
     with (
@@ -161,6 +161,7 @@ def audit(
         pinned(path) as pin,
         counting(meter, str(path)) as counters,
         meter.following(counters),
+        _explained(path),
     ):
         found = _native.audit(
             pin,
@@ -176,6 +177,19 @@ def audit(
         )
     problems = (_problem(problem) for problem in found.problems)
     return Verdict(found.entries, found.txn, tuple(problems), tuple(found.notes))
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """What the operating system refused, of the data file `path` or of scratch; counting() knows all other errors."""
+    try:
+        yield
+    except _native.NativeError as error:
+        where = Path(naming.shown(error.path)) if error.path else path
+        failed = meta.system_error(error.code, error.message, where)
+        if failed is None:
+            raise
+        raise failed from error
 
 
 def _problem(found: _native.Problem) -> Problem:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,12 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import people
-from loader.errors import LoaderError, MdbDamaged, NotLmdb, UsageProblem
-from loader.mdb import copy, environment, look, meta
-from loader.mdb.verify import default_level, verify
+from loader.errors import LoaderError, MdbDamaged, NotLmdb, SystemFailed, UsageProblem
+from loader.mdb import copy, copying, environment, look, meta
+from loader.mdb.verify import Means, audit, default_level, verify
 from loader.progress import Meter, Staged
 from tests.support import mapped
+from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
@@ -155,3 +156,62 @@ def test_not_a_database(tmp_path: Path) -> None:
             check(tmp_path, level)
     with pytest.raises(NotLmdb):
         copy.hot_copy(tmp_path, tmp_path, Meter("copy"))
+
+
+NOBODY = 65534
+
+
+@pytest.mark.parametrize("call", ["audit", "compact", "plain", "noting"])
+def test_a_file_of_another_account_is_not_damaged(sound: Path, short_tmp: Path, call: str) -> None:
+    require(None if os.geteuid() == 0 else "becomes another user, which needs root")
+    short_tmp.chmod(0o777)
+    path = Path(shutil.copy(sound, short_tmp / "data.mdb"))
+    path.chmod(0o600)
+    page = sound.read_bytes()[:4096]
+    error = error_as(NOBODY, lambda: native(call, path, short_tmp / "copy", page))
+    assert error == f"storage.not_permitted: no permission to open {path}"
+
+
+def test_an_error_of_the_operating_system_is_not_damage(tmp_path: Path) -> None:
+    """A directory can be opened, and not be read. With so many names it is as long as what is to be copied."""
+    path = tmp_path / "data.mdb"
+    path.mkdir()
+    for number in range(400):
+        (path / f"{number:0200}").touch()
+    with pytest.raises(SystemFailed) as failed:
+        native("plain", path, tmp_path / "copy", b"", path.stat().st_size)
+    assert str(failed.value) == f"{path}: Is a directory"
+
+
+def native(call: str, path: Path, copied: Path, page: bytes, length: int = 8192) -> None:
+    """One call of the native core that opens the data file; `page`: a sound meta page."""
+    meter = Meter("native")
+    if call == "audit":
+        audit(path, "tree", Means(), meter)
+    elif call == "plain":
+        copying.plain(path, copied, bytes(8192), length, None, meter)
+    elif call == "compact":
+        copying.compact(path, copied, page, meter)
+    else:
+        copying.noting(path, page)
+
+
+def error_as(account: int, work: Callable[[], object]) -> str:
+    """Code and message of the error with which `work` ends when that account does it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(account, account, account)
+            os.setresuid(account, account, account)
+            work()
+        except LoaderError as error:
+            os.write(writer, f"{error.code}: {error}".encode())
+        except BaseException as error:
+            os.write(writer, repr(error).encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as told:
+        return told.read()

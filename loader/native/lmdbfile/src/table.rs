@@ -1,10 +1,13 @@
 //! The record of a table: where its root is and what it holds.
 
-use crate::Flags;
 use crate::layout::{read_u16, read_u32, read_u64};
+use crate::{Error, Flags, Result};
 
 /// The root of a table that holds nothing.
 pub(crate) const NO_PAGE: u64 = u64::MAX;
+
+/// LMDB's own limit (`CURSOR_STACK`).
+const MAX_DEPTH: u16 = 32;
 
 /// `MDB_db`: 48 bytes in the main table, in a meta page, or in the node of a key with many values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +40,14 @@ impl Table {
             entries: 0,
             root: NO_PAGE,
         }
+    }
+
+    /// Whoever follows the tree from its root asks this first.
+    pub(crate) fn check_depth(&self) -> Result<()> {
+        if self.depth > MAX_DEPTH || (self.depth == 0) != (self.root == NO_PAGE) {
+            return Err(Error::corrupt(self.root, "a tree of an impossible depth"));
+        }
+        Ok(())
     }
 
     pub(crate) fn encode(&self) -> [u8; Self::SIZE] {

@@ -1,8 +1,7 @@
 //! A tree's lowest branches, in the order of their keys: they tell where the leaves are.
 
 use super::pages::{Pages, runs};
-use crate::reader::{Kind, MAX_DEPTH, Runs, View};
-use crate::table::NO_PAGE;
+use crate::reader::{Kind, Runs, View};
 use crate::{Error, Result, Table};
 
 #[derive(Debug)]
@@ -16,9 +15,7 @@ pub(super) struct Branches {
 
 impl Branches {
     pub fn new(record: &Table) -> Result<Self> {
-        if record.depth > MAX_DEPTH || (record.depth == 0) != (record.root == NO_PAGE) {
-            return Err(Error::corrupt(record.root, "a tree of an impossible depth"));
-        }
+        record.check_depth()?;
         let left = if record.depth == 0 { Vec::new() } else { vec![(record.root, 1)] };
         Ok(Self { depth: record.depth, left, count: 0 })
     }

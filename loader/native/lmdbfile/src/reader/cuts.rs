@@ -1,7 +1,6 @@
 //! Keys that cut a table into parts of about as many pages.
 
 use super::TableReader;
-use super::path::MAX_DEPTH;
 use super::view::{Kind, View};
 use crate::{Error, Result};
 
@@ -13,12 +12,9 @@ impl TableReader<'_> {
     }
 
     fn find_cuts(&self, wanted: usize) -> Result<Vec<Vec<u8>>> {
-        let depth = self.record.depth;
-        if depth > MAX_DEPTH {
-            return Err(Error::corrupt(self.record.root, "a tree of an impossible depth"));
-        }
+        self.record.check_depth()?;
         let (mut keys, mut pages) = (Vec::new(), vec![self.record.root]);
-        for _ in 1..depth {
+        for _ in 1..self.record.depth {
             if keys.len() >= wanted {
                 break;
             }

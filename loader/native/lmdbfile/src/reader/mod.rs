@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub use cursor::Cursor;
 pub(crate) use cursor::table_record;
 use leaf::Orders;
-pub(crate) use path::{MAX_DEPTH, OUT_OF_ORDER};
+pub(crate) use path::OUT_OF_ORDER;
 pub(crate) use runs::Runs;
 pub use seen::Seen;
 use store::Store;

@@ -8,9 +8,6 @@ use crate::checks::misuse;
 use crate::table::NO_PAGE;
 use crate::{Error, Order, Result, Table};
 
-/// LMDB's own limit (`CURSOR_STACK`).
-pub(crate) const MAX_DEPTH: u16 = 32;
-
 /// Position in a tree, or in a sub-page, which is a tree of one leaf.
 #[derive(Debug)]
 pub(crate) struct Path {
@@ -34,9 +31,7 @@ struct Level {
 
 impl Path {
     pub fn new(table: &Table, order: Order, budget: u64) -> Result<Self> {
-        if table.depth > MAX_DEPTH || (table.depth == 0) != (table.root == NO_PAGE) {
-            return Err(Error::corrupt(table.root, "a tree of an impossible depth"));
-        }
+        table.check_depth()?;
         let (root, depth) = (Some(table.root), usize::from(table.depth));
         Ok(Self { root, depth, order, levels: Vec::new(), budget })
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::leaf::{Ascending, Branch, Leaf, Orders, Others};
-use super::path::{MAX_DEPTH, OUT_OF_ORDER};
+use super::path::OUT_OF_ORDER;
 use super::runs::Runs;
 use super::seen::{Met, Seen};
 use super::tree::{Tree, other_counts, value_record, values_kind};
@@ -11,7 +11,6 @@ use super::view::Kind;
 use super::{Named, Reader, TableReader};
 use crate::compact::cancelled;
 use crate::layout::{META_PAGES, read_u64};
-use crate::table::NO_PAGE;
 use crate::{Error, ErrorKind, Flags, Order, Result};
 
 /// The table of tables, in messages.
@@ -157,9 +156,7 @@ impl Walk<'_> {
 
     fn tree(&mut self, tree: &mut Tree<'_>) -> Result<()> {
         let record = tree.record;
-        if record.depth > MAX_DEPTH || (record.depth == 0) != (record.root == NO_PAGE) {
-            return Err(Error::corrupt(record.root, "a tree of an impossible depth"));
-        }
+        record.check_depth()?;
         if record.depth > 0 {
             self.page(tree, record.root, 1)?;
         }
