@@ -6,7 +6,7 @@ Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from loader import csn, defaults, ldif, manifest
 from loader.errors import EmptyInput, LimitTooLow, LoaderError, ServerRefused
 from loader.ldif import Arrangement, Arranging
-from loader.manifest import Manifest, ShardFile
+from loader.manifest import Manifest
 from loader.operations import empty_suffix, moved
 from loader.operations import sight as sights
 from loader.operations.late import ReadAgain
@@ -27,16 +27,7 @@ from loader.operations.replicas import (
     require_like,
     require_same,
 )
-from loader.operations.shards import (
-    ARRANGED,
-    PARTS,
-    clear,
-    done_before,
-    into,
-    move_shards,
-    now,
-    require_output,
-)
+from loader.operations.shards import PARTS, ShardDirectory, into, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -118,10 +109,10 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
 
 
 def _export_steps(options: ExportOptions, run: Run) -> Manifest:
-    known = done_before(options.output, run)
+    work = Reading(options, run)
+    known = work.sink.done_before()
     if known is not None:
         return known
-    work = Reading(options, run)
     start = run.do("start", work.start)
     cut = run.do("plan", lambda meter: work.plan(meter, start))
     run.progress.say(f"export: {cut['how']}")
@@ -234,8 +225,8 @@ class Reading:
         return self.run.directory / PARTS
 
     @property
-    def arranged(self) -> Path:
-        return self.run.directory / ARRANGED
+    def sink(self) -> ShardDirectory:
+        return ShardDirectory(self.options.output, self.run)
 
     def start(self, meter: Meter) -> Facts:
         """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is. What an
@@ -373,8 +364,7 @@ class Reading:
         return self._arrange(meter, {**start, "context_csns": []}, drop_orphans=False)
 
     def _arrange(self, meter: Meter, start: Facts, drop_orphans: bool) -> Arrangement:
-        files.remove_tree(self.arranged)
-        self.arranged.mkdir()
+        arranged = self.sink.empty_arranged()
         task = Arranging(
             paths=self._files("part"),
             again=self._files("late"),
@@ -384,7 +374,7 @@ class Reading:
             drop_orphans=drop_orphans,
             name_orphans=self.options.narrowing is None,
         )
-        return ldif.arrange(task, self.arranged, meter)
+        return ldif.arrange(task, arranged, meter)
 
     def _files(self, kind: str) -> list[Path]:
         found = (self.parts.glob(f"{kind}-*{suffix}") for suffix in (".ldif", ".ldif.zst"))
@@ -420,30 +410,16 @@ class Reading:
         return [*hidden, f"{counts}: access control hides the others from {who}{others}"], []
 
     def publish(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> Facts:
-        """Move the shards to their place, the manifest last: where it stands, the export is whole."""
-        output, names = self.options.output, [name for name, *_ in arranged["files"]]
+        """Move the shards to their place, and write the manifest."""
         sums = self._known_sums(arranged["taken"])
-        move_shards(self.arranged, output, names)
-        shards = tuple(_shard(output, sums, *facts) for facts in arranged["files"])
+        self.sink.take([name for name, *_ in arranged["files"]])
+        shards = [
+            self.sink.shard(name, entries, content, sums.get(name))
+            for name, entries, content in arranged["files"]
+        ]
         hidden, others = self.notes(meter, start, cut, arranged)
-        made = Manifest(
-            base=start["base"],
-            entries=arranged["entries"],
-            content_checksum=arranged["checksum"],
-            context_csns=tuple(start["context_csns"]),
-            shards=shards,
-            source=start["uri"],
-            started=start["started"],
-            finished=now(),
-            partitions=cut["how"],
-            duplicates=arranged["duplicates"],
-            dropped=arranged["dropped"],
-            notes=(*hidden, *others),
-            hidden=tuple(hidden),
-        )
-        files.write_durably(self.options.output / manifest.FILE, made.text())
-        clear(self.run.directory)
-        return {"entries": made.entries}
+        whole = {**start, **arranged}
+        return self.sink.finish(whole, shards, start["uri"], cut["how"], hidden, others)
 
 
 def _hidden(
@@ -461,15 +437,6 @@ def _hidden(
             f"no entry shows {server.connection.who} a userPassword: access control may hide it"
         ]
     return []
-
-
-def _shard(
-    output: Path, sums: Mapping[str, str], name: str, entries: int, content: str
-) -> ShardFile:
-    """`sums`: checksums of files that are known already."""
-    path = output / name
-    found = sums.get(name) or manifest.checksum(path)
-    return ShardFile(name, path.stat().st_size, found, entries, content)
 
 
 def _with_subentries(start: Facts) -> bool:
