@@ -1,220 +1,41 @@
-"""Export a live server: partitions read side by side, arranged into shards that load in order, with a manifest.
-
-Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica seed` too.
-"""
+"""The steps of an export of a server."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from loader import csn, defaults, ldif, manifest
-from loader.errors import EmptyInput, LimitTooLow, LoaderError, ServerRefused
+from loader import csn, ldif
+from loader.errors import LoaderError
 from loader.ldif import Arrangement, Arranging
-from loader.manifest import Manifest
 from loader.operations import empty_suffix, moved
-from loader.operations import sight as sights
+from loader.operations.export.options import ExportOptions
+from loader.operations.export.planning import (
+    plan_of,
+    plan_of_reading,
+    start_of,
+    with_subentries,
+)
 from loader.operations.late import ReadAgain
 from loader.operations.moved import Containers
 from loader.operations.pieces import Pieces
-from loader.operations.replicas import (
-    Replicas,
-    greatest,
-    least,
-    require_like,
-    require_same,
-)
-from loader.operations.shards import PARTS, ShardDirectory, into, now, require_output
-from loader.progress import Meter, Progress
+from loader.operations.replicas import Replicas, greatest
+from loader.operations.shards import PARTS, ShardDirectory
+from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
-from loader.server import shown, subschema
 from loader.server.options import Connection
-from loader.server.search import EVERYTHING, Search
-from loader.server.session import Session, session
+from loader.server.session import session
 from loader.sources import ldap as source
-from loader.sources import limits, planner
-from loader.sources.narrowing import Narrowing
+from loader.sources import planner
 from loader.sources.planner import Partition, Plan
-from loader.storage import files, held
-
-STEPS = ("start", "plan", "read", "late", "arrange", "shards")
+from loader.storage import files
 
 
 @dataclass(frozen=True)
-class ExportOptions:
-    """What to read, and where to. `jobs` in connections; `pieces` 0: as many as jobs, one of a small tree. `page` in
-    entries, 0: only where a limit demands pages."""
-
-    connection: Connection
-    output: Path
-    jobs: int = 2  # to each provider
-    pieces: int = 0
-    max_rate: int = 0  # entries a second; 0 is as fast as can be
-    max_latency: float | None = None  # seconds that the server may take for a small question
-    page: int = 0
-    compress: str = defaults.COMPRESS
-    narrowing: Narrowing | None = None  # for a partial replica: not all entries, not whole
-    looked: bool = False  # the caller has seen what the server hides, and goes on
-    replicas: tuple[Connection, ...] = ()  # more providers of the same tree
-
-    @property
-    def providers(self) -> tuple[Connection, ...]:
-        return (self.connection, *self.replicas)
-
-    def identity(self) -> dict[str, object]:
-        """What must not change between a run and its resumption."""
-        more = {"replicas": [one.uri for one in self.replicas]} if self.replicas else {}
-        return {
-            **self.connection.identity(),
-            "pieces": self.pieces,
-            "compress": self.compress,
-            **more,
-        }
-
-
-def export(
-    options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
-) -> Manifest:
-    """Run or resume an export into a directory; its manifest."""
-    with into(options.output, options.identity(), progress, timeouts, restart) as run:
-        return export_steps(options, run)
-
-
-def plan(options: ExportOptions, progress: Progress) -> Facts:
-    """What an export would do, as far as can be told without reading the entries: is the output free, do the servers
-    answer, hold the base, and let all of it be read? Writes nothing. Raises as `export` does."""
-    require_output(options.output)
-    with progress.step("plan") as meter:
-        cut = trial_plan(options, meter)
-    return {
-        "base": cut["base"],
-        "entries": cut["expected"] if cut["expected"] is not None else "the server does not tell",
-        "read_as": cut["how"],
-        "context_csns": cut["context_csns"],
-        "notes": cut["hidden"],
-        "output": str(options.output),
-        "dry_run": "nothing was written",
-    }
-
-
-def export_steps(options: ExportOptions, run: Run) -> Manifest:
-    """The named steps of an export, within a run that may have more. The output directory is there."""
-    with held.opened(options.output) as output:
-        return _export_steps(dataclasses.replace(options, output=output.path), run)
-
-
-def _export_steps(options: ExportOptions, run: Run) -> Manifest:
-    work = Reading(options, run)
-    known = work.sink.done_before()
-    if known is not None:
-        return known
-    start = run.do("start", work.start)
-    cut = run.do("plan", lambda meter: work.plan(meter, start))
-    run.progress.say(f"export: {cut['how']}")
-    run.do(
-        "read", lambda meter: work.read(meter, plan_of(cut, options.page)), total=cut["expected"]
-    )
-    late = run.do("late", lambda meter: work.late(meter, start))
-    arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
-    run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
-    return manifest.require(options.output)
-
-
-def start_of(options: ExportOptions) -> Facts:
-    """The base and the contextCSN, of several providers the least."""
-    found = [_start_of(options, one) for one in options.providers]
-    require_same(found)
-    return {**found[0], "context_csns": least([one["context_csns"] for one in found])}
-
-
-def _start_of(options: ExportOptions, connection: Connection) -> Facts:
-    with session(connection) as server:
-        base = server.spelt(server.base())
-        uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
-        return {
-            "base": base,
-            "uuid": [one.decode("utf-8", "replace") for one in uuids],
-            "context_csns": moved.context_csns(server, base),
-            # No search that a consumer makes shows them.
-            "subentries": not options.narrowing and server.offers_subentries(base),
-            "attributes": subschema.everything(server),
-            "started": now(),
-            "uri": server.uri,
-        }
-
-
-def plan_of_reading(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
-    """Look at the first entries, and cut; once more when the connection breaks."""
-    return source.patiently(lambda: _plan(options, meter, start), meter)
-
-
-def trial_plan(options: ExportOptions, meter: Meter) -> Facts:
-    """For a dry run: the plan, if the servers' limits let all of it be read. A real reading is told of them at once.
-    Raises LimitTooLow."""
-    start = start_of(options)
-    cut = plan_of_reading(options, meter, start)
-    _require_limits(options, str(start["base"]), plan_of(cut, options.page).partitions)
-    return {**start, **cut}
-
-
-def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
-    base = str(start["base"])
-    replicas = Replicas(options.providers, base, meter)
-    connection = replicas.living()
-    with session(connection) as server:
-        looked = planner.sample(server, base)
-        if not looked.entries:
-            raise EmptyInput(path=f"{connection.uri} {base}")
-        _require_like(options, server, looked, replicas)
-        jobs = options.jobs * len(options.providers)
-        pieces = options.pieces or (1 if looked.whole else jobs)
-        entries = planner.expected(server, base)
-        cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
-        narrowing = options.narrowing
-        partitions = [*cut.partitions, *planner.besides(base, _with_subentries(start))]
-        if narrowing:
-            partitions = list(narrowing.partitions(cut.partitions))
-        return {
-            "expected": entries,
-            "how": cut.how,
-            "containers": looked.containers(),
-            "hidden": [] if options.looked else _hidden(server, base, looked, narrowing),
-            "attributes": (
-                narrowing.of(Search(base)).attributes
-                if narrowing
-                else start.get("attributes", EVERYTHING)
-            ),
-            "partitions": [_facts_of(one) for one in partitions],
-        }
-
-
-def _require_limits(options: ExportOptions, base: str, partitions: Sequence[Partition]) -> None:
-    """Each provider may get any of the partitions. Raises LimitTooLow."""
-    for connection in options.providers:
-        with session(connection) as server:
-            limits.require_readable(server, base, partitions, options.page)
-
-
-def _require_like(
-    options: ExportOptions, leader: Session, looked: planner.Sample, replicas: Replicas
-) -> None:
-    """Of several providers: does each show the same, and as much as the first?"""
-    if not options.replicas:
-        return
-    names = [name for name, _ in looked.entries]
-    for number, csns in replicas.told().items():
-        if options.providers[number] is not leader.connection:
-            with session(options.providers[number]) as other:
-                require_like(leader, other, names, csns)
-
-
-@dataclass(frozen=True)
-class Reading:
+class ExportSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
     options: ExportOptions
@@ -323,7 +144,7 @@ class Reading:
         options = self.options
         where = (looker, start["base"], options.page, options.compress != "none")
         began = start["context_csns"]
-        subentries = _with_subentries(start)
+        subentries = with_subentries(start)
         return Containers(*where, self.parts, began, meter, subentries, options.narrowing)
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
@@ -406,7 +227,7 @@ class Reading:
         counts = f"the server counts {counted:,} entries"
         if not calm or counted < arranged["entries"]:
             return hidden, [f"{counts}: the tree changed meanwhile; syncrepl brings the rest"]
-        others = "" if _with_subentries(start) else ", or they are subentries"
+        others = "" if with_subentries(start) else ", or they are subentries"
         return [*hidden, f"{counts}: access control hides the others from {who}{others}"], []
 
     def publish(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> Facts:
@@ -420,47 +241,3 @@ class Reading:
         hidden, others = self.notes(meter, start, cut, arranged)
         whole = {**start, **arranged}
         return self.sink.finish(whole, shards, start["uri"], cut["how"], hidden, others)
-
-
-def _hidden(
-    server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None
-) -> list[str]:
-    """What the server hides of what is wanted, as far as a sample tells."""
-    try:
-        sight = shown.look(server, base, narrowing.wants if narrowing else None)
-    except (LimitTooLow, ServerRefused):
-        sight = None
-    if sight is not None:
-        return sights.notes(sight)
-    if looked.lack_passwords() and (narrowing is None or narrowing.wants("userPassword")):
-        return [
-            f"no entry shows {server.connection.who} a userPassword: access control may hide it"
-        ]
-    return []
-
-
-def _with_subentries(start: Facts) -> bool:
-    """A run that an older ditseed began asks for none."""
-    return bool(start.get("subentries", False))
-
-
-def _facts_of(partition: Partition) -> Facts:
-    search = partition.search
-    facts = {
-        "base": search.base,
-        "where": search.where,
-        "scope": search.scope,
-        "subentries": search.subentries,
-    }
-    return {"name": partition.name, **facts}
-
-
-def plan_of(cut: Facts, page: int) -> Plan:
-    attributes = tuple(cut.get("attributes", EVERYTHING))
-
-    def partition(facts: dict[str, Any]) -> Partition:
-        asked = (facts["base"], facts["where"], facts["scope"], attributes, page)
-        search = Search(*asked, subentries=facts.get("subentries", False))
-        return Partition(facts["name"], search)
-
-    return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])
