@@ -11,21 +11,12 @@ from pathlib import Path
 from loader import defaults, manifest, standard, units
 from loader.manifest import Manifest, ShardFile
 from loader.mdb.environment import entry_count
-from loader.operations.shards import (
-    ARRANGED,
-    clear,
-    done_before,
-    into,
-    move_shards,
-    now,
-    require_output,
-)
+from loader.operations.shards import ShardDirectory, into, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
-from loader.run.steps import Run
 from loader.sources import mdb
 from loader.sources.mdb import Exported, Part
-from loader.storage import files, held
+from loader.storage import held
 
 STEPS = ("read", "shards")
 
@@ -70,11 +61,12 @@ def export_database(
         into(options.output, options.identity(), progress, timeouts, restart) as run,
         held.opened(options.output) as output,
     ):
-        known = done_before(output.path, run)
+        sink = ShardDirectory(output.path, run)
+        known = sink.done_before()
         if known is not None:
             return known
-        read = run.do("read", lambda meter: _read(options, run, meter))
-        run.do("shards", lambda meter: _publish(options, output.path, run, read))
+        read = run.do("read", lambda meter: _read(options, sink, meter))
+        run.do("shards", lambda meter: _publish(options, sink, read))
         return manifest.require(output.path)
 
 
@@ -109,11 +101,8 @@ def stream_database(part: Part, jobs: int, compress: bool, progress: Progress) -
     )
 
 
-def _read(options: DumpOptions, run: Run, meter: Meter) -> Facts:
-    arranged = run.directory / ARRANGED
-    files.remove_tree(arranged)
-    arranged.mkdir()
-    started = now()
+def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> Facts:
+    arranged, started = sink.empty_arranged(), now()
     found = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
     shards = [
         [name, (arranged / name).stat().st_size, checksum, entries, content]
@@ -144,22 +133,8 @@ def _notes(found: Exported, late: str) -> list[str]:
     return notes
 
 
-def _publish(options: DumpOptions, output: Path, run: Run, read: Facts) -> Facts:
-    """Move the shards to their place, the manifest last: where it stands, the export is whole."""
-    shards = tuple(ShardFile(*shard) for shard in read["shards"])
-    move_shards(run.directory / ARRANGED, output, [shard.name for shard in shards])
-    made = Manifest(
-        base=read["base"],
-        entries=read["entries"],
-        content_checksum=read["checksum"],
-        context_csns=tuple(read["context_csns"]),
-        shards=shards,
-        source=str(options.part.directory),
-        started=read["started"],
-        finished=now(),
-        partitions=f"{read['ranges']} ranges of entry IDs",
-        notes=tuple(read["notes"]),
-    )
-    files.write_durably(output / manifest.FILE, made.text())
-    clear(run.directory)
-    return {"entries": made.entries}
+def _publish(options: DumpOptions, sink: ShardDirectory, read: Facts) -> Facts:
+    shards = [ShardFile(*shard) for shard in read["shards"]]
+    sink.take([shard.name for shard in shards])
+    partitions = f"{read['ranges']} ranges of entry IDs"
+    return sink.finish(read, shards, str(options.part.directory), partitions, notes=read["notes"])

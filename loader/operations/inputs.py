@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from loader.sources.ldif_files import STDIN
 from loader.storage import files
-
-STDIN = "-"
 
 
 def same_file(one: Path, other: Path) -> bool:

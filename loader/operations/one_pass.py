@@ -22,7 +22,7 @@ from loader.operations.build import proven
 from loader.operations.build.native import SHARE
 from loader.operations.build.native import Work as Building
 from loader.operations.build.options import BuildOptions
-from loader.operations.export import ExportOptions, Reading, plan_of
+from loader.operations.export import ExportOptions, ExportSteps, plan_of
 from loader.operations.late import ReadAgain
 from loader.operations.publish import Place
 from loader.operations.shards import clear
@@ -49,7 +49,7 @@ def build(
     """The named steps; the facts that a report shows. `allow_hidden`: also of a server that does not show all."""
     memory = min(MEMORY, resources.memory() // SHARE)
     building = dataclasses.replace(building, memory=building.memory or memory)
-    work = _Work(Reading(reading, run), building, place, run, allow_hidden)
+    work = _Work(ExportSteps(reading, run), building, place, run, allow_hidden)
     run.do("config", Building(building, run, place).config)
     start = run.do("start", work.reading.start)
     cut = run.do("plan", lambda meter: work.reading.plan(meter, start))
@@ -69,7 +69,7 @@ def build(
 class _Work:
     """The body of the step `stream`. It can be done again from its beginning."""
 
-    reading: Reading
+    reading: ExportSteps
     options: BuildOptions
     place: Place
     run: Run

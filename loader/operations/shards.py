@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from loader import manifest
 from loader.errors import LoaderError, OutputNotEmpty
 from loader.exports import RUN_DIR
-from loader.manifest import Manifest
+from loader.manifest import Manifest, ShardFile
 from loader.progress import Progress
+from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
 from loader.storage import files
@@ -50,28 +52,83 @@ def require_output(output: Path) -> None:
         raise OutputNotEmpty(path=output, made_by="export")
 
 
-def done_before(output: Path, run: Run, last: str = "shards") -> Manifest | None:
-    """The manifest of a run that is through; `last` is its last step. Raises ManifestBroken when what it made is gone
-    or has another size."""
-    if run.catalogue.found(last) is None:
-        return None
-    known = manifest.require(output)
-    manifest.require_there(known, output)
-    run.progress.say("export: done before")
-    return known
+@dataclass(frozen=True)
+class ShardDirectory:
+    """Sink: the output directory of a run. It takes finished shards, and writes the manifest last."""
 
+    output: Path
+    run: Run
 
-def move_shards(arranged: Path, output: Path, names: Sequence[str]) -> None:
-    """Put finished files into their place. The manifest is not there meanwhile, nor what an earlier export left."""
-    (output / manifest.FILE).unlink(missing_ok=True)
-    for path in output.glob("[0-9]*.ldif*"):
-        if path.name not in names:
-            path.unlink()
-    for name in names:
-        if (arranged / name).exists():  # else it was moved before a kill
-            (arranged / name).replace(output / name)  # the native core has it on the disk
-    files.make_durable(output)
-    killpoint("shards.middle")
+    @property
+    def arranged(self) -> Path:
+        """Where shards in loading order wait until all of them are there."""
+        return self.run.directory / ARRANGED
+
+    def empty_arranged(self) -> Path:
+        """The same without what an interrupted step left."""
+        files.remove_tree(self.arranged)
+        self.arranged.mkdir()
+        return self.arranged
+
+    def done_before(self, last: str = "shards") -> Manifest | None:
+        """The manifest of a finished run; `last` is its last step. Raises ManifestBroken if what it made is gone or has
+        another size."""
+        if self.run.catalogue.found(last) is None:
+            return None
+        known = manifest.require(self.output)
+        manifest.require_there(known, self.output)
+        self.run.progress.say("export: done before")
+        return known
+
+    def take(self, names: Sequence[str]) -> None:
+        """Move arranged shards to the output. Meanwhile it has no manifest, and no shards of an earlier export."""
+        (self.output / manifest.FILE).unlink(missing_ok=True)
+        for path in self.output.glob("[0-9]*.ldif*"):
+            if path.name not in names:
+                path.unlink()
+        for name in names:
+            if (self.arranged / name).exists():  # else it was moved before a kill
+                (self.arranged / name).replace(self.output / name)  # the native core has synced it
+        files.make_durable(self.output)
+        killpoint("shards.middle")
+
+    def shard(
+        self, name: str, entries: int, content_checksum: str, checksum: str | None = None
+    ) -> ShardFile:
+        """A shard that is in the output. Without its checksum, the file is read."""
+        path = self.output / name
+        found = checksum or manifest.checksum(path)
+        return ShardFile(name, path.stat().st_size, found, entries, content_checksum)
+
+    def finish(
+        self,
+        whole: Facts,
+        shards: Iterable[ShardFile],
+        source: str,
+        partitions: str,
+        hidden: Iterable[str] = (),
+        notes: Iterable[str] = (),
+    ) -> Facts:
+        """Write the manifest: an export that has one is complete. `whole`: what the steps found out about all of it."""
+        hidden = tuple(hidden)
+        made = Manifest(
+            base=whole["base"],
+            entries=whole["entries"],
+            content_checksum=whole["checksum"],
+            context_csns=tuple(whole["context_csns"]),
+            shards=tuple(shards),
+            source=source,
+            started=whole["started"],
+            finished=now(),
+            partitions=partitions,
+            duplicates=whole.get("duplicates", 0),
+            dropped=whole.get("dropped", 0),
+            notes=(*hidden, *notes),
+            hidden=hidden,
+        )
+        files.write_durably(self.output / manifest.FILE, made.text())
+        clear(self.run.directory)
+        return {"entries": made.entries}
 
 
 def clear(run_dir: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from loader import resources
 from loader.errors import NoSuchTemplate
 from loader.progress import Meter
-from loader.sources import dit
+from loader.sources import Inputs, dit
 from loader.sources.dit import Recipe, Template
 
 GROUP = "ditseed.templates"
@@ -64,6 +64,15 @@ class Synthetic:
             "suffix": self.compiled.suffix,
             "operational": self.recipe.operational,
         }
+
+    def entries(self) -> int:
+        return self.compiled.entries
+
+    @contextmanager
+    def reading(self, meter: Meter) -> Iterator[Inputs]:
+        """As `stream`; the reader counts."""
+        with self.stream() as descriptor:
+            yield [descriptor]
 
     @contextmanager
     def stream(self) -> Iterator[int]:

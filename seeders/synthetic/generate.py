@@ -5,15 +5,14 @@ Interrupted, a directory is gone on with by shards.
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import defaults, manifest
 from loader.errors import OutputNotEmpty, UsageProblem
 from loader.exports import RUN_DIR
-from loader.manifest import Manifest, ShardFile
-from loader.operations.shards import done_before
+from loader.manifest import Manifest
+from loader.operations.shards import ShardDirectory, now
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -82,10 +81,10 @@ def _to_directory(
     if any(output.iterdir()) and not (output / RUN_DIR).exists():
         raise OutputNotEmpty(path=output, made_by="generate")
     with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
-        known = done_before(output, run, last="publish")
+        work = _Work(options, ShardDirectory(output, run), run)
+        known = work.sink.done_before(last="publish")
         if known is not None:
             return known
-        work = _Work(options, output, run)
         begun = run.do("start", work.start)
         run.do("shards", work.shards, total=options.range.entries)
         run.do("publish", lambda meter: work.publish(begun))
@@ -97,15 +96,15 @@ class _Work:
     """The steps' bodies. Each can be done again from its beginning."""
 
     options: GenerateOptions
-    output: Path
+    sink: ShardDirectory
     run: Run
 
     def start(self, meter: Meter) -> Facts:
         """Only what an earlier run of ours left is cleared away."""
         for pattern in ("[0-9]*.ldif*", manifest.FILE):
-            for path in self.output.glob(pattern):
+            for path in self.sink.output.glob(pattern):
                 path.unlink()
-        return {"started": _now()}
+        return {"started": now()}
 
     def shards(self, meter: Meter) -> Facts:
         """One after another; a finished one is not made again."""
@@ -121,34 +120,25 @@ class _Work:
 
     def _shard(self, name: str, piece: Range, meter: Meter) -> Facts:
         partial = self.run.directory / (name + files.PARTIAL)
-        with files.explained(self.output):
+        with files.explained(self.sink.output):
             made = dit.shard(self.options.template, piece, partial, self.options.jobs, meter)
-            files.publish(partial, self.output / name)
+            files.publish(partial, self.sink.output / name)
         return {"entries": made.entries, "bytes": made.bytes, "checksum": made.checksum}
 
     def publish(self, begun: Facts) -> Facts:
-        """The manifest last: where it stands, the tree is whole."""
+        """Write the manifest."""
         options, done = self.options, self.run.catalogue.partitions("shards")
-        made = Manifest(
-            base=options.template.suffix,
-            entries=sum(facts["entries"] for facts in done.values()),
-            content_checksum=manifest.total(facts["checksum"] for facts in done.values()),
-            context_csns=(),
-            shards=tuple(self._described(name, done[name]) for name in sorted(done)),
-            source=f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries "
-            f"{options.range.first}:{options.range.end}",
-            started=begun["started"],
-            finished=_now(),
-            partitions=f"shards of {options.shard_entries} entries",
-        )
-        files.write_durably(self.output / manifest.FILE, made.text())
-        return {"entries": made.entries}
-
-    def _described(self, name: str, made: Facts) -> ShardFile:
-        path = self.output / name
-        size, checksum = path.stat().st_size, manifest.checksum(path)
-        return ShardFile(name, size, checksum, made["entries"], made["checksum"])
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        shards = [
+            self.sink.shard(name, facts["entries"], facts["checksum"])
+            for name, facts in sorted(done.items())
+        ]
+        whole = {
+            "base": options.template.suffix,
+            "entries": sum(shard.entries for shard in shards),
+            "checksum": manifest.total(shard.content_checksum for shard in shards),
+            "context_csns": (),
+            **begun,
+        }
+        piece = f"{options.range.first}:{options.range.end}"
+        source = f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries {piece}"
+        return self.sink.finish(whole, shards, source, f"shards of {options.shard_entries} entries")

@@ -18,10 +18,9 @@ from loader.manifest import Manifest
 from loader.operations.export_mdb import DumpOptions, export_database
 from loader.progress import Progress
 from loader.server.options import Connection
+from loader.sources.ldif_files import STDIN
 from loader.sources.mdb import Part, database_directory
 from loader.storage import files, held
-
-STDIN = "-"
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ Steps: start, scan, load. Once done, the same command does nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from loader.ldif import Scan
 from loader.operations.add import nosync, shadow
 from loader.operations.add.looking import JOURNAL
 from loader.operations.add.options import ON_EXISTS, AddOptions
-from loader.operations.inputs import STDIN
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts, recorded
 from loader.run.killpoint import killpoint
@@ -26,6 +24,7 @@ from loader.server.session import Session, session
 from loader.server.subschema import Offer
 from loader.sinks import ldap as sink
 from loader.sinks.ldap import Loaded, Notes, Rejection, Rules
+from loader.sources import names
 from loader.storage import files
 
 __all__ = ["ON_EXISTS", "STEPS", "AddOptions", "add", "plan"]
@@ -103,13 +102,10 @@ def _require_access(server: Session, name: str) -> None:
 
 
 def _scanned(options: AddOptions, meter: Meter) -> Scan:
-    if options.tree is None:
-        with exports.held(options.inputs, meter) as paths:
-            found = ldif.scan(paths, meter)
-        exports.require_entries(options.inputs, found.entries)
-        return found
-    with options.tree.stream() as descriptor:
-        return ldif.scan([Path(f"/dev/fd/{descriptor}")], meter)
+    with options.source.reading(meter) as read:
+        found = ldif.scan(names(read), meter)
+    exports.require_entries(options.inputs, found.entries)
+    return found
 
 
 def _begins_anew(directory: Path, identity: Facts) -> bool:
@@ -171,7 +167,7 @@ class _Work:
         options = self.options
         with files.explained(options.reject_file):
             options.reject_file.unlink(missing_ok=True)
-        with self._inputs(meter) as read:
+        with options.source.reading(meter) as read:
             loaded = sink.add(
                 options.connection,
                 read,
@@ -182,15 +178,6 @@ class _Work:
             )
         killpoint("load.middle")
         return {**self._told(loaded), "seconds": round(meter.seconds, 3)}
-
-    @contextmanager
-    def _inputs(self, meter: Meter) -> Iterator[list[sink.Input]]:
-        if self.options.tree is None:
-            with exports.held(self.options.inputs, meter) as paths:
-                yield [0 if str(path) == STDIN else path for path in paths]
-            return
-        with self.options.tree.stream() as descriptor:
-            yield [descriptor]
 
     def _rules(self, scan: Facts) -> Rules:
         options = self.options

@@ -10,8 +10,10 @@ from pathlib import Path
 from loader import exports
 from loader.defaults import state_dir
 from loader.errors import UsageProblem
-from loader.operations.inputs import STDIN, fingerprint, is_stream, same_file
+from loader.operations.inputs import fingerprint, is_stream, same_file
 from loader.server.options import Connection
+from loader.sources import Source
+from loader.sources.ldif_files import STDIN, LdifFiles
 from loader.sources.synthetic import Synthetic
 
 ON_EXISTS = ("error", "skip", "replace", "newer")
@@ -43,6 +45,10 @@ class AddOptions:
     def streamed(self) -> bool:
         """Does an input go by but once?"""
         return any(is_stream(path) for path in self.inputs)
+
+    @property
+    def source(self) -> Source:
+        return self.tree or LdifFiles(self.inputs)
 
     @property
     def files(self) -> list[Path]:

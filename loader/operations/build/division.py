@@ -53,7 +53,7 @@ class Division:
             for number, place in enumerate(self.places)
         ]
         claim = (superior.suffix, self.claimed) if self.claimed is not None else None
-        with inputs.sources(self.options, meter) as read:
+        with self.options.source.reading(meter) as read:
             found = mdb.split(
                 read, schema(self.places[0]), shares, claim, meter, file_urls=self.options.file_urls
             )

@@ -14,13 +14,12 @@ from loader.errors import EmptyInput, NoContextCSN
 from loader.ldif import Scan
 from loader.operations import schema
 from loader.operations.build.options import BuildOptions
-from loader.operations.inputs import STDIN
 from loader.operations.publish import Place
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.schema import definitions, synonyms
 from loader.server import compiled_schema
-from loader.sources import synthetic
+from loader.sources import names, synthetic
 
 NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
 
@@ -40,36 +39,10 @@ def opened(options: BuildOptions) -> Iterator[list[Path]]:
         yield [Path(f"/dev/fd/{descriptor}")]
 
 
-@contextmanager
-def sources(options: BuildOptions, meter: Meter) -> Iterator[list[int | Path]]:
-    """What the native core reads once: files in loading order, or descriptors of streams. Raises ManifestBroken after
-    the body, as `exports.held`."""
-    if options.tree is None:
-        with exports.held(options.inputs, meter) as files:
-            yield [0 if str(path) == STDIN else path for path in files]
-        return
-    with options.tree.stream() as descriptor:
-        yield [descriptor]
-
-
-@contextmanager
-def whole(options: BuildOptions, meter: Meter) -> Iterator[list[Path]]:
-    """The same by name, for those that read by name."""
-    with sources(options, meter) as read:
-        yield [Path(f"/dev/fd/{one}") if isinstance(one, int) else one for one in read]
-
-
-def entries(options: BuildOptions) -> int | None:
-    """How many there are, where the template tells, or manifests."""
-    if options.tree is not None:
-        return options.tree.compiled.entries
-    return exports.entries(options.inputs)
-
-
 def scan(options: BuildOptions, place: Place, meter: Meter) -> Facts:
     """Read it all once: is every file whole, how many entries, which names do they use?"""
-    with whole(options, meter) as read:
-        found = ldif.scan(read, meter)
+    with options.source.reading(meter) as read:
+        found = ldif.scan(names(read), meter)
     exports.require_entries(options.inputs, found.entries)
     if not found.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))

@@ -36,7 +36,7 @@ def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Fact
     work = Work(options, run, place)
     run.do("config", work.config)
     scan = _looked_at(options, run, work)
-    total = scan.get("entries") or inputs.entries(options)
+    total = scan.get("entries") or options.source.entries()
     proven.require_numbers(total, options)
     loaded = run.do("load", lambda meter: work.load(meter, scan), total=total)
     checked = run.do("check", lambda meter: work.check(meter, loaded))
@@ -54,7 +54,7 @@ def _looked_at(options: BuildOptions, run: Run, work: Work) -> Facts:
 
 def plan(options: BuildOptions, run: Run, place: Place) -> None:
     """Is it proven that the core makes what slapd would?"""
-    proven.require_numbers(inputs.entries(options), options)
+    proven.require_numbers(options.source.entries(), options)
     run.do("config", Work(options, run, place).config)
 
 
@@ -121,7 +121,7 @@ class Work:
     def load(self, meter: Meter, scan: Facts) -> Facts:
         """One native call; what it could not take is told, or refused."""
         files.require_space(self.place.directory, self._least())
-        with inputs.sources(self.options, meter) as read:
+        with self.options.source.reading(meter) as read:
             loaded = self.make(meter, read, scan.get("claimed"))
         exports.require_entries(self.options.inputs, loaded["read"])
         return loaded

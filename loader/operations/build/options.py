@@ -10,7 +10,9 @@ from pathlib import Path
 from loader import exports
 from loader.defaults import ENGINES, LADDER
 from loader.errors import UsageProblem
-from loader.operations.inputs import STDIN, fingerprint, is_stream, same_file
+from loader.operations.inputs import fingerprint, is_stream, same_file
+from loader.sources import Source
+from loader.sources.ldif_files import STDIN, LdifFiles
 from loader.sources.synthetic import Synthetic
 
 FULL = LADDER[-1]  # every entry read again, every index made again: a level of --verify
@@ -64,6 +66,10 @@ class BuildOptions:
     def streamed(self) -> bool:
         """Does an input go by but once?"""
         return any(is_stream(path) for path in self.inputs)
+
+    @property
+    def source(self) -> Source:
+        return self.tree or LdifFiles(self.inputs)
 
     def below(self, suffix: str) -> BuildOptions:
         """The same, with the tree in the database of that suffix."""

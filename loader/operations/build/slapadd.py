@@ -21,6 +21,7 @@ from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.sinks import slapadd
+from loader.sources import names
 from loader.storage import files
 
 STEPS = (
@@ -134,9 +135,9 @@ class _Work:
                 self.options.check_schema,
             )
             own = self.options.write_context and not self.options.seeding
-            with inputs.whole(self.options, meter) as read:
+            with self.options.source.reading(meter) as read:
                 claimed = scan["claimed"]
-                written = slapadd.load(target, read, meter, claimed, own, aliases)
+                written = slapadd.load(target, names(read), meter, claimed, own, aliases)
         killpoint("load.middle")
         return {"entries": written}
 
