@@ -9,6 +9,7 @@ use crate::audit::{Finding, Judge, Rows};
 use crate::indexer::Keys;
 use crate::verify::{Database, damaged, read_node, wrong};
 use crate::{Result, blob};
+use codec::idl::{self, Row};
 use codec::{dn2i, id2v};
 
 #[derive(Debug)]
@@ -81,10 +82,8 @@ impl Stored<'_> {
         let reader = self.database.index_tables[table];
         let read = |error: lmdbfile::Error| damaged(&error);
         let ok = reader.contains(key.as_bytes(), &id.to_ne_bytes()).map_err(read)? || {
-            let row = reader.get_all(key.as_bytes()).map_err(read)?;
-            let bound =
-                |at: usize| u64::from_ne_bytes(row[at].as_slice().try_into().unwrap_or([0; 8]));
-            row.len() == 3 && bound(0) == 0 && (bound(1)..=bound(2)).contains(&id)
+            let row = idl::read(&reader.get_all(key.as_bytes()).map_err(read)?);
+            matches!(row, Some((Row::Range(low, high), _)) if (low..=high).contains(&id))
         };
         if ok {
             return Ok(());

@@ -7,3 +7,4 @@ pub mod ad2i;
 pub mod dn2i;
 pub mod id;
 pub mod id2v;
+pub mod idl;
