@@ -8,7 +8,8 @@ use values::keys::Key;
 use crate::audit::{Finding, Judge, Rows};
 use crate::indexer::Keys;
 use crate::verify::{Database, damaged, read_node, wrong};
-use crate::{Result, blob};
+use crate::{Result, damaged_entry};
+use codec::id2e;
 use codec::idl::{self, Row};
 use codec::{dn2i, id2v};
 
@@ -46,7 +47,7 @@ impl Stored<'_> {
 
     /// Takes an entry's value apart: all of it, and its index keys, must be as we would make it.
     pub fn entry(&self, id: u64, value: &[u8]) -> Result<()> {
-        let parts = blob::read_whole(value)?;
+        let parts = id2e::read_whole(value).ok_or_else(damaged_entry)?;
         let rows = self.rows(id, &parts)?;
         let (mut keys, mut found) = (Collected::default(), None);
         self.judge.entry(&parts, &rows, &mut keys, &mut |_, finding| {
@@ -59,7 +60,7 @@ impl Stored<'_> {
     }
 
     /// What the entry has in id2v.
-    fn rows(&self, id: u64, parts: &blob::Parts<'_>) -> Result<Rows> {
+    fn rows(&self, id: u64, parts: &id2e::Parts<'_>) -> Result<Rows> {
         let mut rows = Rows::new();
         for one in parts.attributes.iter().filter(|one| one.apart) {
             let table = self.database.id2v;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use backmdb::blob::{self, Attribute, Parts};
 use codec::dn2i;
+use codec::id2e::{self, Attribute, Parts};
 use ldif::{Code, Counters};
 use lmdbfile::{FileWriter, Flags, Format, Options, Reader, Table, TreeWriter};
 use merge::{Merged, merge};
@@ -49,7 +49,7 @@ impl Shard<'_> {
         let one =
             |number| Attribute { number, count: 1, values: vec![b"x"], ..Attribute::default() };
         let all = (1..=u32::try_from(self.attributes.len()).unwrap()).map(one).collect();
-        let blob = blob::write(&Parts { flags: 0x100, attributes: all });
+        let blob = id2e::write(&Parts { flags: 0x100, attributes: all });
         self.ids().map(|id| (id.to_ne_bytes().to_vec(), vec![blob.clone()])).collect()
     }
 
@@ -138,7 +138,7 @@ fn ids_numbers_and_counts_are_those_of_one_database() {
     );
     let last = values(&reader, b"id2e", &5u64.to_ne_bytes());
     let numbers: Vec<u32> =
-        blob::read(&last[0]).unwrap().attributes.iter().map(|one| one.number).collect();
+        id2e::read(&last[0]).unwrap().attributes.iter().map(|one| one.number).collect();
     assert_eq!(numbers, [2, 3, 1]);
 }
 
