@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use tree::csn;
 
-use crate::Result;
-use crate::blob::{self, Attribute};
+use crate::{Result, damaged_entry};
+use codec::id2e::{self, Attribute};
 
 /// The entry's value with contextCSN under `number`; as it was when no CSN is newer than those it has.
 ///
 /// `newest`: server ID -> greatest entryCSN.
 pub fn with_context(value: &[u8], number: u32, newest: &BTreeMap<u16, Vec<u8>>) -> Result<Vec<u8>> {
-    let mut parts = blob::read(value)?;
+    let mut parts = id2e::read(value).ok_or_else(damaged_entry)?;
     let known = parts.attributes.iter().position(|one| one.number == number);
     let had: Vec<Vec<u8>> = known.map_or_else(Vec::new, |at| {
         let one = &parts.attributes[at];
@@ -31,7 +31,7 @@ pub fn with_context(value: &[u8], number: u32, newest: &BTreeMap<u16, Vec<u8>>) 
         Some(at) => parts.attributes[at] = context,
         None => parts.attributes.push(context),
     }
-    Ok(blob::write(&parts))
+    Ok(id2e::write(&parts))
 }
 
 /// By ascending server ID; `None` when nothing is newer than what there is.

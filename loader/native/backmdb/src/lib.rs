@@ -9,7 +9,6 @@
 //! key by key, is what the golden tests hold it to.
 
 pub mod audit;
-pub mod blob;
 mod build;
 pub mod changes;
 mod checks;
@@ -66,6 +65,11 @@ pub use verify::{Means as VerifyMeans, verify};
 /// Tells a reader the orders that back-mdb gave its tables.
 pub fn set_orders(reader: &mut lmdbfile::Reader) {
     stored::Stored::set_orders(reader);
+}
+
+/// What an entry is that `codec` cannot read.
+pub fn damaged_entry() -> Error {
+    Error::new(Code::Damaged, "an entry in id2e is damaged")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

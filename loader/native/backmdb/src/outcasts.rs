@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::blob::Attribute;
 use crate::encoded::Rejection;
 use crate::gather::{Gathered, MORE_REJECTS};
 use crate::join::Joined;
@@ -15,7 +14,9 @@ use crate::numbering::{MISSING, Numbering};
 use crate::operational::Operational;
 use crate::reorder::{Written, path_of};
 use crate::shared::Shared;
-use crate::{Code, Error, Result, blob, sorting};
+use crate::{Code, Error, Result, damaged_entry, sorting};
+use codec::id2e;
+use codec::id2e::Attribute;
 
 #[derive(Debug, Default)]
 pub struct Outcasts {
@@ -157,7 +158,7 @@ impl Names {
     fn text(&self, dn: &[u8], value: &[u8], made_uuid: bool) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         ldif::write::line(&mut out, b"dn", dn);
-        for one in &blob::read(value)?.attributes {
+        for one in &id2e::read(value).ok_or_else(damaged_entry)?.attributes {
             let at = (one.number as usize).checked_sub(1);
             let name = at.and_then(|at| self.descriptions.get(at)).map_or("", String::as_str);
             if !self.is_made(name, one, made_uuid) {

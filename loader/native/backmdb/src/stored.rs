@@ -8,7 +8,9 @@ use values::keys::Key;
 use crate::audit::{Finding, Judge, Rows};
 use crate::indexer::Keys;
 use crate::verify::{Database, damaged, read_node, wrong};
-use crate::{Result, blob};
+use crate::{Result, damaged_entry};
+use codec::id2e;
+use codec::idl::{self, Row};
 use codec::{dn2i, id2v};
 
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl Stored<'_> {
 
     /// Takes an entry's value apart: all of it, and its index keys, must be as we would make it.
     pub fn entry(&self, id: u64, value: &[u8]) -> Result<()> {
-        let parts = blob::read_whole(value)?;
+        let parts = id2e::read_whole(value).ok_or_else(damaged_entry)?;
         let rows = self.rows(id, &parts)?;
         let (mut keys, mut found) = (Collected::default(), None);
         self.judge.entry(&parts, &rows, &mut keys, &mut |_, finding| {
@@ -58,7 +60,7 @@ impl Stored<'_> {
     }
 
     /// What the entry has in id2v.
-    fn rows(&self, id: u64, parts: &blob::Parts<'_>) -> Result<Rows> {
+    fn rows(&self, id: u64, parts: &id2e::Parts<'_>) -> Result<Rows> {
         let mut rows = Rows::new();
         for one in parts.attributes.iter().filter(|one| one.apart) {
             let table = self.database.id2v;
@@ -81,10 +83,8 @@ impl Stored<'_> {
         let reader = self.database.index_tables[table];
         let read = |error: lmdbfile::Error| damaged(&error);
         let ok = reader.contains(key.as_bytes(), &id.to_ne_bytes()).map_err(read)? || {
-            let row = reader.get_all(key.as_bytes()).map_err(read)?;
-            let bound =
-                |at: usize| u64::from_ne_bytes(row[at].as_slice().try_into().unwrap_or([0; 8]));
-            row.len() == 3 && bound(0) == 0 && (bound(1)..=bound(2)).contains(&id)
+            let row = idl::read(&reader.get_all(key.as_bytes()).map_err(read)?);
+            matches!(row, Some((Row::Range(low, high), _)) if (low..=high).contains(&id))
         };
         if ok {
             return Ok(());

@@ -88,6 +88,16 @@ pub fn read(record: &[u8]) -> Option<Node<'_>> {
     Some(Node { normal, pretty, id: number(0)?, child })
 }
 
+impl Node<'_> {
+    /// The record again, as [`own`] or [`child`] makes it.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self.child {
+            None => own(out, self.normal, self.pretty, self.id),
+            Some(subtree) => child(out, self.normal, self.pretty, self.id, subtree),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,11 +124,17 @@ mod tests {
         child(&mut out, b"dc=example,dc=com", b"dc=Example,dc=com", 1, 7);
         assert_eq!(&out[..3], &[0x80, 17, b'd']);
         assert_eq!(&out[19..], b"\0dc=Example,dc=com\0\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0");
-        let found = read(&out).unwrap();
+        let suffix = out.clone();
+        let found = read(&suffix).unwrap();
         assert_eq!((found.pretty, found.id, found.child), (&b"dc=Example,dc=com"[..], 1, Some(7)));
         own(&mut out, b"ou=x", b"ou=X", 1);
         assert_eq!(out, b"\0\x04ou=x\0ou=X\0\x01\0\0\0\0\0\0\0");
         assert_eq!(read(&out).unwrap().child, None);
         assert_eq!(read(&out[..9]), None);
+        let mut again = Vec::new();
+        Node { id: 7, ..read(&out).unwrap() }.write(&mut again);
+        assert_eq!(again, b"\0\x04ou=x\0ou=X\0\x07\0\0\0\0\0\0\0");
+        found.write(&mut again);
+        assert_eq!(again, suffix);
     }
 }

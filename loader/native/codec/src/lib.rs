@@ -6,4 +6,6 @@
 pub mod ad2i;
 pub mod dn2i;
 pub mod id;
+pub mod id2e;
 pub mod id2v;
+pub mod idl;

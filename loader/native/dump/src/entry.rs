@@ -1,6 +1,7 @@
 //! One entry: its name and its attributes.
 
-use backmdb::blob::{self, Stored};
+use backmdb::damaged_entry;
+use codec::id2e::{self, Stored};
 use codec::id2v;
 use ldif::write::line;
 use lmdbfile::TableReader;
@@ -88,7 +89,7 @@ impl Entry<'_> {
     fn shown(&self, see: &mut impl FnMut(Option<&Value<'_>>)) -> Result<()> {
         let (mut met, mut scattered) = (Met::default(), false);
         see(None);
-        blob::each(self.value, |stored| {
+        id2e::each(self.value, damaged_entry, |stored| {
             scattered = scattered || (met.add(stored.number) && self.has_twice());
             if scattered { Ok(()) } else { self.attribute(stored, false, see) }
         })?;
@@ -97,7 +98,7 @@ impl Entry<'_> {
 
     #[cold]
     fn has_twice(&self) -> bool {
-        let mut numbers: Vec<_> = blob::numbers(self.value).collect();
+        let mut numbers: Vec<_> = id2e::numbers(self.value).collect();
         numbers.sort_unstable();
         numbers.windows(2).any(|pair| pair[0] == pair[1])
     }
@@ -105,7 +106,8 @@ impl Entry<'_> {
     #[cold]
     fn together(&self, see: &mut impl FnMut(Option<&Value<'_>>)) -> Result<()> {
         see(None);
-        let mut all: Vec<_> = blob::attributes(self.value)?.collect::<Result<_>>()?;
+        let all = id2e::attributes(self.value).and_then(Iterator::collect);
+        let mut all: Vec<_> = all.ok_or_else(damaged_entry)?;
         bring_together(&mut all);
         all.iter().try_for_each(|stored| self.attribute(stored, true, see))
     }

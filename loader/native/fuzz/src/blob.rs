@@ -1,13 +1,13 @@
 //! Entries of id2e as back-mdb stores them.
 
-use backmdb::blob::{read, write};
+use codec::id2e::{read, write};
 
 /// What reads, reads the same after it was written, and from then on nothing changes.
 ///
 /// # Panics
 /// When that does not hold.
 pub fn run(data: &[u8]) {
-    let Ok(parts) = read(data) else { return };
+    let Some(parts) = read(data) else { return };
     let written = write(&parts);
     assert_eq!(written.len() % 8, 0);
     let again = read(&written).expect("what was written can be read");

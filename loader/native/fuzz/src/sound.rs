@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use backmdb::{Built, blob};
+use backmdb::Built;
+use codec::id2e;
 use lmdbfile::{Order, Reader, TableReader};
 
 /// Tables that are no index.
@@ -57,8 +58,8 @@ fn entries(id2e: &TableReader<'_>, count: u64, attributes: u64) {
     each(id2e, |key, value| {
         last += 1;
         assert_eq!(number(key), last);
-        let parts = blob::read(value).expect("an entry");
-        assert_eq!(blob::write(&parts), value);
+        let parts = id2e::read(value).expect("an entry");
+        assert_eq!(id2e::write(&parts), value);
         for one in &parts.attributes {
             assert!(one.count > 0 && (1..=attributes).contains(&u64::from(one.number)));
         }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use codec::id2e;
 use ldif::Counters;
 use tree::csn;
 
-use crate::entry::{Head, heads, renumber};
 use crate::peek::Peek;
 use crate::pipe::Rows;
-use crate::shards::{Shard, Shards, table};
-use crate::{Result, context};
+use crate::shards::{Shards, table};
+use crate::{Error, Result, context};
 
 /// Server ID -> greatest entryCSN.
 pub type Newest = BTreeMap<u16, Vec<u8>>;
@@ -31,9 +31,10 @@ pub fn rows(
             if from.id() != id {
                 return Err(shard.wrong(format!("entry {id} is not in id2e")));
             }
-            let found = entry(shard, &mut from.value)?;
+            let damaged = || shard.wrong("an entry in id2e is damaged");
+            id2e::renumber(&mut from.value, damaged, |number| shard.number(number))?;
             if let Some(wanted) = wanted {
-                note(&mut newest, wanted, &found, &from.value);
+                note(&mut newest, wanted.entry_csn, &from.value, damaged)?;
             }
             let (new, held) = (shards.id(shard, id)?, wanted.map(|wanted| wanted.bearer));
             let key = new.to_ne_bytes();
@@ -52,31 +53,22 @@ pub fn rows(
     Ok(newest)
 }
 
-/// Gives the attributes their new numbers, and makes the pad zero.
-fn entry(shard: &Shard, blob: &mut [u8]) -> Result<Vec<Head>> {
-    let (mut found, end) = heads(blob).ok_or_else(|| shard.wrong("an entry in id2e is damaged"))?;
-    for head in &mut found {
-        let new = shard.number(head.number)?;
-        if new != head.number {
-            renumber(blob, head, new);
-            head.number = new;
-        }
-    }
-    blob[end..].fill(0);
-    Ok(found)
-}
-
 /// The normal form of entryCSN where it is stored, as slapadd -w looks at it.
-fn note(newest: &mut Newest, wanted: &context::Wanted, heads: &[Head], blob: &[u8]) {
-    let Some(head) = heads.iter().find(|head| Some(head.number) == wanted.entry_csn) else {
-        return;
-    };
-    let stored = if head.normals.is_empty() { &head.values } else { &head.normals };
-    let text = blob[stored.clone()].split(|byte| *byte == 0).next().unwrap_or_default();
-    let sid = csn::sid(text).and_then(|sid| u16::from_str_radix(&sid, 16).ok());
-    let Some(sid) = sid else { return };
-    let known = newest.entry(sid).or_default();
-    if known.as_slice() < text {
-        *known = text.to_vec();
-    }
+fn note(
+    newest: &mut Newest,
+    number: Option<u32>,
+    value: &[u8],
+    damaged: impl Fn() -> Error,
+) -> Result<()> {
+    id2e::each(value, damaged, |stored| {
+        let text = stored.first_normal().or_else(|| stored.values().next());
+        let text = text.filter(|_| Some(stored.number) == number).unwrap_or_default();
+        let sid = csn::sid(text).and_then(|sid| u16::from_str_radix(&sid, 16).ok());
+        let Some(sid) = sid else { return Ok(()) };
+        let known = newest.entry(sid).or_default();
+        if known.as_slice() < text {
+            *known = text.to_vec();
+        }
+        Ok(())
+    })
 }

@@ -1,18 +1,20 @@
 //! An index: behind each key the lists of all shards, one after the other.
 
+use codec::id;
+use codec::idl::{self, Row};
 use ldif::Counters;
 use lmdbfile::Reader;
 
+use crate::Result;
 use crate::peek::Peek;
 use crate::pipe::Rows;
 use crate::shards::{Shard, Shards, table};
-use crate::{Result, damaged};
 
-/// Tells the rows of the index `name`. `most`: so many IDs a list may have.
+/// Tells the rows of the index `name`. `exponent`: `idlexp`.
 pub fn rows(
     shards: &Shards,
     name: &str,
-    most: usize,
+    exponent: u32,
     counters: &Counters,
     out: &mut Rows,
 ) -> Result<()> {
@@ -21,72 +23,54 @@ pub fn rows(
     for (reader, shard) in readers.iter().zip(&shards.all) {
         all.push(Peek::new(&table(reader, &shard.path, name)?, b"")?);
     }
-    let mut list = List { most, ..List::default() };
+    let mut row = idl::Writer::new(exponent);
     while let Some(key) = all.iter().filter(|one| one.live).map(|one| &one.key).min() {
         let key = key.clone();
         counters.check()?;
-        list.clear();
+        row.clear();
         for (number, (from, shard)) in all.iter_mut().zip(&shards.all).enumerate() {
             if from.is_at(&key) {
-                list.take(from, &key, |old| {
-                    let is_new = number == 0 || old > shards.shared;
-                    Ok((shards.id(shard, old)?, is_new))
-                })?;
+                take(shards, shard, from, number == 0, &mut row)?;
             }
         }
         out.key(&key)?;
-        out.ids(list.row())?;
+        out.ids(row.row())?;
         out.end()?;
     }
     Ok(())
 }
 
-/// What stands behind one key.
-#[derive(Debug, Default)]
-struct List {
-    most: usize,
-    ids: Vec<u64>,
-    is_range: bool,
-    range: [u64; 3],
-}
-
-impl List {
-    fn clear(&mut self) {
-        self.ids.clear();
-        self.is_range = false;
-        self.range = [0, u64::MAX, 0];
-    }
-
-    /// All IDs of `key`. `id`: the new one, and whether no shard before has told it.
-    fn take(
-        &mut self,
-        from: &mut Peek<'_>,
-        key: &[u8],
-        id: impl Fn(u64) -> Result<(u64, bool)>,
-    ) -> Result<()> {
-        while from.is_at(key) {
-            let old = codec::id::read(&from.value);
-            let old = old.ok_or_else(|| damaged("an ID in an index"))?;
-            if old == 0 {
-                self.is_range = true;
-            } else {
-                self.add(id(old)?);
+/// Adds the IDs that `shard` has under the key in hand. `with_shared`: those of shared entries too.
+fn take(
+    shards: &Shards,
+    shard: &Shard,
+    from: &mut Peek<'_>,
+    with_shared: bool,
+    row: &mut idl::Writer,
+) -> Result<()> {
+    let key = from.key.clone();
+    let mut first = read(shard, from)?;
+    let begun = idl::begin(first, || {
+        from.step()?;
+        from.is_at(&key).then(|| read(shard, from)).transpose()
+    })?;
+    match begun {
+        Row::Damaged => return Err(shard.wrong("an index has a range that is none")),
+        Row::Range(low, high) => row.widen([shards.id(shard, low)?, shards.id(shard, high)?]),
+        Row::List => loop {
+            if with_shared || first > shards.shared {
+                row.add(shards.id(shard, first)?);
             }
             from.step()?;
-        }
-        Ok(())
+            if !from.is_at(&key) {
+                break;
+            }
+            first = read(shard, from)?;
+        },
     }
+    Ok(())
+}
 
-    fn add(&mut self, (new, is_new): (u64, bool)) {
-        self.range[1] = self.range[1].min(new);
-        self.range[2] = self.range[2].max(new);
-        if is_new && !self.is_range {
-            self.ids.push(new);
-            self.is_range = self.ids.len() > self.most;
-        }
-    }
-
-    fn row(&self) -> &[u64] {
-        if self.is_range { &self.range } else { &self.ids }
-    }
+fn read(shard: &Shard, from: &Peek<'_>) -> Result<u64> {
+    id::read(&from.value).ok_or_else(|| shard.wrong("an index has an ID that has not 8 bytes"))
 }

@@ -9,7 +9,6 @@
 //! and renumber ([`pipe`]), the caller's writes.
 
 mod context;
-mod entry;
 mod id2e;
 mod id2v;
 mod index;

@@ -136,8 +136,8 @@ impl Task<'_> {
             Kind::Values => id2v::rows(shards, counters, &mut rows),
             Kind::Nodes => nodes::rows(shards, counters, &mut rows),
             Kind::Index => {
-                let most = (1 << self.options.list_exponent) - 1;
-                index::rows(shards, &part.name, most, counters, &mut rows)
+                let exponent = self.options.list_exponent;
+                index::rows(shards, &part.name, exponent, counters, &mut rows)
             }
         };
         rows.close(done);

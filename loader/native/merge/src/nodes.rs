@@ -99,16 +99,16 @@ fn shared_node(
         let mut sum = Sum::default();
         for (from, shard) in all.iter_mut().zip(&shards.all) {
             if from.is_at(&key) && dn2i::name_of(&from.value) == least {
-                sum.add(shards, shard, child(shard, &from.value)?, below)?;
+                let node = child(shard, &from.value)?;
+                sum.add(shards, shard, node, below)?;
                 if sum.is_double {
-                    let dn = names.dn(id, &child(shard, &from.value)?);
-                    return Err(names::duplicate(dn));
+                    return Err(names::duplicate(names.dn(id, &node)));
                 }
-                record.clone_from(&from.value);
+                let id = sum.id.unwrap_or(node.id);
+                Node { id, child: Some(sum.count), ..node }.write(&mut record);
                 from.step()?;
             }
         }
-        sum.write(&mut record);
         out.value(&record)?;
     }
     out.end()
@@ -142,14 +142,6 @@ impl Sum {
         self.count = sum.ok_or_else(|| shard.wrong("a count in dn2i cannot be"))?;
         Ok(())
     }
-
-    fn write(&self, record: &mut [u8]) {
-        let at = record.len().saturating_sub(16);
-        if let (Some(id), Some(tail)) = (self.id, record.get_mut(at..)) {
-            tail[..8].copy_from_slice(&id.to_le_bytes());
-            tail[8..].copy_from_slice(&self.count.to_le_bytes());
-        }
-    }
 }
 
 /// The nodes of one shard that no other has.
@@ -160,7 +152,7 @@ fn own_nodes(
     counters: &Counters,
     out: &mut Rows,
 ) -> Result<()> {
-    let mut before = 0;
+    let (mut before, mut record) = (0, Vec::new());
     while from.live {
         let id = from.id();
         if id % 1024 == 0 {
@@ -174,11 +166,8 @@ fn own_nodes(
         out.key(&shards.id(shard, id)?.to_ne_bytes())?;
         while from.is_at(&key) {
             let node = dn2i::read(&from.value).ok_or_else(|| bad(shard))?;
-            let (new, tail) =
-                (shards.id(shard, node.id)?, if node.child.is_some() { 16 } else { 8 });
-            let at = from.value.len() - tail;
-            from.value[at..at + 8].copy_from_slice(&new.to_le_bytes());
-            out.value(&from.value)?;
+            Node { id: shards.id(shard, node.id)?, ..node }.write(&mut record);
+            out.value(&record)?;
             from.step()?;
         }
         out.end()?;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use backmdb::blob::{self, Attribute, Parts};
 use codec::dn2i;
+use codec::id2e::{self, Attribute, Parts};
 use ldif::{Code, Counters};
 use lmdbfile::{FileWriter, Flags, Format, Options, Reader, Table, TreeWriter};
 use merge::{Merged, merge};
@@ -16,6 +16,8 @@ const SUFFIX: &[u8] = b"dc=example,dc=com";
 struct Shard<'a> {
     attributes: &'a [&'a str],
     names: &'a [&'a str],
+    /// What the index has instead of the IDs of all entries.
+    indexed: Option<&'a [u64]>,
 }
 
 impl Shard<'_> {
@@ -47,7 +49,7 @@ impl Shard<'_> {
         let one =
             |number| Attribute { number, count: 1, values: vec![b"x"], ..Attribute::default() };
         let all = (1..=u32::try_from(self.attributes.len()).unwrap()).map(one).collect();
-        let blob = blob::write(&Parts { flags: 0x100, attributes: all });
+        let blob = id2e::write(&Parts { flags: 0x100, attributes: all });
         self.ids().map(|id| (id.to_ne_bytes().to_vec(), vec![blob.clone()])).collect()
     }
 
@@ -72,7 +74,8 @@ impl Shard<'_> {
     }
 
     fn index(&self) -> Rows {
-        let ids = self.ids().map(|id| id.to_ne_bytes().to_vec()).collect();
+        let all: Vec<u64> = self.ids().collect();
+        let ids = self.indexed.unwrap_or(&all).iter().map(|id| id.to_ne_bytes().to_vec()).collect();
         vec![(b"\0\0\0\0".to_vec(), ids)]
     }
 }
@@ -103,7 +106,7 @@ fn shards(home: &Path, names: [&[&str]; 2]) -> Vec<PathBuf> {
     let attributes: [&[&str]; 2] = [&["objectClass", "cn"], &["cn", "sn", "objectClass"]];
     let write = |(number, (attributes, names)): (usize, (&&[&str], &[&str]))| {
         let path = home.join(format!("{number}.mdb"));
-        Shard { attributes, names }.write(&path);
+        Shard { attributes, names, indexed: None }.write(&path);
         path
     };
     attributes.iter().zip(names).enumerate().map(write).collect()
@@ -135,8 +138,23 @@ fn ids_numbers_and_counts_are_those_of_one_database() {
     );
     let last = values(&reader, b"id2e", &5u64.to_ne_bytes());
     let numbers: Vec<u32> =
-        blob::read(&last[0]).unwrap().attributes.iter().map(|one| one.number).collect();
+        id2e::read(&last[0]).unwrap().attributes.iter().map(|one| one.number).collect();
     assert_eq!(numbers, [2, 3, 1]);
+}
+
+#[test]
+fn a_range_without_its_bounds_is_damage() {
+    let home = tempfile::tempdir().unwrap();
+    let paths = shards(home.path(), [&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
+    for (indexed, is_sound) in [(&[0, 1, 3][..], true), (&[0, 1], false), (&[0, 1, 2, 3], false)] {
+        let (attributes, names) = (&["cn", "sn", "objectClass"], &["cn=c", "cn=d"]);
+        Shard { attributes, names, indexed: Some(indexed) }.write(&paths[1]);
+        let out = home.path().join("out.mdb");
+        match merged(&paths, &out, 16) {
+            Ok(_) => assert!(is_sound, "{indexed:?}"),
+            Err(error) => assert!(!is_sound && error.message.contains("range"), "{error}"),
+        }
+    }
 }
 
 #[test]

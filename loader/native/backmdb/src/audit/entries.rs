@@ -2,8 +2,8 @@
 
 use super::findings::{Finding, Kind};
 use super::walk::{Rows, Walk, of_number};
-use crate::blob;
 use codec::dn2i;
+use codec::id2e;
 
 impl Walk<'_> {
     pub(super) fn presence(&mut self, id: u64, entry: bool, node: bool, rows: &Rows) {
@@ -23,17 +23,17 @@ impl Walk<'_> {
             let message = "a place kept for an entry that never came";
             return self.add(Kind::Hole, id, message);
         }
-        match blob::read_whole(value) {
-            Ok(parts) => {
+        match id2e::read_whole(value) {
+            Some(parts) => {
                 self.attributes(id, &parts, rows);
                 self.judged(id, &parts, rows, own);
             }
-            Err(_) => self.add(Kind::Entry, id, "its value in id2e cannot be read"),
+            None => self.add(Kind::Entry, id, "its value in id2e cannot be read"),
         }
     }
 
     /// Attributes have known numbers and stand once; those that live in id2v have all their values there.
-    fn attributes(&mut self, id: u64, parts: &blob::Parts<'_>, rows: &Rows) {
+    fn attributes(&mut self, id: u64, parts: &id2e::Parts<'_>, rows: &Rows) {
         let mut apart = 0;
         self.numbers(id, parts);
         for one in &parts.attributes {
@@ -54,7 +54,7 @@ impl Walk<'_> {
         }
     }
 
-    fn numbers(&mut self, id: u64, parts: &blob::Parts<'_>) {
+    fn numbers(&mut self, id: u64, parts: &id2e::Parts<'_>) {
         let mut numbers: Vec<u32> = parts.attributes.iter().map(|one| one.number).collect();
         numbers.sort_unstable();
         let twice = numbers.windows(2).filter(|pair| pair[0] == pair[1] && !self.scattered);
@@ -77,7 +77,7 @@ impl Walk<'_> {
         self.texts.get(at).map(String::as_str)
     }
 
-    fn judged(&mut self, id: u64, parts: &blob::Parts<'_>, rows: &Rows, own: Option<&[u8]>) {
+    fn judged(&mut self, id: u64, parts: &id2e::Parts<'_>, rows: &Rows, own: Option<&[u8]>) {
         // slapd makes no index keys for the entry of the empty DN.
         let Some((judge, posted)) = self.judge.as_mut().filter(|_| id != 0) else { return };
         let findings = &mut self.part.findings;

@@ -1,12 +1,13 @@
 //! One index held against what its entries ask for, key by key.
 
+use codec::idl::Row;
 use extsort::Visitor;
 use lmdbfile::TableReader;
 use values::keys::Key;
 
 use super::ahead::Stop;
 use super::findings::{Finding, Findings, Kind};
-use super::row::{Row, Rows};
+use super::row::Rows;
 
 /// What the entries ask of an index, and how much of it is not there.
 #[derive(Debug, Default, Clone, Copy)]
@@ -24,7 +25,8 @@ pub struct Held<'a> {
     new: bool,
     findings: &'a mut Findings,
     key: Key,
-    row: Row,
+    /// `None` when the index does not have the key.
+    row: Option<Row>,
     /// IDs of the key in hand: those that entries ask for, and those of the list.
     wanted: u64,
     listed: u64,
@@ -40,7 +42,7 @@ impl<'a> Held<'a> {
         new: bool,
         findings: &'a mut Findings,
     ) -> Result<Self, Stop> {
-        let (rows, key, row) = (Rows::new(table, name)?, Key::PRESENCE, Row::Absent);
+        let (rows, key, row) = (Rows::new(table, name)?, Key::PRESENCE, None);
         let (wanted, listed, last, tally) = (0, 0, None, Tally::default());
         Ok(Self { rows, name, most, new, findings, key, row, wanted, listed, last, tally })
     }
@@ -59,7 +61,7 @@ impl<'a> Held<'a> {
         let bytes = self.rows.key().unwrap_or_default();
         self.key = Key::new(&bytes[..bytes.len().min(8)]);
         self.begin()?;
-        if self.new && matches!(self.row, Row::Range(..)) {
+        if self.new && self.is_range() {
             self.too_much(0);
         }
         self.rest()
@@ -67,8 +69,8 @@ impl<'a> Held<'a> {
 
     fn begin(&mut self) -> Result<(), Stop> {
         (self.wanted, self.listed, self.last) = (0, 0, None);
-        self.row = self.rows.begin()?;
-        if self.row == Row::Damaged {
+        self.row = Some(self.rows.begin()?);
+        if self.row == Some(Row::Damaged) {
             self.add(Kind::Posting, None, "a range that is none");
         }
         Ok(())
@@ -84,7 +86,11 @@ impl<'a> Held<'a> {
     }
 
     fn of_list(&self) -> Option<u64> {
-        self.rows.id().filter(|_| self.row == Row::List)
+        self.rows.id().filter(|_| self.row == Some(Row::List))
+    }
+
+    const fn is_range(&self) -> bool {
+        matches!(self.row, Some(Row::Range(..)))
     }
 
     fn pass(&mut self) -> Result<(), Stop> {
@@ -95,10 +101,10 @@ impl<'a> Held<'a> {
     fn posting(&mut self, id: u64) -> Result<(), Stop> {
         self.wanted += 1;
         let there = match self.row {
-            Row::Absent => false,
-            Row::Damaged => true,
-            Row::Range(low, high) => (low..=high).contains(&id),
-            Row::List => self.listed(id)?,
+            None => false,
+            Some(Row::Damaged) => true,
+            Some(Row::Range(low, high)) => (low..=high).contains(&id),
+            Some(Row::List) => self.listed(id)?,
         };
         if !there {
             self.tally.missing += 1;
@@ -143,7 +149,7 @@ impl Visitor for Held<'_> {
         }
         let found = self.rows.key() == Some(key.as_bytes());
         self.key = key;
-        (self.wanted, self.listed, self.last, self.row) = (0, 0, None, Row::Absent);
+        (self.wanted, self.listed, self.last, self.row) = (0, 0, None, None);
         if found { self.begin() } else { Ok(()) }
     }
 
@@ -163,7 +169,7 @@ impl Visitor for Held<'_> {
             let message = "more IDs than slapd's idlexp allows: it reads beyond its buffer";
             self.add(Kind::TooLong, None, message);
         }
-        if self.new && matches!(self.row, Row::Range(..)) && self.wanted < self.most {
+        if self.new && self.is_range() && self.wanted < self.most {
             self.add(Kind::TooMuch, None, "a range where a list has room");
         }
         Ok(())

@@ -7,10 +7,10 @@ use schema::{Ava, Normalise, Schema};
 use super::findings::{Finding, Kind};
 use super::walk::{Rows, of_number};
 use crate::Settings;
-use crate::blob::{Attribute, Parts};
 use crate::columns::{Column, Columns};
 use crate::indexer::Keys;
 use codec::dn2i::Node;
+use codec::id2e::{Attribute, Parts};
 
 /// The flag of the class of glue entries, which need not hold what they are named by.
 const GLUE: u32 = 0x20;

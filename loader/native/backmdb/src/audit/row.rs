@@ -1,21 +1,10 @@
 //! An index table, read row by row: the IDs of one key after the other, or the range of a key.
 
+use codec::idl::{self, Row};
 use lmdbfile::{Cursor, TableReader};
 
 use super::ahead::Stop;
 use super::findings::Finding;
-
-/// What an index has of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Row {
-    Absent,
-    /// The IDs are in hand one after the other.
-    List,
-    /// All IDs from the one to the other.
-    Range(u64, u64),
-    /// A range that is none.
-    Damaged,
-}
 
 /// The postings of an index, the next in hand.
 #[derive(Debug)]
@@ -47,19 +36,7 @@ impl<'r> Rows<'r> {
     /// What stands under the key in hand, whose first posting that is. A range is passed.
     pub fn begin(&mut self) -> Result<Row, Stop> {
         self.first = false;
-        if self.id != 0 {
-            return Ok(Row::List);
-        }
-        let low = self.another()?;
-        let high = self.another()?;
-        let mut more = false;
-        while self.another()?.is_some() {
-            more = true;
-        }
-        match (low, high, more) {
-            (Some(low), Some(high), false) => Ok(Row::Range(low, high)),
-            _ => Ok(Row::Damaged),
-        }
+        idl::begin(self.id, || self.another())
     }
 
     /// The ID in hand, while it is of the same key.

@@ -12,13 +12,13 @@ use super::places::{Homeless, Tree, Wanted};
 use super::{Done, Sink, Told, Uuid, postings};
 use crate::audit::Judge;
 use crate::audit::posted::Posted;
-use crate::blob::{self, Attribute};
 use crate::encoded::Hash;
 use crate::entry::Encoder;
 use crate::naming;
 use crate::shared::Shared;
 use crate::verify::{Database, damaged, wrong};
-use crate::{Code, Error, Result, sorting};
+use crate::{Code, Error, Result, damaged_entry, sorting};
+use codec::id2e::{self, Attribute};
 
 /// What all is done with.
 #[derive(Debug)]
@@ -249,7 +249,7 @@ impl Work<'_, '_> {
         let column = columns.column(b"contextCSN").map_err(refused)?;
         let number = columns.give_number(&column).map_err(refused)?;
         let claimed = self.task.shared.options.claimed.as_deref().unwrap_or_default();
-        let mut parts = blob::read(value)?;
+        let mut parts = id2e::read(value).ok_or_else(damaged_entry)?;
         let values: Vec<&[u8]> = claimed.iter().map(String::as_bytes).collect();
         let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
         let context = Attribute { number, count, values, ..Attribute::default() };
@@ -257,7 +257,7 @@ impl Work<'_, '_> {
             Some(at) => parts.attributes[at] = context,
             None => parts.attributes.push(context),
         }
-        Ok(blob::write(&parts))
+        Ok(id2e::write(&parts))
     }
 
     /// Posts the keys that entries had before; those that are gone get numbers behind all others.
@@ -266,7 +266,7 @@ impl Work<'_, '_> {
         let texts = &task.database.texts;
         let judge = Judge::new(shared.schema, shared.settings, &shared.columns, texts);
         let mut post = |number: usize, after: u64, value: &[u8]| -> Result<()> {
-            let (parts, mut found) = (blob::read(value)?, None);
+            let (parts, mut found) = (id2e::read(value).ok_or_else(damaged_entry)?, None);
             let mut keys = posted.at(2 * number as u64 + after);
             judge.entry(&parts, &Vec::new(), &mut keys, &mut |kind, finding| {
                 if kind.as_str() == "indexes.normal" {
@@ -292,7 +292,12 @@ impl Work<'_, '_> {
             let texts = shared.columns.numbered();
             let judge = Judge::new(shared.schema, shared.settings, &shared.columns, &texts);
             let mut keys = posted.at(2 * number as u64 + 1);
-            judge.entry(&blob::read(&root.value)?, &Vec::new(), &mut keys, &mut |_, _| {});
+            judge.entry(
+                &id2e::read(&root.value).ok_or_else(damaged_entry)?,
+                &Vec::new(),
+                &mut keys,
+                &mut |_, _| {},
+            );
             self.ids.0.push(Some(root.id));
         }
         posted.writer.settle().map_err(sorting)

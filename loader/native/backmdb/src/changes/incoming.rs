@@ -13,7 +13,8 @@ use crate::chunks::Chunks;
 use crate::encoded::{Encoded, Hash};
 use crate::entry::{Encoder, Refused};
 use crate::shared::Shared;
-use crate::{Code, Error, Result, Source, blob};
+use crate::{Code, Error, Result, Source, damaged_entry};
+use codec::id2e;
 
 /// Index keys of the entry with the number n are posted at 2n before the change, and at 2n + 1 after it.
 const MOST: usize = 1 << 30;
@@ -93,7 +94,7 @@ pub fn uuid_number(shared: &Shared<'_>) -> Result<u32> {
 /// The entryUUID of a value of id2e.
 pub fn uuid_of(value: &[u8], number: u32) -> Result<Option<Uuid>> {
     let mut found = None;
-    blob::each(value, |stored| {
+    id2e::each(value, damaged_entry, |stored| {
         if stored.number == number {
             let bytes = stored.first_normal().and_then(|bytes| bytes.try_into().ok());
             found = bytes.map(u128::from_be_bytes);

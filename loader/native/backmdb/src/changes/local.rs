@@ -16,7 +16,8 @@ use crate::audit::parts::spans;
 use crate::audit::readers::side_by_side;
 use crate::indexer::Keys;
 use crate::verify::damaged;
-use crate::{Code, Error, Result, blob, lock};
+use crate::{Code, Error, Result, damaged_entry, lock};
+use codec::id2e;
 
 const UUID: usize = 16;
 
@@ -91,7 +92,7 @@ impl<'a> Asked<'a> {
     /// slapd's consumer takes an entry for its own that is newer than what it has reached, and so keeps it.
     fn require_old(&self, value: &[u8]) -> Result<()> {
         let mut newer = false;
-        blob::each(value, |stored| {
+        id2e::each(value, damaged_entry, |stored| {
             if stored.number == self.csn_number {
                 stored.each_value(|csn| newer |= self.reached.older_csn(csn).is_some());
             }

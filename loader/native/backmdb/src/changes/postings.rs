@@ -1,5 +1,6 @@
 //! An index table changed: what its entries asked of it before, and what they ask of it now.
 
+use codec::idl::{self, Row};
 use extsort::{Sorted, Visitor};
 use lmdbfile::TableReader;
 
@@ -7,7 +8,7 @@ use super::Sink;
 use super::local::id_of;
 use crate::Result;
 use crate::postings::Failure;
-use crate::verify::damaged;
+use crate::verify::{damaged, wrong};
 
 /// An even position stands for the keys of an entry before it changed, the odd one after it for those it has now.
 pub fn apply(
@@ -18,9 +19,9 @@ pub fn apply(
     id: impl Fn(u32) -> Option<u64>,
     sink: &mut impl Sink,
 ) -> Result<()> {
-    let (most, id) = ((1u64 << exponent) - 1, &id as &dyn Fn(u32) -> Option<u64>);
+    let id = &id as &dyn Fn(u32) -> Option<u64>;
     let list = List::default();
-    let mut changer = Changer { table, most, id, sink, list };
+    let mut changer = Changer { table, exponent, id, sink, list };
     sorted.visit(at, &mut changer)?;
     Ok(())
 }
@@ -35,7 +36,7 @@ struct List {
 
 struct Changer<'a, 'r, S> {
     table: TableReader<'r>,
-    most: u64,
+    exponent: u32,
     id: &'a dyn Fn(u32) -> Option<u64>,
     sink: &'a mut S,
     list: List,
@@ -84,7 +85,8 @@ impl<S: Sink> Changer<'_, '_, S> {
         if first == 0 {
             return self.widen(key, &new);
         }
-        if (count + new.len() as u64).saturating_sub(gone.len() as u64) > self.most {
+        let left = (count + new.len() as u64).saturating_sub(gone.len() as u64);
+        if idl::is_too_long(left, self.exponent) {
             return self.become_range(key, &gone, &new);
         }
         gone.sort_unstable();
@@ -100,32 +102,32 @@ impl<S: Sink> Changer<'_, '_, S> {
 
     /// A range stays one, and does not become smaller: slapd looks in vain at what is in it without need.
     fn widen(&mut self, key: &[u8], new: &[u64]) -> Result<()> {
-        let row = self.table.get_all(key).map_err(|error| damaged(&error))?;
-        let row = row.iter().map(|id| id_of(id)).collect::<Result<Vec<_>>>()?;
-        let &[_, low, high] = row.as_slice() else {
-            return Err(crate::verify::wrong("an index has a range that is none"));
+        let (Row::Range(low, high), _) = self.row(key)? else {
+            return Err(wrong("an index has a range that is none"));
         };
-        let all = || new.iter().copied();
-        let (least, greatest) = (all().fold(low, u64::min), all().fold(high, u64::max));
-        if (least, greatest) == (low, high) {
+        if new.iter().all(|id| (low..=high).contains(id)) {
             return Ok(());
         }
-        self.range(key, least, greatest)
+        self.range(key, new.iter().copied().chain([low, high]))
     }
 
     /// slapd makes a range where a list would have more than it has room for.
     fn become_range(&mut self, key: &[u8], gone: &[u64], new: &[u64]) -> Result<()> {
-        let row = self.table.get_all(key).map_err(|error| damaged(&error))?;
-        let mut ids = row.iter().map(|id| id_of(id)).collect::<Result<Vec<_>>>()?;
-        ids.retain(|id| !gone.contains(id));
-        ids.extend_from_slice(new);
-        let (least, greatest) = (ids.iter().min(), ids.iter().max());
-        self.range(key, *least.unwrap_or(&1), *greatest.unwrap_or(&1))
+        let (_, ids) = self.row(key)?;
+        let kept = ids.into_iter().filter(|id| !gone.contains(id));
+        self.range(key, kept.chain(new.iter().copied()))
     }
 
-    fn range(&mut self, key: &[u8], least: u64, greatest: u64) -> Result<()> {
+    fn row(&self, key: &[u8]) -> Result<(Row, Vec<u64>)> {
+        let values = self.table.get_all(key).map_err(|error| damaged(&error))?;
+        idl::read(&values).ok_or_else(|| wrong("an index has an ID that has not 8 bytes"))
+    }
+
+    fn range(&mut self, key: &[u8], ids: impl Iterator<Item = u64>) -> Result<()> {
+        let mut row = idl::Writer::new(self.exponent);
+        row.widen(ids);
         self.sink.clear(key)?;
-        [0, least, greatest].iter().try_for_each(|id| self.sink.put(key, &id.to_ne_bytes()))
+        row.row().iter().try_for_each(|id| self.sink.put(key, &id.to_ne_bytes()))
     }
 }
 

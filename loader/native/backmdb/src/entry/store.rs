@@ -7,9 +7,9 @@ use codec::id2v;
 use schema::Profile;
 
 use super::{Encoder, Refused};
-use crate::blob;
 use crate::draft::{Attribute, Draft, Pair};
 use crate::encoded::{Encoded, Row};
+use codec::id2e;
 
 /// LMDB's limit for the values of one key.
 const LONGEST_ROW: usize = 511;
@@ -32,10 +32,10 @@ impl Encoder<'_> {
         for index in 0..self.draft.attributes.len() {
             let one = self.draft.attributes[index];
             self.number(one.column, out.number)?;
-            words += blob::words(one.count, self.is_apart(&one), one.normals);
+            words += id2e::words(one.count, self.is_apart(&one), one.normals);
         }
         let start = out.blobs.len();
-        let mut writer = blob::Writer::new(&mut out.blobs, words);
+        let mut writer = id2e::Writer::new(&mut out.blobs, words);
         self.draft.attributes.iter().for_each(|one| self.attribute(one, &mut writer));
         writer.finish(profile.1.flags);
         let most = self.shared.settings.max_entry_size;
@@ -51,7 +51,7 @@ impl Encoder<'_> {
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
-    fn attribute(&self, one: &Attribute, writer: &mut blob::Writer<'_>) {
+    fn attribute(&self, one: &Attribute, writer: &mut id2e::Writer<'_>) {
         let (column, apart) = (self.lookup.get(one.column), self.is_apart(one));
         let number = column.number().unwrap_or_default();
         writer.attribute(number, column.sorted, apart, one.count as u32, one.normals);

@@ -1,11 +1,18 @@
-//! The value of an entry in id2e: a head of little-endian words, then the values' bytes.
+//! The table id2e: entries without their names, which are in dn2i.
 //!
-//! Layout as `servers/slapd/back-mdb/id2entry.c` writes it: four words (attributes, value slots, object
-//! class flags, words up to the data), for each attribute its number, its count and the lengths, and
-//! then for each attribute all values and all normal forms, a NUL after each. Padded to 8 bytes, which
-//! slapd leaves as they come and we make zero.
-
-use crate::{Code, Error, Result};
+//! ```text
+//! | attributes: 4 | slots: 4 | object class flags: 4 | words: 4 |     words: how many follow before the values
+//! for each attribute, in the entry's order:
+//! | number in ad2i, SORTED, APART: 4 | values, NORMAL: 4 |            the flags are the highest bits
+//! | length: 4 | ... | length: 4 | ...                                 of the values, then of their normal forms
+//! for each attribute:
+//! | value | 0 | ... | normal form | 0 | ...
+//! | padding to 8 bytes |                                              slapd leaves it as it comes, we make it zero
+//! ```
+//!
+//! Words are little-endian. Slots are what slapd makes room for: one more than the values of each attribute, and as many
+//! again for normal forms. An attribute whose values are apart, in id2v, has neither lengths nor values here. An entry
+//! that is missing between others has an empty record.
 
 /// Flags of an attribute's number: values in the order of their rule, values in id2v.
 pub const SORTED: u32 = 0x8000_0000;
@@ -104,31 +111,32 @@ pub struct Parts<'a> {
 }
 
 /// Reads what [`Writer`] or slapd wrote; every count and length is checked against what is there.
-pub fn read(blob: &[u8]) -> Result<Parts<'_>> {
+pub fn read(blob: &[u8]) -> Option<Parts<'_>> {
     taken(&mut attributes(blob)?)
 }
 
 /// As [`read`], and nothing is there but what the attributes need: slapd believes the slots that it is told.
-pub fn read_whole(blob: &[u8]) -> Result<Parts<'_>> {
+pub fn read_whole(blob: &[u8]) -> Option<Parts<'_>> {
     let mut rest = attributes(blob)?;
     let parts = taken(&mut rest)?;
     let slots = |one: &Attribute<'_>| (u64::from(one.count) + 1) << u32::from(one.has_normals);
     let slots: u64 = parts.attributes.iter().map(slots).sum();
     let padding = rest.data.len() < 8 && blob.len() % 8 == 0;
     let whole = padding && rest.words.is_empty() && slots == word(blob, 1)?.into();
-    if whole && ended(blob)? { Ok(parts) } else { Err(damaged()) }
+    (whole && ended(blob)?).then_some(parts)
 }
 
-fn taken<'a>(attributes: &mut Attributes<'a>) -> Result<Parts<'a>> {
+fn taken<'a>(attributes: &mut Attributes<'a>) -> Option<Parts<'a>> {
     let flags = attributes.flags;
-    let found = attributes.map(|one| one.map(|one| one.attribute())).collect::<Result<_>>()?;
-    Ok(Parts { flags, attributes: found })
+    let found = attributes.map(|one| one.map(|one| one.attribute())).collect::<Option<_>>()?;
+    Some(Parts { flags, attributes: found })
 }
 
 /// Does each value have its NUL behind it?
-fn ended(blob: &[u8]) -> Result<bool> {
+fn ended(blob: &[u8]) -> Option<bool> {
     let mut ended = true;
-    each(blob, |stored| {
+    for stored in attributes(blob)? {
+        let stored = stored?;
         for values in [&stored.values, &stored.normals] {
             let mut at = 0;
             for length in values.lengths.chunks_exact(4) {
@@ -136,18 +144,17 @@ fn ended(blob: &[u8]) -> Result<bool> {
                 ended &= values.data.get(at - 1) == Some(&0);
             }
         }
-        Ok(())
-    })?;
-    Ok(ended)
+    }
+    Some(ended)
 }
 
 /// The same one attribute after the other, in no memory of its own.
-pub fn attributes(blob: &[u8]) -> Result<Attributes<'_>> {
+pub fn attributes(blob: &[u8]) -> Option<Attributes<'_>> {
     let [attributes, _, flags, words] = [0, 1, 2, 3].map(|at| word(blob, at));
-    let size = (words? as usize).checked_mul(4).ok_or_else(damaged)?;
-    let rest = blob.get(16..).ok_or_else(damaged)?;
-    let (words, data) = rest.split_at_checked(size).ok_or_else(damaged)?;
-    Ok(Attributes { flags: flags?, left: attributes?, words, data })
+    let size = (words? as usize).checked_mul(4)?;
+    let rest = blob.get(16..)?;
+    let (words, data) = rest.split_at_checked(size)?;
+    Some(Attributes { flags: flags?, left: attributes?, words, data })
 }
 
 /// The value again, from its parts.
@@ -165,26 +172,52 @@ pub fn write(parts: &Parts<'_>) -> Vec<u8> {
     out
 }
 
-fn word(blob: &[u8], at: usize) -> Result<u32> {
-    let bytes = blob.get(4 * at..4 * at + 4).ok_or_else(damaged)?;
-    Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))
+fn word(blob: &[u8], at: usize) -> Option<u32> {
+    let bytes = blob.get(4 * at..4 * at + 4)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-fn damaged() -> Error {
-    Error::new(Code::Damaged, "an entry in id2e is damaged")
-}
-
-/// Shows one attribute after the other. For those who read very many entries.
+/// Shows one attribute after the other; `damaged` tells what an entry is that cannot be read. For those who read very many.
 #[inline]
-pub fn each<'a>(blob: &'a [u8], mut see: impl FnMut(&Stored<'a>) -> Result<()>) -> Result<()> {
-    let mut attributes = attributes(blob)?;
+pub fn each<'a, E>(
+    blob: &'a [u8],
+    damaged: impl Fn() -> E,
+    mut see: impl FnMut(&Stored<'a>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut attributes = attributes(blob).ok_or_else(&damaged)?;
     // One place for all: moving it costs more than the rest.
     let mut stored = Stored::default();
     for _ in 0..attributes.left {
-        attributes.attribute(&mut stored)?;
+        attributes.attribute(&mut stored).ok_or_else(&damaged)?;
         see(&stored)?;
     }
     Ok(())
+}
+
+/// Gives the attributes other numbers, and makes the padding zero.
+pub fn renumber<E>(
+    blob: &mut [u8],
+    damaged: impl Fn() -> E,
+    mut new: impl FnMut(u32) -> Result<u32, E>,
+) -> Result<(), E> {
+    let (heads, padding) = heads(blob).ok_or_else(damaged)?;
+    for (at, number) in heads {
+        let changed = new(number & NUMBER)?;
+        blob[at..at + 4].copy_from_slice(&(number & !NUMBER | changed).to_le_bytes());
+    }
+    blob[padding..].fill(0);
+    Ok(())
+}
+
+/// Where the attributes' numbers stand, with their flags; and where the padding begins.
+fn heads(blob: &[u8]) -> Option<(Vec<(usize, u32)>, usize)> {
+    let (mut rest, mut stored, mut heads) = (attributes(blob)?, Stored::default(), Vec::new());
+    let values = 16 + rest.words.len();
+    for _ in 0..rest.left {
+        heads.push((values - rest.words.len(), word(rest.words, 0)?));
+        rest.attribute(&mut stored)?;
+    }
+    rest.words.is_empty().then_some((heads, blob.len() - rest.data.len()))
 }
 
 /// The numbers of the attributes alone, as far as there is sense in them.
@@ -192,7 +225,7 @@ pub fn numbers(blob: &[u8]) -> impl Iterator<Item = u32> + '_ {
     let (mut at, mut left) = (4, word(blob, 0).unwrap_or(0));
     std::iter::from_fn(move || {
         left = left.checked_sub(1)?;
-        let (number, counted) = (word(blob, at).ok()?, word(blob, at + 1).ok()?);
+        let (number, counted) = (word(blob, at)?, word(blob, at + 1)?);
         let count = (counted & !NORMAL) as usize;
         at += words(count, number & APART != 0, counted & NORMAL != 0);
         Some(number & NUMBER)
@@ -230,14 +263,14 @@ pub struct Values<'a> {
 }
 
 impl<'a> Iterator for Attributes<'a> {
-    type Item = Result<Stored<'a>>;
+    type Item = Option<Stored<'a>>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         let mut stored = Stored::default();
         let found = self.attribute(&mut stored);
-        if found.is_err() {
+        if found.is_none() {
             self.left = 0;
         }
         Some(found.map(|()| stored))
@@ -248,7 +281,7 @@ impl<'a> Attributes<'a> {
     /// Puts the next one into `stored`.
     #[allow(clippy::inline_always, reason = "else it goes through memory, once an attribute")]
     #[inline(always)]
-    fn attribute(&mut self, stored: &mut Stored<'a>) -> Result<()> {
+    fn attribute(&mut self, stored: &mut Stored<'a>) -> Option<()> {
         let head = self.words(2)?;
         let (number, counted) = (word(head, 0)?, word(head, 1)?);
         stored.number = number & NUMBER;
@@ -257,7 +290,7 @@ impl<'a> Attributes<'a> {
         stored.has_normals = counted & NORMAL != 0;
         stored.count = counted & !NORMAL;
         if stored.count > MOST_VALUES {
-            return Err(damaged());
+            return None;
         }
         let here = if stored.apart { 0 } else { stored.count as usize };
         stored.values.lengths = self.words(here)?;
@@ -267,22 +300,22 @@ impl<'a> Attributes<'a> {
     }
 
     #[inline]
-    fn words(&mut self, count: usize) -> Result<&'a [u8]> {
-        let (words, rest) = self.words.split_at_checked(4 * count).ok_or_else(damaged)?;
+    fn words(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (words, rest) = self.words.split_at_checked(4 * count)?;
         self.words = rest;
-        Ok(words)
+        Some(words)
     }
 
     /// What the lengths of `values` say that there is.
     #[inline]
-    fn data(&mut self, values: &mut Values<'a>) -> Result<()> {
+    fn data(&mut self, values: &mut Values<'a>) -> Option<()> {
         let mut size = 0;
         for length in values.lengths.chunks_exact(4) {
             size += length_of(length) + 1;
         }
-        let (data, rest) = self.data.split_at_checked(size).ok_or_else(damaged)?;
+        let (data, rest) = self.data.split_at_checked(size)?;
         (values.data, self.data) = (data, rest);
-        Ok(())
+        Some(())
     }
 }
 
@@ -360,15 +393,36 @@ mod tests {
         writer.value(b"one");
         writer.value(b"two");
         writer.finish(0x100);
-        assert!(read_whole(&blob).is_ok());
+        assert!(read_whole(&blob).is_some());
         let longer = [&blob[..], &[0; 8]].concat();
-        assert!(read(&longer).is_ok() && read_whole(&longer).is_err());
+        assert!(read(&longer).is_some() && read_whole(&longer).is_none());
         // The slots, and the NUL behind the first value.
         for at in [4, 16 + 4 * 4 + 3] {
             let mut other = blob.clone();
             other[at] ^= 1;
-            assert!(read(&other).is_ok() && read_whole(&other).is_err());
+            assert!(read(&other).is_some() && read_whole(&other).is_none());
         }
+    }
+
+    fn attribute(number: u32, apart: bool, values: &[&'static [u8]]) -> Attribute<'static> {
+        let kept = if apart { vec![] } else { values.to_vec() };
+        let count = u32::try_from(values.len()).unwrap();
+        let normals = kept.clone();
+        Attribute { number, sorted: true, apart, has_normals: true, count, values: kept, normals }
+    }
+
+    #[test]
+    fn numbers_change_and_nothing_else() {
+        let one = |number| attribute(number, false, &[b"one", b"two2"]);
+        let other = |number| attribute(number, true, &[b"x"]);
+        let entry =
+            |first, second| Parts { flags: 0x100, attributes: vec![one(first), other(second)] };
+        let mut blob = write(&entry(3, 9));
+        *blob.last_mut().unwrap() = 7;
+        renumber(&mut blob, || (), |number| Ok(number + 70)).unwrap();
+        assert_eq!(blob, write(&entry(73, 79)));
+        assert_eq!(renumber(&mut blob, || 1, |_| Err(2)), Err(2));
+        assert_eq!(renumber(&mut blob[..50], || 1, |_| Err(2)), Err(1));
     }
 
     proptest! {
@@ -395,7 +449,14 @@ mod tests {
 
         #[test]
         fn damage_is_an_error_or_another_entry_but_never_a_crash(blob in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = read(&blob);
+            let _ = (read(&blob), read_whole(&blob), numbers(&blob).count());
+            let _ = renumber(&mut blob.clone(), || (), Ok);
+        }
+
+        #[test]
+        fn small_counts_never_crash(blob in prop::collection::vec(0u8..5, 0..200)) {
+            let _ = (read(&blob), read_whole(&blob), numbers(&blob).count());
+            let _ = renumber(&mut blob.clone(), || (), Ok);
         }
     }
 }
