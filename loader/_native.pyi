@@ -16,18 +16,19 @@ from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 
 __all__ = [
     "Arrangement",
+    "AuditReport",
     "Built",
     "Channel",
+    "ConnectionOptions",
     "Counters",
     "Database",
     "Difference",
-    "Divided",
     "Dump",
+    "EntryDigests",
     "Exported",
     "Feed",
     "Finding",
-    "Learned",
-    "Link",
+    "LearnResult",
     "Loaded",
     "Merged",
     "NativeError",
@@ -36,7 +37,7 @@ __all__ = [
     "Problem",
     "Refreshed",
     "Rejection",
-    "Scan",
+    "ScanResult",
     "Schema",
     "Search",
     "Seen",
@@ -44,10 +45,9 @@ __all__ = [
     "Selection",
     "Shard",
     "Slice",
+    "SplitResult",
     "Synced",
     "Template",
-    "Tree",
-    "Verdict",
     "add",
     "arrange",
     "audit",
@@ -157,7 +157,7 @@ class Counters:
         """Ends all calls that share it, now and later."""
 
 @final
-class Scan:
+class ScanResult:
     @property
     def entries(self) -> int: ...
     @property
@@ -224,7 +224,7 @@ class Arrangement:
         first child spells it, with that child. Empty with `drop_orphans`, and without `name_orphans`."""
 
 @final
-class Tree:
+class EntryDigests:
     """Digest of a tree: 40 bytes of memory an entry, and its DN. After an error it is of no use."""
 
     @property
@@ -236,7 +236,7 @@ class Tree:
         """A file; refused when it shows marks of having been cut."""
     def add_fd(self, fd: int) -> None:
         """A stream; whether it came whole, its maker's exit status tells."""
-    def diff(self, other: Tree, limit: int) -> Difference:
+    def diff(self, other: EntryDigests, limit: int) -> Difference:
         """Only between trees that ignore the same attributes."""
 
 @final
@@ -266,7 +266,7 @@ def dn_key(text: bytes) -> bytes | None:
 def dn_parent(text: bytes) -> bytes:
     """The DN above, as spelt; empty for a single RDN and for what is no DN."""
 
-def scan(paths: Sequence[_Path], counters: Counters) -> Scan:
+def scan(paths: Sequence[_Path], counters: Counters) -> ScanResult:
     """A first look at files; every base64 value is decoded, and cut files are refused."""
 
 def shard(fd: int, out_path: _Path, drop: Sequence[str], counters: Counters) -> Shard:
@@ -298,7 +298,7 @@ def arrange(
     """
 
 @final
-class Learned:
+class LearnResult:
     """A template that makes trees like one that was read."""
 
     @property
@@ -316,7 +316,7 @@ class Learned:
     def left_out(self) -> int:
         """Entries of which there were too few alike to be told."""
 
-def learn(paths: Sequence[_Path], fd: int | None, jobs: int, counters: Counters) -> Learned:
+def learn(paths: Sequence[_Path], fd: int | None, jobs: int, counters: Counters) -> LearnResult:
     """Reads LDIF once, memory bounded, and then the descriptor. The same template whatever the jobs.
 
     Raises NativeError (build.empty: nothing to learn from).
@@ -339,7 +339,7 @@ def join(
     """
 
 @final
-class Link:
+class ConnectionOptions:
     """How to reach a server, and as whom; None leaves it to ldap.conf. start_tls: 1 try, 2 demand. connect_timeout
     (of a handshake, too), bind_timeout (of StartTLS and each step of a bind) and silence in seconds: so long may a
     server that owes an answer send not a byte, 0 is without limit.
@@ -361,7 +361,7 @@ class Link:
         connect_timeout: float,
         bind_timeout: float,
         silence: float,
-    ) -> Link: ...
+    ) -> ConnectionOptions: ...
 
 @final
 class Search:
@@ -415,7 +415,7 @@ class Channel:
     """A bound connection, for one search at a time; a search that failed closes it. Everything over it is counted
     in `counters`. Referral objects are entries; aliases are not followed."""
 
-    def __new__(cls, link: Link, counters: Counters) -> Channel: ...
+    def __new__(cls, link: ConnectionOptions, counters: Counters) -> Channel: ...
     def close(self) -> None: ...
     def part(
         self, search: Search, directory: _Path, name: str, drop: Sequence[str], *, compress: bool
@@ -457,12 +457,12 @@ class Channel:
         Whole entries go to `changed` as LDIF, entryUUIDs of 16 bytes to the other files. More than `most` whole entries
         end it; the channel is of no use then.
         """
-    def digest(self, search: Search, tree: Tree) -> None:
+    def digest(self, search: Search, tree: EntryDigests) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
     def discard(self, search: Search) -> None:
         """Receives every entry, and counts it."""
 
-def tree(ignore: Sequence[str], counters: Counters) -> Tree:
+def tree(ignore: Sequence[str], counters: Counters) -> EntryDigests:
     """An empty tree that will overlook the attributes `ignore` (any case, with any options)."""
 
 @final
@@ -672,7 +672,7 @@ def build(
     """
 
 @final
-class Divided:
+class SplitResult:
     @property
     def entries(self) -> int: ...
     @property
@@ -688,7 +688,7 @@ def split(
     file_urls: bool,
     root: str | None = None,
     claimed: Sequence[str] | None = None,
-) -> list[Divided]:
+) -> list[SplitResult]:
     """Divides LDIF among databases: each record goes, as it stands, to the one whose suffix is the longest above it.
 
     shares: the suffixes of each, and the file it gets. The first one gets besides whatever is below none of them or
@@ -760,7 +760,7 @@ class Dump:
     def stream(self, fd: int, scratch: _Path, counters: Counters, *, compress: bool) -> Exported:
         """What `export` writes, into a descriptor. After an error that is not the reader's (ldif.pipe) it ends with
         what no reader of LDIF takes. scratch: a directory for a nameless file."""
-    def digest(self, tree: Tree, counters: Counters) -> None:
+    def digest(self, tree: EntryDigests, counters: Counters) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
     def pick(self, names: Sequence[str], counters: Counters) -> bytes:
         """The entries of these DNs as LDIF, as far as they are there."""
@@ -842,7 +842,7 @@ class Problem:
     def told(self) -> list[Finding]: ...
 
 @final
-class Verdict:
+class AuditReport:
     """Sound, if there are no problems. txn: of the snapshot that was looked at."""
 
     @property
@@ -907,7 +907,7 @@ def audit(
     memory: int,
     jobs: int,
     scratch: _Path,
-) -> Verdict:
+) -> AuditReport:
     """Is a data file sound? Levels are meta, pages, tree and indexes; each looks at what those before it do.
 
     seen: what was noted when the file was written; none of these pages is read again.
@@ -917,7 +917,7 @@ def audit(
     """
 
 @type_check_only
-class Wishes(TypedDict):
+class LoadOptions(TypedDict):
     """What `add` is asked to do.
 
     batch: entries a transaction; 0 finds out, 1 makes none. window: requests that may wait for their answers on a
@@ -988,7 +988,9 @@ class Loaded:
     def largest(self) -> int:
         """Entries in the largest transaction."""
 
-def add(inputs: Sequence[_Path | int], link: Link, counters: Counters, wishes: Wishes) -> Loaded:
+def add(
+    inputs: Sequence[_Path | int], link: ConnectionOptions, counters: Counters, wishes: LoadOptions
+) -> Loaded:
     """Adds all entries to a running server. Ends when it has an answer to each, or with an error ldap.*, when the
     server is gone for good: what is done stands in the journal.
     """

@@ -15,10 +15,10 @@ from loader._native import (
     Arrangement,
     Counters,
     Difference,
-    Learned,
-    Scan,
+    EntryDigests,
+    LearnResult,
+    ScanResult,
     Shard,
-    Tree,
 )
 from loader.errors import (
     FULL,
@@ -37,7 +37,15 @@ from loader.errors import (
 )
 from loader.progress import Meter
 
-__all__ = ["Arrangement", "Counters", "Difference", "Learned", "Scan", "Shard", "Tree"]
+__all__ = [
+    "Arrangement",
+    "Counters",
+    "Difference",
+    "EntryDigests",
+    "LearnResult",
+    "ScanResult",
+    "Shard",
+]
 
 SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
 
@@ -82,7 +90,7 @@ def ours(error: _native.NativeError, origin: str) -> LoaderError:
     return LdifUnreadable(path=path, reason=reason)
 
 
-def scan(paths: Sequence[Path], meter: Meter) -> Scan:
+def scan(paths: Sequence[Path], meter: Meter) -> ScanResult:
     """Count entries; collect the attributes and object classes in use; check that every file is whole."""
     with counting(meter) as counters:
         return _native.scan([str(path) for path in paths], counters)
@@ -148,14 +156,14 @@ def join(
         return _native.join(texts, descriptor, counters, list(context_csns), root, aliases)
 
 
-def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> Learned:
+def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> LearnResult:
     """A template that makes trees like that of the files and the descriptor. Raises NothingToLearn."""
     with counting(meter) as counters:
         return _native.learn([str(path) for path in paths], descriptor, jobs, counters)
 
 
 @contextmanager
-def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[Tree]:
+def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[EntryDigests]:
     """An empty digest of a tree, to be filled in the body; attributes named in `ignore` do not count."""
     with counting(meter, origin) as counters:
         yield _native.tree(list(ignore), counters)

@@ -190,7 +190,7 @@ def test_only_the_layer_that_makes_text_fit_prints() -> None:
         ("loader.operations.build", "import lmdb", "only loader.mdb"),
         (
             "loader.sinks.slapadd",
-            "from loader._native import Scan",
+            "from loader._native import ScanResult",
             "only loader.ldif and loader.mdb.copying and",
         ),
         ("loader.sinks.mdb", "from loader import _native", None),

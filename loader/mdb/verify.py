@@ -80,7 +80,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AuditReport:
     """entries, txn: 0 where the file tells none. notes: what was not looked at, or is strange without being wrong."""
 
     entries: int
@@ -149,7 +149,7 @@ def audit(
     meter: Meter,
     database: _native.Database | None = None,
     seen: _native.Seen | None = None,
-) -> Verdict:
+) -> AuditReport:
     """Look at an environment directory, beside a running slapd if need be, or at a data file that nobody writes to.
 
     `database`: schema and configuration, from level indexes on. Damage is in the verdict; what is raised
@@ -176,7 +176,7 @@ def audit(
             scratch=means.scratch or tempfile.gettempdir(),
         )
     problems = (_problem(problem) for problem in found.problems)
-    return Verdict(found.entries, found.txn, tuple(problems), tuple(found.notes))
+    return AuditReport(found.entries, found.txn, tuple(problems), tuple(found.notes))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from loader import dn
 from loader.errors import EmptyInput, LoaderError
-from loader.ldif import Difference, Tree
+from loader.ldif import Difference, EntryDigests
 from loader.operations import sight as sights
 from loader.overlays import COMPUTED, CONTEXT_CSN, MOVING
 from loader.progress import Meter, Progress
@@ -170,7 +170,7 @@ def _unseen(side: Location, options: CompareOptions, meter: Meter) -> Sight | No
         return None  # the reading tells what is wrong
 
 
-def _digests(options: CompareOptions, meter: Meter) -> tuple[Tree, Tree]:
+def _digests(options: CompareOptions, meter: Meter) -> tuple[EntryDigests, EntryDigests]:
     """Both at once: the native core and the servers work without Python's lock."""
     with ThreadPoolExecutor(2) as pool:
         sides = [pool.submit(side.digest, options.ignore, meter) for side in (options.a, options.b)]
@@ -183,7 +183,7 @@ def _digests(options: CompareOptions, meter: Meter) -> tuple[Tree, Tree]:
     return sides[0].result(), sides[1].result()
 
 
-def _give_up(sides: Sequence[Future[Tree]], meter: Meter) -> None:
+def _give_up(sides: Sequence[Future[EntryDigests]], meter: Meter) -> None:
     """End what still runs: again and again, as a broken connection may just be tried anew."""
     while wait(sides, timeout=0.2).not_done:
         meter.cancel()

@@ -20,7 +20,7 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.mdb import meta, snapshot, verify
-from loader.mdb.verify import Means, Problem, Verdict
+from loader.mdb.verify import AuditReport, Means, Problem
 from loader.operations.build import proven
 from loader.progress import Progress
 from loader.server import configuration
@@ -113,7 +113,7 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
     )
 
 
-def _as_replica(verdict: Verdict, config: Config, database: Database) -> Verdict:
+def _as_replica(verdict: AuditReport, config: Config, database: Database) -> AuditReport:
     """slapd's consumer stores entries without what its syncrepl leaves out, be it the attribute of the RDN."""
     values = config.values(database.entry_dn, "olcSyncrepl")
     try:
@@ -138,7 +138,7 @@ def _others(options: VerifyOptions, config: Config | None) -> Iterator[str]:
             yield f"{one.suffix} is glued to this database, and is to be verified by itself (-b {one.suffix})"
 
 
-def _mending(options: VerifyOptions, config: Config | None, verdict: Verdict) -> str | None:
+def _mending(options: VerifyOptions, config: Config | None, verdict: AuditReport) -> str | None:
     """slapindex, for the indexes of which problems are told, if nothing else is wrong."""
     config, database = _configured(options, config)
     if not verdict.problems or any(one.kind not in _DRIFT for one in verdict.problems):

@@ -14,7 +14,7 @@ from typing import TypeVar
 import ldap
 
 from loader import _native
-from loader._native import Counters, Feed, Part, Synced, Tree
+from loader._native import Counters, EntryDigests, Feed, Part, Synced
 from loader.errors import (
     ConnectionLost,
     LibldapMissing,
@@ -99,7 +99,7 @@ class Reader:
             ),
         )
 
-    def digest(self, asked: Search, tree: Tree) -> None:
+    def digest(self, asked: Search, tree: EntryDigests) -> None:
         """Add every entry to a digest; after an error that is of no use."""
         self._asking(asked.base, lambda: self._channel.digest(_of(asked), tree))
 
@@ -130,9 +130,9 @@ def reading(connection: Connection, meter: Meter) -> Iterator[Reader]:
             reader.close()
 
 
-def link(connection: Connection) -> _native.Link:
+def link(connection: Connection) -> _native.ConnectionOptions:
     """How the core reaches that server. Raises NoSuchPath, NotPermitted for the password file."""
-    return _native.Link(
+    return _native.ConnectionOptions(
         uri=connection.uri,
         bind_dn=None if connection.mechanism else connection.bind_dn,
         secret=connection.secret(),

@@ -67,7 +67,7 @@ def add(
     meter: Meter,
 ) -> Loaded:
     """Add every entry of `inputs`; what the journal knows as done is not sent again."""
-    wishes: _native.Wishes = {
+    wishes: _native.LoadOptions = {
         "exists": rules.exists,
         "leave_out": rules.leave_out,
         "relax": rules.relax,

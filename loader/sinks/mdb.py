@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from loader import _native, units
-from loader._native import Built, Database, Divided, Feed, Rejection, Schema
+from loader._native import Built, Database, Feed, Rejection, Schema, SplitResult
 from loader.backmdb import Settings
 from loader.errors import (
     FULL,
@@ -30,7 +30,7 @@ from loader.ldif import counting
 from loader.progress import Meter
 from loader.schema import Definition, Effects
 
-__all__ = ["Built", "Database", "Divided", "Feed", "Rejection", "Schema"]
+__all__ = ["Built", "Database", "Feed", "Rejection", "Schema", "SplitResult"]
 
 _VALUE_CHECK = "(value check)"  # so ends what the core says of a value that its syntax forbids
 _UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
@@ -188,7 +188,7 @@ def split(
     meter: Meter,
     *,
     file_urls: bool = False,
-) -> list[Divided]:
+) -> list[SplitResult]:
     """Divide LDIF among databases; the first one gets what belongs to none besides.
 
     `file_urls`: files that `include:` lines name are read.

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from loader import dn, exports, ldif
 from loader.errors import NoSuchBase, NoSuchPath
-from loader.ldif import Tree
+from loader.ldif import EntryDigests
 from loader.progress import Meter
 from loader.server import subschema
 from loader.server.options import Connection
@@ -38,7 +38,7 @@ class Location(Protocol):
         """For people and reports; no secrets."""
         ...
 
-    def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
+    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
         """Read all of it."""
         ...
 
@@ -58,7 +58,7 @@ class Server:
     def label(self) -> str:
         return self.connection.uri or "the default server"
 
-    def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
+    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
         searches = [self.asked] if self.asked else self._whole(meter)
         return ldap.patiently(lambda: self._digest(searches, ignore, meter), meter)
 
@@ -73,7 +73,9 @@ class Server:
                 else [asked]
             )
 
-    def _digest(self, searches: Sequence[Search], ignore: Sequence[str], meter: Meter) -> Tree:
+    def _digest(
+        self, searches: Sequence[Search], ignore: Sequence[str], meter: Meter
+    ) -> EntryDigests:
         with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter) as reader:
             for asked in searches:
                 reader.digest(asked, tree)
@@ -102,7 +104,7 @@ class Database:
     def label(self) -> str:
         return self.mdb.label
 
-    def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
+    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
         with ldif.digesting(ignore, meter) as tree:
             for part in self.mdb.parts():
                 mdb.digest(part, tree, meter)
@@ -126,7 +128,7 @@ class Files:
     def paths(self) -> list[Path]:
         return exports.files_of(self.given)
 
-    def digest(self, ignore: Sequence[str], meter: Meter) -> Tree:
+    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
         with exports.held(self.given, meter) as paths, ldif.digesting(ignore, meter) as tree:
             for path in paths:
                 tree.add_path(str(path))

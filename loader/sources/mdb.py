@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import _native, ldif, resources
-from loader._native import Counters, Dump, Exported, Tree
+from loader._native import Counters, Dump, EntryDigests, Exported
 from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb, ReaderGone, SystemFailed
 from loader.mdb import snapshot
 from loader.progress import Meter
@@ -61,7 +61,7 @@ def stream(part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter)
         return dump.stream(descriptor, scratch, counters, compress=compress)
 
 
-def digest(part: Part, tree: Tree, meter: Meter) -> None:
+def digest(part: Part, tree: EntryDigests, meter: Meter) -> None:
     """Add all of it to `tree`."""
     with _reading(part, meter) as (dump, counters):
         dump.digest(tree, counters)

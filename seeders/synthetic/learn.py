@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import exports, ldif
-from loader.ldif import Learned
+from loader.ldif import LearnResult
 from loader.manifest import Manifest
 from loader.operations.export_mdb import DumpOptions, export_database
 from loader.progress import Progress
@@ -37,7 +37,7 @@ class LearnOptions:
     jobs: int
 
 
-def learn(options: LearnOptions, progress: Progress) -> Learned:
+def learn(options: LearnOptions, progress: Progress) -> LearnResult:
     """The template, written to `output` durably and at once."""
     if options.output is not None:
         files.require_writable(options.output.parent)

@@ -31,7 +31,7 @@ from fixtures.slapd import Slapd
 from loader.defaults import LADDER
 from loader.errors import LoaderError
 from loader.mdb import meta
-from loader.mdb.verify import Means, Verdict, audit
+from loader.mdb.verify import AuditReport, Means, audit
 from loader.operations.verify import (
     VerifyOptions,
     VerifyReport,
@@ -70,7 +70,7 @@ class Worn:
     tables: Tables
     last_but_one: Tables
 
-    def look(self, path: Path) -> Verdict:
+    def look(self, path: Path) -> AuditReport:
         """What verify says of a damaged copy, on all rungs."""
         return audit(path, LADDER[-1], Means(32 << 20, 2, limit=10**6), Meter("verify"), self.known)
 
@@ -219,7 +219,7 @@ def _run(worn: Worn, path: Path, seed: int) -> tuple[Damage, str]:
     return done, "reported"
 
 
-def _require_named(worn: Worn, done: Damage, found: Verdict) -> None:
+def _require_named(worn: Worn, done: Damage, found: AuditReport) -> None:
     """Drift of an index is told with attribute and entry, and nothing else is."""
     assert {problem.kind.partition(".")[0] for problem in found.problems} == {"indexes"}, found
     told = [one for problem in found.problems for one in problem.told]

@@ -28,7 +28,7 @@ from loader.errors import (
     ServerDown,
     ServerRefused,
 )
-from loader.ldif import Tree
+from loader.ldif import EntryDigests
 from loader.progress import Meter
 from loader.server import wire
 from loader.server.options import Connection
@@ -112,7 +112,7 @@ def place(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield Place(made, text)
 
 
-def tree_of(*paths: Path) -> Tree:
+def tree_of(*paths: Path) -> EntryDigests:
     with ldif.digesting(DROPPED, Meter("read")) as tree:
         for path in paths:
             tree.add_path(str(path))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loader import defaults, dn, exports, ldif, overlays
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError
-from loader.ldif import Scan
+from loader.ldif import ScanResult
 from loader.operations.add import nosync, shadow
 from loader.operations.add.looking import JOURNAL
 from loader.operations.add.options import ON_EXISTS, AddOptions
@@ -101,7 +101,7 @@ def _require_access(server: Session, name: str) -> None:
     writing.require_first(server, config, database)
 
 
-def _scanned(options: AddOptions, meter: Meter) -> Scan:
+def _scanned(options: AddOptions, meter: Meter) -> ScanResult:
     with options.source.reading(meter) as read:
         found = ldif.scan(names(read), meter)
     exports.require_entries(options.inputs, found.entries)

@@ -11,7 +11,7 @@ from pathlib import Path
 from loader import csn, exports, ldif
 from loader.defaults import ENV_EPOCH
 from loader.errors import EmptyInput, NoContextCSN
-from loader.ldif import Scan
+from loader.ldif import ScanResult
 from loader.operations import schema
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import Place
@@ -88,7 +88,7 @@ def moment(options: BuildOptions) -> str:
     return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
 
 
-def _claimed(options: BuildOptions, place: Place, found: Scan) -> list[str] | None:
+def _claimed(options: BuildOptions, place: Place, found: ScanResult) -> list[str] | None:
     """The contextCSN to stamp and not to exceed; None: all is loaded as it stands."""
     if not options.seeding:
         return None

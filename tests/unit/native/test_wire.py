@@ -81,7 +81,7 @@ def server(*answers: bytes, stay: bool = True) -> Iterator[tuple[str, list[bytes
             running.join()
 
 
-def link(uri: str, silence: float = 30.0, **more: object) -> _native.Link:
+def link(uri: str, silence: float = 30.0, **more: object) -> _native.ConnectionOptions:
     facts: dict[str, object] = {
         "bind_dn": None,
         "secret": None,
@@ -94,21 +94,21 @@ def link(uri: str, silence: float = 30.0, **more: object) -> _native.Link:
         "start_tls": 0,
     }
     limits = {"connect_timeout": 5.0, "bind_timeout": silence, "silence": silence}
-    return _native.Link(uri=uri, **{**facts, **limits, **more})  # type: ignore[arg-type]
+    return _native.ConnectionOptions(uri=uri, **{**facts, **limits, **more})  # type: ignore[arg-type]
 
 
 def search(where: str = "(objectClass=*)") -> _native.Search:
     return _native.Search("dc=x", where, "sub", ["*"])
 
 
-def look(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> _native.Tree:
+def look(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> _native.EntryDigests:
     counters = _native.Counters()
     return digest(_native.Channel(link(uri, silence), counters), counters, where)
 
 
 def digest(
     channel: _native.Channel, counters: _native.Counters, where: str = "(objectClass=*)"
-) -> _native.Tree:
+) -> _native.EntryDigests:
     tree = _native.tree([], counters)
     channel.digest(search(where), tree)
     return tree

@@ -14,16 +14,16 @@ use schema::Schema;
 use tree::claim::Claim;
 
 use crate::chunks::{Chunks, Source};
-use crate::columns::{Columns, Misfits};
-use crate::dn2i::{self, Children, Parents};
+use crate::descriptions::{AttributeDescriptions, InvalidValues};
+use crate::dn2i::{self, Children, ParentIds};
 use crate::encoded::Rejection;
-use crate::gather::{Gathered, Means};
+use crate::gather::{EncodedInput, TempStorage};
 use crate::indexes::Indexes;
-use crate::join::{Joined, join};
-use crate::live::ReadAgain;
+use crate::join::{ParentTable, join};
+use crate::live::Reread;
 use crate::naming::Suffixes;
 use crate::numbering::Numbering;
-use crate::shared::Shared;
+use crate::shared::BuildContext;
 use crate::{Code, Error, Options, Result, Settings, context, postings, reject, reorder, writing};
 
 /// LMDB takes the machine's page size for its own.
@@ -41,7 +41,7 @@ pub struct Built {
     pub stale: Vec<u64>,
     pub rejections: Vec<Rejection>,
     /// By the names of attributes.
-    pub misfits: Vec<Misfits>,
+    pub misfits: Vec<InvalidValues>,
     pub pages: u64,
     pub bytes: u64,
     /// Sub-database -> values in it.
@@ -52,13 +52,13 @@ pub struct Built {
 
 /// The server that the entries come from, which goes on to change.
 #[derive(Clone, Copy)]
-pub struct Beside<'a> {
+pub struct LiveSource<'a> {
     /// The input that comes before all others, and whose entries come once more: parents of many.
     pub head: Option<&'a Path>,
-    pub read_again: &'a ReadAgain<'a>,
+    pub read_again: &'a Reread<'a>,
 }
 
-impl fmt::Debug for Beside<'_> {
+impl fmt::Debug for LiveSource<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Beside").field("head", &self.head).finish_non_exhaustive()
     }
@@ -68,7 +68,7 @@ impl fmt::Debug for Beside<'_> {
 /// server, so that some may come twice, or without their parents; else such an entry is rejected.
 pub fn build(
     sources: Vec<Source>,
-    beside: Option<Beside<'_>>,
+    beside: Option<LiveSource<'_>>,
     out: &Path,
     schema: &Schema,
     settings: &Settings,
@@ -76,12 +76,12 @@ pub fn build(
     counters: &Counters,
 ) -> Result<Built> {
     let indexes = Indexes::read(schema, settings)?;
-    let shared = Shared {
+    let shared = BuildContext {
         schema,
         settings,
         options,
         counters,
-        columns: Columns::new(schema, settings, &indexes),
+        columns: AttributeDescriptions::new(schema, settings, &indexes),
         suffixes: Suffixes::read(schema, &settings.suffixes, &settings.foreign)
             .map_err(|refusal| Error::new(Code::Schema, format!("suffix: {}", refusal.0)))?,
         claim: options.claimed.as_ref().map(|texts| Claim::new(texts)),
@@ -89,39 +89,39 @@ pub fn build(
         positions: workers::Turn::new(0),
         numbers: workers::Turn::new(()),
     };
-    let means = Means {
+    let means = TempStorage {
         memory: options.memory,
         threads: options.jobs.max(1),
         scratch: options.scratch.clone(),
         stop: Arc::clone(counters.flag()),
     };
     let chunks = Chunks::new(sources, options.file_urls, counters);
-    let task = Task { shared, beside, chunks, indexes: &indexes, means, out };
+    let task = Build { shared, beside, chunks, indexes: &indexes, means, out };
     task.run()
 }
 
-pub(crate) struct Task<'a> {
-    pub shared: Shared<'a>,
-    pub beside: Option<Beside<'a>>,
+pub(crate) struct Build<'a> {
+    pub shared: BuildContext<'a>,
+    pub beside: Option<LiveSource<'a>>,
     pub chunks: Chunks<'a>,
     indexes: &'a Indexes,
-    pub means: Means,
+    pub means: TempStorage,
     out: &'a Path,
 }
 
 /// Names what was done since the clock was asked last.
-struct Clock(Instant, Vec<(&'static str, f64)>);
+struct PhaseTimer(Instant, Vec<(&'static str, f64)>);
 
-impl Clock {
+impl PhaseTimer {
     fn done(&mut self, phase: &'static str) {
         self.1.push((phase, self.0.elapsed().as_secs_f64()));
         self.0 = Instant::now();
     }
 }
 
-impl Task<'_> {
+impl Build<'_> {
     fn run(&self) -> Result<Built> {
-        let mut clock = Clock(Instant::now(), Vec::new());
+        let mut clock = PhaseTimer(Instant::now(), Vec::new());
         let counters = self.shared.counters;
         counters.begin("read", 0);
         let postings = self.postings();
@@ -138,9 +138,9 @@ impl Task<'_> {
         self.finish(gathered, tables, clock)
     }
 
-    fn join(&self, postings: &Postings, gathered: &mut Gathered) -> Result<Joined> {
+    fn join(&self, postings: &Postings, gathered: &mut EncodedInput) -> Result<ParentTable> {
         match self.beside {
-            Some(beside) => self.settle(postings, gathered, beside.read_again),
+            Some(beside) => self.resolve(postings, gathered, beside.read_again),
             None => join(gathered.take_tuples(&self.means), &gathered.askers),
         }
     }
@@ -159,17 +159,17 @@ impl Task<'_> {
     }
 
     /// Settles the IDs, and rewrites what was written with others.
-    fn number(&self, gathered: &mut Gathered, joined: &Joined) -> Result<Numbering> {
+    fn number(&self, gathered: &mut EncodedInput, joined: &ParentTable) -> Result<Numbering> {
         self.fill_context(gathered)?;
-        if gathered.is_hopeless() {
+        if gathered.exceeds_max_rejects() {
             return self.judged(gathered, Numbering::plain());
         }
         let keeps = match self.beside {
-            Some(_) => gathered.has_few_stale(),
+            Some(_) => gathered.has_few_removed(),
             None => joined.is_plain(),
         };
         if keeps {
-            let (vacant, stale) = (gathered.vacant(), gathered.stale());
+            let (vacant, stale) = (gathered.positions_without_id(), gathered.removed_positions());
             let numbering = Numbering::without(&vacant, stale, gathered.positions());
             return self.judged(gathered, numbering);
         }
@@ -181,12 +181,12 @@ impl Task<'_> {
     }
 
     /// Too many rejected entries end the build before anything is read again for it.
-    pub(crate) fn expect_few_rejects(&self, gathered: &mut Gathered) -> Result<()> {
+    pub(crate) fn expect_few_rejects(&self, gathered: &mut EncodedInput) -> Result<()> {
         self.judged(gathered, Numbering::plain()).map(drop)
     }
 
     /// The reject file is made, and too many in it end the build.
-    fn judged(&self, gathered: &mut Gathered, numbering: Numbering) -> Result<Numbering> {
+    fn judged(&self, gathered: &mut EncodedInput, numbering: Numbering) -> Result<Numbering> {
         let rejections = &mut gathered.rejections;
         if rejections.is_empty() {
             return Ok(numbering);
@@ -199,24 +199,24 @@ impl Task<'_> {
         Ok(numbering)
     }
 
-    fn fill_context(&self, gathered: &mut Gathered) -> Result<()> {
+    fn fill_context(&self, gathered: &mut EncodedInput) -> Result<()> {
         let Some((held, value)) = gathered.held.take() else { return Ok(()) };
-        let unknown = |refusal: values::Refusal| Error::new(Code::Schema, refusal.0);
+        let unknown = |refusal: values::InvalidValue| Error::new(Code::Schema, refusal.0);
         let column = self.shared.columns.column(b"contextCSN").map_err(unknown)?;
-        let number = self.shared.columns.give_number(&column).map_err(unknown)?;
+        let number = self.shared.columns.assign_number(&column).map_err(unknown)?;
         let value = context::with_context(&value, number, &gathered.newest)?;
         gathered.id2e.fill(&mut gathered.file, &held, &value).map_err(writing)
     }
 
     fn write(
         &self,
-        gathered: &mut Gathered,
-        joined: &Joined,
+        gathered: &mut EncodedInput,
+        joined: &ParentTable,
         numbering: &Numbering,
         sorted: &Sorted,
     ) -> Result<Vec<(String, Table)>> {
-        let parents = Parents::new(numbering, &joined.answers);
-        let Gathered { file, names, rows, .. } = gathered;
+        let parents = ParentIds::new(numbering, &joined.answers);
+        let EncodedInput { file, names, rows, .. } = gathered;
         let names = &*names;
         let layout = file.layout();
         let id2e = std::mem::replace(&mut gathered.id2e, TreeWriter::new(Flags::NONE, layout));
@@ -259,9 +259,9 @@ impl Task<'_> {
 
     fn finish(
         &self,
-        gathered: Gathered,
+        gathered: EncodedInput,
         tables: Vec<(String, Table)>,
-        mut clock: Clock,
+        mut clock: PhaseTimer,
     ) -> Result<Built> {
         self.shared.counters.begin("sync", 0);
         let counts = tables.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
@@ -278,7 +278,7 @@ impl Task<'_> {
             duplicates,
             dropped,
             rejections: gathered.rejections,
-            misfits: self.shared.columns.misfits(),
+            misfits: self.shared.columns.invalid_values(),
             pages: summary.pages,
             bytes: summary.bytes,
             tables: counts,

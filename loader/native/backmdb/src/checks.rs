@@ -3,28 +3,28 @@
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use schema::{AttributeId, Profile, Schema};
-use values::Refusal;
+use schema::{AttributeId, ObjectClassSet, Schema};
+use values::InvalidValue;
 
-use crate::draft::Draft;
+use crate::draft::EntryLines;
 use crate::lookup::Lookup;
 
 /// Answers kept in mind; others are worked out again.
 const SHAPES: usize = 65_536;
 
 #[derive(Debug)]
-pub struct Checks<'a> {
+pub struct SchemaCheck<'a> {
     schema: &'a Schema,
     object_class: usize,
     structural: usize,
-    profiles: FxHashMap<Vec<u8>, (u32, Arc<Profile>)>,
+    profiles: FxHashMap<Vec<u8>, (u32, Arc<ObjectClassSet>)>,
     shapes: FxHashSet<Vec<u32>>,
     key: Vec<u8>,
     shape: Vec<u32>,
 }
 
-impl<'a> Checks<'a> {
-    pub fn new(schema: &'a Schema, lookup: &mut Lookup<'_>) -> Result<Self, Refusal> {
+impl<'a> SchemaCheck<'a> {
+    pub fn new(schema: &'a Schema, lookup: &mut Lookup<'_>) -> Result<Self, InvalidValue> {
         Ok(Self {
             schema,
             object_class: lookup.column(b"objectClass")?,
@@ -46,8 +46,11 @@ impl<'a> Checks<'a> {
     }
 
     /// What follows from the entry's classes, and a number that stands for it.
-    pub fn profile(&mut self, draft: &Draft) -> Result<(u32, Arc<Profile>), Refusal> {
-        let classes = draft.find(self.object_class).ok_or(Refusal("no objectClass".into()))?;
+    pub fn profile(
+        &mut self,
+        draft: &EntryLines,
+    ) -> Result<(u32, Arc<ObjectClassSet>), InvalidValue> {
+        let classes = draft.find(self.object_class).ok_or(InvalidValue("no objectClass".into()))?;
         let structural = draft.find(self.structural);
         self.key.clear();
         for value in draft.values_of(classes) {
@@ -74,10 +77,10 @@ impl<'a> Checks<'a> {
     /// MUST, MAY, single values, and the rest.
     pub fn attributes(
         &mut self,
-        (number, profile): (u32, &Profile),
-        draft: &Draft,
+        (number, profile): (u32, &ObjectClassSet),
+        draft: &EntryLines,
         lookup: &Lookup<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         self.shape.clear();
         self.shape.push(number);
         for one in &draft.attributes {

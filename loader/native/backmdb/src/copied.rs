@@ -11,9 +11,9 @@ use extsort::Records;
 use ldif::Counters;
 use lmdbfile::{Cursor, FileWriter, TreeWriter};
 
-use crate::gather::{Gathered, Means};
-use crate::numbering::{Hole, Numbering};
-use crate::reorder::{ROOT, Written, lost, sorter};
+use crate::gather::{EncodedInput, TempStorage};
+use crate::numbering::{LateParent, Numbering};
+use crate::reorder::{FirstPassTable, ROOT, lost, sorter};
 use crate::{Result, sorting, writing};
 
 /// Entries a sign of life.
@@ -23,20 +23,20 @@ const PACE: u32 = 1 << 16;
 const NEAR: u64 = 64;
 
 /// What is copied. positions: those of the input. late: those that came after an entry below them, ascending.
-pub struct Copy<'a> {
-    written: &'a Written,
+pub struct RewritePlan<'a> {
+    written: &'a FirstPassTable,
     numbering: &'a Numbering,
     positions: u32,
     late: Vec<u32>,
     counters: &'a Counters,
 }
 
-impl<'a> Copy<'a> {
+impl<'a> RewritePlan<'a> {
     pub fn new(
-        written: &'a Written,
+        written: &'a FirstPassTable,
         numbering: &'a Numbering,
         positions: usize,
-        holes: &[Hole],
+        holes: &[LateParent],
         counters: &'a Counters,
     ) -> Self {
         let mut late: Vec<u32> = holes.iter().map(|hole| hole.position).collect();
@@ -45,11 +45,11 @@ impl<'a> Copy<'a> {
         Self { written, numbering, positions, late, counters }
     }
 
-    pub fn run(&self, gathered: &mut Gathered, means: &Means) -> Result<()> {
-        let mut out = Out { file: &mut gathered.file, tree: &mut gathered.id2e };
+    pub fn run(&self, gathered: &mut EncodedInput, means: &TempStorage) -> Result<()> {
+        let mut out = SecondPass { file: &mut gathered.file, tree: &mut gathered.id2e };
         self.root(&mut out)?;
-        let mut late = Late::sorted(self, means)?;
-        let mut old = Old::new(self.written)?;
+        let mut late = LateValues::sorted(self, means)?;
+        let mut old = FirstPass::new(self.written)?;
         let mut elsewhere = self.late.iter().peekable();
         for position in 0..self.positions {
             self.live(position)?;
@@ -61,7 +61,7 @@ impl<'a> Copy<'a> {
     }
 
     /// The entry of the empty DN, which keeps its place.
-    fn root(&self, out: &mut Out<'_>) -> Result<()> {
+    fn root(&self, out: &mut SecondPass<'_>) -> Result<()> {
         let mut cursor = self.written.cursor()?;
         match cursor.next().map_err(writing)? {
             Some((key, root)) if *key == ROOT => out.put(0, root),
@@ -85,26 +85,26 @@ impl<'a> Copy<'a> {
 }
 
 /// The table in the making.
-struct Out<'a> {
+struct SecondPass<'a> {
     file: &'a mut FileWriter,
     tree: &'a mut TreeWriter,
 }
 
-impl Out<'_> {
+impl SecondPass<'_> {
     fn put(&mut self, id: u64, value: &[u8]) -> Result<()> {
         self.tree.put(self.file, &id.to_ne_bytes(), value).map_err(writing)
     }
 }
 
 /// Values of late entries, in the order of their new IDs; the first is held.
-struct Late {
+struct LateValues {
     records: Records,
     next: Option<(u64, Vec<u8>)>,
 }
 
-impl Late {
-    fn sorted(copy: &Copy<'_>, means: &Means) -> Result<Self> {
-        let (mut sorter, mut old) = (sorter(means), Old::new(copy.written)?);
+impl LateValues {
+    fn sorted(copy: &RewritePlan<'_>, means: &TempStorage) -> Result<Self> {
+        let (mut sorter, mut old) = (sorter(means), FirstPass::new(copy.written)?);
         for (at, &position) in (0..).zip(&copy.late) {
             copy.live(at)?;
             if let Some(id) = copy.numbering.id(position) {
@@ -127,7 +127,7 @@ impl Late {
         Ok(())
     }
 
-    fn put_before(&mut self, id: u64, out: &mut Out<'_>) -> Result<()> {
+    fn put_before(&mut self, id: u64, out: &mut SecondPass<'_>) -> Result<()> {
         while let Some((own, value)) = self.next.as_ref().filter(|(own, _)| *own < id) {
             out.put(*own, value)?;
             self.step()?;
@@ -137,14 +137,14 @@ impl Late {
 }
 
 /// The table that was written, gone through once.
-struct Old<'w> {
-    written: &'w Written,
+struct FirstPass<'w> {
+    written: &'w FirstPassTable,
     cursor: Cursor<'w>,
     last: u64,
 }
 
-impl<'w> Old<'w> {
-    fn new(written: &'w Written) -> Result<Self> {
+impl<'w> FirstPass<'w> {
+    fn new(written: &'w FirstPassTable) -> Result<Self> {
         let mut cursor = written.cursor()?;
         cursor.seek(&1u64.to_ne_bytes()).map_err(writing)?;
         Ok(Self { written, cursor, last: 0 })

@@ -3,7 +3,7 @@
 use extsort::{RecordSorter, Records, Spool};
 use lmdbfile::{FileWriter, Flags, Table, TreeWriter};
 
-use crate::gather::Means;
+use crate::gather::TempStorage;
 use crate::names::{self, ABOVE, Name, SUFFIX};
 use crate::numbering::{MISSING, Numbering};
 use crate::subtrees::Subtrees;
@@ -12,12 +12,12 @@ use codec::dn2i;
 
 /// IDs of the nodes that questions were about, by number of the question.
 #[derive(Debug)]
-pub struct Parents<'a> {
+pub struct ParentIds<'a> {
     numbering: &'a Numbering,
     answers: &'a [u32],
 }
 
-impl<'a> Parents<'a> {
+impl<'a> ParentIds<'a> {
     pub const fn new(numbering: &'a Numbering, answers: &'a [u32]) -> Self {
         Self { numbering, answers }
     }
@@ -49,7 +49,7 @@ pub struct Children(Records);
 
 impl Children {
     /// `names` in the order of IDs.
-    pub fn sort(names: &Spool, parents: &Parents<'_>, means: &Means) -> Result<Self> {
+    pub fn sort(names: &Spool, parents: &ParentIds<'_>, means: &TempStorage) -> Result<Self> {
         let trees = count(names, parents)?;
         let mut sorter =
             RecordSorter::new(means.memory / 4, means.threads, &means.scratch, &means.stop);
@@ -64,7 +64,7 @@ impl Children {
     }
 }
 
-fn count(names: &Spool, parents: &Parents<'_>) -> Result<Subtrees> {
+fn count(names: &Spool, parents: &ParentIds<'_>) -> Result<Subtrees> {
     let questions = 0..u32::try_from(parents.answers.len()).unwrap_or(u32::MAX);
     let mut trees =
         Subtrees::new(questions.map(|question| parents.of_question(question)).collect());
@@ -97,11 +97,11 @@ fn prefix(parent: u32, normal: &[u8]) -> u128 {
 pub fn write(
     file: &mut FileWriter,
     names: &Spool,
-    parents: &Parents<'_>,
+    parents: &ParentIds<'_>,
     children: Children,
 ) -> Result<Table> {
     let mut tree = TreeWriter::new(Flags::INTEGERKEY | Flags::DUPSORT, file.layout());
-    let mut under = Under { records: children.0, waiting: None };
+    let mut under = SortedChildren { records: children.0, waiting: None };
     under.next()?;
     tree.begin(&0u64.to_ne_bytes()).map_err(writing)?;
     tree.dup(file, &dn2i::ROOT).map_err(writing)?;
@@ -119,12 +119,12 @@ pub fn write(
 }
 
 /// The sorted children, one read ahead.
-struct Under {
+struct SortedChildren {
     records: Records,
     waiting: Option<(u32, Vec<u8>)>,
 }
 
-impl Under {
+impl SortedChildren {
     #[allow(clippy::cast_possible_truncation, reason = "the prefix begins with 32 bits of ID")]
     fn next(&mut self) -> Result<()> {
         let mut kept = self.waiting.take().map(|(_, record)| record).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! One entry on its way from LDIF to the database; the worker reuses its memory from entry to entry.
 
-/// A piece of [`Draft::bytes`].
+/// A piece of [`EntryLines::bytes`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Span {
     pub at: usize,
@@ -9,7 +9,7 @@ pub struct Span {
 
 /// A value and its normal form; the same span where the equality rule has no normaliser.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Pair {
+pub struct ValueSpans {
     pub value: Span,
     pub normal: Span,
 }
@@ -26,9 +26,9 @@ pub struct Attribute {
 }
 
 #[derive(Debug, Default)]
-pub struct Draft {
+pub struct EntryLines {
     pub bytes: Vec<u8>,
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<ValueSpans>,
     pub attributes: Vec<Attribute>,
     /// Of each column: the last entry that had it, and its place among the attributes there.
     met: Vec<(u64, usize)>,
@@ -38,7 +38,7 @@ pub struct Draft {
     scattered: bool,
 }
 
-impl Draft {
+impl EntryLines {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.pairs.clear();
@@ -52,7 +52,7 @@ impl Draft {
         &self.bytes[span.at..span.at + span.length]
     }
 
-    pub fn pairs_of(&self, attribute: &Attribute) -> &[Pair] {
+    pub fn pairs_of(&self, attribute: &Attribute) -> &[ValueSpans] {
         &self.pairs[attribute.first..attribute.first + attribute.count]
     }
 
@@ -84,7 +84,7 @@ impl Draft {
 
     /// One more value at the end; in the last attribute when it is of the same column.
     #[inline]
-    pub fn add_line(&mut self, column: usize, pair: Pair, normals: bool) {
+    pub fn add_line(&mut self, column: usize, pair: ValueSpans, normals: bool) {
         self.pairs.push(pair);
         match self.attributes.last_mut() {
             Some(last) if last.column == column => last.count += 1,
@@ -126,7 +126,7 @@ impl Draft {
     }
 
     /// One more value in the attribute at `index`, whose pairs move to the end.
-    pub fn add_value(&mut self, index: usize, pair: Pair) {
+    pub fn add_value(&mut self, index: usize, pair: ValueSpans) {
         let one = self.attributes[index];
         let first = self.pairs.len();
         self.pairs.extend_from_within(one.first..one.first + one.count);

@@ -12,7 +12,7 @@ pub const ROOT: Hash = [0; 2];
 
 /// One entry that passed its checks.
 #[derive(Debug, Clone, Copy)]
-pub struct Kept {
+pub struct EncodedEntry {
     /// Its place in the input, counted from 0 over all records.
     pub position: u32,
     pub line: u64,
@@ -35,7 +35,7 @@ pub struct Kept {
 
 /// What tells whether an entry was read before, and which of two is newer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Key {
+pub struct EntryVersion {
     /// The entryUUID; 0 when the entry has none.
     pub uuid: u128,
     /// The entryCSN as a number, as it was read; 0 when the entry has none.
@@ -71,24 +71,24 @@ pub struct Rejection {
 
 /// A value that lives in id2v.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct MultivalRecord {
     pub column: u16,
     pub record: Vec<u8>,
 }
 
 /// What tells that a file was cut between two lines (see `ldif::tail`).
 #[derive(Debug, Clone, Default)]
-pub struct Marks {
+pub struct TruncationChecks {
     /// Records but the file's last.
     pub records: u64,
     /// How many of those have entryCSN, and modifyTimestamp.
     pub stamped: [u64; 2],
     /// The file's last record, when it stands here and no blank line follows.
-    pub last: Option<Last>,
+    pub last: Option<LastRecord>,
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Last {
+pub struct LastRecord {
     pub line: u64,
     pub dn: Vec<u8>,
     pub stamped: [bool; 2],
@@ -102,13 +102,13 @@ pub struct Encoded {
     /// Records in the chunk, rejected ones included.
     pub records: u64,
     pub bytes: u64,
-    pub kept: Vec<Kept>,
+    pub kept: Vec<EncodedEntry>,
     /// Of those, in a build beside a live server.
-    pub keys: Vec<Key>,
+    pub keys: Vec<EntryVersion>,
     pub blobs: Vec<u8>,
     pub names: Vec<u8>,
     pub parents: Vec<Parent>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<MultivalRecord>,
     /// The value of the entry with the empty DN.
     pub root: Option<Vec<u8>>,
     /// Records that take no position: that one.
@@ -116,7 +116,7 @@ pub struct Encoded {
     pub rejections: Vec<Rejection>,
     /// Server ID -> the greatest entryCSN, normalised.
     pub newest: BTreeMap<u16, Vec<u8>>,
-    pub marks: Marks,
+    pub marks: TruncationChecks,
     /// The input ends with this chunk.
     pub ends_input: bool,
 }
@@ -133,6 +133,6 @@ impl Encoded {
         (self.root, self.unplaced) = (None, 0);
         self.rejections.clear();
         self.newest.clear();
-        self.marks = Marks::default();
+        self.marks = TruncationChecks::default();
     }
 }

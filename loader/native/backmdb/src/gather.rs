@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use extsort::{Spool, TupleSorter};
 use ldif::tail;
-use lmdbfile::{FileWriter, Held, TreeWriter};
+use lmdbfile::{FileWriter, PendingValue, TreeWriter};
 
-use crate::encoded::{Encoded, Hash, Kept, Last, Marks, ROOT, Rejection, Row};
-use crate::live::Live;
+use crate::encoded::{
+    Encoded, EncodedEntry, Hash, LastRecord, MultivalRecord, ROOT, Rejection, TruncationChecks,
+};
+use crate::live::SeenEntries;
 use crate::names::{self, SUFFIX};
 use crate::{Options, Result, positions, sorting, writing};
 
@@ -24,11 +26,11 @@ pub const MORE_REJECTS: u64 = 1000;
 
 /// What all chunks left behind.
 #[derive(Debug)]
-pub struct Gathered {
+pub struct EncodedInput {
     pub file: FileWriter,
     pub id2e: TreeWriter,
     /// The suffix entry, when it gets its contextCSN last, and its value without.
-    pub held: Option<(Held, Vec<u8>)>,
+    pub held: Option<(PendingValue, Vec<u8>)>,
     /// [`names`] of all entries in the order of the input.
     pub names: Spool,
     /// Values of id2v: position, column, record.
@@ -41,7 +43,7 @@ pub struct Gathered {
     pub asked: Spool,
     pub rejections: Vec<Rejection>,
     /// Of a build beside a live server.
-    pub live: Option<Live>,
+    pub live: Option<SeenEntries>,
     pub newest: BTreeMap<u16, Vec<u8>>,
     pub paths: Vec<Arc<PathBuf>>,
     pub records: u64,
@@ -51,7 +53,7 @@ pub struct Gathered {
     unplaced: u64,
     pub entries: u64,
     /// Of the input in hand.
-    marks: Marks,
+    marks: TruncationChecks,
     /// The suffix entry that bears contextCSN.
     bearer: Option<Hash>,
     max_rejects: u64,
@@ -59,14 +61,14 @@ pub struct Gathered {
 
 /// Where temporary data goes.
 #[derive(Debug, Clone)]
-pub struct Means {
+pub struct TempStorage {
     pub memory: usize,
     pub threads: usize,
     pub scratch: PathBuf,
     pub stop: Arc<std::sync::atomic::AtomicBool>,
 }
 
-impl Means {
+impl TempStorage {
     /// A share of the memory.
     pub fn spool(&self, part: usize) -> Spool {
         Spool::new(self.memory / part, &self.scratch, &self.stop)
@@ -78,8 +80,8 @@ impl Means {
     }
 }
 
-impl Marks {
-    fn judge(&self, last: &Last) -> Result<()> {
+impl TruncationChecks {
+    fn judge(&self, last: &LastRecord) -> Result<()> {
         let always = self.stamped.map(|count| self.records > 0 && count == self.records);
         let missing = [0, 1].map(|at| always[at] && !last.stamped[at]);
         tail::judge(last.empty, missing)
@@ -87,8 +89,13 @@ impl Marks {
     }
 }
 
-impl Gathered {
-    pub fn new(file: FileWriter, options: &Options, means: &Means, bearer: Option<Hash>) -> Self {
+impl EncodedInput {
+    pub fn new(
+        file: FileWriter,
+        options: &Options,
+        means: &TempStorage,
+        bearer: Option<Hash>,
+    ) -> Self {
         let layout = file.layout();
         Self {
             file,
@@ -107,7 +114,7 @@ impl Gathered {
             chunks: 0,
             unplaced: 0,
             entries: 0,
-            marks: Marks::default(),
+            marks: TruncationChecks::default(),
             bearer,
             max_rejects: options.max_rejects,
         }
@@ -122,7 +129,7 @@ impl Gathered {
             self.put(0, ROOT, &root)?;
         }
         let path = self.path_index(chunk.path.as_ref());
-        let admitted = self.live.as_mut().map(|live| live.admit(chunk)).transpose()?;
+        let admitted = self.live.as_mut().map(|live| live.add(chunk)).transpose()?;
         let is_taken = |index: usize| admitted.as_ref().is_none_or(|admitted| admitted[index]);
         let first_question = self.ask(chunk, is_taken)?;
         let (mut blob_at, mut name_at, mut row_at) = (0, 0, 0);
@@ -146,13 +153,13 @@ impl Gathered {
         Ok(())
     }
 
-    fn keep(&mut self, kept: &Kept, blob: &[u8], name: &[&[u8]]) -> Result<()> {
+    fn keep(&mut self, kept: &EncodedEntry, blob: &[u8], name: &[&[u8]]) -> Result<()> {
         self.entries += 1;
         self.put(self.entries, kept.hash, blob)?;
         self.names.append_parts(name).map_err(sorting)
     }
 
-    fn keep_rows(&mut self, position: u32, rows: &[Row]) -> Result<()> {
+    fn keep_rows(&mut self, position: u32, rows: &[MultivalRecord]) -> Result<()> {
         for row in rows {
             let parts = [&position.to_le_bytes()[..], &row.column.to_le_bytes(), &row.record];
             self.rows.append_parts(&parts).map_err(sorting)?;
@@ -177,12 +184,12 @@ impl Gathered {
     }
 
     /// The tuples, for joining.
-    pub fn take_tuples(&mut self, means: &Means) -> TupleSorter<[u64; 3]> {
+    pub fn take_tuples(&mut self, means: &TempStorage) -> TupleSorter<[u64; 3]> {
         std::mem::replace(&mut self.tuples, means.tuples())
     }
 
     /// Positions that got no ID while the values were written: ascending.
-    pub fn vacant(&self) -> Vec<u32> {
+    pub fn positions_without_id(&self) -> Vec<u32> {
         let rejected = self.rejections.iter().map(|one| one.position);
         let skipped = self.live.iter().flat_map(|live| live.skipped.iter().copied());
         let mut found: Vec<u32> = rejected.chain(skipped).collect();
@@ -192,12 +199,12 @@ impl Gathered {
 
     /// Positions of entries whose values are written, but nothing else shall be of them. Where they are few, their
     /// values are taken out afterwards.
-    pub fn stale(&self) -> &[u32] {
+    pub fn removed_positions(&self) -> &[u32] {
         self.live.as_ref().map_or(&[], |live| &live.left_out)
     }
 
-    pub fn has_few_stale(&self) -> bool {
-        self.stale().len() as u64 <= self.records / FEW + 1000
+    pub fn has_few_removed(&self) -> bool {
+        self.removed_positions().len() as u64 <= self.records / FEW + 1000
     }
 
     /// The IDs with which their values are written.
@@ -205,12 +212,12 @@ impl Gathered {
         if self.live.as_ref().is_none_or(|live| live.renumbered) {
             return Vec::new();
         }
-        let vacant = self.vacant();
+        let vacant = self.positions_without_id();
         let id = |position: &u32| {
             let before = vacant.partition_point(|vacant| vacant < position);
             u64::from(*position) + 1 - before as u64
         };
-        self.stale().iter().map(id).collect()
+        self.removed_positions().iter().map(id).collect()
     }
 
     /// Entries that were read and are neither rejected nor in the database.
@@ -220,7 +227,7 @@ impl Gathered {
     }
 
     /// More were rejected than anybody wants to read of.
-    pub fn is_hopeless(&self) -> bool {
+    pub fn exceeds_max_rejects(&self) -> bool {
         // Who reads a server for hours wants to know at once.
         let more = if self.live.is_some() { 0 } else { MORE_REJECTS };
         self.rejections.len() as u64 > self.max_rejects.saturating_add(more)

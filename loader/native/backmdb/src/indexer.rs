@@ -1,6 +1,6 @@
 //! The keys that one index definition makes of an attribute's values.
 
-use values::Refusal;
+use values::InvalidValue;
 use values::keys::{self, Key, Seed};
 
 use crate::Settings;
@@ -67,7 +67,7 @@ impl Indexer {
         values: impl Iterator<Item = &'v [u8]> + Clone,
         classes: &[Vec<u8>],
         keys: &mut impl Keys,
-    ) -> std::result::Result<(), Refusal> {
+    ) -> std::result::Result<(), InvalidValue> {
         if self.presence {
             self.presence_key(keys);
         }
@@ -97,7 +97,7 @@ impl Indexer {
         values: impl Iterator<Item = &'v [u8]>,
         classes: &[Vec<u8>],
         keys: &mut impl Keys,
-    ) -> std::result::Result<(), Refusal> {
+    ) -> std::result::Result<(), InvalidValue> {
         match equality {
             Equality::Hash(seed) => values.for_each(|value| self.hash(seed, value, keys)),
             Equality::NameUid(seed) => {

@@ -62,7 +62,7 @@ impl Indexes {
             Err(refusal) => return refuse(&refusal.0),
         };
         let kind = schema.get(described.attribute);
-        if let Some(rule) = kind.unproven() {
+        if let Some(rule) = kind.unsupported_rule() {
             return refuse(rule);
         }
         for method in methods {

@@ -9,7 +9,7 @@ use crate::{Result, sorting};
 
 /// What the tuples said.
 #[derive(Debug)]
-pub struct Joined {
+pub struct ParentTable {
     /// Position of the parent by number of the question; [`ABOVE`], [`MISSING`].
     pub answers: Vec<u32>,
     /// Positions of entries whose DN an earlier one has, and that one's; in no order.
@@ -19,15 +19,15 @@ pub struct Joined {
 }
 
 /// `askers`: the first child's position by number of the question, [`ABOVE`] where the parent is the root.
-pub fn join(tuples: TupleSorter<[u64; 3]>, askers: &[u32]) -> Result<Joined> {
+pub fn join(tuples: TupleSorter<[u64; 3]>, askers: &[u32]) -> Result<ParentTable> {
     let answers =
         askers.iter().map(|&asker| if asker == ABOVE { ABOVE } else { MISSING }).collect();
-    let mut joined = Joined { answers, duplicates: Vec::new(), in_order: true };
+    let mut joined = ParentTable { answers, duplicates: Vec::new(), in_order: true };
     joined.read(tuples.finish().map_err(sorting)?, askers)?;
     Ok(joined)
 }
 
-impl Joined {
+impl ParentTable {
     /// Each entry comes once, and after its parent.
     pub fn is_plain(&self) -> bool {
         self.in_order && self.duplicates.is_empty() && !self.answers.contains(&MISSING)

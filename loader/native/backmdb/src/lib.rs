@@ -13,9 +13,9 @@ mod build;
 pub mod changes;
 mod checks;
 pub mod chunks;
-mod columns;
 pub mod context;
 mod copied;
+mod descriptions;
 mod dn2i;
 mod draft;
 mod encoded;
@@ -24,6 +24,7 @@ mod gather;
 mod indexer;
 mod indexes;
 mod join;
+mod late_rejects;
 mod live;
 mod lookup;
 mod names;
@@ -31,8 +32,6 @@ mod naming;
 mod numbering;
 pub mod operational;
 mod orphans;
-mod outcasts;
-mod overtaken;
 mod parents;
 mod positions;
 pub mod postings;
@@ -45,26 +44,27 @@ mod shared;
 pub mod split;
 mod stored;
 mod subtrees;
+mod superseded;
 mod verify;
 mod worker;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use build::{Beside, Built, build};
+pub use build::{Built, LiveSource, build};
 pub use chunks::Source;
-pub use columns::Misfits;
+pub use descriptions::InvalidValues;
 pub use encoded::Rejection;
 pub use indexes::LONGEST_INTEGER;
 pub use ldif::{Code, Error, Result};
-pub use live::ReadAgain;
+pub use live::Reread;
 pub use orphans::Orphan;
 pub use positions::MOST_ENTRIES;
 pub use settings::{Method, Options, Settings, ValueCheck};
-pub use verify::{Means as VerifyMeans, verify};
+pub use verify::{Resources as VerifyMeans, verify};
 
 /// Tells a reader the orders that back-mdb gave its tables.
 pub fn set_orders(reader: &mut lmdbfile::Reader) {
-    stored::Stored::set_orders(reader);
+    stored::EntryReader::set_orders(reader);
 }
 
 /// What an entry is that `codec` cannot read.

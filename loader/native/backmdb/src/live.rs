@@ -15,23 +15,23 @@ use ldif::{Counters, Input, Record};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::chunks::Source;
-use crate::encoded::{Encoded, Hash, Kept, Key, ROOT};
-use crate::gather::{ASKED, Gathered, Means};
-use crate::join::{Joined, join};
+use crate::encoded::{Encoded, EncodedEntry, EntryVersion, Hash, ROOT};
+use crate::gather::{ASKED, EncodedInput, TempStorage};
+use crate::join::{ParentTable, join};
 use crate::orphans::{self, Orphan};
-use crate::overtaken::Overtaken;
-use crate::{Result, build::Task, sorting};
+use crate::superseded::Superseded;
+use crate::{Result, build::Build, sorting};
 
 /// Bytes of a spooled key.
 const SIZE: usize = 52;
 
 /// Who reads the server again: gets the entries whose parent is nowhere, none the first time, and names LDIF files of what
 /// was read since. Names it none, such entries are left out.
-pub type ReadAgain<'a> = dyn Fn(Vec<Orphan>) -> Result<Vec<PathBuf>> + Sync + 'a;
+pub type Reread<'a> = dyn Fn(Vec<Orphan>) -> Result<Vec<PathBuf>> + Sync + 'a;
 
 /// What is kept in mind of the entries besides.
 #[derive(Debug)]
-pub struct Live {
+pub struct SeenEntries {
     keys: Spool,
     /// By number of the question: hash of the parent.
     questions: Spool,
@@ -58,13 +58,13 @@ pub struct Live {
 
 /// A spooled key.
 #[derive(Debug, Clone, Copy)]
-pub struct Met {
+pub struct SpooledKey {
     pub dn: Hash,
-    pub key: Key,
+    pub key: EntryVersion,
     pub position: u32,
 }
 
-impl Met {
+impl SpooledKey {
     fn to_bytes(self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[..8].copy_from_slice(&self.dn[0].to_le_bytes());
@@ -82,13 +82,13 @@ impl Met {
         #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
         let dn = [number(0) as u64, (number(0) >> 64) as u64];
         let position = bytes[48..].first_chunk().copied().map(u32::from_le_bytes);
-        let key = Key { uuid: number(16), csn: number(32), newer: false };
+        let key = EntryVersion { uuid: number(16), csn: number(32), newer: false };
         Self { dn, key, position: position.unwrap_or_default() }
     }
 }
 
-impl Live {
-    pub fn new(means: &Means, head: Option<PathBuf>) -> Self {
+impl SeenEntries {
+    pub fn new(means: &TempStorage, head: Option<PathBuf>) -> Self {
         Self {
             keys: means.spool(16),
             questions: means.spool(64),
@@ -106,7 +106,7 @@ impl Live {
     }
 
     /// Which entries of the chunk are taken.
-    pub fn admit(&mut self, chunk: &Encoded) -> Result<Vec<bool>> {
+    pub fn add(&mut self, chunk: &Encoded) -> Result<Vec<bool>> {
         let head = chunk.path.as_deref().is_some_and(|path| Some(path) == self.head.as_ref());
         let learns = head || self.again.is_some();
         for parent in &chunk.parents {
@@ -121,7 +121,7 @@ impl Live {
             .collect()
     }
 
-    fn admits(&mut self, kept: &Kept, key: Key, learns: bool) -> Result<bool> {
+    fn admits(&mut self, kept: &EncodedEntry, key: EntryVersion, learns: bool) -> Result<bool> {
         let name = (key.uuid, kept.hash);
         if key.uuid != 0 && !self.known.is_empty() {
             if let Some(before) = self.known.get(&name) {
@@ -138,7 +138,7 @@ impl Live {
         if key.uuid != 0 && key.newer {
             self.doubtful.insert(key.uuid);
         }
-        let met = Met { dn: kept.hash, key, position: kept.position };
+        let met = SpooledKey { dn: kept.hash, key, position: kept.position };
         self.keys.append(&met.to_bytes()).map_err(sorting)?;
         Ok(true)
     }
@@ -149,15 +149,15 @@ impl Live {
         self.confirmed.get(&position).copied().or(late)
     }
 
-    fn leave_out(&mut self, overtaken: &Overtaken, lost: &FxHashSet<u32>) {
+    fn leave_out(&mut self, overtaken: &Superseded, lost: &FxHashSet<u32>) {
         self.left_out = overtaken.positions().chain(lost.iter().copied()).collect();
         self.left_out.sort_unstable();
         (self.overtaken, self.dropped) = (overtaken.count(), lost.len() as u64);
     }
 
     /// Shows the keys of all entries that were taken.
-    pub fn each_key(&self, mut see: impl FnMut(&Met) -> Result<()>) -> Result<()> {
-        each(self.keys.reader(), |bytes| see(&Met::read(bytes)))
+    pub fn each_key(&self, mut see: impl FnMut(&SpooledKey) -> Result<()>) -> Result<()> {
+        each(self.keys.reader(), |bytes| see(&SpooledKey::read(bytes)))
     }
 
     /// From now on comes what was read again; of what was there before, `uuids` come.
@@ -175,8 +175,8 @@ impl Live {
         Ok(())
     }
 
-    /// The tuples of all entries and questions, as [`Gathered`] collects them.
-    fn tuples(&self, means: &Means) -> Result<TupleSorter<[u64; 3]>> {
+    /// The tuples of all entries and questions, as [`EncodedInput`] collects them.
+    fn tuples(&self, means: &TempStorage) -> Result<TupleSorter<[u64; 3]>> {
         let mut tuples = means.tuples();
         self.each_key(|met| {
             tuples.push([met.dn[0], met.dn[1], u64::from(met.position)]).map_err(sorting)
@@ -204,26 +204,26 @@ fn each(mut reader: SpoolReader<'_>, mut see: impl FnMut(&[u8]) -> Result<()>) -
     Ok(())
 }
 
-impl Task<'_> {
+impl Build<'_> {
     /// Joins the entries, and has the server read again until none lacks its parent, or nothing can be done about it.
-    pub(crate) fn settle(
+    pub(crate) fn resolve(
         &self,
         postings: &extsort::Postings,
-        gathered: &mut Gathered,
-        read_again: &ReadAgain<'_>,
-    ) -> Result<Joined> {
+        gathered: &mut EncodedInput,
+        read_again: &Reread<'_>,
+    ) -> Result<ParentTable> {
         self.expect_few_rejects(gathered)?;
         self.read_on(postings, gathered, read_again(Vec::new())?)?;
         let mut tuples = gathered.take_tuples(&self.means);
         loop {
             let mut joined = join(tuples, &gathered.askers)?;
             let overtaken =
-                Overtaken::find(gathered, &joined, self.chunks.repeated(), &self.means)?;
+                Superseded::find(gathered, &joined, self.chunks.repeated(), &self.means)?;
             overtaken.leave_out(&mut joined);
             let orphans = orphans::find(gathered, &joined, &overtaken)?;
             let paths = if orphans.is_empty() { Vec::new() } else { read_again(orphans)? };
             if paths.is_empty() {
-                let lost = orphans::lost(gathered, &mut joined, &overtaken)?;
+                let lost = orphans::without_path_to_suffix(gathered, &mut joined, &overtaken)?;
                 if let Some(live) = &mut gathered.live {
                     live.leave_out(&overtaken, &lost);
                 }
@@ -239,7 +239,7 @@ impl Task<'_> {
     fn read_on(
         &self,
         postings: &extsort::Postings,
-        gathered: &mut Gathered,
+        gathered: &mut EncodedInput,
         paths: Vec<PathBuf>,
     ) -> Result<()> {
         let position = u32::try_from(gathered.positions()).unwrap_or(u32::MAX);
@@ -247,7 +247,7 @@ impl Task<'_> {
         if let (Some(live), false) = (&mut gathered.live, paths.is_empty()) {
             live.begin_again(uuids, position)?;
             self.chunks.add(paths.into_iter().map(Source::Path).collect());
-            self.pour(postings, gathered)?;
+            self.read_available(postings, gathered)?;
         }
         Ok(())
     }

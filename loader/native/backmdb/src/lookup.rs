@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use values::Refusal;
+use values::InvalidValue;
 
-use crate::columns::{Column, Columns};
+use crate::descriptions::{AttributeDescription, AttributeDescriptions};
 
 /// Spellings kept in mind; more are looked up again.
 const SPELLINGS: usize = 65_536;
 
 #[derive(Debug)]
 pub struct Lookup<'a> {
-    all: &'a Columns<'a>,
-    columns: Vec<Arc<Column>>,
+    all: &'a AttributeDescriptions<'a>,
+    columns: Vec<Arc<AttributeDescription>>,
     spelled: FxHashMap<Box<[u8]>, usize>,
     /// The columns of the last entry's lines, and the place among them: entries often are alike.
     sequence: Vec<(Box<[u8]>, usize)>,
@@ -21,7 +21,7 @@ pub struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    pub fn new(all: &'a Columns<'a>) -> Self {
+    pub fn new(all: &'a AttributeDescriptions<'a>) -> Self {
         let (columns, spelled) = (Vec::new(), FxHashMap::default());
         Self { all, columns, spelled, sequence: Vec::new(), at: 0 }
     }
@@ -32,13 +32,13 @@ impl<'a> Lookup<'a> {
     }
 
     #[inline]
-    pub fn get(&self, index: usize) -> &Column {
+    pub fn get(&self, index: usize) -> &AttributeDescription {
         &self.columns[index]
     }
 
     /// The column of the next line's description.
     #[inline]
-    pub fn next(&mut self, spelling: &[u8]) -> Result<usize, Refusal> {
+    pub fn next(&mut self, spelling: &[u8]) -> Result<usize, InvalidValue> {
         let expected = self.sequence.get(self.at).filter(|(known, _)| **known == *spelling);
         if let Some(&(_, column)) = expected {
             self.at += 1;
@@ -53,7 +53,7 @@ impl<'a> Lookup<'a> {
         Ok(column)
     }
 
-    pub fn column(&mut self, spelling: &[u8]) -> Result<usize, Refusal> {
+    pub fn column(&mut self, spelling: &[u8]) -> Result<usize, InvalidValue> {
         if let Some(&index) = self.spelled.get(spelling) {
             return Ok(index);
         }

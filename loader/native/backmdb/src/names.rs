@@ -1,6 +1,6 @@
 //! The spooled names of entries: what dn2i and the tree's order need to know of each.
 
-use crate::encoded::Kept;
+use crate::encoded::EncodedEntry;
 
 /// Instead of a question's number: the entry is a suffix.
 pub const SUFFIX: u32 = u32::MAX;
@@ -24,7 +24,7 @@ pub struct Name<'a> {
 }
 
 /// What goes before the two names.
-pub fn head(kept: &Kept, question: u32, path: u32) -> [u8; HEAD] {
+pub fn head(kept: &EncodedEntry, question: u32, path: u32) -> [u8; HEAD] {
     let mut head = [0; HEAD];
     head[..4].copy_from_slice(&kept.position.to_le_bytes());
     head[4..8].copy_from_slice(&question.to_le_bytes());

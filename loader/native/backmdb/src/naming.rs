@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use schema::{Dn, Rdn, Schema};
-use values::Refusal;
+use values::InvalidValue;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::encoded::{Hash, ROOT};
@@ -21,7 +21,7 @@ pub struct Suffixes {
 
 /// An entry's place.
 #[derive(Debug)]
-pub struct Place {
+pub struct HashedDn {
     pub hash: Hash,
     pub parent: Hash,
     pub rdn: Rdn,
@@ -29,7 +29,7 @@ pub struct Place {
     pub suffix: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Place {
+impl HashedDn {
     /// Of the entry with the empty DN, which has no node of its own.
     pub fn of_root() -> Self {
         let names = (Vec::new(), Vec::new());
@@ -60,7 +60,7 @@ pub fn hash(parent: Hash, normal: &[u8]) -> Hash {
 }
 
 impl Suffixes {
-    pub fn read(schema: &Schema, own: &[String], foreign: &[String]) -> Result<Self, Refusal> {
+    pub fn read(schema: &Schema, own: &[String], foreign: &[String]) -> Result<Self, InvalidValue> {
         let normal = |text: &String| schema.dn(text.as_bytes()).map(|dn| dn.normal());
         let own = own.iter().map(normal).collect::<Result<_, _>>()?;
         let mut suffixes = Self { own, foreign: Vec::new() };
@@ -71,9 +71,9 @@ impl Suffixes {
         Ok(suffixes)
     }
 
-    fn expect_own(&self, hash: Hash) -> Result<Hash, Refusal> {
+    fn expect_own(&self, hash: Hash) -> Result<Hash, InvalidValue> {
         if self.foreign.contains(&hash) {
-            return Err(Refusal("another database holds it".into()));
+            return Err(InvalidValue("another database holds it".into()));
         }
         Ok(hash)
     }
@@ -94,8 +94,8 @@ impl Suffixes {
     }
 
     /// The hash of a DN that is a suffix or below one.
-    fn hash_of(&self, dn: &Dn) -> Result<Hash, Refusal> {
-        let outside = || Refusal("not below a suffix of the database".into());
+    fn hash_of(&self, dn: &Dn) -> Result<Hash, InvalidValue> {
+        let outside = || InvalidValue("not below a suffix of the database".into());
         let (below, from) = self.split(dn).ok_or_else(outside)?;
         let down = |parent, rdn: &Rdn| self.expect_own(hash(parent, &rdn.normal));
         dn.rdns[..below].iter().rev().try_fold(from, down)
@@ -128,37 +128,38 @@ impl Suffixes {
 
 /// A worker's memory of parents: most entries have the one that the entry before them had.
 #[derive(Debug)]
-pub struct Naming<'a> {
+pub struct ParentCache<'a> {
     schema: &'a Schema,
     suffixes: &'a Suffixes,
     known: FxHashMap<Box<[u8]>, Hash>,
 }
 
-impl<'a> Naming<'a> {
+impl<'a> ParentCache<'a> {
     pub fn new(schema: &'a Schema, suffixes: &'a Suffixes) -> Self {
         Self { schema, suffixes, known: FxHashMap::default() }
     }
 
     /// The place of an entry, and the text of its parent's DN.
-    pub fn place<'t>(&mut self, text: &'t [u8]) -> Result<(Place, &'t [u8]), Refusal> {
+    pub fn place<'t>(&mut self, text: &'t [u8]) -> Result<(HashedDn, &'t [u8]), InvalidValue> {
         let elsewhere = "the entry of the empty DN must be the first, in a database of that suffix";
-        let (leaf, above) = schema::split_leaf(text).ok_or_else(|| Refusal(elsewhere.into()))?;
+        let (leaf, above) =
+            schema::split_leaf(text).ok_or_else(|| InvalidValue(elsewhere.into()))?;
         if let Some(&parent) = self.known.get(above) {
             let rdn = self.schema.rdn(leaf)?;
             fits(&rdn.normal, &rdn.pretty)?;
             let hash = self.suffixes.expect_own(hash(parent, &rdn.normal))?;
-            return Ok((Place { hash, parent, rdn, suffix: None }, above));
+            return Ok((HashedDn { hash, parent, rdn, suffix: None }, above));
         }
         self.unknown(text, above).map(|place| (place, above))
     }
 
-    fn unknown(&mut self, text: &[u8], above: &[u8]) -> Result<Place, Refusal> {
+    fn unknown(&mut self, text: &[u8], above: &[u8]) -> Result<HashedDn, InvalidValue> {
         let mut dn = self.schema.dn(text)?;
         let normal = dn.normal();
         if self.suffixes.is_one(&normal) {
             let (hash, pretty) = (hash(ROOT, &normal), dn.pretty());
             fits(&normal, &pretty)?;
-            return Ok(Place {
+            return Ok(HashedDn {
                 hash,
                 parent: ROOT,
                 rdn: dn.rdns.swap_remove(0),
@@ -173,13 +174,13 @@ impl<'a> Naming<'a> {
         }
         self.known.insert(above.into(), parent);
         let hash = self.suffixes.expect_own(hash(parent, &rdn.normal))?;
-        Ok(Place { hash, parent, rdn, suffix: None })
+        Ok(HashedDn { hash, parent, rdn, suffix: None })
     }
 }
 
-fn fits(normal: &[u8], pretty: &[u8]) -> Result<(), Refusal> {
+fn fits(normal: &[u8], pretty: &[u8]) -> Result<(), InvalidValue> {
     if normal.len() + pretty.len() > dn2i::LONGEST {
-        return Err(Refusal(
+        return Err(InvalidValue(
             "the RDN is too long for the database: about 240 bytes are the most".into(),
         ));
     }
@@ -205,7 +206,7 @@ mod tests {
         let schema = schema();
         let own = ["dc=com".to_owned()];
         let suffixes = Suffixes::read(&schema, &own, &["dc=b,dc=com".to_owned()]).unwrap();
-        let mut naming = Naming::new(&schema, &suffixes);
+        let mut naming = ParentCache::new(&schema, &suffixes);
         let mut place = |dn: &str| naming.place(dn.as_bytes()).map(|(place, _)| place.hash);
         assert!(place("dc=b,dc=com").is_err());
         assert!(place("dc=x,dc=b,dc=com").is_err());
@@ -220,7 +221,7 @@ mod tests {
     fn a_dn_has_one_hash_by_whatever_way() {
         let schema = schema();
         let suffixes = Suffixes::read(&schema, &["dc=com".to_owned()], &[]).unwrap();
-        let mut naming = Naming::new(&schema, &suffixes);
+        let mut naming = ParentCache::new(&schema, &suffixes);
         let parent = naming.place(b"dc=a,dc=com").unwrap().0;
         for child in ["dc=b,dc=a,dc=com", "dc=b,dc=a,dc=com", "DC=b , dc=A,DC=com"] {
             assert_eq!(naming.place(child.as_bytes()).unwrap().0.parent, parent.hash);

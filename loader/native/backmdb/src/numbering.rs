@@ -17,7 +17,7 @@ pub const DROPPED: u32 = u32::MAX;
 
 /// An entry that came after one below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hole {
+pub struct LateParent {
     pub position: u32,
     /// The first entry below it, and how many levels.
     pub descendant: u32,
@@ -46,7 +46,7 @@ impl Numbering {
         self.ids.is_none()
     }
 
-    /// IDs in the order of the positions, but those at `vacant` (ascending) are no entries, and those at `stale`
+    /// IDs in the order of the positions, but those at `positions_without_id` (ascending) are no entries, and those at `removed_positions`
     /// (ascending) leave their IDs unused.
     pub fn without(vacant: &[u32], stale: &[u32], records: u64) -> Self {
         if vacant.is_empty() && stale.is_empty() {
@@ -69,7 +69,7 @@ impl Numbering {
     /// From the position of each entry's parent ([`ABOVE`], [`MISSING`]; [`NOTHING`] where no entry stands).
     /// Entries without a way up to the root are dropped.
     /// Also tells which came late.
-    pub fn of_parents(parents: &[u32]) -> (Self, Vec<Hole>) {
+    pub fn of_parents(parents: &[u32]) -> (Self, Vec<LateParent>) {
         let mut ids = vec![0; parents.len()];
         let (mut next, mut path, mut holes) = (1, Vec::new(), Vec::new());
         for position in 0..parents.len() {
@@ -78,7 +78,11 @@ impl Numbering {
                 ids[node] = if lost { DROPPED } else { next };
                 next += u32::from(!lost);
                 if above > 0 && !lost {
-                    holes.push(Hole { position: small(node), descendant: small(position), above });
+                    holes.push(LateParent {
+                        position: small(node),
+                        descendant: small(position),
+                        above,
+                    });
                 }
             }
         }
@@ -125,7 +129,7 @@ mod tests {
         // suffix; a grandchild of the entry at 3, by way of that at 2; another child of the suffix.
         let parents = [ABOVE, 2, 3, 0, 0];
         assert_eq!(ids(&parents), [Some(1), Some(4), Some(3), Some(2), Some(5)]);
-        let late = |position, above| Hole { position, descendant: 1, above };
+        let late = |position, above| LateParent { position, descendant: 1, above };
         assert_eq!(Numbering::of_parents(&parents).1, [late(3, 2), late(2, 1)]);
     }
 

@@ -3,16 +3,16 @@
 //! build, a CSN from that time and the entry's position.
 
 use schema::{Dn, Schema};
-use values::Refusal;
+use values::InvalidValue;
 use xxhash_rust::xxh3::xxh3_128;
 
 use values::uuid::spelled;
 
 use crate::Settings;
-use crate::draft::{Draft, Pair};
+use crate::draft::{EntryLines, ValueSpans};
 use crate::encoded::Hash;
 use crate::lookup::Lookup;
-use crate::shared::Shared;
+use crate::shared::BuildContext;
 
 /// Creator of entries in a database without rootdn: the empty DN (`servers/slapd/slap.h`, `SLAPD_ANONYMOUS`).
 const ANONYMOUS: &str = "";
@@ -35,7 +35,7 @@ pub struct Operational {
 }
 
 impl Operational {
-    pub fn new(shared: &Shared<'_>, lookup: &mut Lookup<'_>) -> Result<Self, Refusal> {
+    pub fn new(shared: &BuildContext<'_>, lookup: &mut Lookup<'_>) -> Result<Self, InvalidValue> {
         let name = Self::creator(shared.schema, shared.settings)?;
         let (now, sid) = (shared.options.now.clone(), shared.settings.server_id);
         Ok(Self {
@@ -53,7 +53,7 @@ impl Operational {
     }
 
     /// Whose name entries bear that say nothing of their maker.
-    pub fn creator(schema: &Schema, settings: &Settings) -> Result<Dn, Refusal> {
+    pub fn creator(schema: &Schema, settings: &Settings) -> Result<Dn, InvalidValue> {
         let root_dn = settings.root_dn.as_deref().filter(|name| !name.is_empty());
         schema.dn(root_dn.unwrap_or(ANONYMOUS).as_bytes())
     }
@@ -74,7 +74,7 @@ impl Operational {
     }
 
     /// In slapadd's order. Whether it had no UUID.
-    pub fn complete(&self, draft: &mut Draft, hash: Hash, position: u32) -> bool {
+    pub fn complete(&self, draft: &mut EntryLines, hash: Hash, position: u32) -> bool {
         let made_uuid = draft.find(self.uuid).is_none();
         if made_uuid {
             self.add_uuid(draft, hash);
@@ -89,34 +89,34 @@ impl Operational {
         made_uuid
     }
 
-    fn add_uuid(&self, draft: &mut Draft, hash: Hash) {
+    fn add_uuid(&self, draft: &mut EntryLines, hash: Hash) {
         let seed =
             [&hash[0].to_le_bytes()[..], &hash[1].to_le_bytes(), self.now.as_bytes()].concat();
         let bits = uuid(&seed);
         let value = draft.add_bytes(&spelled(bits));
         let normal = draft.add_bytes(&bits.to_be_bytes());
-        draft.add_line(self.uuid, Pair { value, normal }, true);
+        draft.add_line(self.uuid, ValueSpans { value, normal }, true);
     }
 
-    fn add_name(&self, draft: &mut Draft, column: usize) {
+    fn add_name(&self, draft: &mut EntryLines, column: usize) {
         if draft.find(column).is_none() {
             let value = draft.add_bytes(&self.name.0);
             let normal = draft.add_bytes(&self.name.1);
-            draft.add_line(column, Pair { value, normal }, true);
+            draft.add_line(column, ValueSpans { value, normal }, true);
         }
     }
 
-    fn add_time(&self, draft: &mut Draft, column: usize) {
+    fn add_time(&self, draft: &mut EntryLines, column: usize) {
         if draft.find(column).is_none() {
             let value = draft.add_bytes(self.now.as_bytes());
-            draft.add_line(column, Pair { value, normal: value }, false);
+            draft.add_line(column, ValueSpans { value, normal: value }, false);
         }
     }
 
-    fn add_csn(&self, draft: &mut Draft, position: u32) {
+    fn add_csn(&self, draft: &mut EntryLines, position: u32) {
         let number = self.first + u64::from(position);
         let value = draft.add_bytes(&csn_at(&self.csn_pattern, number));
-        draft.add_line(self.csn, Pair { value, normal: value }, false);
+        draft.add_line(self.csn, ValueSpans { value, normal: value }, false);
     }
 }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::gather::Gathered;
-use crate::join::Joined;
+use crate::gather::EncodedInput;
+use crate::join::ParentTable;
 use crate::names;
 use crate::numbering::MISSING;
-use crate::overtaken::Overtaken;
+use crate::superseded::Superseded;
 use crate::{Result, sorting};
 
 /// One of those below a parent that no entry is.
@@ -21,7 +21,11 @@ pub struct Orphan {
 }
 
 /// For each parent that is nowhere the first of its children.
-pub fn find(gathered: &Gathered, joined: &Joined, overtaken: &Overtaken) -> Result<Vec<Orphan>> {
+pub fn find(
+    gathered: &EncodedInput,
+    joined: &ParentTable,
+    overtaken: &Superseded,
+) -> Result<Vec<Orphan>> {
     let answers = (0u32..).zip(&joined.answers);
     let missing: FxHashSet<u32> =
         answers.filter(|(_, answer)| **answer == MISSING).map(|(question, _)| question).collect();
@@ -44,10 +48,10 @@ pub fn find(gathered: &Gathered, joined: &Joined, overtaken: &Overtaken) -> Resu
 }
 
 /// Positions of the entries without a way up to a suffix. Whoever asks for one of them is answered that it is missing.
-pub fn lost(
-    gathered: &Gathered,
-    joined: &mut Joined,
-    overtaken: &Overtaken,
+pub fn without_path_to_suffix(
+    gathered: &EncodedInput,
+    joined: &mut ParentTable,
+    overtaken: &Superseded,
 ) -> Result<FxHashSet<u32>> {
     let mut lost = FxHashSet::default();
     let mut more = joined.answers.contains(&MISSING);
@@ -73,9 +77,9 @@ pub fn lost(
 
 /// By question: the position and the RDN of the first child that asks it.
 fn children(
-    gathered: &Gathered,
+    gathered: &EncodedInput,
     missing: &FxHashSet<u32>,
-    overtaken: &Overtaken,
+    overtaken: &Superseded,
 ) -> Result<BTreeMap<u32, (u32, Vec<u8>)>> {
     let (mut found, mut reader) = (BTreeMap::new(), gathered.names.reader());
     while let Some(record) = reader.next().map_err(sorting)? {
@@ -89,7 +93,7 @@ fn children(
 
 /// By question: the parent as its first child spells it.
 fn parents(
-    gathered: &Gathered,
+    gathered: &EncodedInput,
     children: &BTreeMap<u32, (u32, Vec<u8>)>,
 ) -> Result<FxHashMap<u32, Vec<u8>>> {
     let (mut found, mut reader, mut question) = (FxHashMap::default(), gathered.asked.reader(), 0);
@@ -104,7 +108,7 @@ fn parents(
 
 /// By position: the entryUUID.
 fn uuids(
-    gathered: &Gathered,
+    gathered: &EncodedInput,
     children: &BTreeMap<u32, (u32, Vec<u8>)>,
 ) -> Result<FxHashMap<u32, String>> {
     let positions: FxHashSet<u32> = children.values().map(|(position, _)| *position).collect();

@@ -5,12 +5,12 @@ use rustc_hash::FxHashMap;
 use crate::encoded::{Hash, Parent};
 
 #[derive(Debug, Default)]
-pub struct Parents {
+pub struct ParentNumbers {
     known: FxHashMap<Hash, u32>,
     last: Option<(Hash, u32)>,
 }
 
-impl Parents {
+impl ParentNumbers {
     /// Begins a chunk.
     pub fn clear(&mut self) {
         self.known.clear();

@@ -13,7 +13,7 @@ pub fn flags() -> Flags {
 }
 
 /// Takes the rows of an index table, key by key.
-pub trait Rows {
+pub trait IndexWriter {
     /// `ids`: ascending, or 0, the lowest and the highest of a range.
     fn row(&mut self, key: &[u8], ids: &[u64]) -> Result<()>;
 }
@@ -27,17 +27,17 @@ pub fn write(
     exponent: u32,
 ) -> Result<Table> {
     let tree = TreeWriter::new(flags(), file.layout());
-    let mut rows = Written { file, tree };
+    let mut rows = TableWriter { file, tree };
     each_row(sorted, index, numbering, exponent, &mut rows)?;
     rows.tree.finish(rows.file).map_err(writing)
 }
 
-struct Written<'a> {
+struct TableWriter<'a> {
     file: &'a mut FileWriter,
     tree: TreeWriter,
 }
 
-impl Rows for Written<'_> {
+impl IndexWriter for TableWriter<'_> {
     fn row(&mut self, key: &[u8], ids: &[u64]) -> Result<()> {
         self.tree.begin(key).map_err(writing)?;
         self.tree.fixed(self.file, ids).map_err(writing)?;
@@ -51,14 +51,14 @@ pub fn each_row(
     index: usize,
     numbering: &Numbering,
     exponent: u32,
-    rows: &mut impl Rows,
+    rows: &mut impl IndexWriter,
 ) -> Result<()> {
     let ids = idl::Writer::new(exponent);
-    sorted.visit(index, &mut Teller { rows, numbering, key: (0, 0), ids, last: None })?;
+    sorted.visit(index, &mut PostingsVisitor { rows, numbering, key: (0, 0), ids, last: None })?;
     Ok(())
 }
 
-struct Teller<'a, R> {
+struct PostingsVisitor<'a, R> {
     rows: &'a mut R,
     numbering: &'a Numbering,
     /// Big-endian from the left, and how many bytes.
@@ -82,7 +82,7 @@ impl From<Failure> for Error {
     }
 }
 
-impl<R: Rows> Visitor for Teller<'_, R> {
+impl<R: IndexWriter> Visitor for PostingsVisitor<'_, R> {
     type Error = Failure;
 
     fn key(&mut self, bits: u64, length: u8) -> std::result::Result<(), Failure> {

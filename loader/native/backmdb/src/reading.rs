@@ -9,22 +9,23 @@ use std::thread;
 use extsort::Postings;
 use workers::Crew;
 
-use crate::build::Task;
+use crate::build::Build;
 use crate::encoded::Encoded;
-use crate::gather::Gathered;
-use crate::live::Live;
+use crate::gather::EncodedInput;
+use crate::live::SeenEntries;
 use crate::worker::Worker;
 use crate::{Code, Error, Result};
 
-impl Task<'_> {
-    pub(crate) fn read(&self, postings: &Postings) -> Result<Gathered> {
+impl Build<'_> {
+    pub(crate) fn read(&self, postings: &Postings) -> Result<EncodedInput> {
         let bearer =
             self.shared.options.write_context.then(|| self.shared.suffixes.first()).flatten();
-        let mut gathered = Gathered::new(self.create()?, self.shared.options, &self.means, bearer);
+        let mut gathered =
+            EncodedInput::new(self.create()?, self.shared.options, &self.means, bearer);
         if let Some(beside) = self.beside {
-            gathered.live = Some(Live::new(&self.means, beside.head.map(Path::to_path_buf)));
+            gathered.live = Some(SeenEntries::new(&self.means, beside.head.map(Path::to_path_buf)));
         }
-        self.pour(postings, &mut gathered)?;
+        self.read_available(postings, &mut gathered)?;
         if gathered.records == 0 {
             return Err(Error::new(Code::Empty, "the input has no entry"));
         }
@@ -32,7 +33,11 @@ impl Task<'_> {
     }
 
     /// Takes in what there is to read now.
-    pub(crate) fn pour(&self, postings: &Postings, gathered: &mut Gathered) -> Result<()> {
+    pub(crate) fn read_available(
+        &self,
+        postings: &Postings,
+        gathered: &mut EncodedInput,
+    ) -> Result<()> {
         let (send, results) = sync_channel(2 * self.means.threads);
         let (recycle, used) = channel();
         let used = Mutex::new(used);
@@ -46,7 +51,7 @@ impl Task<'_> {
             }
             drop(send);
             crew.run(|| collect(&results, &recycle, gathered));
-            if gathered.is_hopeless() {
+            if gathered.exceeds_max_rejects() {
                 crew.dismiss();
             }
             // Whoever waits for room in the channel finds it closed.
@@ -82,7 +87,7 @@ impl Task<'_> {
 fn collect(
     results: &Receiver<Encoded>,
     recycle: &Sender<Encoded>,
-    gathered: &mut Gathered,
+    gathered: &mut EncodedInput,
 ) -> Result<()> {
     let mut waiting = BTreeMap::new();
     for chunk in results {
@@ -92,7 +97,7 @@ fn collect(
             gathered.chunks += 1;
             let _ = recycle.send(chunk);
         }
-        if gathered.is_hopeless() {
+        if gathered.exceeds_max_rejects() {
             break;
         }
     }

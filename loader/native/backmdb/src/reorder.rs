@@ -9,13 +9,13 @@ use lmdbfile::{Cursor, FileWriter, Flags, Reader, TreeWriter};
 use rustc_hash::{FxHashMap, FxHashSet};
 use schema::Schema;
 
-use crate::copied::Copy;
-use crate::gather::{Gathered, Means};
-use crate::join::Joined;
+use crate::copied::RewritePlan;
+use crate::gather::{EncodedInput, TempStorage};
+use crate::join::ParentTable;
+use crate::late_rejects::LateRejects;
 use crate::names::{self, Name, SUFFIX};
-use crate::numbering::{ABOVE, Hole, NOTHING, Numbering};
-use crate::outcasts::Outcasts;
-use crate::shared::Shared;
+use crate::numbering::{ABOVE, LateParent, NOTHING, Numbering};
+use crate::shared::BuildContext;
 use crate::{Code, Error, Result, sorting, writing};
 
 /// The key of the entry with the empty DN, which keeps its ID.
@@ -23,26 +23,27 @@ pub const ROOT: [u8; 8] = [0; 8];
 
 /// Numbers the entries; what `gathered` holds then follows the new IDs.
 pub fn reorder(
-    gathered: &mut Gathered,
-    joined: &Joined,
-    shared: &Shared<'_>,
-    means: &Means,
+    gathered: &mut EncodedInput,
+    joined: &ParentTable,
+    shared: &BuildContext<'_>,
+    means: &TempStorage,
     out: &Path,
     create: impl Fn() -> Result<FileWriter>,
 ) -> Result<Numbering> {
     let parents = parents(gathered, joined)?;
     let (numbering, holes) = Numbering::of_parents(&parents);
-    let written = Written::finish(gathered, out, create)?;
+    let written = FirstPassTable::finish(gathered, out, create)?;
     if let Some(live) = &mut gathered.live {
         live.renumbered = true;
     } else {
-        let outcasts = Outcasts::find(gathered, joined, &numbering, shared.options.max_rejects)?;
+        let outcasts = LateRejects::find(gathered, joined, &numbering, shared.options.max_rejects)?;
         gathered.rejections.extend(outcasts.rejections(&written, shared)?);
     }
     if gathered.rejections.len() as u64 > shared.options.max_rejects {
         return Ok(numbering);
     }
-    Copy::new(&written, &numbering, parents.len(), &holes, shared.counters).run(gathered, means)?;
+    RewritePlan::new(&written, &numbering, parents.len(), &holes, shared.counters)
+        .run(gathered, means)?;
     let spelled = spelled(gathered, &holes, shared.schema)?;
     gathered.names = names_by_id(&gathered.names, &numbering, &spelled, means)?;
     gathered.rows = rows_by_id(&gathered.rows, &numbering, means)?;
@@ -50,7 +51,7 @@ pub fn reorder(
 }
 
 /// Each position's parent.
-fn parents(gathered: &Gathered, joined: &Joined) -> Result<Vec<u32>> {
+fn parents(gathered: &EncodedInput, joined: &ParentTable) -> Result<Vec<u32>> {
     let mut parents = vec![NOTHING; usize::try_from(gathered.positions()).unwrap_or(usize::MAX)];
     each_name(&gathered.names, |name, _| {
         let answer =
@@ -74,16 +75,16 @@ fn each_name(names: &Spool, mut visit: impl FnMut(&Name<'_>, &[u8]) -> Result<()
 
 /// The id2e that was written in the order of the input.
 #[derive(Debug)]
-pub struct Written {
+pub struct FirstPassTable {
     reader: Reader,
     /// Positions that got no ID then.
     vacant: Vec<u32>,
 }
 
-impl Written {
+impl FirstPassTable {
     /// Closes the file, and puts another in its place.
     fn finish(
-        gathered: &mut Gathered,
+        gathered: &mut EncodedInput,
         out: &Path,
         create: impl Fn() -> Result<FileWriter>,
     ) -> Result<Self> {
@@ -98,7 +99,7 @@ impl Written {
         file.finish(vec![(b"id2e".to_vec(), table)]).map_err(writing)?;
         let reader = Reader::open(&aside).map_err(writing)?;
         std::fs::remove_file(&aside)?;
-        Ok(Self { reader, vacant: gathered.vacant() })
+        Ok(Self { reader, vacant: gathered.positions_without_id() })
     }
 
     pub fn old_id(&self, position: u32) -> u64 {
@@ -126,11 +127,11 @@ pub fn lost() -> Error {
 /// How their first descendants spell the nodes of entries that came late: slapd keeps that. The node of a
 /// suffix has all its RDNs (`mdb_dn2id_add` in OpenLDAP's back-mdb/dn2id.c), any other node has one.
 fn spelled(
-    gathered: &Gathered,
-    holes: &[Hole],
+    gathered: &EncodedInput,
+    holes: &[LateParent],
     schema: &Schema,
 ) -> Result<FxHashMap<u32, Vec<u8>>> {
-    let mut askers: FxHashMap<u32, Vec<&Hole>> = FxHashMap::default();
+    let mut askers: FxHashMap<u32, Vec<&LateParent>> = FxHashMap::default();
     for hole in holes {
         askers.entry(hole.descendant).or_default().push(hole);
     }
@@ -167,7 +168,7 @@ fn names_by_id(
     names: &Spool,
     numbering: &Numbering,
     spelled: &FxHashMap<u32, Vec<u8>>,
-    means: &Means,
+    means: &TempStorage,
 ) -> Result<Spool> {
     let mut sorter = sorter(means);
     let mut respelled = Vec::new();
@@ -187,7 +188,7 @@ fn names_by_id(
     into_spool(sorter, means, 8)
 }
 
-fn rows_by_id(rows: &Spool, numbering: &Numbering, means: &Means) -> Result<Spool> {
+fn rows_by_id(rows: &Spool, numbering: &Numbering, means: &TempStorage) -> Result<Spool> {
     let (mut sorter, mut reader, mut number) = (sorter(means), rows.reader(), 0u64);
     while let Some(row) = reader.next().map_err(sorting)? {
         let position = u32::from_le_bytes([row[0], row[1], row[2], row[3]]);
@@ -199,11 +200,11 @@ fn rows_by_id(rows: &Spool, numbering: &Numbering, means: &Means) -> Result<Spoo
     into_spool(sorter, means, 16)
 }
 
-pub fn sorter(means: &Means) -> RecordSorter {
+pub fn sorter(means: &TempStorage) -> RecordSorter {
     RecordSorter::new(means.memory / 4, means.threads, &means.scratch, &means.stop)
 }
 
-fn into_spool(sorter: RecordSorter, means: &Means, part: usize) -> Result<Spool> {
+fn into_spool(sorter: RecordSorter, means: &TempStorage, part: usize) -> Result<Spool> {
     let mut spool = means.spool(part);
     let mut records = sorter.finish().map_err(sorting)?;
     while let Some((_, record)) = records.next().map_err(sorting)? {
@@ -213,6 +214,6 @@ fn into_spool(sorter: RecordSorter, means: &Means, part: usize) -> Result<Spool>
 }
 
 /// The path of a spooled name.
-pub fn path_of(gathered: &Gathered, index: u32) -> Option<Arc<PathBuf>> {
+pub fn path_of(gathered: &EncodedInput, index: u32) -> Option<Arc<PathBuf>> {
     (index as usize).checked_sub(1).and_then(|index| gathered.paths.get(index)).cloned()
 }

@@ -5,17 +5,17 @@ use schema::Schema;
 use tree::claim::Claim;
 use workers::Turn;
 
-use crate::columns::Columns;
+use crate::descriptions::AttributeDescriptions;
 use crate::naming::Suffixes;
 use crate::{Options, Settings};
 
 #[derive(Debug)]
-pub struct Shared<'a> {
+pub struct BuildContext<'a> {
     pub schema: &'a Schema,
     pub settings: &'a Settings,
     pub options: &'a Options,
     pub counters: &'a Counters,
-    pub columns: Columns<'a>,
+    pub columns: AttributeDescriptions<'a>,
     pub suffixes: Suffixes,
     /// Of a seed: the contextCSN that no entry may exceed.
     pub claim: Option<Claim>,

@@ -8,7 +8,7 @@ use ldif::{Counters, Output, Record};
 use rustc_hash::{FxHashMap, FxHashSet};
 use schema::{Rdn, Schema};
 use tree::editor::Editor;
-use tree::join::{Stamping, context_csn};
+use tree::join::{ContextCsnStamp, context_csn};
 
 use crate::chunks::{Chunks, Source};
 use crate::{Code, Error, Result};
@@ -22,14 +22,14 @@ const THREADS: u32 = 1;
 /// What one database shall get. The first one gets besides what is below no suffix, or cannot be read: its builder tells why
 /// it is refused.
 #[derive(Debug)]
-pub struct Share {
+pub struct SplitTarget {
     pub suffixes: Vec<String>,
     pub path: PathBuf,
 }
 
 /// What a database got.
 #[derive(Debug, Default)]
-pub struct Got {
+pub struct SplitCounts {
     pub entries: u64,
     /// Server ID -> greatest entryCSN.
     pub newest: BTreeMap<String, String>,
@@ -41,19 +41,19 @@ pub fn split(
     sources: Vec<Source>,
     includes: bool,
     schema: &Schema,
-    shares: &[Share],
+    shares: &[SplitTarget],
     claimed: Option<(&str, &[String])>,
     counters: &Counters,
-) -> Result<Vec<Got>> {
+) -> Result<Vec<SplitCounts>> {
     let mut split = Split {
-        chooser: Chooser::read(schema, shares)?,
+        chooser: SuffixRouter::read(schema, shares)?,
         outputs: shares
             .iter()
             .map(|share| Output::create(&share.path, THREADS))
             .collect::<Result<_>>()?,
-        stamping: claimed.map(|(root, csns)| Stamping::new(root, csns)),
+        stamping: claimed.map(|(root, csns)| ContextCsnStamp::new(root, csns)),
         editor: Editor::new(context_csn()),
-        found: shares.iter().map(|_| Got::default()).collect(),
+        found: shares.iter().map(|_| SplitCounts::default()).collect(),
         text: Vec::new(),
     };
     let chunks = Chunks::new(sources, includes, counters);
@@ -76,11 +76,11 @@ pub fn split(
 }
 
 struct Split<'a> {
-    chooser: Chooser<'a>,
+    chooser: SuffixRouter<'a>,
     outputs: Vec<Output>,
-    stamping: Option<Stamping>,
+    stamping: Option<ContextCsnStamp>,
     editor: Editor,
-    found: Vec<Got>,
+    found: Vec<SplitCounts>,
     text: Vec<u8>,
 }
 
@@ -118,7 +118,7 @@ impl Split<'_> {
 }
 
 /// Tells which database an entry belongs to: that of the longest suffix it is below.
-struct Chooser<'a> {
+struct SuffixRouter<'a> {
     schema: &'a Schema,
     /// Normalised suffix -> its database.
     suffixes: FxHashMap<Vec<u8>, usize>,
@@ -128,8 +128,8 @@ struct Chooser<'a> {
     known: FxHashMap<Box<[u8]>, usize>,
 }
 
-impl<'a> Chooser<'a> {
-    fn read(schema: &'a Schema, shares: &[Share]) -> Result<Self> {
+impl<'a> SuffixRouter<'a> {
+    fn read(schema: &'a Schema, shares: &[SplitTarget]) -> Result<Self> {
         let mut found = Self {
             schema,
             suffixes: FxHashMap::default(),
@@ -138,7 +138,7 @@ impl<'a> Chooser<'a> {
         };
         for (number, share) in shares.iter().enumerate() {
             for text in &share.suffixes {
-                let refused = |refusal: values::Refusal| {
+                let refused = |refusal: values::InvalidValue| {
                     Error::new(Code::Schema, format!("suffix {text}: {}", refusal.0))
                 };
                 let dn = schema.dn(text.as_bytes()).map_err(refused)?;
@@ -201,15 +201,15 @@ mod tests {
         Schema::read(&both, schema::Settings::default()).unwrap()
     }
 
-    fn share(suffix: &str) -> Share {
-        Share { suffixes: vec![suffix.to_owned()], path: PathBuf::new() }
+    fn share(suffix: &str) -> SplitTarget {
+        SplitTarget { suffixes: vec![suffix.to_owned()], path: PathBuf::new() }
     }
 
     #[test]
     fn the_longest_suffix_decides_whatever_came_before() {
         let schema = schema();
         let shares = [share("dc=com"), share("dc=b,dc=a,dc=com"), share("dc=a,dc=com")];
-        let mut chooser = Chooser::read(&schema, &shares).unwrap();
+        let mut chooser = SuffixRouter::read(&schema, &shares).unwrap();
         for _ in 0..2 {
             for (dn, number) in [
                 ("dc=com", 0),

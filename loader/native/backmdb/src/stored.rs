@@ -5,25 +5,25 @@ use std::cmp::Ordering;
 use lmdbfile::{Order, Reader};
 use values::keys::Key;
 
-use crate::audit::{Finding, Judge, Rows};
+use crate::audit::{EntryChecker, Finding, MultivalRecords};
 use crate::indexer::Keys;
 use crate::verify::{Database, damaged, read_node, wrong};
 use crate::{Result, damaged_entry};
 use codec::id2e;
-use codec::idl::{self, Row};
+use codec::idl::{self, IndexRecord};
 use codec::{dn2i, id2v};
 
 #[derive(Debug)]
-pub struct Stored<'a> {
+pub struct EntryReader<'a> {
     pub database: &'a Database<'a>,
-    pub judge: &'a Judge<'a>,
+    pub judge: &'a EntryChecker<'a>,
 }
 
 /// Keys of one entry: table and key.
 #[derive(Debug, Default)]
-struct Collected(Vec<(usize, Key)>);
+struct IndexKeys(Vec<(usize, Key)>);
 
-impl Keys for Collected {
+impl Keys for IndexKeys {
     fn short(&mut self, table: usize, key: u32) {
         self.0.push((table, Key::new(&key.to_be_bytes())));
     }
@@ -33,7 +33,7 @@ impl Keys for Collected {
     }
 }
 
-impl Stored<'_> {
+impl EntryReader<'_> {
     /// id2v has an order of back-mdb's own: by ID, then by number. That of its values is the attributes'.
     /// And so has dn2i: what stands behind a name does not count, which shows in branches, whose copies of
     /// records grow old.
@@ -49,7 +49,7 @@ impl Stored<'_> {
     pub fn entry(&self, id: u64, value: &[u8]) -> Result<()> {
         let parts = id2e::read_whole(value).ok_or_else(damaged_entry)?;
         let rows = self.rows(id, &parts)?;
-        let (mut keys, mut found) = (Collected::default(), None);
+        let (mut keys, mut found) = (IndexKeys::default(), None);
         self.judge.entry(&parts, &rows, &mut keys, &mut |_, finding| {
             found.get_or_insert(finding);
         });
@@ -60,8 +60,8 @@ impl Stored<'_> {
     }
 
     /// What the entry has in id2v.
-    fn rows(&self, id: u64, parts: &id2e::Parts<'_>) -> Result<Rows> {
-        let mut rows = Rows::new();
+    fn rows(&self, id: u64, parts: &id2e::Parts<'_>) -> Result<MultivalRecords> {
+        let mut rows = MultivalRecords::new();
         for one in parts.attributes.iter().filter(|one| one.apart) {
             let table = self.database.id2v;
             let table = table.ok_or_else(|| wrong("values live in id2v, which is missing"))?;
@@ -84,7 +84,7 @@ impl Stored<'_> {
         let read = |error: lmdbfile::Error| damaged(&error);
         let ok = reader.contains(key.as_bytes(), &id.to_ne_bytes()).map_err(read)? || {
             let row = idl::read(&reader.get_all(key.as_bytes()).map_err(read)?);
-            matches!(row, Some((Row::Range(low, high), _)) if (low..=high).contains(&id))
+            matches!(row, Some((IndexRecord::Range(low, high), _)) if (low..=high).contains(&id))
         };
         if ok {
             return Ok(());

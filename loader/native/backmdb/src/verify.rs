@@ -7,10 +7,10 @@ use ldif::Counters;
 use lmdbfile::{Reader, TableReader};
 use schema::Schema;
 
-use crate::audit::{self, Judge, Level, Look};
-use crate::columns::Columns;
+use crate::audit::{self, AuditOptions, EntryChecker, Level};
+use crate::descriptions::AttributeDescriptions;
 use crate::indexes::Indexes;
-use crate::stored::Stored;
+use crate::stored::EntryReader;
 use crate::{Code, Error, Result, Settings};
 
 /// So many entries are looked up when not all are.
@@ -18,7 +18,7 @@ const SAMPLE: u64 = 16;
 
 /// What a look may take.
 #[derive(Debug, Clone)]
-pub struct Means {
+pub struct Resources {
     /// Bytes.
     pub memory: usize,
     pub jobs: usize,
@@ -34,7 +34,7 @@ pub fn verify(
     path: &Path,
     schema: &Schema,
     settings: &Settings,
-    full: Option<(&Means, bool)>,
+    full: Option<(&Resources, bool)>,
     counters: &Counters,
 ) -> Result<u64> {
     if let Some((means, new)) = full {
@@ -42,11 +42,11 @@ pub fn verify(
     }
     let indexes = Indexes::read(schema, settings)?;
     let mut reader = Reader::open(path).map_err(|error| damaged(&error))?;
-    Stored::set_orders(&mut reader);
-    let columns = Columns::new(schema, settings, &indexes);
+    EntryReader::set_orders(&mut reader);
+    let columns = AttributeDescriptions::new(schema, settings, &indexes);
     let database = Database::open(&reader, settings, &indexes)?;
-    let judge = Judge::new(schema, settings, &columns, &database.texts);
-    sample(&Stored { database: &database, judge: &judge }, counters)?;
+    let judge = EntryChecker::new(schema, settings, &columns, &database.texts);
+    sample(&EntryReader { database: &database, judge: &judge }, counters)?;
     Ok(database.entries)
 }
 
@@ -55,13 +55,22 @@ fn all(
     path: &Path,
     schema: &Schema,
     settings: &Settings,
-    (means, new): (&Means, bool),
+    (means, new): (&Resources, bool),
     counters: &Counters,
 ) -> Result<u64> {
     let known = Some((schema, settings));
     let (txn, level, new, limit) = (None, Level::Indexes, new, 1);
-    let found =
-        audit::audit(&Look { path, txn, level, known, new, seen: None, limit, means, counters })?;
+    let found = audit::audit(&AuditOptions {
+        path,
+        txn,
+        level,
+        known,
+        new,
+        seen: None,
+        limit,
+        means,
+        counters,
+    })?;
     match found.problems.first().and_then(|(_, problem)| problem.told.first()) {
         None => Ok(found.entries),
         Some(first) => Err(wrong(first.to_string())),
@@ -140,7 +149,7 @@ fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
 
 /// Entries at even distances, the first among them. A build beside a live server leaves gaps between IDs: then the next
 /// one is looked at.
-fn sample(stored: &Stored<'_>, counters: &Counters) -> Result<()> {
+fn sample(stored: &EntryReader<'_>, counters: &Counters) -> Result<()> {
     let database = stored.database;
     let count = database.placed.min(SAMPLE);
     counters.begin("verify", count);

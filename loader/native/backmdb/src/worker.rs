@@ -8,8 +8,8 @@ use ldif::records::Records;
 
 use crate::chunks::{Chunk, Chunks};
 use crate::encoded::{Encoded, Rejection};
-use crate::entry::{Encoder, Refused};
-use crate::shared::Shared;
+use crate::entry::{Encoder, RejectReason};
+use crate::shared::BuildContext;
 use crate::{Code, Error, Result, positions};
 
 /// The position of a rejected entry that took none.
@@ -18,7 +18,7 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Worker<'a, 'c> {
     chunks: &'a Chunks<'c>,
-    shared: &'a Shared<'a>,
+    shared: &'a BuildContext<'a>,
     encoder: Encoder<'a>,
     path: Option<Arc<PathBuf>>,
 }
@@ -26,7 +26,7 @@ pub struct Worker<'a, 'c> {
 impl<'a, 'c> Worker<'a, 'c> {
     pub fn new(
         chunks: &'a Chunks<'c>,
-        shared: &'a Shared<'a>,
+        shared: &'a BuildContext<'a>,
         postings: extsort::Writer,
     ) -> Result<Self> {
         let encoder = Encoder::new(shared, postings)
@@ -67,7 +67,7 @@ impl<'a, 'c> Worker<'a, 'c> {
             }
             judge(encoded, record, position, out)?;
         }
-        self.encoder.postings.settle().map_err(crate::sorting)?;
+        self.encoder.postings.finish_index().map_err(crate::sorting)?;
         self.shared.numbers.pass(chunk.number)?;
         self.shared.counters.add(out.records, out.bytes);
         Ok(())
@@ -98,18 +98,18 @@ impl<'a, 'c> Worker<'a, 'c> {
 
 /// An entry that is refused is rejected.
 fn judge(
-    encoded: std::result::Result<(), Refused>,
+    encoded: std::result::Result<(), RejectReason>,
     record: &Record<'_>,
     position: u32,
     out: &mut Encoded,
 ) -> Result<()> {
     match encoded {
         Ok(()) => Ok(()),
-        Err(Refused::Broken(error)) => Err(error.at(record.line)),
-        Err(Refused::Entry(_)) if record.last && !record.closed && is_cut(record) => {
+        Err(RejectReason::Broken(error)) => Err(error.at(record.line)),
+        Err(RejectReason::Entry(_)) if record.last && !record.closed && is_cut(record) => {
             Err(Error::new(Code::Truncated, "the last record is broken off").at(record.line))
         }
-        Err(Refused::Entry(reason)) => {
+        Err(RejectReason::Entry(reason)) => {
             let path = out.path.clone();
             out.rejections.push(rejection(record, position, path, reason));
             Ok(())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use backmdb::VerifyMeans;
-use backmdb::audit::{self as core, Level, Look};
+use backmdb::audit::{self as core, AuditOptions, Level};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -33,7 +33,7 @@ pub struct Problem {
 
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
-pub struct Verdict {
+pub struct AuditReport {
     entries: u64,
     txn: u64,
     problems: Vec<Py<Problem>>,
@@ -55,7 +55,7 @@ pub fn audit(
     memory: usize,
     jobs: usize,
     scratch: PathBuf,
-) -> PyResult<Verdict> {
+) -> PyResult<AuditReport> {
     let unknown = || PyValueError::new_err(format!("{level} is no level"));
     let level = Level::from_name(level).ok_or_else(unknown)?;
     let known = database.map(Database::parts);
@@ -65,19 +65,19 @@ pub fn audit(
     let (means, counters) = (VerifyMeans { memory, jobs, scratch }, &counters.0);
     let (path, means) = (path.as_path(), &means);
     let seen = seen.map(|seen| &seen.0);
-    let look = Look { path, txn, level, known, new: false, seen, limit, means, counters };
+    let look = AuditOptions { path, txn, level, known, new: false, seen, limit, means, counters };
     let found = enter(py, counters, || core::audit(&look))?;
     verdict(py, found)
 }
 
-fn verdict(py: Python<'_>, found: core::Verdict) -> PyResult<Verdict> {
+fn verdict(py: Python<'_>, found: core::AuditReport) -> PyResult<AuditReport> {
     let problems = found.problems.into_iter().map(|(kind, problem)| {
         let told = problem.told.into_iter().map(|one| finding(py, one));
         let (kind, told) = (kind.as_str(), told.collect::<PyResult<_>>()?);
         Py::new(py, Problem { kind, count: problem.count, told })
     });
     let problems = problems.collect::<PyResult<_>>()?;
-    Ok(Verdict { entries: found.entries, txn: found.txn, problems, notes: found.notes })
+    Ok(AuditReport { entries: found.entries, txn: found.txn, problems, notes: found.notes })
 }
 
 fn finding(py: Python<'_>, one: core::Finding) -> PyResult<Py<Finding>> {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use backmdb::split::Share;
-use backmdb::{Beside, Method, Options, Settings, Source, ValueCheck};
+use backmdb::split::SplitTarget;
+use backmdb::{LiveSource, Method, Options, Settings, Source, ValueCheck};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schema::{Definition, Kind};
@@ -37,13 +37,13 @@ fn told<'a>(
 #[pymethods]
 impl Schema {
     fn foreign(&self) -> HashMap<String, String> {
-        told(self.0.attributes(), schema::AttributeType::foreign)
+        told(self.0.attributes(), schema::AttributeType::of_other_module)
     }
 
     fn unproven(&self, descriptions: Vec<String>) -> HashMap<String, String> {
         let base = |text: &String| text.split(';').next().unwrap_or_default().to_owned();
         let named = descriptions.iter().filter_map(|text| self.0.attribute(base(text).as_bytes()));
-        told(named.map(|id| self.0.get(id)), schema::AttributeType::unproven)
+        told(named.map(|id| self.0.get(id)), schema::AttributeType::unsupported_rule)
     }
 }
 
@@ -280,11 +280,12 @@ pub fn build(
     let (schema, settings) = database.parts();
     let asked = read_again.map(Asked::new);
     let built = enter(py, &counters.0, || {
-        let ask = |orphans| asked.as_ref().map_or_else(|| Ok(Vec::new()), |one| one.ask(orphans));
-        let beside = asked.as_ref().map(|_| Beside { head: head.as_deref(), read_again: &ask });
+        let ask =
+            |orphans| asked.as_ref().map_or_else(|| Ok(Vec::new()), |one| one.reread(orphans));
+        let beside = asked.as_ref().map(|_| LiveSource { head: head.as_deref(), read_again: &ask });
         backmdb::build(sources, beside, &out_path, schema, settings, &options, &counters.0)
     });
-    match (built, asked.and_then(Asked::raised)) {
+    match (built, asked.and_then(Asked::exception)) {
         (Err(_), Some(raised)) => Err(raised),
         (built, _) => Built::new(py, built?),
     }
@@ -313,7 +314,7 @@ pub fn verify(
 /// What a database got of an LDIF that was divided.
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
-pub struct Divided {
+pub struct SplitResult {
     entries: u64,
     newest: BTreeMap<String, String>,
 }
@@ -330,18 +331,21 @@ pub fn split(
     file_urls: bool,
     root: Option<String>,
     claimed: Option<Vec<String>>,
-) -> PyResult<Vec<Divided>> {
+) -> PyResult<Vec<SplitResult>> {
     let claim = match (&root, &claimed) {
         (Some(root), Some(csns)) => Some((root.as_str(), csns.as_slice())),
         (None, None) => None,
         _ => return Err(PyValueError::new_err("root and claimed go together")),
     };
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
-    let shares: Vec<Share> =
-        shares.into_iter().map(|(suffixes, path)| Share { suffixes, path }).collect();
+    let shares: Vec<SplitTarget> =
+        shares.into_iter().map(|(suffixes, path)| SplitTarget { suffixes, path }).collect();
     let work = || backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, &counters.0);
     let got = enter(py, &counters.0, work)?;
-    Ok(got.into_iter().map(|one| Divided { entries: one.entries, newest: one.newest }).collect())
+    Ok(got
+        .into_iter()
+        .map(|one| SplitResult { entries: one.entries, newest: one.newest })
+        .collect())
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {

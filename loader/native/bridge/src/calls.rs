@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use ldif::Input;
-use ldif::polled::Polled;
+use ldif::polled::CancellableReader;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::Names;
-use tree::join::Stamping;
+use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
-use crate::results::{Arrangement, Scan, Shard, Tree};
+use crate::results::{Arrangement, EntryDigests, ScanResult, Shard};
 
 #[pyfunction]
 pub fn version() -> &'static str {
@@ -33,8 +33,8 @@ pub fn dn_parent(text: &[u8]) -> Vec<u8> {
 }
 
 #[pyfunction]
-pub fn scan(py: Python<'_>, paths: Vec<PathBuf>, counters: &Counters) -> PyResult<Scan> {
-    enter(py, &counters.0, || tree::scan(&paths, &counters.0)).map(Scan::from)
+pub fn scan(py: Python<'_>, paths: Vec<PathBuf>, counters: &Counters) -> PyResult<ScanResult> {
+    enter(py, &counters.0, || tree::scan(&paths, &counters.0)).map(ScanResult::from)
 }
 
 #[pyfunction]
@@ -93,16 +93,16 @@ pub fn join(
     aliases: Option<HashMap<String, String>>,
 ) -> PyResult<u64> {
     let stamp = match (root, context_csns) {
-        (Some(root), Some(csns)) => Some(Stamping::new(&root, &csns)),
+        (Some(root), Some(csns)) => Some(ContextCsnStamp::new(&root, &csns)),
         (None, None) => None,
         _ => return Err(PyValueError::new_err("context_csns and root go together")),
     };
-    let mut sink = Polled::new(duplicate(fd)?, &counters.0);
+    let mut sink = CancellableReader::new(duplicate(fd)?, &counters.0);
     let aliases = Aliases::new(aliases.unwrap_or_default());
     enter(py, &counters.0, || tree::join(&paths, &mut sink, stamp, &aliases, &counters.0))
 }
 
 #[pyfunction(name = "tree")]
-pub fn new_tree(ignore: Vec<String>, counters: &Counters) -> Tree {
-    Tree::new(Names::new(ignore), counters)
+pub fn new_tree(ignore: Vec<String>, counters: &Counters) -> EntryDigests {
+    EntryDigests::new(Names::new(ignore), counters)
 }

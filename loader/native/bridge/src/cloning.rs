@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ldif::polled::Polled;
-use lmdbfile::copy::{Image, Part, copy, receive, send};
+use ldif::polled::CancellableReader;
+use lmdbfile::copy::{Image, ResumePoint, copy, receive, send};
 use lmdbfile::{Error, ErrorKind, Reader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,9 +12,9 @@ use crate::counters::Counters;
 use crate::error::{NativeError, Raise};
 use crate::gate::{duplicate, enter};
 
-struct Failed(Error);
+struct CloneFailure(Error);
 
-impl Raise for Failed {
+impl Raise for CloneFailure {
     fn raise(self, py: Python<'_>) -> PyErr {
         let raised = NativeError::new_err(self.0.to_string());
         let value = raised.value(py);
@@ -47,7 +47,7 @@ impl Seen {
     #[new]
     fn new(py: Python<'_>, source: PathBuf, meta: Vec<u8>) -> PyResult<Self> {
         let seen = py.detach(|| backmdb::audit::seen(&source, &meta));
-        seen.map(Self).map_err(|error| Failed(error).raise(py))
+        seen.map(Self).map_err(|error| CloneFailure(error).raise(py))
     }
 }
 
@@ -64,7 +64,7 @@ pub fn clone_plain(
 ) -> PyResult<u64> {
     let image = Image { head: &head, length, compacted: false };
     let (seen, watch) = (seen.map(|seen| &seen.0), |bytes| counted(counters, bytes));
-    enter(py, &counters.0, || copy(&source, &image, &target, seen, &watch).map_err(Failed))
+    enter(py, &counters.0, || copy(&source, &image, &target, seen, &watch).map_err(CloneFailure))
 }
 
 #[pyfunction]
@@ -80,7 +80,7 @@ pub fn clone_compact(
         backmdb::audit::set_orders(&mut reader);
         reader.compact(&target, &|bytes| counted(counters, bytes))
     };
-    enter(py, &counters.0, || work().map_err(Failed)).map(|made| made.bytes)
+    enter(py, &counters.0, || work().map_err(CloneFailure)).map(|made| made.bytes)
 }
 
 #[pyfunction]
@@ -96,11 +96,12 @@ pub fn clone_send(
     counters: &Counters,
     compacted: bool,
 ) -> PyResult<u64> {
-    let part: Option<Part> = part.map(str::parse).transpose().map_err(PyValueError::new_err)?;
+    let part: Option<ResumePoint> =
+        part.map(str::parse).transpose().map_err(PyValueError::new_err)?;
     let image = Image { head: &head, length, compacted };
-    let mut out = Polled::new(duplicate(fd)?, &counters.0);
+    let mut out = CancellableReader::new(duplicate(fd)?, &counters.0);
     let watch = |bytes| counted(counters, bytes);
-    enter(py, &counters.0, || send(&source, &image, part, &mut out, &watch).map_err(Failed))
+    enter(py, &counters.0, || send(&source, &image, part, &mut out, &watch).map_err(CloneFailure))
 }
 
 #[pyfunction]
@@ -111,9 +112,9 @@ pub fn clone_receive(
     journal: PathBuf,
     counters: &Counters,
 ) -> PyResult<u64> {
-    let mut input = Polled::new(duplicate(fd)?, &counters.0);
+    let mut input = CancellableReader::new(duplicate(fd)?, &counters.0);
     let watch = |bytes| counted(counters, bytes);
-    enter(py, &counters.0, || receive(&mut input, &target, &journal, &watch).map_err(Failed))
+    enter(py, &counters.0, || receive(&mut input, &target, &journal, &watch).map_err(CloneFailure))
 }
 
 /// Whether to go on.

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use dump::{Place, Source};
+use dump::{ShardTarget, Source};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
-use crate::results::Tree;
+use crate::results::EntryDigests;
 
 /// A snapshot of a data file, and which part of it.
 #[pyclass(frozen, module = "loader._native")]
@@ -44,7 +44,7 @@ impl Dump {
         counters: &Counters,
         compress: bool,
     ) -> PyResult<Exported> {
-        let place = Place { directory, compress };
+        let place = ShardTarget { directory, compress };
         let done = enter(py, &counters.0, || dump::export(&self.source(), &place, &counters.0))?;
         Ok(done.into())
     }
@@ -63,7 +63,7 @@ impl Dump {
         Ok(enter(py, &counters.0, work)?.into())
     }
 
-    fn digest(&self, py: Python<'_>, tree: &Tree, counters: &Counters) -> PyResult<()> {
+    fn digest(&self, py: Python<'_>, tree: &EntryDigests, counters: &Counters) -> PyResult<()> {
         enter(py, &counters.0, || {
             let mut digest = tree.digest.lock().unwrap_or_else(PoisonError::into_inner);
             dump::digest(&self.source(), &mut digest, &counters.0)

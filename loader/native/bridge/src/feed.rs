@@ -47,7 +47,7 @@ impl Asked {
         Self { function, raised: Mutex::new(None) }
     }
 
-    pub fn ask(&self, orphans: Vec<Orphan>) -> ldif::Result<Vec<PathBuf>> {
+    pub fn reread(&self, orphans: Vec<Orphan>) -> ldif::Result<Vec<PathBuf>> {
         let told: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
         let answer = Python::attach(|py| self.function.call1(py, (told,))?.extract(py));
         answer.map_err(|error: PyErr| {
@@ -57,7 +57,7 @@ impl Asked {
     }
 
     /// What the function raised.
-    pub fn raised(self) -> Option<PyErr> {
+    pub fn exception(self) -> Option<PyErr> {
         self.raised.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,7 +11,7 @@ use crate::gate::{duplicate, enter};
 /// What was learned.
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
-pub struct Learned {
+pub struct LearnResult {
     template: String,
     entries: u64,
     main: u64,
@@ -26,12 +26,12 @@ pub fn learn(
     fd: Option<i32>,
     jobs: usize,
     counters: &Counters,
-) -> PyResult<Learned> {
+) -> PyResult<LearnResult> {
     let mut sources: Vec<Source> = paths.into_iter().map(Source::Path).collect();
     if let Some(fd) = fd {
         sources.push(Source::Stream(duplicate(fd)?));
     }
     let done = enter(py, &counters.0, || ::learn::learn(sources, jobs, &counters.0))?;
     let ::learn::Learned { template, entries, main, kinds, left_out } = done;
-    Ok(Learned { template, entries, main, kinds, left_out })
+    Ok(LearnResult { template, entries, main, kinds, left_out })
 }

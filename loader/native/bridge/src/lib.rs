@@ -27,10 +27,10 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::auditing::{Finding, Problem, Verdict, audit};
+    use super::auditing::{AuditReport, Finding, Problem, audit};
     #[pymodule_export]
     use super::building::{
-        Built, Database, Divided, Rejection, Schema, build, read_schema, split, verify,
+        Built, Database, Rejection, Schema, SplitResult, build, read_schema, split, verify,
     };
     #[pymodule_export]
     use super::calls::{arrange, dn_key, dn_parent, join, new_tree, scan, shard, version};
@@ -45,7 +45,7 @@ mod _native {
     #[pymodule_export]
     use super::feed::Feed;
     #[pymodule_export]
-    use super::learning::{Learned, learn};
+    use super::learning::{LearnResult, learn};
     #[pymodule_export]
     use super::loading::{Loaded, add};
     #[pymodule_export]
@@ -53,13 +53,13 @@ mod _native {
     #[pymodule_export]
     use super::refreshing::{Refreshed, refresh};
     #[pymodule_export]
-    use super::results::{Arrangement, Difference, Scan, Shard, Tree};
+    use super::results::{Arrangement, Difference, EntryDigests, ScanResult, Shard};
     #[pymodule_export]
     use super::selecting::{Selected, Selection, select};
     #[pymodule_export]
     use super::synth::Template;
     #[pymodule_export]
-    use super::wire::{Channel, Link, Part, Search, Synced};
+    use super::wire::{Channel, ConnectionOptions, Part, Search, Synced};
 
     use super::{Bound, PyModule, PyResult};
 

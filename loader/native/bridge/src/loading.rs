@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use crate::building::{PathOrDescriptor, Rejection, TOLD};
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
-use crate::wire::Link;
+use crate::wire::ConnectionOptions;
 
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Loaded {
 
 /// What a load does, as Python gives it.
 #[derive(FromPyObject)]
-pub struct Wishes {
+pub struct LoadOptions {
     #[pyo3(item)]
     jobs: usize,
     #[pyo3(item)]
@@ -97,7 +97,7 @@ pub struct Wishes {
     patience: f64,
 }
 
-impl Wishes {
+impl LoadOptions {
     fn options(self) -> PyResult<Options> {
         let exists = OnExists::from_name(&self.exists);
         let patience = Duration::try_from_secs_f64(self.patience);
@@ -131,9 +131,9 @@ fn wrong(name: &str) -> PyErr {
 pub fn add(
     py: Python<'_>,
     inputs: Vec<PathOrDescriptor>,
-    link: &Link,
+    link: &ConnectionOptions,
     counters: &Counters,
-    wishes: Wishes,
+    wishes: LoadOptions,
 ) -> PyResult<Loaded> {
     let options = wishes.options()?;
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;

@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use ::merge::Options;
-use ::merge::slices::{self, Complete, Cut, Feed, Found};
-use ldif::polled::Polled;
+use ::merge::slices::{self, Found, OperationalAttributes, SliceOptions, SliceStart};
+use ldif::polled::CancellableReader;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tree::join::Stamping;
+use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
 use crate::counters::Counters;
 use crate::gate::{duplicate, enter};
 
 /// File, offset, line, and entries before it.
-type CutFields = (usize, u64, u64, u64);
+type SliceStartFields = (usize, u64, u64, u64);
 /// Path, line, DN.
-type Place = (PathBuf, u64, String);
+type RecordLocation = (PathBuf, u64, String);
 
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Plan {
     shared: u64,
     leaves: u64,
     unknown: u64,
-    cuts: Vec<CutFields>,
+    cuts: Vec<SliceStartFields>,
 }
 
 #[pyfunction]
@@ -51,9 +51,9 @@ pub struct Slice {
     suffixes: Vec<String>,
     shared_path: PathBuf,
     shared: u64,
-    cut: Cut,
+    cut: SliceStart,
     own: u64,
-    complete: Option<Complete>,
+    complete: Option<OperationalAttributes>,
     stamp: Option<(String, Vec<String>)>,
     aliases: Aliases,
 }
@@ -71,7 +71,7 @@ impl Slice {
         suffixes: Vec<String>,
         shared_path: PathBuf,
         shared: u64,
-        cut: CutFields,
+        cut: SliceStartFields,
         own: u64,
         now: Option<String>,
         server_id: u16,
@@ -86,38 +86,43 @@ impl Slice {
             _ => return Err(PyValueError::new_err("context_csns and root go together")),
         };
         let (file, offset, line, before) = cut;
-        let cut = Cut { file, offset, line, before };
-        let complete = now.map(|now| Complete::new(&now, server_id, first));
+        let cut = SliceStart { file, offset, line, before };
+        let complete = now.map(|now| OperationalAttributes::new(&now, server_id, first));
         let aliases = Aliases::new(aliases.unwrap_or_default());
         Ok(Self { paths, suffixes, shared_path, shared, cut, own, complete, stamp, aliases })
     }
 
     fn feed(&self, py: Python<'_>, fd: i32, counters: &Counters) -> PyResult<(u64, bool)> {
-        let mut sink = Polled::new(duplicate(fd)?, &counters.0);
+        let mut sink = CancellableReader::new(duplicate(fd)?, &counters.0);
         let work = || slices::feed(&self.core(), &mut sink, self.stamping(), &counters.0);
         enter(py, &counters.0, work).map(|fed| (fed.entries, fed.root_met))
     }
 
-    fn find_line(&self, py: Python<'_>, line: u64, counters: &Counters) -> PyResult<Option<Place>> {
+    fn find_line(
+        &self,
+        py: Python<'_>,
+        line: u64,
+        counters: &Counters,
+    ) -> PyResult<Option<RecordLocation>> {
         let work = || slices::find_line(&self.core(), line, self.stamping(), &counters.0);
         Ok(enter(py, &counters.0, work)?.map(place))
     }
 }
 
 impl Slice {
-    fn core(&self) -> Feed<'_> {
+    fn core(&self) -> SliceOptions<'_> {
         let Self { paths, suffixes, shared_path, shared, cut, own, complete, .. } = self;
         let (shared, cut, own, complete) = (*shared, *cut, *own, complete.clone());
         let aliases = self.aliases.clone();
-        Feed { paths, suffixes, shared_path, shared, cut, own, aliases, complete }
+        SliceOptions { paths, suffixes, shared_path, shared, cut, own, aliases, complete }
     }
 
-    fn stamping(&self) -> Option<Stamping> {
-        self.stamp.as_ref().map(|(root, csns)| Stamping::new(root, csns))
+    fn stamping(&self) -> Option<ContextCsnStamp> {
+        self.stamp.as_ref().map(|(root, csns)| ContextCsnStamp::new(root, csns))
     }
 }
 
-fn place(found: Found) -> Place {
+fn place(found: Found) -> RecordLocation {
     (found.path, found.line, found.dn)
 }
 
@@ -128,7 +133,7 @@ pub fn find_name(
     suffixes: Vec<String>,
     dn: String,
     counters: &Counters,
-) -> PyResult<Vec<Place>> {
+) -> PyResult<Vec<RecordLocation>> {
     let work = || slices::find_name(&paths, &suffixes, &dn, &counters.0);
     Ok(enter(py, &counters.0, work)?.into_iter().map(place).collect())
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backmdb::changes::{Done, Told};
+use backmdb::changes::{ChangeCounts, SyncResult};
 use backmdb::{Options, ValueCheck};
 use pyo3::prelude::*;
 
@@ -21,9 +21,9 @@ pub struct Refreshed {
     unsettled: Vec<Vec<u8>>,
 }
 
-impl From<Done> for Refreshed {
-    fn from(done: Done) -> Self {
-        let Done { added, modified, renamed, deleted, kept, unsettled } = done;
+impl From<ChangeCounts> for Refreshed {
+    fn from(done: ChangeCounts) -> Self {
+        let ChangeCounts { added, modified, renamed, deleted, kept, unsettled } = done;
         let unsettled = unsettled.iter().map(|uuid| uuid.to_be_bytes().to_vec()).collect();
         Self { added, modified, renamed, deleted, kept, unsettled }
     }
@@ -53,7 +53,7 @@ pub fn refresh(
     scratch: PathBuf,
 ) -> PyResult<Refreshed> {
     let lost = lost.into_iter().map(u128::from_be_bytes).collect();
-    let told = Told { changed, present, deleted, lost, reached };
+    let told = SyncResult { changed, present, deleted, lost, reached };
     let options = Options {
         now,
         first: 0,

@@ -1,4 +1,4 @@
-//! What the calls return. All but `Tree` are plain records.
+//! What the calls return. All but `EntryDigests` are plain records.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ type FirstUses = BTreeMap<String, (String, u64)>;
 
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
-pub struct Scan {
+pub struct ScanResult {
     entries: u64,
     bytes: u64,
     attributes: FirstUses,
@@ -26,7 +26,7 @@ pub struct Scan {
     with_csn: u64,
 }
 
-impl From<tree::Scan> for Scan {
+impl From<tree::Scan> for ScanResult {
     fn from(scan: tree::Scan) -> Self {
         Self {
             entries: scan.entries,
@@ -76,7 +76,7 @@ pub struct Arrangement {
     orphans: Vec<(String, String, String)>,
 }
 
-fn tallied((name, tally): (String, tree::fingerprint::Tally)) -> (String, u64, String) {
+fn tallied((name, tally): (String, tree::fingerprint::ShardTotals)) -> (String, u64, String) {
     (name, tally.entries, tally.checksum.hex())
 }
 
@@ -122,18 +122,18 @@ impl From<tree::Difference> for Difference {
 }
 
 fn subtree(found: tree::Subtree) -> Subtree {
-    let side = |side: tree::subtrees::Side| (side.entries, side.checksum.hex());
+    let side = |side: tree::subtrees::SubtreeTotals| (side.entries, side.checksum.hex());
     (found.dn, side(found.left), side(found.right), found.changes)
 }
 
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
-pub struct Tree {
+pub struct EntryDigests {
     pub digest: Mutex<Digest>,
     counters: Arc<ldif::Counters>,
 }
 
-impl Tree {
+impl EntryDigests {
     pub fn new(ignore: Names, counters: &Counters) -> Self {
         Self { digest: Mutex::new(Digest::new(ignore)), counters: Arc::clone(&counters.0) }
     }
@@ -145,7 +145,7 @@ impl Tree {
 }
 
 #[pymethods]
-impl Tree {
+impl EntryDigests {
     fn add_path(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         gate::enter(py, &self.counters, || {
             let mut digest = self.digest.lock().unwrap_or_else(PoisonError::into_inner);

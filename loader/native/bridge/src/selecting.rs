@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::select::{Listed, Scope, Settings};
+use ::select::{AttributeLists, Scope, Settings};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -42,10 +42,10 @@ impl Selection {
         let Some(scope) = Scope::from_name(scope) else {
             return Err(PyValueError::new_err(format!("{scope} is no scope")));
         };
-        let listed = Listed { attrs, exattrs };
+        let listed = AttributeLists { attrs, exattrs };
         let settings = Settings { suffix, root_dn, last_mod, base, scope, filter, listed, massage };
         let read = ::select::Selection::read(&settings, schema.get().inner());
-        let refused = |refusal: values::Refusal| {
+        let refused = |refusal: values::InvalidValue| {
             raise(py, ldif::Error::new(ldif::Code::Unproven, refusal.0.into_owned()))
         };
         Ok(Self { read: read.map_err(refused)?, schema })

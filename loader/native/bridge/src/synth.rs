@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use loadplan::{Action, Form, Lines, Plan, Wishes};
+use loadplan::{Action, FilterForm, Lines, Plan, PlanOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use synth::{Maker, Options, Problem, Task, Tree, compile, model, toml};
@@ -166,10 +166,10 @@ impl Template {
         let fd = duplicate(fd)?;
         let mix = mix.into_iter().map(|(name, share)| Ok((Action::named(&name)?, share)));
         let looks = looks.into_iter().map(|(name, beginning, weight)| {
-            (name, if beginning { Form::Beginning } else { Form::Equality }, weight)
+            (name, if beginning { FilterForm::Beginning } else { FilterForm::Equality }, weight)
         });
         let planned = mix.collect::<Result<_, String>>().and_then(|mix| {
-            let wishes = Wishes { operations, mix, miss, skew, seed, looks: looks.collect() };
+            let wishes = PlanOptions { operations, mix, miss, skew, seed, looks: looks.collect() };
             Plan::new(&self.template, &self.tree, &wishes)
         });
         let plan =

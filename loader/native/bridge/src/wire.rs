@@ -7,20 +7,20 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::Names;
-use wire::{Besides, Place, Scope, Secret};
+use wire::{FeedFiles, OutputFiles, Scope, Secret};
 
 use crate::counters::Counters;
 use crate::feed::Feed;
 use crate::gate::enter;
-use crate::results::Tree;
+use crate::results::EntryDigests;
 
 /// How to reach a server, and as whom.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
-pub struct Link(pub wire::Link);
+pub struct ConnectionOptions(pub wire::ConnectionOptions);
 
 #[pymethods]
-impl Link {
+impl ConnectionOptions {
     #[new]
     #[pyo3(signature = (
         *, uri, bind_dn, secret, mechanism, authcid, authzid, realm, secprops, as_written, start_tls,
@@ -46,7 +46,7 @@ impl Link {
         let secret = secret.map(Secret::new);
         let (connect_timeout, bind_timeout) = (seconds(connect_timeout)?, seconds(bind_timeout)?);
         let silence = seconds(silence)?;
-        Ok(Self(wire::Link {
+        Ok(Self(wire::ConnectionOptions {
             uri,
             bind_dn,
             secret,
@@ -100,9 +100,9 @@ pub struct Part {
     sums: Vec<String>,
 }
 
-impl From<wire::Part> for Part {
-    fn from(part: wire::Part) -> Self {
-        let wire::Part { entries, bytes, files, sums } = part;
+impl From<wire::SearchOutput> for Part {
+    fn from(part: wire::SearchOutput) -> Self {
+        let wire::SearchOutput { entries, bytes, files, sums } = part;
         Self { entries, bytes, files, sums }
     }
 }
@@ -119,9 +119,10 @@ pub struct Synced {
     cut: bool,
 }
 
-impl From<wire::sync::Synced> for Synced {
-    fn from(found: wire::sync::Synced) -> Self {
-        let wire::sync::Synced { entries, present, deleted, cookie, names_present, cut } = found;
+impl From<wire::sync::SyncCounts> for Synced {
+    fn from(found: wire::sync::SyncCounts) -> Self {
+        let wire::sync::SyncCounts { entries, present, deleted, cookie, names_present, cut } =
+            found;
         Self { entries, present, deleted, cookie, names_present, cut }
     }
 }
@@ -158,7 +159,7 @@ impl Channel {
 #[pymethods]
 impl Channel {
     #[new]
-    fn new(py: Python<'_>, link: &Link, counters: &Counters) -> PyResult<Self> {
+    fn new(py: Python<'_>, link: &ConnectionOptions, counters: &Counters) -> PyResult<Self> {
         let counters = Arc::clone(&counters.0);
         let opened = enter(py, &counters, || wire::Channel::open(&link.0, &counters))?;
         Ok(Self { channel: Mutex::new(Some(opened)), counters })
@@ -178,7 +179,7 @@ impl Channel {
         drop: Vec<String>,
         compress: bool,
     ) -> PyResult<Part> {
-        let (place, drop) = (Place { directory, name, compress }, Names::new(drop));
+        let (place, drop) = (OutputFiles { directory, name, compress }, Names::new(drop));
         let part = self
             .with(py, |channel, counters| wire::part(channel, &search.0, &place, drop, counters))?;
         Ok(part.into())
@@ -195,7 +196,7 @@ impl Channel {
         copy: Option<PathBuf>,
     ) -> PyResult<u64> {
         let drop = Names::new(drop);
-        let besides = Besides { notes: &notes, copy: copy.as_deref() };
+        let besides = FeedFiles { notes: &notes, copy: copy.as_deref() };
         self.with(py, |channel, counters| {
             wire::feed(channel, &search.0, &feed.0, besides, drop, counters)
         })
@@ -235,7 +236,7 @@ impl Channel {
         Ok(found.into())
     }
 
-    fn digest(&self, py: Python<'_>, search: &Search, tree: &Tree) -> PyResult<()> {
+    fn digest(&self, py: Python<'_>, search: &Search, tree: &EntryDigests) -> PyResult<()> {
         self.with(py, |channel, counters| {
             let mut digest = tree.digest.lock().unwrap_or_else(PoisonError::into_inner);
             wire::digest(channel, &search.0, &mut digest, counters)

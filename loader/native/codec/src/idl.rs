@@ -12,7 +12,7 @@ use crate::id;
 
 /// What stands under a key whose first value has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Row {
+pub enum IndexRecord {
     /// The first value is the first ID, and the others follow.
     List,
     /// All IDs from the one to the other.
@@ -22,9 +22,12 @@ pub enum Row {
 }
 
 /// Reads a row from its first value on; `next` gives the values behind it, and is not asked where they are a list's.
-pub fn begin<E>(first: u64, mut next: impl FnMut() -> Result<Option<u64>, E>) -> Result<Row, E> {
+pub fn begin<E>(
+    first: u64,
+    mut next: impl FnMut() -> Result<Option<u64>, E>,
+) -> Result<IndexRecord, E> {
     if first != 0 {
-        return Ok(Row::List);
+        return Ok(IndexRecord::List);
     }
     let (low, high) = (next()?, next()?);
     let mut more = false;
@@ -32,13 +35,13 @@ pub fn begin<E>(first: u64, mut next: impl FnMut() -> Result<Option<u64>, E>) ->
         more = true;
     }
     Ok(match (low, high, more) {
-        (Some(low), Some(high), false) => Row::Range(low, high),
-        _ => Row::Damaged,
+        (Some(low), Some(high), false) => IndexRecord::Range(low, high),
+        _ => IndexRecord::Damaged,
     })
 }
 
 /// A row whose values are all in memory, and their IDs; `None` when one of them is no ID.
-pub fn read(values: &[impl AsRef<[u8]>]) -> Option<(Row, Vec<u64>)> {
+pub fn read(values: &[impl AsRef<[u8]>]) -> Option<(IndexRecord, Vec<u64>)> {
     let ids: Vec<u64> = values.iter().map(|one| id::read(one.as_ref())).collect::<Option<_>>()?;
     let mut rest = ids.iter().copied();
     let first = rest.next().unwrap_or(1);
@@ -129,17 +132,17 @@ mod tests {
 
     use super::*;
 
-    fn row(ids: &[u64]) -> Option<(Row, Vec<u64>)> {
+    fn row(ids: &[u64]) -> Option<(IndexRecord, Vec<u64>)> {
         read(&ids.iter().map(|id| id.to_ne_bytes()).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_range_has_two_bounds() {
-        assert_eq!(row(&[0, 4, 9]).unwrap().0, Row::Range(4, 9));
+        assert_eq!(row(&[0, 4, 9]).unwrap().0, IndexRecord::Range(4, 9));
         for damaged in [&[0][..], &[0, 4], &[0, 4, 9, 11]] {
-            assert_eq!(row(damaged).unwrap().0, Row::Damaged);
+            assert_eq!(row(damaged).unwrap().0, IndexRecord::Damaged);
         }
-        assert_eq!(row(&[4, 9]), Some((Row::List, vec![4, 9])));
+        assert_eq!(row(&[4, 9]), Some((IndexRecord::List, vec![4, 9])));
         assert_eq!(read(&[[0; 7]]), None);
     }
 
@@ -172,7 +175,7 @@ mod tests {
             }
             let is_range = ids.len() > 7;
             let bounds = (*ids.first().unwrap(), *ids.last().unwrap());
-            let expected = if is_range { Row::Range(bounds.0, bounds.1) } else { Row::List };
+            let expected = if is_range { IndexRecord::Range(bounds.0, bounds.1) } else { IndexRecord::List };
             let (found, values) = row(writer.row()).unwrap();
             prop_assert_eq!(found, expected);
             prop_assert!(is_range || values.into_iter().eq(ids));

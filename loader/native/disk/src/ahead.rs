@@ -24,7 +24,7 @@ const SHARE: u64 = 8;
 /// the end all is. Where it has not, what lies around would be gone before anybody came for it, and no more is read than
 /// was said.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct Readahead {
     file: File,
     /// Bytes of the file that count.
     length: u64,
@@ -37,7 +37,7 @@ pub struct Ahead {
     read: AtomicU64,
 }
 
-impl Ahead {
+impl Readahead {
     pub fn new(file: &File, length: u64) -> io::Result<Arc<Self>> {
         let length = length.min(file.metadata()?.len());
         // The rest is for what goes on beside.
@@ -55,7 +55,7 @@ impl Ahead {
     }
 
     /// So many bytes from `start` on will be read.
-    pub fn want(self: &Arc<Self>, start: u64, length: u64) {
+    pub fn request(self: &Arc<Self>, start: u64, length: u64) {
         let end = start.saturating_add(length).min(self.length);
         if !self.has_room() {
             return self.advise(start, end);
@@ -71,13 +71,13 @@ impl Ahead {
     /// The file is scattered when windows are read for the sake of little in each.
     fn look(self: &Arc<Self>, read: u64) {
         if read > SAMPLE.max(self.length / SHARE) && self.wanted.load(Relaxed) < read / SHARE {
-            self.scattered();
+            self.read_whole_file();
         }
     }
 
     /// What is read one after the other lies all over the file: from now on all is read, wanted or not, from its
     /// beginning on, until nobody reads any more.
-    pub fn scattered(self: &Arc<Self>) {
+    pub fn read_whole_file(self: &Arc<Self>) {
         if self.has_room() && !self.scattered.swap(true, Relaxed) {
             let own = Arc::clone(self);
             // Without the thread there is only less that is read ahead.
@@ -95,7 +95,7 @@ impl Ahead {
     /// The same of what stands among bytes that are read otherwise, unless the file is scattered.
     pub fn want_only(self: &Arc<Self>, start: u64, length: u64) {
         if self.scattered.load(Relaxed) {
-            self.want(start, length);
+            self.request(start, length);
         } else {
             self.advise(start, start.saturating_add(length));
         }
@@ -131,26 +131,26 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    fn made(length: u64) -> (tempfile::NamedTempFile, Arc<Ahead>) {
+    fn made(length: u64) -> (tempfile::NamedTempFile, Arc<Readahead>) {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(length).unwrap();
-        let ahead = Ahead::new(file.as_file(), length).unwrap();
+        let ahead = Readahead::new(file.as_file(), length).unwrap();
         (file, ahead)
     }
 
-    fn asked(ahead: &Ahead) -> u32 {
+    fn asked(ahead: &Readahead) -> u32 {
         ahead.asked.iter().flatten().map(|word| word.load(Relaxed).count_ones()).sum()
     }
 
     #[test]
     fn each_window_once_and_none_beyond_the_end() {
         let (_file, ahead) = made(10 * WINDOW + 5);
-        ahead.want(WINDOW - 1, 2);
+        ahead.request(WINDOW - 1, 2);
         assert_eq!((asked(&ahead), ahead.read.load(Relaxed)), (2, 2 * WINDOW));
-        ahead.want(0, 2 * WINDOW);
+        ahead.request(0, 2 * WINDOW);
         assert_eq!(ahead.read.load(Relaxed), 2 * WINDOW);
-        ahead.want(10 * WINDOW, u64::MAX);
-        ahead.want(u64::MAX, u64::MAX);
+        ahead.request(10 * WINDOW, u64::MAX);
+        ahead.request(u64::MAX, u64::MAX);
         ahead.want_only(3 * WINDOW, 1);
         assert_eq!(asked(&ahead), 3);
     }
@@ -159,7 +159,7 @@ mod tests {
     fn a_scattered_file_is_read_whole() {
         let (_file, ahead) = made(4096 * WINDOW);
         for page in 0..1024 {
-            ahead.want(page * 3 * WINDOW, 4096);
+            ahead.request(page * 3 * WINDOW, 4096);
         }
         let end = Instant::now() + Duration::from_secs(60);
         while asked(&ahead) < 4096 && Instant::now() < end {
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn one_that_is_read_in_order_is_not() {
         let (_file, ahead) = made(4096 * WINDOW);
-        (0..1024 * 64).for_each(|page| ahead.want(page * 4096, 4096));
+        (0..1024 * 64).for_each(|page| ahead.request(page * 4096, 4096));
         assert!(!ahead.scattered.load(Relaxed));
         assert_eq!(asked(&ahead), 1024);
     }

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use rustix::io::{preadv, retry_on_intr};
 use rustix::mm::{Advice, madvise};
 
-use crate::spare::Spare;
+use crate::spare::BufferPool;
 
 /// Direct transfers want memory, offset and size in multiples of the device's block.
 pub(crate) const ALIGNMENT: usize = 4096;
@@ -30,7 +30,7 @@ pub struct Buffer {
     size: usize,
     used: usize,
     /// Where its memory goes in the end.
-    pub(crate) home: Option<Arc<Spare>>,
+    pub(crate) home: Option<Arc<BufferPool>>,
 }
 
 impl Buffer {

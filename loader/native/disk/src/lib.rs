@@ -14,9 +14,9 @@ mod source;
 mod spare;
 mod stream;
 
-pub use ahead::Ahead;
+pub use ahead::Readahead;
 pub use direct::{Buffer, Direct};
 pub use pieces::{Look, PIECE, pieces};
 pub use source::Source;
-pub use spare::Spare;
-pub use stream::{BUFFER, Disk, Ending, Stream};
+pub use spare::BufferPool;
+pub use stream::{BUFFER, DirectFile, DirectWriter, Syncing};

@@ -15,7 +15,7 @@ const THREADS: usize = 2;
 const UNDER_WAY: usize = 4;
 
 /// A piece, and as much of it as there is.
-type Piece = (Range<u64>, Buffer);
+type Block = (Range<u64>, Buffer);
 
 /// Whoever looks at a piece, which begins at this byte of the file, and gives it back.
 pub type Look<'l> = &'l (dyn Fn(u64, Buffer) -> Buffer + Sync);
@@ -54,8 +54,8 @@ pub fn pieces<E: From<io::Error>>(
 
 /// A thread that reads what it is asked for, and ends when nobody can ask any more.
 struct Reader {
-    orders: Sender<Piece>,
-    read: Receiver<io::Result<Piece>>,
+    orders: Sender<Block>,
+    read: Receiver<io::Result<Block>>,
 }
 
 impl Reader {
@@ -75,18 +75,18 @@ impl Reader {
         Ok(Self { orders, read })
     }
 
-    fn ask(&self, piece: Piece) {
+    fn ask(&self, piece: Block) {
         // A thread that is gone shows when the piece is waited for.
         let _ = self.orders.send(piece);
     }
 
-    fn wait(&self) -> io::Result<Piece> {
+    fn wait(&self) -> io::Result<Block> {
         let gone = |_| Err(io::Error::other("the thread that reads the file panicked"));
         self.read.recv().unwrap_or_else(gone)
     }
 }
 
-fn filled(source: &Source, (range, mut buffer): Piece) -> io::Result<Piece> {
+fn filled(source: &Source, (range, mut buffer): Block) -> io::Result<Block> {
     let room = buffer.room();
     let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(room.len());
     let count = source.read(&mut room[..size], range.start)?;
@@ -94,7 +94,7 @@ fn filled(source: &Source, (range, mut buffer): Piece) -> io::Result<Piece> {
     Ok((range, buffer))
 }
 
-fn looked_at(look: Option<Look<'_>>, (range, buffer): Piece) -> Piece {
+fn looked_at(look: Option<Look<'_>>, (range, buffer): Block) -> Block {
     let Some(look) = look else { return (range, buffer) };
     let buffer = look(range.start, buffer);
     (range, buffer)

@@ -17,7 +17,7 @@ const TOGETHER: usize = 256;
 /// Found by a mapping that nobody can look into: to try a read and not to wait for it (`RWF_NOWAIT`) has the kernel read
 /// what is not there, and on a virtual disk the block is there before the call ends.
 #[derive(Debug)]
-pub(crate) struct Resident {
+pub(crate) struct PageCacheMap {
     start: NonNull<u8>,
     length: usize,
     known: Box<[OnceLock<[bool; TOGETHER]>]>,
@@ -25,12 +25,12 @@ pub(crate) struct Resident {
 
 // SAFETY: the pointer is only an address for the kernel; no memory is reached through it.
 #[allow(unsafe_code)]
-unsafe impl Send for Resident {}
+unsafe impl Send for PageCacheMap {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
-unsafe impl Sync for Resident {}
+unsafe impl Sync for PageCacheMap {}
 
-impl Resident {
+impl PageCacheMap {
     /// `None` for a file that has no bytes, or cannot be mapped.
     pub fn of(file: &File) -> Option<Self> {
         let length = usize::try_from(file.metadata().ok()?.len()).ok()?;
@@ -79,7 +79,7 @@ impl Resident {
     }
 }
 
-impl Drop for Resident {
+impl Drop for PageCacheMap {
     fn drop(&mut self) {
         // SAFETY: our own mapping, and nobody has a pointer into it.
         #[allow(unsafe_code)]
@@ -97,7 +97,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let size = (TOGETHER + 2) * BLOCK + 5;
         io::Write::write_all(&mut file, &vec![1; size]).unwrap();
-        let resident = Resident::of(file.as_file()).unwrap();
+        let resident = PageCacheMap::of(file.as_file()).unwrap();
         assert_eq!(resident.bytes(0, usize::MAX), size);
         assert_eq!(resident.bytes(3, 7), 7);
         assert_eq!(resident.bytes(size as u64 - 3, BLOCK), 3);
@@ -106,13 +106,13 @@ mod tests {
         file.as_file().sync_all().unwrap();
         fadvise(file.as_file(), 0, None, Advice::DontNeed).unwrap();
         assert_eq!(resident.bytes(0, usize::MAX), size, "looked at once");
-        let resident = Resident::of(file.as_file()).unwrap();
+        let resident = PageCacheMap::of(file.as_file()).unwrap();
         assert_eq!(resident.bytes(0, usize::MAX), 0);
     }
 
     #[test]
     fn an_empty_file_has_nothing() {
         let file = tempfile::tempfile().unwrap();
-        assert!(Resident::of(&file).is_none());
+        assert!(PageCacheMap::of(&file).is_none());
     }
 }

@@ -5,13 +5,13 @@ use std::io::{self, IoSliceMut};
 use std::path::Path;
 
 use crate::direct::{ALIGNMENT, Direct};
-use crate::resident::Resident;
+use crate::resident::PageCacheMap;
 
 /// So nothing that others have in the cache has to give way, and nothing in it is read again.
 #[derive(Debug)]
 pub struct Source {
     file: Direct,
-    resident: Option<Resident>,
+    resident: Option<PageCacheMap>,
 }
 
 impl Source {
@@ -20,7 +20,7 @@ impl Source {
     }
 
     pub fn new(file: Direct) -> Self {
-        let resident = file.past_cache().and_then(Resident::of);
+        let resident = file.past_cache().and_then(PageCacheMap::of);
         Self { file, resident }
     }
 

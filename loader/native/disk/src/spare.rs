@@ -12,11 +12,11 @@ const SMALLEST: usize = 64 << 10;
 
 /// Buffers that nobody looks at any more.
 #[derive(Debug, Default)]
-pub struct Spare {
+pub struct BufferPool {
     free: Mutex<Vec<Buffer>>,
 }
 
-impl Spare {
+impl BufferPool {
     /// A buffer of at least `size` bytes, which comes back when it is dropped.
     pub fn buffer(self: &Arc<Self>, size: usize) -> Buffer {
         if size < SMALLEST {
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_is_used_again_and_empty() {
-        let spare = Arc::new(Spare::default());
+        let spare = Arc::new(BufferPool::default());
         let mut buffer = spare.buffer(100_000);
         buffer.fill(100_000);
         let place = buffer.as_ptr();
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn no_more_are_kept_than_are_of_use() {
-        let spare = Arc::new(Spare::default());
+        let spare = Arc::new(BufferPool::default());
         let many: Vec<_> = (0..MOST + 5).map(|_| spare.buffer(SMALLEST)).collect();
         drop(many);
         assert_eq!(spare.free.lock().unwrap().len(), MOST);

@@ -21,7 +21,7 @@ const BUFFERS: usize = 3;
 
 /// The end that is filled. After an error it is of no use.
 #[derive(Debug)]
-pub struct Stream {
+pub struct DirectWriter {
     buffer: Buffer,
     full: Option<SyncSender<Buffer>>,
     empty: Receiver<Buffer>,
@@ -30,25 +30,25 @@ pub struct Stream {
     size: usize,
     /// The writer is to sync the file at its end.
     sync: Arc<AtomicBool>,
-    writer: Option<JoinHandle<io::Result<Disk>>>,
+    writer: Option<JoinHandle<io::Result<DirectFile>>>,
 }
 
 /// A file that is on its way to the disk.
 #[derive(Debug)]
-pub struct Ending(Option<JoinHandle<io::Result<Disk>>>);
+pub struct Syncing(Option<JoinHandle<io::Result<DirectFile>>>);
 
-impl Ending {
+impl Syncing {
     /// Until the disk has it.
     pub fn wait(self) -> io::Result<()> {
         self.0.map_or(Ok(()), |writer| joined(writer).map(drop))
     }
 }
 
-impl Stream {
+impl DirectWriter {
     /// Creates or empties `path`. `mode`: of a new file. `size`: bytes of one of the three buffers, a multiple of
     /// 4096.
     pub fn create(path: &Path, mode: u32, size: usize) -> io::Result<Self> {
-        let mut disk = Disk::create(path, mode)?;
+        let mut disk = DirectFile::create(path, mode)?;
         let (full, filled) = sync_channel::<Buffer>(BUFFERS);
         let (emptied, empty) = channel();
         let sync = Arc::new(AtomicBool::new(false));
@@ -134,10 +134,10 @@ impl Stream {
     }
 
     /// No more comes: what is left is written and synced by and by.
-    pub fn end(mut self) -> io::Result<Ending> {
+    pub fn end(mut self) -> io::Result<Syncing> {
         self.sync.store(true, Relaxed);
         self.last()?;
-        Ok(Ending(self.writer.take()))
+        Ok(Syncing(self.writer.take()))
     }
 
     fn last(&mut self) -> io::Result<()> {
@@ -150,7 +150,7 @@ impl Stream {
     }
 
     /// Hands out the file once all is written. It is not synced.
-    pub fn finish(mut self) -> io::Result<Disk> {
+    pub fn finish(mut self) -> io::Result<DirectFile> {
         self.last()?;
         match self.writer.take() {
             Some(writer) => joined(writer),
@@ -159,7 +159,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for DirectWriter {
     /// Nothing is written to the file after its owner let go of it.
     fn drop(&mut self) {
         self.full = None;
@@ -169,20 +169,20 @@ impl Drop for Stream {
     }
 }
 
-fn joined(writer: JoinHandle<io::Result<Disk>>) -> io::Result<Disk> {
+fn joined(writer: JoinHandle<io::Result<DirectFile>>) -> io::Result<DirectFile> {
     let panicked = |_| Err(io::Error::other("the thread that writes the file panicked"));
     writer.join().unwrap_or_else(panicked)
 }
 
 /// A file that is written past the page cache as far as the file system allows.
 #[derive(Debug)]
-pub struct Disk {
+pub struct DirectFile {
     file: File,
     end: u64,
     direct: bool,
 }
 
-impl Disk {
+impl DirectFile {
     /// Creates or empties `path`. `mode`: of a new file.
     pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
         Self::open(path, mode, true)
@@ -245,7 +245,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let bytes: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(length).collect();
-        let mut stream = Stream::create(&path, 0o600, 8192).unwrap();
+        let mut stream = DirectWriter::create(&path, 0o600, 8192).unwrap();
         for piece in bytes.chunks(step) {
             stream.write(piece).unwrap();
         }
@@ -266,7 +266,7 @@ mod tests {
     fn what_is_left_out_is_a_hole() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        let mut disk = Disk::create(&path, 0o600).unwrap();
+        let mut disk = DirectFile::create(&path, 0o600).unwrap();
         disk.write_at(&Buffer::from(&[1; 12288][..]), 4096).unwrap();
         disk.write_at(&Buffer::from(&[2; 5000][..]), 1 << 20).unwrap();
         disk.set_len(1 << 21).unwrap();
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told() {
-        let mut stream = Stream::create(Path::new("/dev/full"), 0o600, 4096).unwrap();
+        let mut stream = DirectWriter::create(Path::new("/dev/full"), 0o600, 4096).unwrap();
         let filled = (0..100).try_for_each(|_| stream.write(&[1; 4096]));
         let error = filled.and_then(|()| stream.finish().map(drop)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

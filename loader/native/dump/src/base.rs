@@ -1,7 +1,7 @@
 //! Entries by their names, without a schema.
 
 use codec::dn2i;
-use tree::name::Name;
+use tree::name::ParsedDn;
 
 use crate::tables::Tables;
 use crate::{Code, Error, Result, damaged, reading};
@@ -29,7 +29,7 @@ pub(crate) fn find(tables: &Tables<'_>, dn: &str) -> Result<Found> {
 
 /// What is no DN to slapd of today, a database of an earlier one may still hold.
 fn key(dn: &[u8]) -> Vec<u8> {
-    schema::dn_key(dn).unwrap_or_else(|_| Name::new(dn).key().to_vec())
+    schema::dn_key(dn).unwrap_or_else(|_| ParsedDn::new(dn).key().to_vec())
 }
 
 /// The nodes below the root.

@@ -4,11 +4,11 @@ use std::sync::{Mutex, PoisonError};
 
 use ldif::Counters;
 use tree::Digest;
-use tree::fingerprint::{Fingerprint, Printer};
+use tree::fingerprint::{Fingerprint, Fingerprinter};
 
 use crate::entry::Entry;
 use crate::tables::Snapshot;
-use crate::workers::{Plan, Work};
+use crate::workers::{Plan, Worker};
 use crate::{Result, Source, base, ranges};
 
 /// Bytes of pages of one range.
@@ -33,21 +33,25 @@ pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> 
         counters,
     };
     let all = Mutex::new(digest);
-    let taker =
-        || Taker { all: &all, printer: Printer::default(), batch: Vec::new(), names: Vec::new() };
-    plan.carry_out(&snapshot, taker, || ()).map(drop)
+    let taker = || DigestWorker {
+        all: &all,
+        printer: Fingerprinter::default(),
+        batch: Vec::new(),
+        names: Vec::new(),
+    };
+    plan.run(&snapshot, taker, || ()).map(drop)
 }
 
 /// One worker's part.
-struct Taker<'a, 'd> {
+struct DigestWorker<'a, 'd> {
     all: &'a Mutex<&'d mut Digest>,
-    printer: Printer,
+    printer: Fingerprinter,
     /// Fingerprints, and where the names end.
     batch: Vec<(Fingerprint, usize)>,
     names: Vec<u8>,
 }
 
-impl Taker<'_, '_> {
+impl DigestWorker<'_, '_> {
     fn hand_over(&mut self) {
         let mut digest = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let mut start = 0;
@@ -59,7 +63,7 @@ impl Taker<'_, '_> {
     }
 }
 
-impl Work for Taker<'_, '_> {
+impl Worker for DigestWorker<'_, '_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
         let (printer, mut bytes) = (&mut self.printer, 0);
         entry.each(|value| {

@@ -7,17 +7,17 @@ use ldif::write::line;
 use lmdbfile::TableReader;
 use rustc_hash::FxHashMap;
 use tree::Description;
-use tree::fingerprint::{Printer, hash_value};
+use tree::fingerprint::{Fingerprinter, hash_value};
 
 use crate::descriptions::Descriptions;
-use crate::parents::Place;
+use crate::parents::ParentDn;
 use crate::{Error, Result, damaged, reading};
 
 /// An entry where it lies in the pages.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) id: u64,
-    pub(crate) place: &'a Place,
+    pub(crate) place: &'a ParentDn,
     descriptions: &'a Descriptions,
     value: &'a [u8],
     id2v: Option<TableReader<'a>>,
@@ -36,18 +36,18 @@ pub(crate) struct Value<'a> {
 
 impl Value<'_> {
     #[inline]
-    pub(crate) fn print(&self, printer: &mut Printer) {
+    pub(crate) fn print(&self, printer: &mut Fingerprinter) {
         self.add(hash_value(self.description.hash, self.bytes), printer);
     }
 
     /// Appends its line too.
     #[inline]
-    pub(crate) fn record(&self, out: &mut Vec<u8>, printer: &mut Printer) {
+    pub(crate) fn record(&self, out: &mut Vec<u8>, printer: &mut Fingerprinter) {
         self.add(self.description.record(self.at, self.bytes, out), printer);
     }
 
     #[inline]
-    fn add(&self, hash: u128, printer: &mut Printer) {
+    fn add(&self, hash: u128, printer: &mut Fingerprinter) {
         if self.single {
             printer.add_single(hash);
         } else {
@@ -59,7 +59,7 @@ impl Value<'_> {
 impl Entry<'_> {
     /// Appends it as LDIF: its fingerprint.
     #[inline]
-    pub(crate) fn record(&self, text: &mut Vec<u8>, printer: &mut Printer) -> Result<u128> {
+    pub(crate) fn record(&self, text: &mut Vec<u8>, printer: &mut Fingerprinter) -> Result<u128> {
         line(text, b"dn", &self.place.dn);
         let values = text.len();
         self.each(|value| {
@@ -87,7 +87,7 @@ impl Entry<'_> {
 
     #[inline]
     fn shown(&self, see: &mut impl FnMut(Option<&Value<'_>>)) -> Result<()> {
-        let (mut met, mut scattered) = (Met::default(), false);
+        let (mut met, mut scattered) = (SeenDescriptions::default(), false);
         see(None);
         id2e::each(self.value, damaged_entry, |stored| {
             scattered = scattered || (met.add(stored.number) && self.has_twice());
@@ -169,9 +169,9 @@ impl Entry<'_> {
 
 /// Low bits of the numbers of attributes so far: one that is met again may be a number that is there already.
 #[derive(Debug, Default)]
-struct Met([u64; 8]);
+struct SeenDescriptions([u64; 8]);
 
-impl Met {
+impl SeenDescriptions {
     /// Whether it was there.
     #[inline]
     fn add(&mut self, number: u32) -> bool {
@@ -192,7 +192,7 @@ pub(crate) struct Decoder<'d> {
 impl<'d> Decoder<'d> {
     /// `value`: what id2e has under `id`.
     #[inline]
-    pub(crate) fn entry<'a>(&self, id: u64, value: &'a [u8], place: &'a Place) -> Entry<'a>
+    pub(crate) fn entry<'a>(&self, id: u64, value: &'a [u8], place: &'a ParentDn) -> Entry<'a>
     where
         'd: 'a,
     {

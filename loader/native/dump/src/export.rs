@@ -5,18 +5,18 @@ use std::sync::{Mutex, PoisonError};
 
 use ldif::Counters;
 use tree::Names;
-use tree::fingerprint::{Printer, Tally};
+use tree::fingerprint::{Fingerprinter, ShardTotals};
 
 use crate::base::{self, Found};
 use crate::entry::Entry;
-use crate::late::Late;
-use crate::shard::{Ended, Finished, Shard};
+use crate::held_back::HeldBackEntries;
+use crate::shard::{ClosingShard, Finished, Shard};
 use crate::tables::{Snapshot, Tables};
-use crate::walk::Met;
-use crate::workers::{Plan, Work};
+use crate::walk::WalkCounts;
+use crate::workers::{Plan, Worker};
 use crate::{Error, Result, Source, ranges, reading};
 
-pub use crate::shard::Place;
+pub use crate::shard::ShardTarget;
 
 /// Bytes of pages for one file.
 const PIECE: u64 = 64 << 20;
@@ -46,10 +46,10 @@ pub struct Exported {
 
 /// Writes all entries of `source` into the empty directory of `place`, parents first. On the disk when it returns; same
 /// database, same bytes.
-pub fn export(source: &Source<'_>, place: &Place, counters: &Counters) -> Result<Exported> {
+pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> Result<Exported> {
     let snapshot = Snapshot::open(source)?;
     let tables = snapshot.tables()?;
-    let root = Root::find(&tables, source)?;
+    let root = ExportHead::find(&tables, source)?;
     let ranges = ranges::cut(&tables, PIECE, source.jobs, MOST)?;
     let plan = Plan {
         jobs: source.jobs,
@@ -59,29 +59,29 @@ pub fn export(source: &Source<'_>, place: &Place, counters: &Counters) -> Result
         records: tables.id2e.record().entries,
         counters,
     };
-    let all = Gathered::new(Late::new(&place.directory, counters));
-    let met = plan.carry_out(&snapshot, || Writer::new(place, &all), || ())?;
+    let all = Gathered::new(HeldBackEntries::new(&place.directory, counters));
+    let met = plan.run(&snapshot, || Writer::new(place, &all), || ())?;
     let mut done = all.finish(place, ranges.len() + 1, met)?;
     sync(place)?;
     (done.base, done.context_csns, done.ranges) = (root.dn, root.context_csns, ranges.len());
     Ok(done)
 }
 
-fn sync(place: &Place) -> Result<()> {
+fn sync(place: &ShardTarget) -> Result<()> {
     let synced = File::open(&place.directory).and_then(|directory| directory.sync_all());
     synced.map_err(|error| Error::from(error).in_file(Some(&place.directory)))
 }
 
 /// What is said of the whole.
 #[derive(Debug)]
-pub(crate) struct Root {
+pub(crate) struct ExportHead {
     /// Of the wanted base, 0 for all.
     pub(crate) id: u64,
     pub(crate) dn: String,
     pub(crate) context_csns: Vec<String>,
 }
 
-impl Root {
+impl ExportHead {
     pub(crate) fn find(tables: &Tables<'_>, source: &Source<'_>) -> Result<Self> {
         let base = source.base.map(|base| base::find(tables, base)).transpose()?;
         let suffixes = base::suffixes(tables)?;
@@ -124,21 +124,21 @@ fn text(bytes: &[u8]) -> String {
 /// What all workers have done.
 #[derive(Debug)]
 struct Gathered {
-    late: Late,
+    late: HeldBackEntries,
     done: Mutex<Vec<Finished>>,
 }
 
 impl Gathered {
-    fn new(late: Late) -> Self {
+    fn new(late: HeldBackEntries) -> Self {
         Self { late, done: Mutex::default() }
     }
 
-    fn finish(self, place: &Place, next: usize, met: Met) -> Result<Exported> {
+    fn finish(self, place: &ShardTarget, next: usize, met: WalkCounts) -> Result<Exported> {
         let mut files = self.done.into_inner().unwrap_or_else(PoisonError::into_inner);
         files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let (late, last) = self.late.write(place, next)?;
         files.extend(last);
-        let mut all = Tally::default();
+        let mut all = ShardTotals::default();
         for file in &files {
             all.join(file.tally);
         }
@@ -157,21 +157,21 @@ impl Gathered {
 /// One worker's part.
 #[derive(Debug)]
 struct Writer<'g> {
-    place: &'g Place,
+    place: &'g ShardTarget,
     all: &'g Gathered,
-    printer: Printer,
+    printer: Fingerprinter,
     shard: Option<Shard>,
     /// The one before.
-    before: Option<Ended>,
+    before: Option<ClosingShard>,
 }
 
 impl<'g> Writer<'g> {
-    fn new(place: &'g Place, all: &'g Gathered) -> Self {
-        Self { place, all, printer: Printer::default(), shard: None, before: None }
+    fn new(place: &'g ShardTarget, all: &'g Gathered) -> Self {
+        Self { place, all, printer: Fingerprinter::default(), shard: None, before: None }
     }
 }
 
-impl Work for Writer<'_> {
+impl Worker for Writer<'_> {
     fn begin(&mut self, range: usize) -> Result<()> {
         self.shard = Some(Shard::new(&self.place.directory, self.place.name(range + 1)));
         Ok(())
@@ -195,7 +195,7 @@ impl Work for Writer<'_> {
     fn end(&mut self) -> Result<()> {
         let ended = self.shard.take().map_or(Ok(None), Shard::end)?;
         let before = std::mem::replace(&mut self.before, ended);
-        let finished = before.map(Ended::wait).transpose()?;
+        let finished = before.map(ClosingShard::wait).transpose()?;
         let mut done = self.all.done.lock().unwrap_or_else(PoisonError::into_inner);
         done.extend(finished);
         Ok(())

@@ -8,14 +8,14 @@
 //! those of a few names.
 
 mod base;
+mod by_dn;
 mod descriptions;
 mod digest;
 mod entry;
 mod export;
-mod late;
+mod held_back;
 mod nodes;
 mod parents;
-mod pick;
 mod ranges;
 mod shard;
 mod stream;
@@ -25,10 +25,10 @@ mod workers;
 
 use std::path::Path;
 
+pub use by_dn::pick;
 pub use digest::digest;
-pub use export::{Exported, Place, export};
+pub use export::{Exported, ShardTarget, export};
 pub use ldif::{Code, Error, Result};
-pub use pick::pick;
 pub use shard::Finished;
 pub use stream::stream;
 

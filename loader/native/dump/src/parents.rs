@@ -17,7 +17,7 @@ const LONGEST: usize = 1 << 16;
 
 /// Where an entry stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ParentDn {
     /// Pretty, as slapcat has it.
     pub(crate) dn: Vec<u8>,
     /// Number of nodes on the way from the root.
@@ -28,7 +28,7 @@ pub(crate) struct Place {
     pub(crate) inside: bool,
 }
 
-impl Place {
+impl ParentDn {
     /// Makes it that of the child `id`, whose parent has the ID `parent` and stands at `above`.
     pub(crate) fn set(&mut self, id: u64, name: &[u8], parent: u64, above: &Self, base: u64) {
         self.dn.clear();
@@ -48,16 +48,16 @@ impl Place {
 pub(crate) struct Parents<'r> {
     nodes: Nodes<'r>,
     base: u64,
-    root: Arc<Place>,
-    known: FxHashMap<u64, Arc<Place>>,
+    root: Arc<ParentDn>,
+    known: FxHashMap<u64, Arc<ParentDn>>,
     bytes: usize,
-    last: (u64, Arc<Place>),
+    last: (u64, Arc<ParentDn>),
 }
 
 impl<'r> Parents<'r> {
     /// `base`: the ID of the wanted base, 0 for the root above all.
     pub(crate) fn new(dn2i: &TableReader<'r>, base: u64) -> Result<Self> {
-        let root = Arc::new(Place { inside: base == 0, ..Place::default() });
+        let root = Arc::new(ParentDn { inside: base == 0, ..ParentDn::default() });
         let last = (0, Arc::clone(&root));
         let (nodes, known) = (Nodes::new(dn2i)?, FxHashMap::default());
         Ok(Self { nodes, base, root, known, bytes: 0, last })
@@ -68,14 +68,14 @@ impl<'r> Parents<'r> {
     }
 
     #[inline]
-    pub(crate) fn get(&mut self, id: u64) -> Result<&Arc<Place>> {
+    pub(crate) fn get(&mut self, id: u64) -> Result<&Arc<ParentDn>> {
         if self.last.0 != id {
             self.last = (id, self.find(id)?);
         }
         Ok(&self.last.1)
     }
 
-    fn find(&mut self, id: u64) -> Result<Arc<Place>> {
+    fn find(&mut self, id: u64) -> Result<Arc<ParentDn>> {
         let mut chain = Vec::new();
         let (mut at, mut length) = (id, 0);
         let mut above = loop {
@@ -91,7 +91,7 @@ impl<'r> Parents<'r> {
             at = node.id;
         };
         for (id, name, parent) in chain.into_iter().rev() {
-            let mut place = Place::default();
+            let mut place = ParentDn::default();
             place.set(id, &name, parent, &above, self.base);
             if place.dn.len() > LONGEST {
                 return Err(endless(id));
@@ -102,11 +102,11 @@ impl<'r> Parents<'r> {
         Ok(above)
     }
 
-    fn known(&self, id: u64) -> Option<Arc<Place>> {
+    fn known(&self, id: u64) -> Option<Arc<ParentDn>> {
         if id == 0 { Some(Arc::clone(&self.root)) } else { self.known.get(&id).cloned() }
     }
 
-    fn keep(&mut self, id: u64, place: &Arc<Place>) {
+    fn keep(&mut self, id: u64, place: &Arc<ParentDn>) {
         let size = place.dn.len() + EACH;
         if self.bytes + size > KEPT {
             self.known.clear();

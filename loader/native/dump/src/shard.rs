@@ -3,20 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use ldif::{Output, Result};
-use tree::fingerprint::Tally;
+use tree::fingerprint::ShardTotals;
 
 /// Written at once.
 const CHUNK: usize = 256 << 10;
 
 /// Where files go, and what is done to them.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct ShardTarget {
     pub directory: PathBuf,
     /// With zstd; `.zst` is added to the names.
     pub compress: bool,
 }
 
-impl Place {
+impl ShardTarget {
     /// Names sort as the numbers do.
     pub(crate) fn name(&self, number: usize) -> String {
         let suffix = if self.compress { "ldif.zst" } else { "ldif" };
@@ -33,7 +33,7 @@ pub(crate) struct Shard {
     pub(crate) text: Vec<u8>,
     /// Before compression.
     pub(crate) bytes: u64,
-    pub(crate) tally: Tally,
+    pub(crate) tally: ShardTotals,
 }
 
 /// A finished one.
@@ -44,14 +44,14 @@ pub struct Finished {
     pub sum: String,
     /// Before compression.
     pub bytes: u64,
-    pub tally: Tally,
+    pub tally: ShardTotals,
 }
 
 impl Shard {
     pub(crate) fn new(directory: &Path, name: String) -> Self {
         let path = directory.join(&name);
         let text = Vec::with_capacity(CHUNK + (CHUNK >> 2));
-        Self { name, path, output: None, text, bytes: 0, tally: Tally::default() }
+        Self { name, path, output: None, text, bytes: 0, tally: ShardTotals::default() }
     }
 
     /// What was added to `text` is whole entries.
@@ -77,28 +77,28 @@ impl Shard {
 
     /// On the disk; `None` where there was no entry.
     pub(crate) fn finish(self) -> Result<Option<Finished>> {
-        self.end()?.map(Ended::wait).transpose()
+        self.end()?.map(ClosingShard::wait).transpose()
     }
 
     /// No more comes.
-    pub(crate) fn end(mut self) -> Result<Option<Ended>> {
+    pub(crate) fn end(mut self) -> Result<Option<ClosingShard>> {
         self.flush()?;
         let Some(output) = self.output else { return Ok(None) };
         let (name, bytes, tally) = (self.name, self.bytes, self.tally);
-        Ok(Some(Ended { name, bytes, tally, output: output.end()? }))
+        Ok(Some(ClosingShard { name, bytes, tally, output: output.end()? }))
     }
 }
 
 /// One on its way to the disk.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ClosingShard {
     name: String,
     bytes: u64,
-    tally: Tally,
-    output: ldif::Ended,
+    tally: ShardTotals,
+    output: ldif::Closing,
 }
 
-impl Ended {
+impl ClosingShard {
     /// Until it is there.
     pub(crate) fn wait(self) -> Result<Finished> {
         let sum = self.output.wait()?;

@@ -3,16 +3,16 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use ldif::{Code, Counters, Outflow};
+use ldif::{Code, Counters, StreamWriter};
 use tree::Names;
-use tree::fingerprint::{Checksum, Printer};
+use tree::fingerprint::{Checksum, Fingerprinter};
 use workers::Turn;
 
 use crate::entry::Entry;
-use crate::export::{Exported, Root};
-use crate::late::Late;
+use crate::export::{ExportHead, Exported};
+use crate::held_back::HeldBackEntries;
 use crate::tables::Snapshot;
-use crate::workers::{Plan, Work};
+use crate::workers::{Plan, Worker};
 use crate::{Result, Source, ranges};
 
 /// Bytes of pages of one range.
@@ -34,8 +34,8 @@ pub fn stream(
 ) -> Result<Exported> {
     #[allow(clippy::cast_possible_truncation, reason = "a few at most")]
     let threads = compress.then(|| source.jobs.clamp(1, THREADS) as u32);
-    let mut out = Outflow::new(fd, threads, counters)?;
-    let written = write(source, &mut out, &Late::new(scratch, counters), counters);
+    let mut out = StreamWriter::new(fd, threads, counters)?;
+    let written = write(source, &mut out, &HeldBackEntries::new(scratch, counters), counters);
     match written {
         Ok(done) => out.finish().map(|()| done),
         Err(error) => {
@@ -49,13 +49,13 @@ pub fn stream(
 
 fn write(
     source: &Source<'_>,
-    out: &mut Outflow<'_>,
-    late: &Late,
+    out: &mut StreamWriter<'_>,
+    late: &HeldBackEntries,
     counters: &Counters,
 ) -> Result<Exported> {
     let snapshot = Snapshot::open(source)?;
     let tables = snapshot.tables()?;
-    let root = Root::find(&tables, source)?;
+    let root = ExportHead::find(&tables, source)?;
     let ranges = ranges::cut(&tables, PIECE, source.jobs, MOST)?;
     let plan = Plan {
         jobs: source.jobs,
@@ -66,7 +66,7 @@ fn write(
         counters,
     };
     let line = Turn::new(Told { out, done: Done::default() });
-    let met = plan.carry_out(&snapshot, || Teller::new(&line, late), || line.abandon())?;
+    let met = plan.run(&snapshot, || StreamWorker::new(&line, late), || line.abandon())?;
     let Told { out, mut done } = line.into_inner();
     let late = late.each(|_, text| {
         done.bytes += text.len() as u64;
@@ -87,7 +87,7 @@ fn write(
 
 /// What is written, in the order of the ranges.
 struct Told<'l, 'o> {
-    out: &'l mut Outflow<'o>,
+    out: &'l mut StreamWriter<'o>,
     done: Done,
 }
 
@@ -98,18 +98,18 @@ struct Done {
 }
 
 /// One worker's part.
-struct Teller<'t, 'l, 'o> {
+struct StreamWorker<'t, 'l, 'o> {
     line: &'t Turn<Told<'l, 'o>>,
-    late: &'t Late,
+    late: &'t HeldBackEntries,
     range: u64,
     text: Vec<u8>,
-    printer: Printer,
+    printer: Fingerprinter,
     done: Done,
 }
 
-impl<'t, 'l, 'o> Teller<'t, 'l, 'o> {
-    fn new(line: &'t Turn<Told<'l, 'o>>, late: &'t Late) -> Self {
-        let (text, printer) = (Vec::with_capacity(FULL + (FULL >> 4)), Printer::default());
+impl<'t, 'l, 'o> StreamWorker<'t, 'l, 'o> {
+    fn new(line: &'t Turn<Told<'l, 'o>>, late: &'t HeldBackEntries) -> Self {
+        let (text, printer) = (Vec::with_capacity(FULL + (FULL >> 4)), Fingerprinter::default());
         Self { line, late, range: 0, text, printer, done: Done::default() }
     }
 
@@ -121,7 +121,7 @@ impl<'t, 'l, 'o> Teller<'t, 'l, 'o> {
     }
 }
 
-impl Work for Teller<'_, '_, '_> {
+impl Worker for StreamWorker<'_, '_, '_> {
     fn begin(&mut self, range: usize) -> Result<()> {
         self.range = range as u64;
         Ok(())

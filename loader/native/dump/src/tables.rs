@@ -5,7 +5,7 @@ use tree::Names;
 
 use crate::descriptions::Descriptions;
 use crate::entry::{Decoder, Entry};
-use crate::parents::Place;
+use crate::parents::ParentDn;
 use crate::{Result, Source, damaged, reading};
 
 /// A snapshot, for one worker.
@@ -64,7 +64,7 @@ impl Tables<'_> {
         }
         let descriptions = self.descriptions(&Names::default())?;
         let decoder = Decoder { descriptions: &descriptions, id2v: self.id2v };
-        see(&decoder.entry(id, &value, &Place::default()))
+        see(&decoder.entry(id, &value, &ParentDn::default()))
     }
 
     /// `ignore`: attributes that do not count in fingerprints.

@@ -5,7 +5,7 @@ use ldif::Counters;
 use crate::descriptions::Descriptions;
 use crate::entry::{Decoder, Entry};
 use crate::nodes::Nodes;
-use crate::parents::{Parents, Place};
+use crate::parents::{ParentDn, Parents};
 use crate::ranges::{Range, id};
 use crate::tables::Tables;
 use crate::{Result, reading};
@@ -15,7 +15,7 @@ const STEP: u64 = 256;
 
 /// What was met.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Met {
+pub(crate) struct WalkCounts {
     /// Records of id2e.
     pub(crate) records: u64,
     /// Entries that were wanted.
@@ -24,7 +24,7 @@ pub(crate) struct Met {
     pub(crate) holes: u64,
 }
 
-impl Met {
+impl WalkCounts {
     pub(crate) fn add(&mut self, other: &Self) {
         self.records += other.records;
         self.entries += other.entries;
@@ -39,8 +39,8 @@ pub(crate) struct Walker<'w> {
     decoder: Decoder<'w>,
     nodes: Nodes<'w>,
     parents: Parents<'w>,
-    place: Place,
-    pub(crate) met: Met,
+    place: ParentDn,
+    pub(crate) met: WalkCounts,
 }
 
 impl<'w> Walker<'w> {
@@ -55,8 +55,8 @@ impl<'w> Walker<'w> {
             decoder: Decoder { descriptions, id2v: tables.id2v },
             nodes: Nodes::new(&tables.dn2i)?,
             parents: Parents::new(&tables.dn2i, base)?,
-            place: Place::default(),
-            met: Met::default(),
+            place: ParentDn::default(),
+            met: WalkCounts::default(),
         })
     }
 

@@ -7,11 +7,11 @@ use workers::{GivenUp, Turns, side_by_side};
 use crate::entry::Entry;
 use crate::ranges::Range;
 use crate::tables::Snapshot;
-use crate::walk::{Met, Walker};
+use crate::walk::{WalkCounts, Walker};
 use crate::{Result, damaged};
 
 /// What a worker does with its entries.
-pub(crate) trait Work {
+pub(crate) trait Worker {
     /// The range of this number comes.
     fn begin(&mut self, _range: usize) -> Result<()> {
         Ok(())
@@ -49,12 +49,12 @@ pub(crate) struct Plan<'p> {
 impl Plan<'_> {
     /// Goes through all ranges with as many workers as wanted. Every record of id2e must have been met. `stop` lets
     /// nobody wait any more.
-    pub(crate) fn carry_out<W: Work>(
+    pub(crate) fn run<W: Worker>(
         &self,
         snapshot: &Snapshot,
         make: impl Fn() -> W + Sync,
         stop: impl Fn() + Sync,
-    ) -> Result<Met> {
+    ) -> Result<WalkCounts> {
         let turns = Turns::new(self.ranges.len());
         let workers = self.jobs.clamp(1, self.ranges.len());
         let snapshots: Vec<_> = (0..workers).map(|_| snapshot.fork()).collect::<Result<_>>()?;
@@ -63,7 +63,7 @@ impl Plan<'_> {
             stop();
         };
         let work = |snapshot: Snapshot| self.work(&snapshot, &turns, make());
-        let mut met = Met::default();
+        let mut met = WalkCounts::default();
         side_by_side(snapshots, &stop, work)?.iter().for_each(|one| met.add(one));
         if met.records == self.records {
             return Ok(met);
@@ -72,7 +72,12 @@ impl Plan<'_> {
         Err(damaged(format!("{met} entries were met, {said} should be there (table id2e)")))
     }
 
-    fn work<W: Work>(&self, snapshot: &Snapshot, turns: &Turns, mut work: W) -> Result<Met> {
+    fn work<W: Worker>(
+        &self,
+        snapshot: &Snapshot,
+        turns: &Turns,
+        mut work: W,
+    ) -> Result<WalkCounts> {
         let tables = snapshot.tables()?;
         let descriptions = tables.descriptions(self.ignore)?;
         let mut walker = Walker::new(&tables, &descriptions, self.base)?;

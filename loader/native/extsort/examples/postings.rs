@@ -90,7 +90,7 @@ fn push(postings: &Postings, entries: &Entries, threads: u32) {
                     for entry in block * BLOCK..(block + 1) * BLOCK {
                         entries.push(&mut writer, entry);
                     }
-                    writer.settle().expect("the temporary directory has room");
+                    writer.finish_index().expect("the temporary directory has room");
                 }
             });
         }

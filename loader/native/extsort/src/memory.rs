@@ -4,24 +4,24 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::scratch::Scratch;
+use crate::scratch::TempFile;
 use crate::{Error, Result};
 
 #[derive(Debug)]
-pub(crate) struct Means {
+pub(crate) struct Resources {
     /// Bytes.
     pub memory: usize,
-    pub scratch: Scratch,
+    pub scratch: TempFile,
     stop: Arc<AtomicBool>,
 }
 
-impl Means {
+impl Resources {
     pub fn new(memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
-        Self { memory, scratch: Scratch::new(dir), stop: Arc::clone(stop) }
+        Self { memory, scratch: TempFile::new(dir), stop: Arc::clone(stop) }
     }
 
     /// To be asked about once a millisecond of work.
-    pub fn go_on(&self) -> Result<()> {
+    pub fn check_cancelled(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
     }
 

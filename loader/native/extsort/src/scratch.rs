@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::{Error, Result};
 
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct TempFile {
     dir: PathBuf,
     file: OnceLock<File>,
     making: Mutex<()>,
     end: AtomicU64,
 }
 
-impl Scratch {
+impl TempFile {
     pub fn new(dir: &Path) -> Self {
         let (file, making, end) = (OnceLock::new(), Mutex::new(()), AtomicU64::new(0));
         Self { dir: dir.to_path_buf(), file, making, end }
@@ -86,16 +86,16 @@ impl Window {
 
     /// At least the next `least` bytes, or all that are left.
     #[inline]
-    pub fn peek(&mut self, least: usize, scratch: &Scratch) -> Result<&[u8]> {
+    pub fn peek(&mut self, least: usize, scratch: &TempFile) -> Result<&[u8]> {
         if self.buffer.len() - self.start < least {
             self.fill(least, scratch)?;
         }
-        Ok(self.at_hand())
+        Ok(self.buffered())
     }
 
     /// The bytes last peeked at, but for those passed since.
     #[inline]
-    pub fn at_hand(&self) -> &[u8] {
+    pub fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..]
     }
 
@@ -104,7 +104,7 @@ impl Window {
         self.start += count;
     }
 
-    fn fill(&mut self, least: usize, scratch: &Scratch) -> Result<()> {
+    fn fill(&mut self, least: usize, scratch: &TempFile) -> Result<()> {
         self.buffer.drain(..self.start);
         self.start = 0;
         let kept = self.buffer.len();
@@ -120,14 +120,14 @@ impl Window {
 /// Appends one part in large writes; nobody else may append in between.
 #[derive(Debug)]
 pub(crate) struct Appender<'a> {
-    scratch: &'a Scratch,
+    scratch: &'a TempFile,
     buffer: Vec<u8>,
     write_size: usize,
     part: Option<Range<u64>>,
 }
 
 impl<'a> Appender<'a> {
-    pub fn new(scratch: &'a Scratch, write_size: usize) -> Self {
+    pub fn new(scratch: &'a TempFile, write_size: usize) -> Self {
         Self { scratch, buffer: Vec::with_capacity(write_size), write_size, part: None }
     }
 
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_file_has_no_name_and_is_for_nobody_else() {
-        let scratch = Scratch::new(&std::env::temp_dir());
+        let scratch = TempFile::new(&std::env::temp_dir());
         scratch.append(b"x").unwrap();
         let found = scratch.file().unwrap().metadata().unwrap();
         assert_eq!((found.nlink(), found.mode() & 0o777), (0, 0o600));
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn parts_are_read_back_through_a_small_window() {
-        let scratch = Scratch::new(&std::env::temp_dir());
+        let scratch = TempFile::new(&std::env::temp_dir());
         scratch.append(b"before").unwrap();
         let mut appender = Appender::new(&scratch, 10);
         let bytes: Vec<u8> = (0..=255).collect();
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_with_the_directory() {
-        let scratch = Scratch::new(Path::new("/var/tmp"));
+        let scratch = TempFile::new(Path::new("/var/tmp"));
         scratch.file.set(OpenOptions::new().write(true).open("/dev/full").unwrap()).unwrap();
         let error = scratch.append(b"x").unwrap_err();
         let expected = "temporary file in /var/tmp: No space left on device (os error 28)";

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::memory::Means;
+use crate::memory::Resources;
 use crate::scratch::Window;
 use crate::{Error, Result};
 
@@ -29,7 +29,7 @@ const PATIENCE: u64 = 1 << 16;
 /// ```
 #[derive(Debug)]
 pub struct Spool {
-    means: Means,
+    means: Resources,
     /// The first records: whole ones, as many as memory holds.
     first: Vec<u8>,
     /// How many bytes come then in the file.
@@ -43,7 +43,7 @@ impl Spool {
     /// Uses about `memory` bytes, then a temporary file in `dir`. When `stop` is raised, all calls
     /// end with [`Error::Cancelled`].
     pub fn new(memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
-        let means = Means::new(memory, dir, stop);
+        let means = Resources::new(memory, dir, stop);
         Self { means, first: Vec::new(), spilled: 0, last: Vec::new(), records: 0 }
     }
 
@@ -70,7 +70,7 @@ impl Spool {
     }
 
     fn write(&mut self) -> Result<()> {
-        self.means.go_on()?;
+        self.means.check_cancelled()?;
         self.means.scratch.append(&self.last)?;
         self.spilled += self.last.len() as u64;
         self.last.clear();
@@ -118,7 +118,7 @@ impl SpoolReader<'_> {
     pub fn next(&mut self) -> Result<Option<&[u8]>> {
         self.given += 1;
         if self.given % PATIENCE == 0 {
-            self.spool.means.go_on()?;
+            self.spool.means.check_cancelled()?;
         }
         if let Some(record) = split(&mut self.first) {
             return Ok(Some(record));

@@ -88,7 +88,7 @@ fn sort(all: &[Posting], memory: usize, threads: usize, block: usize) -> Result<
                     for posting in block {
                         posting.push(&mut writer);
                     }
-                    writer.settle().expect("room in the temporary directory");
+                    writer.finish_index().expect("room in the temporary directory");
                 }
             });
         }
@@ -214,7 +214,7 @@ fn the_error_of_the_file_names_its_directory() {
     for position in 0..1_000_000 {
         writer.push(0, position, position);
     }
-    let error = writer.settle().unwrap_err().to_string();
+    let error = writer.finish_index().unwrap_err().to_string();
     assert_eq!(error, "temporary file in /nowhere: No such file or directory (os error 2)");
 }
 
@@ -254,7 +254,7 @@ fn the_stop_flag_ends_everything() {
     let mut writer = postings.writer();
     writer.push(0, 1, 2);
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    assert!(matches!(writer.settle(), Err(Error::Cancelled)));
+    assert!(matches!(writer.finish_index(), Err(Error::Cancelled)));
     drop(writer);
     let visited = postings.finish(1).unwrap().visit(0, &mut Seen::default());
     assert!(matches!(visited, Err(Error::Cancelled)));

@@ -1,6 +1,6 @@
 //! DNs as names of entries and as values.
 
-use ::schema::{Dn, Refusal, Schema, dn_key, split_leaf};
+use ::schema::{Dn, InvalidValue, Schema, dn_key, split_leaf};
 
 use crate::configuration::schema;
 
@@ -39,7 +39,7 @@ fn stays(schema: &Schema, dn: &Dn) {
 }
 
 /// Escapes may make a DN longer than DNs may be; any other refusal is none.
-fn within_length(read: Result<Dn, Refusal>) -> Result<Dn, Refusal> {
+fn within_length(read: Result<Dn, InvalidValue>) -> Result<Dn, InvalidValue> {
     if let Err(refusal) = &read {
         let text = refusal.0.as_ref();
         assert!(
@@ -50,7 +50,7 @@ fn within_length(read: Result<Dn, Refusal>) -> Result<Dn, Refusal> {
     read
 }
 
-fn halves(schema: &Schema, text: &[u8], whole: &Result<Dn, Refusal>) {
+fn halves(schema: &Schema, text: &[u8], whole: &Result<Dn, InvalidValue>) {
     let Some((leaf, above)) = split_leaf(text) else {
         assert!(text.is_empty());
         return;

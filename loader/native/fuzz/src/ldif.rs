@@ -2,7 +2,7 @@
 
 use ::ldif::blocks::Blocks;
 use ::ldif::records::Records;
-use ::ldif::tail::Tail;
+use ::ldif::tail::TruncationDetector;
 use ::ldif::walk::each_record;
 use ::ldif::{Counters, Entry, Input, Record, Result, write};
 
@@ -53,7 +53,7 @@ fn count_lines(bytes: &[u8]) -> u64 {
 
 /// The walk that loading and comparing use gives the same records as long as it goes on.
 fn walk(text: &[u8], seen: &[Seen]) {
-    let (mut expected, mut tail) = (seen.iter(), Tail::default());
+    let (mut expected, mut tail) = (seen.iter(), TruncationDetector::default());
     let counters = Counters::default();
     let done = each_record(Input::from_reader(text), &counters, |record| {
         let (bytes, line) = expected.next().expect("a record that was seen before");
@@ -71,7 +71,7 @@ fn walk(text: &[u8], seen: &[Seen]) {
     let _ = tail.end();
 }
 
-fn look(record: &Record<'_>, tail: &mut Tail) {
+fn look(record: &Record<'_>, tail: &mut TruncationDetector) {
     assert!(!record.bytes.is_empty() && record.line > 0);
     for field in record.fields().with_urls().map_while(Result::ok) {
         assert!(record.bytes.get(field.span.clone()).is_some() && field.line >= record.line);
@@ -83,7 +83,7 @@ fn look(record: &Record<'_>, tail: &mut Tail) {
 }
 
 /// Fields up to the first that is wrong; each written anew reads the same.
-fn fields(entry: Entry<'_>, tail: &mut Tail) {
+fn fields(entry: Entry<'_>, tail: &mut TruncationDetector) {
     let mut line = Vec::new();
     for field in entry.fields {
         let Ok(field) = field else { return };

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use ::ldif::Counters;
 use backmdb::VerifyMeans;
-use backmdb::audit::{Level, Look, audit};
+use backmdb::audit::{AuditOptions, Level, audit};
 use lmdbfile::{FileWriter, Flags, Format, Options, Reader, Result, TreeWriter};
 
 const PAGE: usize = 4096;
@@ -38,7 +38,8 @@ fn look(path: &Path, scratch: &Path) {
     let known = Some((crate::configuration::schema(), &settings));
     let means = &VerifyMeans { memory: 16 << 20, jobs: 1, scratch: scratch.to_path_buf() };
     let (txn, level, new, limit, counters) = (None, Level::Indexes, false, 2, &Counters::default());
-    let found = audit(&Look { path, txn, level, known, new, seen: None, limit, means, counters });
+    let found =
+        audit(&AuditOptions { path, txn, level, known, new, seen: None, limit, means, counters });
     let found = found.expect("damage is no error");
     let told =
         found.problems.iter().all(|(_, problem)| problem.count > 0 && !problem.told.is_empty());

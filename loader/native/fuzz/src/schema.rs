@@ -1,6 +1,6 @@
 //! Schemas: definitions of any kind, and the questions that a build asks them.
 
-use ::schema::{AttributeId, Profile, Schema, Settings};
+use ::schema::{AttributeId, ObjectClassSet, Schema, Settings};
 
 use crate::configuration::definitions;
 
@@ -30,7 +30,7 @@ fn ask(schema: &Schema, options: &str) {
         assert_eq!(schema.attribute(kind.oid.as_bytes()), Some(kind.id));
         assert_eq!(schema.attribute(kind.name.as_bytes()), Some(kind.id));
         assert!(kind.chain.contains(&kind.id));
-        let _ = kind.unproven();
+        let _ = kind.unsupported_rule();
         describe(schema, &kind.name, options);
         value(schema, kind.id, &kind.name);
     }
@@ -87,7 +87,7 @@ fn profiles(schema: &Schema, classes: &[&[u8]]) {
     }
 }
 
-fn check(schema: &Schema, profile: &Profile) {
+fn check(schema: &Schema, profile: &ObjectClassSet) {
     let all: Vec<_> = schema.attributes().map(|kind| (kind.id, kind.id.index() % 2 == 0)).collect();
     let _ = profile.check(schema, &[]);
     for (at, present) in all.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ldif::Record;
-use synth::{Maker, Options, Place, Tree, compile, toml};
+use synth::{EntryRef, Maker, Options, Tree, compile, toml};
 
 use crate::switches;
 
@@ -51,7 +51,7 @@ fn look(tree: &Tree) {
         maker.entry(number, &mut again);
         assert_eq!(made, again);
         read(&made);
-        if let Place::Entry { kind, index } = place {
+        if let EntryRef::Entry { kind, index } = place {
             assert!(tree.number(tree.parent(kind, index)) < number);
         }
     }

@@ -6,8 +6,8 @@ use ::ldif::{Field, Record};
 use ::wire::buffer::Input;
 use ::wire::message::Entry;
 use ::wire::{Message, Recorder};
-use tree::fingerprint::Printer;
-use tree::{Names, Row, join};
+use tree::fingerprint::Fingerprinter;
+use tree::{EntryRecord, Names, join};
 
 /// RFC 2696.
 const PAGED: &[u8] = b"1.2.840.113556.1.4.319";
@@ -81,7 +81,7 @@ fn is_word(name: &[u8]) -> bool {
     WORDS.iter().any(|word| name.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-fn reads_the_same(record: &Record<'_>, entry: &Entry<'_>, row: &Row) {
+fn reads_the_same(record: &Record<'_>, entry: &Entry<'_>, row: &EntryRecord) {
     let read = record.entry().expect("a record is an entry");
     assert_eq!(read.dn, entry.dn);
     let mut found: Vec<_> = read.fields.map(|field| pair(&field.expect("a field"))).collect();
@@ -89,8 +89,8 @@ fn reads_the_same(record: &Record<'_>, entry: &Entry<'_>, row: &Row) {
     found.sort_unstable();
     sent.sort_unstable();
     assert_eq!(found, sent);
-    let mut printer = Printer::new(join::context_csn());
-    assert_eq!(Row::of(record, &mut printer).expect("a row"), *row);
+    let mut printer = Fingerprinter::new(join::context_csn());
+    assert_eq!(EntryRecord::of(record, &mut printer).expect("a row"), *row);
 }
 
 fn pair(field: &Field<'_>) -> (Vec<u8>, Vec<u8>) {

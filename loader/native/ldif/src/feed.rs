@@ -24,11 +24,11 @@ struct State {
     blocks: VecDeque<Vec<u8>>,
     /// Buffers of blocks that were taken.
     used: Vec<Vec<u8>>,
-    end: Option<End>,
+    end: Option<FeedEnd>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum End {
+enum FeedEnd {
     /// All has been pushed.
     Closed,
     /// A reader or the taker failed: nobody waits any more.
@@ -78,12 +78,12 @@ impl Feed {
 
     /// There will be no more blocks.
     pub fn close(&self) {
-        self.end(End::Closed);
+        self.end(FeedEnd::Closed);
     }
 
     /// Ends all waits with an error.
     pub fn break_off(&self) {
-        self.end(End::Broken);
+        self.end(FeedEnd::Broken);
     }
 
     /// Some entries may have been pushed more than once.
@@ -95,7 +95,7 @@ impl Feed {
         self.repeated.load(Relaxed)
     }
 
-    fn end(&self, end: End) {
+    fn end(&self, end: FeedEnd) {
         self.lock().end = Some(end);
         self.changed.notify_all();
     }
@@ -112,7 +112,7 @@ impl Feed {
         let mut state = self.lock();
         loop {
             stop.check()?;
-            if matches!(state.end, Some(End::Broken)) {
+            if matches!(state.end, Some(FeedEnd::Broken)) {
                 return Err(Error::new(Code::Cancelled, "the other side of the feed failed"));
             }
             if ready(&state) {

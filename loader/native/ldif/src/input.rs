@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use crate::blocks::BLOCK_SIZE;
-use crate::polled::Polled;
-use crate::summed::Summed;
+use crate::polled::CancellableReader;
+use crate::summed::ChecksummedReader;
 use crate::{Code, Counters, Error, Result};
 
 /// Frames made with `zstd --long=31` need this much; larger ones do not exist.
@@ -36,7 +36,7 @@ impl<'a> Input<'a> {
     /// Reads a file; at its end `counters` are told its size and checksum as it was read.
     pub fn from_path(path: &Path, counters: &'a Counters) -> Result<Self> {
         let open = || {
-            let file = Summed::new(File::open(path)?, path, counters);
+            let file = ChecksummedReader::new(File::open(path)?, path, counters);
             let (compression, reader) = sniff(file)?;
             expect_name_kept(path, compression)?;
             let reader = decompress(compression, reader)?;
@@ -66,7 +66,8 @@ impl<'a> Input<'a> {
 
     /// Reads a pipe, socket or file; a wait for the other side ends when `counters` is cancelled.
     pub fn from_fd(fd: OwnedFd, counters: &'a Counters) -> Result<Self> {
-        let sniffed = sniff(Polled::new(fd, counters)).map_err(|error| counters.explain(error));
+        let sniffed =
+            sniff(CancellableReader::new(fd, counters)).map_err(|error| counters.explain(error));
         let (compression, reader) = sniffed?;
         let reader = decompress(compression, reader)?;
         Ok(Self { path: None, block_size: PIPE_BLOCK, reader })

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 
-use crate::polled::Polled;
+use crate::polled::CancellableReader;
 use crate::{Counters, Result};
 
 const LEVEL: i32 = 3;
@@ -18,14 +18,14 @@ const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// slapadd, ldapadd and our own reader refuse. Shorter than what a pipe takes at once.
 const BROKEN: &[u8] = b"\n\nditseed: the LDIF ends early, the rest of it could not be made\n\n";
 
-pub struct Outflow<'a> {
+pub struct StreamWriter<'a> {
     counters: &'a Counters,
     /// Beside the one that is written to.
     fd: OwnedFd,
-    way: Way<'a>,
+    way: Encoding<'a>,
 }
 
-enum Way<'a> {
+enum Encoding<'a> {
     Plain(Target<'a>),
     Zstd(Box<zstd::Encoder<'static, Target<'a>>>),
 }
@@ -33,20 +33,20 @@ enum Way<'a> {
 enum Target<'a> {
     /// Nobody waits at the other end.
     Prompt(OwnedFd),
-    Polled(Polled<'a>),
+    Polled(CancellableReader<'a>),
 }
 
-impl<'a> Outflow<'a> {
+impl<'a> StreamWriter<'a> {
     /// `threads`: so many compress beside the caller; `None` leaves it plain.
     pub fn new(fd: OwnedFd, threads: Option<u32>, counters: &'a Counters) -> Result<Self> {
         let target = Target::of(fd.try_clone()?, counters)?;
         let way = match threads {
-            None => Way::Plain(target),
+            None => Encoding::Plain(target),
             Some(threads) => {
                 let mut packed = zstd::Encoder::new(target, LEVEL)?;
                 packed.include_checksum(true)?;
                 packed.multithread(threads)?;
-                Way::Zstd(Box::new(packed))
+                Encoding::Zstd(Box::new(packed))
             }
         };
         Ok(Self { counters, fd, way })
@@ -54,16 +54,16 @@ impl<'a> Outflow<'a> {
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let written = match &mut self.way {
-            Way::Plain(target) => target.write_all(bytes),
-            Way::Zstd(packed) => packed.write_all(bytes),
+            Encoding::Plain(target) => target.write_all(bytes),
+            Encoding::Zstd(packed) => packed.write_all(bytes),
         };
         written.map_err(|error| self.counters.explain(error))
     }
 
     pub fn finish(self) -> Result<()> {
         match self.way {
-            Way::Plain(_) => Ok(()),
-            Way::Zstd(packed) => {
+            Encoding::Plain(_) => Ok(()),
+            Encoding::Zstd(packed) => {
                 packed.finish().map(drop).map_err(|error| self.counters.explain(error))
             }
         }
@@ -72,14 +72,14 @@ impl<'a> Outflow<'a> {
     /// Sees to it that nobody takes what was written for all there is. A packed stream without its end shows that itself.
     pub fn give_up(self) {
         let mut polled = [PollFd::new(&self.fd, PollFlags::OUT)];
-        if matches!(self.way, Way::Plain(_)) && poll(&mut polled, Some(&PATIENCE)) == Ok(1) {
+        if matches!(self.way, Encoding::Plain(_)) && poll(&mut polled, Some(&PATIENCE)) == Ok(1) {
             // Where it cannot be written, there is nobody to be told.
             let _ = rustix::io::write(self.fd.as_fd(), BROKEN);
         }
     }
 }
 
-impl std::fmt::Debug for Outflow<'_> {
+impl std::fmt::Debug for StreamWriter<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Outflow").field("fd", &self.fd).finish_non_exhaustive()
     }
@@ -92,7 +92,11 @@ impl<'a> Target<'a> {
             kind,
             FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice
         );
-        Ok(if is_prompt { Self::Prompt(fd) } else { Self::Polled(Polled::new(fd, counters)) })
+        Ok(if is_prompt {
+            Self::Prompt(fd)
+        } else {
+            Self::Polled(CancellableReader::new(fd, counters))
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use disk::Stream;
+use disk::DirectWriter;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::input::extension;
@@ -23,12 +23,12 @@ pub struct Output {
 }
 
 enum Sink {
-    Plain(Summed<Stream>),
-    Zstd(Box<zstd::Encoder<'static, Summed<BufWriter<File>>>>),
+    Plain(Checksummed<DirectWriter>),
+    Zstd(Box<zstd::Encoder<'static, Checksummed<BufWriter<File>>>>),
 }
 
 /// Takes the sum of what is written through it, when one is wanted.
-struct Summed<W> {
+struct Checksummed<W> {
     inner: W,
     sum: Option<Box<Xxh3>>,
 }
@@ -60,10 +60,10 @@ impl Output {
     }
 
     /// Ends the file without waiting.
-    pub fn end(self) -> Result<Ended> {
+    pub fn end(self) -> Result<Closing> {
         let Self { path, sink } = self;
         match sink.end() {
-            Ok((rest, sum)) => Ok(Ended { path, rest, sum }),
+            Ok((rest, sum)) => Ok(Closing { path, rest, sum }),
             Err(error) => Err(locate(error, &path)),
         }
     }
@@ -71,24 +71,24 @@ impl Output {
 
 /// A file on its way to the disk.
 #[derive(Debug)]
-pub struct Ended {
+pub struct Closing {
     path: PathBuf,
-    rest: Rest,
+    rest: ClosingFile,
     sum: String,
 }
 
 #[derive(Debug)]
-enum Rest {
-    Stream(disk::Ending),
+enum ClosingFile {
+    Stream(disk::Syncing),
     File(File),
 }
 
-impl Ended {
+impl Closing {
     /// As [`Output::finish`].
     pub fn wait(self) -> Result<String> {
         let synced = match self.rest {
-            Rest::Stream(ending) => ending.wait(),
-            Rest::File(file) => file.sync_all(),
+            ClosingFile::Stream(ending) => ending.wait(),
+            ClosingFile::File(file) => file.sync_all(),
         };
         synced.map_err(|error| locate(error, &self.path))?;
         Ok(self.sum)
@@ -98,13 +98,13 @@ impl Ended {
 impl Sink {
     fn create(path: &Path, threads: u32, sum: Option<Box<Xxh3>>) -> io::Result<Self> {
         if extension(path) != "zst" {
-            let inner = Stream::create(path, MODE, disk::BUFFER)?;
-            return Ok(Self::Plain(Summed { inner, sum }));
+            let inner = DirectWriter::create(path, MODE, disk::BUFFER)?;
+            return Ok(Self::Plain(Checksummed { inner, sum }));
         }
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(MODE).open(path)?;
         let inner = BufWriter::with_capacity(BUFFER, file);
-        let mut encoder = zstd::Encoder::new(Summed { inner, sum }, LEVEL)?;
+        let mut encoder = zstd::Encoder::new(Checksummed { inner, sum }, LEVEL)?;
         encoder.include_checksum(true)?;
         encoder.multithread(threads)?;
         Ok(Self::Zstd(Box::new(encoder)))
@@ -120,19 +120,21 @@ impl Sink {
         }
     }
 
-    fn end(self) -> io::Result<(Rest, String)> {
+    fn end(self) -> io::Result<(ClosingFile, String)> {
         match self {
-            Self::Plain(Summed { inner, sum }) => Ok((Rest::Stream(inner.end()?), text(sum))),
+            Self::Plain(Checksummed { inner, sum }) => {
+                Ok((ClosingFile::Stream(inner.end()?), text(sum)))
+            }
             Self::Zstd(encoder) => {
-                let Summed { inner, sum } = encoder.finish()?;
+                let Checksummed { inner, sum } = encoder.finish()?;
                 let file = inner.into_inner().map_err(io::IntoInnerError::into_error)?;
-                Ok((Rest::File(file), text(sum)))
+                Ok((ClosingFile::File(file), text(sum)))
             }
         }
     }
 }
 
-impl<W> Summed<W> {
+impl<W> Checksummed<W> {
     fn count(&mut self, bytes: &[u8]) {
         if let Some(sum) = &mut self.sum {
             sum.update(bytes);
@@ -140,7 +142,7 @@ impl<W> Summed<W> {
     }
 }
 
-impl<W: Write> Write for Summed<W> {
+impl<W: Write> Write for Checksummed<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(bytes)?;
         self.count(&bytes[..written]);

@@ -19,7 +19,7 @@ pub struct WholeFile {
 }
 
 /// Tells `counters` at the end of the file; one that is not read to its end is not told.
-pub(crate) struct Summed<'a> {
+pub(crate) struct ChecksummedReader<'a> {
     file: File,
     path: PathBuf,
     bytes: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Summed<'a> {
     counters: &'a Counters,
 }
 
-impl<'a> Summed<'a> {
+impl<'a> ChecksummedReader<'a> {
     pub(crate) fn new(file: File, path: &Path, counters: &'a Counters) -> Self {
         Self { file, path: path.to_path_buf(), bytes: 0, sum: Some(Box::default()), counters }
     }
@@ -40,7 +40,7 @@ impl<'a> Summed<'a> {
     }
 }
 
-impl Read for Summed<'_> {
+impl Read for ChecksummedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
         if count == 0 && !buffer.is_empty() {

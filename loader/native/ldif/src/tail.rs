@@ -4,18 +4,18 @@ use crate::{Code, Error, Field, Record, Result};
 
 /// Show it every record and its fields, then ask once at the end of each file.
 #[derive(Debug, Default)]
-pub struct Tail {
+pub struct TruncationDetector {
     records: u64,
     /// For each of [`STAMPS`]: have all records before the current one had it?
     always: [bool; 2],
-    current: Facts,
+    current: LastRecord,
 }
 
 /// Every entry that a server wrote out whole has these, near its end.
 pub const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
 
 #[derive(Debug, Default)]
-struct Facts {
+struct LastRecord {
     line: u64,
     dn: Vec<u8>,
     closed: bool,
@@ -23,7 +23,7 @@ struct Facts {
     stamps: [bool; 2],
 }
 
-impl Tail {
+impl TruncationDetector {
     pub fn record(&mut self, record: &Record<'_>, dn: &[u8]) {
         for (always, had) in self.always.iter_mut().zip(self.current.stamps) {
             *always = had && (*always || self.records == 1);

@@ -3,20 +3,20 @@
 use ldif::{Record, Result};
 use rustc_hash::FxHashMap;
 
-use crate::gather::described;
 use crate::kind::Kind;
+use crate::statistics::described;
 
 /// The text values of an entry by the number of their attribute; None where the entry has none.
-pub type Row = Vec<Vec<String>>;
+pub type SampledEntry = Vec<Vec<String>>;
 
 #[derive(Debug, Default)]
-pub struct Columns {
+pub struct SampledEntries {
     /// Lower case, ascending.
     pub names: Vec<String>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<SampledEntry>,
 }
 
-impl Columns {
+impl SampledEntries {
     pub fn of(kind: &Kind) -> Result<Self> {
         let mut names: Vec<String> = kind.attributes.keys().map(|name| (**name).into()).collect();
         names.sort_unstable();
@@ -35,7 +35,7 @@ impl Columns {
     }
 }
 
-fn row(bytes: &[u8], numbers: &FxHashMap<&str, usize>) -> Result<Row> {
+fn row(bytes: &[u8], numbers: &FxHashMap<&str, usize>) -> Result<SampledEntry> {
     let record = Record { bytes, line: 1, closed: true, last: false };
     let mut row = vec![Vec::new(); numbers.len()];
     for field in record.entry()?.fields {

@@ -7,7 +7,7 @@ mod values;
 
 use ldif::Result;
 
-use crate::columns::Columns;
+use crate::columns::SampledEntries;
 use crate::kind::{Attribute, Kind};
 use crate::registry::Registry;
 use crate::schemes::{is_made_by_servers, is_signed};
@@ -15,7 +15,7 @@ use crate::shapes::{LEAST_SEEN, shapes};
 use crate::text::{Subject, text, unique};
 use crate::token;
 use crate::toml::{decimal, histogram};
-use crate::tree_shape::Grown;
+use crate::tree_shape::PlacedKind;
 pub use described::{Created, Described, Item, Line};
 
 /// What is the same for all kinds.
@@ -31,7 +31,7 @@ pub struct Means<'a> {
 struct Describing<'a, 'm> {
     kind: &'a Kind,
     name: &'a str,
-    columns: Columns,
+    columns: SampledEntries,
     /// As they are spelled, by their number.
     names: &'a [String],
     /// Attributes that others may repeat, in their order.
@@ -39,8 +39,8 @@ struct Describing<'a, 'm> {
     means: &'a mut Means<'m>,
 }
 
-pub fn describe(grown: &Grown<'_>, name: &str, means: &mut Means<'_>) -> Result<Described> {
-    let columns = Columns::of(grown.kind)?;
+pub fn describe(grown: &PlacedKind<'_>, name: &str, means: &mut Means<'_>) -> Result<Described> {
+    let columns = SampledEntries::of(grown.kind)?;
     let spelled = |lower: &String| grown.kind.attributes[lower.as_str()].spelling.to_string();
     let names: Vec<String> = columns.names.iter().map(spelled).collect();
     let kind = grown.kind;

@@ -1,11 +1,11 @@
 //! Where an entry stands: the types of the RDNs on its way up, and hashes of its name and its parent's.
 
-use tree::name::Name;
+use tree::name::ParsedDn;
 use xxhash_rust::xxh3::xxh3_64;
 
 #[derive(Debug, Default)]
 pub struct Place {
-    name: Name,
+    name: ParsedDn,
     path: Vec<u8>,
 }
 

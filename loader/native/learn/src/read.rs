@@ -6,21 +6,21 @@ use ldif::records::Records;
 use ldif::walk::locate;
 use ldif::{Counters, Result};
 
-use crate::gather::Gather;
+use crate::statistics::Statistics;
 
-pub fn read(sources: Vec<Source>, jobs: usize, counters: &Counters) -> Result<Gather> {
+pub fn read(sources: Vec<Source>, jobs: usize, counters: &Counters) -> Result<Statistics> {
     let chunks = Chunks::new(sources, false, counters);
     let work = |_| work(&chunks, counters);
     let gathered = workers::side_by_side(0..jobs.max(1), &|| chunks.stop(), work)?;
-    let mut whole = Gather::default();
+    let mut whole = Statistics::default();
     for one in gathered {
         whole.merge(one);
     }
     Ok(whole)
 }
 
-fn work(chunks: &Chunks<'_>, counters: &Counters) -> Result<Gather> {
-    let (mut gather, mut buffer) = (Gather::default(), Vec::new());
+fn work(chunks: &Chunks<'_>, counters: &Counters) -> Result<Statistics> {
+    let (mut gather, mut buffer) = (Statistics::default(), Vec::new());
     while let Some(chunk) = chunks.next(buffer)? {
         let before = gather.entries;
         count(&chunk, &mut gather)?;
@@ -30,7 +30,7 @@ fn work(chunks: &Chunks<'_>, counters: &Counters) -> Result<Gather> {
     Ok(gather)
 }
 
-fn count(chunk: &Chunk, gather: &mut Gather) -> Result<()> {
+fn count(chunk: &Chunk, gather: &mut Statistics) -> Result<()> {
     let path = chunk.path.as_deref();
     for record in Records::new(&chunk.block()) {
         let record = record.map_err(|error| error.in_file(path))?;

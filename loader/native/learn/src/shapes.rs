@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::columns::Columns;
+use crate::columns::SampledEntries;
 use crate::histogram::Histogram;
-use crate::token::{self, Sort, Token};
+use crate::token::{self, Token, TokenKind};
 use crate::vocabulary::Words;
 
 /// Shapes told of one attribute, the share of the values that each must have, and their least number.
@@ -40,10 +40,10 @@ pub struct Variant {
 /// A token of a shape.
 #[derive(Debug)]
 pub struct Place {
-    pub sort: Sort,
+    pub sort: TokenKind,
     pub words: Words,
     pub repeats: Option<Repeat>,
-    tries: Vec<Tries>,
+    tries: Vec<RepeatCounts>,
 }
 
 /// The place repeats the value of another attribute of the entry.
@@ -55,14 +55,14 @@ pub struct Repeat {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Tries {
+struct RepeatCounts {
     seen: u64,
     same: u64,
     ascii: u64,
 }
 
 /// `earlier`: attributes that may be repeated.
-pub fn shapes(columns: &Columns, number: usize, earlier: &[usize]) -> Shapes {
+pub fn shapes(columns: &SampledEntries, number: usize, earlier: &[usize]) -> Shapes {
     let mut found = Shapes { variants: frequent(columns, number), ..Shapes::default() };
     let places: FxHashMap<String, usize> = found
         .variants
@@ -92,7 +92,7 @@ pub fn shapes(columns: &Columns, number: usize, earlier: &[usize]) -> Shapes {
 }
 
 /// The shapes that are told, the most frequent first.
-fn frequent(columns: &Columns, number: usize) -> Vec<Variant> {
+fn frequent(columns: &SampledEntries, number: usize) -> Vec<Variant> {
     let (mut counts, mut tokens, mut all) = (FxHashMap::<String, u64>::default(), Vec::new(), 0);
     for value in columns.values(number) {
         all += 1;
@@ -147,7 +147,7 @@ impl Variant {
 
     fn compare(&mut self, tokens: &[Token<'_>], row: &[Vec<String>], earlier: &[usize]) {
         for (place, token) in self.places.iter_mut().zip(tokens) {
-            place.tries.resize(earlier.len(), Tries::default());
+            place.tries.resize(earlier.len(), RepeatCounts::default());
             for (tries, &attribute) in place.tries.iter_mut().zip(earlier) {
                 let Some(value) = row[attribute].first() else { continue };
                 tries.seen += 1;
@@ -163,7 +163,7 @@ impl Variant {
             if place.words.distinct() < LEAST_SEEN {
                 continue;
             }
-            let enough = |tries: &Tries, same: u64| {
+            let enough = |tries: &RepeatCounts, same: u64| {
                 tries.seen >= LEAST_SEEN && same * 100 >= tries.seen * REPEATS
             };
             place.repeats = place.tries.iter().zip(earlier).find_map(|(tries, &attribute)| {

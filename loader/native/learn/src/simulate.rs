@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::curve::Curve;
 use crate::shapes::{Place, Shapes};
-use crate::token::Sort;
+use crate::token::TokenKind;
 use crate::vocabulary::Words;
 
 /// Same source, same template.
@@ -90,17 +90,19 @@ enum Draw {
 impl Draw {
     fn new(place: &Place) -> Self {
         match place.sort {
-            Sort::Letters => Self::Ranks(Ranks::new(&place.words.vocabulary(false, None).curve)),
-            Sort::Digits if is_listed(&place.words) => {
+            TokenKind::Letters => {
+                Self::Ranks(Ranks::new(&place.words.vocabulary(false, None).curve))
+            }
+            TokenKind::Digits if is_listed(&place.words) => {
                 Self::Ranks(Ranks::new(&place.words.vocabulary(true, None).curve))
             }
-            Sort::Digits | Sort::Hex | Sort::Mixed => {
+            TokenKind::Digits | TokenKind::Hex | TokenKind::Mixed => {
                 let width = u32::try_from(place.words.lengths.least()).unwrap_or(18).min(18);
                 Self::Ranks(Ranks {
                     steps: vec![(1.0, 0, 10_u64.pow(width).max(place.words.distinct()))],
                 })
             }
-            Sort::Uuid => Self::Fresh,
+            TokenKind::Uuid => Self::Fresh,
         }
     }
 

@@ -5,19 +5,19 @@ use std::fmt::Write as _;
 use ldif::{Code, Error, Result};
 
 use crate::describe::{Created, Described, Item, Line, Means, describe};
-use crate::gather::Gather;
 use crate::place::length;
 use crate::registry::Registry;
 use crate::schemes::structural_name;
+use crate::statistics::Statistics;
 use crate::toml::{decimal, quoted};
-use crate::tree_shape::{Below, Grown, Outline, outline};
+use crate::tree_shape::{Outline, ParentRule, PlacedKind, outline};
 use crate::words::write_registry;
 use crate::{Learned, shapes::LEAST_SEEN};
 
 /// Fewer than this are a number of their own, however many entries there are.
 const FEW: u64 = 20;
 
-pub fn write(gathered: &Gather) -> Result<Learned> {
+pub fn write(gathered: &Statistics) -> Result<Learned> {
     let outline = outline(&gathered.kinds);
     let main = outline.kinds.iter().max_by_key(|grown| grown.kind.entries);
     let Some(main) = main.map(|grown| grown.kind.entries) else {
@@ -54,7 +54,7 @@ pub fn write(gathered: &Gather) -> Result<Learned> {
     })
 }
 
-fn head(gathered: &Gather, outline: &Outline<'_>) -> String {
+fn head(gathered: &Statistics, outline: &Outline<'_>) -> String {
     let mut out = String::from(
         "# Learned by `ditseed generate learn`. It holds no value of the source: words are made up.\n",
     );
@@ -117,7 +117,7 @@ fn is_number(rest: &str) -> bool {
 #[allow(clippy::too_many_arguments, reason = "one kind among all")]
 fn write_kind(
     out: &mut String,
-    grown: &Grown<'_>,
+    grown: &PlacedKind<'_>,
     names: &[String],
     at: usize,
     main: u64,
@@ -129,11 +129,11 @@ fn write_kind(
         let _ = writeln!(out, "count = {}", count(grown.kind.entries, main));
     }
     match &grown.below {
-        Below::Branch(name) if name.is_empty() => {}
-        Below::Branch(name) => {
+        ParentRule::Branch(name) if name.is_empty() => {}
+        ParentRule::Branch(name) => {
             let _ = writeln!(out, "below = {}", quoted(name));
         }
-        Below::Kind { place, pick } => {
+        ParentRule::Kind { place, pick } => {
             let _ =
                 writeln!(out, "below = {{ kind = {}, pick = \"{pick}\" }}", quoted(&names[*place]));
         }

@@ -5,7 +5,7 @@ use crate::histogram::Bucket;
 use crate::registry::{Choice, Registry};
 use crate::shapes::{LEAST_SEEN, Place, Shapes, Variant};
 use crate::simulate;
-use crate::token::Sort;
+use crate::token::TokenKind;
 use crate::toml::{histogram, literal};
 use crate::vocabulary::Words;
 
@@ -72,16 +72,16 @@ pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
 /// The place that is to tell entries apart: numbers that do so already, else where most differ.
 fn bearer(variant: &Variant) -> Option<usize> {
     let places = || variant.places.iter().enumerate();
-    let counts = |place: &Place| place.sort == Sort::Digits && place.words.is_unique();
-    let numbered = places().find(|(_, place)| place.sort == Sort::Uuid || counts(place));
+    let counts = |place: &Place| place.sort == TokenKind::Digits && place.words.is_unique();
+    let numbered = places().find(|(_, place)| place.sort == TokenKind::Uuid || counts(place));
     let most = || places().max_by_key(|(_, place)| place.words.distinct());
     numbered.or_else(most).map(|(at, _)| at)
 }
 
 fn unique_place(place: &Place, subject: &Subject<'_>, registry: &mut Registry) -> String {
     match place.sort {
-        Sort::Digits => number(&place.words),
-        Sort::Uuid => "{uuid}".to_owned(),
+        TokenKind::Digits => number(&place.words),
+        TokenKind::Uuid => "{uuid}".to_owned(),
         _ => {
             let vocabulary = place.words.vocabulary(false, Some(subject.entries));
             format!("{{newword:{}}}", registry.add_words(subject.stem, vocabulary))
@@ -138,13 +138,13 @@ fn place_text(
         format!("{{word:{name}}}")
     };
     match place.sort {
-        Sort::Letters => listed(false),
-        Sort::Digits if subject.single && words.is_unique() => number(words),
-        Sort::Digits if simulate::is_listed(words) => listed(true),
-        Sort::Digits => digits(words),
-        Sort::Hex => chars("hex", words),
-        Sort::Mixed => chars("mixed", words),
-        Sort::Uuid => "{uuid}".to_owned(),
+        TokenKind::Letters => listed(false),
+        TokenKind::Digits if subject.single && words.is_unique() => number(words),
+        TokenKind::Digits if simulate::is_listed(words) => listed(true),
+        TokenKind::Digits => digits(words),
+        TokenKind::Hex => chars("hex", words),
+        TokenKind::Mixed => chars("mixed", words),
+        TokenKind::Uuid => "{uuid}".to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! letters and digits in turn, `U` a UUID; marks stand for themselves. So of the value only its ASCII marks are left.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
+pub enum TokenKind {
     Letters,
     Digits,
     Hex,
@@ -14,7 +14,7 @@ pub enum Sort {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token<'a> {
-    pub sort: Sort,
+    pub sort: TokenKind,
     pub text: &'a str,
 }
 
@@ -31,7 +31,7 @@ pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> 
     tokens.clear();
     let mut shape = String::new();
     if values::uuid::is_spelled(value.as_bytes()) {
-        tokens.push(Token { sort: Sort::Uuid, text: value });
+        tokens.push(Token { sort: TokenKind::Uuid, text: value });
         return Some("U".to_owned());
     }
     let grouped = is_grouped(value);
@@ -40,7 +40,7 @@ pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> 
         if !is_word(run) {
             shape.push(char::from(begins));
         } else if grouped {
-            tokens.push(Token { sort: Sort::Hex, text: run });
+            tokens.push(Token { sort: TokenKind::Hex, text: run });
             shape.push('H');
         } else {
             word(run, &mut shape, tokens);
@@ -98,7 +98,7 @@ fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
         .filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit());
     if changes.count() > MOST_CHANGES {
         let hex = run.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let sort = if hex { Sort::Hex } else { Sort::Mixed };
+        let sort = if hex { TokenKind::Hex } else { TokenKind::Mixed };
         tokens.push(Token { sort, text: run });
         return shape.push(if hex { 'H' } else { 'M' });
     }
@@ -106,7 +106,7 @@ fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
     while let Some(first) = rest.chars().next() {
         let digits = first.is_ascii_digit();
         let end = rest.find(|one: char| one.is_ascii_digit() != digits).unwrap_or(rest.len());
-        let sort = if digits { Sort::Digits } else { Sort::Letters };
+        let sort = if digits { TokenKind::Digits } else { TokenKind::Letters };
         tokens.push(Token { sort, text: &rest[..end] });
         shape.push(if digits { 'D' } else { 'L' });
         rest = &rest[end..];

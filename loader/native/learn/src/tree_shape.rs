@@ -2,8 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::fan_out::pick;
 use crate::kind::{Key, Kind};
+use crate::parent_counts::pick;
 use crate::place::{Place, above, length};
 use crate::shapes::LEAST_SEEN;
 
@@ -68,7 +68,7 @@ pub struct Outline<'g> {
     /// Relative names of single entries, parents first.
     pub branches: Vec<String>,
     /// Parents first, the largest first among those of one depth.
-    pub kinds: Vec<Grown<'g>>,
+    pub kinds: Vec<PlacedKind<'g>>,
     /// Entries that are in no kind of the template and no branches.
     pub left_out: u64,
     /// Entries of the branches, the suffix among them.
@@ -77,14 +77,14 @@ pub struct Outline<'g> {
 
 /// A kind and where it stands.
 #[derive(Debug)]
-pub struct Grown<'g> {
+pub struct PlacedKind<'g> {
     pub key: &'g Key,
     pub kind: &'g Kind,
-    pub below: Below,
+    pub below: ParentRule,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Below {
+pub enum ParentRule {
     /// Empty for the suffix.
     Branch(String),
     /// A kind by its place in the outline.
@@ -113,7 +113,7 @@ pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
     outline.left_out = all - told - outline.single.min(all - told);
     for &&(key, kind) in &rest {
         let below = below(key, kind, &outline.kinds, &names);
-        outline.kinds.push(Grown { key, kind, below });
+        outline.kinds.push(PlacedKind { key, kind, below });
     }
     outline
 }
@@ -226,7 +226,7 @@ fn rdn(place: &Place, number: usize) -> String {
 }
 
 /// Where the entries of a kind stand: below a branch when nearly all do, else below the largest kind of that place.
-fn below(key: &Key, kind: &Kind, before: &[Grown<'_>], names: &Branches) -> Below {
+fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) -> ParentRule {
     let parents = kind.parents.sorted();
     let seen: u64 = parents.iter().map(|(_, count)| **count).sum();
     let mut branches: Vec<_> =
@@ -238,13 +238,13 @@ fn below(key: &Key, kind: &Kind, before: &[Grown<'_>], names: &Branches) -> Belo
     let largest = candidates.max_by_key(|(_, grown)| grown.kind.entries);
     match (largest, branches.first()) {
         (Some((place, parent)), _) if below_branches * 2 < seen => {
-            Below::Kind { place, pick: pick(kind, parent.kind.entries) }
+            ParentRule::Kind { place, pick: pick(kind, parent.kind.entries) }
         }
-        (_, Some((_, name))) => Below::Branch((*name).clone()),
+        (_, Some((_, name))) => ParentRule::Branch((*name).clone()),
         (Some((place, parent)), None) => {
-            Below::Kind { place, pick: pick(kind, parent.kind.entries) }
+            ParentRule::Kind { place, pick: pick(kind, parent.kind.entries) }
         }
-        (None, None) => Below::Branch(String::new()),
+        (None, None) => ParentRule::Branch(String::new()),
     }
 }
 

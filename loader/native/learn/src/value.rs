@@ -12,7 +12,7 @@ const NEARLY_ALL: usize = 95;
 const MOST_PATHS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Sort {
+pub enum ValueKind {
     /// Whatever its shapes say.
     Text,
     /// Names of entries; the paths of their RDNs' types with how often each came, the most frequent first.
@@ -32,11 +32,11 @@ pub enum Sort {
 }
 
 /// `root`: the path of the suffix.
-pub fn sort(values: &[&str], root: &str) -> Sort {
+pub fn sort(values: &[&str], root: &str) -> ValueKind {
     let nearly_all = |fits: usize| !values.is_empty() && fits * 100 >= values.len() * NEARLY_ALL;
     let count = |fits: fn(&str) -> bool| values.iter().filter(|value| fits(value)).count();
     if nearly_all(count(|value| matches!(value, "TRUE" | "FALSE"))) {
-        return Sort::Boolean { yes: count(|value| value == "TRUE") * 1000 / values.len() };
+        return ValueKind::Boolean { yes: count(|value| value == "TRUE") * 1000 / values.len() };
     }
     if nearly_all(count(is_time)) {
         return time(values);
@@ -56,10 +56,10 @@ pub fn sort(values: &[&str], root: &str) -> Sort {
         }
     }
     if !nearly_all(all) {
-        return Sort::Text;
+        return ValueKind::Text;
     }
     found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    Sort::Dn(found)
+    ValueKind::Dn(found)
 }
 
 fn is_time(value: &str) -> bool {
@@ -68,7 +68,7 @@ fn is_time(value: &str) -> bool {
     digits == 14 && (rest == b"Z" || (rest.starts_with(b".") && rest.ends_with(b"Z")))
 }
 
-fn time(values: &[&str]) -> Sort {
+fn time(values: &[&str]) -> ValueKind {
     let mut years: Vec<u32> = values
         .iter()
         .filter(|value| is_time(value))
@@ -80,16 +80,16 @@ fn time(values: &[&str]) -> Sort {
     let outside = years.len() / 100;
     let first = years.get(outside).copied().unwrap_or(2020);
     let last = years.get(years.len().saturating_sub(outside + 1)).copied().unwrap_or(first);
-    Sort::Time { first, last }
+    ValueKind::Time { first, last }
 }
 
-fn password(values: &[&str]) -> Sort {
+fn password(values: &[&str]) -> ValueKind {
     let mut counts: FxHashMap<&'static str, usize> = FxHashMap::default();
     for (name, _) in values.iter().filter_map(|value| scheme(value)) {
         *counts.entry(name).or_default() += 1;
     }
     let most = counts.into_iter().max_by_key(|(name, count)| (*count, *name));
-    Sort::Password { scheme: most.map_or("SSHA", |(name, _)| name) }
+    ValueKind::Password { scheme: most.map_or("SSHA", |(name, _)| name) }
 }
 
 /// How long what stands behind the scheme is.
@@ -122,18 +122,21 @@ mod tests {
 
     #[test]
     fn sorts() {
-        assert_eq!(sort(&["TRUE", "FALSE", "FALSE", "FALSE"], "dc"), Sort::Boolean { yes: 250 });
+        assert_eq!(
+            sort(&["TRUE", "FALSE", "FALSE", "FALSE"], "dc"),
+            ValueKind::Boolean { yes: 250 }
+        );
         assert_eq!(
             sort(&["20200101000000Z", "20240101000000.123Z"], "dc"),
-            Sort::Time { first: 2020, last: 2024 }
+            ValueKind::Time { first: 2020, last: 2024 }
         );
-        assert_eq!(sort(&["{SSHA}x", "{ssha}y"], "dc"), Sort::Password { scheme: "SSHA" });
+        assert_eq!(sort(&["{SSHA}x", "{ssha}y"], "dc"), ValueKind::Password { scheme: "SSHA" });
         assert_eq!(
             sort(&["uid=a,ou=people,dc=x", "UID=b,ou=y,dc=x"], "dc"),
-            Sort::Dn(vec![("uid,ou,dc".to_owned(), 2)])
+            ValueKind::Dn(vec![("uid,ou,dc".to_owned(), 2)])
         );
         for text in ["plain", "a=b", "http://x/?a=b,c", "20200101", "{odd}x"] {
-            assert_eq!(sort(&[text], "dc"), Sort::Text, "{text}");
+            assert_eq!(sort(&[text], "dc"), ValueKind::Text, "{text}");
         }
     }
 }

@@ -73,7 +73,7 @@ impl Bulk {
     }
 
     /// Writes a leaf that is no work of ours. `first`: its first key or value.
-    pub fn hang_leaf(
+    pub fn attach_leaf(
         &mut self,
         file: &mut FileWriter,
         page: &mut [u8],

@@ -32,6 +32,6 @@ pub(crate) fn check_size(what: &str, bytes: &[u8]) -> Result<()> {
     Err(Error::new(kind, format!("a {what} of {} bytes ({start}); {problem}", bytes.len())))
 }
 
-pub(crate) fn misuse(message: &str) -> Error {
+pub(crate) fn programming_error(message: &str) -> Error {
     Error::new(ErrorKind::Misuse, message)
 }

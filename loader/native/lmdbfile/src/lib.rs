@@ -36,11 +36,11 @@ mod table;
 mod values;
 mod writer;
 
-pub use compact::Watch;
+pub use compact::ProgressCallback;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileWriter, Options, Summary};
 pub use flags::{Flags, Order};
 pub use layout::{Format, Layout, MAX_KEY};
-pub use reader::{Accounting, Cursor, PageKind, PageUse, Reader, Seen, TableReader};
+pub use reader::{Cursor, PageKind, PageUsage, PageUse, Reader, Seen, TableReader};
 pub use table::Table;
-pub use writer::{Held, TreeWriter};
+pub use writer::{PendingValue, TreeWriter};

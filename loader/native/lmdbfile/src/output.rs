@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use disk::{Buffer, Stream};
+use disk::{Buffer, DirectWriter};
 
 use crate::{Error, Result};
 
@@ -12,14 +12,14 @@ const MODE: u32 = 0o666;
 /// The end that is written to.
 #[derive(Debug)]
 pub(crate) struct Output {
-    stream: Stream,
+    stream: DirectWriter,
     path: PathBuf,
     failure: Option<Error>,
 }
 
 impl Output {
     pub fn create(path: &Path) -> Result<Self> {
-        let stream = Stream::create(path, MODE, disk::BUFFER);
+        let stream = DirectWriter::create(path, MODE, disk::BUFFER);
         let stream = stream.map_err(|error| Error::from(error).of_file(path))?;
         Ok(Self { stream, path: path.to_path_buf(), failure: None })
     }

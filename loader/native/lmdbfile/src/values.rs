@@ -1,7 +1,7 @@
 //! The values of one key: on the leaf, on a sub-page of it, or in a tree of their own.
 
 use crate::bulk::Bulk;
-use crate::checks::{check_order, check_size, misuse};
+use crate::checks::{check_order, check_size, programming_error};
 use crate::layout::node;
 use crate::table::Table;
 use crate::{FileWriter, Flags, Layout, Order, Result};
@@ -74,7 +74,7 @@ impl Values {
     pub fn add_integers(&mut self, file: &mut FileWriter, mut values: &[u64]) -> Result<()> {
         let (Some(first), Some(last)) = (values.first(), values.last()) else { return Ok(()) };
         if !self.flags.contains(Flags::DUPFIXED | Flags::INTEGERDUP) {
-            return Err(misuse("integers in a table without INTEGERDUP and DUPFIXED"));
+            return Err(programming_error("integers in a table without INTEGERDUP and DUPFIXED"));
         }
         self.fix_size(size_of::<u64>())?;
         check_order("value", self.order, &self.last, &first.to_ne_bytes())?;
@@ -103,14 +103,18 @@ impl Values {
             self.fixed = size;
             self.bulk.clear(self.flags.of_values(), size);
         }
-        if self.fixed == size { Ok(()) } else { Err(misuse("values of two sizes under DUPFIXED")) }
+        if self.fixed == size {
+            Ok(())
+        } else {
+            Err(programming_error("values of two sizes under DUPFIXED"))
+        }
     }
 
     /// The node's flags and value, which has at most `room` bytes.
     #[inline]
     pub fn stored(&mut self, file: &mut FileWriter, room: usize) -> Result<(u16, &[u8])> {
         match self.count {
-            0 => Err(misuse("a key without values")),
+            0 => Err(programming_error("a key without values")),
             1 => Ok((0, &self.last)),
             _ if self.bulk.on_one_page() && self.bulk.leaf.sub_page_size() <= room => {
                 self.bulk.leaf.sub_page(&mut self.stored);

@@ -1,7 +1,7 @@
 //! A table from its keys and values in order.
 
 use crate::bulk::Bulk;
-use crate::checks::{check_order, check_size, misuse};
+use crate::checks::{check_order, check_size, programming_error};
 use crate::layout::{MAX_VALUE, node};
 use crate::values::Values;
 use crate::{Error, ErrorKind, FileWriter, Flags, Layout, Order, Result, Table};
@@ -26,7 +26,7 @@ pub struct TreeWriter {
 /// A key whose value is still to come, with [`TreeWriter::fill`].
 #[derive(Debug)]
 #[must_use = "the table cannot be finished without its value"]
-pub struct Held {
+pub struct PendingValue {
     page: u64,
     key: Vec<u8>,
 }
@@ -104,7 +104,7 @@ impl TreeWriter {
     #[inline]
     pub fn begin(&mut self, key: &[u8]) -> Result<()> {
         if !self.flags.contains(Flags::DUPSORT) {
-            return Err(misuse("many values for a key of a table without DUPSORT"));
+            return Err(programming_error("many values for a key of a table without DUPSORT"));
         }
         self.next_key(key)?;
         self.values.clear();
@@ -140,20 +140,20 @@ impl TreeWriter {
     }
 
     /// A key of a table without DUPSORT whose value is not known yet. It has a leaf of its own.
-    pub fn held(&mut self, file: &mut FileWriter, key: &[u8]) -> Result<Held> {
+    pub fn held(&mut self, file: &mut FileWriter, key: &[u8]) -> Result<PendingValue> {
         if self.flags.contains(Flags::DUPSORT) {
-            return Err(misuse("a value that comes late in a table with DUPSORT"));
+            return Err(programming_error("a value that comes late in a table with DUPSORT"));
         }
         self.next_key(key)?;
         let page = self.bulk.reserve_leaf(file, key)?;
         self.entries += 1;
         self.unfilled += 1;
-        Ok(Held { page, key: key.to_vec() })
+        Ok(PendingValue { page, key: key.to_vec() })
     }
 
     /// The value of a held key of this table. A large one goes to overflow pages, at the place in
     /// the file that is reached.
-    pub fn fill(&mut self, file: &mut FileWriter, held: &Held, value: &[u8]) -> Result<()> {
+    pub fn fill(&mut self, file: &mut FileWriter, held: &PendingValue, value: &[u8]) -> Result<()> {
         let mut aside = Self::new(self.flags, self.layout);
         aside.put(file, &held.key, value)?;
         self.bulk.table.overflow_pages += aside.bulk.table.overflow_pages;
@@ -165,7 +165,9 @@ impl TreeWriter {
     /// Writes the pages that are still open: the table's record.
     pub fn finish(mut self, file: &mut FileWriter) -> Result<Table> {
         if self.open || self.unfilled > 0 {
-            return Err(misuse("a table finished before the values of all its keys came"));
+            return Err(programming_error(
+                "a table finished before the values of all its keys came",
+            ));
         }
         let mut table = self.bulk.finish(file)?;
         table.entries = self.entries;
@@ -173,13 +175,13 @@ impl TreeWriter {
     }
 
     fn check_open(&self) -> Result<()> {
-        if self.open { Ok(()) } else { Err(misuse("a value before its key")) }
+        if self.open { Ok(()) } else { Err(programming_error("a value before its key")) }
     }
 
     #[inline]
     fn next_key(&mut self, key: &[u8]) -> Result<()> {
         if self.open {
-            return Err(misuse("a key while another is open"));
+            return Err(programming_error("a key while another is open"));
         }
         check_size("key", key)?;
         check_order("key", self.key_order, &self.key, key)?;

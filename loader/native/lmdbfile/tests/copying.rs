@@ -6,7 +6,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 use lmdbfile::ErrorKind;
-use lmdbfile::copy::{Image, Part, copy, receive, send};
+use lmdbfile::copy::{Image, ResumePoint, copy, receive, send};
 
 const HEAD: [u8; 8192] = [9; 8192];
 
@@ -58,7 +58,7 @@ fn a_stream_that_breaks_goes_on() {
     let mut content = make(&source, rng);
     let image = Image { head: &HEAD, length: 61 << 20, compacted: false };
     content.truncate(61 << 20);
-    let sent = |part: Option<Part>| {
+    let sent = |part: Option<ResumePoint>| {
         let mut stream = Vec::new();
         let from = send(&source, &image, part, &mut stream, &|_| true).unwrap();
         (from, stream)
@@ -69,7 +69,7 @@ fn a_stream_that_breaks_goes_on() {
         let cut = rng.usize(60..whole.len());
         let error = receive(&mut &whole[..cut], &target, &journal, &|_| true).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Stream);
-        let part: Part = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
+        let part: ResumePoint = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
         let (from, rest) = sent(Some(part));
         assert_eq!(from, part.have);
         let received = receive(&mut &rest[..], &target, &journal, &|_| true);
@@ -77,10 +77,10 @@ fn a_stream_that_breaks_goes_on() {
         assert!(std::fs::read(&target).unwrap() == content);
         assert!(!journal.exists());
     }
-    let other = Part { image: 1, have: 8192 };
+    let other = ResumePoint { image: 1, have: 8192 };
     assert_eq!(sent(Some(other)).0, 0);
     receive(&mut &whole[..whole.len() / 2], &target, &journal, &|_| true).unwrap_err();
-    let part: Part = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
+    let part: ResumePoint = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
     let compacted = Image { compacted: true, ..image };
     let sent = send(&source, &compacted, Some(part), &mut Vec::new(), &|_| true);
     assert_eq!(sent.unwrap(), 0, "the part is of a copy that was not compacted");
@@ -104,7 +104,7 @@ fn what_does_not_fit_is_refused() {
     }
     // Goes on with what is not there.
     let _ = std::fs::remove_file(&journal);
-    let part: Part = {
+    let part: ResumePoint = {
         let broken = receive(&mut &whole[..4 << 20], &target, &journal, &|_| true);
         assert!(broken.is_err());
         std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap()
@@ -138,7 +138,7 @@ fn what_was_received_has_to_be_there() {
     let mut whole = Vec::new();
     send(&source, &image, None, &mut whole, &|_| true).unwrap();
     assert!(receive(&mut &whole[..4 << 20], &target, &journal, &|_| true).is_err());
-    let part: Part = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
+    let part: ResumePoint = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
     let mut rest = Vec::new();
     send(&source, &image, Some(part), &mut rest, &|_| true).unwrap();
     std::fs::remove_file(&target).unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::{Content, kinds, rows, write_file};
 use disk::Buffer;
 use fastrand::Rng;
-use lmdbfile::{Accounting, Error, ErrorKind, Reader, Result, Seen};
+use lmdbfile::{Error, ErrorKind, PageUsage, Reader, Result, Seen};
 
 const PAGE: usize = 4096;
 
@@ -73,7 +73,7 @@ fn seen_before(reader: &Reader, bytes: &[u8], rng: &mut Rng) {
         let given_back = seen.look(start as u64, Buffer::from(piece));
         assert!(given_back[..] == *piece);
     }
-    let told = |found: (Accounting, Vec<Error>)| {
+    let told = |found: (PageUsage, Vec<Error>)| {
         (found.0, found.1.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     let read = told(reader.survey(None, &mut |_| true));

@@ -6,22 +6,22 @@ use wire::ber::Writer;
 use wire::message::{Message, tag};
 
 use crate::entry::Entry;
-use crate::exchange::{Answer, Asker, Ready, answer};
-use crate::found::{CONTENT, Change, Found};
+use crate::exchange::{Answer, Requester, SendWindow, answer};
+use crate::found::{CONTENT, Modification, ServerEntry};
 use crate::requests;
 
 const NOTHING: &[u8] = b"1.1";
 
 /// Reads of single entries.
 #[derive(Debug)]
-pub struct Looks<'a> {
+pub struct EntryReads<'a> {
     names: Vec<&'a [u8]>,
     /// What is asked for, for each of `names`; of no entry anything if there is none.
     attributes: Vec<Vec<Vec<u8>>>,
-    pub found: Vec<Option<Found>>,
+    pub found: Vec<Option<ServerEntry>>,
 }
 
-impl<'a> Looks<'a> {
+impl<'a> EntryReads<'a> {
     /// Whether they are there.
     pub fn new(names: Vec<&'a [u8]>) -> Self {
         let found = names.iter().map(|_| None).collect();
@@ -49,13 +49,13 @@ fn content(entry: &Entry, leave_out: &Names) -> ldif::Result<Vec<Vec<u8>>> {
     Ok(own)
 }
 
-impl Asker for Looks<'_> {
+impl Requester for EntryReads<'_> {
     fn count(&self) -> usize {
         self.names.len()
     }
 
-    fn ready(&self, _: usize) -> Ready {
-        Ready::Yes
+    fn ready(&self, _: usize) -> SendWindow {
+        SendWindow::Yes
     }
 
     fn encode(&mut self, request: usize, id: i32, out: &mut Writer) {
@@ -68,7 +68,7 @@ impl Asker for Looks<'_> {
 
     fn take(&mut self, request: usize, message: &Message<'_>) -> Result<()> {
         if message.tag == tag::ENTRY {
-            self.found[request] = Some(Found::read(message)?);
+            self.found[request] = Some(ServerEntry::read(message)?);
         }
         Ok(())
     }
@@ -76,25 +76,25 @@ impl Asker for Looks<'_> {
 
 /// Modifies of entries that are there.
 #[derive(Debug)]
-pub struct Replaces<'a> {
-    list: Vec<(&'a [u8], Vec<Change>)>,
+pub struct EntryModifies<'a> {
+    list: Vec<(&'a [u8], Vec<Modification>)>,
     pub answers: Vec<Option<Answer>>,
 }
 
-impl<'a> Replaces<'a> {
-    pub fn new(list: Vec<(&'a [u8], Vec<Change>)>) -> Self {
+impl<'a> EntryModifies<'a> {
+    pub fn new(list: Vec<(&'a [u8], Vec<Modification>)>) -> Self {
         let answers = vec![None; list.len()];
         Self { list, answers }
     }
 }
 
-impl Asker for Replaces<'_> {
+impl Requester for EntryModifies<'_> {
     fn count(&self) -> usize {
         self.list.len()
     }
 
-    fn ready(&self, _: usize) -> Ready {
-        Ready::Yes
+    fn ready(&self, _: usize) -> SendWindow {
+        SendWindow::Yes
     }
 
     fn encode(&mut self, request: usize, id: i32, out: &mut Writer) {

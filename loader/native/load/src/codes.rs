@@ -40,7 +40,7 @@ const NAMES: [(i32, &str); 32] = [
 ];
 
 /// The server cannot now, and may soon.
-pub const fn is_passing(code: i32) -> bool {
+pub const fn is_transient(code: i32) -> bool {
     matches!(code, 51 | 52)
 }
 

@@ -7,7 +7,7 @@ use ldif::records::Record;
 use ldif::{Field, Result};
 use tree::Names;
 use tree::fingerprint::{hash, hash_description};
-use tree::name::Name;
+use tree::name::ParsedDn;
 use wire::ber::Writer;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -34,7 +34,7 @@ pub struct Entry {
 impl Entry {
     pub fn new(position: u64, path: Option<Arc<PathBuf>>, line: u64, text: &[u8]) -> Result<Self> {
         let dn = record(text, line).entry()?.dn.into_owned();
-        let name = Name::new(&dn);
+        let name = ParsedDn::new(&dn);
         Ok(Self {
             position,
             path,
@@ -80,7 +80,7 @@ impl Prepared {
         let count = all.len();
         let fields: Vec<Field<'_>> =
             all.into_iter().filter(|field| !leave_out.hold(field)).collect();
-        let groups = Groups::new(&fields)?;
+        let groups = GroupedValues::new(&fields)?;
         let mut writer = Writer::default();
         let attributes = groups.members.iter().map(|members| {
             let values = members.iter().map(|&at| groups.values[at].as_ref()).collect();
@@ -99,7 +99,7 @@ impl Prepared {
 
 /// Attribute types of an RDN, in lower case.
 pub fn naming_types(dn: &[u8]) -> Vec<Vec<u8>> {
-    let name = Name::new(dn);
+    let name = ParsedDn::new(dn);
     let rdn = &name.key()[..name.key().len() - name.parent().len()];
     let parts = rdn.split(|&byte| byte == b'+');
     let types = parts.filter_map(|part| part.split(|&byte| byte == b'=').next());
@@ -108,7 +108,7 @@ pub fn naming_types(dn: &[u8]) -> Vec<Vec<u8>> {
 
 /// Values side by side that belong to one description, wherever they stand in the record.
 #[derive(Debug)]
-pub struct Groups<'a> {
+pub struct GroupedValues<'a> {
     pub values: Vec<std::borrow::Cow<'a, [u8]>>,
     /// Hash of each description in lower case, in the order of their first values.
     pub descriptions: Vec<u64>,
@@ -116,7 +116,7 @@ pub struct Groups<'a> {
     pub members: Vec<Vec<usize>>,
 }
 
-impl<'a> Groups<'a> {
+impl<'a> GroupedValues<'a> {
     pub fn new(fields: &'a [Field<'_>]) -> Result<Self> {
         let mut groups = Self { values: Vec::new(), descriptions: Vec::new(), members: Vec::new() };
         let mut lower = Vec::new();

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use ldif::Counters;
 use wire::ber::Writer;
 use wire::message::{Message, tag};
-use wire::{Channel, Link, Result};
+use wire::{Channel, ConnectionOptions, Result};
 
-use crate::asks::Looks;
+use crate::asks::EntryReads;
 use crate::requests::{self, Controls};
 
 /// May a request go out now?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ready {
+pub enum SendWindow {
     Yes,
     /// An answer that is under way decides.
     Wait,
@@ -29,23 +29,23 @@ pub struct Answer {
 
 /// How a transaction ended.
 #[derive(Debug)]
-pub struct Settled {
+pub struct TransactionOutcome {
     pub answer: Answer,
     /// Message ID of the add that failed, when the server tells it (RFC 5805, 3.2).
     pub guilty: Option<i32>,
 }
 
 #[derive(Debug)]
-pub struct Exchange {
+pub struct RequestPipeline {
     channel: Channel,
     window: usize,
     writer: Writer,
 }
 
 /// Somebody who has many requests and takes their answers.
-pub trait Asker {
+pub trait Requester {
     fn count(&self) -> usize;
-    fn ready(&self, request: usize) -> Ready;
+    fn ready(&self, request: usize) -> SendWindow;
     fn encode(&mut self, request: usize, id: i32, out: &mut Writer);
     /// An answer, or a part of it.
     fn take(&mut self, request: usize, message: &Message<'_>) -> Result<()>;
@@ -55,9 +55,13 @@ pub trait Asker {
 const RATE: f64 = 5_000.0;
 const TIMES: usize = 3;
 
-impl Exchange {
+impl RequestPipeline {
     /// Connects and binds, and sees how far away the server is: the longer the way, the more may be on it.
-    pub fn open(link: &Link, stop: &Arc<Counters>, window: (usize, usize)) -> Result<Self> {
+    pub fn open(
+        link: &ConnectionOptions,
+        stop: &Arc<Counters>,
+        window: (usize, usize),
+    ) -> Result<Self> {
         let channel = Channel::open(link, stop)?;
         let mut exchange = Self { channel, window: window.0, writer: Writer::default() };
         let mut way = Duration::MAX;
@@ -76,20 +80,20 @@ impl Exchange {
 
     fn round_trip(&mut self) -> Result<Duration> {
         let begun = Instant::now();
-        self.pipeline(&mut Looks::new(vec![b""]))?;
+        self.pipeline(&mut EntryReads::new(vec![b""]))?;
         Ok(begun.elapsed())
     }
 
     /// Sends all requests that may go, never more than the window unanswered.
-    pub fn pipeline(&mut self, asker: &mut impl Asker) -> Result<()> {
+    pub fn pipeline(&mut self, asker: &mut impl Requester) -> Result<()> {
         let mut open: Vec<(i32, usize)> = Vec::with_capacity(self.window);
         let (mut next, count) = (0, asker.count());
         loop {
             while next < count && open.len() < self.window {
                 match asker.ready(next) {
-                    Ready::Wait if !open.is_empty() => break,
-                    Ready::Never | Ready::Wait => {}
-                    Ready::Yes => open.push((self.send(asker, next)?, next)),
+                    SendWindow::Wait if !open.is_empty() => break,
+                    SendWindow::Never | SendWindow::Wait => {}
+                    SendWindow::Yes => open.push((self.send(asker, next)?, next)),
                 }
                 next += 1;
             }
@@ -100,7 +104,7 @@ impl Exchange {
         }
     }
 
-    fn send(&mut self, asker: &mut impl Asker, request: usize) -> Result<i32> {
+    fn send(&mut self, asker: &mut impl Requester, request: usize) -> Result<i32> {
         let id = self.channel.next_id();
         self.writer.clear();
         asker.encode(request, id, &mut self.writer);
@@ -109,7 +113,7 @@ impl Exchange {
     }
 
     /// Waits for one message, and takes all that are there with it.
-    fn collect(&mut self, asker: &mut impl Asker, open: &mut Vec<(i32, usize)>) -> Result<()> {
+    fn collect(&mut self, asker: &mut impl Requester, open: &mut Vec<(i32, usize)>) -> Result<()> {
         let message = self.channel.receive()?;
         deliver(&message, asker, open)?;
         while !open.is_empty() {
@@ -138,20 +142,20 @@ impl Exchange {
         Ok(Ok(told.value.unwrap_or_default().to_vec()))
     }
 
-    pub fn end(&mut self, commit: bool, transaction: &[u8]) -> Result<Settled> {
+    pub fn end(&mut self, commit: bool, transaction: &[u8]) -> Result<TransactionOutcome> {
         let message = self.ask(|out, id| requests::end(out, id, commit, transaction))?;
         let told = message.extended()?;
         let guilty = told.value.and_then(|value| {
             let mut list = wire::ber::Reader::new(value).sequence().ok()?;
             list.integer().ok()
         });
-        Ok(Settled { answer: answer(&message)?, guilty })
+        Ok(TransactionOutcome { answer: answer(&message)?, guilty })
     }
 }
 
 fn deliver(
     message: &Message<'_>,
-    asker: &mut impl Asker,
+    asker: &mut impl Requester,
     open: &mut Vec<(i32, usize)>,
 ) -> Result<()> {
     let at = open.iter().position(|(id, _)| *id == message.id);
@@ -195,19 +199,19 @@ impl<'a> Adds<'a> {
     }
 }
 
-impl Asker for Adds<'_> {
+impl Requester for Adds<'_> {
     fn count(&self) -> usize {
         self.list.len()
     }
 
     /// A server works on the requests of a connection side by side, so a child waits for its parent's answer; and a
     /// child whose parent was refused is kept back.
-    fn ready(&self, request: usize) -> Ready {
-        let Some(parent) = self.list[request].1 else { return Ready::Yes };
+    fn ready(&self, request: usize) -> SendWindow {
+        let Some(parent) = self.list[request].1 else { return SendWindow::Yes };
         match &self.answers[parent] {
-            Some(answer) if answer.code == 0 => Ready::Yes,
-            None if self.ids[parent] != 0 => Ready::Wait,
-            _ => Ready::Never,
+            Some(answer) if answer.code == 0 => SendWindow::Yes,
+            None if self.ids[parent] != 0 => SendWindow::Wait,
+            _ => SendWindow::Never,
         }
     }
 

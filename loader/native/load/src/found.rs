@@ -3,11 +3,11 @@
 use ldif::Field;
 use rustc_hash::FxHashMap;
 use tree::csn;
-use tree::name::Name;
+use tree::name::ParsedDn;
 use wire::Result;
 use wire::message::Message;
 
-use crate::entry::{Entry, Groups, naming_types};
+use crate::entry::{Entry, GroupedValues, naming_types};
 use crate::options::Aliases;
 
 const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
@@ -19,14 +19,14 @@ type Attributes = FxHashMap<Vec<u8>, (Vec<u8>, Vec<Vec<u8>>)>;
 
 /// An entry as the server shows it.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct ServerEntry {
     attributes: Attributes,
 }
 
 /// One attribute after a Modify: its description, and its values.
-pub type Change = (Vec<u8>, Vec<Vec<u8>>);
+pub type Modification = (Vec<u8>, Vec<Vec<u8>>);
 
-impl Found {
+impl ServerEntry {
     pub fn read(message: &Message<'_>) -> Result<Self> {
         let mut found = Self::default();
         for attribute in message.entry()?.attributes {
@@ -74,10 +74,10 @@ impl Found {
         leave_out: &tree::Names,
         aliases: &Aliases,
         loosely: bool,
-    ) -> ldif::Result<Vec<Change>> {
+    ) -> ldif::Result<Vec<Modification>> {
         let fields: Vec<_> =
             entry.fields()?.into_iter().filter(|field| !leave_out.hold(field)).collect();
-        let groups = Groups::new(&fields)?;
+        let groups = GroupedValues::new(&fields)?;
         let naming: Vec<Vec<u8>> =
             naming_types(&entry.dn).iter().map(|kind| server_name(kind, aliases)).collect();
         let (mut changes, mut kept) = (Vec::new(), Vec::new());
@@ -103,7 +103,7 @@ impl Found {
     }
 
     /// Is it what an earlier try of ours must have made of the entry? A password that is hashed or hidden counts.
-    pub fn is_ours(&self, changes: &[Change]) -> bool {
+    pub fn was_added_by_this_load(&self, changes: &[Modification]) -> bool {
         changes.iter().all(|(description, values)| self.is_password(description, values))
     }
 
@@ -139,7 +139,7 @@ fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: 
 /// One spelling for values that differ in case and spaces, or as DNs do.
 fn folded(value: &[u8]) -> Vec<u8> {
     let text = if value.contains(&b'=') {
-        Name::new(value).key().to_vec()
+        ParsedDn::new(value).key().to_vec()
     } else {
         value.to_ascii_lowercase()
     };
@@ -156,7 +156,7 @@ mod tests {
     const ENTRY: u8 = 0x64;
 
     /// As a server shows it.
-    fn found(attributes: &[(&str, &[&str])]) -> Found {
+    fn found(attributes: &[(&str, &[&str])]) -> ServerEntry {
         let mut out = Writer::default();
         out.sequence(|message| {
             message.integer(7);
@@ -176,17 +176,17 @@ mod tests {
                 });
             });
         });
-        Found::read(&Message::read(out.bytes()).unwrap()).unwrap()
+        ServerEntry::read(&Message::read(out.bytes()).unwrap()).unwrap()
     }
 
     fn entry(lines: &str) -> Entry {
         Entry::new(0, None, 1, format!("dn: cn=one,dc=x\n{lines}").as_bytes()).unwrap()
     }
 
-    fn changes(found: &Found, lines: &str, loosely: bool) -> Vec<String> {
+    fn changes(found: &ServerEntry, lines: &str, loosely: bool) -> Vec<String> {
         let aliases = vec![("commonname".to_owned(), "cn".to_owned())];
         let made = found.changes(&entry(lines), &tree::Names::default(), &aliases, loosely);
-        let named = |(name, values): &Change| {
+        let named = |(name, values): &Modification| {
             let values: Vec<_> =
                 values.iter().map(|value| String::from_utf8_lossy(value)).collect();
             format!("{}: {}", String::from_utf8_lossy(name), values.join("|"))
@@ -224,10 +224,10 @@ mod tests {
     #[test]
     fn a_password_that_is_hashed_or_hidden_is_ours_and_another_value_is_not() {
         let password = vec![(b"userPassword".to_vec(), vec![b"secret".to_vec()])];
-        assert!(found(&[("userPassword", &["{SSHA}x"])]).is_ours(&password));
-        assert!(found(&[]).is_ours(&password));
-        assert!(!found(&[("userPassword", &["other"])]).is_ours(&password));
-        assert!(!found(&[]).is_ours(&[(b"sn".to_vec(), vec![b"a".to_vec()])]));
+        assert!(found(&[("userPassword", &["{SSHA}x"])]).was_added_by_this_load(&password));
+        assert!(found(&[]).was_added_by_this_load(&password));
+        assert!(!found(&[("userPassword", &["other"])]).was_added_by_this_load(&password));
+        assert!(!found(&[]).was_added_by_this_load(&[(b"sn".to_vec(), vec![b"a".to_vec()])]));
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Counts {
 
 /// What an earlier run left.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Before {
+pub struct PreviousRun {
     /// Ascending, apart from each other; each from its first position to the one after its last.
     pub done: Vec<(u64, u64)>,
     /// Positions below it may have been sent.
@@ -73,7 +73,7 @@ struct State {
 
 impl Journal {
     /// Opens or makes the file (mode 0600); a record that a crash cut short is taken off.
-    pub fn open(path: &Path) -> Result<(Self, Before)> {
+    pub fn open(path: &Path) -> Result<(Self, PreviousRun)> {
         let named = |error: std::io::Error| Error::from(error).in_file(Some(path));
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).mode(0o600).open(path);
@@ -145,8 +145,8 @@ fn runs(positions: &[u64]) -> impl Iterator<Item = (u64, u64)> {
     positions.chunk_by(|one, next| *next == one + 1).map(|run| (run[0], run[run.len() - 1] + 1))
 }
 
-fn summed(records: &[[u64; 3]]) -> (Before, Counts) {
-    let (mut before, mut counts) = (Before::default(), Counts::default());
+fn summed(records: &[[u64; 3]]) -> (PreviousRun, Counts) {
+    let (mut before, mut counts) = (PreviousRun::default(), Counts::default());
     for &[number, first, end] in records {
         if number == RESERVED {
             before.reserved = before.reserved.max(end);
@@ -180,12 +180,12 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("journal");
         let (journal, before) = Journal::open(&path).unwrap();
-        assert_eq!(before, Before::default());
+        assert_eq!(before, PreviousRun::default());
         journal.reserve(3).unwrap();
         journal.settle(Kind::Added, &[3, 4, 5, 9]).unwrap();
         journal.settle(Kind::Present, &[6]).unwrap();
         let (journal, before) = Journal::open(&path).unwrap();
-        assert_eq!(before, Before { done: vec![(3, 7), (9, 10)], reserved: 3 + AHEAD });
+        assert_eq!(before, PreviousRun { done: vec![(3, 7), (9, 10)], reserved: 3 + AHEAD });
         assert_eq!(journal.counts(), Counts { added: 4, present: 1, replaced: 0 });
         assert_eq!(journal.counts().sum(), 5);
     }

@@ -7,8 +7,7 @@
 //! others. An entry that the server does not take is a [`Rejection`], and no other entry suffers for it.
 
 mod asks;
-mod board;
-mod calm;
+mod batch_queue;
 mod codes;
 mod entry;
 mod exchange;
@@ -19,6 +18,7 @@ mod options;
 mod reader;
 mod requests;
 mod shared;
+mod shutdown;
 mod tuner;
 mod work;
 mod worker;
@@ -30,15 +30,15 @@ use std::thread;
 
 use ldif::rejects::{self, Reject};
 use ldif::{Code, Counters};
-use wire::{Link, Result};
+use wire::{ConnectionOptions, Result};
 use workers::Crew;
 
-use calm::{Calm, pass_on};
-use journal::{Before, Counts, Journal};
+use journal::{Counts, Journal, PreviousRun};
 pub use options::{Aliases, OnExists, Options, Source};
 use reader::Reader;
 pub use shared::Rejection;
 use shared::Shared;
+use shutdown::{Shutdown, pass_on};
 use worker::Worker;
 
 /// How a load ended; its counts hold what earlier runs did, too.
@@ -68,7 +68,7 @@ pub struct Loaded {
 /// Adds all entries of the sources to a server.
 pub fn load(
     sources: Vec<Source>,
-    link: &Link,
+    link: &ConnectionOptions,
     options: &Options,
     counters: &Arc<Counters>,
 ) -> Result<Loaded> {
@@ -85,7 +85,7 @@ pub fn load(
 }
 
 /// All of the input, then what was put aside.
-fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: Before) -> Result<u64> {
+fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Result<u64> {
     let mut reader = Reader::new(shared, before);
     pass(shared, || reader.read(sources))?;
     let records = reader.records;
@@ -100,7 +100,7 @@ fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: Before) -> Result<u
 
 /// Reads on this thread while others add.
 fn pass(shared: &Shared<'_>, read: impl FnOnce() -> ldif::Result<()>) -> Result<()> {
-    let calms: Vec<Calm> = (0..shared.options.jobs).map(|_| Calm::default()).collect();
+    let calms: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
     let over = AtomicBool::new(false);
     let stop = || shared.board.stop();
     let crew = Crew::new(&stop);

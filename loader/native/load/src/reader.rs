@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ldif::tail::Tail;
+use ldif::tail::TruncationDetector;
 use ldif::walk::each_record;
 use ldif::{Code, Error, Input, Record, Result};
 
 use crate::entry::Entry;
-use crate::journal::Before;
+use crate::journal::PreviousRun;
 use crate::options::Source;
 use crate::shared::Shared;
 
@@ -33,7 +33,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(shared: &'a Shared<'a>, before: Before) -> Self {
+    pub fn new(shared: &'a Shared<'a>, before: PreviousRun) -> Self {
         Self {
             shared,
             batch: Vec::new(),
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
     /// A file that was cut is refused before its last entries are sent.
     fn input(&mut self, input: Input<'_>) -> Result<()> {
         let path = input.path.clone().map(Arc::new);
-        let mut tail = Tail::default();
+        let mut tail = TruncationDetector::default();
         each_record(input, self.shared.counters, |record| {
             self.record(record, path.as_ref(), &mut tail)
         })?;
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         &mut self,
         record: &Record<'_>,
         path: Option<&Arc<PathBuf>>,
-        tail: &mut Tail,
+        tail: &mut TruncationDetector,
     ) -> Result<()> {
         if self.is_full() {
             self.hand_over()?;

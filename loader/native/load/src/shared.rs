@@ -9,16 +9,16 @@ use ldif::Counters;
 use rustc_hash::FxHashSet;
 use tree::Names;
 use tree::fingerprint::hash;
-use tree::name::Name;
-use wire::Link;
+use tree::name::ParsedDn;
+use wire::ConnectionOptions;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::board::Board;
+use crate::batch_queue::BatchQueue;
 use crate::entry::Entry;
 use crate::journal::Journal;
 use crate::options::Options;
 use crate::sorting;
-use crate::tuner::Tuner;
+use crate::tuner::BatchSize;
 
 /// Parents known to be there that are kept in mind; then the list begins anew.
 const PARENTS: usize = 1 << 20;
@@ -38,7 +38,7 @@ pub struct Rejection {
 
 /// How often what happened.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct RejectCounts {
     pub left_out: AtomicU64,
     pub deferred: AtomicU64,
     pub reconnects: AtomicU64,
@@ -48,15 +48,15 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Shared<'a> {
     pub options: &'a Options,
-    pub link: &'a Link,
+    pub link: &'a ConnectionOptions,
     pub counters: &'a Arc<Counters>,
     pub leave_out: Names,
     /// Keys of the suffixes' DNs.
     contexts: Vec<Vec<u8>>,
-    pub board: Board,
+    pub board: BatchQueue,
     pub journal: Journal,
-    pub tuner: Tuner,
-    pub tally: Tally,
+    pub tuner: BatchSize,
+    pub tally: RejectCounts,
     pub reserved_before: u64,
     /// Adds go in transactions.
     pub transactions: AtomicBool,
@@ -67,12 +67,12 @@ pub struct Shared<'a> {
     known: Mutex<FxHashSet<u64>>,
     parents: Mutex<FxHashSet<u128>>,
     rejections: Mutex<Vec<Rejection>>,
-    deferred: Mutex<Deferred>,
+    deferred: Mutex<DeferredEntries>,
 }
 
 /// Entries that wait for their parents.
 #[derive(Debug)]
-struct Deferred {
+struct DeferredEntries {
     sorter: RecordSorter,
     paths: Vec<Arc<PathBuf>>,
 }
@@ -80,22 +80,23 @@ struct Deferred {
 impl<'a> Shared<'a> {
     pub fn new(
         options: &'a Options,
-        link: &'a Link,
+        link: &'a ConnectionOptions,
         counters: &'a Arc<Counters>,
         journal: Journal,
         reserved_before: u64,
     ) -> Self {
-        let contexts = options.contexts.iter().map(|dn| Name::new(dn.as_bytes()).key().to_vec());
+        let contexts =
+            options.contexts.iter().map(|dn| ParsedDn::new(dn.as_bytes()).key().to_vec());
         Self {
             options,
             link,
             counters,
             leave_out: Names::new(&options.leave_out),
             contexts: contexts.collect(),
-            board: Board::new(options.jobs),
+            board: BatchQueue::new(options.jobs),
             journal,
-            tuner: Tuner::new(options.batch),
-            tally: Tally::default(),
+            tuner: BatchSize::new(options.batch),
+            tally: RejectCounts::default(),
             reserved_before,
             transactions: AtomicBool::new(options.transactions && options.batch != 1),
             last_pass: AtomicBool::new(false),
@@ -103,7 +104,7 @@ impl<'a> Shared<'a> {
             known: Mutex::default(),
             parents: Mutex::default(),
             rejections: Mutex::default(),
-            deferred: Mutex::new(Deferred::new(options, counters)),
+            deferred: Mutex::new(DeferredEntries::new(options, counters)),
         }
     }
 
@@ -126,7 +127,7 @@ impl<'a> Shared<'a> {
     /// the first to use one, slapd (2.5 and 2.6) forgets the name but not the number, and entries written after that
     /// cannot be read, or change their attributes. So only descriptions that a single add has made known are used in
     /// transactions.
-    pub fn knows(&self, descriptions: &[u64]) -> bool {
+    pub fn all_descriptions_added(&self, descriptions: &[u64]) -> bool {
         let known = lock(&self.known);
         descriptions.iter().all(|one| known.contains(one))
     }
@@ -140,7 +141,7 @@ impl<'a> Shared<'a> {
         if self.contexts.len() < 2 {
             return 0;
         }
-        let name = Name::new(&entry.dn);
+        let name = ParsedDn::new(&entry.dn);
         let within = |context: &&Vec<u8>| is_within(name.key(), context);
         self.contexts
             .iter()
@@ -204,7 +205,7 @@ impl<'a> Shared<'a> {
         &self,
         mut take: impl FnMut(Entry) -> ldif::Result<bool>,
     ) -> ldif::Result<()> {
-        let empty = Deferred::new(self.options, self.counters);
+        let empty = DeferredEntries::new(self.options, self.counters);
         let deferred = std::mem::replace(&mut *lock(&self.deferred), empty);
         let mut sorted = deferred.sorter.finish().map_err(sorting)?;
         while let Some((prefix, record)) = sorted.next().map_err(sorting)? {
@@ -217,7 +218,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-impl Deferred {
+impl DeferredEntries {
     fn new(options: &Options, counters: &Counters) -> Self {
         let sorter = RecordSorter::new(options.memory, 1, &options.scratch, counters.flag());
         Self { sorter, paths: Vec::new() }

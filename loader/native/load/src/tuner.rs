@@ -13,7 +13,7 @@ const MOST: usize = 1024;
 const FAIR: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 #[derive(Debug)]
-pub struct Tuner {
+pub struct BatchSize {
     state: Mutex<State>,
     fixed: bool,
 }
@@ -24,7 +24,7 @@ struct State {
     largest: usize,
 }
 
-impl Tuner {
+impl BatchSize {
     /// With `size` 0 it is found out.
     pub fn new(size: usize) -> Self {
         let first = if size == 0 { FIRST } else { size };
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn it_grows_while_commits_are_short_and_shrinks_when_they_are_long() {
-        let tuner = Tuner::new(0);
+        let tuner = BatchSize::new(0);
         tuner.learn(FIRST, Duration::from_millis(20));
         assert_eq!(tuner.size(), 2 * FIRST);
         tuner.learn(2 * FIRST, Duration::from_millis(500));
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_size_that_was_asked_for_stays() {
-        let tuner = Tuner::new(100);
+        let tuner = BatchSize::new(100);
         tuner.learn(100, Duration::from_millis(1));
         assert_eq!(tuner.size(), 100);
     }

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use ldif::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::board::Batch;
+use crate::batch_queue::Batch;
 use crate::entry::{Entry, Prepared};
 use crate::journal::Kind;
 use crate::shared::Shared;
 
 /// What is known about one entry.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Mark {
+pub struct EntryState {
     /// It may be on the server already, for an answer was lost.
     pub uncertain: bool,
     /// To be looked for on the server before it is sent again.
@@ -25,11 +25,11 @@ pub struct Mark {
 }
 
 #[derive(Debug)]
-pub struct Work<'a> {
+pub struct BatchWork<'a> {
     shared: &'a Shared<'a>,
     pub batch: Batch,
     pub prepared: Vec<Prepared>,
-    pub marks: Vec<Mark>,
+    pub marks: Vec<EntryState>,
     /// Entries still to be settled, in the order of the input.
     pub todo: VecDeque<usize>,
     /// Entries a transaction takes for now.
@@ -44,7 +44,7 @@ pub struct Work<'a> {
     fates: u64,
 }
 
-impl<'a> Work<'a> {
+impl<'a> BatchWork<'a> {
     pub fn new(shared: &'a Shared<'a>, batch: Batch) -> Result<Self> {
         let prepare = |entry: &Entry| {
             let context = shared.context(entry);
@@ -53,10 +53,10 @@ impl<'a> Work<'a> {
         let prepared = batch.entries.iter().map(prepare).collect::<Result<Vec<_>>>()?;
         let mark = |entry: &Entry| {
             let uncertain = shared.is_uncertain(entry);
-            Mark {
+            EntryState {
                 uncertain,
                 look: uncertain || shared.look_first.load(Relaxed),
-                ..Mark::default()
+                ..EntryState::default()
             }
         };
         Ok(Self {
@@ -89,7 +89,7 @@ impl<'a> Work<'a> {
         let mut names = FxHashSet::default();
         let fits = |at: &usize| {
             !self.marks[*at].alone
-                && self.shared.knows(&self.prepared[*at].descriptions)
+                && self.shared.all_descriptions_added(&self.prepared[*at].descriptions)
                 && names.insert(self.entry(*at).name)
         };
         self.todo.iter().copied().take(most.max(1)).take_while(fits).collect()

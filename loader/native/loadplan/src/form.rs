@@ -13,7 +13,7 @@ pub enum Operation {
         base: Vec<u8>,
         scope: &'static str,
         filter: String,
-        found: Found,
+        found: ExpectedEntries,
     },
     Bind {
         dn: Vec<u8>,
@@ -41,7 +41,7 @@ pub enum Operation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum ExpectedEntries {
     Exactly(u64),
     /// Nobody counted; a client asks for so many.
     Some {
@@ -62,9 +62,11 @@ impl Operation {
                 let mut line =
                     json!({"op": "search", "base": text(base), "scope": scope, "filter": filter});
                 let more = match found {
-                    Found::Exactly(entries) => json!({"entries": entries}),
-                    Found::Some { limit } => json!({"entriesAtLeast": 1, "sizeLimit": limit}),
-                    Found::NoBase => json!({"entries": 0, "result": NO_SUCH_OBJECT}),
+                    ExpectedEntries::Exactly(entries) => json!({"entries": entries}),
+                    ExpectedEntries::Some { limit } => {
+                        json!({"entriesAtLeast": 1, "sizeLimit": limit})
+                    }
+                    ExpectedEntries::NoBase => json!({"entries": 0, "result": NO_SUCH_OBJECT}),
                 };
                 join(&mut line, more);
                 line
@@ -177,9 +179,9 @@ mod tests {
             let base = b"o=x".to_vec();
             line(&Operation::Search { base, scope: "sub", filter: "(cn=a)".to_owned(), found })
         };
-        assert!(search(Found::Exactly(1)).contains(r#""entries":1"#));
-        assert!(search(Found::Some { limit: 9 }).contains(r#""sizeLimit":9"#));
-        assert!(search(Found::NoBase).contains(r#""result":32"#));
+        assert!(search(ExpectedEntries::Exactly(1)).contains(r#""entries":1"#));
+        assert!(search(ExpectedEntries::Some { limit: 9 }).contains(r#""sizeLimit":9"#));
+        assert!(search(ExpectedEntries::NoBase).contains(r#""result":32"#));
     }
 
     #[test]

@@ -5,10 +5,10 @@
 //! other: entries that are deleted or renamed are never searched, and what is searched by is not modified.
 
 mod form;
-mod looks;
 mod mix;
 mod planner;
 mod record;
+mod searches;
 mod subject;
 mod targets;
 mod unique;
@@ -16,20 +16,20 @@ mod unique;
 use synth::Tree;
 use synth::draw::{Stream, below};
 use synth::model::Template;
-use synth::{Items, Making};
+use synth::{Items, MakeItem};
 
 pub use form::Operation;
-pub use looks::{Form, Wanted};
 pub use mix::Action;
 pub use planner::Planner;
+pub use searches::{FilterForm, SearchWeight};
 
 use mix::Schedule;
-use subject::{Subject, subjects};
-use targets::{Quota, Targets};
+use subject::{TargetKind, subjects};
+use targets::{Shares, Targets};
 
 /// What a plan is to be.
 #[derive(Debug, Clone)]
-pub struct Wishes {
+pub struct PlanOptions {
     pub operations: u64,
     /// How many of each, of the sum.
     pub mix: Vec<(Action, u64)>,
@@ -39,7 +39,7 @@ pub struct Wishes {
     pub skew: f64,
     pub seed: i64,
     /// What is searched by; nothing leaves it to the attributes of the template.
-    pub looks: Vec<Wanted>,
+    pub looks: Vec<SearchWeight>,
 }
 
 const MOST: u64 = 1 << 40;
@@ -58,11 +58,11 @@ pub struct Plan<'t> {
     reading: u64,
     schedule: Schedule,
     stream: Stream,
-    subjects: Vec<Subject>,
+    subjects: Vec<TargetKind>,
     /// Of each subject.
     targets: Vec<Targets>,
     /// Who is deleted, renamed, and copied: things 0 and on, in this order.
-    once: Quota,
+    once: Shares,
     deletes: u64,
     renames: u64,
     spares: u64,
@@ -80,7 +80,7 @@ impl Items for Lines<'_> {
         self.plan.operations
     }
 
-    fn maker(&self) -> Making<'_> {
+    fn maker(&self) -> MakeItem<'_> {
         let mut planner = Planner::new(self.plan);
         Box::new(move |number, out| {
             let operation = planner.operation(number)?;
@@ -96,7 +96,7 @@ impl Items for Lines<'_> {
 
 impl<'t> Plan<'t> {
     /// What cannot be done is told.
-    pub fn new(template: &Template, tree: &'t Tree, wishes: &Wishes) -> Result<Self, String> {
+    pub fn new(template: &Template, tree: &'t Tree, wishes: &PlanOptions) -> Result<Self, String> {
         if wishes.operations > MOST {
             return Err(format!("{} operations: {MOST} at most", wishes.operations));
         }
@@ -118,7 +118,7 @@ impl<'t> Plan<'t> {
                  them, but two of a kind"
             ));
         }
-        let once = Quota::new(things, &loose, stream.part(1));
+        let once = Shares::new(things, &loose, stream.part(1));
         let mut targets = Vec::new();
         for (place, subject) in subjects.iter().enumerate() {
             let part = stream.part(2).part(place as u64);
@@ -144,8 +144,8 @@ impl<'t> Plan<'t> {
     }
 
     /// One of the subjects that `fits`, those with many entries more often.
-    fn subject(&self, bits: u64, fits: impl Fn(&Subject) -> bool) -> Option<usize> {
-        let fitting = |(_, subject): &(usize, &Subject)| fits(subject);
+    fn subject(&self, bits: u64, fits: impl Fn(&TargetKind) -> bool) -> Option<usize> {
+        let fitting = |(_, subject): &(usize, &TargetKind)| fits(subject);
         let all: u64 =
             self.subjects.iter().enumerate().filter(fitting).map(|(_, one)| one.count).sum();
         let mut place = below(bits, all);
@@ -160,12 +160,16 @@ impl<'t> Plan<'t> {
 }
 
 /// Entries that may be taken away: some must be left to be read.
-const fn room(subject: &Subject) -> u64 {
+const fn room(subject: &TargetKind) -> u64 {
     if subject.loose { subject.count.saturating_sub(2) } else { 0 }
 }
 
 /// Every operation that is asked for has something to do.
-fn require(subjects: &[Subject], schedule: &Schedule, wishes: &Wishes) -> Result<(), String> {
+fn require(
+    subjects: &[TargetKind],
+    schedule: &Schedule,
+    wishes: &PlanOptions,
+) -> Result<(), String> {
     let asked = |action| schedule.most(action, wishes.operations) > 0;
     if subjects.is_empty() {
         return Err("the tree has no entries but its branches".to_owned());

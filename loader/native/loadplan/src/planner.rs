@@ -1,13 +1,13 @@
 //! One operation after another.
 
 use crate::Plan;
-use crate::form::{Found, Operation, escaped};
-use crate::looks::{Form, Look};
+use crate::form::{ExpectedEntries, Operation, escaped};
 use crate::mix::Action;
 use crate::record::Record;
-use crate::subject::{PASSWORD, Password, Subject};
+use crate::searches::{FilterForm, SearchFilter};
+use crate::subject::{PASSWORD, Password, TargetKind};
+use synth::EntryRef;
 use synth::Maker;
-use synth::Place;
 use synth::draw::{again, below, unit};
 use synth::escape;
 
@@ -32,12 +32,12 @@ const SUCCESS: u8 = 0;
 const INVALID_CREDENTIALS: u8 = 49;
 
 /// Random bits, one after another.
-struct Dice {
+struct RandomBits {
     bits: u64,
     turn: u64,
 }
 
-impl Dice {
+impl RandomBits {
     const fn throw(&mut self) -> u64 {
         self.turn += 1;
         again(self.bits, self.turn)
@@ -59,7 +59,7 @@ impl Dice {
 
 /// An entry that an operation is about.
 struct Target<'p> {
-    subject: &'p Subject,
+    subject: &'p TargetKind,
     index: u64,
     record: Record,
 }
@@ -71,7 +71,7 @@ impl<'p> Planner<'p> {
 
     /// Operation `number` of the plan.
     pub fn operation(&mut self, number: u64) -> ldif::Result<Operation> {
-        let mut dice = Dice { bits: self.plan.stream.at(number), turn: 0 };
+        let mut dice = RandomBits { bits: self.plan.stream.at(number), turn: 0 };
         let (action, ordinal) = self.plan.schedule.at(number);
         let (deletes, renames) = (self.plan.deletes, self.plan.renames);
         match action {
@@ -90,8 +90,8 @@ impl<'p> Planner<'p> {
     /// One that is read, of a subject that fits; of any where none does.
     fn often(
         &mut self,
-        dice: &mut Dice,
-        fits: impl Fn(&Subject) -> bool,
+        dice: &mut RandomBits,
+        fits: impl Fn(&TargetKind) -> bool,
     ) -> ldif::Result<Target<'p>> {
         let found = self.plan.subject(dice.throw(), fits);
         let place = found.or_else(|| self.plan.subject(dice.throw(), |_| true)).unwrap_or(0);
@@ -111,7 +111,7 @@ impl<'p> Planner<'p> {
         Ok(Target { subject, index, record: self.record(subject, index)? })
     }
 
-    fn record(&mut self, subject: &Subject, index: u64) -> ldif::Result<Record> {
+    fn record(&mut self, subject: &TargetKind, index: u64) -> ldif::Result<Record> {
         self.text.clear();
         self.maker.entry_of(subject.kind, index, &mut self.text);
         Record::read(&self.text)
@@ -125,13 +125,13 @@ impl<'p> Planner<'p> {
 
     fn suffix(&self) -> Vec<u8> {
         let mut dn = Vec::new();
-        Maker::new(self.plan.tree).dn(Place::Branch(0), &mut dn);
+        Maker::new(self.plan.tree).dn(EntryRef::Branch(0), &mut dn);
         dn
     }
 
     // --- searches -------------------------------------------------------------------------------------------------
 
-    fn search(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
+    fn search(&mut self, dice: &mut RandomBits) -> ldif::Result<Operation> {
         let mut target = self.often(dice, |subject| !subject.looks.is_empty())?;
         for _ in 0..TRIES {
             let Some(look) = look(dice, &target.subject.looks, self.plan.reading) else { break };
@@ -141,30 +141,30 @@ impl<'p> Planner<'p> {
             target = self.often(dice, |subject| !subject.looks.is_empty())?;
         }
         let (base, filter) = (target.record.dn, "(objectClass=*)".to_owned());
-        Ok(Operation::Search { base, scope: "base", filter, found: Found::Exactly(1) })
+        Ok(Operation::Search { base, scope: "base", filter, found: ExpectedEntries::Exactly(1) })
     }
 
     /// For what nobody is called.
-    fn missing(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
+    fn missing(&mut self, dice: &mut RandomBits) -> ldif::Result<Operation> {
         let target = self.often(dice, |subject| !subject.looks.is_empty())?;
         let nobody = format!("nobody-{:016x}", dice.throw());
         let named = look(dice, &target.subject.looks, self.plan.reading)
-            .filter(|look| look.form == Form::Equality);
+            .filter(|look| look.form == FilterForm::Equality);
         if let Some(look) = named {
             let value = target.record.values(&look.attribute).next().unwrap_or_default();
             let value = unlike(&nobody, value);
             let filter = format!("({}={})", look.attribute, escaped(&value));
-            let found = Found::Exactly(0);
+            let found = ExpectedEntries::Exactly(0);
             return Ok(Operation::Search { base: self.suffix(), scope: "sub", filter, found });
         }
         let base = [format!("cn={nobody},").as_bytes(), &self.parent(&target)].concat();
         let filter = "(objectClass=*)".to_owned();
-        Ok(Operation::Search { base, scope: "base", filter, found: Found::NoBase })
+        Ok(Operation::Search { base, scope: "base", filter, found: ExpectedEntries::NoBase })
     }
 
     // --- binds ----------------------------------------------------------------------------------------------------
 
-    fn bind(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
+    fn bind(&mut self, dice: &mut RandomBits) -> ldif::Result<Operation> {
         for _ in 0..TRIES {
             let target = self.often(dice, |subject| subject.password.is_some())?;
             let Some(mut password) = self.password(&target) else { continue };
@@ -193,7 +193,7 @@ impl<'p> Planner<'p> {
     // --- changes --------------------------------------------------------------------------------------------------
 
     /// An attribute gets the values that another entry of the kind has.
-    fn modify(&mut self, dice: &mut Dice) -> ldif::Result<Operation> {
+    fn modify(&mut self, dice: &mut RandomBits) -> ldif::Result<Operation> {
         let target = self.often(dice, |subject| !subject.changing.is_empty())?;
         let subject = target.subject;
         let place = self.plan.subjects.iter().position(|one| one.kind == subject.kind).unwrap_or(0);
@@ -265,7 +265,11 @@ impl<'p> Planner<'p> {
 }
 
 /// None stands for reading the entry by its name.
-fn look<'s>(dice: &mut Dice, looks: &'s [Look], reading: u64) -> Option<&'s Look> {
+fn look<'s>(
+    dice: &mut RandomBits,
+    looks: &'s [SearchFilter],
+    reading: u64,
+) -> Option<&'s SearchFilter> {
     let sum: u64 = looks.iter().map(|look| look.weight).fold(0, u64::saturating_add);
     let mut place = dice.below(sum.saturating_add(reading));
     looks.iter().find(|look| {
@@ -276,23 +280,31 @@ fn look<'s>(dice: &mut Dice, looks: &'s [Look], reading: u64) -> Option<&'s Look
 }
 
 /// The filter that finds the entry this way, when it can be found so.
-fn filter(dice: &mut Dice, look: &Look, record: &Record) -> Option<(String, Found)> {
+fn filter(
+    dice: &mut RandomBits,
+    look: &SearchFilter,
+    record: &Record,
+) -> Option<(String, ExpectedEntries)> {
     let values: Vec<&[u8]> = record.values(&look.attribute).collect();
     let value = dice.one(&values).filter(|value| !value.is_empty() && value.len() <= FILTER)?;
-    if look.form == Form::Beginning {
+    if look.form == FilterForm::Beginning {
         let filter = format!("({}={}*)", look.attribute, beginning(dice, value)?);
-        return Some((filter, Found::Some { limit: LIMIT }));
+        return Some((filter, ExpectedEntries::Some { limit: LIMIT }));
     }
     let plain = format!("({}={})", look.attribute, escaped(value));
     let class = record.values("objectClass").next().filter(|_| dice.below(10) == 0);
     let filter =
         class.map_or(plain.clone(), |class| format!("(&(objectClass={}){plain})", escaped(class)));
-    let found = if look.unique { Found::Exactly(1) } else { Found::Some { limit: LIMIT } };
+    let found = if look.unique {
+        ExpectedEntries::Exactly(1)
+    } else {
+        ExpectedEntries::Some { limit: LIMIT }
+    };
     Some((filter, found))
 }
 
 /// Three to six letters; of plain ones only, for a letter with its accents must not be cut.
-fn beginning(dice: &mut Dice, value: &[u8]) -> Option<String> {
+fn beginning(dice: &mut RandomBits, value: &[u8]) -> Option<String> {
     let length = usize::try_from(3 + dice.below(4)).ok()?;
     let start = value.get(..length.min(value.len()))?;
     let whole = value.len() > 3 && value.is_ascii() && start.iter().all(u8::is_ascii_alphanumeric);

@@ -1,17 +1,17 @@
 //! What a plan may do with the entries of a kind.
 
-use crate::looks::{Look, Texts, Wanted, is_naming, looks};
+use crate::searches::{SearchFilter, SearchWeight, Texts, is_naming, looks};
 use crate::unique::flattened;
 use synth::Tree;
 use synth::model::{Kind, Parent, Piece, Tag, Template};
 
 /// A kind that has entries, and no meaning of its own to a server (aliases and referrals have).
 #[derive(Debug)]
-pub struct Subject {
+pub struct TargetKind {
     /// Its place in the tree.
     pub kind: usize,
     pub count: u64,
-    pub looks: Vec<Look>,
+    pub looks: Vec<SearchFilter>,
     pub password: Option<Password>,
     /// Attributes that a change may give other values, and nobody searches by.
     pub changing: Vec<String>,
@@ -49,9 +49,9 @@ const NUMBERS: [&str; 8] = [
 pub fn subjects(
     template: &Template,
     tree: &Tree,
-    wanted: &[Wanted],
+    wanted: &[SearchWeight],
     changes: bool,
-) -> Vec<Subject> {
+) -> Vec<TargetKind> {
     let texts = Texts::new(template);
     let mut found = Vec::new();
     for (place, made) in tree.kinds().iter().enumerate().filter(|(_, made)| made.count > 0) {
@@ -59,7 +59,7 @@ pub fn subjects(
         let Some(kind) = kind.filter(|kind| !is_elsewhere(kind)) else { continue };
         let mut looks = looks(&texts, kind, made.count, wanted);
         let changing = if changes { changing(kind, &mut looks) } else { Vec::new() };
-        found.push(Subject {
+        found.push(TargetKind {
             kind: place,
             count: made.count,
             looks,
@@ -82,12 +82,12 @@ fn is_elsewhere(kind: &Kind) -> bool {
 }
 
 /// Where all is searched by something, a search that may find many gives way.
-fn changing(kind: &Kind, looks: &mut Vec<Look>) -> Vec<String> {
+fn changing(kind: &Kind, looks: &mut Vec<SearchFilter>) -> Vec<String> {
     let all = kind.attributes.iter().map(|one| &one.description).filter(|name| {
         let fixed = ["objectClass", PASSWORD].iter().any(|fixed| fixed.eq_ignore_ascii_case(name));
         !fixed && !is_naming(kind, name) && !name.contains(';')
     });
-    let is_looked = |name: &str, looks: &[Look], unique: bool| {
+    let is_looked = |name: &str, looks: &[SearchFilter], unique: bool| {
         looks
             .iter()
             .any(|look| look.attribute.eq_ignore_ascii_case(name) && (look.unique || !unique))

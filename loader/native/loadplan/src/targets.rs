@@ -44,14 +44,14 @@ impl Targets {
 
 /// So many things dealt out to holders by their weights; each thing knows its holder, and its number there.
 #[derive(Debug)]
-pub struct Quota {
+pub struct Shares {
     /// The first thing of each holder; the last is the number of all.
     firsts: Vec<u64>,
     order: Permutation,
     key: u64,
 }
 
-impl Quota {
+impl Shares {
     pub fn new(things: u64, weights: &[u64], stream: Stream) -> Self {
         let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
         let mut firsts = vec![0];
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_quota_deals_out_all_and_each_once() {
-        let quota = Quota::new(1000, &[30, 0, 69, 1], Stream::new(1, &["quota"]));
+        let quota = Shares::new(1000, &[30, 0, 69, 1], Stream::new(1, &["quota"]));
         assert_eq!([0, 1, 2, 3].map(|holder| quota.of(holder)), [300, 0, 690, 10]);
         let found: HashSet<_> = (0..1000).map(|thing| quota.holder(thing).unwrap()).collect();
         assert_eq!(found.len(), 1000);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn without_holders_there_is_none() {
-        assert_eq!(Quota::new(5, &[], Stream::new(1, &[])).holder(0), None);
-        assert_eq!(Quota::new(0, &[0], Stream::new(1, &[])).holder(0), None);
+        assert_eq!(Shares::new(5, &[], Stream::new(1, &[])).holder(0), None);
+        assert_eq!(Shares::new(0, &[0], Stream::new(1, &[])).holder(0), None);
     }
 }

@@ -130,7 +130,7 @@ fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool 
 }
 
 /// True when no value of one can be a value of the other, whatever the tags become: they begin or end with other words.
-pub fn are_apart(template: &Template, one: &Text, other: &Text) -> bool {
+pub fn never_overlap(template: &Template, one: &Text, other: &Text) -> bool {
     let words = |piece: Option<&Piece>| words(template, piece);
     differ(&words(one.first()), &words(other.first()), false)
         || differ(&words(one.last()), &words(other.last()), true)
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
     use synth::model::{Count, Named, Operational, Parent};
-    use synth::problem::Spot;
+    use synth::problem::Location;
 
     fn literal(text: &str) -> Piece {
         Piece::Literal(text.as_bytes().to_vec())
@@ -203,10 +203,10 @@ mod tests {
         let list = |name, values: &[&str]| Arc::new(List::of(name, values).unwrap());
         let value = |name: &str, text| Named {
             name: name.to_owned(),
-            item: Item::always(Spot::default(), text),
+            item: Item::always(Location::default(), text),
         };
         let kind = Kind {
-            spot: Spot::default(),
+            spot: Location::default(),
             name: "person".to_owned(),
             count: Count::Asked,
             parent: Parent::Branch(0),
@@ -271,7 +271,7 @@ mod tests {
         for number in 0..40 {
             let text = vec![tag(&format!("v{number}")); 9];
             let name = format!("v{}", number + 1);
-            kind.values.push(Named { name, item: Item::always(Spot::default(), text) });
+            kind.values.push(Named { name, item: Item::always(Location::default(), text) });
         }
         assert!(flattened(&kind, &vec![tag("v40")]).len() < 10 * MOST);
     }
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn texts_with_other_ends_are_apart() {
         let (template, _) = template();
-        let are_apart = |one: &Text, other: &Text| are_apart(&template, one, other);
+        let are_apart = |one: &Text, other: &Text| never_overlap(&template, one, other);
         let apart = |one: &str, other: &str| {
             are_apart(&vec![literal(one), NUMBER], &vec![literal(other), NUMBER])
                 || are_apart(&vec![NUMBER, literal(one)], &vec![NUMBER, literal(other)])

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use synth::model::{Attribute, Item, Piece};
-use synth::problem::Spot;
+use synth::problem::Location;
 
 #[derive(Debug, Default)]
 pub struct Attributes {
@@ -19,7 +19,7 @@ impl Attributes {
     }
 
     /// The place of that attribute, which is made where there is none yet.
-    pub fn place(&mut self, description: &str, spot: Spot) -> usize {
+    pub fn place(&mut self, description: &str, spot: Location) -> usize {
         if let Some(&place) = self.places.get(description) {
             return place;
         }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use synth::problem::suggestion;
 
 use super::defines::Defines;
+use super::error::{Located, Result, TemplateError};
 use super::lines::{Line, lines};
 use super::syntax::{Branch, File, Subordinate, Template, ValueLine};
 use super::value;
-use super::wrong::{Located, Result, Wrong};
 
 /// What a makeldif file may begin with, once comments are over.
 const BEGINNINGS: [&str; 4] = ["define ", "branch:", "template:", "include "];
@@ -34,8 +34,8 @@ pub fn looks_like(text: &str) -> bool {
 
 pub fn parse(text: &str, mut defines: Defines) -> Result<File> {
     let reason = "a line that begins with a space goes on the one before it, and there is none";
-    let lines =
-        lines(text.trim_start_matches('\u{feff}')).map_err(|spot| Wrong::new(spot, reason))?;
+    let lines = lines(text.trim_start_matches('\u{feff}'))
+        .map_err(|spot| TemplateError::new(spot, reason))?;
     let mut reader = Reader::default();
     let mut rest = lines.iter();
     while let Some(line) = rest.next() {
@@ -93,12 +93,12 @@ impl Reader {
         }
         if after(&first.text, "include ").is_some() {
             let message = "include: tags written in Java cannot be loaded here";
-            return Err(Wrong::new(first.spot(0), message));
+            return Err(TemplateError::new(first.spot(0), message));
         }
         let word = first.text.split([' ', ':']).next().unwrap_or_default();
         let hint = suggestion(word, ["define", "branch:", "template:"]);
         let message = format!("here a define, a branch: or a template: begins, not {word:?}{hint}");
-        Err(Wrong::new(first.spot(0), message))
+        Err(TemplateError::new(first.spot(0), message))
     }
 
     fn branch(dn: Located<String>, body: &[Line]) -> Result<Branch> {
@@ -122,7 +122,7 @@ impl Reader {
                 Some((word, _)) if own > 0 => {
                     let message =
                         format!("{word} must stand before the attributes of the template");
-                    return Err(Wrong::new(line.spot(0), message));
+                    return Err(TemplateError::new(line.spot(0), message));
                 }
                 Some((EXTENDS, at)) => lines.clone_from(&self.extended(&tail(line, at))?.lines),
                 Some((RDN, at)) => rdn.extend(rdn_attributes(line, at)),
@@ -142,17 +142,20 @@ impl Reader {
             let known = self.file.templates.iter().map(|template| template.name.value.as_str());
             let hint = suggestion(&name.value, known);
             let message = format!("no template named {} before this one{hint}", name.value);
-            Wrong::new(name.spot, message)
+            TemplateError::new(name.spot, message)
         })
     }
 
     fn add(&mut self, template: Template) -> Result<()> {
         let Located { value, spot } = &template.name;
         if value.is_empty() {
-            return Err(Wrong::new(*spot, "a template needs a name"));
+            return Err(TemplateError::new(*spot, "a template needs a name"));
         }
         if self.places.insert(value.to_lowercase(), self.file.templates.len()).is_some() {
-            return Err(Wrong::new(*spot, format!("there is a template named {value} already")));
+            return Err(TemplateError::new(
+                *spot,
+                format!("there is a template named {value} already"),
+            ));
         }
         self.file.templates.push(template);
         Ok(())
@@ -179,10 +182,9 @@ fn subordinate(line: &Line, at: usize) -> Result<Subordinate> {
         return Ok(Subordinate { template: tail(line, at), count: None });
     };
     let place = line.spot(at + name.len() + 1);
-    let count: i64 = count
-        .trim()
-        .parse()
-        .map_err(|_| Wrong::new(place, format!("{:?} is not a number of entries", count.trim())))?;
+    let count: i64 = count.trim().parse().map_err(|_| {
+        TemplateError::new(place, format!("{:?} is not a number of entries", count.trim()))
+    })?;
     let template = Located { value: name.trim_end().to_owned(), spot: line.spot(at) };
     Ok(Subordinate { template, count: u64::try_from(count).ok() })
 }
@@ -190,7 +192,7 @@ fn subordinate(line: &Line, at: usize) -> Result<Subordinate> {
 fn value_line(line: &Line) -> Result<ValueLine> {
     let begins = |word| after(&line.text, word).is_some();
     if BEGINNINGS.into_iter().any(begins) {
-        return Err(Wrong::new(line.spot(0), "an empty line must stand before this one"));
+        return Err(TemplateError::new(line.spot(0), "an empty line must stand before this one"));
     }
     value::parse(line)
 }
@@ -223,7 +225,7 @@ mod tests {
         );
         let [p, q] = &file.templates[..] else { panic!() };
         assert_eq!(p.rdn.iter().map(|name| name.value.as_str()).collect::<Vec<_>>(), ["uid", "cn"]);
-        assert_eq!(p.rdn[1].spot, synth::Spot::new(10, 16));
+        assert_eq!(p.rdn[1].spot, synth::Location::new(10, 16));
         assert_eq!((p.below[0].count, p.lines.len(), q.lines.len()), (None, 2, 3));
         assert!(Arc::ptr_eq(&p.lines[0], &q.lines[0]));
     }

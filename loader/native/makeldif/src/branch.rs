@@ -4,15 +4,15 @@ use synth::model::{self, Item, Piece as Said, Tag, Text};
 
 use super::attributes::{Attributes, constant};
 use super::dn::Dn;
+use super::error::{Located, Result, TemplateError};
 use super::files::Lists;
 use super::names::canonical;
 use super::syntax::{Access, Branch, Piece, ValueLine};
 use super::text::{literal_of, random_of};
-use super::wrong::{Located, Result, Wrong};
 
 /// The attributes of the entry: those of its name, then its lines.
 pub fn attributes(branch: &Branch, dn: &Dn, lists: &mut Lists) -> Result<Vec<model::Attribute>> {
-    let mut making = Making { dn, lists, found: Attributes::default() };
+    let mut making = BranchBuilder { dn, lists, found: Attributes::default() };
     for (attribute, value) in dn.assertions() {
         let item = Item::always(branch.dn.spot, vec![literal_of(&value)]);
         making.found.add(&canonical(&attribute), item);
@@ -26,13 +26,13 @@ pub fn attributes(branch: &Branch, dn: &Dn, lists: &mut Lists) -> Result<Vec<mod
     Ok(making.found.all)
 }
 
-struct Making<'a> {
+struct BranchBuilder<'a> {
     dn: &'a Dn,
     lists: &'a mut Lists,
     found: Attributes,
 }
 
-impl Making<'_> {
+impl BranchBuilder<'_> {
     /// Object classes where no line tells any, as makeldif's manual promises and its program once did.
     fn classes(&mut self, branch: &Branch) {
         let Ok((lines, _)) = synth::made(self.dn.part(1)) else { return };
@@ -65,7 +65,7 @@ impl Making<'_> {
     }
 
     fn piece(&mut self, piece: &Located<Piece>, text: &mut Text) -> Result<()> {
-        let told = |reason: String| Wrong::new(piece.spot, reason);
+        let told = |reason: String| TemplateError::new(piece.spot, reason);
         match &piece.value {
             Piece::Text(literal) => text.push(literal_of(literal)),
             Piece::Attribute { name, characters } => {
@@ -110,13 +110,13 @@ impl Making<'_> {
             let known = self.found.all.iter().map(|one| one.description.as_str());
             let hint = synth::problem::suggestion(name, known);
             let message = format!("no line before this one makes {name}{hint}");
-            return Err(Wrong::new(piece.spot, message));
+            return Err(TemplateError::new(piece.spot, message));
         };
         let values: Option<Vec<String>> = attribute.items.iter().map(constant).collect();
         values.ok_or_else(|| {
             let message =
                 format!("{name} hangs on chance, and what does can be told only once in a branch");
-            Wrong::new(piece.spot, message)
+            TemplateError::new(piece.spot, message)
         })
     }
 }

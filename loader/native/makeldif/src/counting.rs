@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use synth::problem::Spot;
+use synth::problem::Location;
 
+use super::error::{Result, TemplateError};
 use super::expand::Uses;
 use super::order::Order;
 use super::syntax::{Access, File, Piece, Template, ValueLine};
-use super::wrong::{Result, Wrong};
 
 #[derive(Debug)]
 pub struct Counting<'a> {
@@ -46,7 +46,7 @@ impl<'a> Counting<'a> {
         Ok(found)
     }
 
-    fn of(&mut self, holders: &[usize], spot: Spot) -> Result<&[Order]> {
+    fn of(&mut self, holders: &[usize], spot: Location) -> Result<&[Order]> {
         if !self.made.contains_key(holders) {
             let orders = self.uses.orders(|template| holders.contains(&template));
             self.made.insert(holders.to_vec(), orders.ok_or_else(|| too_many(spot))?);
@@ -64,6 +64,6 @@ fn counts(line: &ValueLine) -> bool {
     })
 }
 
-fn too_many(spot: Spot) -> Wrong {
-    Wrong::new(spot, "these are more entries than can be counted")
+fn too_many(spot: Location) -> TemplateError {
+    TemplateError::new(spot, "these are more entries than can be counted")
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use synth::problem::suggestion;
 
+use super::error::{Result, TemplateError};
 use super::lines::Line;
-use super::wrong::{Result, Wrong};
 
 /// What a line may become in bytes: defines made of defines could double it each time.
 const LONGEST: usize = 1 << 20;
@@ -32,7 +32,7 @@ impl Defines {
         let (name, value) = line.text[at..]
             .split_once('=')
             .filter(|(name, _)| !name.trim().is_empty())
-            .ok_or_else(|| Wrong::new(line.spot(at), "write: define NAME=VALUE"))?;
+            .ok_or_else(|| TemplateError::new(line.spot(at), "write: define NAME=VALUE"))?;
         let name = name.trim().to_lowercase();
         self.0.entry(name.clone()).or_insert_with(|| value.to_owned());
         Ok(name)
@@ -51,7 +51,7 @@ impl Defines {
                 if let Some(value) = self.0.get(&name.to_lowercase()) {
                     changes.push((open..close + 1, value));
                 } else if is_name(name) {
-                    return Err(Wrong::new(line.spot(open), self.unknown(name)));
+                    return Err(TemplateError::new(line.spot(open), self.unknown(name)));
                 }
             }
             rest = &rest[..open];
@@ -64,7 +64,7 @@ impl Defines {
         if line.text.len() + added > LONGEST {
             let message =
                 format!("with what its defines bring in the line has more than {LONGEST} bytes");
-            return Err(Wrong::new(line.spot(0), message));
+            return Err(TemplateError::new(line.spot(0), message));
         }
         Ok(Cow::Owned(line.replaced(&changes)))
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn an_unknown_name_is_told() {
         let wrong = substituted("define users=1\nx [usres]").unwrap_err();
-        assert_eq!(wrong.spot, synth::Spot::new(2, 3));
+        assert_eq!(wrong.spot, synth::Location::new(2, 3));
         assert!(wrong.message.contains("did you mean users?"), "{}", wrong.message);
     }
 

@@ -1,6 +1,6 @@
 //! DNs of branches, as text: their parts, and what those say.
 
-use tree::name::{Name, trim_value, unescape};
+use tree::name::{ParsedDn, trim_value, unescape};
 
 use super::render::path::part;
 
@@ -42,11 +42,12 @@ impl Dn {
 
     /// The part before that of `above`; None when it does not lie below it.
     pub fn below(&self, above: &Self) -> Option<&str> {
-        let (own, over) = (Name::new(self.text.as_bytes()), Name::new(above.text.as_bytes()));
+        let (own, over) =
+            (ParsedDn::new(self.text.as_bytes()), ParsedDn::new(above.text.as_bytes()));
         let parts = i32::try_from(own.depth().checked_sub(over.depth())?).ok()?;
         let end = &self.text[self.part(parts).len()..];
         let is_below =
-            parts > 0 && Name::new(end.trim_start_matches(',').as_bytes()).key() == over.key();
+            parts > 0 && ParsedDn::new(end.trim_start_matches(',').as_bytes()).key() == over.key();
         is_below.then(|| self.part(parts))
     }
 }

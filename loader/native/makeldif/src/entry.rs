@@ -4,24 +4,24 @@
 //! becomes a value, which is drawn once an entry, and its attribute takes it from there.
 
 use synth::model::{self, Condition, Item, Named, Piece as Said, Tag};
-use synth::problem::Spot;
+use synth::problem::Location;
 
 use super::attributes::Attributes;
+use super::error::Result;
 use super::facts::Facts;
-use super::own::Own;
 use super::syntax::{Piece, ValueLine};
+use super::tags::MakeldifTag;
 use super::text::Texts;
-use super::wrong::Result;
 
 /// What the entries of one kind are made of.
 #[derive(Debug, Default)]
-pub struct Made {
+pub struct EntryTemplate {
     pub values: Vec<Named>,
     pub attributes: Vec<model::Attribute>,
 }
 
-pub fn make(facts: &Facts<'_>, texts: &mut Texts<'_>) -> Result<Made> {
-    let mut making = Making { facts, values: Vec::new(), attributes: Attributes::default() };
+pub fn make(facts: &Facts<'_>, texts: &mut Texts<'_>) -> Result<EntryTemplate> {
+    let mut making = EntryBuilder { facts, values: Vec::new(), attributes: Attributes::default() };
     for (place, line) in facts.template.lines.iter().enumerate() {
         let text = texts.pieces(facts, place)?;
         making.line(place, line, text);
@@ -29,16 +29,16 @@ pub fn make(facts: &Facts<'_>, texts: &mut Texts<'_>) -> Result<Made> {
     for name in &facts.template.rdn {
         making.name_by(&name.value, name.spot);
     }
-    Ok(Made { values: making.values, attributes: making.attributes.all })
+    Ok(EntryTemplate { values: making.values, attributes: making.attributes.all })
 }
 
-struct Making<'a> {
+struct EntryBuilder<'a> {
     facts: &'a Facts<'a>,
     values: Vec<Named>,
     attributes: Attributes,
 }
 
-impl Making<'_> {
+impl EntryBuilder<'_> {
     fn line(&mut self, place: usize, line: &ValueLine, text: model::Text) {
         let (spot, description) = (line.attribute.spot, &line.attribute.value);
         let item = self.item(place, line, text);
@@ -107,7 +107,8 @@ impl Making<'_> {
                 // All of the conditions of an item must hold. One of several: not none of them.
                 let none = lines.iter().map(|line| of(line, true)).collect();
                 let name = format!("none#{}", self.values.len());
-                let item = Item { conditions: none, ..Item::always(Spot::default(), Vec::new()) };
+                let item =
+                    Item { conditions: none, ..Item::always(Location::default(), Vec::new()) };
                 self.values.push(Named { name: name.clone(), item });
                 vec![Condition { name, equals: None, unless: true }]
             }
@@ -115,14 +116,14 @@ impl Making<'_> {
     }
 
     /// Puts the value that names the entry first among those of its attribute.
-    fn name_by(&mut self, attribute: &str, spot: Spot) {
+    fn name_by(&mut self, attribute: &str, spot: Location) {
         let lines = self.facts.first_of(attribute, usize::MAX);
         if lines.len() < 2 {
             return;
         }
         let name = format!("{attribute}#rdn");
         let names = lines.iter().map(|&line| self.facts.name(line)).collect();
-        let first = Said::Tag(Tag::from(Own::Cut { names, characters: 0 }));
+        let first = Said::Tag(Tag::from(MakeldifTag::Cut { names, characters: 0 }));
         self.values.push(Named { name: name.clone(), item: Item::always(spot, vec![first]) });
         let place = self.attributes.place(attribute, spot);
         self.attributes.all[place].items.insert(0, Item::always(spot, value(&name)));

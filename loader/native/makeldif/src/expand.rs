@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use synth::problem::suggestion;
 
+use super::error::{Located, Result, TemplateError};
 use super::order::{Level, Order};
 use super::syntax::{File, Subordinate};
-use super::wrong::{Located, Result, Wrong};
 
 /// Templates below one another.
 const DEEPEST: usize = 100;
@@ -57,7 +57,7 @@ pub fn expand(file: &File) -> Result<Uses> {
         let name = &file.templates[uses.all[*second].template].name;
         let message =
             format!("{} and another have no count; only one may leave it out", name.value);
-        return Err(Wrong::new(name.spot, message));
+        return Err(TemplateError::new(name.spot, message));
     }
     uses.top = counted.into_iter().chain(endless).collect();
     Ok(uses)
@@ -83,7 +83,7 @@ impl Expansion<'_> {
         self.uses.lines += self.file.templates[template].lines.len();
         if place == MOST_KINDS || self.uses.lines > MOST_LINES {
             let message = "templates below templates make too many kinds of entries";
-            return Err(Wrong::new(subordinate.template.spot, message));
+            return Err(TemplateError::new(subordinate.template.spot, message));
         }
         self.uses.all.push(Use { template, parent, count: subordinate.count, below: Vec::new() });
         self.path.push(template);
@@ -96,7 +96,7 @@ impl Expansion<'_> {
 
     fn checked(&self, parent: Above, subordinate: &Subordinate) -> Result<usize> {
         let Located { value: name, spot } = &subordinate.template;
-        let wrong = |message: String| Err(Wrong::new(*spot, message));
+        let wrong = |message: String| Err(TemplateError::new(*spot, message));
         let Some(&template) = self.names.get(&name.to_lowercase()) else {
             let known = self.file.templates.iter().map(|template| template.name.value.as_str());
             return wrong(format!("no template is named {name}{}", suggestion(name, known)));

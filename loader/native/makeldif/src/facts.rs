@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use synth::problem::suggestion;
 
+use super::error::{Located, Result, TemplateError};
 use super::syntax::{Piece, Template, ValueLine};
-use super::wrong::{Located, Result, Wrong};
 
 #[derive(Debug)]
 pub struct Facts<'a> {
@@ -32,7 +32,7 @@ impl<'a> Facts<'a> {
             facts.of.entry(line.attribute.value.as_str()).or_default().push(place);
             if facts.of.len().max(facts.told.len()) > MOST || facts.links > MOST_LINKS {
                 let message = format!("{place} lines tell too much of one another");
-                return Err(Wrong::new(line.attribute.spot, message));
+                return Err(TemplateError::new(line.attribute.spot, message));
             }
         }
         Ok(facts)
@@ -43,7 +43,7 @@ impl<'a> Facts<'a> {
         let Located { value, spot } = &self.template.name;
         if self.template.rdn.is_empty() {
             let message = format!("template {value} has no rdnAttr, so its entries have no name");
-            return Err(Wrong::new(*spot, message));
+            return Err(TemplateError::new(*spot, message));
         }
         for name in &self.template.rdn {
             let naming = self.naming(name)?.to_vec();
@@ -61,7 +61,7 @@ impl<'a> Facts<'a> {
         if lines.is_empty() {
             let hint = suggestion(name, self.known());
             let message = format!("no line before this one makes {name}{hint}");
-            return Err(Wrong::new(piece.spot, message));
+            return Err(TemplateError::new(piece.spot, message));
         }
         self.links += lines.len();
         self.told.extend(lines);
@@ -81,11 +81,11 @@ impl<'a> Facts<'a> {
         let Some(&last) = lines.last() else {
             let hint = suggestion(value, self.known());
             let message = format!("rdnAttr {value}: the template has no line for it{hint}");
-            return Err(Wrong::new(*spot, message));
+            return Err(TemplateError::new(*spot, message));
         };
         if !is_always(&self.template.lines[last]) {
             let message = format!("rdnAttr {value}: an entry without {value} would have no name");
-            return Err(Wrong::new(*spot, message));
+            return Err(TemplateError::new(*spot, message));
         }
         Ok(lines)
     }

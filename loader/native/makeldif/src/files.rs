@@ -99,6 +99,6 @@ impl Lists {
 fn plain(name: &str, path: &Path) -> Result<List, synth::Problem> {
     let text = list::text(path)?;
     let lines: Vec<&str> = text.lines().collect();
-    let empty = || synth::Problem::new(path, synth::Spot::default(), "it is empty");
+    let empty = || synth::Problem::new(path, synth::Location::default(), "it is empty");
     List::of(name, &lines).ok_or_else(empty)
 }

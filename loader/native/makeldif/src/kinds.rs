@@ -2,30 +2,30 @@
 
 use std::collections::HashMap;
 
-use tree::name::Name;
+use tree::name::ParsedDn;
 
 use synth::model::{self, Count, Kind, Parent, Pick};
-use synth::problem::Spot;
+use synth::problem::Location;
 
 use super::branch;
 use super::counting::Counting;
 use super::dn::Dn;
 use super::entry;
+use super::error::{Result, TemplateError};
 use super::expand::{Above, Uses, expand};
 use super::facts::{Facts, MOST_LINKS};
 use super::files::Lists;
 use super::syntax::{self, File};
 use super::text::Texts;
-use super::wrong::{Result, Wrong};
 
 #[derive(Debug)]
-pub struct Made {
+pub struct ExpandedTemplate {
     pub suffix: String,
     pub branches: Vec<model::Branch>,
     pub kinds: Vec<Kind>,
 }
 
-pub fn make(file: &File, lists: &mut Lists) -> Result<Made> {
+pub fn make(file: &File, lists: &mut Lists) -> Result<ExpandedTemplate> {
     let (suffix, branches) = branches(file, lists)?;
     let uses = expand(file)?;
     let mut facts: Vec<Facts<'_>> = file.templates.iter().map(Facts::new).collect::<Result<_>>()?;
@@ -36,13 +36,14 @@ pub fn make(file: &File, lists: &mut Lists) -> Result<Made> {
     }
     if links > MOST_LINKS {
         let message = "the lines of all kinds of entries tell too much of one another";
-        return Err(Wrong::new(file.templates[0].name.spot, message));
+        return Err(TemplateError::new(file.templates[0].name.spot, message));
     }
     let names = names(file, &uses);
-    let mut making = Making { uses: &uses, names, counting: Counting::new(file, &uses)?, lists };
+    let mut making =
+        KindBuilder { uses: &uses, names, counting: Counting::new(file, &uses)?, lists };
     let kinds = uses.all.iter().enumerate();
     let kinds = kinds.map(|(place, one)| making.kind(place, &facts[one.template]));
-    Ok(Made { suffix, branches, kinds: kinds.collect::<Result<_>>()? })
+    Ok(ExpandedTemplate { suffix, branches, kinds: kinds.collect::<Result<_>>()? })
 }
 
 /// With the suffix.
@@ -50,7 +51,7 @@ fn branches(file: &File, lists: &mut Lists) -> Result<(String, Vec<model::Branch
     let dns: Vec<Dn> = file.branches.iter().map(parsed).collect::<Result<_>>()?;
     let Some(first) = dns.first() else {
         let message = "a template needs a branch: for its entries to lie below";
-        return Err(Wrong::new(Spot::new(1, 1), message));
+        return Err(TemplateError::new(Location::new(1, 1), message));
     };
     parents_first(file, &dns)?;
     let suffix = file.suffix.as_deref().and_then(|text| Dn::parse(text).ok());
@@ -66,32 +67,32 @@ fn branches(file: &File, lists: &mut Lists) -> Result<(String, Vec<model::Branch
 }
 
 fn parsed(branch: &syntax::Branch) -> Result<Dn> {
-    Dn::parse(&branch.dn.value).map_err(|reason| Wrong::new(branch.dn.spot, reason))
+    Dn::parse(&branch.dn.value).map_err(|reason| TemplateError::new(branch.dn.spot, reason))
 }
 
 /// What lies above the suffix, or was made by a template, is not among the branches, and need not be.
 fn parents_first(file: &File, dns: &[Dn]) -> Result<()> {
-    let names: Vec<Name> = dns.iter().map(|dn| Name::new(dn.text.as_bytes())).collect();
+    let names: Vec<ParsedDn> = dns.iter().map(|dn| ParsedDn::new(dn.text.as_bytes())).collect();
     let places = names.iter().enumerate().map(|(place, name)| (name.key(), place));
     let places: HashMap<&[u8], usize> = places.collect();
     for (place, name) in names.iter().enumerate() {
         if places.get(name.parent()).is_some_and(|&parent| parent > place) {
             let message = format!("{:?}: its parent must stand before it", dns[place].text);
-            return Err(Wrong::new(file.branches[place].dn.spot, message));
+            return Err(TemplateError::new(file.branches[place].dn.spot, message));
         }
     }
     Ok(())
 }
 
 /// Kinds on their way.
-struct Making<'a> {
+struct KindBuilder<'a> {
     uses: &'a Uses,
     names: Vec<String>,
     counting: Counting<'a>,
     lists: &'a mut Lists,
 }
 
-impl Making<'_> {
+impl KindBuilder<'_> {
     fn kind(&mut self, place: usize, facts: &Facts<'_>) -> Result<Kind> {
         let template = facts.template;
         let orders = self.counting.orders(template, place)?;

@@ -10,6 +10,7 @@ mod counting;
 mod defines;
 mod dn;
 mod entry;
+mod error;
 mod expand;
 mod facts;
 mod files;
@@ -18,16 +19,15 @@ mod kinds;
 mod lines;
 mod names;
 mod order;
-mod own;
 mod random;
 mod render;
 mod syntax;
 mod tag;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod text;
 mod value;
-mod wrong;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

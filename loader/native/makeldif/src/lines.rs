@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use synth::problem::Spot;
+use synth::problem::Location;
 
 /// A line, continued ones joined.
 #[derive(Clone, Debug, Default)]
@@ -18,37 +18,37 @@ pub struct Line {
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     offset: usize,
-    spot: Spot,
+    spot: Location,
     copied: bool,
 }
 
 impl Line {
-    fn push(&mut self, text: &str, spot: Spot, copied: bool) {
+    fn push(&mut self, text: &str, spot: Location, copied: bool) {
         self.origins.push(Origin { offset: self.text.len(), spot, copied });
         self.text.push_str(text);
     }
 
     /// Where the character at `offset` (in bytes) stands in the file.
-    pub fn spot(&self, offset: usize) -> Spot {
+    pub fn spot(&self, offset: usize) -> Location {
         let origin = self.origin(offset);
         self.moved(origin.offset, origin.spot, offset)
     }
 
     /// The same, quicker, when the spot of a character before it is known.
-    pub fn spot_behind(&self, known: usize, spot: Spot, offset: usize) -> Spot {
+    pub fn spot_behind(&self, known: usize, spot: Location, offset: usize) -> Location {
         if self.origin(known).offset == self.origin(offset).offset {
             return self.moved(known, spot, offset);
         }
         self.spot(offset)
     }
 
-    fn moved(&self, from: usize, spot: Spot, offset: usize) -> Spot {
+    fn moved(&self, from: usize, spot: Location, offset: usize) -> Location {
         if !self.origin(from).copied {
             return spot;
         }
         let between = self.text.get(from..offset).unwrap_or_default().chars().count();
         let moved = u32::try_from(between).unwrap_or(u32::MAX);
-        Spot::new(spot.line, spot.column.saturating_add(moved))
+        Location::new(spot.line, spot.column.saturating_add(moved))
     }
 
     fn origin(&self, offset: usize) -> Origin {
@@ -87,16 +87,16 @@ impl Line {
 /// The lines of a file, continued ones joined. Empty ones stay, for they end a block.
 ///
 /// The error is the spot of a continuation that has nothing before it.
-pub fn lines(text: &str) -> Result<Vec<Line>, Spot> {
+pub fn lines(text: &str) -> Result<Vec<Line>, Location> {
     let mut found: Vec<Line> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
         if let Some(rest) = line.strip_prefix(' ') {
             let last = found.last_mut().filter(|last| !last.text.is_empty());
-            last.ok_or(Spot::new(number, 1))?.push(rest, Spot::new(number, 2), true);
+            last.ok_or(Location::new(number, 1))?.push(rest, Location::new(number, 2), true);
         } else {
             let mut begun = Line::default();
-            begun.push(line, Spot::new(number, 1), true);
+            begun.push(line, Location::new(number, 1), true);
             found.push(begun);
         }
     }
@@ -112,9 +112,9 @@ mod tests {
         let found = lines("ab\n cd\n\nef").unwrap();
         let texts: Vec<&str> = found.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(texts, ["abcd", "", "ef"]);
-        assert_eq!(found[0].spot(1), Spot::new(1, 2));
-        assert_eq!(found[0].spot(3), Spot::new(2, 3));
-        assert_eq!(lines("a\n\n b").unwrap_err(), Spot::new(3, 1));
+        assert_eq!(found[0].spot(1), Location::new(1, 2));
+        assert_eq!(found[0].spot(3), Location::new(2, 3));
+        assert_eq!(lines("a\n\n b").unwrap_err(), Location::new(3, 1));
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(made.text, "xlong\u{e9}zw");
         let spots = [(0, 1, 1), (1, 1, 2), (4, 1, 2), (5, 1, 5), (7, 1, 9), (8, 2, 2)];
         for (offset, row, column) in spots {
-            assert_eq!(made.spot(offset), Spot::new(row, column), "{offset}");
+            assert_eq!(made.spot(offset), Location::new(row, column), "{offset}");
         }
     }
 }

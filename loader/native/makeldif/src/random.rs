@@ -1,9 +1,9 @@
 //! The arguments of `<random:...>`.
 
+use super::error::Result;
 use super::format::Format;
 use super::syntax::Random;
 use super::tag::Arguments;
-use super::wrong::Result;
 
 use synth::problem::suggestion;
 

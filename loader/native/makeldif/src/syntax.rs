@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::error::Located;
 use super::format::Format;
-use super::wrong::Located;
 
 #[derive(Debug, Default)]
 pub struct File {

@@ -2,12 +2,12 @@
 
 use std::str::FromStr;
 
-use synth::problem::{Spot, suggestion};
+use synth::problem::{Location, suggestion};
 
+use super::error::{Result, TemplateError};
 use super::names::canonical;
 use super::random;
 use super::syntax::{Access, Piece};
-use super::wrong::{Result, Wrong};
 
 const NAMES: [&str; 17] = [
     "AttributeValue",
@@ -32,16 +32,16 @@ const NAMES: [&str; 17] = [
 /// The arguments of a tag; empty ones do not count.
 pub struct Arguments<'a> {
     tag: &'a str,
-    pub spot: Spot,
+    pub spot: Location,
     pub all: Vec<&'a str>,
 }
 
 /// What stands between `<` and `>`.
-pub fn parse(text: &str, spot: Spot) -> Result<Piece> {
+pub fn parse(text: &str, spot: Location) -> Result<Piece> {
     let mut parts = text.split(':').filter(|part| !part.is_empty()).map(str::trim);
-    let tag = parts
-        .next()
-        .ok_or_else(|| Wrong::new(spot, "a tag needs a name; write \\< for the character"))?;
+    let tag = parts.next().ok_or_else(|| {
+        TemplateError::new(spot, "a tag needs a name; write \\< for the character")
+    })?;
     let arguments = Arguments { tag, spot, all: parts.collect() };
     match tag.to_ascii_lowercase().as_str() {
         "attributevalue" => attribute(&arguments),
@@ -61,12 +61,15 @@ pub fn parse(text: &str, spot: Spot) -> Result<Piece> {
         "random" => random::parse(&arguments).map(Piece::Random),
         "sequential" => sequential(&arguments),
         "statictext" => arguments.between(1, 1).map(|()| Piece::Text(arguments.all[0].to_owned())),
-        _ => Err(Wrong::new(spot, format!("no tag is named {tag}{}", suggestion(tag, NAMES)))),
+        _ => Err(TemplateError::new(
+            spot,
+            format!("no tag is named {tag}{}", suggestion(tag, NAMES)),
+        )),
     }
 }
 
 /// What stands between `{` and `}`.
-pub fn reference(text: &str, spot: Spot) -> Result<Piece> {
+pub fn reference(text: &str, spot: Location) -> Result<Piece> {
     let all = text.split(':').filter(|part| !part.is_empty()).collect();
     attribute(&Arguments { tag: "{}", spot, all })
 }
@@ -93,12 +96,12 @@ impl Arguments<'_> {
         let number = text.parse().ok().filter(|number| low <= *number && *number <= high);
         number.ok_or_else(|| {
             let message = format!("{}: {text:?} is not a number from {low} to {high}", self.tag);
-            Wrong::new(self.spot, message)
+            TemplateError::new(self.spot, message)
         })
     }
 
     pub fn wrong<T>(&self, message: impl Into<String>) -> Result<T> {
-        Err(Wrong::new(self.spot, message))
+        Err(TemplateError::new(self.spot, message))
     }
 }
 
@@ -177,7 +180,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<Piece> {
-        parse(text, Spot::new(1, 1))
+        parse(text, Location::new(1, 1))
     }
 
     fn owned(text: &str) -> String {

@@ -2,12 +2,12 @@
 
 use synth::model::{Piece as Said, Tag, Text};
 
+use super::error::{Located, Result, TemplateError};
 use super::facts::Facts;
 use super::files::Lists;
 use super::order::Order;
-use super::own::{Own, PersonName, Whose};
 use super::syntax::{Access, Piece, Random};
-use super::wrong::{Located, Result, Wrong};
+use super::tags::{DnOf, MakeldifTag, PersonName};
 
 const DIGITS: &str = "0123456789";
 /// Digits that one tag of the model makes.
@@ -46,27 +46,34 @@ impl Texts<'_> {
                 if names.len() == 1 && *characters == 0 {
                     return Ok(Tag::Value { name: names.remove(0) });
                 }
-                Tag::from(Own::Cut { names, characters: *characters })
+                Tag::from(MakeldifTag::Cut { names, characters: *characters })
             }
-            Piece::Dn { parts, separator } => path(Whose::Entry, *parts, *separator),
-            Piece::Rdn => path(Whose::Entry, 1, ','),
+            Piece::Dn { parts, separator } => path(DnOf::Entry, *parts, *separator),
+            Piece::Rdn => path(DnOf::Entry, 1, ','),
             Piece::ParentDn { separator: ',' } => Tag::ParentDn,
-            Piece::ParentDn { separator } => path(Whose::Parent, 0, *separator),
+            Piece::ParentDn { separator } => path(DnOf::Parent, 0, *separator),
             Piece::FirstName => {
-                self.name(false).map_err(|reason| Wrong::new(piece.spot, reason))?
+                self.name(false).map_err(|reason| TemplateError::new(piece.spot, reason))?
             }
-            Piece::LastName => self.name(true).map_err(|reason| Wrong::new(piece.spot, reason))?,
+            Piece::LastName => {
+                self.name(true).map_err(|reason| TemplateError::new(piece.spot, reason))?
+            }
             Piece::Guid => Tag::Uuid,
             Piece::List(values) => Tag::Pick { list: self.lists.weighted(values) },
             Piece::Sequential { start } => {
-                Tag::from(Own::Sequence { start: *start, order: self.order(line) })
+                Tag::from(MakeldifTag::Sequence { start: *start, order: self.order(line) })
             }
             Piece::File { path, order } => {
-                let list =
-                    self.lists.file(path).map_err(|reason| Wrong::new(piece.spot, reason))?.0;
+                let list = self
+                    .lists
+                    .file(path)
+                    .map_err(|reason| TemplateError::new(piece.spot, reason))?
+                    .0;
                 match order {
                     Access::Random => Tag::Pick { list },
-                    Access::Sequential => Tag::from(Own::Line { list, order: self.order(line) }),
+                    Access::Sequential => {
+                        Tag::from(MakeldifTag::Line { list, order: self.order(line) })
+                    }
                 }
             }
             Piece::Text(_) | Piece::Random(_) | Piece::If { .. } | Piece::Presence(_) => {
@@ -84,7 +91,7 @@ impl Texts<'_> {
         let (lasts, last_is_ours) = self.lists.file("last.names")?;
         let all_again = first_is_ours && last_is_ours;
         let order = self.all.clone();
-        Ok(Tag::from(Own::Name(PersonName { firsts, lasts, is_last, all_again, order })))
+        Ok(Tag::from(MakeldifTag::Name(PersonName { firsts, lasts, is_last, all_again, order })))
     }
 }
 
@@ -92,9 +99,9 @@ pub fn literal_of(text: &str) -> Said {
     Said::Literal(text.as_bytes().to_vec())
 }
 
-fn path(whose: Whose, parts: i32, separator: char) -> Tag {
+fn path(whose: DnOf, parts: i32, separator: char) -> Tag {
     let separator = u8::try_from(separator).unwrap_or(b',');
-    Tag::from(Own::Path { whose, parts, separator })
+    Tag::from(MakeldifTag::Path { whose, parts, separator })
 }
 
 /// Appends what stands for a random tag.
@@ -108,11 +115,11 @@ pub fn random_of(random: &Random, lists: &mut Lists, text: &mut Text) {
             text.push(digits(*most));
         }
         Random::Characters { of, least, most } => {
-            let own = Own::Characters { of: of.clone(), least: *least, most: *most };
+            let own = MakeldifTag::Characters { of: of.clone(), least: *least, most: *most };
             text.push(Said::Tag(Tag::from(own)));
         }
         Random::Number { low, high, format } => {
-            let own = Own::Number { low: *low, high: *high, format: format.clone() };
+            let own = MakeldifTag::Number { low: *low, high: *high, format: format.clone() };
             text.push(Said::Tag(Tag::from(own)));
         }
         Random::Month { longest } => {

@@ -1,12 +1,12 @@
 //! The value of an attribute line: text, `{references}` and `<tags>`.
 
-use synth::problem::Spot;
+use synth::problem::Location;
 
+use super::error::{Located, Result, TemplateError};
 use super::lines::Line;
 use super::names::canonical;
 use super::syntax::{Piece, ValueLine};
 use super::tag;
-use super::wrong::{Located, Result, Wrong};
 
 pub fn parse(line: &Line) -> Result<ValueLine> {
     let (end, attribute) = name(line)?;
@@ -23,13 +23,16 @@ pub fn parse(line: &Line) -> Result<ValueLine> {
 fn name(line: &Line) -> Result<(usize, Located<String>)> {
     let message = "write ATTRIBUTE: VALUE";
     let end = line.text.find(':').filter(|&end| end > 0);
-    let end = end.ok_or_else(|| Wrong::new(line.spot(0), message))?;
+    let end = end.ok_or_else(|| TemplateError::new(line.spot(0), message))?;
     let name = line.text[..end].trim_end();
     let is_good = |letter: char| letter.is_ascii_alphanumeric() || "-;._".contains(letter);
     if !name.chars().all(is_good)
         || !name.starts_with(|letter: char| letter.is_ascii_alphanumeric())
     {
-        return Err(Wrong::new(line.spot(0), format!("{name:?} is not the name of an attribute")));
+        return Err(TemplateError::new(
+            line.spot(0),
+            format!("{name:?} is not the name of an attribute"),
+        ));
     }
     Ok((end, Located { value: canonical(name).to_string(), spot: line.spot(0) }))
 }
@@ -47,7 +50,7 @@ struct Rest<'a> {
     line: &'a Line,
     at: usize,
     /// An offset before it, and its spot.
-    known: (usize, Spot),
+    known: (usize, Location),
 }
 
 impl Rest<'_> {
@@ -71,7 +74,7 @@ impl Rest<'_> {
             let open = &self.line.text[opened..=opened];
             let message =
                 format!("no {closing:?} closes this tag; write \\{open} for the character itself");
-            return Err(Wrong::new(self.line.spot(opened), message.replace('\'', "")));
+            return Err(TemplateError::new(self.line.spot(opened), message.replace('\'', "")));
         }
         self.at += 1;
         Ok(text)
@@ -97,9 +100,9 @@ impl Rest<'_> {
         Ok((text, false))
     }
 
-    fn lonely_backslash(&self) -> Wrong {
-        let spot: Spot = self.line.spot(self.at - 1);
-        Wrong::new(
+    fn lonely_backslash(&self) -> TemplateError {
+        let spot: Location = self.line.spot(self.at - 1);
+        TemplateError::new(
             spot,
             "nothing stands behind this backslash; write \\\\ for the character itself",
         )

@@ -6,27 +6,27 @@ use codec::id2e;
 use ldif::Counters;
 use tree::csn;
 
-use crate::peek::Peek;
+use crate::peekable::PeekableCursor;
 use crate::pipe::Rows;
 use crate::shards::{Shards, table};
 use crate::{Error, Result, context};
 
 /// Server ID -> greatest entryCSN.
-pub type Newest = BTreeMap<u16, Vec<u8>>;
+pub type ContextCsns = BTreeMap<u16, Vec<u8>>;
 
 /// Tells all rows; the greatest CSNs where `-w` asks for them.
 pub fn rows(
     shards: &Shards,
-    wanted: Option<&context::Wanted>,
+    wanted: Option<&context::ContextCsnTarget>,
     counters: &Counters,
     out: &mut Rows,
-) -> Result<Newest> {
-    let mut newest = Newest::new();
+) -> Result<ContextCsns> {
+    let mut newest = ContextCsns::new();
     for (number, shard) in shards.all.iter().enumerate() {
         let reader = shard.reader()?;
         let first = if number == 0 { 1 } else { shards.shared + 1 };
         let id2e = table(&reader, &shard.path, "id2e")?;
-        let mut from = Peek::new(&id2e, &first.to_ne_bytes())?;
+        let mut from = PeekableCursor::new(&id2e, &first.to_ne_bytes())?;
         for id in first..=shard.last {
             if from.id() != id {
                 return Err(shard.wrong(format!("entry {id} is not in id2e")));
@@ -55,7 +55,7 @@ pub fn rows(
 
 /// The normal form of entryCSN where it is stored, as slapadd -w looks at it.
 fn note(
-    newest: &mut Newest,
+    newest: &mut ContextCsns,
     number: Option<u32>,
     value: &[u8],
     damaged: impl Fn() -> Error,

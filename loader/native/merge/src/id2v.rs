@@ -4,7 +4,7 @@ use codec::id2v;
 use ldif::Counters;
 
 use crate::Result;
-use crate::peek::Peek;
+use crate::peekable::PeekableCursor;
 use crate::pipe::Rows;
 use crate::shards::{Shard, Shards, table};
 
@@ -12,7 +12,8 @@ pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows) -> Result<()> 
     for (number, shard) in shards.all.iter().enumerate() {
         let reader = shard.reader()?;
         let first = if number == 0 { 0 } else { shards.shared + 1 };
-        let mut from = Peek::new(&table(&reader, &shard.path, "id2v")?, &id2v::key(first, 0))?;
+        let mut from =
+            PeekableCursor::new(&table(&reader, &shard.path, "id2v")?, &id2v::key(first, 0))?;
         while from.live {
             counters.check()?;
             let id = from.id();
@@ -32,7 +33,7 @@ fn entry(
     shards: &Shards,
     shard: &Shard,
     id: u64,
-    from: &mut Peek<'_>,
+    from: &mut PeekableCursor<'_>,
     out: &mut Rows,
 ) -> Result<()> {
     let mut numbers = Vec::new();
@@ -54,7 +55,7 @@ fn values(
     shards: &Shards,
     shard: &Shard,
     (id, old): (u64, u16),
-    from: &mut Peek<'_>,
+    from: &mut PeekableCursor<'_>,
     out: &mut Rows,
 ) -> Result<()> {
     let new = u16::try_from(shard.number(u32::from(old))?).unwrap_or(u16::MAX);
@@ -67,7 +68,7 @@ fn values(
     out.end()
 }
 
-fn attribute(shard: &Shard, from: &Peek<'_>) -> Result<u16> {
+fn attribute(shard: &Shard, from: &PeekableCursor<'_>) -> Result<u16> {
     let key = id2v::read_key(&from.key);
     key.map(|(_, number)| number).ok_or_else(|| shard.wrong("a key of id2v is damaged"))
 }

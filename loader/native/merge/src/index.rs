@@ -1,12 +1,12 @@
 //! An index: behind each key the lists of all shards, one after the other.
 
 use codec::id;
-use codec::idl::{self, Row};
+use codec::idl::{self, IndexRecord};
 use ldif::Counters;
 use lmdbfile::Reader;
 
 use crate::Result;
-use crate::peek::Peek;
+use crate::peekable::PeekableCursor;
 use crate::pipe::Rows;
 use crate::shards::{Shard, Shards, table};
 
@@ -21,7 +21,7 @@ pub fn rows(
     let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
     let mut all = Vec::new();
     for (reader, shard) in readers.iter().zip(&shards.all) {
-        all.push(Peek::new(&table(reader, &shard.path, name)?, b"")?);
+        all.push(PeekableCursor::new(&table(reader, &shard.path, name)?, b"")?);
     }
     let mut row = idl::Writer::new(exponent);
     while let Some(key) = all.iter().filter(|one| one.live).map(|one| &one.key).min() {
@@ -44,7 +44,7 @@ pub fn rows(
 fn take(
     shards: &Shards,
     shard: &Shard,
-    from: &mut Peek<'_>,
+    from: &mut PeekableCursor<'_>,
     with_shared: bool,
     row: &mut idl::Writer,
 ) -> Result<()> {
@@ -55,9 +55,11 @@ fn take(
         from.is_at(&key).then(|| read(shard, from)).transpose()
     })?;
     match begun {
-        Row::Damaged => return Err(shard.wrong("an index has a range that is none")),
-        Row::Range(low, high) => row.widen([shards.id(shard, low)?, shards.id(shard, high)?]),
-        Row::List => loop {
+        IndexRecord::Damaged => return Err(shard.wrong("an index has a range that is none")),
+        IndexRecord::Range(low, high) => {
+            row.widen([shards.id(shard, low)?, shards.id(shard, high)?]);
+        }
+        IndexRecord::List => loop {
             if with_shared || first > shards.shared {
                 row.add(shards.id(shard, first)?);
             }
@@ -71,6 +73,6 @@ fn take(
     Ok(())
 }
 
-fn read(shard: &Shard, from: &Peek<'_>) -> Result<u64> {
+fn read(shard: &Shard, from: &PeekableCursor<'_>) -> Result<u64> {
     id::read(&from.value).ok_or_else(|| shard.wrong("an index has an ID that has not 8 bytes"))
 }

@@ -15,7 +15,7 @@ mod index;
 mod merge;
 mod names;
 mod nodes;
-mod peek;
+mod peekable;
 mod pipe;
 mod shards;
 pub mod slices;

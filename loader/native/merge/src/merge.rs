@@ -8,8 +8,8 @@ use std::thread;
 use ldif::Counters;
 use lmdbfile::{FileWriter, Flags, Format, Table, TreeWriter};
 
-use crate::context::{self, Wanted};
-use crate::id2e::Newest;
+use crate::context::{self, ContextCsnTarget};
+use crate::id2e::ContextCsns;
 use crate::pipe::{Batches, Rows, pipe, write};
 use crate::shards::Shards;
 use crate::{Result, damaged, id2e, id2v, index, nodes, of_file};
@@ -48,21 +48,25 @@ pub fn merge(
     counters: &Counters,
 ) -> Result<Merged> {
     let shards = Shards::open(paths, options.shared)?;
-    let wanted = options.context.as_ref().map(|suffix| Wanted::new(&shards, suffix)).transpose()?;
+    let wanted = options
+        .context
+        .as_ref()
+        .map(|suffix| ContextCsnTarget::new(&shards, suffix))
+        .transpose()?;
     let map_size = options.map_size;
     let asked = lmdbfile::Options { format: Format::V1, page_size: PAGE_SIZE, map_size };
     let mut file = FileWriter::create(out, &asked).map_err(of_file)?;
-    let task = Task { shards, wanted, options, counters, newest: Mutex::default() };
+    let task = Merge { shards, wanted, options, counters, newest: Mutex::default() };
     let tables = task.tables(&mut file)?;
     task.finish(file, tables)
 }
 
-struct Task<'a> {
+struct Merge<'a> {
     shards: Shards,
-    wanted: Option<Wanted>,
+    wanted: Option<ContextCsnTarget>,
     options: &'a Options,
     counters: &'a Counters,
-    newest: Mutex<Newest>,
+    newest: Mutex<ContextCsns>,
 }
 
 /// A table with many rows.
@@ -81,10 +85,10 @@ enum Kind {
     Nodes,
 }
 
-type Written = Vec<(String, Table)>;
-type Held = Option<(TreeWriter, lmdbfile::Held, Vec<u8>)>;
+type MergedTables = Vec<(String, Table)>;
+type OpenRecord = Option<(TreeWriter, lmdbfile::PendingValue, Vec<u8>)>;
 
-impl Task<'_> {
+impl Merge<'_> {
     /// Those of one entry or more; ad2i and ixck are not among them.
     fn parts(&self) -> Result<Vec<Part>> {
         let mut found = Vec::new();
@@ -104,7 +108,7 @@ impl Task<'_> {
         Ok(found)
     }
 
-    fn tables(&self, file: &mut FileWriter) -> Result<(Written, Held)> {
+    fn tables(&self, file: &mut FileWriter) -> Result<(MergedTables, OpenRecord)> {
         let parts = self.parts()?;
         self.counters.begin("merge", parts.len() as u64);
         let (senders, receivers): (VecDeque<Rows>, Vec<Batches>) =
@@ -148,7 +152,7 @@ impl Task<'_> {
         parts: &[Part],
         receivers: Vec<Batches>,
         file: &mut FileWriter,
-    ) -> Result<(Written, Held)> {
+    ) -> Result<(MergedTables, OpenRecord)> {
         let (mut tables, mut waiting) = (Vec::new(), None);
         for (part, batches) in parts.iter().zip(receivers) {
             let mut tree = TreeWriter::new(part.flags, file.layout());
@@ -167,7 +171,7 @@ impl Task<'_> {
     fn finish(
         mut self,
         mut file: FileWriter,
-        (mut tables, held): (Written, Held),
+        (mut tables, held): (MergedTables, OpenRecord),
     ) -> Result<Merged> {
         if let Some((mut tree, held, value)) = held {
             let newest =

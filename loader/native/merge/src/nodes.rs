@@ -5,7 +5,7 @@ use ldif::Counters;
 use lmdbfile::Reader;
 
 use crate::names::{self, Names};
-use crate::peek::Peek;
+use crate::peekable::PeekableCursor;
 use crate::pipe::Rows;
 use crate::shards::{Shard, Shards, table};
 use crate::{Error, Result, damaged};
@@ -14,7 +14,7 @@ pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows) -> Result<()> 
     let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
     let mut all = Vec::new();
     for (reader, shard) in readers.iter().zip(&shards.all) {
-        all.push(Peek::new(&table(reader, &shard.path, "dn2i")?, b"")?);
+        all.push(PeekableCursor::new(&table(reader, &shard.path, "dn2i")?, b"")?);
     }
     let mut names = Names::default();
     let below = counted(shards, &readers)?;
@@ -49,7 +49,7 @@ fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     let (Some(reader), Some(shard)) = (readers.first(), shards.all.first()) else {
         return Ok(Vec::new());
     };
-    let mut from = Peek::new(&table(reader, &shard.path, "dn2i")?, b"")?;
+    let mut from = PeekableCursor::new(&table(reader, &shard.path, "dn2i")?, b"")?;
     let size = usize::try_from(shards.shared + 1).map_err(|_| damaged("too many entries"))?;
     let mut parents = vec![0; size];
     while from.live && from.id() <= shards.shared {
@@ -77,7 +77,7 @@ fn place(id: u64) -> usize {
 
 fn shared_node(
     shards: &Shards,
-    all: &mut [Peek<'_>],
+    all: &mut [PeekableCursor<'_>],
     id: u64,
     below: &[u64],
     names: &mut Names,
@@ -114,7 +114,7 @@ fn shared_node(
     out.end()
 }
 
-fn least(all: &[Peek<'_>], key: &[u8]) -> Option<Vec<u8>> {
+fn least(all: &[PeekableCursor<'_>], key: &[u8]) -> Option<Vec<u8>> {
     let here = all.iter().filter(|from| from.is_at(key));
     here.map(|from| dn2i::name_of(&from.value)).min().map(<[u8]>::to_vec)
 }
@@ -148,7 +148,7 @@ impl Sum {
 fn own_nodes(
     shards: &Shards,
     shard: &Shard,
-    from: &mut Peek<'_>,
+    from: &mut PeekableCursor<'_>,
     counters: &Counters,
     out: &mut Rows,
 ) -> Result<()> {

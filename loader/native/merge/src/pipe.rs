@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use ldif::Counters;
-use lmdbfile::{FileWriter, Held, TreeWriter};
+use lmdbfile::{FileWriter, PendingValue, TreeWriter};
 
 use crate::{Result, damaged, of_file};
 
@@ -102,7 +102,7 @@ pub fn write(
     tree: &mut TreeWriter,
     file: &mut FileWriter,
     counters: &Counters,
-) -> Result<Option<(Held, Vec<u8>)>> {
+) -> Result<Option<(PendingValue, Vec<u8>)>> {
     let mut held = None;
     for batch in batches {
         let Batch { steps, bytes, ids } = batch?;

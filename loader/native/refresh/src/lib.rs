@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use backmdb::changes::{self, Done, Told};
+use backmdb::changes::{self, ChangeCounts, SyncResult};
 use backmdb::{Options, Settings};
 use heed::{Env, EnvOpenOptions};
 use ldif::{Code, Counters, Error, Result};
@@ -31,10 +31,10 @@ pub fn refresh(
     directory: &Path,
     known: (&Schema, &Settings),
     options: &Options,
-    told: &Told,
+    told: &SyncResult,
     allowed: OwnedFd,
     counters: &Counters,
-) -> Result<Done> {
+) -> Result<ChangeCounts> {
     let env = open(directory, known.1.map_size)?;
     let mut transaction = Transaction::begin(&env)?;
     let path = directory.join(DATA);

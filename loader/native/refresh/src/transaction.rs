@@ -10,21 +10,21 @@ use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RwTxn};
 use ldif::{Code, Error, Result};
 
 /// What stands behind a name in dn2i does not count.
-enum ByName {}
+enum Dn2idOrder {}
 
-impl Comparator for ByName {
+impl Comparator for Dn2idOrder {
     fn compare(left: &[u8], right: &[u8]) -> Ordering {
         dn2i::compare(left, right)
     }
 }
 
-type Plain = Database<Bytes, Bytes>;
-type Nodes = Database<Bytes, Bytes, DefaultComparator, ByName>;
+type PlainTable = Database<Bytes, Bytes>;
+type NodeTable = Database<Bytes, Bytes, DefaultComparator, Dn2idOrder>;
 
 #[derive(Clone, Copy)]
 enum Table {
-    Plain(Plain),
-    Nodes(Nodes),
+    Plain(PlainTable),
+    Nodes(NodeTable),
 }
 
 pub struct Transaction<'e> {
@@ -49,7 +49,7 @@ impl<'e> Transaction<'e> {
         let mut options = self.env.database_options().types::<Bytes, Bytes>();
         options.name(name);
         if name == "dn2i" {
-            let mut options = options.dup_sort_comparator::<ByName>();
+            let mut options = options.dup_sort_comparator::<Dn2idOrder>();
             let found = options.name(name).open(&self.txn).map_err(ours)?;
             return found.map(Table::Nodes).ok_or_else(missing);
         }

@@ -7,7 +7,7 @@
 
 use std::io::{BufRead, Write};
 
-use schema::{AttributeId, Definition, Kind, Refusal, Schema, Settings};
+use schema::{AttributeId, Definition, InvalidValue, Kind, Schema, Settings};
 
 fn hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('?');
@@ -47,7 +47,7 @@ fn settings(config: &str) -> Settings {
     Settings { attribute_options: options.map(str::to_owned).collect(), ..Settings::default() }
 }
 
-fn answer(schema: &Schema, question: &str) -> Result<String, Refusal> {
+fn answer(schema: &Schema, question: &str) -> Result<String, InvalidValue> {
     let words: Vec<&str> = question.split(' ').collect();
     match words.as_slice() {
         ["dn", text] => {
@@ -70,12 +70,12 @@ fn answer(schema: &Schema, question: &str) -> Result<String, Refusal> {
             schema.check_value(id, &unhex(value)).map(|()| String::new())
         }
         ["entry", dn, fields @ ..] => entry(schema, &unhex(dn), fields).map(|()| String::new()),
-        _ => Err(Refusal("not understood".into())),
+        _ => Err(InvalidValue("not understood".into())),
     }
 }
 
 /// As slapadd judges an entry: attributes, DN, classes, naming, then what is present.
-fn entry(schema: &Schema, dn: &[u8], fields: &[&str]) -> Result<(), Refusal> {
+fn entry(schema: &Schema, dn: &[u8], fields: &[&str]) -> Result<(), InvalidValue> {
     let mut values: Vec<(AttributeId, String, Vec<Vec<u8>>)> = Vec::new();
     for pair in fields.chunks_exact(2) {
         let description = schema.describe_stored(pair[0].as_bytes())?;
@@ -88,11 +88,11 @@ fn entry(schema: &Schema, dn: &[u8], fields: &[&str]) -> Result<(), Refusal> {
     }
     let dn = schema.dn(dn)?;
     let of = |name: &str| values.iter().find(|known| known.1 == name).map(|known| &known.2);
-    let classes = of("objectClass").ok_or(Refusal("no object class".into()))?;
+    let classes = of("objectClass").ok_or(InvalidValue("no object class".into()))?;
     let classes: Vec<&[u8]> = classes.iter().map(Vec::as_slice).collect();
     let structural = of("structuralObjectClass");
     if structural.is_some_and(|values| values.len() > 1) {
-        return Err(Refusal("several structural classes".into()));
+        return Err(InvalidValue("several structural classes".into()));
     }
     let profile = schema.profile(&classes, structural.map(|values| values[0].as_slice()))?;
     if let Some(rdn) = dn.rdns.first().filter(|_| !profile.is_glue()) {
@@ -110,12 +110,12 @@ fn name_entry(
     schema: &Schema,
     ava: &schema::Ava,
     values: &mut Vec<(AttributeId, String, Vec<Vec<u8>>)>,
-) -> Result<(), Refusal> {
+) -> Result<(), InvalidValue> {
     let kind = schema.get(ava.attribute);
     let normal = |value: &[u8]| {
         let mut out = Vec::new();
         let stored = schema.normalise(ava.attribute, value, &mut out)?;
-        Ok::<_, Refusal>(if stored { out } else { value.to_vec() })
+        Ok::<_, InvalidValue>(if stored { out } else { value.to_vec() })
     };
     let asserted = normal(&ava.value)?;
     let Some(known) = values.iter_mut().find(|known| known.1 == kind.name) else {
@@ -127,7 +127,7 @@ fn name_entry(
         return Ok(());
     }
     if kind.single_value {
-        return Err(Refusal("single-valued naming attribute".into()));
+        return Err(InvalidValue("single-valued naming attribute".into()));
     }
     known.2.push(ava.value.clone());
     Ok(())

@@ -1,9 +1,9 @@
 //! Access control items: values of `OpenLDAPaci` (`OpenLDAPaciPrettyNormal` in
 //! `servers/slapd/aci.c`): `OID#SCOPE#RIGHTS#TYPE#SUBJECT`.
 
-use crate::dn::Form;
+use crate::dn::DnForm;
 use crate::normalise::is_oid;
-use crate::{Refusal, Schema};
+use crate::{InvalidValue, Schema};
 
 const SCOPES: [&str; 3] = ["entry", "children", "subtree"];
 const GRANTS: [&str; 2] = ["grant", "deny"];
@@ -18,8 +18,8 @@ const ALL: &[u8] = b"[all]";
 /// Pseudo attributes as OpenLDAP 2.1 wrote them.
 const OLD: [(&[u8], &[u8]); 2] = [(b"[entry]", b"entry"), (b"[children]", b"children")];
 
-fn refuse<T>(message: &'static str) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: &'static str) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 /// The word as `words` spell it, whatever its case here.
@@ -44,10 +44,10 @@ impl Schema {
     pub(crate) fn rewrite_aci(
         &self,
         value: &[u8],
-        form: Form,
+        form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let fields: Vec<&[u8]> = value.splitn(5, |&byte| byte == b'#').collect();
         let &[oid, scope, rights, kind, subject] = fields.as_slice() else {
             return refuse("not of the form OID#scope#rights#type#subject");
@@ -72,7 +72,7 @@ impl Schema {
     }
 
     /// `grant;PERMISSIONS;ATTRIBUTES[;...]`
-    fn right(&self, right: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn right(&self, right: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
         let mut fields = parts(right, b';');
         let Some(action) = fields.next().and_then(|word| canonical(word, &GRANTS)) else {
             return refuse("a right that is neither granted nor denied");
@@ -93,7 +93,7 @@ impl Schema {
     }
 
     /// Attributes by their canonical names, without the values that may follow; `[all]` hides the others.
-    fn targets(&self, list: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn targets(&self, list: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
         let start = out.len();
         for attribute in parts(list, b',') {
             if attribute.eq_ignore_ascii_case(ALL) {
@@ -120,10 +120,10 @@ impl Schema {
         &self,
         kind: &[u8],
         subject: &[u8],
-        form: Form,
+        form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let (name, kinds) = match kind.iter().position(|&byte| byte == b'/') {
             Some(at) => (trim(&kind[..at]), Some(&kind[at + 1..])),
             None => (kind, None),
@@ -154,7 +154,7 @@ impl Schema {
     }
 
     /// The canonical name of an attribute whose values are DNs.
-    fn dn_attribute(&self, name: &[u8]) -> Result<String, Refusal> {
+    fn dn_attribute(&self, name: &[u8]) -> Result<String, InvalidValue> {
         const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
         let described = self.describe(name)?;
         if self.get(described.attribute).syntax_oid != DN_SYNTAX {

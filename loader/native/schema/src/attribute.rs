@@ -28,7 +28,7 @@ pub enum Usage {
 
 /// `X-ORDERED`: values begin with `{n}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ordered {
+pub enum XOrdered {
     Values,
     Siblings,
 }
@@ -86,7 +86,7 @@ pub struct AttributeType {
     pub collective: bool,
     pub no_user_modification: bool,
     pub obsolete: bool,
-    pub ordered: Option<Ordered>,
+    pub ordered: Option<XOrdered>,
     pub normaliser: Normalise,
     /// Order of values in `id2v` and under `sortvals`.
     pub order: Order,
@@ -101,13 +101,13 @@ impl AttributeType {
     }
 
     /// The equality rule or the syntax by which values are stored in a way that is not known here.
-    pub fn unproven(&self) -> Option<&str> {
+    pub fn unsupported_rule(&self) -> Option<&str> {
         let assertion = self.syntax.check == Check::Assertion;
-        self.foreign().or_else(|| assertion.then_some(self.syntax_oid.as_str()))
+        self.of_other_module().or_else(|| assertion.then_some(self.syntax_oid.as_str()))
     }
 
     /// The same, as far as it is not slapd's own: a module brings it, which may change more than values.
-    pub fn foreign(&self) -> Option<&str> {
+    pub fn of_other_module(&self) -> Option<&str> {
         let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unproven);
         let syntax = (self.syntax.check == Check::Unproven).then_some(self.syntax_oid.as_str());
         rule.map(|rule| &*rule.name).or(syntax)

@@ -2,7 +2,7 @@
 
 use crate::names::Names;
 use crate::read::{RawClass, RawRule};
-use crate::special::{self, Special};
+use crate::special::{self, SpecialClass};
 use crate::{AttributeId, Problem};
 
 /// Number of an object class in its schema.
@@ -45,7 +45,7 @@ pub struct ObjectClass {
     pub may: Vec<AttributeId>,
     /// slapd's flag word (`SLAP_OC_*` in `servers/slapd/slap.h`), stored OR-ed in each entry.
     pub flags: u32,
-    pub(crate) special: Option<Special>,
+    pub(crate) special: Option<SpecialClass>,
     /// Compiled into slapd or one of its modules.
     pub builtin: bool,
 }
@@ -135,7 +135,7 @@ impl Sources<'_> {
             must: self.attributes(raw.text, &raw.must)?,
             may: self.attributes(raw.text, &raw.may)?,
             flags: special::flags(name, raw.builtin, self.of_2_4),
-            special: Special::of(name).filter(|_| raw.builtin),
+            special: SpecialClass::of(name).filter(|_| raw.builtin),
             builtin: raw.builtin,
         })
     }

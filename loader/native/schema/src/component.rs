@@ -2,19 +2,21 @@
 //! controls that slapo-accesslog logs (`firstComponentNormalize` in `servers/slapd/schema_init.c`,
 //! `logSchemaControlValidate` in `overlays/accesslog.c`).
 
-use values::{Refusal, Syntax};
+use values::{InvalidValue, Syntax};
 
 use crate::normalise::is_oid;
 
 /// The first word, which must be an OID.
-pub fn first_oid(value: &[u8]) -> Result<&[u8], Refusal> {
-    first(value).filter(|word| is_oid(word)).ok_or(Refusal("does not begin with an OID".into()))
+pub fn first_oid(value: &[u8]) -> Result<&[u8], InvalidValue> {
+    first(value)
+        .filter(|word| is_oid(word))
+        .ok_or(InvalidValue("does not begin with an OID".into()))
 }
 
 /// The first word, which must be an integer.
-pub fn first_integer(value: &[u8]) -> Result<&[u8], Refusal> {
+pub fn first_integer(value: &[u8]) -> Result<&[u8], InvalidValue> {
     let fits = |word: &&[u8]| Syntax::Integer.check(word).is_ok();
-    first(value).filter(fits).ok_or(Refusal("does not begin with an integer".into()))
+    first(value).filter(fits).ok_or(InvalidValue("does not begin with an integer".into()))
 }
 
 fn first(value: &[u8]) -> Option<&[u8]> {

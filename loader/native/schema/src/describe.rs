@@ -1,6 +1,6 @@
 //! Attribute descriptions: a type and its options (`servers/slapd/ad.c`).
 
-use crate::{AttributeId, Refusal, Schema};
+use crate::{AttributeId, InvalidValue, Schema};
 
 /// An attribute type with options, as slapd keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,13 +25,13 @@ impl Description {
 const MAX_OPTIONS: usize = 128;
 const MAX_OPTIONS_LENGTH: usize = 1024;
 
-fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 impl Schema {
     /// Reads a description such as `cn;lang-EN`, by any name of the type or its OID.
-    pub fn describe(&self, description: &[u8]) -> Result<Description, Refusal> {
+    pub fn describe(&self, description: &[u8]) -> Result<Description, InvalidValue> {
         let text = self.description_text(description)?;
         let (base, options) = match text.split_once(';') {
             Some((base, options)) => (base, Some(options)),
@@ -54,7 +54,7 @@ impl Schema {
 
     /// As [`describe`](Self::describe), for a description that has values: where the syntax asks
     /// for `;binary`, slapadd wants it written.
-    pub fn describe_stored(&self, description: &[u8]) -> Result<Description, Refusal> {
+    pub fn describe_stored(&self, description: &[u8]) -> Result<Description, InvalidValue> {
         let found = self.describe(description)?;
         let kind = self.get(found.attribute);
         if kind.binary() && !found.binary {
@@ -63,7 +63,7 @@ impl Schema {
         Ok(found)
     }
 
-    fn description_text<'a>(&self, description: &'a [u8]) -> Result<&'a str, Refusal> {
+    fn description_text<'a>(&self, description: &'a [u8]) -> Result<&'a str, InvalidValue> {
         let lead = description.first().is_some_and(u8::is_ascii_alphanumeric);
         let fits = |byte: &u8| {
             byte.is_ascii_alphanumeric() || b"-.;".contains(byte) || *byte == b'=' && self.ranges()
@@ -74,7 +74,11 @@ impl Schema {
         }
     }
 
-    fn with_options(&self, attribute: AttributeId, options: &str) -> Result<Description, Refusal> {
+    fn with_options(
+        &self,
+        attribute: AttributeId,
+        options: &str,
+    ) -> Result<Description, InvalidValue> {
         let kind = self.get(attribute);
         let (mut binary, mut tags) = (false, Vec::new());
         for option in options.split(';') {

@@ -25,13 +25,13 @@ mod special;
 mod syntax;
 mod x509;
 
-pub use attribute::{AttributeId, AttributeType, Normalise, Ordered, Usage};
+pub use attribute::{AttributeId, AttributeType, Normalise, Usage, XOrdered};
 pub use class::{ClassId, ClassKind, ContentRule, ObjectClass};
 pub use describe::Description;
 pub use dn::{Ava, Dn, Rdn, dn_key, split_leaf};
-pub use entry::Profile;
+pub use entry::ObjectClassSet;
 pub use problem::Problem;
 pub use read::{Definition, Kind, Settings};
 pub use rules::{Rule, RuleKind};
 pub use schema::Schema;
-pub use values::Refusal;
+pub use values::InvalidValue;

@@ -1,11 +1,11 @@
 //! Values of attributes: what is stored beside them, and whether slapd would take them.
 
-use crate::dn::Form;
+use crate::dn::DnForm;
 use crate::syntax::{Check, Pretty};
-use crate::{AttributeId, Normalise, Refusal, Schema, component, x509};
+use crate::{AttributeId, InvalidValue, Normalise, Schema, component, x509};
 
-fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 /// Steps over the `{n}` of an ordered value: the number with its braces, and the rest.
@@ -25,7 +25,7 @@ impl Schema {
         id: AttributeId,
         value: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, InvalidValue> {
         let kind = self.get(id);
         if kind.normaliser == Normalise::None {
             return Ok(false);
@@ -47,16 +47,16 @@ impl Schema {
         value: &[u8],
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let kind = self.get(id);
         match kind.normaliser {
             Normalise::None => out.extend_from_slice(value),
             Normalise::Value(normaliser) => normaliser.apply(value, out)?,
-            Normalise::Dn => self.rewrite_dn(value, Form::Normal, depth, out)?,
-            Normalise::Rdn => self.rewrite_rdn(value, Form::Normal, depth, out)?,
+            Normalise::Dn => self.rewrite_dn(value, DnForm::Normal, depth, out)?,
+            Normalise::Rdn => self.rewrite_rdn(value, DnForm::Normal, depth, out)?,
             Normalise::NameUid => {
                 let name = values::keys::name_uid_part(value);
-                self.rewrite_dn(name, Form::Normal, depth, out)?;
+                self.rewrite_dn(name, DnForm::Normal, depth, out)?;
                 out.extend_from_slice(&value[name.len()..]);
             }
             Normalise::Certificate => x509::normalise(self, value, out)?,
@@ -71,10 +71,10 @@ impl Schema {
             Normalise::FirstOid => out.extend_from_slice(component::first_oid(value)?),
             Normalise::FirstInteger => out.extend_from_slice(component::first_integer(value)?),
             Normalise::Never => return refuse("slapd has no normal form of any value of it"),
-            Normalise::Authz => self.rewrite_authz(value, Form::Normal, depth, out)?,
-            Normalise::Aci => self.rewrite_aci(value, Form::Normal, depth, out)?,
+            Normalise::Authz => self.rewrite_authz(value, DnForm::Normal, depth, out)?,
+            Normalise::Aci => self.rewrite_aci(value, DnForm::Normal, depth, out)?,
             Normalise::Unproven => {
-                let rule = kind.unproven().unwrap_or_default();
+                let rule = kind.unsupported_rule().unwrap_or_default();
                 return refuse(format!("values compared by {rule} are not supported"));
             }
         }
@@ -83,12 +83,12 @@ impl Schema {
 
     /// Checks a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by making it pretty
     /// where its syntax has a pretty form, else by the syntax's validator.
-    pub fn check_value(&self, id: AttributeId, value: &[u8]) -> Result<(), Refusal> {
+    pub fn check_value(&self, id: AttributeId, value: &[u8]) -> Result<(), InvalidValue> {
         let ordered = self.get(id).ordered.is_some();
         let value = if ordered { numbered(value).map_or(value, |(_, rest)| rest) } else { value };
         match self.get(id).syntax.pretty {
             Pretty::Same | Pretty::Uuid | Pretty::Unproven => self.check_nested(id, value, 0),
-            _ => self.reshape(id, value, 0).map(drop),
+            _ => self.rewrite_value(id, value, 0).map(drop),
         }
     }
 
@@ -97,7 +97,7 @@ impl Schema {
         id: AttributeId,
         value: &[u8],
         depth: u32,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let holds = match self.get(id).syntax.check {
             Check::Plain(syntax) => return syntax.check(value),
             Check::Unchecked | Check::Unproven => true,
@@ -107,8 +107,10 @@ impl Schema {
             Check::Dn => return self.check_dn(value, depth),
             Check::NameUid => return self.check_dn(values::keys::name_uid_part(value), depth),
             Check::Rdn => return self.check_rdn(value, depth),
-            Check::Authz => return self.rewrite_authz(value, Form::Pretty, depth, &mut Vec::new()),
-            Check::Aci => return self.rewrite_aci(value, Form::Pretty, depth, &mut Vec::new()),
+            Check::Authz => {
+                return self.rewrite_authz(value, DnForm::Pretty, depth, &mut Vec::new());
+            }
+            Check::Aci => return self.rewrite_aci(value, DnForm::Pretty, depth, &mut Vec::new()),
             Check::Control => component::is_control(value),
             Check::Oid => is_oid(value),
             Check::OidOrName => is_oid_or_name(value),

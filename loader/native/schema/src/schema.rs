@@ -4,7 +4,7 @@ use crate::attribute::{AttributeId, AttributeType};
 use crate::class::{ClassId, ContentRule, ObjectClass, Sources};
 use crate::names::Names;
 use crate::read::{Definition, Kind, Macros, RawAttribute, RawClass, RawRule, RawSyntax, Settings};
-use crate::{Problem, Refusal, derive};
+use crate::{InvalidValue, Problem, derive};
 
 /// Attribute types, object classes and content rules of one slapd.
 #[derive(Debug, Clone)]
@@ -157,6 +157,6 @@ fn tidy(mut settings: Settings) -> Settings {
 }
 
 /// A refusal with a message made for the occasion.
-pub fn refusal(message: String) -> Refusal {
-    Refusal(message.into())
+pub fn refusal(message: String) -> InvalidValue {
+    InvalidValue(message.into())
 }

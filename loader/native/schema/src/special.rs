@@ -2,7 +2,7 @@
 
 /// What slapd does for a class beyond its definition (`servers/slapd/schema_prep.c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Special {
+pub enum SpecialClass {
     Top,
     ExtensibleObject,
     /// Only the root DSE is one, and that is not in a database.
@@ -61,7 +61,7 @@ pub fn flags(name: &str, builtin: bool, of_2_4: bool) -> u32 {
     if builtin { BUILTIN | special() } else { 0 }
 }
 
-impl Special {
+impl SpecialClass {
     /// What a class of this name is, if it is compiled in.
     pub fn of(name: &str) -> Option<Self> {
         match name {

@@ -2,10 +2,10 @@
 
 mod support;
 
-use schema::{Ava, Definition, Profile, Refusal, Schema, Settings};
+use schema::{Ava, Definition, InvalidValue, ObjectClassSet, Schema, Settings};
 use support::{definitions, schema};
 
-fn profile(schema: &Schema, classes: &[&str]) -> Result<Profile, Refusal> {
+fn profile(schema: &Schema, classes: &[&str]) -> Result<ObjectClassSet, InvalidValue> {
     let classes: Vec<&[u8]> = classes.iter().map(|class| class.as_bytes()).collect();
     schema.profile(&classes, None)
 }

@@ -38,7 +38,7 @@ fn compiled_in_rules_are_special() {
     assert_eq!(rule(b"uidNumber").kind, RuleKind::Integer);
     let authz = schema.get(schema.attribute(b"authzTo").unwrap());
     assert_eq!(authz.normaliser, Normalise::Authz);
-    assert_eq!(authz.unproven(), None);
+    assert_eq!(authz.unsupported_rule(), None);
 }
 
 #[test]
@@ -56,7 +56,10 @@ fn what_no_module_of_openldaps_brings_is_told() {
         };
         let definitions: Vec<_> = kinds.iter().map(definition).collect();
         let schema = Schema::read(&definitions, Settings::default()).unwrap();
-        schema.attributes().map(|kind| kind.foreign().map(str::to_owned)).collect::<Vec<_>>()
+        schema
+            .attributes()
+            .map(|kind| kind.of_other_module().map(str::to_owned))
+            .collect::<Vec<_>>()
     };
     assert_eq!(unproven(true), [Some("strangeMatch".to_owned()), Some("1.2.3.4".to_owned())]);
     assert_eq!(
@@ -159,6 +162,6 @@ fn assertions_are_slapds_own_but_not_stored() {
         ];
         let schema = Schema::read(&definitions, Settings::default()).unwrap();
         let kind = schema.get(schema.attribute(b"asserted").unwrap());
-        assert_eq!((kind.foreign(), kind.unproven()), (None, Some(oid)));
+        assert_eq!((kind.of_other_module(), kind.unsupported_rule()), (None, Some(oid)));
     }
 }

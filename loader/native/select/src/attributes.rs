@@ -2,7 +2,7 @@
 //! `syncrepl_message_to_entry` in `servers/slapd/syncrepl.c`).
 
 use schema::{AttributeId, AttributeType, Description, Schema};
-use values::Refusal;
+use values::InvalidValue;
 
 /// What syncrepl asks for besides any list.
 const ALWAYS: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
@@ -20,7 +20,7 @@ const DYNAMIC: [&str; 6] = [
 
 /// The two lists as they are configured, cut into names.
 #[derive(Debug, Clone, Default)]
-pub struct Listed {
+pub struct AttributeLists {
     pub attrs: Vec<String>,
     pub exattrs: Vec<String>,
 }
@@ -34,12 +34,12 @@ pub struct Attributes {
     excluded: Vec<AttributeId>,
 }
 
-fn refuse<T>(message: String) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: String) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 impl Attributes {
-    pub fn read(listed: &Listed, schema: &Schema) -> Result<Self, Refusal> {
+    pub fn read(listed: &AttributeLists, schema: &Schema) -> Result<Self, InvalidValue> {
         let star = listed.attrs.iter().any(|name| name == "*");
         let plus = listed.attrs.iter().any(|name| name == "+");
         let names = || listed.attrs.iter().filter(|name| *name != "*" && *name != "+");
@@ -114,7 +114,7 @@ pub fn is_of(description: &Description, kind: &AttributeType, listed: &Descripti
 }
 
 /// The attributes that a name of a list stands for: of a class (`@name`) all it requires and allows (RFC 4529).
-fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>, Refusal> {
+fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>, InvalidValue> {
     if let Some(class) = name.strip_prefix('@') {
         let Some(class) = schema.class(class.as_bytes()) else {
             return refuse(format!("{list}: object class {class} is not in the schema"));
@@ -136,7 +136,7 @@ fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>
 }
 
 /// slapd compares what is listed with the first name of a type, without regard to case: `surname` excludes nothing.
-fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>, Refusal> {
+fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>, InvalidValue> {
     let mut excluded = Vec::new();
     for name in names {
         if ALWAYS.iter().any(|one| one.eq_ignore_ascii_case(name) && one != name) {

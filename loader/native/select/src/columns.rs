@@ -12,19 +12,19 @@ const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 
 /// What is known of an attribute description as it is spelled.
 #[derive(Debug)]
-pub struct Column {
+pub struct AttributeDescription {
     pub description: Option<Description>,
     pub keep: bool,
     /// Values are DNs, which `suffixmassage` rewrites.
     pub dn: bool,
     /// Numbers of the descriptions that the filter asks of, which this one is of.
     pub asked: Vec<usize>,
-    pub part: Part,
+    pub part: SpecialAttribute,
 }
 
 /// Attributes that the stage itself looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum SpecialAttribute {
     Class,
     Csn,
     /// One of `OWN`.
@@ -34,19 +34,19 @@ pub enum Part {
 
 /// All that were met, by number.
 #[derive(Debug)]
-pub struct Columns<'a> {
+pub struct AttributeDescriptions<'a> {
     selection: &'a Selection,
     schema: &'a Schema,
-    all: Vec<Column>,
+    all: Vec<AttributeDescription>,
     spelled: FxHashMap<Box<[u8]>, usize>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> AttributeDescriptions<'a> {
     pub fn new(selection: &'a Selection, schema: &'a Schema) -> Self {
         Self { selection, schema, all: Vec::new(), spelled: FxHashMap::default() }
     }
 
-    pub fn get(&self, number: usize) -> &Column {
+    pub fn get(&self, number: usize) -> &AttributeDescription {
         &self.all[number]
     }
 
@@ -56,8 +56,9 @@ impl<'a> Columns<'a> {
         }
         let column = self.column(spelling);
         // Two spellings of one description are one attribute.
-        let same =
-            |one: &Column| column.description.is_some() && one.description == column.description;
+        let same = |one: &AttributeDescription| {
+            column.description.is_some() && one.description == column.description
+        };
         let number = self.all.iter().position(same).unwrap_or_else(|| {
             self.all.push(column);
             self.all.len() - 1
@@ -66,29 +67,32 @@ impl<'a> Columns<'a> {
         number
     }
 
-    fn column(&self, spelling: &[u8]) -> Column {
+    fn column(&self, spelling: &[u8]) -> AttributeDescription {
         let attributes = &self.selection.attributes;
         let Ok(description) = self.schema.describe(spelling) else {
             let keep = attributes.keep_unknown();
-            return Column {
+            return AttributeDescription {
                 description: None,
                 keep,
                 dn: false,
                 asked: Vec::new(),
-                part: Part::Other,
+                part: SpecialAttribute::Other,
             };
         };
         let kind = self.schema.get(description.attribute);
         let filter = self.selection.filter.as_ref().map_or(&[][..], Filter::asked);
         let asked = filter.iter().enumerate().filter(|(_, one)| is_of(&description, kind, one));
         let part = match kind.name.as_str() {
-            "objectClass" => Part::Class,
-            "entryCSN" => Part::Csn,
-            name => OWN.iter().position(|own| *own == name).map_or(Part::Other, Part::Own),
+            "objectClass" => SpecialAttribute::Class,
+            "entryCSN" => SpecialAttribute::Csn,
+            name => OWN
+                .iter()
+                .position(|own| *own == name)
+                .map_or(SpecialAttribute::Other, SpecialAttribute::Own),
         };
-        Column {
+        AttributeDescription {
             keep: attributes.keep(&description, self.schema),
-            dn: kind.syntax_oid == DN_SYNTAX && self.selection.suffixes.massages(),
+            dn: kind.syntax_oid == DN_SYNTAX && self.selection.suffixes.has_suffixmassage(),
             asked: asked.map(|(number, _)| number).collect(),
             part,
             description: Some(description),

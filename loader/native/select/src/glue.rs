@@ -4,18 +4,18 @@
 use ldif::write;
 use rustc_hash::FxHashMap;
 
-use crate::place::{Placed, parent};
+use crate::place::{ConsumerDn, parent};
 
 /// What the entries below want to stand on; memory: the parents, not the entries.
 #[derive(Debug)]
 pub struct Glue {
     /// Normalised.
     suffix: Vec<u8>,
-    wanted: FxHashMap<Vec<u8>, Wanted>,
+    wanted: FxHashMap<Vec<u8>, GlueEntry>,
 }
 
 #[derive(Debug)]
-struct Wanted {
+struct GlueEntry {
     dn: Vec<u8>,
     /// entryCSN of the first entry that needs it.
     csn: Option<Vec<u8>>,
@@ -27,7 +27,7 @@ impl Glue {
     }
 
     /// Notes the ancestors of an entry, up to the suffix. `csn`: its entryCSN.
-    pub fn above(&mut self, placed: &Placed, csn: Option<&[u8]>) {
+    pub fn above(&mut self, placed: &ConsumerDn, csn: Option<&[u8]>) {
         let (mut normal, mut dn) = (placed.normal.as_slice(), placed.dn.as_slice());
         while normal != self.suffix && !normal.is_empty() {
             (normal, dn) =
@@ -36,7 +36,7 @@ impl Glue {
                 return;
             }
             let wanted =
-                Wanted { dn: dn.trim_ascii_start().to_vec(), csn: csn.map(<[u8]>::to_vec) };
+                GlueEntry { dn: dn.trim_ascii_start().to_vec(), csn: csn.map(<[u8]>::to_vec) };
             self.wanted.insert(normal.to_vec(), wanted);
         }
     }

@@ -12,7 +12,7 @@ mod place;
 mod selection;
 mod stage;
 
-pub use attributes::{Attributes, Listed};
+pub use attributes::{AttributeLists, Attributes};
 pub use filter::Filter;
 pub use place::{Scope, Suffixes};
 pub use selection::{Selection, Settings};

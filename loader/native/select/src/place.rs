@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use schema::Schema;
-use values::Refusal;
+use values::InvalidValue;
 
 /// As slapd.conf(5) has them; `Subordinate` is without the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Suffixes {
 
 /// The name that the consumer has for an entry: normalised, and as text.
 #[derive(Debug)]
-pub struct Placed {
+pub struct ConsumerDn {
     pub normal: Vec<u8>,
     pub dn: Vec<u8>,
 }
@@ -52,13 +52,13 @@ impl Suffixes {
         scope: Scope,
         massage: Option<&str>,
         schema: &Schema,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, InvalidValue> {
         let normal = |text: &str| schema.dn(text.as_bytes()).map(|dn| dn.normal());
         let (base, massaged) = (normal(base)?, massage.map(normal).transpose()?);
         let special =
             |text: &[u8]| text.is_empty() || text.iter().any(|byte| SPECIAL.contains(byte));
         if massaged.as_ref().is_some_and(|massaged| special(&base) || special(massaged)) {
-            return Err(Refusal(
+            return Err(InvalidValue(
                 "suffixmassage with an empty suffix, or with one of *+?()[]{}|^$\\%".into(),
             ));
         }
@@ -75,13 +75,13 @@ impl Suffixes {
         }
     }
 
-    pub fn massages(&self) -> bool {
+    pub fn has_suffixmassage(&self) -> bool {
         self.massaged.is_some()
     }
 
     /// The DN as the consumer has it, in any form; unchanged when it does not end in the base. slapd makes a regular
     /// expression of the base, whatever the case of letters, and a dot in it stands for any character.
-    pub fn massage<'a>(&self, dn: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
+    pub fn rewrite_suffix<'a>(&self, dn: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
         let Some(massaged) = &self.massaged else { return dn.into() };
         let Some(at) = dn.len().checked_sub(self.base.len()) else { return dn.into() };
         let same = |(own, base): (&u8, &u8)| *base == b'.' || own.eq_ignore_ascii_case(base);
@@ -107,17 +107,17 @@ fn is_below(normal: &[u8], base: &[u8]) -> bool {
 
 /// Normalises DNs; most entries have the parent of the entry before.
 #[derive(Debug)]
-pub struct Namer<'a> {
+pub struct DnNormaliser<'a> {
     schema: &'a Schema,
     known: FxHashMap<Box<[u8]>, Vec<u8>>,
 }
 
-impl<'a> Namer<'a> {
+impl<'a> DnNormaliser<'a> {
     pub fn new(schema: &'a Schema) -> Self {
         Self { schema, known: FxHashMap::default() }
     }
 
-    pub fn normal(&mut self, text: &[u8]) -> Result<Vec<u8>, Refusal> {
+    pub fn normal(&mut self, text: &[u8]) -> Result<Vec<u8>, InvalidValue> {
         let (leaf, above) = schema::split_leaf(text).unwrap_or((text, b""));
         if above.is_empty() {
             return self.schema.dn(text).map(|dn| dn.normal());
@@ -138,16 +138,20 @@ impl<'a> Namer<'a> {
     }
 
     /// None of what is out of scope.
-    pub fn place(&mut self, suffixes: &Suffixes, text: &[u8]) -> Result<Option<Placed>, Refusal> {
+    pub fn place(
+        &mut self,
+        suffixes: &Suffixes,
+        text: &[u8],
+    ) -> Result<Option<ConsumerDn>, InvalidValue> {
         let normal = self.normal(text)?;
         if !suffixes.covers(&normal) {
             return Ok(None);
         }
-        if !suffixes.massages() {
-            return Ok(Some(Placed { normal, dn: text.to_vec() }));
+        if !suffixes.has_suffixmassage() {
+            return Ok(Some(ConsumerDn { normal, dn: text.to_vec() }));
         }
         let pretty = self.schema.dn(text)?.pretty();
-        let dn = suffixes.massage(&pretty).into_owned();
-        Ok(Some(Placed { normal: suffixes.massage(&normal).into_owned(), dn }))
+        let dn = suffixes.rewrite_suffix(&pretty).into_owned();
+        Ok(Some(ConsumerDn { normal: suffixes.rewrite_suffix(&normal).into_owned(), dn }))
     }
 }

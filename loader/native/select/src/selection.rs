@@ -2,9 +2,9 @@
 
 use ldif::write;
 use schema::Schema;
-use values::Refusal;
+use values::InvalidValue;
 
-use crate::attributes::{Attributes, Listed};
+use crate::attributes::{AttributeLists, Attributes};
 use crate::filter::Filter;
 use crate::place::{Scope, Suffixes};
 
@@ -23,7 +23,7 @@ pub struct Settings {
     pub scope: Scope,
     /// None: the provider has evaluated it.
     pub filter: Option<String>,
-    pub listed: Listed,
+    pub listed: AttributeLists,
     pub massage: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub struct Selection {
 
 impl Selection {
     /// Refuses what is not known to come out as slapd's consumer would have it.
-    pub fn read(settings: &Settings, schema: &Schema) -> std::result::Result<Self, Refusal> {
+    pub fn read(settings: &Settings, schema: &Schema) -> std::result::Result<Self, InvalidValue> {
         let filter = settings.filter.as_deref();
         let root_dn = settings.root_dn.as_deref().filter(|_| settings.last_mod);
         Ok(Self {

@@ -6,12 +6,12 @@ use std::path::Path;
 use ldif::walk::each_record;
 use ldif::{Code, Counters, Error, Field, Input, Output, Record, Result, write};
 use schema::Schema;
-use values::Refusal;
+use values::InvalidValue;
 
-use crate::columns::{Columns, Part};
-use crate::filter::{Truth, Values};
+use crate::columns::{AttributeDescriptions, SpecialAttribute};
+use crate::filter::{FilterResult, Values};
 use crate::glue::Glue;
-use crate::place::{Namer, Placed, Scope};
+use crate::place::{ConsumerDn, DnNormaliser, Scope};
 use crate::selection::Selection;
 
 /// slapd's flag of the object class `subentry` (RFC 3672), which no search shows unless it asks for it.
@@ -50,19 +50,19 @@ pub fn select(
 struct Stage<'a> {
     selection: &'a Selection,
     schema: &'a Schema,
-    namer: Namer<'a>,
+    namer: DnNormaliser<'a>,
     glue: Glue,
-    columns: Columns<'a>,
+    columns: AttributeDescriptions<'a>,
     /// Lines of contextCSN.
     context: Vec<u8>,
     out: Output,
     text: Vec<u8>,
     done: Selected,
-    found: Found,
+    found: RecordInfo,
 }
 
 #[derive(Debug)]
-enum Line {
+enum LineAction {
     /// As it stands in the record.
     Given(Range<usize>),
     Made(Vec<u8>),
@@ -70,9 +70,9 @@ enum Line {
 
 /// What a record holds.
 #[derive(Debug, Default)]
-struct Found {
+struct RecordInfo {
     /// The column of each line, and the line.
-    lines: Vec<(usize, Line)>,
+    lines: Vec<(usize, LineAction)>,
     asked: Vec<Vec<(schema::AttributeId, Vec<Vec<u8>>)>>,
     classes: Vec<Vec<u8>>,
     csn: Option<Vec<u8>>,
@@ -93,14 +93,14 @@ impl<'a> Stage<'a> {
         Ok(Self {
             selection,
             schema,
-            namer: Namer::new(schema),
+            namer: DnNormaliser::new(schema),
             glue: Glue::new(selection.suffix.clone()),
-            columns: Columns::new(selection, schema),
+            columns: AttributeDescriptions::new(selection, schema),
             context,
             out: Output::create(entries, 0)?,
             text: Vec::with_capacity(2 * CHUNK),
             done: Selected::default(),
-            found: Found::default(),
+            found: RecordInfo::default(),
         })
     }
 
@@ -132,7 +132,7 @@ impl<'a> Stage<'a> {
     /// Notes what of the record's lines counts.
     fn look(&mut self, fields: ldif::fields::Fields<'_>) -> Result<()> {
         let asked = self.selection.filter.as_ref().map_or(0, |filter| filter.asked().len());
-        self.found = Found { asked: vec![Vec::new(); asked], ..Found::default() };
+        self.found = RecordInfo { asked: vec![Vec::new(); asked], ..RecordInfo::default() };
         for field in fields {
             let field = field?;
             let number = self.columns.number(field.description());
@@ -144,23 +144,27 @@ impl<'a> Stage<'a> {
     }
 
     /// A line with a DN in it comes out with the DN as the consumer has it.
-    fn line(&self, number: usize, field: &Field<'_>) -> Result<Line> {
+    fn line(&self, number: usize, field: &Field<'_>) -> Result<LineAction> {
         if !self.columns.get(number).dn {
-            return Ok(Line::Given(field.span.clone()));
+            return Ok(LineAction::Given(field.span.clone()));
         }
         let mut line = Vec::new();
         let value = field.value()?;
-        write::line(&mut line, field.description(), &self.selection.suffixes.massage(&value));
-        Ok(Line::Made(line))
+        write::line(
+            &mut line,
+            field.description(),
+            &self.selection.suffixes.rewrite_suffix(&value),
+        );
+        Ok(LineAction::Made(line))
     }
 
     fn note(&mut self, number: usize, field: &Field<'_>) -> Result<()> {
         let column = self.columns.get(number);
         match column.part {
-            Part::Class => self.found.classes.push(field.value()?.into_owned()),
-            Part::Csn => self.found.csn = Some(field.value()?.into_owned()),
-            Part::Own(own) => self.found.own[own] = column.keep,
-            Part::Other => {}
+            SpecialAttribute::Class => self.found.classes.push(field.value()?.into_owned()),
+            SpecialAttribute::Csn => self.found.csn = Some(field.value()?.into_owned()),
+            SpecialAttribute::Own(own) => self.found.own[own] = column.keep,
+            SpecialAttribute::Other => {}
         }
         let Some(description) = column.description.as_ref().filter(|_| !column.asked.is_empty())
         else {
@@ -190,11 +194,11 @@ impl<'a> Stage<'a> {
         }
         let values = Values(&self.found.asked);
         let filter = self.selection.filter.as_ref();
-        filter.is_none_or(|filter| filter.test(self.schema, &values) == Truth::True)
+        filter.is_none_or(|filter| filter.test(self.schema, &values) == FilterResult::True)
     }
 
     /// The values of one attribute come out side by side: slapd 2.6.11 to 2.6.14 damage entries where they do not.
-    fn write(&mut self, record: &Record<'_>, placed: &Placed) {
+    fn write(&mut self, record: &Record<'_>, placed: &ConsumerDn) {
         write::line(&mut self.text, b"dn", &placed.dn);
         let columns = &self.columns;
         let mut lines: Vec<_> =
@@ -208,8 +212,8 @@ impl<'a> Stage<'a> {
         }
         for (_, line) in lines {
             let line = match line {
-                Line::Given(span) => &record.bytes[span.clone()],
-                Line::Made(text) => text,
+                LineAction::Given(span) => &record.bytes[span.clone()],
+                LineAction::Made(text) => text,
             };
             self.text.extend_from_slice(line);
             if line.last() != Some(&b'\n') {
@@ -252,6 +256,6 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn refused(refusal: Refusal) -> Error {
+fn refused(refusal: InvalidValue) -> Error {
     Error::new(Code::Syntax, refusal.0.into_owned())
 }

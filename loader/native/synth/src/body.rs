@@ -2,21 +2,21 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::distribution::Drawer;
+use crate::distribution::Sampler;
 use crate::draw::Stream;
 use crate::permute::Permutation;
-use crate::tags::{At, Render, Slot};
+use crate::tags::{EntryContext, Render, Slot};
 
 #[derive(Debug, Default)]
 pub struct Body {
-    pub slots: Vec<Drawn>,
+    pub slots: Vec<SlotValue>,
     pub attributes: Vec<Attribute>,
 }
 
 /// A value drawn once an entry.
 #[derive(Debug)]
-pub struct Drawn {
-    pub gate: Gate,
+pub struct SlotValue {
+    pub gate: Presence,
     pub text: Text,
 }
 
@@ -34,7 +34,7 @@ pub struct Attribute {
 
 #[derive(Debug)]
 pub struct Item {
-    pub gate: Gate,
+    pub gate: Presence,
     /// The head, and with it what the text begins with in every entry.
     pub lead: Vec<u8>,
     /// What follows.
@@ -46,7 +46,7 @@ pub struct Item {
 #[derive(Debug)]
 pub struct Count {
     pub stream: Stream,
-    pub drawer: Drawer,
+    pub drawer: Sampler,
     /// Of the entries of the kind, where their draws are spread evenly: even a few very large numbers then come as often
     /// as they should.
     pub spread: Option<Permutation>,
@@ -64,14 +64,14 @@ impl Count {
 
 /// Whether something is there.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct Presence {
     /// There when the bits are below.
     pub chance: Option<(Stream, u64)>,
-    pub checks: Vec<Check>,
+    pub checks: Vec<PresenceCondition>,
 }
 
 #[derive(Debug)]
-pub enum Check {
+pub enum PresenceCondition {
     Slot {
         slot: usize,
         equals: Option<Vec<u8>>,
@@ -102,11 +102,11 @@ pub enum Step {
 
 impl Body {
     /// Draws one value; `at.slots` is not looked at, for those before it stand in `slots`.
-    pub fn fill(&self, slot: usize, at: At<'_>, slots: &mut [Slot]) {
+    pub fn fill(&self, slot: usize, at: EntryContext<'_>, slots: &mut [Slot]) {
         let drawn = &self.slots[slot];
         let mut text = std::mem::take(&mut slots[slot].text);
         text.clear();
-        let mut at = At { slots, ..at };
+        let mut at = EntryContext { slots, ..at };
         let there = drawn.gate.is_open(&at, &[]);
         if there {
             drawn.text.write(&mut at, &mut text);
@@ -157,15 +157,15 @@ impl Attribute {
     }
 }
 
-impl Gate {
-    pub fn is_open(&self, at: &At<'_>, attributes: &[bool]) -> bool {
+impl Presence {
+    pub fn is_open(&self, at: &EntryContext<'_>, attributes: &[bool]) -> bool {
         self.checks.iter().all(|check| check.holds(at, attributes))
             && self.chance.is_none_or(|(stream, limit)| at.bits(stream) < limit)
     }
 }
 
-impl Check {
-    fn holds(&self, at: &At<'_>, attributes: &[bool]) -> bool {
+impl PresenceCondition {
+    fn holds(&self, at: &EntryContext<'_>, attributes: &[bool]) -> bool {
         match self {
             Self::Slot { slot, equals, unless } => {
                 let found = &at.slots[*slot];
@@ -180,7 +180,7 @@ impl Check {
 }
 
 impl Text {
-    pub fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    pub fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         for step in &self.steps {
             match step {
                 Step::Literal(bytes) => out.extend_from_slice(bytes),

@@ -49,19 +49,19 @@ impl Distribution {
     }
 
     /// Ready to be drawn from; what is wrong with it otherwise.
-    pub fn drawer(&self) -> Result<Drawer, String> {
+    pub fn drawer(&self) -> Result<Sampler, String> {
         Ok(match *self {
-            Self::Fixed(number) => Drawer::Even { low: number, count: 1 },
-            Self::Between { low, high } => Drawer::Even { low, count: count(low, high)? },
+            Self::Fixed(number) => Sampler::Even { low: number, count: 1 },
+            Self::Between { low, high } => Sampler::Even { low, count: count(low, high)? },
             Self::Zipf { low, high, exponent } => {
-                Drawer::Zipf { low, zipf: Zipf::new(count(low, high)?, exponent)? }
+                Sampler::Zipf { low, zipf: Zipf::new(count(low, high)?, exponent)? }
             }
             Self::Normal { low, high, mean, deviation } => {
                 count(low, high)?;
                 if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
                     return Err("a mean and a deviation from 0 on are needed".to_owned());
                 }
-                Drawer::Normal { low, high, mean, deviation }
+                Sampler::Normal { low, high, mean, deviation }
             }
             Self::Histogram(ref ranges) => histogram(ranges)?,
         })
@@ -73,22 +73,22 @@ fn count(low: u64, high: u64) -> Result<u64, String> {
     span.checked_add(1).ok_or_else(|| "the range is too large".to_owned())
 }
 
-fn histogram(ranges: &[Range]) -> Result<Drawer, String> {
+fn histogram(ranges: &[Range]) -> Result<Sampler, String> {
     let weights: Vec<f64> = ranges.iter().map(|range| range.weight).collect();
     let alias = Alias::new(&weights).ok_or("weights must be above 0")?;
     let ranges = ranges.iter().map(|range| Ok((range.low, count(range.low, range.high)?)));
-    Ok(Drawer::Histogram { alias, ranges: ranges.collect::<Result<_, String>>()? })
+    Ok(Sampler::Histogram { alias, ranges: ranges.collect::<Result<_, String>>()? })
 }
 
 #[derive(Debug, Clone)]
-pub enum Drawer {
+pub enum Sampler {
     Even { low: u64, count: u64 },
     Zipf { low: u64, zipf: Zipf },
     Normal { low: u64, high: u64, mean: f64, deviation: f64 },
     Histogram { alias: Alias, ranges: Vec<(u64, u64)> },
 }
 
-impl Drawer {
+impl Sampler {
     pub fn draw(&self, bits: u64) -> u64 {
         match self {
             Self::Even { low, count } => low + below(bits, *count),

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::alias::{Alias, even};
-use crate::problem::{Problem, Spot};
+use crate::problem::{Location, Problem};
 
 /// Bytes of the largest list that is read.
 const LARGEST: u64 = 64 << 20;
@@ -32,10 +32,10 @@ impl List {
     pub fn parse(name: &str, path: &Path, text: &str) -> Result<Self, Problem> {
         let mut reading = Reading::default();
         for (number, line) in text.lines().enumerate() {
-            let spot = Spot::new(u32::try_from(number + 1).unwrap_or(u32::MAX), 0);
+            let spot = Location::new(u32::try_from(number + 1).unwrap_or(u32::MAX), 0);
             reading.line(line).map_err(|message| Problem::new(path, spot, message))?;
         }
-        reading.list(name).ok_or_else(|| Problem::new(path, Spot::default(), "it is empty"))
+        reading.list(name).ok_or_else(|| Problem::new(path, Location::default(), "it is empty"))
     }
 
     /// Of values that are all alike; None when there are none.
@@ -154,7 +154,7 @@ impl Reading {
 
 /// The text of a list's file.
 pub fn text(path: &Path) -> Result<String, Problem> {
-    let wrong = |message: String| Problem::new(path, Spot::default(), message);
+    let wrong = |message: String| Problem::new(path, Location::default(), message);
     let size = path.metadata().map_err(|error| wrong(error.to_string()))?.len();
     if size > LARGEST {
         return Err(wrong(format!("{size} bytes: a list may have {LARGEST} at most")));

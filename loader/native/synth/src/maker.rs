@@ -6,8 +6,8 @@ use rustc_hash::{FxHashSet, FxHasher};
 
 use crate::body::{Attribute, Body, Item};
 use crate::names::{Names, write_rdn};
-use crate::tags::{At, Slot};
-use crate::tree::{Place, Tree};
+use crate::tags::{EntryContext, Slot};
+use crate::tree::{EntryRef, Tree};
 
 /// Makes entries of one tree; one for each thread. It remembers nothing that would change them.
 #[derive(Debug)]
@@ -16,15 +16,15 @@ pub struct Maker<'t> {
     slots: Vec<Slot>,
     present: Vec<bool>,
     names: Names,
-    seen: Seen,
+    seen: AttributeValues,
     spare: Vec<u8>,
-    above: Option<Place>,
+    above: Option<EntryRef>,
     above_dn: Vec<u8>,
 }
 
 /// The values of one attribute of one entry.
 #[derive(Debug, Default)]
-struct Seen {
+struct AttributeValues {
     few: Vec<u64>,
     many: FxHashSet<u64>,
 }
@@ -40,7 +40,7 @@ impl<'t> Maker<'t> {
             slots: vec![Slot::default(); slots],
             present: Vec::new(),
             names: Names::default(),
-            seen: Seen::default(),
+            seen: AttributeValues::default(),
             spare: Vec::new(),
             above: None,
             above_dn: Vec::new(),
@@ -54,8 +54,8 @@ impl<'t> Maker<'t> {
     /// Appends the record of entry `number`, the empty line after it included.
     pub fn entry(&mut self, number: u64, out: &mut Vec<u8>) {
         match self.tree.place(number) {
-            Place::Branch(branch) => self.branch(branch, out),
-            Place::Entry { kind, index } => self.entry_of(kind, index, out),
+            EntryRef::Branch(branch) => self.branch(branch, out),
+            EntryRef::Entry { kind, index } => self.entry_of(kind, index, out),
         }
     }
 
@@ -82,7 +82,7 @@ impl<'t> Maker<'t> {
     }
 
     /// Appends the DN of an entry.
-    pub fn dn(&mut self, place: Place, out: &mut Vec<u8>) {
+    pub fn dn(&mut self, place: EntryRef, out: &mut Vec<u8>) {
         self.names.dn(self.tree, place, out);
     }
 
@@ -91,7 +91,8 @@ impl<'t> Maker<'t> {
         let body = &self.tree.kinds[kind].body;
         for slot in 0..body.slots.len() {
             let names = &mut self.names;
-            let at = At { tree: self.tree, kind, index, occurrence: 0, slots: &[], names };
+            let at =
+                EntryContext { tree: self.tree, kind, index, occurrence: 0, slots: &[], names };
             body.fill(slot, at, &mut self.slots);
         }
     }
@@ -102,7 +103,7 @@ impl<'t> Maker<'t> {
     }
 
     /// Neighbours often have the same parent.
-    fn look_above(&mut self, above: Place) {
+    fn look_above(&mut self, above: EntryRef) {
         if self.above != Some(above) {
             self.above_dn.clear();
             self.names.dn(self.tree, above, &mut self.above_dn);
@@ -138,7 +139,7 @@ impl<'t> Maker<'t> {
         out: &mut Vec<u8>,
     ) {
         let (slots, names) = (&self.slots, &mut self.names);
-        let mut at = At { tree: self.tree, kind, index, occurrence: 0, slots, names };
+        let mut at = EntryContext { tree: self.tree, kind, index, occurrence: 0, slots, names };
         if !item.gate.is_open(&at, &self.present) {
             return;
         }
@@ -199,7 +200,7 @@ fn end_line(
     ldif::write::line(out, description, spare);
 }
 
-impl Seen {
+impl AttributeValues {
     fn clear(&mut self) {
         self.few.clear();
         if !self.many.is_empty() {

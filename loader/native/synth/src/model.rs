@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::distribution::Distribution;
 use crate::list::List;
-use crate::problem::Spot;
+use crate::problem::Location;
 use crate::tags::Dialect;
 use crate::vocabulary::Learned;
 
@@ -46,7 +46,7 @@ impl Default for Operational {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Branch {
-    pub spot: Spot,
+    pub spot: Location,
     /// As it is written; relative to the suffix when `below_suffix` ("" is then the suffix itself).
     pub dn: String,
     pub below_suffix: bool,
@@ -56,7 +56,7 @@ pub struct Branch {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kind {
-    pub spot: Spot,
+    pub spot: Location,
     /// Unlike that of any other kind.
     pub name: String,
     pub count: Count,
@@ -117,7 +117,7 @@ pub struct Named {
 /// An attribute of an entry: the values of all its items together, each once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribute {
-    pub spot: Spot,
+    pub spot: Location,
     /// Type and options.
     pub description: String,
     pub items: Vec<Item>,
@@ -125,7 +125,7 @@ pub struct Attribute {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    pub spot: Spot,
+    pub spot: Location,
     pub text: Text,
     /// Of being there at all, 0 to 1.
     pub chance: f64,
@@ -137,7 +137,7 @@ pub struct Item {
 
 impl Item {
     /// One value that is always there.
-    pub const fn always(spot: Spot, text: Text) -> Self {
+    pub const fn always(spot: Location, text: Text) -> Self {
         Self { spot, text, chance: 1.0, conditions: Vec::new(), count: None }
     }
 }

@@ -1,7 +1,7 @@
 //! DNs of any entries, by their numbers (RFC 4514).
 
-use crate::tags::{At, Slot};
-use crate::tree::{Place, Tree};
+use crate::tags::{EntryContext, Slot};
+use crate::tree::{EntryRef, Tree};
 
 /// Room to make names in; reused, so that no memory is asked for.
 #[derive(Debug, Default)]
@@ -11,15 +11,15 @@ pub struct Names {
 
 impl Names {
     /// Appends the DN of an entry.
-    pub fn dn(&mut self, tree: &Tree, place: Place, out: &mut Vec<u8>) {
+    pub fn dn(&mut self, tree: &Tree, place: EntryRef, out: &mut Vec<u8>) {
         let mut place = place;
         loop {
             match place {
-                Place::Branch(branch) => {
+                EntryRef::Branch(branch) => {
                     out.extend_from_slice(&tree.branches[branch].dn);
                     return;
                 }
-                Place::Entry { kind, index } => {
+                EntryRef::Entry { kind, index } => {
                     self.rdn(tree, kind, index, out);
                     out.push(b',');
                     place = tree.parent(kind, index);
@@ -36,7 +36,8 @@ impl Names {
         // Names tell of no other names, so these stay empty.
         let mut others = Self::default();
         for &slot in &known.naming {
-            let at = At { tree, kind, index, occurrence: 0, slots: &[], names: &mut others };
+            let at =
+                EntryContext { tree, kind, index, occurrence: 0, slots: &[], names: &mut others };
             known.body.fill(slot, at, &mut self.slots);
         }
         write_rdn(&known.rdn, &self.slots, out);

@@ -7,15 +7,15 @@ use crate::permute::Permutation;
 
 /// Takes one of `of` for each of `count`.
 #[derive(Debug, Clone)]
-pub struct Chooser {
+pub struct ParentChooser {
     stream: Stream,
     count: u64,
     of: u64,
-    way: Way,
+    way: ParentDistribution,
 }
 
 #[derive(Debug, Clone)]
-enum Way {
+enum ParentDistribution {
     Each,
     Uniform(Permutation),
     /// Ranks, and which number has which.
@@ -23,24 +23,28 @@ enum Way {
     Normal,
 }
 
-impl Chooser {
+impl ParentChooser {
     /// `of` is not 0.
     pub fn new(pick: Pick, stream: Stream, count: u64, of: u64) -> Result<Self, String> {
         let way = match pick {
-            Pick::Each => Way::Each,
-            Pick::Uniform => Way::Uniform(Permutation::new(of)),
-            Pick::Zipf(exponent) => Way::Zipf(Zipf::new(of, exponent)?, Permutation::new(of)),
-            Pick::Normal => Way::Normal,
+            Pick::Each => ParentDistribution::Each,
+            Pick::Uniform => ParentDistribution::Uniform(Permutation::new(of)),
+            Pick::Zipf(exponent) => {
+                ParentDistribution::Zipf(Zipf::new(of, exponent)?, Permutation::new(of))
+            }
+            Pick::Normal => ParentDistribution::Normal,
         };
         Ok(Self { stream, count: count.max(1), of, way })
     }
 
     pub fn choose(&self, index: u64) -> u64 {
         match &self.way {
-            Way::Each => self.shared(index),
-            Way::Uniform(_) => below(self.stream.at(index), self.of),
-            Way::Zipf(zipf, places) => places.of(self.stream, zipf.rank(self.stream.at(index)) - 1),
-            Way::Normal => self.bell(self.stream.at(index)),
+            ParentDistribution::Each => self.shared(index),
+            ParentDistribution::Uniform(_) => below(self.stream.at(index), self.of),
+            ParentDistribution::Zipf(zipf, places) => {
+                places.of(self.stream, zipf.rank(self.stream.at(index)) - 1)
+            }
+            ParentDistribution::Normal => self.bell(self.stream.at(index)),
         }
     }
 
@@ -48,12 +52,12 @@ impl Chooser {
     pub fn choose_another(&self, index: u64, occurrence: u64) -> u64 {
         let bits = self.stream.at(index);
         match &self.way {
-            Way::Each => (self.shared(index) + occurrence % self.of) % self.of,
-            Way::Uniform(places) => places.place(bits, occurrence),
-            Way::Zipf(zipf, places) => {
+            ParentDistribution::Each => (self.shared(index) + occurrence % self.of) % self.of,
+            ParentDistribution::Uniform(places) => places.place(bits, occurrence),
+            ParentDistribution::Zipf(zipf, places) => {
                 places.of(self.stream, zipf.rank(again(bits, occurrence + 1)) - 1)
             }
-            Way::Normal => self.bell(again(bits, occurrence + 1)),
+            ParentDistribution::Normal => self.bell(again(bits, occurrence + 1)),
         }
     }
 
@@ -80,7 +84,7 @@ pub struct Levels {
     /// Where each level begins; the last one is the number of all.
     starts: Vec<u64>,
     /// How those of each level but the first choose among those of the level above.
-    choosers: Vec<Chooser>,
+    choosers: Vec<ParentChooser>,
 }
 
 impl Levels {
@@ -88,7 +92,7 @@ impl Levels {
     pub fn new(count: u64, levels: u32, pick: Pick, stream: Stream) -> Result<Self, String> {
         let starts = level_starts(count, levels);
         let choosers = starts.windows(3).map(|edge| {
-            Chooser::new(pick, stream.part(edge[0]), edge[2] - edge[1], edge[1] - edge[0])
+            ParentChooser::new(pick, stream.part(edge[0]), edge[2] - edge[1], edge[1] - edge[0])
         });
         let choosers = choosers.collect::<Result<_, String>>()?;
         Ok(Self { starts, choosers })
@@ -128,7 +132,7 @@ mod tests {
     use super::*;
 
     fn chosen(pick: Pick, count: u64, of: u64) -> Vec<u64> {
-        let chooser = Chooser::new(pick, Stream::new(1, &["parent"]), count, of).unwrap();
+        let chooser = ParentChooser::new(pick, Stream::new(1, &["parent"]), count, of).unwrap();
         (0..count).map(|index| chooser.choose(index)).collect()
     }
 
@@ -160,7 +164,7 @@ mod tests {
     #[test]
     fn others_of_one_entry_are_different() {
         for pick in [Pick::Each, Pick::Uniform] {
-            let chooser = Chooser::new(pick, Stream::new(1, &["members"]), 10, 50).unwrap();
+            let chooser = ParentChooser::new(pick, Stream::new(1, &["members"]), 10, 50).unwrap();
             let mut members: Vec<u64> =
                 (0..50).map(|turn| chooser.choose_another(3, turn)).collect();
             members.sort_unstable();

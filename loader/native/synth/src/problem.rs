@@ -5,20 +5,20 @@ use std::path::PathBuf;
 
 /// A place in a file. It does not count for what a template says, so its debug form is always the same.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spot {
+pub struct Location {
     /// From 1; 0 when it is not known.
     pub line: u32,
     /// From 1, in characters; 0 when it is not known.
     pub column: u32,
 }
 
-impl fmt::Debug for Spot {
+impl fmt::Debug for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Spot")
     }
 }
 
-impl Spot {
+impl Location {
     pub const fn new(line: u32, column: u32) -> Self {
         Self { line, column }
     }
@@ -27,20 +27,20 @@ impl Spot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub path: PathBuf,
-    pub spot: Spot,
+    pub spot: Location,
     pub message: String,
     /// Not the template's fault, but that of what was asked of it.
     pub asked: bool,
 }
 
 impl Problem {
-    pub fn new(path: impl Into<PathBuf>, spot: Spot, message: impl Into<String>) -> Self {
+    pub fn new(path: impl Into<PathBuf>, spot: Location, message: impl Into<String>) -> Self {
         Self { path: path.into(), spot, message: message.into(), asked: false }
     }
 
     /// A template that makes no sense with a count, a suffix or a define that it was given.
     pub fn asked(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
-        Self { asked: true, ..Self::new(path, Spot::default(), message) }
+        Self { asked: true, ..Self::new(path, Location::default(), message) }
     }
 
     /// What scripts see.
@@ -51,9 +51,9 @@ impl Problem {
     /// The place, as far as it is known, and what is wrong there.
     pub fn located(&self) -> String {
         match self.spot {
-            Spot { line: 0, .. } => self.message.clone(),
-            Spot { line, column: 0 } => format!("line {line}: {}", self.message),
-            Spot { line, column } => format!("line {line}, column {column}: {}", self.message),
+            Location { line: 0, .. } => self.message.clone(),
+            Location { line, column: 0 } => format!("line {line}: {}", self.message),
+            Location { line, column } => format!("line {line}, column {column}: {}", self.message),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::body::Body;
 use crate::operational::Clock;
-use crate::parent::{Chooser, Levels};
+use crate::parent::{Levels, ParentChooser};
 
 #[derive(Debug)]
 pub struct Tree {
@@ -38,20 +38,20 @@ pub struct Kind {
     pub(crate) rdn: Vec<(Vec<u8>, usize)>,
     /// The slots it takes to know the RDN, in the order in which they are filled.
     pub(crate) naming: Vec<usize>,
-    pub(crate) above: Above,
+    pub(crate) above: ParentRule,
     pub(crate) body: Body,
 }
 
 #[derive(Debug)]
-pub(crate) enum Above {
+pub(crate) enum ParentRule {
     Branch(usize),
-    Kind { kind: usize, chooser: Chooser },
+    Kind { kind: usize, chooser: ParentChooser },
     Itself { branch: usize, levels: Levels },
 }
 
 /// An entry, known by what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum EntryRef {
     Branch(usize),
     /// A place in [`Tree::kinds`], and a number in that kind.
     Entry {
@@ -83,30 +83,30 @@ impl Tree {
     }
 
     /// Where the entry of this number stands; `number` is less than [`Self::entries`].
-    pub fn place(&self, number: u64) -> Place {
+    pub fn place(&self, number: u64) -> EntryRef {
         match self.kinds.partition_point(|kind| kind.start <= number).checked_sub(1) {
-            Some(kind) => Place::Entry { kind, index: number - self.kinds[kind].start },
-            None => Place::Branch(usize::try_from(number).unwrap_or(0)),
+            Some(kind) => EntryRef::Entry { kind, index: number - self.kinds[kind].start },
+            None => EntryRef::Branch(usize::try_from(number).unwrap_or(0)),
         }
     }
 
     /// The number of an entry.
-    pub fn number(&self, place: Place) -> u64 {
+    pub fn number(&self, place: EntryRef) -> u64 {
         match place {
-            Place::Branch(branch) => branch as u64,
-            Place::Entry { kind, index } => self.kinds[kind].start + index,
+            EntryRef::Branch(branch) => branch as u64,
+            EntryRef::Entry { kind, index } => self.kinds[kind].start + index,
         }
     }
 
-    pub fn parent(&self, kind: usize, index: u64) -> Place {
+    pub fn parent(&self, kind: usize, index: u64) -> EntryRef {
         match &self.kinds[kind].above {
-            Above::Branch(branch) => Place::Branch(*branch),
-            Above::Kind { kind, chooser } => {
-                Place::Entry { kind: *kind, index: chooser.choose(index) }
+            ParentRule::Branch(branch) => EntryRef::Branch(*branch),
+            ParentRule::Kind { kind, chooser } => {
+                EntryRef::Entry { kind: *kind, index: chooser.choose(index) }
             }
-            Above::Itself { branch, levels } => match levels.parent(index) {
-                Some(index) => Place::Entry { kind, index },
-                None => Place::Branch(*branch),
+            ParentRule::Itself { branch, levels } => match levels.parent(index) {
+                Some(index) => EntryRef::Entry { kind, index },
+                None => EntryRef::Branch(*branch),
             },
         }
     }

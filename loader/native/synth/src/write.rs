@@ -5,9 +5,9 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use ldif::{Code, Counters, Error, Outflow, Output, Record, Result};
+use ldif::{Code, Counters, Error, Output, Record, Result, StreamWriter};
 use tree::Shard;
-use tree::fingerprint::{Checksum, Printer};
+use tree::fingerprint::{Checksum, Fingerprinter};
 use workers::{Turn, Turns, side_by_side};
 
 use crate::maker::Maker;
@@ -23,17 +23,17 @@ pub trait Items: Sync + Debug {
     fn count(&self) -> u64;
 
     /// Appends the item of a number, which is less than the count; one maker for each thread.
-    fn maker(&self) -> Making<'_>;
+    fn maker(&self) -> MakeItem<'_>;
 }
 
-pub type Making<'i> = Box<dyn FnMut(u64, &mut Vec<u8>) -> Result<()> + 'i>;
+pub type MakeItem<'i> = Box<dyn FnMut(u64, &mut Vec<u8>) -> Result<()> + 'i>;
 
 impl Items for Tree {
     fn count(&self) -> u64 {
         self.entries()
     }
 
-    fn maker(&self) -> Making<'_> {
+    fn maker(&self) -> MakeItem<'_> {
         let mut maker = Maker::new(self);
         Box::new(move |number, out| {
             maker.entry(number, out);
@@ -58,7 +58,7 @@ pub fn to_descriptor(
     compress: bool,
     counters: &Counters,
 ) -> Result<()> {
-    let mut out = Outflow::new(fd, compress.then(|| threads(task)), counters)?;
+    let mut out = StreamWriter::new(fd, compress.then(|| threads(task)), counters)?;
     run(task, counters, false, &mut |bytes| out.write(bytes))?;
     out.finish()
 }
@@ -123,8 +123,8 @@ impl Shared<'_, '_> {
     fn work(&self) -> Result<()> {
         let mut worker = Worker {
             make: self.task.items.maker(),
-            printer: Printer::default(),
-            made: Made::default(),
+            printer: Fingerprinter::default(),
+            made: Buffer::default(),
         };
         self.turns.iter().try_for_each(|turn| self.turn(turn as u64, &mut worker))
     }
@@ -142,7 +142,7 @@ impl Shared<'_, '_> {
     }
 
     /// Writes what is made, once it is this turn's turn.
-    fn hand_on(&self, turn: u64, made: &mut Made) -> Result<()> {
+    fn hand_on(&self, turn: u64, made: &mut Buffer) -> Result<()> {
         self.out.with(turn, |out| {
             out.checksum.join(mem::take(&mut made.checksum));
             self.counters.check().and_then(|()| (out.sink)(&made.bytes))
@@ -155,14 +155,14 @@ impl Shared<'_, '_> {
 }
 
 struct Worker<'t> {
-    make: Making<'t>,
-    printer: Printer,
-    made: Made,
+    make: MakeItem<'t>,
+    printer: Fingerprinter,
+    made: Buffer,
 }
 
 /// What a thread has made and not yet handed on.
 #[derive(Default)]
-struct Made {
+struct Buffer {
     bytes: Vec<u8>,
     entries: u64,
     checksum: Checksum,

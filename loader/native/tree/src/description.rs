@@ -33,15 +33,15 @@ pub struct Description {
     /// Every value stands in base64, as slapcat has it (ldif.c, `ldif_must_b64_encode` and `;binary`): passwords, so that
     /// nobody reads them in passing, and whatever is binary, even where it happens to be text.
     veiled: bool,
-    pub stamp: Option<Stamp>,
-    memory: RefCell<Memory>,
+    pub stamp: Option<IdentityAttributes>,
+    memory: RefCell<LineCache>,
 }
 
 /// What entries are likely to have in common.
 #[derive(Debug, Default)]
-struct Memory {
+struct LineCache {
     /// By place among the attribute's values.
-    usual: Vec<Usual>,
+    usual: Vec<CachedValue>,
     /// Values in a row that were not the usual ones.
     misses: usize,
 }
@@ -49,7 +49,7 @@ struct Memory {
 /// The last value at a place, which the next entry is likely to have too (`objectClass`, `creatorsName`), and what
 /// was made of it.
 #[derive(Debug, Default)]
-struct Usual {
+struct CachedValue {
     value: Vec<u8>,
     line: Vec<u8>,
     hash: u128,
@@ -74,9 +74,9 @@ impl Description {
             ignored: ignore.contain(base),
             veiled: is(b"userPassword") || text.windows(BINARY.len()).any(|at| at == BINARY),
             stamp: match () {
-                () if is(b"entryUUID") => Some(Stamp::EntryUuid),
-                () if is(b"entryCSN") => Some(Stamp::EntryCsn),
-                () if is(b"hasSubordinates") => Some(Stamp::HasSubordinates),
+                () if is(b"entryUUID") => Some(IdentityAttributes::EntryUuid),
+                () if is(b"entryCSN") => Some(IdentityAttributes::EntryCsn),
+                () if is(b"hasSubordinates") => Some(IdentityAttributes::HasSubordinates),
                 () => None,
             },
             memory: RefCell::default(),
@@ -126,14 +126,14 @@ impl Description {
     }
 }
 
-impl Memory {
+impl LineCache {
     fn remember(&mut self, place: usize, value: &[u8], line: &[u8], hash: u128) {
         self.misses += 1;
         if self.misses == MISSES {
             return self.usual.clear();
         }
         if self.usual.len() == place {
-            self.usual.push(Usual::default());
+            self.usual.push(CachedValue::default());
         }
         let Some(usual) = self.usual.get_mut(place) else { return };
         usual.value.clear();
@@ -146,7 +146,7 @@ impl Memory {
 
 /// Attributes that tell what an entry is, and where it belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stamp {
+pub enum IdentityAttributes {
     EntryUuid,
     EntryCsn,
     HasSubordinates,

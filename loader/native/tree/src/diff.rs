@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::thread;
 
-use crate::digest::{Digest, Row};
+use crate::digest::{Digest, EntryDigest};
 use crate::subtrees::{Subtree, Subtrees};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +56,7 @@ impl Difference {
 }
 
 /// Calls `see` for each difference, with the left row of changed entries.
-fn merge(left: &[Row], right: &[Row], mut see: impl FnMut(Change, &Row)) {
+fn merge(left: &[EntryDigest], right: &[EntryDigest], mut see: impl FnMut(Change, &EntryDigest)) {
     let (mut lefts, mut rights) = (left.iter().peekable(), right.iter().peekable());
     loop {
         let order = match (lefts.peek(), rights.peek()) {

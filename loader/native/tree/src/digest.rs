@@ -2,25 +2,25 @@
 
 use std::path::Path;
 
-use ldif::tail::Tail;
+use ldif::tail::TruncationDetector;
 use ldif::walk::each_record;
 use ldif::{Counters, Input, Record, Result};
 
-use crate::fingerprint::{Checksum, Fingerprint, Printer};
+use crate::fingerprint::{Checksum, Fingerprint, Fingerprinter};
 use crate::names::Names;
 
 /// 40 bytes an entry, and its DN's text.
 #[derive(Debug, Default)]
 pub struct Digest {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<EntryDigest>,
     texts: Texts,
     checksum: Checksum,
-    printer: Printer,
+    printer: Fingerprinter,
 }
 
 /// Halves of 128-bit hashes, since `u128` would be padded to 48 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Row {
+pub(crate) struct EntryDigest {
     pub(crate) dn: [u64; 2],
     pub(crate) body: [u64; 2],
     text: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Row {
 
 impl Digest {
     pub fn new(ignore: Names) -> Self {
-        Self { printer: Printer::new(ignore), ..Self::default() }
+        Self { printer: Fingerprinter::new(ignore), ..Self::default() }
     }
 
     pub fn entries(&self) -> u64 {
@@ -41,7 +41,7 @@ impl Digest {
 
     /// A file, which must not end in the middle.
     pub fn add_path(&mut self, path: &Path, counters: &Counters) -> Result<()> {
-        let mut tail = Tail::default();
+        let mut tail = TruncationDetector::default();
         each_record(Input::from_path(path, counters)?, counters, |record| {
             tail.record(record, b"");
             self.add(record, Some(&mut tail))
@@ -54,7 +54,11 @@ impl Digest {
         each_record(input, counters, |record| self.add(record, None)).map(drop)
     }
 
-    fn add(&mut self, record: &Record<'_>, mut tail: Option<&mut Tail>) -> Result<()> {
+    fn add(
+        &mut self,
+        record: &Record<'_>,
+        mut tail: Option<&mut TruncationDetector>,
+    ) -> Result<()> {
         let print = self.printer.print_with(record, |field, _| {
             if let Some(tail) = &mut tail {
                 tail.field(field);
@@ -68,7 +72,7 @@ impl Digest {
     pub fn add_entry(&mut self, print: &Fingerprint, dn: &[u8]) {
         self.checksum.add(print.combined());
         let text = self.texts.push(dn);
-        self.rows.push(Row::new(print, text));
+        self.rows.push(EntryDigest::new(print, text));
     }
 
     pub fn ignored(&self) -> &Names {
@@ -79,12 +83,12 @@ impl Digest {
         self.rows.iter().map(|row| self.dn(row))
     }
 
-    pub(crate) fn dn(&self, row: &Row) -> &[u8] {
+    pub(crate) fn dn(&self, row: &EntryDigest) -> &[u8] {
         self.texts.get(row.text)
     }
 }
 
-impl Row {
+impl EntryDigest {
     fn new(print: &Fingerprint, text: u64) -> Self {
         Self { dn: halves(print.dn), body: halves(print.body), text }
     }

@@ -6,7 +6,7 @@
 use ldif::{Field, Record, Result};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128, xxh3_128_with_seed};
 
-use crate::name::Name;
+use crate::name::ParsedDn;
 use crate::names::Names;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,12 +46,12 @@ impl Checksum {
 
 /// What one file of an export holds, or several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ShardTotals {
     pub entries: u64,
     pub checksum: Checksum,
 }
 
-impl Tally {
+impl ShardTotals {
     /// `print`: [`Fingerprint::combined`] of one more entry.
     pub fn add(&mut self, print: u128) {
         self.entries += 1;
@@ -66,9 +66,9 @@ impl Tally {
 
 /// Takes fingerprints; keeps its buffers from record to record.
 #[derive(Debug)]
-pub struct Printer {
+pub struct Fingerprinter {
     ignore: Names,
-    name: Name,
+    name: ParsedDn,
     lower: Vec<u8>,
     values: Vec<u128>,
     sum: u128,
@@ -81,17 +81,17 @@ pub struct Printer {
 
 const WORDS: usize = 64;
 
-impl Default for Printer {
+impl Default for Fingerprinter {
     fn default() -> Self {
         Self::new(Names::default())
     }
 }
 
-impl Printer {
+impl Fingerprinter {
     pub fn new(ignore: Names) -> Self {
         Self {
             ignore,
-            name: Name::default(),
+            name: ParsedDn::default(),
             lower: Vec::new(),
             values: Vec::new(),
             sum: 0,
@@ -163,7 +163,7 @@ impl Printer {
     }
 
     /// Of the record printed last.
-    pub fn name(&self) -> &Name {
+    pub fn name(&self) -> &ParsedDn {
         &self.name
     }
 }

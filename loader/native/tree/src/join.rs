@@ -8,7 +8,7 @@ use ldif::{Code, Counters, Error, Input, Record, Result, write};
 
 use crate::claim::Claim;
 use crate::editor::Editor;
-use crate::name::Name;
+use crate::name::ParsedDn;
 use crate::names::{Aliases, Names};
 
 /// Written at once; slapadd's pipe takes it in pieces.
@@ -17,7 +17,7 @@ const CHUNK: usize = 256 * 1024;
 /// The contextCSN values that the entry `root` shall have, and no other entry.
 #[derive(Debug)]
 pub struct RootStamp {
-    root: Name,
+    root: ParsedDn,
     lines: Vec<u8>,
     met: bool,
 }
@@ -28,15 +28,15 @@ impl RootStamp {
         for csn in context_csns {
             write::line(&mut lines, b"contextCSN", csn.as_ref().as_bytes());
         }
-        Self { root: Name::new(root.as_bytes()), lines, met: false }
+        Self { root: ParsedDn::new(root.as_bytes()), lines, met: false }
     }
 
-    pub fn root(&self) -> &Name {
+    pub fn root(&self) -> &ParsedDn {
         &self.root
     }
 
     /// The lines that this entry gets: none unless it is the root.
-    pub fn lines_for(&mut self, name: &Name) -> &[u8] {
+    pub fn lines_for(&mut self, name: &ParsedDn) -> &[u8] {
         if name.key() != self.root.key() {
             return b"";
         }
@@ -45,7 +45,7 @@ impl RootStamp {
     }
 
     /// Values that found no entry to stand on would be lost in silence.
-    pub fn expect_met(&self) -> Result<()> {
+    pub fn require_found(&self) -> Result<()> {
         if self.met || self.lines.is_empty() {
             return Ok(());
         }
@@ -63,21 +63,21 @@ pub fn context_csn() -> Names {
 
 /// What the stream shall claim to be: the root's contextCSN, and no entry newer than it.
 #[derive(Debug)]
-pub struct Stamping {
+pub struct ContextCsnStamp {
     root: RootStamp,
     claim: Claim,
     newer: Editor,
-    name: Name,
+    name: ParsedDn,
     lines: Vec<u8>,
 }
 
-impl Stamping {
+impl ContextCsnStamp {
     pub fn new(root: &str, context_csns: &[impl AsRef<str>]) -> Self {
         Self {
             root: RootStamp::new(root, context_csns),
             claim: Claim::new(context_csns),
             newer: Editor::new(Names::new(["contextCSN", "entryCSN"])),
-            name: Name::default(),
+            name: ParsedDn::default(),
             lines: Vec::new(),
         }
     }
@@ -94,7 +94,7 @@ impl Stamping {
     }
 
     /// Has the root passed by?
-    pub fn is_met(&self) -> bool {
+    pub fn found(&self) -> bool {
         self.root.met
     }
 
@@ -122,7 +122,7 @@ impl Stamping {
 pub fn join(
     paths: &[impl AsRef<Path>],
     sink: &mut impl Write,
-    stamping: Option<Stamping>,
+    stamping: Option<ContextCsnStamp>,
     aliases: &Aliases,
     counters: &Counters,
 ) -> Result<u64> {
@@ -142,7 +142,7 @@ pub fn join(
         })?;
     }
     send(&mut text, sink, counters)?;
-    stamping.map_or(Ok(()), |stamping| stamping.root.expect_met())?;
+    stamping.map_or(Ok(()), |stamping| stamping.root.require_found())?;
     Ok(entries)
 }
 

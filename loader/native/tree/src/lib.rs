@@ -23,7 +23,7 @@ pub use diff::{Change, Difference};
 pub use digest::Digest;
 pub use join::join;
 pub use names::Names;
-pub use row::Row;
+pub use row::EntryRecord;
 pub use scan::{Scan, scan};
 pub use shard::{Shard, shard};
 pub use subtrees::Subtree;

@@ -7,23 +7,23 @@ use std::mem;
 
 /// A DN taken apart; reused from record to record, so that no memory is asked for.
 #[derive(Debug, Default)]
-pub struct Name {
+pub struct ParsedDn {
     key: Vec<u8>,
     parent_at: usize,
     depth: usize,
     parts: Vec<Vec<u8>>,
-    above: Above,
+    above: ParentCache,
 }
 
 /// The parent of the last DN: the next one often has the same.
 #[derive(Debug, Default)]
-struct Above {
+struct ParentCache {
     text: Vec<u8>,
     key: Vec<u8>,
     depth: usize,
 }
 
-impl Name {
+impl ParsedDn {
     pub fn new(dn: &[u8]) -> Self {
         let mut name = Self::default();
         name.set(dn);
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     fn key(dn: &str) -> String {
-        String::from_utf8(Name::new(dn.as_bytes()).key().to_vec()).unwrap()
+        String::from_utf8(ParsedDn::new(dn.as_bytes()).key().to_vec()).unwrap()
     }
 
     #[test]
@@ -230,9 +230,9 @@ mod tests {
 
     #[test]
     fn an_escaped_separator_is_no_separator() {
-        let name = Name::new(br"cn=a\,b\+c,dc=x");
+        let name = ParsedDn::new(br"cn=a\,b\+c,dc=x");
         assert_eq!((name.parent(), name.depth()), (&b"dc=x"[..], 2));
-        assert_eq!(Name::new(br"cn=a\\,dc=x").parent(), b"dc=x");
+        assert_eq!(ParsedDn::new(br"cn=a\\,dc=x").parent(), b"dc=x");
     }
 
     #[test]
@@ -255,11 +255,11 @@ mod tests {
 
     #[test]
     fn parents() {
-        let name = Name::new(b"cn=a, OU=b ,dc=c");
-        assert_eq!(name.parent(), Name::new(b"ou=B,dc=c").key());
+        let name = ParsedDn::new(b"cn=a, OU=b ,dc=c");
+        assert_eq!(name.parent(), ParsedDn::new(b"ou=B,dc=c").key());
         assert_eq!(parent_text(br"cn=a\,x, OU=b ,dc=c"), b"OU=b ,dc=c");
-        assert_eq!(Name::new(b"dc=c").parent(), b"");
-        assert_eq!((Name::new(b"").key(), Name::new(b"").depth()), (&b""[..], 0));
+        assert_eq!(ParsedDn::new(b"dc=c").parent(), b"");
+        assert_eq!((ParsedDn::new(b"").key(), ParsedDn::new(b"").depth()), (&b""[..], 0));
         assert_eq!(parent_text(b"dc=c"), b"");
         assert_eq!(parent_text(br"cn=a,ou=b\  "), br"ou=b\ ");
     }

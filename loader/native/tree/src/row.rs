@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use ldif::{Record, Result};
 
 use crate::csn;
-use crate::fingerprint::{Printer, hash};
+use crate::fingerprint::{Fingerprinter, hash};
 
 /// Bytes of a row in a list: five numbers of 16, then the length and 4 spare bytes, little-endian.
 pub const SIZE: usize = 88;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct EntryRecord {
     /// Hash of the DN's key.
     pub dn: u128,
     pub parent: u128,
@@ -27,15 +27,15 @@ pub struct Row {
 }
 
 /// Where the list for a file lies.
-pub fn beside(path: &Path) -> PathBuf {
+pub fn row_file_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".rows");
     PathBuf::from(name)
 }
 
-impl Row {
+impl EntryRecord {
     /// `printer` must overlook contextCSN.
-    pub fn of(record: &Record<'_>, printer: &mut Printer) -> Result<Self> {
+    pub fn of(record: &Record<'_>, printer: &mut Fingerprinter) -> Result<Self> {
         let (mut uuid, mut csn) = (0, 0);
         let mut failed = None;
         let print = printer.print_with(record, |field, _| {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use ldif::tail::Tail;
+use ldif::tail::TruncationDetector;
 use ldif::walk::each_record;
 use ldif::{Counters, Entry, Field, Input, Record, Result};
 
@@ -32,7 +32,7 @@ pub struct Scan {
 pub fn scan(paths: &[impl AsRef<Path>], counters: &Counters) -> Result<Scan> {
     let mut scanner = Scanner::default();
     for (file, path) in paths.iter().map(AsRef::as_ref).enumerate() {
-        let mut tail = Tail::default();
+        let mut tail = TruncationDetector::default();
         scanner.file = file;
         let input = Input::from_path(path, counters)?;
         let visit = |record: &Record<'_>| scanner.record(record, &mut tail);
@@ -43,21 +43,21 @@ pub fn scan(paths: &[impl AsRef<Path>], counters: &Counters) -> Result<Scan> {
     Ok(scanner.finish(paths))
 }
 
-type Uses = HashMap<Vec<u8>, (usize, u64)>;
+type NameUses = HashMap<Vec<u8>, (usize, u64)>;
 
 #[derive(Default)]
 struct Scanner {
     scan: Scan,
     file: usize,
-    attributes: Uses,
-    object_classes: Uses,
+    attributes: NameUses,
+    object_classes: NameUses,
     lower: Vec<u8>,
     has_uuid: bool,
     has_csn: bool,
 }
 
 impl Scanner {
-    fn record(&mut self, record: &Record<'_>, tail: &mut Tail) -> Result<()> {
+    fn record(&mut self, record: &Record<'_>, tail: &mut TruncationDetector) -> Result<()> {
         let entry = record.entry()?;
         tail.record(record, &entry.dn);
         self.scan.entries += 1;
@@ -105,7 +105,7 @@ impl Scanner {
     }
 
     fn finish(self, paths: &[impl AsRef<Path>]) -> Scan {
-        let named = |uses: Uses| {
+        let named = |uses: NameUses| {
             let named = |(name, (file, line)): (Vec<u8>, (usize, u64))| {
                 (text(&name), (paths[file].as_ref().to_path_buf(), line))
             };
@@ -120,7 +120,7 @@ impl Scanner {
 }
 
 /// Leaves the name, in lower case, in `lower`.
-fn note(uses: &mut Uses, lower: &mut Vec<u8>, name: &[u8], at: (usize, u64)) {
+fn note(uses: &mut NameUses, lower: &mut Vec<u8>, name: &[u8], at: (usize, u64)) {
     lower.clear();
     lower.extend(name.iter().map(u8::to_ascii_lowercase));
     if !uses.contains_key(lower.as_slice()) {

@@ -6,7 +6,7 @@ use ldif::walk::each_record;
 use ldif::{Counters, Input, Output, Result};
 
 use crate::editor::Editor;
-use crate::fingerprint::{Checksum, Printer};
+use crate::fingerprint::{Checksum, Fingerprinter};
 use crate::names::Names;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Shard {
 pub fn shard(input: Input<'_>, path: &Path, drop: &Names, counters: &Counters) -> Result<Shard> {
     let mut output = Output::create(path, 0)?;
     let mut editor = Editor::new(drop.clone());
-    let mut printer = Printer::new(drop.clone());
+    let mut printer = Fingerprinter::new(drop.clone());
     let mut checksum = Checksum::default();
     let (mut entries, mut bytes) = (0, 0);
     let mut text = Vec::new();

@@ -2,24 +2,24 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::digest::{Digest, Row};
+use crate::digest::{Digest, EntryDigest};
 use crate::fingerprint::Checksum;
-use crate::name::{Name, parent_text, rdns};
+use crate::name::{ParsedDn, parent_text, rdns};
 
 /// Entries below one that is directly below the base; or, without a name, the base and those that are directly
 /// below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subtree {
     pub dn: Option<String>,
-    pub left: Side,
-    pub right: Side,
+    pub left: SubtreeTotals,
+    pub right: SubtreeTotals,
     /// Entries that differ.
     pub changes: u64,
 }
 
 /// What one tree has of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Side {
+pub struct SubtreeTotals {
     pub entries: u64,
     pub checksum: Checksum,
 }
@@ -71,7 +71,7 @@ impl<'a> Subtrees<'a> {
     fn learn(&mut self, parent: &'a [u8]) -> usize {
         let depth = rdns(parent).count();
         let top = depth.checked_sub(self.base + 1).map(|above| skip(parent, above));
-        let key = top.map_or(Vec::new(), |top| Name::new(top).key().to_vec());
+        let key = top.map_or(Vec::new(), |top| ParsedDn::new(top).key().to_vec());
         let at = *self.keys.entry(key).or_insert(self.found.len());
         if at == self.found.len() {
             let dn = top.map(|top| String::from_utf8_lossy(top).into_owned());
@@ -82,8 +82,8 @@ impl<'a> Subtrees<'a> {
     }
 }
 
-impl Side {
-    fn add(&mut self, row: &Row) {
+impl SubtreeTotals {
+    fn add(&mut self, row: &EntryDigest) {
         self.entries += 1;
         self.checksum.add(row.print().combined());
     }

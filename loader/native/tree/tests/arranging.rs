@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use ldif::Counters;
 use ldif::blocks::Block;
 use ldif::records::Records;
-use tree::fingerprint::Printer;
-use tree::{Arrangement, Digest, Names, Row, Task, arrange, row};
+use tree::fingerprint::Fingerprinter;
+use tree::{Arrangement, Digest, EntryRecord, Names, Task, arrange, row};
 
 /// More than are looked at together.
 const ENTRIES: usize = 10_000;
@@ -32,8 +32,9 @@ fn ldif(seed: u64) -> String {
 
 fn list(text: &str) -> Vec<u8> {
     let block = Block { bytes: text.as_bytes(), line: 1, last: true };
-    let mut printer = Printer::new(tree::join::context_csn());
-    let rows = Records::new(&block).map(|record| Row::of(&record.unwrap(), &mut printer).unwrap());
+    let mut printer = Fingerprinter::new(tree::join::context_csn());
+    let rows =
+        Records::new(&block).map(|record| EntryRecord::of(&record.unwrap(), &mut printer).unwrap());
     rows.flat_map(|row| row.to_bytes()).collect()
 }
 
@@ -71,7 +72,7 @@ fn lists_change_nothing() {
     let without =
         [false, true].map(|drop| arranged(&paths, &home.path().join(format!("a{drop}")), drop));
     for (path, text) in paths.iter().zip(&texts) {
-        fs::write(row::beside(path), list(text)).unwrap();
+        fs::write(row::row_file_of(path), list(text)).unwrap();
     }
     let with =
         [false, true].map(|drop| arranged(&paths, &home.path().join(format!("b{drop}")), drop));
@@ -88,7 +89,7 @@ fn a_cut_list_is_refused() {
     let path = home.path().join("1.ldif");
     let text = ldif(1);
     fs::write(&path, &text).unwrap();
-    fs::write(row::beside(&path), &list(&text)[1..]).unwrap();
+    fs::write(row::row_file_of(&path), &list(&text)[1..]).unwrap();
     let paths = [path];
     let task = Task {
         paths: &paths,

@@ -7,13 +7,13 @@ use std::io::Read;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ldif::polled::Polled;
+use ldif::polled::CancellableReader;
 use ldif::{Code, Counters};
 use rustix::pipe::pipe;
 use support::{Entry, put};
 use tempfile::tempdir;
 use tree::join;
-use tree::join::Stamping;
+use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
 fn entries(count: usize) -> Vec<Entry> {
@@ -32,7 +32,7 @@ fn all_records_come_through_a_pipe() {
         text
     });
     let counters = Counters::default();
-    let mut sink = Polled::new(writer, &counters);
+    let mut sink = CancellableReader::new(writer, &counters);
     assert_eq!(join(&paths, &mut sink, None, &Aliases::default(), &counters).unwrap(), 1600);
     drop(sink);
     let expected: Vec<u8> = paths.iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
@@ -47,7 +47,7 @@ fn a_reader_that_is_gone_is_told_as_such() {
     let (reader, writer) = pipe().unwrap();
     drop(reader);
     let counters = Counters::default();
-    let mut sink = Polled::new(writer, &counters);
+    let mut sink = CancellableReader::new(writer, &counters);
     assert_eq!(
         join(&paths, &mut sink, None, &Aliases::default(), &counters).unwrap_err().code,
         Code::Pipe
@@ -66,7 +66,7 @@ fn a_stalled_reader_does_not_hold_cancelling_up() {
             thread::sleep(Duration::from_millis(100));
             counters.cancel();
         });
-        let mut sink = Polled::new(writer, &counters);
+        let mut sink = CancellableReader::new(writer, &counters);
         assert_eq!(
             join(&paths, &mut sink, None, &Aliases::default(), &counters).unwrap_err().code,
             Code::Cancelled
@@ -83,7 +83,7 @@ fn the_root_gets_the_given_context_csns_and_no_other_entry_any() {
     let tree = [Entry::new("DC=X", &old), Entry::new("cn=a,dc=x", &old)];
     let paths = [put(directory.path(), "a", &tree)];
     let mut joined = Vec::new();
-    let stamp = Stamping::new("dc=x", &["new", "newer"]);
+    let stamp = ContextCsnStamp::new("dc=x", &["new", "newer"]);
     assert_eq!(
         join(&paths, &mut joined, Some(stamp), &Aliases::default(), &Counters::default()).unwrap(),
         2
@@ -97,12 +97,12 @@ fn the_root_gets_the_given_context_csns_and_no_other_entry_any() {
 fn context_csns_without_a_root_to_bear_them_are_an_error() {
     let directory = tempdir().unwrap();
     let paths = [put(directory.path(), "a", &entries(1))];
-    let stamp = Stamping::new("dc=y", &["new"]);
+    let stamp = ContextCsnStamp::new("dc=y", &["new"]);
     let outcome =
         join(&paths, &mut Vec::new(), Some(stamp), &Aliases::default(), &Counters::default());
     assert_eq!(outcome.unwrap_err().code, Code::RootMissing);
     let none: [&str; 0] = [];
-    let stamp = Stamping::new("dc=y", &none);
+    let stamp = ContextCsnStamp::new("dc=y", &none);
     assert_eq!(
         join(&paths, &mut Vec::new(), Some(stamp), &Aliases::default(), &Counters::default())
             .unwrap(),
@@ -118,7 +118,7 @@ fn entries_newer_than_the_claim_are_held_back_to_it() {
     let tree = [entry("dc=x", 4), entry("cn=old,dc=x", 3), entry("cn=new,dc=x", 5)];
     let paths = [put(directory.path(), "a", &tree)];
     let mut joined = Vec::new();
-    let stamp = Stamping::new("dc=x", &[csn(4)]);
+    let stamp = ContextCsnStamp::new("dc=x", &[csn(4)]);
     join(&paths, &mut joined, Some(stamp), &Aliases::default(), &Counters::default()).unwrap();
     let (older, claimed) = (csn(3), csn(4));
     let expected = format!(

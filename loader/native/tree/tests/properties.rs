@@ -10,7 +10,7 @@ use proptest::sample::Index;
 use support::{Entry, digest, dns, files, put};
 use tempfile::tempdir;
 use tree::arrange::Task;
-use tree::name::{Name, parent_text};
+use tree::name::{ParsedDn, parent_text};
 use tree::{Difference, Names, arrange};
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
@@ -92,15 +92,15 @@ proptest! {
 
     #[test]
     fn the_parent_of_the_text_is_the_parent_of_the_key(dn in "[a-c=, +#2C\\\\]{0,30}") {
-        let name = Name::new(dn.as_bytes());
-        let parent = Name::new(parent_text(dn.as_bytes()));
+        let name = ParsedDn::new(dn.as_bytes());
+        let parent = ParsedDn::new(parent_text(dn.as_bytes()));
         prop_assert_eq!(name.parent(), parent.key());
         prop_assert!(parent.key().is_empty() || name.depth() == parent.depth() + 1);
     }
 
     #[test]
     fn no_dn_makes_it_panic(dn in prop::collection::vec(any::<u8>(), 0..60)) {
-        let name = Name::new(&dn);
+        let name = ParsedDn::new(&dn);
         let _ = (name.parent(), parent_text(&dn), tree::csn::pack(&dn), tree::csn::sid(&dn));
     }
 

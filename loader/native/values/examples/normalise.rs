@@ -7,7 +7,7 @@
 use std::io::{self, BufRead, BufWriter, Write};
 
 use values::keys::{self, Key, Seed, Substrings, Width};
-use values::{Normaliser, Refusal, Syntax};
+use values::{InvalidValue, Normaliser, Syntax};
 
 fn main() -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
@@ -22,7 +22,7 @@ fn main() -> io::Result<()> {
     out.flush()
 }
 
-fn answer(operation: &str, value: &[u8]) -> Result<Vec<String>, Refusal> {
+fn answer(operation: &str, value: &[u8]) -> Result<Vec<String>, InvalidValue> {
     let (name, arguments) = operation.split_once('=').unwrap_or((operation, ""));
     let arguments: Vec<&str> = arguments.split(',').collect();
     let mut found = Vec::new();
@@ -70,8 +70,8 @@ fn normaliser(rule: &str) -> Option<Normaliser> {
     })
 }
 
-fn unknown(name: &str) -> Refusal {
-    Refusal(format!("unknown: {name}").into())
+fn unknown(name: &str) -> InvalidValue {
+    InvalidValue(format!("unknown: {name}").into())
 }
 
 fn bytes(width: &str) -> Width {

@@ -1,9 +1,9 @@
 //! Change sequence numbers: `YYYYmmddHHMMSS.uuuuuuZ#SSSSSS#SID#ssssss` (draft-chu-ldap-csn), and
 //! the older forms that slapd still reads (`servers/slapd/schema_init.c`).
 
-use crate::{Refusal, time};
+use crate::{InvalidValue, time};
 
-const REFUSAL: Refusal = Refusal::new("not a valid CSN");
+const REFUSAL: InvalidValue = InvalidValue::new("not a valid CSN");
 
 /// The four fields between `#`.
 fn fields(value: &[u8]) -> Option<[&[u8]; 4]> {
@@ -21,7 +21,7 @@ pub fn is_sid(text: &[u8]) -> bool {
 }
 
 /// Where slapd checks CSNs, it goes by its normaliser and not by its validator.
-pub fn check(value: &[u8]) -> Result<(), Refusal> {
+pub fn check(value: &[u8]) -> Result<(), InvalidValue> {
     normalise(value, &mut Vec::with_capacity(40))
 }
 
@@ -33,7 +33,7 @@ fn is_valid(value: &[u8]) -> bool {
 }
 
 /// Only values of an old form are checked beyond the places of their `#`.
-pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     let fields = fields(value).ok_or(REFUSAL)?;
     let start = out.len();
     match fields.map(<[u8]>::len) {
@@ -46,13 +46,13 @@ pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         [17, 6, 1, 4] => rewrite_of_2_1(fields, out).ok_or(REFUSAL)?,
         _ => return Err(REFUSAL),
     }
-    Refusal::unless(is_valid(&out[start..]), "not a valid CSN")
+    InvalidValue::unless(is_valid(&out[start..]), "not a valid CSN")
 }
 
 /// The third field, of two digits in CSNs of 2.3; the others are not looked at.
-pub fn normalise_sid(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+pub fn normalise_sid(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     let [_, _, sid, _] = fields(value).ok_or(REFUSAL)?;
-    Refusal::unless(is_hex(sid, 2) || is_sid(sid), "not a valid CSN")?;
+    InvalidValue::unless(is_hex(sid, 2) || is_sid(sid), "not a valid CSN")?;
     out.extend_from_slice(if sid.len() == 2 { b"0" } else { b"" });
     out.extend(sid.iter().map(u8::to_ascii_lowercase));
     Ok(())

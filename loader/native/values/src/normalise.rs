@@ -1,4 +1,4 @@
-use crate::{Refusal, csn, spaces, text, time};
+use crate::{InvalidValue, csn, spaces, text, time};
 
 /// How an equality rule makes values comparable byte by byte (`servers/slapd/schema_init.c`).
 ///
@@ -38,7 +38,7 @@ impl Normaliser {
     /// Appends the normal form of `value` to `out`; a refused value leaves `out` as it was.
     ///
     /// slapd checks values elsewhere, so this accepts much that [`Syntax`](crate::Syntax) refuses.
-    pub fn apply(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    pub fn apply(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
         let start = out.len();
         let result = match self {
             Self::CaseIgnore => directory_string(value, true, out),
@@ -62,11 +62,11 @@ impl Normaliser {
     }
 }
 
-fn directory_string(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), Refusal> {
+fn directory_string(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     let start = out.len();
     text::normalise(value, fold, out)?;
     let empty = out.len() == start;
-    spaces::squeeze(out, start);
+    spaces::collapse_spaces(out, start);
     if out.len() == start && !empty {
         out.push(b' ');
     }
@@ -74,10 +74,10 @@ fn directory_string(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), R
 }
 
 #[expect(clippy::unnecessary_wraps)] // one shape for all
-fn ia5(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), Refusal> {
+fn ia5(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     let start = out.len();
     text::push_ascii(before_nul(value), fold, out);
-    spaces::squeeze(out, start);
+    spaces::collapse_spaces(out, start);
     Ok(())
 }
 
@@ -88,7 +88,7 @@ fn before_nul(value: &[u8]) -> &[u8] {
 
 /// A single space stands for a value that holds nothing but what is dropped.
 #[expect(clippy::unnecessary_wraps)]
-fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<(), Refusal> {
+fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     let start = out.len();
     out.extend(value.iter().filter(|byte| !dropped.contains(byte)));
     if out.len() == start {
@@ -97,7 +97,7 @@ fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<(), Refu
     Ok(())
 }
 
-fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), Refusal> {
+fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     for (number, line) in value.split(|&byte| byte == b'$').enumerate() {
         if number > 0 {
             out.push(b'$');
@@ -108,8 +108,8 @@ fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), Refusal> {
 }
 
 /// Looks, as slapd does, at 36 bytes and no further, wherever the hyphens stand.
-fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-    const REFUSAL: Refusal = Refusal::new("not a UUID");
+fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+    const REFUSAL: InvalidValue = InvalidValue::new("not a UUID");
     let text = value.get(..36).ok_or(REFUSAL)?;
     let mut octets = 0u128;
     let mut digits = 0;
@@ -118,7 +118,7 @@ fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         octets = octets << 4 | u128::from(digit);
         digits += 1;
     }
-    Refusal::unless(digits == 32, "not a UUID")?;
+    InvalidValue::unless(digits == 32, "not a UUID")?;
     out.extend_from_slice(&octets.to_be_bytes());
     Ok(())
 }

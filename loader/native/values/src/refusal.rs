@@ -3,9 +3,9 @@ use std::fmt;
 
 /// Why a value was refused: a short clause without the value, e.g. "not valid UTF-8".
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal(pub Cow<'static, str>);
+pub struct InvalidValue(pub Cow<'static, str>);
 
-impl Refusal {
+impl InvalidValue {
     /// For `ok_or` and the like.
     pub(crate) const fn new(clause: &'static str) -> Self {
         Self(Cow::Borrowed(clause))
@@ -17,10 +17,10 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for InvalidValue {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for InvalidValue {}

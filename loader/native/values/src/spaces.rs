@@ -2,7 +2,7 @@
 
 /// Trims both ends of `out[start..]` and makes one of each run of spaces. Nothing but spaces
 /// becomes no byte at all.
-pub fn squeeze(out: &mut Vec<u8>, start: usize) {
+pub fn collapse_spaces(out: &mut Vec<u8>, start: usize) {
     if is_tidy(&out[start..]) {
         return;
     }

@@ -1,5 +1,5 @@
 use crate::text::utf8;
-use crate::{Refusal, csn, time, uid};
+use crate::{InvalidValue, csn, time, uid};
 
 mod registered;
 mod structured;
@@ -48,7 +48,7 @@ impl Syntax {
 
     /// Accepts what `slapadd -o value-check=yes` and LDAP operations accept, save for values of
     /// [`Unchecked`](Self::Unchecked) and malformed [`PrivateKey`](Self::PrivateKey)s.
-    pub fn check(self, value: &[u8]) -> Result<(), Refusal> {
+    pub fn check(self, value: &[u8]) -> Result<(), InvalidValue> {
         let (holds, clause) = match self {
             Self::OctetString | Self::Unchecked => return Ok(()),
             Self::SubtreeSpecification => return utf8::check(value),
@@ -94,7 +94,7 @@ impl Syntax {
             Self::Uuid => (crate::uuid::is_spelled(value), "not a UUID"),
             Self::Void => (false, "this syntax has no values"),
         };
-        Refusal::unless(holds, clause)
+        InvalidValue::unless(holds, clause)
     }
 }
 

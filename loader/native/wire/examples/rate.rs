@@ -4,13 +4,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ldif::Counters;
-use wire::{Channel, Link, Scope, Search, Secret, search};
+use wire::{Channel, ConnectionOptions, Scope, Search, Secret, search};
 
 fn main() -> wire::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let word = |at: usize| words.get(at).cloned();
     let secret = word(2).and_then(|path| std::fs::read(path).ok()).map(Secret::new);
-    let link = Link { uri: word(0), bind_dn: word(1), secret, ..Link::default() };
+    let link = ConnectionOptions {
+        uri: word(0),
+        bind_dn: word(1),
+        secret,
+        ..ConnectionOptions::default()
+    };
     let begun = Instant::now();
     let mut channel = Channel::open(&link, &Arc::new(Counters::default()))?;
     println!("bound after {:.3} s", begun.elapsed().as_secs_f64());

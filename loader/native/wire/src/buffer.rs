@@ -109,7 +109,7 @@ impl Output {
         &self.under_way[self.gone..]
     }
 
-    pub(crate) fn went(&mut self, count: usize) {
+    pub(crate) fn consumed(&mut self, count: usize) {
         self.gone = (self.gone + count).min(self.under_way.len());
     }
 }

@@ -13,8 +13,8 @@ use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 
 use crate::buffer::{Input, Output};
-use crate::session::{Moved, Session, expect_life};
-use crate::{Error, Link, Message, Result};
+use crate::session::{IoResult, Session, check_silence};
+use crate::{ConnectionOptions, Error, Message, Result};
 
 /// How long a wait may overlook that we are cancelled.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -49,7 +49,7 @@ pub struct Channel {
 
 impl Channel {
     /// Connects and binds.
-    pub fn open(link: &Link, stop: &Arc<Counters>) -> Result<Self> {
+    pub fn open(link: &ConnectionOptions, stop: &Arc<Counters>) -> Result<Self> {
         let session = Session::open(link, stop)?;
         let local = socket_domain(session.socket()) == Ok(AddressFamily::UNIX);
         let naps = if local { NAPS_LOCAL } else { NAPS };
@@ -160,10 +160,10 @@ impl Channel {
     fn push_out(&mut self) -> Result<Option<PollFlags>> {
         while !self.output.is_empty() {
             match self.session.write(self.output.next()) {
-                Ok(Moved::Bytes(count)) => self.output.went(count),
-                Ok(Moved::NeedsWrite) => return Ok(Some(PollFlags::OUT)),
-                Ok(Moved::NeedsRead) => return Ok(Some(PollFlags::IN)),
-                Ok(Moved::End) => return Err(closed()),
+                Ok(IoResult::Bytes(count)) => self.output.consumed(count),
+                Ok(IoResult::NeedsWrite) => return Ok(Some(PollFlags::OUT)),
+                Ok(IoResult::NeedsRead) => return Ok(Some(PollFlags::IN)),
+                Ok(IoResult::End) => return Err(closed()),
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::INTR) => {}
                     Some(Errno::AGAIN) => return Ok(Some(PollFlags::OUT)),
@@ -178,13 +178,13 @@ impl Channel {
     fn read_some(&mut self) -> Result<Option<PollFlags>> {
         loop {
             match self.session.read(self.input.room()) {
-                Ok(Moved::Bytes(count)) => {
+                Ok(IoResult::Bytes(count)) => {
                     self.input.fill(count);
                     return Ok(None);
                 }
-                Ok(Moved::NeedsRead) => return Ok(Some(PollFlags::IN)),
-                Ok(Moved::NeedsWrite) => return Ok(Some(PollFlags::OUT)),
-                Ok(Moved::End) => return Err(closed()),
+                Ok(IoResult::NeedsRead) => return Ok(Some(PollFlags::IN)),
+                Ok(IoResult::NeedsWrite) => return Ok(Some(PollFlags::OUT)),
+                Ok(IoResult::End) => return Err(closed()),
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::INTR) => {}
                     Some(Errno::AGAIN) => return Ok(Some(PollFlags::IN)),
@@ -196,7 +196,7 @@ impl Channel {
 
     fn check(&self, begun: Instant) -> Result<()> {
         self.stop.check()?;
-        expect_life(begun, self.silence)
+        check_silence(begun, self.silence)
     }
 
     /// Waits until the socket is ready or a little while is over.
@@ -219,7 +219,7 @@ impl fmt::Debug for Channel {
 /// A message for us; one for nobody is the server's farewell.
 fn open(bytes: &[u8]) -> Result<Message<'_>> {
     let message = Message::read(bytes)?;
-    if message.id == 0 { Err(message.farewell()) } else { Ok(message) }
+    if message.id == 0 { Err(message.notice_of_disconnection()) } else { Ok(message) }
 }
 
 fn closed() -> Error {

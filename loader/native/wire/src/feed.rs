@@ -20,7 +20,7 @@ const COMPRESSING: u32 = 1;
 
 /// Where else the entries of a search go.
 #[derive(Debug, Clone, Copy)]
-pub struct Besides<'a> {
+pub struct FeedFiles<'a> {
     /// Gets the [notes](Recorder::note) of containers.
     pub notes: &'a Path,
     /// Gets all records.
@@ -33,7 +33,7 @@ pub fn feed(
     channel: &mut Channel,
     asked: &Search,
     feed: &Feed,
-    besides: Besides<'_>,
+    besides: FeedFiles<'_>,
     drop: Names,
     counters: &Counters,
 ) -> Result<u64> {
@@ -60,7 +60,7 @@ struct Feeder<'a> {
 impl<'a> Feeder<'a> {
     fn new(
         feed: &'a Feed,
-        besides: Besides<'_>,
+        besides: FeedFiles<'_>,
         drop: Names,
         counters: &'a Counters,
     ) -> ldif::Result<Self> {

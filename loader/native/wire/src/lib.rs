@@ -1,6 +1,6 @@
 //! LDAP (RFC 4511) for millions of entries.
 //!
-//! libldap opens a connection, encrypts it and binds ([`Link`] says how), for it has every way to do
+//! libldap opens a connection, encrypts it and binds ([`ConnectionOptions`] says how), for it has every way to do
 //! that and reads ldap.conf. From then on a [`Channel`] owns the wire: large reads and writes of whole
 //! messages through the security layers that libldap set up, and no object of libldap's an entry.
 
@@ -8,12 +8,12 @@ pub mod ber;
 pub mod buffer;
 pub mod channel;
 mod descriptions;
+pub mod digest;
 mod discard;
 pub mod error;
 pub mod feed;
 pub mod filter;
 pub mod link;
-pub mod looks;
 pub mod message;
 pub mod parts;
 pub mod record;
@@ -22,13 +22,13 @@ mod session;
 pub mod sync;
 
 pub use channel::Channel;
+pub use digest::digest;
 pub use discard::discard;
 pub use error::{Error, Failure, Phase, Result};
-pub use feed::{Besides, feed};
-pub use link::{Link, Secret};
-pub use looks::digest;
+pub use feed::{FeedFiles, feed};
+pub use link::{ConnectionOptions, Secret};
 pub use message::Message;
-pub use parts::{Part, Place, file, part};
+pub use parts::{OutputFiles, SearchOutput, file, part};
 pub use record::Recorder;
 pub use search::{Scope, Search, search};
 pub use sync::sync;

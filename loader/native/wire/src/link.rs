@@ -35,7 +35,7 @@ impl fmt::Debug for Secret {
 /// Options of ldapsearch, with its meaning. Where `None` stands, libldap's own files and variables
 /// decide (ldap.conf(5)).
 #[derive(Debug, Clone)]
-pub struct Link {
+pub struct ConnectionOptions {
     pub uri: Option<String>,
     pub bind_dn: Option<String>,
     pub secret: Option<Secret>,
@@ -58,7 +58,7 @@ pub struct Link {
     pub silence: Duration,
 }
 
-impl Default for Link {
+impl Default for ConnectionOptions {
     fn default() -> Self {
         Self {
             uri: None,

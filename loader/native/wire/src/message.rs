@@ -63,13 +63,13 @@ impl<'a> Message<'a> {
     }
 
     /// What ends a request, whichever it was.
-    pub fn result(&self) -> Result<Outcome<'a>> {
-        Outcome::read(&mut Reader::new(self.body))
+    pub fn result(&self) -> Result<LdapResult<'a>> {
+        LdapResult::read(&mut Reader::new(self.body))
     }
 
     pub fn extended(&self) -> Result<Extended<'a>> {
         let mut reader = Reader::new(self.body);
-        let result = Outcome::read(&mut reader)?;
+        let result = LdapResult::read(&mut reader)?;
         let name = reader.optional(RESPONSE_NAME)?;
         Ok(Extended { result, name, value: reader.optional(RESPONSE_VALUE)? })
     }
@@ -89,7 +89,7 @@ impl<'a> Message<'a> {
     }
 
     /// The error that an unsolicited message tells of.
-    pub(crate) fn farewell(&self) -> Error {
+    pub(crate) fn notice_of_disconnection(&self) -> Error {
         let told = (self.tag == tag::EXTENDED).then(|| self.extended());
         match told {
             Some(Ok(notice)) if notice.name == Some(DISCONNECTION) => {
@@ -102,13 +102,13 @@ impl<'a> Message<'a> {
 
 /// `LDAPResult`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outcome<'a> {
+pub struct LdapResult<'a> {
     pub code: i32,
     pub matched: &'a [u8],
     pub text: &'a [u8],
 }
 
-impl<'a> Outcome<'a> {
+impl<'a> LdapResult<'a> {
     fn read(reader: &mut Reader<'a>) -> Result<Self> {
         let code = reader.enumerated()?;
         let (matched, text) = (reader.octets()?, reader.octets()?);
@@ -139,7 +139,7 @@ fn meaning(code: i32) -> String {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extended<'a> {
-    pub result: Outcome<'a>,
+    pub result: LdapResult<'a>,
     pub name: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
 }

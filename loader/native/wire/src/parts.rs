@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use ldif::{Counters, Ended, Output};
+use ldif::{Closing, Counters, Output};
 use tree::{Names, row};
 
 use crate::message::Entry;
@@ -23,21 +23,21 @@ const COMPRESSING: u32 = 1;
 
 /// Where the files go: `directory/name-000.ldif`, `name-001.ldif`, and so on.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct OutputFiles {
     pub directory: PathBuf,
     pub name: String,
     /// `.zst` is added to the names.
     pub compress: bool,
 }
 
-impl Place {
+impl OutputFiles {
     fn inner(&self) -> PathBuf {
         self.directory.join(format!("{}.inner", self.name))
     }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct SearchOutput {
     pub entries: u64,
     /// Of LDIF, before compression.
     pub bytes: u64,
@@ -52,10 +52,10 @@ pub struct Part {
 pub fn part(
     channel: &mut Channel,
     asked: &Search,
-    place: &Place,
+    place: &OutputFiles,
     drop: Names,
     counters: &Counters,
-) -> Result<Part> {
+) -> Result<SearchOutput> {
     let mut writer = Writer::new(place, drop)?;
     search(channel, asked, |entry| writer.entry(entry, counters))?;
     writer.flush(counters)?;
@@ -69,10 +69,10 @@ pub fn file(
     path: &Path,
     drop: Names,
     counters: &Counters,
-) -> Result<Part> {
+) -> Result<SearchOutput> {
     let mut output = Output::create(path, COMPRESSING)?;
     let (mut recorder, mut text) = (Recorder::new(drop), Vec::new());
-    let mut done = Part { files: vec![path.to_path_buf()], ..Part::default() };
+    let mut done = SearchOutput { files: vec![path.to_path_buf()], ..SearchOutput::default() };
     search(channel, asked, |entry| {
         text.clear();
         recorder.record(entry, &mut text)?;
@@ -87,18 +87,18 @@ pub fn file(
 }
 
 struct Writer<'a> {
-    place: &'a Place,
+    place: &'a OutputFiles,
     recorder: Recorder,
     piece: Option<Piece>,
     /// The one before, on its way to the disk.
-    before: Option<[Ended; 2]>,
+    before: Option<[Closing; 2]>,
     inner: Output,
     /// Records that wait for [`Writer::flush`], their rows, and the notes.
     text: Vec<u8>,
     rows: Vec<u8>,
     notes: Vec<u8>,
     waiting: u64,
-    done: Part,
+    done: SearchOutput,
 }
 
 /// One file, and its rows.
@@ -109,9 +109,9 @@ struct Piece {
 }
 
 impl<'a> Writer<'a> {
-    fn new(place: &'a Place, drop: Names) -> ldif::Result<Self> {
+    fn new(place: &'a OutputFiles, drop: Names) -> ldif::Result<Self> {
         remove_old(place)?;
-        let (recorder, done) = (Recorder::new(drop), Part::default());
+        let (recorder, done) = (Recorder::new(drop), SearchOutput::default());
         let inner = Output::create(&place.inner(), 0)?;
         Ok(Self {
             place,
@@ -182,12 +182,12 @@ impl<'a> Writer<'a> {
         let name = format!("{}-{:03}.{suffix}", self.place.name, self.done.files.len());
         let path = self.place.directory.join(name);
         let ldif = Output::create_summed(&path, COMPRESSING)?;
-        let rows = Output::create(&row::beside(&path), 0)?;
+        let rows = Output::create(&row::row_file_of(&path), 0)?;
         self.done.files.push(path);
         Ok(Piece { ldif, rows, bytes: 0 })
     }
 
-    fn finish(mut self) -> ldif::Result<Part> {
+    fn finish(mut self) -> ldif::Result<SearchOutput> {
         self.wait()?;
         self.before = self.piece.take().map(Piece::end).transpose()?;
         self.wait()?;
@@ -200,13 +200,13 @@ impl<'a> Writer<'a> {
 }
 
 impl Piece {
-    fn end(self) -> ldif::Result<[Ended; 2]> {
+    fn end(self) -> ldif::Result<[Closing; 2]> {
         Ok([self.rows.end()?, self.ldif.end()?])
     }
 }
 
 /// An earlier try may have made more files than this one will.
-fn remove_old(place: &Place) -> ldif::Result<()> {
+fn remove_old(place: &OutputFiles) -> ldif::Result<()> {
     let remove = || {
         for file in fs::read_dir(&place.directory)? {
             let path = file?.path();

@@ -1,10 +1,10 @@
 //! Entries as LDIF records, and what their rows say of them.
 
 use ldif::write::line;
-use tree::description::Stamp;
-use tree::fingerprint::{Printer, hash, hash_value};
+use tree::description::IdentityAttributes;
+use tree::fingerprint::{Fingerprinter, hash, hash_value};
 use tree::row::hash_uuid;
-use tree::{Description, Names, Row, csn};
+use tree::{Description, EntryRecord, Names, csn};
 
 use crate::Result;
 use crate::descriptions::Descriptions;
@@ -18,7 +18,7 @@ use crate::message::{Entry, Values};
 pub struct Recorder {
     descriptions: Descriptions,
     seen: Vec<u64>,
-    printer: Printer,
+    printer: Fingerprinter,
     interior: bool,
 }
 
@@ -27,7 +27,7 @@ impl Recorder {
     pub fn new(drop: Names) -> Self {
         let ignore = tree::join::context_csn();
         let descriptions = Descriptions::new(drop, ignore);
-        Self { descriptions, seen: Vec::new(), printer: Printer::default(), interior: false }
+        Self { descriptions, seen: Vec::new(), printer: Fingerprinter::default(), interior: false }
     }
 
     /// Appends the name, entryUUID and entryCSN of the entry that was recorded last, if the server said that it has
@@ -39,8 +39,10 @@ impl Recorder {
         line(out, b"dn", entry.dn);
         for attribute in entry.attributes.clone() {
             let (name, values) = attribute?;
-            if matches!(self.descriptions.of(name)?.stamp, Some(Stamp::EntryUuid | Stamp::EntryCsn))
-            {
+            if matches!(
+                self.descriptions.of(name)?.stamp,
+                Some(IdentityAttributes::EntryUuid | IdentityAttributes::EntryCsn)
+            ) {
                 for value in values {
                     line(out, name, value?);
                 }
@@ -52,22 +54,22 @@ impl Recorder {
 
     /// Appends the record to `out`.
     pub fn record(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
-        self.write(entry, out, &mut Seen::default())
+        self.write(entry, out, &mut RowValues::default())
     }
 
     /// The same, and the row that arranging wants of the record.
-    pub fn record_with_row(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<Row> {
+    pub fn record_with_row(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<EntryRecord> {
         let start = out.len();
-        let mut seen = Seen::default();
+        let mut seen = RowValues::default();
         self.write(entry, out, &mut seen)?;
-        let Seen { uuid, csn } = seen;
+        let RowValues { uuid, csn } = seen;
         let print = self.printer.end(entry.dn);
         let parent = hash(self.printer.name().parent());
         let length = u32::try_from(out.len() - start - 1).unwrap_or(u32::MAX);
-        Ok(Row { dn: print.dn, parent, uuid, csn, print: print.combined(), length })
+        Ok(EntryRecord { dn: print.dn, parent, uuid, csn, print: print.combined(), length })
     }
 
-    fn write(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, row: &mut Seen) -> Result<()> {
+    fn write(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, row: &mut RowValues) -> Result<()> {
         line(out, b"dn", entry.dn);
         self.printer.begin();
         self.interior = false;
@@ -76,7 +78,7 @@ impl Recorder {
         for attribute in entry.attributes.clone() {
             let (name, values) = attribute?;
             let (known, new) = self.descriptions.next(name, self.seen.is_empty())?;
-            if known.stamp == Some(Stamp::HasSubordinates) {
+            if known.stamp == Some(IdentityAttributes::HasSubordinates) {
                 self.interior = values.clone().next().transpose()? == Some(b"TRUE");
             }
             if !new && self.seen.contains(&known.hash) {
@@ -98,7 +100,7 @@ impl Recorder {
         &mut self,
         entry: &Entry<'_>,
         out: &mut Vec<u8>,
-        row: &mut Seen,
+        row: &mut RowValues,
     ) -> Result<()> {
         let mut pieces = Vec::new();
         self.seen.clear();
@@ -131,18 +133,18 @@ impl Recorder {
 
 /// What a row has of an entry's values.
 #[derive(Debug, Default)]
-struct Seen {
+struct RowValues {
     uuid: u128,
     csn: u128,
 }
 
-impl Seen {
+impl RowValues {
     #[inline]
     fn see(&mut self, known: &Description, value: &[u8]) {
         match known.stamp {
-            Some(Stamp::EntryUuid) => self.uuid = hash_uuid(value),
-            Some(Stamp::EntryCsn) => self.csn = csn::pack(value),
-            Some(Stamp::HasSubordinates) | None => {}
+            Some(IdentityAttributes::EntryUuid) => self.uuid = hash_uuid(value),
+            Some(IdentityAttributes::EntryCsn) => self.csn = csn::pack(value),
+            Some(IdentityAttributes::HasSubordinates) | None => {}
         }
     }
 }
@@ -152,9 +154,9 @@ impl Seen {
 fn attribute_lines(
     known: &Description,
     values: Values<'_>,
-    printer: &mut Printer,
+    printer: &mut Fingerprinter,
     out: &mut Vec<u8>,
-    row: &mut Seen,
+    row: &mut RowValues,
 ) -> Result<()> {
     let mut only = None;
     for (place, value) in values.enumerate() {
@@ -174,7 +176,7 @@ fn attribute_lines(
 }
 
 #[inline]
-fn add(known: &Description, hash: u128, printer: &mut Printer) {
+fn add(known: &Description, hash: u128, printer: &mut Fingerprinter) {
     if !known.ignored {
         printer.add(hash);
     }

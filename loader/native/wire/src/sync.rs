@@ -36,7 +36,7 @@ pub struct Files {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Synced {
+pub struct SyncCounts {
     /// Whole entries.
     pub entries: u64,
     pub present: u64,
@@ -58,12 +58,12 @@ pub fn sync(
     files: &Files,
     drop: Names,
     counters: &Counters,
-) -> Result<Synced> {
+) -> Result<SyncCounts> {
     let (id, mut request) = (channel.next_id(), Writer::default());
     let filter = filter::encode(&asked.filter)?;
     let controls = Controls { paged: &[], sync: Some(&requested(cookie)) };
     write(&mut request, id, asked, &filter, &controls);
-    let mut taker = Taker::new(files, drop)?;
+    let mut taker = SyncReceiver::new(files, drop)?;
     channel.gather(true);
     channel.send(request.bytes())?;
     loop {
@@ -105,16 +105,16 @@ pub(crate) fn control(out: &mut Writer, value: &[u8]) {
     out.octets(value);
 }
 
-struct Taker {
+struct SyncReceiver {
     changed: Output,
     present: Output,
     deleted: Output,
     recorder: Recorder,
     text: Vec<u8>,
-    synced: Synced,
+    synced: SyncCounts,
 }
 
-impl Taker {
+impl SyncReceiver {
     fn new(files: &Files, drop: Names) -> Result<Self> {
         let create = |path: &Path| Output::create(path, 0);
         Ok(Self {
@@ -123,7 +123,7 @@ impl Taker {
             deleted: create(&files.deleted)?,
             recorder: Recorder::new(drop),
             text: Vec::new(),
-            synced: Synced::default(),
+            synced: SyncCounts::default(),
         })
     }
 
@@ -184,7 +184,7 @@ impl Taker {
         Ok(())
     }
 
-    fn finish(self) -> Result<Synced> {
+    fn finish(self) -> Result<SyncCounts> {
         for output in [self.changed, self.present, self.deleted] {
             output.finish()?;
         }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ldif::blocks::Block;
 use ldif::records::Records;
 use proptest::prelude::*;
-use tree::fingerprint::Printer;
-use tree::{Names, Row};
+use tree::fingerprint::Fingerprinter;
+use tree::{EntryRecord, Names};
 use wire::ber::Writer;
 use wire::message::tag;
 use wire::{Message, Recorder};
@@ -32,7 +32,7 @@ fn message(dn: &str, attributes: &Attributes) -> Vec<u8> {
     out.bytes().to_vec()
 }
 
-fn recorded(recorder: &mut Recorder, bytes: &[u8]) -> (String, Row) {
+fn recorded(recorder: &mut Recorder, bytes: &[u8]) -> (String, EntryRecord) {
     let message = Message::read(bytes).unwrap();
     let (mut text, mut plain) = (Vec::new(), Vec::new());
     let row = recorder.record_with_row(&message.entry().unwrap(), &mut text).unwrap();
@@ -50,10 +50,10 @@ fn record(attributes: &[(&str, &[&str])], drop: &[&str]) -> String {
 }
 
 /// What arranging finds out from the text.
-fn row_of(text: &str) -> Row {
+fn row_of(text: &str) -> EntryRecord {
     let block = Block { bytes: text.as_bytes(), line: 1, last: true };
     let record = Records::new(&block).next().unwrap().unwrap();
-    Row::of(&record, &mut Printer::new(tree::join::context_csn())).unwrap()
+    EntryRecord::of(&record, &mut Fingerprinter::new(tree::join::context_csn())).unwrap()
 }
 
 #[test]
@@ -115,7 +115,7 @@ proptest! {
         recorded(&mut recorder, &message("dc=x", &others));
         let (text, row) = recorded(&mut recorder, &message(&dn, &attributes));
         prop_assert_eq!(row, row_of(&text));
-        prop_assert_eq!(row, Row::from_bytes(&row.to_bytes()));
+        prop_assert_eq!(row, EntryRecord::from_bytes(&row.to_bytes()));
 
         let mut expected: BTreeMap<String, usize> = BTreeMap::new();
         for (name, values) in &attributes {

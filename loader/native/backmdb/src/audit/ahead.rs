@@ -7,12 +7,12 @@ use crate::{Error, sorting};
 
 /// IDs from `from` up to, but without, `to`.
 #[derive(Debug, Clone, Copy)]
-pub struct Span {
+pub struct IdRange {
     pub from: u64,
     pub to: Option<u64>,
 }
 
-impl Span {
+impl IdRange {
     pub fn has(&self, id: u64) -> bool {
         id >= self.from && self.to.is_none_or(|to| id < to)
     }
@@ -20,31 +20,31 @@ impl Span {
 
 /// Why a table is not read to its end.
 #[derive(Debug)]
-pub enum Stop {
+pub enum StopReason {
     Damage(Box<Finding>),
     /// Nothing that the file is to blame for.
     Failed(Box<Error>),
 }
 
-impl Stop {
+impl StopReason {
     pub fn damage(finding: Finding) -> Self {
         Self::Damage(Box::new(finding))
     }
 }
 
-impl From<lmdbfile::Error> for Stop {
+impl From<lmdbfile::Error> for StopReason {
     fn from(error: lmdbfile::Error) -> Self {
         Self::damage((&error).into())
     }
 }
 
-impl From<extsort::Error> for Stop {
+impl From<extsort::Error> for StopReason {
     fn from(error: extsort::Error) -> Self {
         Self::Failed(Box::new(sorting(error)))
     }
 }
 
-impl From<Error> for Stop {
+impl From<Error> for StopReason {
     fn from(error: Error) -> Self {
         Self::Failed(Box::new(error))
     }
@@ -52,24 +52,24 @@ impl From<Error> for Stop {
 
 /// The records of a table whose keys begin with an entry ID, within a span.
 #[derive(Debug)]
-pub struct Ahead<'r> {
+pub struct TableRange<'r> {
     cursor: Cursor<'r>,
     name: &'static str,
     /// Bytes of a key: the ID, and what may follow it.
     size: usize,
-    span: Span,
+    span: IdRange,
     id: Option<u64>,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
 }
 
-impl<'r> Ahead<'r> {
+impl<'r> TableRange<'r> {
     pub fn new(
         table: TableReader<'r>,
         name: &'static str,
         size: usize,
-        span: Span,
-    ) -> Result<Self, Stop> {
+        span: IdRange,
+    ) -> Result<Self, StopReason> {
         let mut cursor = table.cursor()?;
         if span.from > 0 {
             let mut first = span.from.to_ne_bytes().to_vec();
@@ -88,12 +88,12 @@ impl<'r> Ahead<'r> {
     }
 
     /// On to the next record.
-    pub fn step(&mut self) -> Result<(), Stop> {
+    pub fn step(&mut self) -> Result<(), StopReason> {
         self.id = None;
         let Some((key, value)) = self.cursor.next()? else { return Ok(()) };
         let Some(id) = key.first_chunk::<8>().filter(|_| key.len() == self.size) else {
             let what = format!("a key of {} bytes where all have {}", key.len(), self.size);
-            return Err(Stop::damage(Finding::new(what).of_table(self.name)));
+            return Err(StopReason::damage(Finding::new(what).of_table(self.name)));
         };
         let id = u64::from_ne_bytes(*id);
         if !self.span.has(id) {

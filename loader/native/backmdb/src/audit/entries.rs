@@ -1,12 +1,12 @@
 //! What the walk finds of an entry: is it there, does it decode, are its attributes and values known?
 
 use super::findings::{Finding, Kind};
-use super::walk::{Rows, Walk, of_number};
+use super::walk::{MultivalRecords, Walk, of_number};
 use codec::dn2i;
 use codec::id2e;
 
 impl Walk<'_> {
-    pub(super) fn presence(&mut self, id: u64, entry: bool, node: bool, rows: &Rows) {
+    pub(super) fn presence(&mut self, id: u64, entry: bool, node: bool, rows: &MultivalRecords) {
         match (entry, node) {
             (true, false) => self.add(Kind::NoNode, id, "an entry that is not in dn2i"),
             (false, true) if id != 0 => self.add(Kind::NoEntry, id, "a node without an entry"),
@@ -17,7 +17,13 @@ impl Walk<'_> {
         }
     }
 
-    pub(super) fn entry(&mut self, id: u64, value: &[u8], rows: &Rows, own: Option<&[u8]>) {
+    pub(super) fn entry(
+        &mut self,
+        id: u64,
+        value: &[u8],
+        rows: &MultivalRecords,
+        own: Option<&[u8]>,
+    ) {
         self.part.entries += 1;
         if value.is_empty() {
             let message = "a place kept for an entry that never came";
@@ -33,7 +39,7 @@ impl Walk<'_> {
     }
 
     /// Attributes have known numbers and stand once; those that live in id2v have all their values there.
-    fn attributes(&mut self, id: u64, parts: &id2e::Parts<'_>, rows: &Rows) {
+    fn attributes(&mut self, id: u64, parts: &id2e::Parts<'_>, rows: &MultivalRecords) {
         let mut apart = 0;
         self.numbers(id, parts);
         for one in &parts.attributes {
@@ -77,7 +83,13 @@ impl Walk<'_> {
         self.texts.get(at).map(String::as_str)
     }
 
-    fn judged(&mut self, id: u64, parts: &id2e::Parts<'_>, rows: &Rows, own: Option<&[u8]>) {
+    fn judged(
+        &mut self,
+        id: u64,
+        parts: &id2e::Parts<'_>,
+        rows: &MultivalRecords,
+        own: Option<&[u8]>,
+    ) {
         // slapd makes no index keys for the entry of the empty DN.
         let Some((judge, posted)) = self.judge.as_mut().filter(|_| id != 0) else { return };
         let findings = &mut self.part.findings;

@@ -13,7 +13,7 @@ pub const OWN: [(&str, bool); 5] =
 const FIXED_MAP: u16 = 0x01;
 const OF_TABLE: u16 = 0x7f;
 
-pub fn look(reader: &Reader, findings: &mut Findings) {
+pub fn check(reader: &Reader, findings: &mut Findings) {
     let [free, main] = reader.system_tables();
     flags("free", free, Flags::INTEGERKEY, !FIXED_MAP & OF_TABLE, findings);
     flags("main", main, Flags::NONE, u16::MAX, findings);

@@ -8,17 +8,17 @@ use ldif::Counters;
 use lmdbfile::Reader;
 use schema::Schema;
 
-use super::ahead::Stop;
+use super::ahead::StopReason;
 use super::findings::{Finding, Findings, Kind};
 use super::head::OWN;
-use super::held::{Held, Tally};
+use super::index_comparison::{IndexComparison, IndexCounts};
 use super::readers::side_by_side;
 use crate::indexes::Indexes;
 use crate::{Code, Result, Settings, lock, verify};
 
 /// What the configuration asks for, without what is not known well enough.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ConfiguredIndexes {
     pub settings: Settings,
     pub indexes: Indexes,
     /// What is not looked at, and why.
@@ -27,7 +27,7 @@ pub struct Asked {
     left_out: BTreeSet<String>,
 }
 
-impl Asked {
+impl ConfiguredIndexes {
     /// `settings` as configured; what the file tells goes before them.
     pub fn of(reader: &Reader, schema: &Schema, settings: &Settings) -> Result<Self> {
         let has_id2v = reader.table(b"id2v").is_some();
@@ -47,14 +47,14 @@ impl Asked {
         Ok(Self { settings: kept, indexes, notes, left_out })
     }
 
-    pub fn postings(&self, means: &verify::Means, counters: &Counters) -> Postings {
+    pub fn postings(&self, means: &verify::Resources, counters: &Counters) -> Postings {
         let size = |long| if long { KeySize::UpToEight } else { KeySize::Four };
         let sizes: Vec<_> = self.indexes.tables.iter().map(|table| size(table.long)).collect();
         Postings::new(&sizes, means.memory, &means.scratch, counters.flag())
     }
 
     /// Tables of the file that the configuration has no index for.
-    pub fn strangers(&self, reader: &Reader) -> Vec<String> {
+    pub fn unconfigured_indexes(&self, reader: &Reader) -> Vec<String> {
         let own = OWN.iter().map(|(name, _)| name.as_bytes());
         let known = self.indexes.tables.iter().map(|table| table.name.as_bytes());
         let left_out = self.left_out.iter().map(String::as_bytes);
@@ -72,7 +72,7 @@ fn table_name(schema: &Schema, description: &str) -> Option<String> {
 
 /// What all workers look at.
 pub struct Task<'a> {
-    pub asked: &'a Asked,
+    pub asked: &'a ConfiguredIndexes,
     pub sorted: &'a Sorted,
     pub damaged: &'a BTreeSet<String>,
     pub new: bool,
@@ -82,7 +82,7 @@ pub struct Task<'a> {
 }
 
 /// All indexes, side by side; what was found is told in the order of the configuration.
-pub fn look(task: &Task<'_>, reader: &Reader, findings: &mut Findings) -> Result<()> {
+pub fn check(task: &Task<'_>, reader: &Reader, findings: &mut Findings) -> Result<()> {
     let tables = &task.asked.indexes.tables;
     task.counters.begin("indexes", tables.len() as u64);
     let found = Mutex::new(BTreeMap::new());
@@ -109,8 +109,8 @@ impl Task<'_> {
         }
         match self.compare(reader, at, name, &mut findings) {
             Ok(tally) => whole(name, tally, &mut findings),
-            Err(Stop::Failed(error)) => return Err(*error),
-            Err(Stop::Damage(finding)) => findings.add(Kind::Posting, || *finding),
+            Err(StopReason::Failed(error)) => return Err(*error),
+            Err(StopReason::Damage(finding)) => findings.add(Kind::Posting, || *finding),
         }
         Ok(findings)
     }
@@ -121,14 +121,14 @@ impl Task<'_> {
         at: usize,
         name: &str,
         findings: &mut Findings,
-    ) -> std::result::Result<Tally, Stop> {
+    ) -> std::result::Result<IndexCounts, StopReason> {
         let Some(table) = reader.table(name.as_bytes()) else {
             let message = "configured, but not in the file: no slapd has opened it since";
             findings.add(Kind::Index, || Finding::new(message).of_attribute(name));
-            return Ok(Tally::default());
+            return Ok(IndexCounts::default());
         };
         let most = (1u64 << self.asked.settings.list_exponent) - 1;
-        let mut held = Held::new(&table, name, most, self.new, findings)?;
+        let mut held = IndexComparison::new(&table, name, most, self.new, findings)?;
         self.sorted.visit(at, &mut held)?;
         held.finish()?;
         Ok(held.tally)
@@ -136,7 +136,7 @@ impl Task<'_> {
 }
 
 /// An index that lacks most of what it should have was not kept, or with other settings.
-fn whole(name: &str, Tally { wanted, missing }: Tally, findings: &mut Findings) {
+fn whole(name: &str, IndexCounts { wanted, missing }: IndexCounts, findings: &mut Findings) {
     if missing * 2 > wanted {
         let message = format!(
             "it lacks {missing} of {wanted} postings: configured but never built, or built with other settings"

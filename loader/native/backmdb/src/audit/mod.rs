@@ -7,16 +7,16 @@
 pub(crate) mod ahead;
 mod descriptions;
 mod entries;
+mod entry_checker;
+pub(crate) mod expected_postings;
 mod findings;
 mod head;
-mod held;
+mod index_comparison;
 pub(crate) mod indexes;
-mod judge;
-mod misplaced;
 mod names;
+mod node_parents;
 mod pages;
 pub(crate) mod parts;
-pub(crate) mod posted;
 pub(crate) mod readers;
 mod row;
 mod sums;
@@ -29,15 +29,15 @@ use ldif::Counters;
 use lmdbfile::{ErrorKind, Reader, Seen};
 use schema::Schema;
 
-use crate::columns::Columns;
-use crate::stored::Stored;
-use crate::verify::Means;
+use crate::descriptions::AttributeDescriptions;
+use crate::stored::EntryReader;
+use crate::verify::Resources;
 use crate::{Code, Error, Result, Settings, sorting};
+pub use entry_checker::EntryChecker;
 use findings::Findings;
 pub use findings::{Finding, Kind, Problem};
-use indexes::Asked;
-pub use judge::Judge;
-pub use walk::Rows;
+use indexes::ConfiguredIndexes;
+pub use walk::MultivalRecords;
 
 /// How far up the ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +62,7 @@ impl Level {
 
 /// What to look at, and how.
 #[derive(Debug)]
-pub struct Look<'a> {
+pub struct AuditOptions<'a> {
     pub path: &'a Path,
     /// The transaction on whose snapshot somebody has a reader slot; `None`: nobody writes.
     pub txn: Option<u64>,
@@ -76,13 +76,13 @@ pub struct Look<'a> {
     pub seen: Option<&'a Seen>,
     /// So many problems of each kind are told, all counted.
     pub limit: usize,
-    pub means: &'a Means,
+    pub means: &'a Resources,
     pub counters: &'a Counters,
 }
 
 /// What was found.
 #[derive(Debug, Default)]
-pub struct Verdict {
+pub struct AuditReport {
     pub entries: u64,
     pub txn: u64,
     pub problems: Vec<(Kind, Problem)>,
@@ -92,19 +92,19 @@ pub struct Verdict {
 
 /// Those of the tables that back-mdb gives an order of its own.
 pub fn set_orders(reader: &mut Reader) {
-    Stored::set_orders(reader);
+    EntryReader::set_orders(reader);
 }
 
 /// For whoever copies the snapshot that the meta page `meta` of the file tells of, to note what its pages are.
 pub fn seen(path: &Path, meta: &[u8]) -> lmdbfile::Result<Seen> {
     let mut reader = Reader::open_meta(path, meta)?;
-    Stored::set_orders(&mut reader);
+    EntryReader::set_orders(&mut reader);
     Ok(Seen::new(&reader))
 }
 
 /// Looks. An error is not the file's fault.
-pub fn audit(look: &Look<'_>) -> Result<Verdict> {
-    let (mut verdict, mut findings) = (Verdict::default(), Findings::new(look.limit));
+pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
+    let (mut verdict, mut findings) = (AuditReport::default(), Findings::new(look.limit));
     let opened =
         look.txn.map_or_else(|| Reader::open(look.path), |txn| Reader::open_at(look.path, txn));
     let mut reader = match opened {
@@ -118,7 +118,7 @@ pub fn audit(look: &Look<'_>) -> Result<Verdict> {
             return Ok(verdict);
         }
     };
-    Stored::set_orders(&mut reader);
+    EntryReader::set_orders(&mut reader);
     look.climb(&reader, &mut verdict, &mut findings)?;
     name(&reader, &mut findings);
     verdict.problems.extend(findings.problems);
@@ -130,16 +130,21 @@ fn not_its_fault(error: &lmdbfile::Error, path: &Path) -> Option<Error> {
     ours.then(|| Error::new(Code::Io, error.to_string()).in_file(Some(path)))
 }
 
-impl Look<'_> {
-    fn climb(&self, reader: &Reader, verdict: &mut Verdict, findings: &mut Findings) -> Result<()> {
+impl AuditOptions<'_> {
+    fn climb(
+        &self,
+        reader: &Reader,
+        verdict: &mut AuditReport,
+        findings: &mut Findings,
+    ) -> Result<()> {
         verdict.txn = reader.txn();
         verdict.entries = reader.table(b"id2e").map_or(0, |table| table.record().entries);
         self.counters.begin("meta", 0);
-        head::look(reader, findings);
+        head::check(reader, findings);
         let mut damaged = BTreeSet::new();
         // A file may end before its last page when that one is free: only the walk can tell.
         if self.level >= Level::Pages || !reader.is_whole() {
-            damaged = pages::look(reader, self.new, self.seen, self.counters, findings);
+            damaged = pages::check(reader, self.new, self.seen, self.counters, findings);
         }
         self.counters.check()?;
         if self.level < Level::Tree {
@@ -157,23 +162,23 @@ impl Look<'_> {
         &self,
         reader: &Reader,
         damaged: &BTreeSet<String>,
-        verdict: &mut Verdict,
+        verdict: &mut AuditReport,
         findings: &mut Findings,
     ) -> Result<()> {
         let texts = descriptions::read(reader, findings);
         let Some((schema, settings)) = self.known.filter(|_| self.level >= Level::Indexes) else {
-            return parts::look(self, reader, &texts, None, findings);
+            return parts::check(self, reader, &texts, None, findings);
         };
-        let asked = Asked::of(reader, schema, settings)?;
+        let asked = ConfiguredIndexes::of(reader, schema, settings)?;
         verdict.notes.extend_from_slice(&asked.notes);
-        for name in asked.strangers(reader) {
+        for name in asked.unconfigured_indexes(reader) {
             verdict.notes.push(format!("index {name} is in the file, but not configured"));
         }
-        let columns = Columns::new(schema, &asked.settings, &asked.indexes);
-        let judge = Judge::new(schema, &asked.settings, &columns, &texts);
+        let columns = AttributeDescriptions::new(schema, &asked.settings, &asked.indexes);
+        let judge = EntryChecker::new(schema, &asked.settings, &columns, &texts);
         verdict.notes.extend(judge.notes());
         let postings = asked.postings(self.means, self.counters);
-        parts::look(self, reader, &texts, Some((&judge, &postings)), findings)?;
+        parts::check(self, reader, &texts, Some((&judge, &postings)), findings)?;
         let sorted = postings.finish(self.means.jobs).map_err(sorting)?;
         let (limit, jobs, counters) = (self.limit, self.means.jobs, self.counters);
         let task = indexes::Task {
@@ -185,7 +190,7 @@ impl Look<'_> {
             jobs,
             counters,
         };
-        indexes::look(&task, reader, findings)
+        indexes::check(&task, reader, findings)
     }
 }
 

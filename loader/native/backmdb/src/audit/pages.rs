@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ldif::Counters;
-use lmdbfile::{Accounting, Reader, Seen};
+use lmdbfile::{PageUsage, Reader, Seen};
 
 use super::findings::{Finding, Findings, Kind};
 
@@ -12,7 +12,7 @@ const STEP: u64 = 1024;
 
 /// Which tables are damaged. `new`: the file was written in one go, so that it has no free pages. `seen`: what somebody
 /// noted who has read all of it.
-pub fn look(
+pub fn check(
     reader: &Reader,
     new: bool,
     seen: Option<&Seen>,
@@ -40,7 +40,7 @@ pub fn look(
     damage.into_iter().filter_map(|error| error.table).collect()
 }
 
-fn lost(found: &Accounting, findings: &mut Findings) {
+fn lost(found: &PageUsage, findings: &mut Findings) {
     for run in &found.unreachable {
         let pages = run.end - run.start;
         findings.add(Kind::LostPages, || Finding {

@@ -6,42 +6,43 @@ use std::sync::Mutex;
 use extsort::Postings;
 use lmdbfile::{Reader, TableReader};
 
-use super::Look;
-use super::ahead::Span;
+use super::AuditOptions;
+use super::ahead::IdRange;
+use super::entry_checker::EntryChecker;
+use super::expected_postings::ExpectedPostings;
 use super::findings::{Findings, Kind};
-use super::judge::Judge;
-use super::misplaced;
-use super::posted::Posted;
+use super::node_parents;
 use super::readers::side_by_side;
-use super::sums::Sums;
-use super::walk::{Part, Tables, Walk};
+use super::sums::NodeChecksums;
+use super::walk::{IdRangeResult, Tables, Walk};
 use crate::{Code, Error, Result, lock};
 
 /// Parts of the entries, or some more or fewer: as many as keep all workers at work to the end.
 const SPANS: usize = 256;
 
-type Judging<'a> = Option<(&'a Judge<'a>, &'a Postings)>;
+type EntryCheck<'a> = Option<(&'a EntryChecker<'a>, &'a Postings)>;
 
 /// Looks at all entries. `texts`: the descriptions of ad2i.
-pub fn look(
-    look: &Look<'_>,
+pub fn check(
+    look: &AuditOptions<'_>,
     reader: &Reader,
     texts: &[String],
-    judging: Judging<'_>,
+    judging: EntryCheck<'_>,
     findings: &mut Findings,
 ) -> Result<()> {
     let Some(tables) = Tables::of(reader) else { return Ok(()) };
     look.counters.begin("entries", tables.id2e.record().entries);
-    let spans = spans(&tables.id2e);
+    let spans = id_ranges(&tables.id2e);
     let done = Mutex::new(BTreeMap::new());
     side_by_side(reader, look.means.jobs, spans.len(), |reader, turns| {
         let Some(tables) = Tables::of(reader) else { return Ok(()) };
-        let judge = judging.map(|(judge, postings)| (judge, Posted::new(postings.writer())));
-        let (part, counters) = (Part::new(look.limit), look.counters);
+        let judge =
+            judging.map(|(judge, postings)| (judge, ExpectedPostings::new(postings.writer())));
+        let (part, counters) = (IdRangeResult::new(look.limit), look.counters);
         let mut walk = Walk { tables, texts, scattered: look.new, judge, part, counters };
         for at in turns.iter() {
             walk.span(spans[at])?;
-            let part = std::mem::replace(&mut walk.part, Part::new(look.limit));
+            let part = std::mem::replace(&mut walk.part, IdRangeResult::new(look.limit));
             lock(&done).insert(at, part);
         }
         walk.end()
@@ -51,7 +52,7 @@ pub fn look(
 }
 
 /// Cut at the keys of id2e's upper branches.
-pub fn spans(id2e: &TableReader<'_>) -> Vec<Span> {
+pub fn id_ranges(id2e: &TableReader<'_>) -> Vec<IdRange> {
     // Whoever walks will meet what is damaged, and tell.
     let cuts = id2e.cuts(SPANS).unwrap_or_default();
     let ids = cuts.iter().filter_map(|key| codec::id::first(key));
@@ -60,17 +61,17 @@ pub fn spans(id2e: &TableReader<'_>) -> Vec<Span> {
     ids.dedup();
     let ends = ids.iter().map(|id| Some(*id)).chain([None]);
     let starts = std::iter::once(0).chain(ids.iter().copied());
-    starts.zip(ends).map(|(from, to)| Span { from, to }).collect()
+    starts.zip(ends).map(|(from, to)| IdRange { from, to }).collect()
 }
 
 /// What the parts have found, in the order of IDs; when nodes and counts do not fit, which.
 fn settle(
-    look: &Look<'_>,
+    look: &AuditOptions<'_>,
     tables: &Tables<'_>,
-    parts: BTreeMap<usize, Part>,
+    parts: BTreeMap<usize, IdRangeResult>,
     findings: &mut Findings,
 ) -> Result<()> {
-    let (mut sums, mut broken, mut entries) = (Sums::default(), false, 0);
+    let (mut sums, mut broken, mut entries) = (NodeChecksums::default(), false, 0);
     for part in parts.into_values() {
         sums = sums.add(part.sums);
         broken |= part.broken;
@@ -84,14 +85,14 @@ fn settle(
             format!("looked at {entries} entries of {expected}"),
         ));
     }
-    if broken || sums == Sums::default() {
+    if broken || sums == NodeChecksums::default() {
         return Ok(());
     }
     look.counters.begin("places", 0);
     let told = |findings: &Findings| {
         [Kind::Place, Kind::Subtree].iter().any(|kind| findings.problems.contains_key(kind))
     };
-    misplaced::look(&tables.dn2i, look.means, look.counters, findings)?;
+    node_parents::check(&tables.dn2i, look.means, look.counters, findings)?;
     if !told(findings) {
         findings.add(Kind::Place, || {
             super::Finding::new("nodes and the lists of their parents do not fit together")

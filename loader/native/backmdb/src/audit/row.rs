@@ -1,14 +1,14 @@
 //! An index table, read row by row: the IDs of one key after the other, or the range of a key.
 
-use codec::idl::{self, Row};
+use codec::idl::{self, IndexRecord};
 use lmdbfile::{Cursor, TableReader};
 
-use super::ahead::Stop;
+use super::ahead::StopReason;
 use super::findings::Finding;
 
 /// The postings of an index, the next in hand.
 #[derive(Debug)]
-pub struct Rows<'r> {
+pub struct IndexRecords<'r> {
     cursor: Cursor<'r>,
     name: &'r str,
     key: Vec<u8>,
@@ -19,8 +19,8 @@ pub struct Rows<'r> {
     first: bool,
 }
 
-impl<'r> Rows<'r> {
-    pub fn new(table: &TableReader<'r>, name: &'r str) -> Result<Self, Stop> {
+impl<'r> IndexRecords<'r> {
+    pub fn new(table: &TableReader<'r>, name: &'r str) -> Result<Self, StopReason> {
         let (cursor, key) = (table.cursor()?, Vec::new());
         let mut rows = Self { cursor, name, key, id: 0, live: true, first: true };
         rows.step()?;
@@ -34,7 +34,7 @@ impl<'r> Rows<'r> {
     }
 
     /// What stands under the key in hand, whose first posting that is. A range is passed.
-    pub fn begin(&mut self) -> Result<Row, Stop> {
+    pub fn begin(&mut self) -> Result<IndexRecord, StopReason> {
         self.first = false;
         idl::begin(self.id, || self.another())
     }
@@ -45,21 +45,21 @@ impl<'r> Rows<'r> {
     }
 
     /// On to the next, which is told if it is of the same key.
-    pub fn another(&mut self) -> Result<Option<u64>, Stop> {
+    pub fn another(&mut self) -> Result<Option<u64>, StopReason> {
         if self.id().is_some() {
             self.step()?;
         }
         Ok(self.id())
     }
 
-    fn step(&mut self) -> Result<(), Stop> {
+    fn step(&mut self) -> Result<(), StopReason> {
         let Some((key, value)) = self.cursor.next()? else {
             self.live = false;
             return Ok(());
         };
         let Some(id) = codec::id::read(value) else {
             let what = format!("a posting of {} bytes where all have 8", value.len());
-            return Err(Stop::damage(Finding::new(what).of_table(self.name)));
+            return Err(StopReason::damage(Finding::new(what).of_table(self.name)));
         };
         self.id = id;
         self.first = key != self.key;

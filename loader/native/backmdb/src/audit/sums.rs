@@ -6,12 +6,12 @@ use codec::dn2i;
 
 /// Sums that are 0 when all nodes and counts fit.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Sums {
+pub struct NodeChecksums {
     names: u128,
     counts: u128,
 }
 
-impl Sums {
+impl NodeChecksums {
     pub fn add(self, other: Self) -> Self {
         Self {
             names: self.names.wrapping_add(other.names),
@@ -31,7 +31,7 @@ impl Sums {
         self.counts = self.counts.wrapping_add(count_hash(id, entries));
     }
 
-    pub fn told(&mut self, id: u64, entries: u64) {
+    pub fn add_count(&mut self, id: u64, entries: u64) {
         self.counts = self.counts.wrapping_sub(count_hash(id, entries));
     }
 }

@@ -8,11 +8,11 @@
 use ldif::Counters;
 use lmdbfile::{Reader, TableReader};
 
-use super::ahead::{Ahead, Span, Stop};
+use super::ahead::{IdRange, StopReason, TableRange};
+use super::entry_checker::EntryChecker;
+use super::expected_postings::ExpectedPostings;
 use super::findings::{Finding, Findings, Kind};
-use super::judge::Judge;
-use super::posted::Posted;
-use super::sums::Sums;
+use super::sums::NodeChecksums;
 use crate::{Code, Error, Result, sorting};
 use codec::dn2i;
 
@@ -33,17 +33,17 @@ impl<'r> Tables<'r> {
 
 /// What a part of the IDs has.
 #[derive(Debug)]
-pub struct Part {
+pub struct IdRangeResult {
     pub findings: Findings,
-    pub sums: Sums,
+    pub sums: NodeChecksums,
     pub entries: u64,
     /// Reading ended before the part did.
     pub broken: bool,
 }
 
-impl Part {
+impl IdRangeResult {
     pub fn new(limit: usize) -> Self {
-        let (findings, sums) = (Findings::new(limit), Sums::default());
+        let (findings, sums) = (Findings::new(limit), NodeChecksums::default());
         Self { findings, sums, entries: 0, broken: false }
     }
 }
@@ -55,15 +55,15 @@ pub struct Walk<'a> {
     pub texts: &'a [String],
     /// Attributes may stand in several pieces, as `slapadd -q` leaves them.
     pub scattered: bool,
-    pub judge: Option<(&'a Judge<'a>, Posted)>,
-    pub part: Part,
+    pub judge: Option<(&'a EntryChecker<'a>, ExpectedPostings)>,
+    pub part: IdRangeResult,
     pub counters: &'a Counters,
 }
 
 /// The rows of id2v that one entry has: an attribute's number, and its rows in their order.
-pub type Rows = Vec<(u16, Vec<Vec<u8>>)>;
+pub type MultivalRecords = Vec<(u16, Vec<Vec<u8>>)>;
 
-pub fn of_number(rows: &Rows, number: u32) -> &[Vec<u8>] {
+pub fn of_number(rows: &MultivalRecords, number: u32) -> &[Vec<u8>] {
     let found = rows.binary_search_by_key(&number, |(number, _)| (*number).into());
     found.map_or(&[], |at| &rows[at].1)
 }
@@ -73,11 +73,11 @@ const PATIENCE: u64 = 1024;
 
 impl Walk<'_> {
     /// Goes through the IDs of `span`. What is wrong is in `part` afterwards.
-    pub fn span(&mut self, span: Span) -> Result<()> {
+    pub fn span(&mut self, span: IdRange) -> Result<()> {
         match self.try_span(span) {
             Ok(()) => Ok(()),
-            Err(Stop::Failed(error)) => Err(*error),
-            Err(Stop::Damage(finding)) => {
+            Err(StopReason::Failed(error)) => Err(*error),
+            Err(StopReason::Damage(finding)) => {
                 self.part.broken = true;
                 self.part.findings.add(Kind::Page, || *finding);
                 Ok(())
@@ -85,14 +85,14 @@ impl Walk<'_> {
         }
     }
 
-    fn try_span(&mut self, span: Span) -> std::result::Result<(), Stop> {
-        let mut entries = Ahead::new(self.tables.id2e, "id2e", 8, span)?;
-        let mut nodes = Ahead::new(self.tables.dn2i, "dn2i", 8, span)?;
-        let values = self.tables.id2v.map(|table| Ahead::new(table, "id2v", 10, span));
+    fn try_span(&mut self, span: IdRange) -> std::result::Result<(), StopReason> {
+        let mut entries = TableRange::new(self.tables.id2e, "id2e", 8, span)?;
+        let mut nodes = TableRange::new(self.tables.dn2i, "dn2i", 8, span)?;
+        let values = self.tables.id2v.map(|table| TableRange::new(table, "id2v", 10, span));
         let mut values = values.transpose()?;
-        let (mut rows, mut seen) = (Rows::new(), 0);
+        let (mut rows, mut seen) = (MultivalRecords::new(), 0);
         loop {
-            let ids = [entries.id(), nodes.id(), values.as_ref().and_then(Ahead::id)];
+            let ids = [entries.id(), nodes.id(), values.as_ref().and_then(TableRange::id)];
             let Some(id) = ids.into_iter().flatten().min() else {
                 // What is left since the last pause: many a part is shorter than one.
                 self.counters.advance(seen % PATIENCE);
@@ -120,16 +120,16 @@ impl Walk<'_> {
                 let message = "an entry ID above 4,294,967,295: the indexes of such a database cannot be checked";
                 Err(Error::new(Code::TooMany, message))
             }
-            Some((_, mut posted)) => posted.writer.settle().map_err(sorting),
+            Some((_, mut posted)) => posted.writer.finish_index().map_err(sorting),
             None => Ok(()),
         }
     }
 
-    fn settle(&mut self) -> std::result::Result<(), Stop> {
+    fn settle(&mut self) -> std::result::Result<(), StopReason> {
         self.counters.check()?;
         self.counters.advance(PATIENCE);
         if let Some((_, posted)) = &mut self.judge {
-            posted.writer.settle()?;
+            posted.writer.finish_index()?;
         }
         Ok(())
     }
@@ -142,8 +142,8 @@ impl Walk<'_> {
     fn node(
         &mut self,
         id: u64,
-        nodes: &mut Ahead<'_>,
-    ) -> std::result::Result<Option<Vec<u8>>, Stop> {
+        nodes: &mut TableRange<'_>,
+    ) -> std::result::Result<Option<Vec<u8>>, StopReason> {
         let (mut own, mut below, mut last) = (None, Some(1u64), Vec::new());
         let mut first = true;
         while nodes.id() == Some(id) {
@@ -186,7 +186,7 @@ impl Walk<'_> {
             self.add(Kind::Sibling, parent, format!("two of its children are called {name}"));
         }
         self.part.sums.listed(parent, node);
-        self.part.sums.told(node.id, entries);
+        self.part.sums.add_count(node.id, entries);
         Some(entries)
     }
 
@@ -194,9 +194,9 @@ impl Walk<'_> {
     fn rows(
         &mut self,
         id: u64,
-        values: Option<&mut Ahead<'_>>,
-        rows: &mut Rows,
-    ) -> std::result::Result<(), Stop> {
+        values: Option<&mut TableRange<'_>>,
+        rows: &mut MultivalRecords,
+    ) -> std::result::Result<(), StopReason> {
         rows.clear();
         let Some(values) = values else { return Ok(()) };
         let keep = self.judge.is_some();

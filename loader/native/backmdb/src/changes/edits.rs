@@ -6,27 +6,27 @@ use extsort::{KeySize, Postings, Sorted};
 use lmdbfile::Reader;
 use rustc_hash::FxHashMap;
 
-use super::incoming::{Arrived, arrive, uuid_number, uuid_of};
+use super::dn2id::{Dn2idChanges, NoParent, NodeAfter};
+use super::incoming::{ReceivedEntries, receive, uuid_number, uuid_of};
 use super::local::{Local, find, id_of};
-use super::places::{Homeless, Tree, Wanted};
-use super::{Done, Sink, Told, Uuid, postings};
-use crate::audit::Judge;
-use crate::audit::posted::Posted;
+use super::{ChangeCounts, Sink, SyncResult, Uuid, postings};
+use crate::audit::EntryChecker;
+use crate::audit::expected_postings::ExpectedPostings;
 use crate::encoded::Hash;
 use crate::entry::Encoder;
 use crate::naming;
-use crate::shared::Shared;
+use crate::shared::BuildContext;
 use crate::verify::{Database, damaged, wrong};
 use crate::{Code, Error, Result, damaged_entry, sorting};
 use codec::id2e::{self, Attribute};
 
 /// What all is done with.
 #[derive(Debug)]
-pub struct Task<'a> {
+pub struct RefreshContext<'a> {
     pub reader: &'a Reader,
     pub database: &'a Database<'a>,
-    pub shared: &'a Shared<'a>,
-    pub told: &'a Told,
+    pub shared: &'a BuildContext<'a>,
+    pub told: &'a SyncResult,
 }
 
 /// IDs of entries by their numbers; those of entries that arrived come first.
@@ -40,24 +40,24 @@ impl Ids {
 }
 
 /// The entry that bears contextCSN, when it did not change otherwise.
-struct Root {
+struct SuffixEntry {
     id: u64,
     value: Vec<u8>,
 }
 
-struct Work<'t, 'a> {
-    task: &'t Task<'a>,
+struct Refresh<'t, 'a> {
+    task: &'t RefreshContext<'a>,
     uuid_number: u32,
-    arrived: Arrived,
+    arrived: ReceivedEntries,
     local: Local,
-    tree: Tree<'t>,
+    tree: Dn2idChanges<'t>,
     /// Of entries that arrived; new ones among them.
     ids: Ids,
     new: Vec<bool>,
-    done: Done,
+    done: ChangeCounts,
 }
 
-pub fn apply(task: &Task<'_>, sink: &mut impl Sink) -> Result<Done> {
+pub fn apply(task: &RefreshContext<'_>, sink: &mut impl Sink) -> Result<ChangeCounts> {
     let (shared, counters) = (task.shared, task.shared.counters);
     counters.begin("changes", 0);
     let size = |long| if long { KeySize::UpToEight } else { KeySize::Four };
@@ -66,13 +66,13 @@ pub fn apply(task: &Task<'_>, sink: &mut impl Sink) -> Result<Done> {
     let keys = Postings::new(&sizes, options.memory, &options.scratch, counters.flag());
     let mut encoder = Encoder::new(shared, keys.writer())
         .map_err(|refusal| Error::new(Code::Schema, refusal.0))?;
-    let arrived = arrive(shared, task.told, &mut encoder)?;
+    let arrived = receive(shared, task.told, &mut encoder)?;
     drop(encoder);
     let uuid_number = uuid_number(shared)?;
     let local = find(task, &arrived, uuid_number)?;
-    let tree = Tree::new(task.database.dn2i, shared.schema, &shared.suffixes);
-    let (ids, new, done) = (Ids::default(), Vec::new(), Done::default());
-    let mut work = Work { task, uuid_number, arrived, local, tree, ids, new, done };
+    let tree = Dn2idChanges::new(task.database.dn2i, shared.schema, &shared.suffixes);
+    let (ids, new, done) = (Ids::default(), Vec::new(), ChangeCounts::default());
+    let mut work = Refresh { task, uuid_number, arrived, local, tree, ids, new, done };
     counters.begin("names", 0);
     work.names()?;
     if !work.done.unsettled.is_empty() {
@@ -80,13 +80,13 @@ pub fn apply(task: &Task<'_>, sink: &mut impl Sink) -> Result<Done> {
     }
     counters.begin("keys", 0);
     let root = work.root()?;
-    work.old_keys(Posted::new(keys.writer()), root.as_ref())?;
+    work.old_keys(ExpectedPostings::new(keys.writer()), root.as_ref())?;
     let sorted = keys.finish(options.jobs).map_err(sorting)?;
     counters.begin("write", task.database.indexes.tables.len() as u64 + 3);
     work.write(root, &sorted, sink)
 }
 
-impl Work<'_, '_> {
+impl Refresh<'_, '_> {
     fn names(&mut self) -> Result<()> {
         let count = self.arrived.entries.len();
         self.ids.0 = (0..count)
@@ -117,12 +117,12 @@ impl Work<'_, '_> {
             let one = &self.arrived.entries[number];
             let hash = self.tree.old_hash(id)?;
             if hash != one.hash || self.tree.old(id)?.pretty != one.pretty {
-                self.tree.take(id)?;
+                self.tree.remove(id)?;
                 movers.push(number);
             }
         }
         for at in 0..self.local.gone.len() {
-            self.tree.take(self.local.gone[at])?;
+            self.tree.remove(self.local.gone[at])?;
         }
         self.take_below(&mut movers)?;
         Ok(movers)
@@ -133,7 +133,7 @@ impl Work<'_, '_> {
         for number in 0..self.arrived.entries.len() {
             let Some(id) = self.ids.0[number] else { continue };
             if self.tree.hangs(id)? {
-                self.tree.take(id)?;
+                self.tree.remove(id)?;
                 movers.push(number);
             }
         }
@@ -147,7 +147,7 @@ impl Work<'_, '_> {
             let (mut kept, mut gone) = (0, Vec::new());
             for id in std::mem::take(&mut self.local.gone) {
                 if self.tree.count(id)? > 1 {
-                    self.tree.give_back(id)?;
+                    self.tree.restore(id)?;
                     kept += 1;
                 } else {
                     gone.push(id);
@@ -201,11 +201,11 @@ impl Work<'_, '_> {
             self.done.unsettled.push(one.uuid);
             return Ok(false);
         };
-        let wanted = Wanted { id, parent, normal: &one.normal, pretty: &one.pretty };
-        match self.tree.put(&wanted)? {
+        let wanted = NodeAfter { id, parent, normal: &one.normal, pretty: &one.pretty };
+        match self.tree.insert(&wanted)? {
             Ok(()) => return Ok(true),
-            Err(Homeless::Below) => self.done.unsettled.push(one.uuid),
-            Err(Homeless::Taken(other)) => {
+            Err(NoParent::Below) => self.done.unsettled.push(one.uuid),
+            Err(NoParent::Taken(other)) => {
                 self.done.unsettled.push(one.uuid);
                 self.done.unsettled.extend(self.uuid(other)?);
             }
@@ -228,7 +228,7 @@ impl Work<'_, '_> {
     }
 
     /// The suffix entry with the claimed contextCSN; `None` where it arrived with it.
-    fn root(&mut self) -> Result<Option<Root>> {
+    fn root(&mut self) -> Result<Option<SuffixEntry>> {
         let suffixes = &self.task.shared.settings.suffixes;
         let missing = || wrong("the suffix entry is not in the database");
         let text = suffixes.first().ok_or_else(missing)?;
@@ -240,14 +240,14 @@ impl Work<'_, '_> {
             return Ok(None);
         }
         let value = self.with_context(&self.old_value(id)?)?;
-        Ok(Some(Root { id, value }))
+        Ok(Some(SuffixEntry { id, value }))
     }
 
     fn with_context(&self, value: &[u8]) -> Result<Vec<u8>> {
         let columns = &self.task.shared.columns;
-        let refused = |refusal: values::Refusal| Error::new(Code::Schema, refusal.0);
+        let refused = |refusal: values::InvalidValue| Error::new(Code::Schema, refusal.0);
         let column = columns.column(b"contextCSN").map_err(refused)?;
-        let number = columns.give_number(&column).map_err(refused)?;
+        let number = columns.assign_number(&column).map_err(refused)?;
         let claimed = self.task.shared.options.claimed.as_deref().unwrap_or_default();
         let mut parts = id2e::read(value).ok_or_else(damaged_entry)?;
         let values: Vec<&[u8]> = claimed.iter().map(String::as_bytes).collect();
@@ -261,10 +261,10 @@ impl Work<'_, '_> {
     }
 
     /// Posts the keys that entries had before; those that are gone get numbers behind all others.
-    fn old_keys(&mut self, mut posted: Posted, root: Option<&Root>) -> Result<()> {
+    fn old_keys(&mut self, mut posted: ExpectedPostings, root: Option<&SuffixEntry>) -> Result<()> {
         let (task, shared) = (self.task, self.task.shared);
         let texts = &task.database.texts;
-        let judge = Judge::new(shared.schema, shared.settings, &shared.columns, texts);
+        let judge = EntryChecker::new(shared.schema, shared.settings, &shared.columns, texts);
         let mut post = |number: usize, after: u64, value: &[u8]| -> Result<()> {
             let (parts, mut found) = (id2e::read(value).ok_or_else(damaged_entry)?, None);
             let mut keys = posted.at(2 * number as u64 + after);
@@ -273,7 +273,7 @@ impl Work<'_, '_> {
                     found.get_or_insert(finding);
                 }
             });
-            posted.writer.settle().map_err(sorting)?;
+            posted.writer.finish_index().map_err(sorting)?;
             found.map_or(Ok(()), |finding| Err(wrong(finding.to_string())))
         };
         for number in 0..self.arrived.entries.len() {
@@ -290,7 +290,7 @@ impl Work<'_, '_> {
             let number = self.ids.0.len();
             post(number, 0, &self.old_value(root.id)?)?;
             let texts = shared.columns.numbered();
-            let judge = Judge::new(shared.schema, shared.settings, &shared.columns, &texts);
+            let judge = EntryChecker::new(shared.schema, shared.settings, &shared.columns, &texts);
             let mut keys = posted.at(2 * number as u64 + 1);
             judge.entry(
                 &id2e::read(&root.value).ok_or_else(damaged_entry)?,
@@ -300,10 +300,15 @@ impl Work<'_, '_> {
             );
             self.ids.0.push(Some(root.id));
         }
-        posted.writer.settle().map_err(sorting)
+        posted.writer.finish_index().map_err(sorting)
     }
 
-    fn write(mut self, root: Option<Root>, sorted: &Sorted, sink: &mut impl Sink) -> Result<Done> {
+    fn write(
+        mut self,
+        root: Option<SuffixEntry>,
+        sorted: &Sorted,
+        sink: &mut impl Sink,
+    ) -> Result<ChangeCounts> {
         self.count()?;
         self.descriptions(sink)?;
         self.values(root, sink)?;
@@ -351,7 +356,7 @@ impl Work<'_, '_> {
     }
 
     /// In the order of IDs.
-    fn values(&self, root: Option<Root>, sink: &mut impl Sink) -> Result<()> {
+    fn values(&self, root: Option<SuffixEntry>, sink: &mut impl Sink) -> Result<()> {
         enum Change {
             Arrived(usize),
             Gone,
@@ -377,7 +382,7 @@ impl Work<'_, '_> {
 }
 
 /// The hash of a suffix.
-fn hash_of(shared: &Shared<'_>, text: &str) -> Result<Hash> {
+fn hash_of(shared: &BuildContext<'_>, text: &str) -> Result<Hash> {
     let dn = shared.schema.dn(text.as_bytes());
     let dn = dn.map_err(|refusal| Error::new(Code::Schema, refusal.0))?;
     Ok(naming::hash(crate::encoded::ROOT, &dn.normal()))

@@ -8,11 +8,11 @@ use ldif::records::Records;
 use ldif::{Counters, Record};
 use rustc_hash::FxHashMap;
 
-use super::{Told, Uuid};
+use super::{SyncResult, Uuid};
 use crate::chunks::Chunks;
 use crate::encoded::{Encoded, Hash};
-use crate::entry::{Encoder, Refused};
-use crate::shared::Shared;
+use crate::entry::{Encoder, RejectReason};
+use crate::shared::BuildContext;
 use crate::{Code, Error, Result, Source, damaged_entry};
 use codec::id2e;
 
@@ -21,10 +21,10 @@ const MOST: usize = 1 << 30;
 
 /// One entry. What it is named by is normalised, and as it is shown.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct ReceivedEntry {
     pub uuid: Uuid,
     pub hash: Hash,
-    /// Index into [`Arrived::parents`].
+    /// Index into [`ReceivedEntries::parents`].
     pub parent: u32,
     pub normal: Box<[u8]>,
     pub pretty: Box<[u8]>,
@@ -33,16 +33,16 @@ pub struct Incoming {
 }
 
 #[derive(Debug)]
-pub struct Arrived {
-    /// By their numbers; those that came again, or were lost, are out of [`Arrived::by_uuid`].
-    pub entries: Vec<Incoming>,
+pub struct ReceivedEntries {
+    /// By their numbers; those that came again, or were lost, are out of [`ReceivedEntries::by_uuid`].
+    pub entries: Vec<ReceivedEntry>,
     pub by_uuid: FxHashMap<Uuid, usize>,
     /// Hash and text of DNs.
     pub parents: Vec<(Hash, Box<[u8]>)>,
     values: File,
 }
 
-impl Arrived {
+impl ReceivedEntries {
     /// The value of an entry for id2e.
     pub fn value(&self, number: usize) -> Result<Vec<u8>> {
         let (at, length) = self.entries[number].value;
@@ -57,8 +57,8 @@ impl Arrived {
     }
 }
 
-struct Taking {
-    arrived: Arrived,
+struct Receiver {
+    arrived: ReceivedEntries,
     known: FxHashMap<Hash, u32>,
     file: BufWriter<File>,
     at: u64,
@@ -66,15 +66,23 @@ struct Taking {
 }
 
 /// Encodes them all; their keys go to the encoder's postings.
-pub fn arrive(shared: &Shared<'_>, told: &Told, encoder: &mut Encoder<'_>) -> Result<Arrived> {
+pub fn receive(
+    shared: &BuildContext<'_>,
+    told: &SyncResult,
+    encoder: &mut Encoder<'_>,
+) -> Result<ReceivedEntries> {
     let path = shared.options.scratch.join("values");
     let file = File::create(&path).map_err(|error| Error::from(error).in_file(Some(&path)))?;
     let values = File::open(&path).map_err(|error| Error::from(error).in_file(Some(&path)))?;
-    let arrived =
-        Arrived { entries: Vec::new(), by_uuid: FxHashMap::default(), parents: Vec::new(), values };
+    let arrived = ReceivedEntries {
+        entries: Vec::new(),
+        by_uuid: FxHashMap::default(),
+        parents: Vec::new(),
+        values,
+    };
     let uuid_number = uuid_number(shared)?;
     let (known, file) = (FxHashMap::default(), BufWriter::with_capacity(1 << 20, file));
-    let mut taking = Taking { arrived, known, file, at: 0, uuid_number };
+    let mut taking = Receiver { arrived, known, file, at: 0, uuid_number };
     let sources = told.changed.iter().cloned().map(Source::Path).collect();
     taking.all(&Chunks::new(sources, false, shared.counters), encoder, shared.counters)?;
     taking.file.flush()?;
@@ -85,10 +93,10 @@ pub fn arrive(shared: &Shared<'_>, told: &Told, encoder: &mut Encoder<'_>) -> Re
 }
 
 /// The number of entryUUID in ad2i.
-pub fn uuid_number(shared: &Shared<'_>) -> Result<u32> {
+pub fn uuid_number(shared: &BuildContext<'_>) -> Result<u32> {
     let column = shared.columns.column(b"entryUUID");
     let column = column.map_err(|refusal| Error::new(Code::Schema, refusal.0))?;
-    shared.columns.give_number(&column).map_err(|refusal| Error::new(Code::Schema, refusal.0))
+    shared.columns.assign_number(&column).map_err(|refusal| Error::new(Code::Schema, refusal.0))
 }
 
 /// The entryUUID of a value of id2e.
@@ -104,7 +112,7 @@ pub fn uuid_of(value: &[u8], number: u32) -> Result<Option<Uuid>> {
     Ok(found)
 }
 
-impl Taking {
+impl Receiver {
     fn all(
         &mut self,
         chunks: &Chunks<'_>,
@@ -124,7 +132,7 @@ impl Taking {
                 self.keep(&out)?;
             }
             counters.add(0, chunk.bytes.len() as u64);
-            encoder.postings.settle().map_err(crate::sorting)?;
+            encoder.postings.finish_index().map_err(crate::sorting)?;
             buffer = chunk.bytes;
         }
         Ok(())
@@ -149,7 +157,7 @@ impl Taking {
         let value = (self.at, out.blobs.len());
         self.at += out.blobs.len() as u64;
         self.arrived.by_uuid.insert(uuid, self.arrived.entries.len());
-        self.arrived.entries.push(Incoming {
+        self.arrived.entries.push(ReceivedEntry {
             uuid,
             hash: kept.hash,
             parent,
@@ -171,10 +179,10 @@ impl Taking {
     }
 }
 
-fn refusal(record: &Record<'_>, refused: Refused) -> Error {
+fn refusal(record: &Record<'_>, refused: RejectReason) -> Error {
     match refused {
-        Refused::Broken(error) => error,
-        Refused::Entry(reason) => {
+        RejectReason::Broken(error) => error,
+        RejectReason::Entry(reason) => {
             let dn = record.entry().map(|entry| String::from_utf8_lossy(&entry.dn).into_owned());
             let error = Error::new(Code::Rejected, reason);
             Error { dn: dn.ok(), ..error }

@@ -9,10 +9,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tree::claim::Claim;
 use values::keys::Key;
 
-use super::edits::Task;
-use super::incoming::{Arrived, uuid_of};
-use super::{Told, Uuid};
-use crate::audit::parts::spans;
+use super::edits::RefreshContext;
+use super::incoming::{ReceivedEntries, uuid_of};
+use super::{SyncResult, Uuid};
+use crate::audit::parts::id_ranges;
 use crate::audit::readers::side_by_side;
 use crate::indexer::Keys;
 use crate::verify::damaged;
@@ -31,8 +31,8 @@ pub struct Local {
 }
 
 /// What is asked of each entry.
-struct Asked<'a> {
-    arrived: &'a Arrived,
+struct LocalQuery<'a> {
+    arrived: &'a ReceivedEntries,
     present: Option<Vec<Uuid>>,
     gone: FxHashSet<Uuid>,
     uuid_number: u32,
@@ -40,14 +40,18 @@ struct Asked<'a> {
     reached: Claim,
 }
 
-enum Answer {
+enum LocalState {
     Changed(Uuid),
     Gone,
     Unchanged,
 }
 
-pub fn find(task: &Task<'_>, arrived: &Arrived, uuid_number: u32) -> Result<Local> {
-    let asked = Asked::new(task, arrived, uuid_number)?;
+pub fn find(
+    task: &RefreshContext<'_>,
+    arrived: &ReceivedEntries,
+    uuid_number: u32,
+) -> Result<Local> {
+    let asked = LocalQuery::new(task, arrived, uuid_number)?;
     let mut local = match (&asked.present, index(task)) {
         (None, Some(index)) => match asked.by_index(task, &index)? {
             Some(local) => local,
@@ -59,9 +63,13 @@ pub fn find(task: &Task<'_>, arrived: &Arrived, uuid_number: u32) -> Result<Loca
     Ok(local)
 }
 
-impl<'a> Asked<'a> {
-    fn new(task: &Task<'_>, arrived: &'a Arrived, uuid_number: u32) -> Result<Self> {
-        let Told { present, deleted, lost, reached, .. } = task.told;
+impl<'a> LocalQuery<'a> {
+    fn new(
+        task: &RefreshContext<'_>,
+        arrived: &'a ReceivedEntries,
+        uuid_number: u32,
+    ) -> Result<Self> {
+        let SyncResult { present, deleted, lost, reached, .. } = task.told;
         let mut gone: FxHashSet<Uuid> = lost.iter().copied().collect();
         for path in deleted {
             gone.extend(uuids(path)?);
@@ -76,17 +84,19 @@ impl<'a> Asked<'a> {
         Ok(Self { arrived, present, gone, uuid_number, csn_number, reached })
     }
 
-    fn of(&self, value: &[u8]) -> Result<Answer> {
-        let Some(uuid) = uuid_of(value, self.uuid_number)? else { return Ok(Answer::Unchanged) };
+    fn of(&self, value: &[u8]) -> Result<LocalState> {
+        let Some(uuid) = uuid_of(value, self.uuid_number)? else {
+            return Ok(LocalState::Unchanged);
+        };
         if self.arrived.by_uuid.contains_key(&uuid) {
-            return Ok(Answer::Changed(uuid));
+            return Ok(LocalState::Changed(uuid));
         }
         let absent = self.present.as_ref().is_some_and(|all| all.binary_search(&uuid).is_err());
         if !absent && !self.gone.contains(&uuid) {
-            return Ok(Answer::Unchanged);
+            return Ok(LocalState::Unchanged);
         }
         self.require_old(value)?;
-        Ok(Answer::Gone)
+        Ok(LocalState::Gone)
     }
 
     /// slapd's consumer takes an entry for its own that is newer than what it has reached, and so keeps it.
@@ -108,15 +118,15 @@ impl<'a> Asked<'a> {
 
     fn note(&self, id: u64, value: &[u8], local: &mut Local) -> Result<()> {
         match self.of(value)? {
-            Answer::Changed(uuid) => drop(local.changed.insert(uuid, id)),
-            Answer::Gone => local.gone.push(id),
-            Answer::Unchanged => {}
+            LocalState::Changed(uuid) => drop(local.changed.insert(uuid, id)),
+            LocalState::Gone => local.gone.push(id),
+            LocalState::Unchanged => {}
         }
         Ok(())
     }
 
-    fn by_scan(&self, task: &Task<'_>) -> Result<Local> {
-        let spans = spans(&task.database.id2e);
+    fn by_scan(&self, task: &RefreshContext<'_>) -> Result<Local> {
+        let spans = id_ranges(&task.database.id2e);
         let (counters, all) = (task.shared.counters, Mutex::new(Local::default()));
         counters.begin("entries", task.database.entries);
         side_by_side(task.reader, task.shared.options.jobs, spans.len(), |reader, turns| {
@@ -145,7 +155,7 @@ impl<'a> Asked<'a> {
     }
 
     /// `None`: the index does not tell.
-    fn by_index(&self, task: &Task<'_>, index: &Index) -> Result<Option<Local>> {
+    fn by_index(&self, task: &RefreshContext<'_>, index: &Index) -> Result<Option<Local>> {
         let mut uuids: Vec<Uuid> = self.arrived.by_uuid.keys().copied().collect();
         uuids.extend(&self.gone);
         let mut wanted =
@@ -211,9 +221,9 @@ struct Index {
 }
 
 #[derive(Default)]
-struct Found(Vec<(usize, Key)>);
+struct IndexKeys(Vec<(usize, Key)>);
 
-impl Keys for Found {
+impl Keys for IndexKeys {
     fn short(&mut self, table: usize, key: u32) {
         self.0.push((table, Key::new(&key.to_be_bytes())));
     }
@@ -224,7 +234,7 @@ impl Keys for Found {
 }
 
 /// `None`: there is none for equality, or it does not have all entries.
-fn index(task: &Task<'_>) -> Option<Index> {
+fn index(task: &RefreshContext<'_>) -> Option<Index> {
     let column = task.shared.columns.column(b"entryUUID").ok()?;
     let own = column.indexers.iter().find(|one| one.equality.is_some() && !one.presence)?;
     let (at, database) = (own.table, task.database);
@@ -233,10 +243,10 @@ fn index(task: &Task<'_>) -> Option<Index> {
 }
 
 impl Index {
-    fn key(&self, task: &Task<'_>, uuid: Uuid) -> Result<Vec<u8>> {
-        let refused = |refusal: values::Refusal| Error::new(Code::Schema, refusal.0);
+    fn key(&self, task: &RefreshContext<'_>, uuid: Uuid) -> Result<Vec<u8>> {
+        let refused = |refusal: values::InvalidValue| Error::new(Code::Schema, refusal.0);
         let column = task.shared.columns.column(b"entryUUID").map_err(refused)?;
-        let (bytes, mut found) = (uuid.to_be_bytes(), Found::default());
+        let (bytes, mut found) = (uuid.to_be_bytes(), IndexKeys::default());
         for indexer in column.indexers.iter().filter(|one| one.table == self.at) {
             let values = std::iter::once(bytes.as_slice());
             indexer.each(task.shared.settings, values, &[], &mut found).map_err(refused)?;

@@ -3,10 +3,10 @@
 //! What is to be done is found out from a snapshot that nobody changes ([`incoming`], [`local`], [`places`]), and then
 //! told to a [`Sink`] table by table, in the order of keys ([`edits`], [`postings`]). The sink makes one transaction of it.
 
+mod dn2id;
 mod edits;
 mod incoming;
 mod local;
-mod places;
 mod postings;
 
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ use ldif::Counters;
 use lmdbfile::Reader;
 use schema::Schema;
 
-use crate::audit::indexes::Asked;
-use crate::columns::Columns;
+use crate::audit::indexes::ConfiguredIndexes;
+use crate::descriptions::AttributeDescriptions;
 use crate::naming::Suffixes;
-use crate::shared::Shared;
-use crate::stored::Stored;
+use crate::shared::BuildContext;
+use crate::stored::EntryReader;
 use crate::verify::{Database, damaged};
 use crate::{Code, Error, Options, Result, Settings};
 use tree::claim::Claim;
@@ -29,7 +29,7 @@ pub type Uuid = u128;
 
 /// What the provider told. Files have entryUUIDs of 16 bytes each.
 #[derive(Debug)]
-pub struct Told {
+pub struct SyncResult {
     /// LDIF of entries that changed; of the same entryUUID the last one counts.
     pub changed: Vec<PathBuf>,
     /// What stays unchanged, where the provider names that; all others are gone.
@@ -43,7 +43,7 @@ pub struct Told {
 
 /// What was done.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Done {
+pub struct ChangeCounts {
     pub added: u64,
     pub modified: u64,
     /// Of the modified ones: those with another name or parent.
@@ -72,19 +72,19 @@ pub fn apply(
     path: &std::path::Path,
     known: (&Schema, &Settings),
     options: &Options,
-    told: &Told,
+    told: &SyncResult,
     sink: &mut impl Sink,
     counters: &Counters,
-) -> Result<Done> {
+) -> Result<ChangeCounts> {
     let mut reader = Reader::open(path).map_err(|error| damaged(&error))?;
-    Stored::set_orders(&mut reader);
-    let asked = Asked::of(&reader, known.0, known.1)?;
+    EntryReader::set_orders(&mut reader);
+    let asked = ConfiguredIndexes::of(&reader, known.0, known.1)?;
     let database = Database::open(&reader, &asked.settings, &asked.indexes)?;
     require_known(&asked, &database)?;
-    let columns = Columns::new(known.0, &asked.settings, &asked.indexes);
+    let columns = AttributeDescriptions::new(known.0, &asked.settings, &asked.indexes);
     number(&columns, &database.texts)?;
     let suffixes = Suffixes::read(known.0, &asked.settings.suffixes, &asked.settings.foreign);
-    let shared = Shared {
+    let shared = BuildContext {
         schema: known.0,
         settings: &asked.settings,
         options,
@@ -96,11 +96,14 @@ pub fn apply(
         positions: workers::Turn::new(0),
         numbers: workers::Turn::new(()),
     };
-    edits::apply(&edits::Task { reader: &reader, database: &database, shared: &shared, told }, sink)
+    edits::apply(
+        &edits::RefreshContext { reader: &reader, database: &database, shared: &shared, told },
+        sink,
+    )
 }
 
 /// What cannot be followed is refused.
-fn require_known(asked: &Asked, database: &Database<'_>) -> Result<()> {
+fn require_known(asked: &ConfiguredIndexes, database: &Database<'_>) -> Result<()> {
     let refuse = |why: &str| Err(Error::new(Code::Unproven, why));
     if let Some(note) = asked.notes.first() {
         return refuse(note);
@@ -116,9 +119,10 @@ fn require_known(asked: &Asked, database: &Database<'_>) -> Result<()> {
 }
 
 /// Gives the descriptions of ad2i the numbers that they have there.
-fn number(columns: &Columns<'_>, texts: &[String]) -> Result<()> {
+fn number(columns: &AttributeDescriptions<'_>, texts: &[String]) -> Result<()> {
     for (number, text) in (1..).zip(texts) {
-        let given = columns.column(text.as_bytes()).and_then(|column| columns.give_number(&column));
+        let given =
+            columns.column(text.as_bytes()).and_then(|column| columns.assign_number(&column));
         if given.as_ref().ok() != Some(&number) {
             let message = format!("{text}: in the database, but not in the schema by that name");
             return Err(Error::new(Code::Unproven, message));

@@ -1,6 +1,6 @@
 //! An index table changed: what its entries asked of it before, and what they ask of it now.
 
-use codec::idl::{self, Row};
+use codec::idl::{self, IndexRecord};
 use extsort::{Sorted, Visitor};
 use lmdbfile::TableReader;
 
@@ -21,7 +21,7 @@ pub fn apply(
 ) -> Result<()> {
     let id = &id as &dyn Fn(u32) -> Option<u64>;
     let list = List::default();
-    let mut changer = Changer { table, exponent, id, sink, list };
+    let mut changer = IndexChanges { table, exponent, id, sink, list };
     sorted.visit(at, &mut changer)?;
     Ok(())
 }
@@ -34,7 +34,7 @@ struct List {
     new: Vec<u64>,
 }
 
-struct Changer<'a, 'r, S> {
+struct IndexChanges<'a, 'r, S> {
     table: TableReader<'r>,
     exponent: u32,
     id: &'a dyn Fn(u32) -> Option<u64>,
@@ -42,7 +42,7 @@ struct Changer<'a, 'r, S> {
     list: List,
 }
 
-impl<S: Sink> Visitor for Changer<'_, '_, S> {
+impl<S: Sink> Visitor for IndexChanges<'_, '_, S> {
     type Error = Failure;
 
     fn key(&mut self, bits: u64, length: u8) -> std::result::Result<(), Failure> {
@@ -77,7 +77,7 @@ impl<S: Sink> Visitor for Changer<'_, '_, S> {
     }
 }
 
-impl<S: Sink> Changer<'_, '_, S> {
+impl<S: Sink> IndexChanges<'_, '_, S> {
     fn change(&mut self, key: &[u8], mut gone: Vec<u64>, mut new: Vec<u64>) -> Result<()> {
         let had = self.table.counted(key).map_err(|error| damaged(&error))?;
         let (first, count) =
@@ -102,7 +102,7 @@ impl<S: Sink> Changer<'_, '_, S> {
 
     /// A range stays one, and does not become smaller: slapd looks in vain at what is in it without need.
     fn widen(&mut self, key: &[u8], new: &[u64]) -> Result<()> {
-        let (Row::Range(low, high), _) = self.row(key)? else {
+        let (IndexRecord::Range(low, high), _) = self.row(key)? else {
             return Err(wrong("an index has a range that is none"));
         };
         if new.iter().all(|id| (low..=high).contains(id)) {
@@ -118,7 +118,7 @@ impl<S: Sink> Changer<'_, '_, S> {
         self.range(key, kept.chain(new.iter().copied()))
     }
 
-    fn row(&self, key: &[u8]) -> Result<(Row, Vec<u64>)> {
+    fn row(&self, key: &[u8]) -> Result<(IndexRecord, Vec<u64>)> {
         let values = self.table.get_all(key).map_err(|error| damaged(&error))?;
         idl::read(&values).ok_or_else(|| wrong("an index has an ID that has not 8 bytes"))
     }
@@ -143,9 +143,9 @@ mod tests {
 
     /// What a table has afterwards.
     #[derive(Default)]
-    struct Kept(Vec<u64>);
+    struct TableAfter(Vec<u64>);
 
-    impl Sink for Kept {
+    impl Sink for TableAfter {
         fn open(&mut self, _: &str) -> Result<()> {
             Ok(())
         }
@@ -194,10 +194,10 @@ mod tests {
                 (0..2 * u32::from(*asked)).for_each(|_| writer.push(0, key, position));
             }
         }
-        writer.settle().unwrap();
+        writer.finish_index().unwrap();
         drop(writer);
         let reader = Reader::open(&path).unwrap();
-        let mut kept = Kept(before.to_vec());
+        let mut kept = TableAfter(before.to_vec());
         let id = |position: u32| Some(changes[position as usize / 2].0);
         let sorted = postings.finish(1).unwrap();
         apply(&sorted, 0, reader.table(b"cn").unwrap(), 3, id, &mut kept).unwrap();

@@ -3,20 +3,20 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use schema::Profile;
-use values::Refusal;
+use schema::ObjectClassSet;
+use values::InvalidValue;
 
 use super::Encoder;
-use crate::draft::Pair;
-use crate::naming::Place;
+use crate::draft::ValueSpans;
+use crate::naming::HashedDn;
 
 impl Encoder<'_> {
     /// Checks the entry, and adds what it lacks, in slapadd's order.
     pub(super) fn complete(
         &mut self,
-        place: &Place,
+        place: &HashedDn,
         position: u32,
-    ) -> Result<(u32, Arc<Profile>), Refusal> {
+    ) -> Result<(u32, Arc<ObjectClassSet>), InvalidValue> {
         let profile = self.checks.profile(&self.draft)?;
         self.complete_structural(&profile.1);
         if !self.shared.options.check_schema {
@@ -33,10 +33,10 @@ impl Encoder<'_> {
     /// With the operational attributes that the entry lacks.
     fn stamped(
         &mut self,
-        place: &Place,
+        place: &HashedDn,
         position: u32,
-        profile: (u32, Arc<Profile>),
-    ) -> (u32, Arc<Profile>) {
+        profile: (u32, Arc<ObjectClassSet>),
+    ) -> (u32, Arc<ObjectClassSet>) {
         // slapd makes such a root to bear contextCSN, and gives it nothing else (`syncrepl_add_glue`).
         let bearer =
             profile.1.is_glue() && place.rdn.avas.is_empty() && self.shared.claim.is_some();
@@ -47,7 +47,7 @@ impl Encoder<'_> {
     }
 
     /// structuralObjectClass where there is none, or that of a glue entry.
-    fn complete_structural(&mut self, profile: &Profile) {
+    fn complete_structural(&mut self, profile: &ObjectClassSet) {
         let structural = self.checks.structural();
         let known = self.draft.attributes.iter().position(|one| one.column == structural);
         if known.is_some() && !profile.replaces_structural {
@@ -55,7 +55,7 @@ impl Encoder<'_> {
         }
         let name = &self.shared.schema.object_class(profile.structural).name;
         let value = self.draft.add_bytes(name.as_bytes());
-        let pair = Pair { value, normal: value };
+        let pair = ValueSpans { value, normal: value };
         match known {
             None => self.draft.add_line(structural, pair, false),
             Some(index) => {
@@ -66,7 +66,7 @@ impl Encoder<'_> {
     }
 
     /// RDN values that the entry lacks.
-    fn complete_naming(&mut self, place: &Place) -> Result<(), Refusal> {
+    fn complete_naming(&mut self, place: &HashedDn) -> Result<(), InvalidValue> {
         let schema = self.shared.schema;
         for ava in &place.rdn.avas {
             let kind = schema.get(ava.attribute);
@@ -92,7 +92,7 @@ impl Encoder<'_> {
             }
             if kind.single_value {
                 let name = &kind.name;
-                return Err(Refusal(
+                return Err(InvalidValue(
                     format!("{name}: the RDN has another value than the entry").into(),
                 ));
             }
@@ -102,29 +102,30 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn may_complete(&self, name: &str) -> Result<(), Refusal> {
+    fn may_complete(&self, name: &str) -> Result<(), InvalidValue> {
         if self.shared.options.complete_naming {
             return Ok(());
         }
-        Err(Refusal(format!("{name}: the entry lacks the value that its RDN has").into()))
+        Err(InvalidValue(format!("{name}: the entry lacks the value that its RDN has").into()))
     }
 
     /// `sortvals`: such attributes are stored in the order of their equality rule.
-    pub(super) fn sort(&mut self) -> Result<(), Refusal> {
+    pub(super) fn sort(&mut self) -> Result<(), InvalidValue> {
         for one in &self.draft.attributes {
             let column = self.lookup.get(one.column);
             if !column.sorted || !one.normals && one.count == 1 {
                 continue;
             }
             let bytes = &self.draft.bytes;
-            let normal = |pair: &Pair| &bytes[pair.normal.at..pair.normal.at + pair.normal.length];
+            let normal =
+                |pair: &ValueSpans| &bytes[pair.normal.at..pair.normal.at + pair.normal.length];
             let pairs = &mut self.draft.pairs[one.first..one.first + one.count];
             pairs.sort_by(|left, right| column.order.compare(normal(left), normal(right)));
-            let twice = |pair: &[Pair]| {
+            let twice = |pair: &[ValueSpans]| {
                 column.order.compare(normal(&pair[0]), normal(&pair[1])) == Ordering::Equal
             };
             if pairs.windows(2).any(twice) {
-                return Err(Refusal(
+                return Err(InvalidValue(
                     format!("{}: a value is given more than once", column.text).into(),
                 ));
             }

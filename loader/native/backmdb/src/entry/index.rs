@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use schema::Profile;
-use values::Refusal;
+use schema::ObjectClassSet;
+use values::InvalidValue;
 use values::keys::Key;
 
 use super::Encoder;
-use crate::columns::Column;
+use crate::descriptions::AttributeDescription;
 use crate::indexer::Keys;
 
 /// Index keys on their way to the sorter, all of one position.
@@ -36,12 +36,12 @@ fn length(key: Key) -> u8 {
 impl Encoder<'_> {
     pub(super) fn index(
         &mut self,
-        profile: &(u32, Arc<Profile>),
+        profile: &(u32, Arc<ObjectClassSet>),
         position: u32,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let mut keys = Posting { postings: &mut self.postings, position };
         for one in &self.draft.attributes {
-            let column: &Column = self.lookup.get(one.column);
+            let column: &AttributeDescription = self.lookup.get(one.column);
             for indexer in &column.indexers {
                 let values = self.draft.normals_of(one);
                 if !indexer.of_classes() {

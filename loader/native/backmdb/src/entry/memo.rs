@@ -2,15 +2,15 @@
 
 /// The last value of each column, and its normal form.
 #[derive(Debug, Default)]
-pub struct Memo(Vec<Last>);
+pub struct NormalFormCache(Vec<LastValue>);
 
 #[derive(Debug, Default)]
-struct Last {
+struct LastValue {
     value: Vec<u8>,
     normal: Vec<u8>,
 }
 
-impl Memo {
+impl NormalFormCache {
     /// The normal form of `value` if it was the last one of its column.
     #[inline]
     pub fn normal(&self, column: usize, value: &[u8]) -> Option<&[u8]> {
@@ -20,7 +20,7 @@ impl Memo {
 
     pub fn keep(&mut self, column: usize, value: &[u8], normal: &[u8]) {
         if self.0.len() <= column {
-            self.0.resize_with(column + 1, Last::default);
+            self.0.resize_with(column + 1, LastValue::default);
         }
         let last = &mut self.0[column];
         last.value.clear();
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn each_column_knows_its_last_value() {
-        let mut memo = Memo::default();
+        let mut memo = NormalFormCache::default();
         memo.keep(2, b"cn=A", b"cn=a");
         memo.keep(0, b"cn=B", b"cn=b");
         assert_eq!(memo.normal(2, b"cn=A"), Some(&b"cn=a"[..]));

@@ -10,37 +10,37 @@ use std::sync::Arc;
 
 pub use index::Posting;
 use ldif::{Field, Fields, Record};
-use schema::Profile;
-use values::Refusal;
+use schema::ObjectClassSet;
+use values::InvalidValue;
 
-use crate::checks::Checks;
-use crate::draft::{Draft, Pair, Span};
+use crate::checks::SchemaCheck;
+use crate::draft::{EntryLines, Span, ValueSpans};
 use crate::encoded::Encoded;
-use crate::entry::memo::Memo;
+use crate::entry::memo::NormalFormCache;
 use crate::lookup::Lookup;
-use crate::naming::{Naming, Place};
+use crate::naming::{HashedDn, ParentCache};
 use crate::operational::Operational;
-use crate::parents::Parents;
-use crate::shared::Shared;
+use crate::parents::ParentNumbers;
+use crate::shared::BuildContext;
 use crate::{Code, Error, ValueCheck};
 
 /// Why a record did not become an entry.
 #[derive(Debug)]
-pub enum Refused {
+pub enum RejectReason {
     /// The entry is at fault: it is rejected.
     Entry(String),
     /// The build is: it ends.
     Broken(Error),
 }
 
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Self {
+impl From<InvalidValue> for RejectReason {
+    fn from(refusal: InvalidValue) -> Self {
         Self::Entry(refusal.0.into_owned())
     }
 }
 
 /// LDIF that cannot be read is the record's fault, and what follows it may be sound.
-impl From<Error> for Refused {
+impl From<Error> for RejectReason {
     fn from(error: Error) -> Self {
         match error.code {
             Code::Syntax | Code::ChangeType | Code::Url => Self::Entry(error.message),
@@ -51,16 +51,16 @@ impl From<Error> for Refused {
 
 #[derive(Debug)]
 pub struct Encoder<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a BuildContext<'a>,
     lookup: Lookup<'a>,
-    naming: Naming<'a>,
-    checks: Checks<'a>,
+    naming: ParentCache<'a>,
+    checks: SchemaCheck<'a>,
     operational: Operational,
     context_csn: usize,
-    pub parents: Parents,
+    pub parents: ParentNumbers,
     pub postings: extsort::Writer,
-    memo: Memo,
-    draft: Draft,
+    memo: NormalFormCache,
+    draft: EntryLines,
     /// The entry in hand had no entryUUID.
     made_uuid: bool,
     /// The entryCSN of the entry in hand, before the claim held it back.
@@ -72,19 +72,22 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    pub fn new(shared: &'a Shared<'a>, postings: extsort::Writer) -> Result<Self, Refusal> {
+    pub fn new(
+        shared: &'a BuildContext<'a>,
+        postings: extsort::Writer,
+    ) -> Result<Self, InvalidValue> {
         let mut lookup = Lookup::new(&shared.columns);
         Ok(Self {
             shared,
-            naming: Naming::new(shared.schema, &shared.suffixes),
-            checks: Checks::new(shared.schema, &mut lookup)?,
+            naming: ParentCache::new(shared.schema, &shared.suffixes),
+            checks: SchemaCheck::new(shared.schema, &mut lookup)?,
             operational: Operational::new(shared, &mut lookup)?,
             context_csn: lookup.column(b"contextCSN")?,
             lookup,
-            parents: Parents::default(),
+            parents: ParentNumbers::default(),
             postings,
-            memo: Memo::default(),
-            draft: Draft::default(),
+            memo: NormalFormCache::default(),
+            draft: EntryLines::default(),
             made_uuid: false,
             csn: 0,
             newer: false,
@@ -98,7 +101,7 @@ impl<'a> Encoder<'a> {
         record: &Record<'_>,
         position: u32,
         out: &mut Encoded,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RejectReason> {
         let entry = record.entry()?;
         let (place, above) = self.naming.place(&entry.dn)?;
         let profile = self.fill(record, (&entry.dn, entry.fields), &place, position, out)?;
@@ -109,12 +112,16 @@ impl<'a> Encoder<'a> {
     }
 
     /// Puts the record of the empty DN, the first of all, into `out`. slapd makes no index keys for it.
-    pub fn encode_root(&mut self, record: &Record<'_>, out: &mut Encoded) -> Result<(), Refused> {
-        self.fill(record, (b"", record.entry()?.fields), &Place::of_root(), 0, out)?;
+    pub fn encode_root(
+        &mut self,
+        record: &Record<'_>,
+        out: &mut Encoded,
+    ) -> Result<(), RejectReason> {
+        self.fill(record, (b"", record.entry()?.fields), &HashedDn::of_root(), 0, out)?;
         self.note_csn(out);
         if !out.rows.is_empty() {
             let message = "the entry of the empty DN has more values than multival allows";
-            return Err(Refusal(message.into()).into());
+            return Err(InvalidValue(message.into()).into());
         }
         out.root = Some(std::mem::take(&mut out.blobs));
         Ok(())
@@ -125,10 +132,10 @@ impl<'a> Encoder<'a> {
         &mut self,
         record: &Record<'_>,
         (dn, mut fields): (&[u8], Fields<'_>),
-        place: &Place,
+        place: &HashedDn,
         position: u32,
         out: &mut Encoded,
-    ) -> Result<(u32, Arc<Profile>), Refused> {
+    ) -> Result<(u32, Arc<ObjectClassSet>), RejectReason> {
         if self.shared.options.file_urls {
             fields = fields.with_urls();
         }
@@ -151,16 +158,17 @@ impl<'a> Encoder<'a> {
         Ok(profile)
     }
 
-    fn line(&mut self, field: &Field<'_>) -> Result<(), Refused> {
+    fn line(&mut self, field: &Field<'_>) -> Result<(), RejectReason> {
         let spelling = field.description();
-        let named =
-            |refusal: Refusal| Refused::Entry(format!("{}: {}", lossy(spelling), refusal.0));
+        let named = |refusal: InvalidValue| {
+            RejectReason::Entry(format!("{}: {}", lossy(spelling), refusal.0))
+        };
         let column = self.lookup.next(spelling).map_err(named)?;
         if let Some(rule) = &self.lookup.get(column).unproven {
             let name = lossy(spelling);
             let message =
                 format!("{name}: values of {rule} are not supported by the native engine");
-            return Err(Refused::Entry(message));
+            return Err(RejectReason::Entry(message));
         }
         if self.shared.claim.is_some() && column == self.context_csn {
             return Ok(());
@@ -176,17 +184,17 @@ impl<'a> Encoder<'a> {
         let is_class = column == self.checks.object_class() || column == self.checks.structural();
         self.value(column, older.unwrap_or(&value)).map_err(|refusal| match refusal {
             // Any other value may be a secret.
-            refusal if is_class => Refused::Entry(format!("{}: {}", refusal.0, lossy(&value))),
+            refusal if is_class => RejectReason::Entry(format!("{}: {}", refusal.0, lossy(&value))),
             refusal => named(refusal),
         })
     }
 
     /// One more value, with its normal form.
-    fn value(&mut self, column: usize, value: &[u8]) -> Result<(), Refusal> {
+    fn value(&mut self, column: usize, value: &[u8]) -> Result<(), InvalidValue> {
         let is_dn = self.lookup.get(column).is_dn;
         if let Some(normal) = self.memo.normal(column, value).filter(|_| is_dn) {
             let value = self.draft.add_bytes(value);
-            let pair = Pair { value, normal: self.draft.add_bytes(normal) };
+            let pair = ValueSpans { value, normal: self.draft.add_bytes(normal) };
             self.draft.add_line(column, pair, true);
             return Ok(());
         }
@@ -200,7 +208,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// slapd's own check of values, as far as it is wanted. False: the value is taken although slapd would refuse it.
-    fn check(&self, column: usize, value: &[u8]) -> Result<bool, Refusal> {
+    fn check(&self, column: usize, value: &[u8]) -> Result<bool, InvalidValue> {
         let (schema, column) = (self.shared.schema, self.lookup.get(column));
         let wanted = self.shared.options.values;
         if wanted == ValueCheck::Skip {
@@ -208,23 +216,23 @@ impl<'a> Encoder<'a> {
         }
         match schema.check_value(column.attribute, value) {
             Err(refusal) if wanted == ValueCheck::Refuse => {
-                Err(Refusal(format!("{} (value check)", refusal.0).into()))
+                Err(InvalidValue(format!("{} (value check)", refusal.0).into()))
             }
             Err(_) => {
-                column.count_misfit();
+                column.count_invalid_value();
                 Ok(false)
             }
             Ok(()) => Ok(true),
         }
     }
 
-    fn pair(&mut self, column: usize, value: &[u8]) -> Result<(Pair, bool), Refusal> {
+    fn pair(&mut self, column: usize, value: &[u8]) -> Result<(ValueSpans, bool), InvalidValue> {
         let attribute = self.lookup.get(column).attribute;
         let stored = self.draft.add_bytes(value);
         let at = self.draft.bytes.len();
         let normals = self.shared.schema.normalise(attribute, value, &mut self.draft.bytes)?;
         let normal = Span { at, length: self.draft.bytes.len() - at };
-        Ok((Pair { value: stored, normal: if normals { normal } else { stored } }, normals))
+        Ok((ValueSpans { value: stored, normal: if normals { normal } else { stored } }, normals))
     }
 }
 

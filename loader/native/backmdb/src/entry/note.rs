@@ -3,8 +3,8 @@
 use ldif::Record;
 
 use super::Encoder;
-use crate::encoded::{Encoded, Kept, Key, Last};
-use crate::naming::Place;
+use crate::encoded::{Encoded, EncodedEntry, EntryVersion, LastRecord};
+use crate::naming::HashedDn;
 
 impl Encoder<'_> {
     /// Has it what every entry has that a server wrote out whole?
@@ -12,7 +12,7 @@ impl Encoder<'_> {
         let stamped = self.operational.stamps().map(|column| self.draft.find(column).is_some());
         if record.last {
             let empty = self.draft.attributes.is_empty();
-            let last = Last { line: record.line, dn: dn.to_vec(), stamped, empty };
+            let last = LastRecord { line: record.line, dn: dn.to_vec(), stamped, empty };
             out.marks.last = Some(last).filter(|last| last.empty || !record.closed);
             return;
         }
@@ -48,7 +48,7 @@ impl Encoder<'_> {
         &mut self,
         record: &Record<'_>,
         position: u32,
-        place: &Place,
+        place: &HashedDn,
         above: &[u8],
         out: &mut Encoded,
     ) {
@@ -59,9 +59,9 @@ impl Encoder<'_> {
         #[allow(clippy::cast_possible_truncation, reason = "a name has at most 491 bytes")]
         let normal = normal.len() as u16;
         if self.shared.live {
-            out.keys.push(Key { uuid: self.uuid(), csn: self.csn, newer: self.newer });
+            out.keys.push(EntryVersion { uuid: self.uuid(), csn: self.csn, newer: self.newer });
         }
-        out.kept.push(Kept {
+        out.kept.push(EncodedEntry {
             position,
             line: record.line,
             hash: place.hash,

@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use codec::id2v;
-use schema::Profile;
+use schema::ObjectClassSet;
 
-use super::{Encoder, Refused};
-use crate::draft::{Attribute, Draft, Pair};
-use crate::encoded::{Encoded, Row};
+use super::{Encoder, RejectReason};
+use crate::draft::{Attribute, EntryLines, ValueSpans};
+use crate::encoded::{Encoded, MultivalRecord};
 use codec::id2e;
 
 /// LMDB's limit for the values of one key.
@@ -19,15 +19,15 @@ const LONGEST_ROW: usize = 511;
 pub(super) struct Apart {
     number: u32,
     of: Attribute,
-    pair: Pair,
+    pair: ValueSpans,
 }
 
 impl Encoder<'_> {
     pub(super) fn store(
         &mut self,
-        profile: &(u32, Arc<Profile>),
+        profile: &(u32, Arc<ObjectClassSet>),
         out: &mut Encoded,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RejectReason> {
         let mut words = 0;
         for index in 0..self.draft.attributes.len() {
             let one = self.draft.attributes[index];
@@ -40,7 +40,7 @@ impl Encoder<'_> {
         writer.finish(profile.1.flags);
         let most = self.shared.settings.max_entry_size;
         if most > 0 && out.blobs.len() - start > most {
-            return Err(Refused::Entry(format!("larger than maxentrysize ({most} bytes)")));
+            return Err(RejectReason::Entry(format!("larger than maxentrysize ({most} bytes)")));
         }
         self.rows(out)
     }
@@ -64,18 +64,18 @@ impl Encoder<'_> {
     }
 
     /// The column's number in ad2i: a new one only when all entries before have theirs.
-    fn number(&self, column: usize, chunk: u64) -> Result<(), Refused> {
+    fn number(&self, column: usize, chunk: u64) -> Result<(), RejectReason> {
         let column = self.lookup.get(column);
         if column.number().is_none() {
             let given =
-                self.shared.numbers.with(chunk, |()| self.shared.columns.give_number(column));
-            given.map_err(|given_up| Refused::Broken(given_up.into()))??;
+                self.shared.numbers.with(chunk, |()| self.shared.columns.assign_number(column));
+            given.map_err(|given_up| RejectReason::Broken(given_up.into()))??;
         }
         Ok(())
     }
 
     /// id2v's rows in their order; values that are equal by their rule are one row.
-    fn rows(&mut self, out: &mut Encoded) -> Result<(), Refused> {
+    fn rows(&mut self, out: &mut Encoded) -> Result<(), RejectReason> {
         let mut apart = std::mem::take(&mut self.apart);
         apart.clear();
         for one in self.draft.attributes.iter().filter(|one| self.is_apart(one)) {
@@ -96,11 +96,14 @@ impl Encoder<'_> {
             let record = row(draft, one);
             if record.len() > LONGEST_ROW {
                 let text = &lookup.get(one.of.column).text;
-                return Err(Refused::Entry(format!(
+                return Err(RejectReason::Entry(format!(
                     "{text}: a value is too long to live apart (multival)"
                 )));
             }
-            out.rows.push(Row { column: u16::try_from(one.number).unwrap_or(u16::MAX), record });
+            out.rows.push(MultivalRecord {
+                column: u16::try_from(one.number).unwrap_or(u16::MAX),
+                record,
+            });
         }
         self.apart = apart;
         Ok(())
@@ -108,7 +111,7 @@ impl Encoder<'_> {
 }
 
 /// `servers/slapd/back-mdb/id2entry.c`: the normal form first, which orders; then the value and its length.
-fn row(draft: &Draft, one: &Apart) -> Vec<u8> {
+fn row(draft: &EntryLines, one: &Apart) -> Vec<u8> {
     let normal = one.of.normals.then(|| draft.bytes_of(one.pair.normal));
     id2v::row(normal, draft.bytes_of(one.pair.value))
 }

@@ -9,7 +9,7 @@ const BATCH: usize = 16 << 10;
 /// How often a posting that came more often is told.
 const OFTEN: u8 = 2;
 
-pub(crate) type Outlet = workers::Outlet<Batch, Error>;
+pub(crate) type TaskSender = workers::Outlet<Batch, Error>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -21,7 +21,7 @@ pub(crate) struct Batch {
 
 /// Makes batches from sorted items.
 pub(crate) struct Grouper<'a, I> {
-    outlet: &'a Outlet,
+    outlet: &'a TaskSender,
     batch: Batch,
     last: I,
     /// How often `last` came: not at all at the start.
@@ -29,7 +29,7 @@ pub(crate) struct Grouper<'a, I> {
 }
 
 impl<'a, I: Item> Grouper<'a, I> {
-    pub fn new(outlet: &'a Outlet) -> Self {
+    pub fn new(outlet: &'a TaskSender) -> Self {
         Self { outlet, batch: Batch::default(), last: I::zeroed(), times: 0 }
     }
 

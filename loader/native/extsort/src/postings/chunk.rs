@@ -10,12 +10,12 @@ const BUCKET_BITS: u32 = BUCKETS.ilog2();
 /// Which items go to which bucket. Buckets are in the order of the items, so any split is right;
 /// the one made from the first items of an index is mostly an even one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Split<I> {
+pub(crate) struct BucketBounds<I> {
     base: I,
     shift: u32,
 }
 
-impl<I: Item> Split<I> {
+impl<I: Item> BucketBounds<I> {
     /// Even between the least and the greatest of `items`.
     pub fn new(items: &[I]) -> Self {
         let base = items.iter().copied().min().unwrap_or(I::zeroed());
@@ -44,7 +44,7 @@ pub(crate) struct Chunk<I> {
 
 impl<I: Item> Chunk<I> {
     /// Items of a bucket stay in the order that they come in.
-    pub fn new(split: Split<I>, items: &[I], writer: usize) -> Self {
+    pub fn new(split: BucketBounds<I>, items: &[I], writer: usize) -> Self {
         let mut starts = vec![0; BUCKETS + 1];
         for &item in items {
             starts[split.bucket(item) + 1] += 1;

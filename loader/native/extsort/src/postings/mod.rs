@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::memory::Means;
+use crate::memory::Resources;
 use crate::{Error, Result};
 use item::{pack, pack_long, widen};
 pub use sorted::{Sorted, Visitor};
@@ -52,7 +52,7 @@ pub struct Postings {
 #[derive(Debug)]
 struct Shared {
     indexes: Vec<Index>,
-    means: Means,
+    means: Resources,
     writers: AtomicUsize,
     misused: AtomicBool,
 }
@@ -74,7 +74,7 @@ impl Postings {
         });
         let shared = Shared {
             indexes: indexes.collect(),
-            means: Means::new(memory, dir, stop),
+            means: Resources::new(memory, dir, stop),
             writers: AtomicUsize::new(0),
             misused: AtomicBool::new(false),
         };
@@ -138,8 +138,8 @@ impl Writer {
     }
 
     /// To be called after a block of entries: this is where postings are parted and spilled.
-    pub fn settle(&mut self) -> Result<()> {
-        self.shared.means.go_on()?;
+    pub fn finish_index(&mut self) -> Result<()> {
+        self.shared.means.check_cancelled()?;
         self.hand_over(self.buffer);
         self.shared.spill()
     }

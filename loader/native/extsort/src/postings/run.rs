@@ -5,7 +5,7 @@ use super::chunk::{BUCKETS, Chunk, gather};
 use super::item::Item;
 use super::radix;
 use crate::Result;
-use crate::memory::Means;
+use crate::memory::Resources;
 use crate::merge::Source;
 use crate::scratch::Window;
 
@@ -24,12 +24,12 @@ const LONGEST: usize = 19;
 const DECODED: usize = 256;
 
 /// Sorts chunks of one index and writes them. Returns the extent of each bucket.
-pub(crate) fn spill<I: Item>(chunks: &[Chunk<I>], means: &Means) -> Result<Vec<Extent>> {
+pub(crate) fn spill<I: Item>(chunks: &[Chunk<I>], means: &Resources) -> Result<Vec<Extent>> {
     let mut extents = vec![Extent::default(); BUCKETS];
     let (mut items, mut spare, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let mut unwritten = 0;
     for bucket in 0..BUCKETS {
-        means.go_on()?;
+        means.check_cancelled()?;
         items.clear();
         gather(chunks, bucket, &mut items);
         radix::sort(&mut items, &mut spare);
@@ -86,7 +86,7 @@ fn decode_one<I: Item>(bytes: &[u8], last: I) -> Option<(I, &[u8])> {
 /// Appends the items of an extent to `items`.
 pub(crate) fn read<I: Item>(
     extent: Extent,
-    means: &Means,
+    means: &Resources,
     bytes: &mut Vec<u8>,
     items: &mut Vec<I>,
 ) -> Result<()> {
@@ -103,7 +103,7 @@ pub(crate) fn read<I: Item>(
 /// Reads an extent little by little.
 #[derive(Debug)]
 pub(crate) struct Reader<'a, I> {
-    means: &'a Means,
+    means: &'a Resources,
     window: Window,
     /// How many are not decoded yet.
     left: usize,
@@ -114,7 +114,7 @@ pub(crate) struct Reader<'a, I> {
 }
 
 impl<'a, I: Item> Reader<'a, I> {
-    pub fn new(extent: Extent, read_size: usize, means: &'a Means) -> Result<Self> {
+    pub fn new(extent: Extent, read_size: usize, means: &'a Resources) -> Result<Self> {
         let window = Window::new(extent.offset..extent.offset + extent.len as u64, read_size);
         let (left, items) = (extent.items, Vec::with_capacity(DECODED));
         let mut reader = Self { means, window, left, items, passed: 0, last: I::zeroed() };
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(decode_one::<u64>(&[0x80, 0x80], 0), None);
         assert_eq!(decode_one::<u64>(&[0xff; 30], 0), None);
         assert_eq!(decode_one::<u64>(&[1], u64::MAX), None);
-        let means = Means::new(1 << 20, &std::env::temp_dir(), &std::sync::Arc::default());
+        let means = Resources::new(1 << 20, &std::env::temp_dir(), &std::sync::Arc::default());
         let offset = means.scratch.append(&[1, 2, 0x80]).unwrap();
         for items in [1, 3] {
             let extent = Extent { offset, len: 3, items };

@@ -6,8 +6,8 @@ use super::Index;
 use super::batch::Batch;
 use super::chunk::BUCKETS;
 use super::item::{Item, Key};
-use super::store::{Buffers, Closed, Store};
-use crate::memory::Means;
+use super::store::{Buffers, FinishedIndex, Store};
+use crate::memory::Resources;
 use crate::{Error, Result};
 
 /// Is told the postings of an index, key by key.
@@ -27,12 +27,12 @@ pub trait Visitor {
 #[derive(Debug)]
 pub struct Sorted {
     indexes: Vec<Mutex<Option<Index>>>,
-    means: Means,
+    means: Resources,
     threads: usize,
 }
 
 impl Sorted {
-    pub(super) fn new(indexes: Vec<Index>, means: Means, threads: usize) -> Self {
+    pub(super) fn new(indexes: Vec<Index>, means: Resources, threads: usize) -> Self {
         let indexes = indexes.into_iter().map(|index| Mutex::new(Some(index))).collect();
         Self { indexes, means, threads }
     }
@@ -61,8 +61,9 @@ impl Sorted {
         store: Store<I>,
         visitor: &mut V,
     ) -> std::result::Result<(), V::Error> {
-        let closed: Closed<I> = store.close(self.means.memory / 16 / self.threads, self.threads);
-        let mut telling = Telling { visitor, key: None };
+        let closed: FinishedIndex<I> =
+            store.close(self.means.memory / 16 / self.threads, self.threads);
+        let mut telling = BatchJoiner { visitor, key: None };
         workers::in_order(
             self.threads,
             BUCKETS,
@@ -78,12 +79,12 @@ impl Sorted {
 }
 
 /// Joins batches: a key may be in several.
-struct Telling<'a, V> {
+struct BatchJoiner<'a, V> {
     visitor: &'a mut V,
     key: Option<Key>,
 }
 
-impl<V: Visitor> Telling<'_, V> {
+impl<V: Visitor> BatchJoiner<'_, V> {
     fn tell(&mut self, batch: &Batch) -> std::result::Result<(), V::Error> {
         let ends = batch.keys.iter().skip(1).map(|&(_, start)| start);
         let ends = ends.chain([batch.positions.len()]);

@@ -3,23 +3,23 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::batch::{Grouper, Outlet};
-use super::chunk::{BUCKETS, Chunk, Split, gather};
+use super::batch::{Grouper, TaskSender};
+use super::chunk::{BUCKETS, BucketBounds, Chunk, gather};
 use super::item::Item;
 use super::radix;
 use super::run::{self, Extent, Reader};
 use crate::Result;
-use crate::memory::Means;
+use crate::memory::Resources;
 use crate::merge::{Merge, Source};
 
 #[derive(Debug)]
 pub(crate) struct Store<I> {
-    split: OnceLock<Split<I>>,
-    held: Mutex<Held<I>>,
+    split: OnceLock<BucketBounds<I>>,
+    held: Mutex<Buffered<I>>,
 }
 
 #[derive(Debug)]
-struct Held<I> {
+struct Buffered<I> {
     chunks: VecDeque<Chunk<I>>,
     /// Of all chunks.
     bytes: usize,
@@ -29,17 +29,17 @@ struct Held<I> {
 
 impl<I: Item> Store<I> {
     pub fn new() -> Self {
-        let held = Held { chunks: VecDeque::new(), bytes: 0, runs: Vec::new() };
+        let held = Buffered { chunks: VecDeque::new(), bytes: 0, runs: Vec::new() };
         Self { split: OnceLock::new(), held: Mutex::new(held) }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held<I>> {
+    fn held(&self) -> MutexGuard<'_, Buffered<I>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes over what is in `buffer`, at least one item, of a writer.
     pub fn take(&self, buffer: &mut Vec<I>, writer: usize) {
-        let split = self.split.get_or_init(|| Split::new(buffer));
+        let split = self.split.get_or_init(|| BucketBounds::new(buffer));
         let chunk = Chunk::new(*split, buffer, writer);
         buffer.clear();
         let mut held = self.held();
@@ -53,7 +53,7 @@ impl<I: Item> Store<I> {
     }
 
     /// Moves the oldest chunks to the file: at least one, and of `bytes` bytes if there are so many.
-    pub fn spill_oldest(&self, bytes: usize, means: &Means) -> Result<()> {
+    pub fn spill_oldest(&self, bytes: usize, means: &Resources) -> Result<()> {
         let chunks = self.oldest(bytes);
         if chunks.is_empty() {
             return Ok(());
@@ -78,11 +78,11 @@ impl<I: Item> Store<I> {
     }
 
     /// Ready to be read. A bucket of more than `limit` bytes will be merged, not sorted as a whole.
-    pub fn close(self, limit: usize, threads: usize) -> Closed<I> {
+    pub fn close(self, limit: usize, threads: usize) -> FinishedIndex<I> {
         let held = self.held.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut chunks = Vec::from(held.chunks);
         chunks.sort_by_key(|chunk| chunk.writer);
-        let mut closed = Closed { chunks, runs: held.runs, limit };
+        let mut closed = FinishedIndex { chunks, runs: held.runs, limit };
         let large: Vec<_> = (0..BUCKETS).filter(|&bucket| closed.is_large(bucket)).collect();
         workers::for_each(threads, &mut closed.chunks, |chunk| {
             for &bucket in &large {
@@ -109,13 +109,13 @@ impl<I> Default for Buffers<I> {
 
 /// All postings of one index, none to come.
 #[derive(Debug)]
-pub(crate) struct Closed<I> {
+pub(crate) struct FinishedIndex<I> {
     chunks: Vec<Chunk<I>>,
     runs: Vec<Vec<Extent>>,
     limit: usize,
 }
 
-impl<I: Item> Closed<I> {
+impl<I: Item> FinishedIndex<I> {
     fn extents(&self, bucket: usize) -> impl Iterator<Item = Extent> {
         self.runs.iter().map(move |run| run[bucket]).filter(|extent| extent.items > 0)
     }
@@ -131,10 +131,10 @@ impl<I: Item> Closed<I> {
         &self,
         bucket: usize,
         buffers: &mut Buffers<I>,
-        means: &Means,
-        outlet: &Outlet,
+        means: &Resources,
+        outlet: &TaskSender,
     ) -> Result<()> {
-        means.go_on()?;
+        means.check_cancelled()?;
         let mut grouper = Grouper::new(outlet);
         if self.is_large(bucket) {
             self.merge(bucket, means, &mut grouper)?;
@@ -151,7 +151,7 @@ impl<I: Item> Closed<I> {
         grouper.finish()
     }
 
-    fn merge(&self, bucket: usize, means: &Means, grouper: &mut Grouper<'_, I>) -> Result<()> {
+    fn merge(&self, bucket: usize, means: &Resources, grouper: &mut Grouper<'_, I>) -> Result<()> {
         let read_size = means.read_size(self.runs.len());
         let mut parts = Vec::new();
         for extent in self.extents(bucket) {

@@ -2,7 +2,7 @@
 
 use super::block::{Block, halves};
 use crate::Result;
-use crate::memory::Means;
+use crate::memory::Resources;
 use crate::merge::Heads;
 use crate::scratch::Window;
 
@@ -30,7 +30,7 @@ impl Part {
                 Some((place.prefix, block.record(place)))
             }
             Self::Spilled(window) => {
-                let (prefix, rest) = window.at_hand().split_first_chunk()?;
+                let (prefix, rest) = window.buffered().split_first_chunk()?;
                 let (len, rest) = rest.split_first_chunk()?;
                 let bytes = &rest[..u32::from_le_bytes(*len) as usize];
                 Some((halves(u128::from_le_bytes(*prefix)), bytes))
@@ -38,7 +38,7 @@ impl Part {
         }
     }
 
-    fn advance(&mut self, means: &Means) -> Result<()> {
+    fn advance(&mut self, means: &Resources) -> Result<()> {
         let len = self.head().map_or(0, |(_, bytes)| HEADER + bytes.len());
         match self {
             Self::Held { passed, .. } => *passed += 1,
@@ -52,7 +52,7 @@ impl Part {
 }
 
 /// Brings the next record to hand.
-pub(super) fn load(window: &mut Window, means: &Means) -> Result<()> {
+pub(super) fn load(window: &mut Window, means: &Resources) -> Result<()> {
     let header = window.peek(HEADER, &means.scratch)?;
     if header.is_empty() {
         return Ok(());
@@ -84,20 +84,20 @@ impl Merge {
         Self { parts, heads, given: 0 }
     }
 
-    pub fn next(&mut self, means: &Means) -> Result<Option<(u128, &[u8])>> {
+    pub fn next(&mut self, means: &Resources) -> Result<Option<(u128, &[u8])>> {
         if self.given > 0 {
             self.leave_last(means)?;
         }
         self.given += 1;
         if self.given % PATIENCE == 0 {
-            means.go_on()?;
+            means.check_cancelled()?;
         }
         let Some(&(_, least)) = self.heads.least() else { return Ok(None) };
         let head = self.parts[least].head();
         Ok(head.map(|([high, low], bytes)| (u128::from(high) << 64 | u128::from(low), bytes)))
     }
 
-    fn leave_last(&mut self, means: &Means) -> Result<()> {
+    fn leave_last(&mut self, means: &Resources) -> Result<()> {
         let Some(&(_, least)) = self.heads.least() else { return Ok(()) };
         self.parts[least].advance(means)?;
         let next = self.parts[least].head().map(|(prefix, _)| prefix);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::memory::Means;
+use crate::memory::Resources;
 use crate::scratch::{Appender, Window};
 use crate::{Error, Result};
 use block::Block;
@@ -30,7 +30,7 @@ use merge::{Merge, Part, load};
 /// ```
 #[derive(Debug)]
 pub struct RecordSorter {
-    means: Arc<Means>,
+    means: Arc<Resources>,
     threads: usize,
     open: Block,
     full: Vec<Block>,
@@ -42,7 +42,7 @@ impl RecordSorter {
     /// Uses about `memory` bytes, then a temporary file in `dir`, and up to `threads` threads to
     /// sort. When `stop` is raised, all calls end with [`Error::Cancelled`].
     pub fn new(memory: usize, threads: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
-        let means = Arc::new(Means::new(memory, dir, stop));
+        let means = Arc::new(Resources::new(memory, dir, stop));
         let (full, runs) = (Vec::new(), Vec::new());
         Self { means, threads: threads.max(1), open: Block::default(), full, runs }
     }
@@ -62,7 +62,7 @@ impl RecordSorter {
 
     /// Starts a new block, and spills all when they have three quarters of the memory.
     fn settle(&mut self) -> Result<()> {
-        self.means.go_on()?;
+        self.means.check_cancelled()?;
         let next = self.open.next();
         self.full.push(std::mem::replace(&mut self.open, next));
         let held: usize = self.full.iter().map(Block::size).sum();
@@ -94,7 +94,7 @@ impl RecordSorter {
 
     /// All is pushed.
     pub fn finish(mut self) -> Result<Records> {
-        self.means.go_on()?;
+        self.means.check_cancelled()?;
         self.full.push(std::mem::take(&mut self.open));
         let mut parts = self.sort();
         let read_size = self.means.read_size(self.runs.len());
@@ -111,7 +111,7 @@ impl RecordSorter {
 #[derive(Debug)]
 pub struct Records {
     merge: Merge,
-    means: Arc<Means>,
+    means: Arc<Resources>,
 }
 
 impl Records {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytemuck::Pod;
 
 use crate::Result;
-use crate::memory::Means;
+use crate::memory::Resources;
 use crate::merge::Merge;
 use crate::scratch::Appender;
 use part::{Part, Spilled};
@@ -31,17 +31,17 @@ const PATIENCE: u64 = 1 << 16;
 /// ```
 #[derive(Debug)]
 pub struct TupleSorter<T> {
-    means: Arc<Means>,
+    means: Arc<Resources>,
     threads: usize,
     /// Tuples in a block.
     block: usize,
-    held: Mutex<Held<T>>,
+    held: Mutex<Buffered<T>>,
     /// Held by the thread that spills, so that others wait rather than use more memory.
     spilling: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Held<T> {
+struct Buffered<T> {
     open: Vec<T>,
     full: Vec<Vec<T>>,
     /// Where the sorted runs are in the temporary file.
@@ -54,10 +54,10 @@ impl<T: Pod + Ord + Send> TupleSorter<T> {
     pub fn new(memory: usize, threads: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         let block = (memory / 32).min(16 << 20) / size_of::<T>().max(1);
         Self {
-            means: Arc::new(Means::new(memory, dir, stop)),
+            means: Arc::new(Resources::new(memory, dir, stop)),
             threads: threads.max(1),
             block: block.max(64),
-            held: Mutex::new(Held { open: Vec::new(), full: Vec::new(), runs: Vec::new() }),
+            held: Mutex::new(Buffered { open: Vec::new(), full: Vec::new(), runs: Vec::new() }),
             spilling: Mutex::new(()),
         }
     }
@@ -87,13 +87,13 @@ impl<T: Pod + Ord + Send> TupleSorter<T> {
         Ok(())
     }
 
-    fn held(&self) -> MutexGuard<'_, Held<T>> {
+    fn held(&self) -> MutexGuard<'_, Buffered<T>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a new block, and spills all when they have half of the memory.
     fn settle(&self) -> Result<()> {
-        self.means.go_on()?;
+        self.means.check_cancelled()?;
         let mut held = self.held();
         if held.open.len() >= self.block {
             let next = Vec::with_capacity(self.block);
@@ -128,7 +128,7 @@ impl<T: Pod + Ord + Send> TupleSorter<T> {
 
     /// All is pushed.
     pub fn finish(mut self) -> Result<Tuples<T>> {
-        self.means.go_on()?;
+        self.means.check_cancelled()?;
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (mut blocks, runs) = (std::mem::take(&mut held.full), std::mem::take(&mut held.runs));
         blocks.push(std::mem::take(&mut held.open));
@@ -144,7 +144,7 @@ impl<T: Pod + Ord + Send> TupleSorter<T> {
 /// Sorted tuples, to be read once.
 #[derive(Debug)]
 pub struct Tuples<T> {
-    means: Arc<Means>,
+    means: Arc<Resources>,
     merge: Merge<T, Part<T>>,
     given: u64,
 }
@@ -156,7 +156,7 @@ impl<T: Pod + Ord> Iterator for Tuples<T> {
     fn next(&mut self) -> Option<Result<T>> {
         self.given += 1;
         if self.given % PATIENCE == 0 {
-            if let Err(error) = self.means.go_on() {
+            if let Err(error) = self.means.check_cancelled() {
                 return Some(Err(error));
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use crate::Result;
-use crate::memory::Means;
+use crate::memory::Resources;
 use crate::merge::Source;
 use crate::scratch::Window;
 
@@ -22,14 +22,14 @@ pub(super) enum Part<T> {
 
 #[derive(Debug)]
 pub(super) struct Spilled<T> {
-    means: Arc<Means>,
+    means: Arc<Resources>,
     window: Window,
     items: Vec<T>,
     passed: usize,
 }
 
 impl<T: Pod> Spilled<T> {
-    pub fn open(run: Range<u64>, read_size: usize, means: &Arc<Means>) -> Result<Self> {
+    pub fn open(run: Range<u64>, read_size: usize, means: &Arc<Resources>) -> Result<Self> {
         let (means, window) = (Arc::clone(means), Window::new(run, read_size));
         let mut spilled = Self { means, window, items: Vec::new(), passed: 0 };
         spilled.read()?;

@@ -2,7 +2,7 @@
 
 use super::{Created, Describing, Item, Line};
 use crate::schemes::structural;
-use crate::value::{Sort, sort};
+use crate::value::{ValueKind, sort};
 
 impl Describing<'_, '_> {
     pub(super) fn classes(&self) -> Line {
@@ -31,7 +31,7 @@ impl Describing<'_, '_> {
         const OF_ONE_LOAD: u64 = 10;
         let number = self.columns.names.iter().position(|name| name == "createtimestamp")?;
         let values: Vec<&str> = self.columns.values(number).collect();
-        let Sort::Time { first, last } = sort(&values, &self.means.root) else { return None };
+        let ValueKind::Time { first, last } = sort(&values, &self.means.root) else { return None };
         let times = &self.attribute(number).distinct;
         let at_once = times.estimate() * OF_ONE_LOAD < self.kind.entries;
         Some(Created { first, last, at_once })

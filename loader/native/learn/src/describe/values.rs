@@ -6,7 +6,7 @@ use crate::schemes::{is_certificate, scheme};
 use crate::shapes::shapes;
 use crate::text::text;
 use crate::toml::histogram;
-use crate::value::{Sort, hash_lengths, sort};
+use crate::value::{ValueKind, hash_lengths, sort};
 
 impl Describing<'_, '_> {
     pub(super) fn text(&mut self, number: usize) -> String {
@@ -17,11 +17,11 @@ impl Describing<'_, '_> {
             return format!("{{chars:base64:histogram:{}}}", histogram(lengths));
         }
         match sort(&values, &self.means.root) {
-            Sort::Boolean { yes } => self.boolean(number, yes),
-            Sort::Time { first, last } => format!("{{time:{first}0101:{}0101}}", last + 1),
-            Sort::Password { scheme } => self.password(scheme, &values),
-            Sort::Dn(paths) => self.dn(&paths),
-            Sort::Text => self.shaped(number),
+            ValueKind::Boolean { yes } => self.boolean(number, yes),
+            ValueKind::Time { first, last } => format!("{{time:{first}0101:{}0101}}", last + 1),
+            ValueKind::Password { scheme } => self.password(scheme, &values),
+            ValueKind::Dn(paths) => self.dn(&paths),
+            ValueKind::Text => self.shaped(number),
         }
     }
 

@@ -14,15 +14,15 @@ const THREADS: usize = 3;
 type Work = Box<dyn FnOnce(&Pages) + Send>;
 
 /// Hands work out. The threads end when it is dropped.
-pub(super) struct Ahead {
+pub(super) struct ReadaheadPool {
     queue: Sender<Work>,
 }
 
 /// What is on its way.
 #[derive(Debug)]
-pub(super) struct Coming<T>(Receiver<Result<T>>);
+pub(super) struct Pending<T>(Receiver<Result<T>>);
 
-impl Ahead {
+impl ReadaheadPool {
     pub fn start<'s>(scope: &'s Scope<'s, '_>, pages: &'s Pages) -> Result<Self> {
         let (queue, orders) = channel::<Work>();
         let orders = Arc::new(Mutex::new(orders));
@@ -41,17 +41,17 @@ impl Ahead {
     pub fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Pages) -> Result<T> + Send + 'static,
-    ) -> Coming<T> {
+    ) -> Pending<T> {
         let (reply, coming) = sync_channel(1);
         // Nobody waits any more when the copying has ended with an error; and a thread that is gone shows when what it
         // was asked for is waited for.
         let order = move |pages: &Pages| drop(reply.send(work(pages)));
         let _ = self.queue.send(Box::new(order));
-        Coming(coming)
+        Pending(coming)
     }
 }
 
-impl<T> Coming<T> {
+impl<T> Pending<T> {
     pub fn wait(self) -> Result<T> {
         self.0.recv().unwrap_or_else(|_| Err(cancelled()))
     }

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use super::ahead::Ahead;
+use super::ahead::ReadaheadPool;
 use super::branches::{Branches, mark, mark_run};
-use super::hanging::{Hanging, Thing};
-use super::leaf::{Leaf, Pointer, Want, leaves, only_branch};
+use super::leaf::{Leaf, LeafContents, Pointer, leaves, only_branch};
 use super::pages::{Large, Pages};
-use super::{Watch, cancelled};
+use super::sub_trees::{ReferencedData, ReferencedDataOfLeaves};
+use super::{ProgressCallback, cancelled};
 use crate::bulk::Bulk;
 use crate::layout::META_PAGES;
 use crate::reader::{OUT_OF_ORDER, Runs, other_counts, told};
@@ -21,10 +21,10 @@ const BRANCHES_HERE: usize = 1;
 pub(super) struct Copier<'p> {
     reader: &'p Reader,
     pages: &'p Pages,
-    ahead: &'p Ahead,
+    ahead: &'p ReadaheadPool,
     file: FileWriter,
     seen: Runs,
-    watch: Watch<'p>,
+    watch: ProgressCallback<'p>,
     /// A page on its way to the file.
     page: Vec<u8>,
 }
@@ -69,9 +69,9 @@ impl<'p> Copier<'p> {
     pub fn new(
         reader: &'p Reader,
         pages: &'p Pages,
-        ahead: &'p Ahead,
+        ahead: &'p ReadaheadPool,
         file: FileWriter,
-        watch: Watch<'p>,
+        watch: ProgressCallback<'p>,
     ) -> Self {
         let mut seen = Runs::default();
         seen.add(0, META_PAGES);
@@ -83,7 +83,7 @@ impl<'p> Copier<'p> {
     pub fn main(&mut self, record: Table) -> Result<Table> {
         let flags = record.flags;
         let (keys, values) = (flags.key_order(), flags.value_order());
-        let want = Want::Keys { flags, main: true, keys, values };
+        let want = LeafContents::Keys { flags, main: true, keys, values };
         self.tree(&record, want).map_err(|error| error.of_table("main"))
     }
 
@@ -92,7 +92,7 @@ impl<'p> Copier<'p> {
     }
 
     /// The record of the tree as it stands in the new file.
-    fn tree(&mut self, record: &Table, want: Want) -> Result<Table> {
+    fn tree(&mut self, record: &Table, want: LeafContents) -> Result<Table> {
         let mut branches = Branches::new(record)?;
         let mut tree = Tree::new(record, want.order(), self.pages.layout);
         let (mut coming, mut here) = (VecDeque::new(), VecDeque::new());
@@ -103,7 +103,7 @@ impl<'p> Copier<'p> {
             }
             if let Some(next) = coming.pop_front() {
                 let leaves = next.wait()?;
-                let hanging = Hanging::new(self.pages, self.ahead, &leaves);
+                let hanging = ReferencedDataOfLeaves::new(self.pages, self.ahead, &leaves);
                 here.push_back((leaves, hanging));
             }
             if here.len() > BRANCHES_HERE || coming.is_empty() {
@@ -115,12 +115,17 @@ impl<'p> Copier<'p> {
     }
 
     /// The same of one whose leaves are there.
-    fn shallow_tree(&mut self, record: &Table, want: Want, leaves: &[Leaf]) -> Result<Table> {
+    fn shallow_tree(
+        &mut self,
+        record: &Table,
+        want: LeafContents,
+        leaves: &[Leaf],
+    ) -> Result<Table> {
         let branch = only_branch(record);
         let numbers = branch.into_iter().chain(leaves.iter().map(|leaf| leaf.number));
         mark(&mut self.seen, &numbers.collect::<Vec<_>>())?;
         let mut tree = Tree::new(record, want.order(), self.pages.layout);
-        self.leaves(&mut tree, leaves, Hanging::new(self.pages, self.ahead, &[]))?;
+        self.leaves(&mut tree, leaves, ReferencedDataOfLeaves::new(self.pages, self.ahead, &[]))?;
         self.close(tree, branch.is_some().into(), record, want)
     }
 
@@ -129,7 +134,7 @@ impl<'p> Copier<'p> {
         mut tree: Tree,
         branch_pages: u64,
         record: &Table,
-        want: Want,
+        want: LeafContents,
     ) -> Result<Table> {
         let seen = Table {
             branch_pages,
@@ -138,14 +143,19 @@ impl<'p> Copier<'p> {
             entries: tree.bulk.table.entries,
             ..*record
         };
-        let values_of_a_key = matches!(want, Want::Values(..));
+        let values_of_a_key = matches!(want, LeafContents::Values(..));
         if seen != told(record, &seen, values_of_a_key) {
             return Err(other_counts(record));
         }
         tree.bulk.finish(&mut self.file)
     }
 
-    fn leaves(&mut self, tree: &mut Tree, leaves: &[Leaf], mut hanging: Hanging<'_>) -> Result<()> {
+    fn leaves(
+        &mut self,
+        tree: &mut Tree,
+        leaves: &[Leaf],
+        mut hanging: ReferencedDataOfLeaves<'_>,
+    ) -> Result<()> {
         for leaf in leaves {
             self.leaf(tree, leaf, &mut hanging)?;
         }
@@ -156,7 +166,12 @@ impl<'p> Copier<'p> {
         if (self.watch)(bytes as u64) { Ok(()) } else { Err(cancelled()) }
     }
 
-    fn leaf(&mut self, tree: &mut Tree, leaf: &Leaf, hanging: &mut Hanging<'_>) -> Result<()> {
+    fn leaf(
+        &mut self,
+        tree: &mut Tree,
+        leaf: &Leaf,
+        hanging: &mut ReferencedDataOfLeaves<'_>,
+    ) -> Result<()> {
         tree.follow(leaf)?;
         let mut moved = Vec::with_capacity(leaf.pointers.len());
         for (at, pointer) in &leaf.pointers {
@@ -171,19 +186,19 @@ impl<'p> Copier<'p> {
             self.page[place..place + bytes.len()].copy_from_slice(&bytes);
         }
         tree.bulk.table.entries += leaf.entries;
-        tree.bulk.hang_leaf(&mut self.file, &mut self.page, leaf.view.key(0))
+        tree.bulk.attach_leaf(&mut self.file, &mut self.page, leaf.view.key(0))
     }
 
     /// Copies it: what stands in the place of its pointer in the new file.
-    fn thing(&mut self, tree: &mut Tree, thing: Thing) -> Result<Vec<u8>> {
+    fn thing(&mut self, tree: &mut Tree, thing: ReferencedData) -> Result<Vec<u8>> {
         match thing {
-            Thing::Value { place, block, bytes } => {
+            ReferencedData::Value { place, block, bytes } => {
                 let size = bytes.len();
                 self.value(tree, place, size)?;
                 let number = self.file.overflow(&[&block[bytes]], size)?;
                 Ok(number.to_ne_bytes().to_vec())
             }
-            Thing::Tree { record, want, leaves } => {
+            ReferencedData::Tree { record, want, leaves } => {
                 let copy = self.shallow_tree(&record, want, &leaves)?;
                 Ok(tree.values(&record, &copy))
             }
@@ -210,9 +225,9 @@ impl<'p> Copier<'p> {
         }
     }
 
-    fn keys(&self, flags: Flags, name: &[u8]) -> Want {
+    fn keys(&self, flags: Flags, name: &[u8]) -> LeafContents {
         let (keys, values) = self.reader.orders_of(name, flags);
-        Want::Keys { flags, main: false, keys, values }
+        LeafContents::Keys { flags, main: false, keys, values }
     }
 
     fn large(&mut self, tree: &mut Tree, first: u64, size: usize) -> Result<u64> {

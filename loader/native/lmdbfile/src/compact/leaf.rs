@@ -11,7 +11,7 @@ use crate::{Error, Flags, MAX_KEY, Order, Result, Table};
 
 /// What stands on a leaf.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Want {
+pub(super) enum LeafContents {
     /// Keys of a table with these flags. In the main table records of tables may stand too.
     Keys { flags: Flags, main: bool, keys: Order, values: Order },
     /// Values of one key, alone or of one size.
@@ -33,7 +33,7 @@ pub(super) enum Pointer {
     /// A value of this size on overflow pages, the first of which is this.
     Large(u64, usize),
     /// The record of a key's values, and what stands on the leaves of that tree.
-    Values(Table, Want),
+    Values(Table, LeafContents),
     /// The record of a table.
     Table(Table),
 }
@@ -52,7 +52,7 @@ impl Pointer {
     }
 }
 
-impl Want {
+impl LeafContents {
     /// On the leaves of a tree of a key's values.
     fn values(self, record: &Table) -> Self {
         Self::Values(values_kind(record), self.order_of_values())
@@ -87,14 +87,14 @@ pub(super) fn only_branch(record: &Table) -> Option<u64> {
 }
 
 /// Reads leaves and checks them.
-pub(super) fn leaves(pages: &Pages, numbers: &[u64], want: Want) -> Result<Vec<Leaf>> {
+pub(super) fn leaves(pages: &Pages, numbers: &[u64], want: LeafContents) -> Result<Vec<Leaf>> {
     pages.want(numbers);
     let views = pages.views(numbers)?.into_iter();
     numbers.iter().zip(views).map(|(&number, view)| Leaf::new(number, view, want)).collect()
 }
 
 impl Leaf {
-    pub fn new(number: u64, view: View, want: Want) -> Result<Self> {
+    pub fn new(number: u64, view: View, want: LeafContents) -> Result<Self> {
         if view.kind != want.kind() {
             return Err(Error::corrupt(number, "a page of another kind than its place wants"));
         }
@@ -104,7 +104,7 @@ impl Leaf {
         require_ascending(&view, want.order(), number)?;
         let mut leaf = Self { number, view, entries: 0, pointers: Vec::new() };
         match want {
-            Want::Values(Kind::Leaf2(_), _) => leaf.entries = leaf.view.count as u64,
+            LeafContents::Values(Kind::Leaf2(_), _) => leaf.entries = leaf.view.count as u64,
             _ => (0..leaf.view.count).try_for_each(|at| leaf.node(at, want))?,
         }
         // The largest table lies all over a file that was not written at once: with it all else comes into memory.
@@ -112,17 +112,17 @@ impl Leaf {
         Ok(leaf)
     }
 
-    fn node(&mut self, at: usize, want: Want) -> Result<()> {
+    fn node(&mut self, at: usize, want: LeafContents) -> Result<()> {
         const VALUES: u16 = node::DUPDATA | node::SUBDATA;
         let here = self.view.node(at);
         let (flags, main) = match want {
-            Want::Keys { flags, main, .. } => (flags, main),
-            Want::Values(..) => (Flags::NONE, false),
+            LeafContents::Keys { flags, main, .. } => (flags, main),
+            LeafContents::Values(..) => (Flags::NONE, false),
         };
         let many = flags.contains(Flags::DUPSORT);
         let pointer = match here.flags {
             0 => None,
-            node::BIGDATA if !many && matches!(want, Want::Keys { .. }) => {
+            node::BIGDATA if !many && matches!(want, LeafContents::Keys { .. }) => {
                 here.overflow_page().map(|first| Pointer::Large(first, here.size))
             }
             node::DUPDATA if many => return self.sub_page(at, flags, want),
@@ -141,7 +141,7 @@ impl Leaf {
         Ok(())
     }
 
-    fn sub_page(&mut self, at: usize, flags: Flags, want: Want) -> Result<()> {
+    fn sub_page(&mut self, at: usize, flags: Flags, want: LeafContents) -> Result<()> {
         let values = values_beside(&self.view, at, flags, self.number)?;
         require_ascending(&values, want.order_of_values(), self.number)?;
         self.entries += values.count as u64;

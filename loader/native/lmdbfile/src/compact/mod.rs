@@ -6,13 +6,13 @@
 mod ahead;
 mod branches;
 mod copier;
-mod hanging;
 mod leaf;
 mod pages;
+mod sub_trees;
 
 use std::path::Path;
 
-use ahead::Ahead;
+use ahead::ReadaheadPool;
 use copier::Copier;
 use pages::Pages;
 
@@ -20,7 +20,7 @@ use crate::{Error, Layout};
 use crate::{ErrorKind, FileWriter, Format, Options, Reader, Result, Summary};
 
 /// Told how many bytes were copied since the last call; `false` gives up.
-pub type Watch<'w> = &'w (dyn Fn(u64) -> bool + Sync);
+pub type ProgressCallback<'w> = &'w (dyn Fn(u64) -> bool + Sync);
 
 impl Reader {
     /// Writes the snapshot's tables to the new file `target`, with the same map size and
@@ -28,11 +28,11 @@ impl Reader {
     ///
     /// The whole structure is checked on the way, as [`Reader::walk`] does, but for the table of free pages, which a copy
     /// has no use for.
-    pub fn compact(&self, target: &Path, watch: Watch<'_>) -> Result<Summary> {
+    pub fn compact(&self, target: &Path, watch: ProgressCallback<'_>) -> Result<Summary> {
         let pages = Pages::new(self.store.source()?, self.layout(), self.store.pages)?;
         let file = FileWriter::create(target, &self.options())?;
         std::thread::scope(|scope| {
-            let ahead = Ahead::start(scope, &pages)?;
+            let ahead = ReadaheadPool::start(scope, &pages)?;
             let mut copier = Copier::new(self, &pages, &ahead, file, watch);
             let main = copier.main(self.meta.main)?;
             copier.finish(main, self.meta.txn)

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use disk::{Ahead, Buffer, Source, Spare};
+use disk::{Buffer, BufferPool, Readahead, Source};
 
 use crate::bounds::{Bounds, cut};
 use crate::reader::View;
@@ -15,11 +15,11 @@ use crate::{Error, Layout, Result};
 #[derive(Debug)]
 pub(super) struct Pages {
     source: Source,
-    ahead: Arc<Ahead>,
+    ahead: Arc<Readahead>,
     pub layout: Layout,
     /// All numbers are below it.
     count: u64,
-    spare: Arc<Spare>,
+    spare: Arc<BufferPool>,
 }
 
 /// Bytes of neighbours that are read past the cache.
@@ -36,7 +36,7 @@ pub(super) struct Large {
 
 impl Pages {
     pub fn new(source: Source, layout: Layout, count: u64) -> Result<Self> {
-        let ahead = Ahead::new(source.file(), count * layout.page_size as u64)?;
+        let ahead = Readahead::new(source.file(), count * layout.page_size as u64)?;
         Ok(Self { source, ahead, layout, count, spare: Arc::default() })
     }
 
@@ -124,7 +124,7 @@ impl Pages {
 
     pub fn want_run(&self, first: u64, count: u64) {
         let size = self.layout.page_size as u64;
-        self.ahead.want(first.saturating_mul(size), count.saturating_mul(size));
+        self.ahead.request(first.saturating_mul(size), count.saturating_mul(size));
     }
 
     /// In the order of `numbers`, as they are.

@@ -5,15 +5,15 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::send::Part;
+use super::send::ResumePoint;
 
 /// `None` where there is none, or nothing that makes sense.
-pub(super) fn read(path: &Path) -> Option<Part> {
+pub(super) fn read(path: &Path) -> Option<ResumePoint> {
     std::fs::read_to_string(path).ok()?.trim_end().parse().ok()
 }
 
 /// The whole line or the one before it, whatever happens.
-pub(super) fn write(path: &Path, part: Part) -> io::Result<()> {
+pub(super) fn write(path: &Path, part: ResumePoint) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut options = OpenOptions::new();
@@ -23,13 +23,13 @@ pub(super) fn write(path: &Path, part: Part) -> io::Result<()> {
     std::fs::rename(&beside, path)
 }
 
-impl std::fmt::Display for Part {
+impl std::fmt::Display for ResumePoint {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{:016x}-{}", self.image, self.have)
     }
 }
 
-impl std::str::FromStr for Part {
+impl std::str::FromStr for ResumePoint {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -13,4 +13,4 @@ mod send;
 
 pub use plain::{Image, copy};
 pub use receive::receive;
-pub use send::{Part, send};
+pub use send::{ResumePoint, send};

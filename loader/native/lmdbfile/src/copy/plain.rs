@@ -3,10 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use disk::{Buffer, Disk, Look, Source, pieces};
+use disk::{Buffer, DirectFile, Look, Source, pieces};
 
 use super::origin::Data;
-use crate::compact::{Watch, cancelled};
+use crate::compact::{ProgressCallback, cancelled};
 use crate::{Error, ErrorKind, Result, Seen};
 
 /// As the user's own mask has it.
@@ -30,11 +30,11 @@ pub fn copy(
     image: &Image<'_>,
     target: &Path,
     seen: Option<&Seen>,
-    watch: Watch<'_>,
+    watch: ProgressCallback<'_>,
 ) -> Result<u64> {
     let (origin, end) = open(source, image)?;
     let of_target = |error: io::Error| Error::from(error).of_file(target);
-    let mut disk = Disk::create(target, MODE).map_err(of_target)?;
+    let mut disk = DirectFile::create(target, MODE).map_err(of_target)?;
     disk.write_at(&Buffer::from(image.head), 0).map_err(of_target)?;
     let head = image.head.len() as u64;
     watch(head);
@@ -67,7 +67,7 @@ pub(super) fn each(
     origin: &Source,
     range: std::ops::Range<u64>,
     look: Option<Look<'_>>,
-    watch: Watch<'_>,
+    watch: ProgressCallback<'_>,
     mut take: impl FnMut(u64, &Buffer) -> Result<()>,
 ) -> Result<()> {
     let (data, end) = (Data::new(origin.file(), range.clone()), range.end);

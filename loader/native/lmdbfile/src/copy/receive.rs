@@ -3,19 +3,19 @@
 use std::io::Read;
 use std::path::Path;
 
-use disk::{Buffer, Disk};
+use disk::{Buffer, DirectFile};
 
 use super::frame::{self, Frame, Frames, Header, garbled};
 use super::journal;
-use super::send::Part;
-use crate::compact::{Watch, cancelled};
+use super::send::ResumePoint;
+use crate::compact::{ProgressCallback, cancelled};
 use crate::{Error, ErrorKind, Result};
 
 /// After so many bytes what has come is made durable and written down.
 const STEP: u64 = 256 << 20;
 
 struct Receiver<'r> {
-    file: Disk,
+    file: DirectFile,
     journal: &'r Path,
     header: Header,
     /// All before it is there.
@@ -31,14 +31,14 @@ pub fn receive(
     input: &mut dyn Read,
     target: &Path,
     journal: &Path,
-    watch: Watch<'_>,
+    watch: ProgressCallback<'_>,
 ) -> Result<u64> {
     let header = Header::read(input)?;
     if header.from > 0 && !is_there(&header, target, journal) {
         let what = "the stream goes on with another copy than what is here";
         return Err(Error::new(ErrorKind::Misuse, what));
     }
-    let file = Disk::open(target, 0o600, header.from == 0);
+    let file = DirectFile::open(target, 0o600, header.from == 0);
     let file = file.map_err(|error| Error::from(error).of_file(target))?;
     let (have, durable) = (header.from, header.from);
     let mut receiver = Receiver { file, journal, header, have, durable };
@@ -58,7 +58,7 @@ fn is_there(header: &Header, target: &Path, journal: &Path) -> bool {
 }
 
 impl Receiver<'_> {
-    fn frames(&mut self, input: &mut dyn Read, watch: Watch<'_>) -> Result<()> {
+    fn frames(&mut self, input: &mut dyn Read, watch: ProgressCallback<'_>) -> Result<()> {
         self.note()?;
         let mut frames = Frames::new(input);
         let mut block = Buffer::new(frame::BLOCK);
@@ -81,7 +81,7 @@ impl Receiver<'_> {
     fn note(&mut self) -> Result<()> {
         self.file.sync()?;
         self.durable = self.have;
-        Ok(journal::write(self.journal, Part { image: self.header.image, have: self.have })?)
+        Ok(journal::write(self.journal, ResumePoint { image: self.header.image, have: self.have })?)
     }
 
     fn end(&mut self) -> Result<()> {

@@ -6,11 +6,11 @@ use std::path::Path;
 use super::frame::{self, Frames, Header};
 use super::plain::{Image, each, open};
 use crate::Result;
-use crate::compact::Watch;
+use crate::compact::ProgressCallback;
 
 /// How much of which image somebody has already, as a receiver's journal tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct ResumePoint {
     pub image: u64,
     /// Bytes from the beginning.
     pub have: u64,
@@ -20,9 +20,9 @@ pub struct Part {
 pub fn send(
     source: &Path,
     image: &Image<'_>,
-    part: Option<Part>,
+    part: Option<ResumePoint>,
     out: &mut dyn Write,
-    watch: Watch<'_>,
+    watch: ProgressCallback<'_>,
 ) -> Result<u64> {
     let (origin, length) = open(source, image)?;
     let number = frame::image(image.head, image.compacted);

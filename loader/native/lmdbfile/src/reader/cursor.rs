@@ -1,7 +1,7 @@
 //! Keys and values in order.
 
 use super::path::Path;
-use super::{Store, TableReader};
+use super::{BlockCache, TableReader};
 use crate::layout::node;
 use crate::{Error, Flags, Result, Table};
 
@@ -119,7 +119,7 @@ impl<'r> Cursor<'r> {
         }
     }
 
-    fn store(&self) -> &'r Store {
+    fn store(&self) -> &'r BlockCache {
         self.table.store
     }
 
@@ -161,7 +161,7 @@ impl<'r> Cursor<'r> {
         } else if let Some(page) = node.overflow_page() {
             let (large, pages) = self.store().overflow(page, node.size)?;
             self.large = large;
-            self.keys.spend(pages)?;
+            self.keys.count_visited(pages)?;
         }
         Ok(())
     }

@@ -20,10 +20,10 @@ use leaf::Orders;
 pub(crate) use path::OUT_OF_ORDER;
 pub(crate) use runs::Runs;
 pub use seen::Seen;
-use store::Store;
+use store::BlockCache;
 pub(crate) use tree::{other_counts, told, value_record, values_beside, values_kind};
 pub(crate) use view::{Kind, View};
-pub use walk::{Accounting, PageKind, PageUse};
+pub use walk::{PageKind, PageUsage, PageUse};
 
 use crate::meta::Meta;
 use crate::{Flags, Layout, Order, Result, Table};
@@ -31,14 +31,14 @@ use crate::{Flags, Layout, Order, Result, Table};
 /// A snapshot of a file. Its pages must stay as they are meanwhile: nobody writes, or a reader's slot is held.
 #[derive(Debug)]
 pub struct Reader {
-    pub(crate) store: Store,
+    pub(crate) store: BlockCache,
     pub(crate) meta: Meta,
-    tables: BTreeMap<Vec<u8>, Named>,
+    tables: BTreeMap<Vec<u8>, NamedTable>,
 }
 
 /// A table of the file.
 #[derive(Debug, Clone)]
-struct Named {
+struct NamedTable {
     /// For messages.
     name: String,
     record: Table,
@@ -49,7 +49,7 @@ struct Named {
 /// One table, to be looked into.
 #[derive(Debug, Clone, Copy)]
 pub struct TableReader<'r> {
-    store: &'r Store,
+    store: &'r BlockCache,
     name: &'r str,
     record: Table,
     key_order: Order,
@@ -123,14 +123,14 @@ impl Reader {
     }
 }
 
-impl Named {
+impl NamedTable {
     /// With the orders that follow from its flags.
     fn new(name: &[u8], record: Table) -> Self {
         let (key_order, value_order) = (record.flags.key_order(), record.flags.value_order());
         Self { name: name.escape_ascii().to_string(), record, key_order, value_order }
     }
 
-    fn reader<'r>(&'r self, store: &'r Store) -> TableReader<'r> {
+    fn reader<'r>(&'r self, store: &'r BlockCache) -> TableReader<'r> {
         let Self { name, record, key_order, value_order } = self;
         let (key_order, value_order) = (*key_order, *value_order);
         TableReader { store, name, record: *record, key_order, value_order }

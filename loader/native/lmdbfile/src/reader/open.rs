@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::cursor::table_record;
 use super::path::Path as Position;
-use super::store::Store;
-use super::{Named, Reader};
+use super::store::BlockCache;
+use super::{NamedTable, Reader};
 use crate::layout::{META_PAGES, node};
 use crate::meta::{META_SIZE, Meta};
 use crate::{Error, ErrorKind, Layout, Order, Result};
@@ -29,7 +29,7 @@ impl Reader {
             let file = File::open(path)?;
             let (layout, meta) = settled(&file)?;
             let pages = pages_of(&file, layout, &meta)?;
-            Self::with_store(Store::open_scattered(file, layout, pages), meta)
+            Self::with_store(BlockCache::open_scattered(file, layout, pages), meta)
         };
         open().map_err(|error: Error| error.of_file(path))
     }
@@ -74,10 +74,10 @@ impl Reader {
 
     fn open_snapshot(path: &Path, file: File, layout: Layout, meta: Meta) -> Result<Self> {
         let pages = pages_of(&file, layout, &meta)?;
-        Self::with_store(Store::open(path, file, layout, pages)?, meta)
+        Self::with_store(BlockCache::open(path, file, layout, pages)?, meta)
     }
 
-    fn with_store(store: Store, meta: Meta) -> Result<Self> {
+    fn with_store(store: BlockCache, meta: Meta) -> Result<Self> {
         let tables = named_tables(&store, &meta).map_err(|error| error.of_table("main"))?;
         Ok(Self { store, meta, tables })
     }
@@ -126,7 +126,7 @@ fn read_meta(file: &File, offset: u64, number: u64) -> Result<(Layout, Meta)> {
     Layout::read_meta(&start).map_err(|what| Error::corrupt(number, what))
 }
 
-fn named_tables(store: &Store, meta: &Meta) -> Result<BTreeMap<Vec<u8>, Named>> {
+fn named_tables(store: &BlockCache, meta: &Meta) -> Result<BTreeMap<Vec<u8>, NamedTable>> {
     let mut tables = BTreeMap::new();
     let mut position = Position::new(&meta.main, Order::Bytes, store.pages)?;
     let mut found = position.first(store)?;
@@ -135,7 +135,7 @@ fn named_tables(store: &Store, meta: &Meta) -> Result<BTreeMap<Vec<u8>, Named>> 
         if node.flags & (node::SUBDATA | node::DUPDATA) == node::SUBDATA {
             let record = table_record(node.data, position.page())?;
             let name = store.layout.name(node.key);
-            tables.insert(name.to_vec(), Named::new(name, record));
+            tables.insert(name.to_vec(), NamedTable::new(name, record));
         }
         found = position.next(store)?;
     }

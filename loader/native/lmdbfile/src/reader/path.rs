@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::store::Store;
+use super::store::BlockCache;
 use super::view::{Kind, Node, View};
-use crate::checks::misuse;
+use crate::checks::programming_error;
 use crate::table::NO_PAGE;
 use crate::{Error, Order, Result, Table};
 
@@ -46,13 +46,13 @@ impl Path {
     }
 
     /// To the first of all nodes: whether there is one.
-    pub fn first(&mut self, store: &Store) -> Result<bool> {
+    pub fn first(&mut self, store: &BlockCache) -> Result<bool> {
         self.restart(store)?;
         self.descend(store)
     }
 
     /// To the last of all nodes: whether there is one.
-    pub fn last(&mut self, store: &Store) -> Result<bool> {
+    pub fn last(&mut self, store: &BlockCache) -> Result<bool> {
         self.restart(store)?;
         while let Some(last) = self.levels.last_mut() {
             last.at = last.view.count - 1;
@@ -66,7 +66,7 @@ impl Path {
     }
 
     /// To the first node whose key is not below `key`: whether there is one.
-    pub fn seek(&mut self, store: &Store, key: &[u8]) -> Result<bool> {
+    pub fn seek(&mut self, store: &BlockCache, key: &[u8]) -> Result<bool> {
         self.restart(store)?;
         while let Some(last) = self.levels.last_mut() {
             if last.view.kind != Kind::Branch {
@@ -84,7 +84,7 @@ impl Path {
     }
 
     /// To the node after this one: whether there is one.
-    pub fn next(&mut self, store: &Store) -> Result<bool> {
+    pub fn next(&mut self, store: &BlockCache) -> Result<bool> {
         let Some(leaf) = self.levels.last_mut() else { return Ok(false) };
         if leaf.at + 1 < leaf.view.count {
             leaf.at += 1;
@@ -104,13 +104,15 @@ impl Path {
     }
 
     pub fn node(&self) -> Result<Node<'_>> {
-        let leaf = self.levels.last().ok_or_else(|| misuse("no position in the table"))?;
+        let leaf =
+            self.levels.last().ok_or_else(|| programming_error("no position in the table"))?;
         Ok(leaf.view.node(leaf.at))
     }
 
     /// The node's value as a sub-page.
     pub fn sub_page(&self) -> Result<View> {
-        let leaf = self.levels.last().ok_or_else(|| misuse("no position in the table"))?;
+        let leaf =
+            self.levels.last().ok_or_else(|| programming_error("no position in the table"))?;
         leaf.view.sub_page(leaf.at).map_err(|what| Error::corrupt(leaf.number, what))
     }
 
@@ -120,13 +122,13 @@ impl Path {
     }
 
     /// Counts pages as visited.
-    pub fn spend(&mut self, pages: u64) -> Result<()> {
+    pub fn count_visited(&mut self, pages: u64) -> Result<()> {
         let left = self.budget.checked_sub(pages);
         self.budget = left.ok_or_else(|| Error::corrupt(self.page(), "pages are used twice"))?;
         Ok(())
     }
 
-    fn restart(&mut self, store: &Store) -> Result<()> {
+    fn restart(&mut self, store: &BlockCache) -> Result<()> {
         match self.root {
             Some(root) => {
                 self.levels.clear();
@@ -137,7 +139,7 @@ impl Path {
     }
 
     /// To the first node below, where there is one.
-    fn descend(&mut self, store: &Store) -> Result<bool> {
+    fn descend(&mut self, store: &BlockCache) -> Result<bool> {
         while let Some(last) = self.levels.last() {
             if last.view.kind != Kind::Branch {
                 return Ok(true);
@@ -148,12 +150,12 @@ impl Path {
         Ok(false)
     }
 
-    fn push(&mut self, store: &Store, number: u64) -> Result<()> {
+    fn push(&mut self, store: &BlockCache, number: u64) -> Result<()> {
         self.put(number, store.view(number)?)
     }
 
     fn put(&mut self, number: u64, view: View) -> Result<()> {
-        self.spend(1)?;
+        self.count_visited(1)?;
         let is_leaf = self.levels.len() + 1 == self.depth;
         if (view.kind == Kind::Branch) == is_leaf {
             return Err(Error::corrupt(number, "a tree of another depth than its record says"));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::view::{Kind, View};
 use crate::bounds::{Bounds, cut};
 use crate::{Layout, Result};
-use disk::{Ahead, Buffer, Direct, Source};
+use disk::{Buffer, Direct, Readahead, Source};
 use rustix::io::ReadWriteFlags;
 
 /// Bytes of a block.
@@ -32,7 +32,7 @@ const JUMPS: u32 = 256;
 type Slot = Option<(u64, Arc<Buffer>)>;
 
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct BlockCache {
     file: Direct,
     /// What the page cache may have.
     cache: Cache,
@@ -45,15 +45,15 @@ pub(crate) struct Store {
     /// Pages lie in no order: no more than one is read at a time.
     scattered: Cell<bool>,
     /// For whoever goes through trees whose pages lie in no order.
-    ahead: Option<Arc<Ahead>>,
+    ahead: Option<Arc<Readahead>>,
     /// Blocks on the way through a tree that did not follow another, less those that did.
     jumps: Cell<u32>,
 }
 
-impl Store {
+impl BlockCache {
     /// `pages` are in the file.
     pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
-        let ahead = Ahead::new(&file, pages * layout.page_size as u64)?;
+        let ahead = Readahead::new(&file, pages * layout.page_size as u64)?;
         let store = Self::new(Direct::new(file, path)?, layout, pages, (BLOCK, SLOTS));
         Ok(Self { ahead: Some(ahead), ..store })
     }
@@ -125,7 +125,7 @@ impl Store {
     fn want(&self, number: u64) {
         let size = self.layout.page_size as u64;
         if let Some(ahead) = &self.ahead {
-            ahead.want(number.saturating_mul(size), size);
+            ahead.request(number.saturating_mul(size), size);
         }
     }
 
@@ -150,7 +150,7 @@ impl Store {
         self.scattered.set(true);
         self.block.set(self.layout.page_size);
         self.slots.borrow_mut().fill(None);
-        self.ahead.iter().for_each(Ahead::scattered);
+        self.ahead.iter().for_each(Readahead::read_whole_file);
     }
 
     /// The value of `size` bytes that begins on overflow page `number`, and how many pages it has.

@@ -32,7 +32,7 @@ impl<'r> Tree<'r> {
     }
 
     /// What its record should tell.
-    pub fn told(&self) -> Table {
+    pub fn expected_record(&self) -> Table {
         told(&self.record, &self.seen, self.values_of_a_key)
     }
 

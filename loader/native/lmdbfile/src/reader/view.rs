@@ -37,11 +37,11 @@ pub(crate) struct Node<'a> {
 }
 
 /// What is wrong with a page; the caller knows its number and table.
-pub(crate) type Checked<T> = Result<T, &'static str>;
+pub(crate) type PageCheck<T> = Result<T, &'static str>;
 
 impl View {
     /// A page of a tree. `range` lies within the block.
-    pub fn page(block: Arc<Buffer>, range: Range<usize>, layout: Layout) -> Checked<Self> {
+    pub fn page(block: Arc<Buffer>, range: Range<usize>, layout: Layout) -> PageCheck<Self> {
         let header = Layout::header(&block[range.clone()]);
         let (lower, upper) = (usize::from(header.lower), usize::from(header.upper));
         let pointers = lower.checked_sub(layout.page_header).filter(|size| size % 2 == 0);
@@ -58,7 +58,7 @@ impl View {
     }
 
     /// The value of a leaf's node as a page.
-    pub fn sub_page(&self, at: usize) -> Checked<Self> {
+    pub fn sub_page(&self, at: usize) -> PageCheck<Self> {
         let (_, data) = self.node_ranges(self.pointer(at));
         let start = self.range.start;
         let range = start + data.start..start + data.end;
@@ -73,7 +73,7 @@ impl View {
 
     /// Nodes lie between `upper` and the end of the page, together in no more room than that; so
     /// whoever goes through them has no more work than the page has bytes.
-    fn check_nodes(&self, lower: usize, upper: usize) -> Checked<()> {
+    fn check_nodes(&self, lower: usize, upper: usize) -> PageCheck<()> {
         let end = self.range.len();
         if lower > upper || upper > end {
             return Err("a page whose bounds make no sense");
@@ -173,7 +173,7 @@ fn size(bytes: &[u8], start: usize) -> usize {
     usize::from(read_u16(bytes, start)) | usize::from(read_u16(bytes, start + 2)) << 16
 }
 
-fn kind(flags: u16, pad: u16) -> Checked<Kind> {
+fn kind(flags: u16, pad: u16) -> PageCheck<Kind> {
     const KINDS: u16 = page::BRANCH | page::LEAF | page::OVERFLOW | page::META | page::LEAF2;
     const LEAF2: u16 = page::LEAF | page::LEAF2;
     match flags & KINDS {

@@ -8,7 +8,7 @@ use super::runs::Runs;
 use super::seen::{Met, Seen};
 use super::tree::{Tree, other_counts, value_record, values_kind};
 use super::view::Kind;
-use super::{Named, Reader, TableReader};
+use super::{NamedTable, Reader, TableReader};
 use crate::compact::cancelled;
 use crate::layout::{META_PAGES, read_u64};
 use crate::{Error, ErrorKind, Flags, Order, Result};
@@ -37,7 +37,7 @@ pub struct PageUse<'a> {
 
 /// Where all the pages of a file are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Accounting {
+pub struct PageUsage {
     pub branch: u64,
     pub leaf: u64,
     pub overflow: u64,
@@ -53,7 +53,7 @@ impl Reader {
     /// Checks the structure of all tables on the way: order of keys, separators and values, depths,
     /// and that each record tells the true number of pages and values. A page used twice is an error.
     /// The content of overflow pages is not read.
-    pub fn walk(&self, visit: &mut dyn FnMut(&PageUse<'_>)) -> Result<Accounting> {
+    pub fn walk(&self, visit: &mut dyn FnMut(&PageUse<'_>)) -> Result<PageUsage> {
         let (found, damage) = self.survey(None, &mut |page| {
             visit(page);
             true
@@ -70,19 +70,21 @@ impl Reader {
         &self,
         seen: Option<&Seen>,
         visit: &mut dyn FnMut(&PageUse<'_>) -> bool,
-    ) -> (Accounting, Vec<Error>) {
+    ) -> (PageUsage, Vec<Error>) {
         let own = self.orders();
         let seen = seen.and_then(|seen| Some((seen, seen.orders(&own)?)));
         let (seen, orders) = seen.map_or((None, &own), |(seen, orders)| (Some(seen), orders));
-        let (used, found) = (Runs::default(), Accounting::default());
+        let (used, found) = (Runs::default(), PageUsage::default());
         let mut walk = Walk { seen, orders, visit, used, found };
         walk.used.add(0, META_PAGES);
         let meta = PageUse { number: 0, count: META_PAGES, kind: PageKind::Meta, table: MAIN };
         if !(walk.visit)(&meta) {
             return (walk.found, vec![cancelled()]);
         }
-        let (free, main) =
-            (Named::new(b"free", self.meta.free), Named::new(MAIN.as_bytes(), self.meta.main));
+        let (free, main) = (
+            NamedTable::new(b"free", self.meta.free),
+            NamedTable::new(MAIN.as_bytes(), self.meta.main),
+        );
         let mut damage = Vec::new();
         for table in [&free, &main].into_iter().chain(self.tables.values()) {
             let table = table.reader(&self.store);
@@ -128,7 +130,7 @@ struct Walk<'v> {
     orders: &'v Orders,
     visit: &'v mut dyn FnMut(&PageUse<'_>) -> bool,
     used: Runs,
-    found: Accounting,
+    found: PageUsage,
 }
 
 impl Walk<'_> {
@@ -160,7 +162,7 @@ impl Walk<'_> {
         if record.depth > 0 {
             self.page(tree, record.root, 1)?;
         }
-        if tree.seen == tree.told() {
+        if tree.seen == tree.expected_record() {
             return Ok(());
         }
         Err(other_counts(&record))

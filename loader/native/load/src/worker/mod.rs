@@ -3,8 +3,8 @@
 mod parents;
 mod present;
 mod recover;
-mod single;
-mod together;
+mod single_adds;
+mod transaction;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use wire::{Error, Failure, Phase, Result};
 
-use crate::board::Batch;
-use crate::calm::Calm;
+use crate::batch_queue::Batch;
 use crate::codes;
-use crate::exchange::{Answer, Exchange};
+use crate::exchange::{Answer, RequestPipeline};
 use crate::shared::Shared;
-use crate::work::Work;
+use crate::shutdown::Shutdown;
+use crate::work::BatchWork;
 
 /// So often an entry is looked for that is not to be seen, and yet in the way. The server may still have been at
 /// work on a request whose answer was lost.
@@ -30,12 +30,12 @@ const REST: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Worker<'a> {
     shared: &'a Shared<'a>,
-    calm: &'a Calm,
-    exchange: Option<Exchange>,
+    calm: &'a Shutdown,
+    exchange: Option<RequestPipeline>,
 }
 
 impl<'a> Worker<'a> {
-    pub const fn new(shared: &'a Shared<'a>, calm: &'a Calm) -> Self {
+    pub const fn new(shared: &'a Shared<'a>, calm: &'a Shutdown) -> Self {
         Self { shared, calm, exchange: None }
     }
 
@@ -58,7 +58,7 @@ impl<'a> Worker<'a> {
     }
 
     fn batch(&mut self, batch: Batch) -> Result<()> {
-        let mut work = Work::new(self.shared, batch)?;
+        let mut work = BatchWork::new(self.shared, batch)?;
         while !work.todo.is_empty() {
             self.shared.counters.check()?;
             if self.shared.board.is_stopped() {
@@ -76,7 +76,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Brings some entries of the batch a step further.
-    fn round(&mut self, work: &mut Work<'_>) -> Result<()> {
+    fn round(&mut self, work: &mut BatchWork<'_>) -> Result<()> {
         work.sending = 0;
         let first = work.first(work.size);
         let looks: Vec<usize> = first.iter().copied().filter(|&at| work.marks[at].look).collect();
@@ -90,19 +90,19 @@ impl<'a> Worker<'a> {
         if fit.is_empty() { self.single(work, &first[..1]) } else { self.together(work, &fit) }
     }
 
-    fn exchange(&mut self) -> Result<&mut Exchange> {
+    fn exchange(&mut self) -> Result<&mut RequestPipeline> {
         if self.exchange.is_none() {
             self.exchange = Some(self.open()?);
         }
         self.exchange.as_mut().ok_or_else(unreachable_connection)
     }
 
-    fn open(&self) -> Result<Exchange> {
-        Exchange::open(self.shared.link, self.calm.stop(), self.shared.options.window)
+    fn open(&self) -> Result<RequestPipeline> {
+        RequestPipeline::open(self.shared.link, self.calm.stop(), self.shared.options.window)
     }
 
     /// Waits for the batches that this one depends on; `None` when the load was stopped meanwhile.
-    fn wait(&self, work: &Work<'_>) -> Option<bool> {
+    fn wait(&self, work: &BatchWork<'_>) -> Option<bool> {
         let counters = self.shared.counters;
         self.shared.board.wait_for(&work.batch.after, || counters.is_cancelled())
     }

@@ -4,14 +4,14 @@ use rustc_hash::FxHashSet;
 use wire::Result;
 
 use super::Worker;
-use crate::asks::Looks;
-use crate::work::Work;
+use crate::asks::EntryReads;
+use crate::work::BatchWork;
 
 impl Worker<'_> {
     /// Entries whose parent is not there would undo the whole transaction. True when some were put aside.
-    pub(super) fn put_orphans_aside(
+    pub(super) fn defer_entries_without_parent(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut BatchWork<'_>,
         list: &[usize],
     ) -> Result<bool> {
         let open = work.without_parent(list);
@@ -25,7 +25,7 @@ impl Worker<'_> {
     }
 
     /// The same again for all, when an earlier batch did not load all of its entries.
-    pub(super) fn has_orphans(&mut self, work: &mut Work<'_>, list: &[usize]) -> Result<bool> {
+    pub(super) fn has_orphans(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<bool> {
         for &at in list {
             self.shared.forget_parent(work.entry(at).parent);
         }
@@ -33,12 +33,12 @@ impl Worker<'_> {
         self.find_orphans(work, &open)
     }
 
-    fn find_orphans(&mut self, work: &mut Work<'_>, open: &[usize]) -> Result<bool> {
+    fn find_orphans(&mut self, work: &mut BatchWork<'_>, open: &[usize]) -> Result<bool> {
         let mut seen = FxHashSet::default();
         let first: Vec<usize> =
             open.iter().copied().filter(|&at| seen.insert(work.entry(at).parent)).collect();
         let names = first.iter().map(|&at| tree::name::parent_text(&work.entry(at).dn)).collect();
-        let mut looks = Looks::new(names);
+        let mut looks = EntryReads::new(names);
         self.exchange()?.pipeline(&mut looks)?;
         let found = looks.found;
         let mut missing = FxHashSet::default();
@@ -56,7 +56,7 @@ impl Worker<'_> {
     /// Those whose parent is missing, and what is below them.
     fn put_aside(
         &self,
-        work: &mut Work<'_>,
+        work: &mut BatchWork<'_>,
         open: &[usize],
         missing: &FxHashSet<u128>,
     ) -> Result<bool> {

@@ -3,16 +3,16 @@
 use wire::Result;
 
 use super::{Worker, busy};
-use crate::asks::{Looks, Replaces};
+use crate::asks::{EntryModifies, EntryReads};
 use crate::codes;
-use crate::found::{Change, Found};
+use crate::found::{Modification, ServerEntry};
 use crate::journal::Kind;
 use crate::options::OnExists;
-use crate::work::Work;
+use crate::work::BatchWork;
 
 impl Worker<'_> {
     /// Looks for entries that may be there already, and settles those that are.
-    pub(super) fn look(&mut self, work: &mut Work<'_>, list: &[usize]) -> Result<()> {
+    pub(super) fn look(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<()> {
         if self.wait(work).is_none() {
             return Ok(());
         }
@@ -20,9 +20,9 @@ impl Worker<'_> {
             || list.iter().any(|&at| work.marks[at].uncertain);
         let entries: Vec<_> = list.iter().map(|&at| work.entry(at)).collect();
         let mut looks = if content {
-            Looks::with_content(entries, &self.shared.leave_out)?
+            EntryReads::with_content(entries, &self.shared.leave_out)?
         } else {
-            Looks::new(entries.into_iter().map(|entry| entry.dn.as_slice()).collect())
+            EntryReads::new(entries.into_iter().map(|entry| entry.dn.as_slice()).collect())
         };
         self.exchange()?.pipeline(&mut looks)?;
         let found = looks.found;
@@ -44,16 +44,16 @@ impl Worker<'_> {
     /// What becomes of an entry that is there; the changes to be made, if any.
     fn settle_found(
         &self,
-        work: &mut Work<'_>,
+        work: &mut BatchWork<'_>,
         at: usize,
-        found: &Found,
-    ) -> Result<Option<Vec<Change>>> {
+        found: &ServerEntry,
+    ) -> Result<Option<Vec<Modification>>> {
         work.there += 1;
         let (shared, exists) = (self.shared, self.shared.options.exists);
         let entry = work.entry(at);
         let changes =
             |loosely| found.changes(entry, &shared.leave_out, &shared.options.aliases, loosely);
-        if work.marks[at].uncertain && found.is_ours(&changes(true)?) {
+        if work.marks[at].uncertain && found.was_added_by_this_load(&changes(true)?) {
             work.settle(at, Kind::Added);
             return Ok(None);
         }
@@ -74,21 +74,25 @@ impl Worker<'_> {
         Ok(Some(changes))
     }
 
-    fn replace(&mut self, work: &mut Work<'_>, changes: Vec<(usize, Vec<Change>)>) -> Result<()> {
+    fn replace(
+        &mut self,
+        work: &mut BatchWork<'_>,
+        changes: Vec<(usize, Vec<Modification>)>,
+    ) -> Result<()> {
         if changes.is_empty() {
             return Ok(());
         }
         let list: Vec<usize> = changes.iter().map(|(at, _)| *at).collect();
         let requests =
             changes.into_iter().map(|(at, all)| (work.entry(at).dn.as_slice(), all)).collect();
-        let mut replaces = Replaces::new(requests);
+        let mut replaces = EntryModifies::new(requests);
         let sent = self.exchange()?.pipeline(&mut replaces);
         let answers = replaces.answers;
         let mut passing = None;
         for (&at, answer) in list.iter().zip(answers) {
             match answer {
                 Some(answer) if answer.code == 0 => work.settle(at, Kind::Replaced),
-                Some(answer) if codes::is_passing(answer.code) => passing = Some(answer),
+                Some(answer) if codes::is_transient(answer.code) => passing = Some(answer),
                 Some(answer) => work.reject(at, codes::reason(answer.code, &answer.text), false),
                 None => {}
             }

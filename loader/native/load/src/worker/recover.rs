@@ -8,7 +8,7 @@ use wire::{Error, Failure, Phase, Result};
 
 use super::Worker;
 use crate::codes;
-use crate::work::Work;
+use crate::work::BatchWork;
 
 /// The first pause before a server that is gone is tried again, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
@@ -22,7 +22,7 @@ const LARGE: usize = (1 << 18) - 1;
 
 impl Worker<'_> {
     /// Connects again after the connection broke, or the server was busy; any other error ends the load.
-    pub(super) fn recover(&mut self, work: &mut Work<'_>, error: Error) -> Result<()> {
+    pub(super) fn recover(&mut self, work: &mut BatchWork<'_>, error: Error) -> Result<()> {
         let reason = retryable(error)?;
         let was_up = self.exchange.take().is_some();
         self.shared.tally.reconnects.fetch_add(1, Relaxed);
@@ -68,7 +68,7 @@ impl Worker<'_> {
 }
 
 /// The server is there and closes the connection again and again: some entry may be what it does not take.
-fn suspect(work: &mut Work<'_>, reason: &Failure) {
+fn suspect(work: &mut BatchWork<'_>, reason: &Failure) {
     work.breaks += 1;
     if work.sending > 1 {
         if work.breaks > 1 {
@@ -94,8 +94,8 @@ fn retryable(error: Error) -> Result<Failure> {
 fn is_passing(failure: &Failure) -> bool {
     match failure.phase {
         Phase::Connect | Phase::Lost | Phase::Silent => true,
-        Phase::Bind => failure.result < 0 || codes::is_passing(failure.result),
-        Phase::Request => codes::is_passing(failure.result),
+        Phase::Bind => failure.result < 0 || codes::is_transient(failure.result),
+        Phase::Request => codes::is_transient(failure.result),
         Phase::Library | Phase::Tls | Phase::Protocol => false,
     }
 }

@@ -1,6 +1,6 @@
 //! The beginning of a value of the entry.
 
-use synth::tags::{At, Render, Scope, SlotFacts};
+use synth::tags::{EntryContext, Render, Scope, SlotFacts};
 
 #[derive(Debug)]
 struct Cut {
@@ -19,7 +19,7 @@ pub fn cut(
 }
 
 impl Render for Cut {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let mut slots = self.slots.iter().map(|facts| &at.slots[facts.at]);
         if let Some(slot) = slots.find(|slot| slot.there) {
             out.extend_from_slice(beginning(&slot.text, self.characters));

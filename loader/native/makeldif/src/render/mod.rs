@@ -8,18 +8,22 @@ mod sequence;
 
 use synth::tags::{Render, Scope};
 
-use super::own::Own;
+use super::tags::MakeldifTag;
 
-pub fn compile(tag: &Own, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
+pub fn compile(tag: &MakeldifTag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
     match tag {
-        Own::Cut { names, characters } => cut::cut(names, *characters, scope),
-        Own::Path { whose, parts, separator } => Ok(path::path(*whose, *parts, *separator, scope)),
-        Own::Line { list, order } => sequence::line(list, order, scope),
-        Own::Name(name) => names::name(name, scope),
-        Own::Characters { of, least, most } => Ok(random::characters(of, *least, *most, scope)),
-        Own::Number { low, high, format } => {
+        MakeldifTag::Cut { names, characters } => cut::cut(names, *characters, scope),
+        MakeldifTag::Path { whose, parts, separator } => {
+            Ok(path::path(*whose, *parts, *separator, scope))
+        }
+        MakeldifTag::Line { list, order } => sequence::line(list, order, scope),
+        MakeldifTag::Name(name) => names::name(name, scope),
+        MakeldifTag::Characters { of, least, most } => {
+            Ok(random::characters(of, *least, *most, scope))
+        }
+        MakeldifTag::Number { low, high, format } => {
             Ok(random::number(*low, *high, format.as_ref(), scope))
         }
-        Own::Sequence { start, order } => Ok(sequence::sequence(*start, order)),
+        MakeldifTag::Sequence { start, order } => Ok(sequence::sequence(*start, order)),
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::own::PersonName;
+use crate::tags::PersonName;
 use synth::list::List;
 use synth::tags::number::decimal;
-use synth::tags::{At, Render, Scope};
+use synth::tags::{EntryContext, Render, Scope};
 
 use super::sequence::{at_turn, longest};
 
@@ -28,7 +28,7 @@ pub fn name(said: &PersonName, scope: &Scope<'_>) -> Result<Box<dyn Render>, Str
 }
 
 impl Render for Name {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let pair = self.pairs.of(self.said.order.of(at.index));
         if !self.said.is_last {
             out.extend_from_slice(at_turn(&self.list, pair.first));

@@ -1,27 +1,27 @@
 //! DNs of the entry and of the one above it, whole or in part.
 
-use crate::own::Whose;
-use synth::Place;
-use synth::tags::{At, Render, Scope};
+use crate::tags::DnOf;
+use synth::EntryRef;
+use synth::tags::{EntryContext, Render, Scope};
 
 #[derive(Debug)]
 struct Path {
-    whose: Whose,
+    whose: DnOf,
     parts: i32,
     separator: u8,
     most: u64,
 }
 
-pub fn path(whose: Whose, parts: i32, separator: u8, scope: &Scope<'_>) -> Box<dyn Render> {
+pub fn path(whose: DnOf, parts: i32, separator: u8, scope: &Scope<'_>) -> Box<dyn Render> {
     let most = scope.kind.map_or(scope.parent_dn, |kind| scope.kinds[kind].dn);
     Box::new(Path { whose, parts, separator, most })
 }
 
 impl Render for Path {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let place = match self.whose {
-            Whose::Entry => Place::Entry { kind: at.kind, index: at.index },
-            Whose::Parent => at.tree.parent(at.kind, at.index),
+            DnOf::Entry => EntryRef::Entry { kind: at.kind, index: at.index },
+            DnOf::Parent => at.tree.parent(at.kind, at.index),
         };
         let start = out.len();
         at.names.dn(at.tree, place, out);

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use crate::format::Format;
 use synth::draw::{Stream, again, below};
-use synth::tags::{At, Render, Scope};
+use synth::tags::{EntryContext, Render, Scope};
 
 #[derive(Debug)]
 struct Characters {
@@ -30,7 +30,7 @@ pub fn characters(of: &str, least: usize, most: usize, scope: &Scope<'_>) -> Box
 const OF_ONE_DRAW: u64 = 8;
 
 impl Render for Characters {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let bits = at.bits(self.stream);
         let mut left = self.least + below(again(bits, 1), self.lengths);
         let mut turn = 2;
@@ -86,7 +86,7 @@ pub fn number(low: i64, high: i64, format: Option<&Format>, scope: &Scope<'_>) -
 }
 
 impl Render for Number {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let bits = at.bits(self.stream);
         // All of 64 bits are one more than a count can be.
         let count = self.low.abs_diff(self.high).checked_add(1);

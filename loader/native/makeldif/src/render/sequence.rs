@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::order::Order;
 use synth::list::List;
-use synth::tags::{At, Render, Scope};
+use synth::tags::{EntryContext, Render, Scope};
 
 use super::random::write_plain;
 
@@ -19,7 +19,7 @@ pub fn sequence(start: i64, order: &Order) -> Box<dyn Render> {
 }
 
 impl Render for Sequence {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         write_plain(self.start.wrapping_add_unsigned(self.order.of(at.index)), out);
     }
 
@@ -29,18 +29,18 @@ impl Render for Sequence {
 }
 
 #[derive(Debug)]
-struct Line {
+struct OutputQueue {
     list: Arc<List>,
     order: Order,
 }
 
 /// After the last line the first one comes again.
 pub fn line(list: &str, order: &Order, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
-    Ok(Box::new(Line { list: scope.list(list)?.clone(), order: order.clone() }))
+    Ok(Box::new(OutputQueue { list: scope.list(list)?.clone(), order: order.clone() }))
 }
 
-impl Render for Line {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+impl Render for OutputQueue {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(at_turn(&self.list, self.order.of(at.index)));
     }
 

@@ -7,7 +7,7 @@ use values::uuid::spelled;
 const NAMES: [&str; 4] = ["entryUUID", "createTimestamp", "entryCSN", "modifyTimestamp"];
 
 #[derive(Debug, Clone)]
-pub struct Complete {
+pub struct OperationalAttributes {
     now: String,
     pattern: Vec<u8>,
     first: u64,
@@ -15,7 +15,7 @@ pub struct Complete {
     has: [bool; 4],
 }
 
-impl Complete {
+impl OperationalAttributes {
     /// `now`: as in createTimestamp. `first`: the number of the first CSN that is made.
     pub fn new(now: &str, server_id: u16, first: u64) -> Self {
         let pattern = csn_pattern(now, server_id);

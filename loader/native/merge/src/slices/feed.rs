@@ -7,35 +7,35 @@ use ldif::{Counters, Record, Result};
 use rustc_hash::FxHashSet;
 use tree::editor::Editor;
 use tree::fingerprint::hash_description;
-use tree::join::{Stamping, context_csn};
+use tree::join::{ContextCsnStamp, context_csn};
 use tree::names::Aliases;
 
-use super::complete::Complete;
+use super::complete::OperationalAttributes;
 use super::key::Keys;
-use super::plan::Cut;
-use super::walk::{Place, walk};
+use super::plan::SliceStart;
+use super::walk::{RecordLocation, walk};
 
 /// Written at once; slapadd's pipe takes it in pieces.
 const CHUNK: usize = 64 * 1024;
 
 /// One slice.
 #[derive(Debug)]
-pub struct Feed<'a> {
+pub struct SliceOptions<'a> {
     pub paths: &'a [PathBuf],
     pub suffixes: &'a [String],
     pub shared_path: &'a Path,
     /// Shared entries.
     pub shared: u64,
-    pub cut: Cut,
+    pub cut: SliceStart,
     /// Entries of its own.
     pub own: u64,
     pub aliases: Aliases,
     /// `None`: slapd is not to have operational attributes (`lastmod off`).
-    pub complete: Option<Complete>,
+    pub complete: Option<OperationalAttributes>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Fed {
+pub struct SliceCounts {
     /// Of its own.
     pub entries: u64,
     /// The entry that bears contextCSN was among them.
@@ -44,15 +44,15 @@ pub struct Fed {
 
 /// Writes the slice to `sink`. Shared entries count with the slice that begins at the beginning.
 pub fn feed(
-    slice: &Feed<'_>,
+    slice: &SliceOptions<'_>,
     sink: &mut impl Write,
-    stamping: Option<Stamping>,
+    stamping: Option<ContextCsnStamp>,
     counters: &Counters,
-) -> Result<Fed> {
+) -> Result<SliceCounts> {
     let mut writer = Writer::new(slice, stamping);
     let silent = Counters::default();
     let mut text = Vec::with_capacity(2 * CHUNK);
-    let mut sent = Sent { counters, entries: 0, bytes: 0 };
+    let mut sent = SentCounts { counters, entries: 0, bytes: 0 };
     let entries = each(slice, &silent, |record, _, position| {
         counters.check()?;
         let start = text.len();
@@ -67,17 +67,17 @@ pub fn feed(
         Ok(true)
     })?;
     sent.send(&mut text, sink)?;
-    let root_met = writer.stamping.is_some_and(|stamping| stamping.is_met());
-    Ok(Fed { entries, root_met })
+    let root_met = writer.stamping.is_some_and(|stamping| stamping.found());
+    Ok(SliceCounts { entries, root_met })
 }
 
-struct Sent<'a> {
+struct SentCounts<'a> {
     counters: &'a Counters,
     entries: u64,
     bytes: u64,
 }
 
-impl Sent<'_> {
+impl SentCounts<'_> {
     fn send(&mut self, text: &mut Vec<u8>, sink: &mut impl Write) -> Result<()> {
         let sent = sink.write_all(text);
         text.clear();
@@ -90,13 +90,13 @@ impl Sent<'_> {
 /// database is less one, until `visit` answers false; the place of a shared one is that in its file.
 /// How many were the slice's own.
 pub fn each(
-    slice: &Feed<'_>,
+    slice: &SliceOptions<'_>,
     counters: &Counters,
-    mut visit: impl FnMut(&Record<'_>, Place, u32) -> Result<bool>,
+    mut visit: impl FnMut(&Record<'_>, RecordLocation, u32) -> Result<bool>,
 ) -> Result<u64> {
     let mut keys = Keys::new(slice.suffixes);
     let (mut shared, mut position, mut more) = (FxHashSet::default(), 0, true);
-    walk(&[slice.shared_path.to_path_buf()], Place::START, counters, |record, place| {
+    walk(&[slice.shared_path.to_path_buf()], RecordLocation::START, counters, |record, place| {
         shared.insert(keys.of(&record.entry()?.dn).own);
         more = visit(record, place, position)?;
         position += 1;
@@ -108,7 +108,7 @@ pub fn each(
     if !more || slice.own == 0 {
         return Ok(0);
     }
-    let start = Place { file: cut.file, offset: cut.offset, line: cut.line };
+    let start = RecordLocation { file: cut.file, offset: cut.offset, line: cut.line };
     walk(slice.paths, start, counters, |record, place| {
         if shared.contains(&keys.of(&record.entry()?.dn).own) {
             return Ok(true);
@@ -124,15 +124,15 @@ pub fn each(
 /// Makes of each record what slapadd shall read.
 #[derive(Debug)]
 pub struct Writer {
-    complete: Option<Complete>,
-    pub stamping: Option<Stamping>,
+    complete: Option<OperationalAttributes>,
+    pub stamping: Option<ContextCsnStamp>,
     editor: Editor,
     lower: Vec<u8>,
     extra: Vec<u8>,
 }
 
 impl Writer {
-    pub fn new(slice: &Feed<'_>, stamping: Option<Stamping>) -> Self {
+    pub fn new(slice: &SliceOptions<'_>, stamping: Option<ContextCsnStamp>) -> Self {
         let drop = stamping.as_ref().map(|_| context_csn()).unwrap_or_default();
         let editor = Editor::new(drop).with_aliases(slice.aliases.clone());
         let stamping = stamping.map(|stamping| stamping.with_aliases(slice.aliases.clone()));

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use ldif::{Counters, Result};
-use tree::join::Stamping;
-use tree::name::Name;
+use tree::join::ContextCsnStamp;
+use tree::name::ParsedDn;
 
-use super::feed::{Feed, Writer, each};
+use super::feed::{SliceOptions, Writer, each};
 use super::key::Keys;
-use super::walk::{Place, walk};
+use super::walk::{RecordLocation, walk};
 
 /// A record of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub struct Found {
 
 /// Whose record stands at `line` of what the slice's slapadd was fed.
 pub fn find_line(
-    slice: &Feed<'_>,
+    slice: &SliceOptions<'_>,
     line: u64,
-    stamping: Option<Stamping>,
+    stamping: Option<ContextCsnStamp>,
     counters: &Counters,
 ) -> Result<Option<Found>> {
     let mut writer = Writer::new(slice, stamping);
@@ -45,7 +45,7 @@ pub fn find_line(
     find_at(slice.paths, place, counters)
 }
 
-fn find_at(paths: &[PathBuf], place: Place, counters: &Counters) -> Result<Option<Found>> {
+fn find_at(paths: &[PathBuf], place: RecordLocation, counters: &Counters) -> Result<Option<Found>> {
     let mut found = None;
     walk(paths, place, counters, |record, place| {
         let dn = String::from_utf8_lossy(&record.entry()?.dn).into_owned();
@@ -68,7 +68,7 @@ pub fn find_name(
 ) -> Result<Vec<Found>> {
     let mut keys = Keys::new(suffixes);
     let wanted = keys.of(dn.as_bytes());
-    let (exact, mut name) = (Name::new(dn.as_bytes()), Name::default());
+    let (exact, mut name) = (ParsedDn::new(dn.as_bytes()), ParsedDn::default());
     let alike = find(paths, counters, |record| {
         name.set(&record.entry()?.dn);
         Ok(name.key() == exact.key())
@@ -85,7 +85,7 @@ fn find(
     mut is_wanted: impl FnMut(&ldif::Record<'_>) -> Result<bool>,
 ) -> Result<Vec<Found>> {
     let mut found = Vec::new();
-    walk(paths, Place::START, counters, |record, place| {
+    walk(paths, RecordLocation::START, counters, |record, place| {
         if is_wanted(record)? {
             let dn = String::from_utf8_lossy(&record.entry()?.dn).into_owned();
             found.push(Found { path: path_of(paths, place), line: place.line, dn });
@@ -95,6 +95,6 @@ fn find(
     Ok(found)
 }
 
-fn path_of(paths: &[PathBuf], place: Place) -> PathBuf {
+fn path_of(paths: &[PathBuf], place: RecordLocation) -> PathBuf {
     paths.get(place.file).map_or_else(PathBuf::new, |path| Path::to_path_buf(path))
 }

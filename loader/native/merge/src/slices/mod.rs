@@ -8,7 +8,7 @@ mod plan;
 mod shared;
 mod walk;
 
-pub use complete::Complete;
-pub use feed::{Fed, Feed, feed};
+pub use complete::OperationalAttributes;
+pub use feed::{SliceCounts, SliceOptions, feed};
 pub use find::{Found, find_line, find_name};
-pub use plan::{Cut, Plan, plan};
+pub use plan::{Plan, SliceStart, plan};

@@ -8,14 +8,14 @@ use rustc_hash::FxHashMap;
 
 use super::key::Keys;
 use super::shared::Shared;
-use super::walk::{Place, walk};
+use super::walk::{RecordLocation, walk};
 
 /// Marks that are kept while nobody knows how many entries will come.
 const MARKS: usize = 8192;
 
 /// Where a slice begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
+pub struct SliceStart {
     pub file: usize,
     /// In uncompressed bytes.
     pub offset: u64,
@@ -32,7 +32,7 @@ pub struct Plan {
     pub leaves: u64,
     /// Parents that no entry of the input is, as far as names tell without a schema.
     pub unknown: u64,
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<SliceStart>,
 }
 
 /// Writes the shared entries of `paths` to `shared_path`, parents first, and chooses up to `shards` slices.
@@ -46,8 +46,8 @@ pub fn plan(
     let mut keys = Keys::new(suffixes);
     let mut parents = parents(paths, &mut keys, counters)?;
     let mut shared = Shared::create(shared_path)?;
-    let mut marks = Marks::default();
-    walk(paths, Place::START, counters, |record, place| {
+    let mut marks = LeafSamples::default();
+    walk(paths, RecordLocation::START, counters, |record, place| {
         counters.add(1, 0);
         let key = keys.of(&record.entry()?.dn);
         match parents.get_mut(&key.own) {
@@ -84,7 +84,7 @@ fn parents(
     counters: &Counters,
 ) -> Result<FxHashMap<u64, bool>> {
     let (mut found, mut last) = (FxHashMap::default(), None);
-    walk(paths, Place::START, counters, |record, _| {
+    walk(paths, RecordLocation::START, counters, |record, _| {
         let parent = keys.of(&record.entry()?.dn).parent;
         if parent != last {
             last = parent;
@@ -97,33 +97,33 @@ fn parents(
 
 /// Places of leaves at even distances.
 #[derive(Debug)]
-struct Marks {
-    found: Vec<Cut>,
+struct LeafSamples {
+    found: Vec<SliceStart>,
     every: u64,
     leaves: u64,
 }
 
-impl Default for Marks {
+impl Default for LeafSamples {
     fn default() -> Self {
         Self { found: Vec::new(), every: 1, leaves: 0 }
     }
 }
 
-impl Marks {
-    fn add(&mut self, place: Place) {
+impl LeafSamples {
+    fn add(&mut self, place: RecordLocation) {
         if self.leaves % self.every == 0 {
             if self.found.len() == MARKS {
                 self.every *= 2;
                 self.found = self.found.iter().step_by(2).copied().collect();
             }
-            let Place { file, offset, line } = place;
-            self.found.push(Cut { file, offset, line, before: self.leaves });
+            let RecordLocation { file, offset, line } = place;
+            self.found.push(SliceStart { file, offset, line, before: self.leaves });
         }
         self.leaves += 1;
     }
 
-    fn cuts(&self, shards: usize) -> Vec<Cut> {
-        let mut cuts: Vec<Cut> = (0..shards as u64)
+    fn cuts(&self, shards: usize) -> Vec<SliceStart> {
+        let mut cuts: Vec<SliceStart> = (0..shards as u64)
             .filter_map(|number| {
                 let wanted = u128::from(number) * u128::from(self.leaves) / shards as u128;
                 let after = self.found.partition_point(|mark| u128::from(mark.before) <= wanted);
@@ -150,9 +150,9 @@ mod tests {
     #[test]
     fn slices_are_of_even_size() {
         for (leaves, shards) in [(10, 3), (100_000, 7), (50_000, 2), (3, 16), (0, 4)] {
-            let mut marks = Marks::default();
+            let mut marks = LeafSamples::default();
             for line in 1..=leaves {
-                marks.add(Place { file: 0, offset: line, line });
+                marks.add(RecordLocation { file: 0, offset: line, line });
             }
             let cuts = marks.cuts(shards);
             assert_eq!(cuts.len(), shards.min(usize::try_from(leaves).unwrap()));

@@ -12,7 +12,7 @@ use super::key::Key;
 
 /// A shared entry in the file.
 #[derive(Debug, Clone, Copy)]
-struct Kept {
+struct SharedEntry {
     key: Key,
     at: u64,
     size: usize,
@@ -22,7 +22,7 @@ struct Kept {
 pub struct Shared {
     path: PathBuf,
     output: Output,
-    kept: Vec<Kept>,
+    kept: Vec<SharedEntry>,
     size: u64,
     text: Vec<u8>,
 }
@@ -37,7 +37,7 @@ impl Shared {
         self.text.clear();
         self.text.extend_from_slice(record.bytes);
         self.text.push(b'\n');
-        self.kept.push(Kept { key, at: self.size, size: self.text.len() });
+        self.kept.push(SharedEntry { key, at: self.size, size: self.text.len() });
         self.size += self.text.len() as u64;
         self.output.write(&self.text)
     }
@@ -53,7 +53,7 @@ impl Shared {
     }
 }
 
-fn rewrite(path: &Path, kept: &[Kept], order: &[usize]) -> Result<()> {
+fn rewrite(path: &Path, kept: &[SharedEntry], order: &[usize]) -> Result<()> {
     let new = path.with_extension("sorted");
     let (old, mut output) = (File::open(path)?, Output::create(&new, 0)?);
     let mut text = Vec::new();
@@ -68,7 +68,7 @@ fn rewrite(path: &Path, kept: &[Kept], order: &[usize]) -> Result<()> {
 
 /// The input's order, but for parents that come late: they go before their first descendant, as slapadd
 /// numbers them.
-fn parents_first(kept: &[Kept]) -> Vec<usize> {
+fn parents_first(kept: &[SharedEntry]) -> Vec<usize> {
     let mut by_key = FxHashMap::default();
     for (at, one) in kept.iter().enumerate() {
         by_key.entry(one.key.own).or_insert(at);
@@ -91,9 +91,9 @@ fn parents_first(kept: &[Kept]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn kept(keys: &[(u64, u64)]) -> Vec<Kept> {
+    fn kept(keys: &[(u64, u64)]) -> Vec<SharedEntry> {
         let one = |&(own, parent)| Key { own, parent: (parent > 0).then_some(parent) };
-        keys.iter().map(|pair| Kept { key: one(pair), at: 0, size: 0 }).collect()
+        keys.iter().map(|pair| SharedEntry { key: one(pair), at: 0, size: 0 }).collect()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use ldif::{Counters, Input, Record, Result};
 
 /// Where a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordLocation {
     /// Index of the file.
     pub file: usize,
     /// Of its first byte, uncompressed.
@@ -18,7 +18,7 @@ pub struct Place {
     pub line: u64,
 }
 
-impl Place {
+impl RecordLocation {
     pub const START: Self = Self { file: 0, offset: 0, line: 1 };
 }
 
@@ -26,25 +26,25 @@ impl Place {
 /// looked at more than once.
 pub fn walk(
     paths: &[PathBuf],
-    from: Place,
+    from: RecordLocation,
     counters: &Counters,
-    mut visit: impl FnMut(&Record<'_>, Place) -> Result<bool>,
+    mut visit: impl FnMut(&Record<'_>, RecordLocation) -> Result<bool>,
 ) -> Result<()> {
     let mut start = from;
     for (file, path) in paths.iter().enumerate().skip(from.file) {
-        if !walk_file(path, Place { file, ..start }, counters, &mut visit)? {
+        if !walk_file(path, RecordLocation { file, ..start }, counters, &mut visit)? {
             return Ok(());
         }
-        start = Place::START;
+        start = RecordLocation::START;
     }
     Ok(())
 }
 
 fn walk_file(
     path: &Path,
-    start: Place,
+    start: RecordLocation,
     counters: &Counters,
-    visit: &mut impl FnMut(&Record<'_>, Place) -> Result<bool>,
+    visit: &mut impl FnMut(&Record<'_>, RecordLocation) -> Result<bool>,
 ) -> Result<bool> {
     let input = Input::from_path_at(path, start.offset, counters)?;
     let block_size = input.block_size;
@@ -57,7 +57,7 @@ fn walk_file(
             let mut record = record.map_err(|error| error.in_file(Some(path)))?;
             record.line += start.line - 1;
             let at = (record.bytes.as_ptr() as usize - block_start) as u64;
-            let place = Place { file: start.file, offset: offset + at, line: record.line };
+            let place = RecordLocation { file: start.file, offset: offset + at, line: record.line };
             let more = visit(&record, place).map_err(|error| locate(error, &record, Some(path)))?;
             if !more {
                 return Ok(false);

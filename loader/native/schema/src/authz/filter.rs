@@ -7,7 +7,7 @@
 use values::Normaliser;
 
 use super::refuse;
-use crate::{AttributeType, Normalise, Refusal, Rule, Schema};
+use crate::{AttributeType, InvalidValue, Normalise, Rule, Schema};
 
 /// slapd's own limit is a thousand.
 const DEEPEST: usize = 100;
@@ -21,7 +21,7 @@ fn is_like_equality(kind: &AttributeType, rule: Option<&Rule>) -> bool {
 
 impl Schema {
     /// The filter with the parentheses that it may lack.
-    pub(super) fn normal_filter(&self, text: &[u8]) -> Result<Vec<u8>, Refusal> {
+    pub(super) fn normal_filter(&self, text: &[u8]) -> Result<Vec<u8>, InvalidValue> {
         let mut out = Vec::with_capacity(text.len());
         if text.first() != Some(&b'(') {
             self.item(text, &mut out)?;
@@ -37,7 +37,7 @@ impl Schema {
         text: &'a [u8],
         depth: usize,
         out: &mut Vec<u8>,
-    ) -> Result<&'a [u8], Refusal> {
+    ) -> Result<&'a [u8], InvalidValue> {
         let Some(inner) = text.strip_prefix(b"(").filter(|_| depth < DEEPEST) else {
             return refuse("a filter of a URL that does not read");
         };
@@ -63,7 +63,7 @@ impl Schema {
     }
 
     /// Appends `(attribute=value)` and its like.
-    fn item(&self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn item(&self, text: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
         let Some(at) = text.iter().position(|&byte| byte == b'=') else {
             return refuse("a filter of a URL has no \"=\"");
         };
@@ -90,7 +90,12 @@ impl Schema {
     }
 
     /// The pieces of a substrings filter. At their ends slapd treats spaces in a way of its own.
-    fn pieces(&self, kind: &AttributeType, value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn pieces(
+        &self,
+        kind: &AttributeType,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), InvalidValue> {
         if !is_like_equality(kind, kind.substrings.as_ref())
             || value.contains(&b' ')
             || value.windows(2).any(|two| two == b"**")
@@ -114,7 +119,7 @@ impl Schema {
         kind: &AttributeType,
         value: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let plain = |byte: &u8| (b' '..=b'~').contains(byte) && !b"()*\\".contains(byte);
         let known = match kind.normaliser {
             Normalise::None | Normalise::Dn => true,

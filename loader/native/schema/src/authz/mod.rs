@@ -4,8 +4,8 @@
 mod filter;
 mod url;
 
-use crate::dn::Form;
-use crate::{Refusal, Schema};
+use crate::dn::DnForm;
+use crate::{InvalidValue, Schema};
 
 /// slapd copies `u:` rules into a buffer of this size.
 const LONGEST_USER: usize = 8192;
@@ -18,8 +18,8 @@ const SCOPES: [(&[u8], &[u8]); 4] = [
     (b"onelevel:", b"dn.onelevel:"),
 ];
 
-fn refuse<T>(message: &'static str) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: &'static str) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 /// What follows `head`, whatever the case of its letters.
@@ -34,10 +34,10 @@ impl Schema {
     pub(crate) fn rewrite_authz(
         &self,
         value: &[u8],
-        form: Form,
+        form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         if let Some(rest) = after(value, b"dn") {
             return self.dn_rule(rest, form, depth, out);
         }
@@ -58,10 +58,10 @@ impl Schema {
     fn dn_rule(
         &self,
         rest: &[u8],
-        form: Form,
+        form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let Some(scoped) = rest.strip_prefix(b".") else {
             let Some(dn) = rest.strip_prefix(b":") else {
                 return refuse("a rule that begins with \"dn\" goes on with \":\" or \".\"");
@@ -79,7 +79,13 @@ impl Schema {
         self.scoped(prefix, skip_spaces(dn), form, depth, out)
     }
 
-    fn exact(&self, dn: &[u8], form: Form, depth: u32, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn exact(
+        &self,
+        dn: &[u8],
+        form: DnForm,
+        depth: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), InvalidValue> {
         self.scoped(b"dn:", dn, form, depth, out)
     }
 
@@ -88,10 +94,10 @@ impl Schema {
         &self,
         prefix: &[u8],
         dn: &[u8],
-        form: Form,
+        form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         if dn == b"*" {
             out.extend_from_slice(b"dn:*");
             return Ok(());
@@ -104,10 +110,10 @@ impl Schema {
     fn group_rule(
         &self,
         rest: &[u8],
-        form: Form,
+        form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let colon = rest.iter().position(|&byte| byte == b':').unwrap_or(rest.len());
         out.extend_from_slice(b"group");
         if let Some(kinds) = rest[..colon].strip_prefix(b"/") {
@@ -118,7 +124,7 @@ impl Schema {
     }
 
     /// `CLASS[/ATTRIBUTE]` with a slash before each, by their canonical names.
-    pub(crate) fn push_kinds(&self, kinds: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    pub(crate) fn push_kinds(&self, kinds: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
         let mut parts = kinds.splitn(2, |&byte| byte == b'/');
         let Some(class) = self.class(parts.next().unwrap_or_default()) else {
             return refuse("an unknown object class");
@@ -136,10 +142,10 @@ impl Schema {
     fn url_rule(
         &self,
         url: &url::Url,
-        form: Form,
+        form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let mut dn = Vec::new();
         self.rewrite_dn(&url.base, form, depth, &mut dn)?;
         let filter = url.filter.as_deref().map(|text| self.normal_filter(text)).transpose()?;
@@ -153,7 +159,7 @@ fn skip_spaces(text: &[u8]) -> &[u8] {
 }
 
 /// `u[.MECHANISM[/REALM]]:USER`, kept as it is.
-fn user_rule(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+fn user_rule(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     if value.len() >= LONGEST_USER || !value.contains(&b':') || value[1] == b'/' {
         return refuse("not of the form u[.mechanism[/realm]]:user");
     }

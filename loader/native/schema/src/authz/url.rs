@@ -1,6 +1,6 @@
 //! LDAP URLs as far as authorization rules may have them (`libraries/libldap/url.c`).
 
-use values::Refusal;
+use values::InvalidValue;
 
 /// Base, scope and filter, decoded.
 pub struct Url {
@@ -21,13 +21,13 @@ const SCOPES: [(&str, &str); 8] = [
     ("children", "subordinate"),
 ];
 
-fn refuse<T>(message: &'static str) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: &'static str) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 /// `None` if the text does not begin as an LDAP URL does. A host, attributes and extensions are
 /// refused, and so are the schemes for encrypted and local connections.
-pub fn parse(text: &[u8]) -> Result<Option<Url>, Refusal> {
+pub fn parse(text: &[u8]) -> Result<Option<Url>, InvalidValue> {
     let (enclosed, rest) = match text.strip_prefix(b"<") {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -50,7 +50,7 @@ pub fn parse(text: &[u8]) -> Result<Option<Url>, Refusal> {
 }
 
 /// `BASE?ATTRIBUTES?SCOPE?FILTER`
-fn parts(rest: &[u8]) -> Result<Url, Refusal> {
+fn parts(rest: &[u8]) -> Result<Url, InvalidValue> {
     let mut parts = rest.split(|&byte| byte == b'?');
     let mut next = || parts.next().unwrap_or_default();
     let (base, attributes, scope, filter) = (next(), next(), next(), next());

@@ -2,15 +2,15 @@
 
 use super::parse::{self, RawAva};
 use super::{deeper, within_limit};
-use crate::{Ordered, Refusal, Schema};
+use crate::{InvalidValue, Schema, XOrdered};
 
 impl Schema {
-    pub(crate) fn check_dn(&self, value: &[u8], depth: u32) -> Result<(), Refusal> {
+    pub(crate) fn check_dn(&self, value: &[u8], depth: u32) -> Result<(), InvalidValue> {
         within_limit(value)?;
         parse::dn(value)?.iter().flatten().try_for_each(|ava| self.check_ava(ava, depth))
     }
 
-    pub(crate) fn check_rdn(&self, value: &[u8], depth: u32) -> Result<(), Refusal> {
+    pub(crate) fn check_rdn(&self, value: &[u8], depth: u32) -> Result<(), InvalidValue> {
         if value.is_empty() {
             return Ok(());
         }
@@ -22,19 +22,21 @@ impl Schema {
     /// said of the DN's own forms.
     pub fn has_unproven_part(&self, dn: &[u8]) -> bool {
         let unproven = |ava: &RawAva<'_>| {
-            self.attribute(ava.name).is_some_and(|kind| self.get(kind).unproven().is_some())
+            self.attribute(ava.name).is_some_and(|kind| self.get(kind).unsupported_rule().is_some())
         };
         parse::dn(dn).is_ok_and(|rdns| rdns.iter().flatten().any(unproven))
     }
 
-    fn check_ava(&self, ava: &RawAva<'_>, depth: u32) -> Result<(), Refusal> {
+    fn check_ava(&self, ava: &RawAva<'_>, depth: u32) -> Result<(), InvalidValue> {
         let Some(attribute) = self.attribute(ava.name) else {
             let name = String::from_utf8_lossy(ava.name);
-            return Err(Refusal(format!("attribute type \"{name}\" is not in the schema").into()));
+            return Err(InvalidValue(
+                format!("attribute type \"{name}\" is not in the schema").into(),
+            ));
         };
         let kind = self.get(attribute);
-        if kind.ordered == Some(Ordered::Values) {
-            return Err(Refusal(format!("\"{}\" has ordered values", kind.name).into()));
+        if kind.ordered == Some(XOrdered::Values) {
+            return Err(InvalidValue(format!("\"{}\" has ordered values", kind.name).into()));
         }
         self.check_nested(attribute, &ava.value, deeper(depth)?)
     }

@@ -21,7 +21,7 @@ pub fn split_leaf(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Where in an AVA a byte stands. A quote opens a value only directly behind `=` and spaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum AvaPosition {
     Name,
     Equals,
     Value,
@@ -30,22 +30,22 @@ enum Place {
 
 /// Position of the separator behind the first RDN. In a name `;` begins options.
 fn leaf_end(text: &[u8]) -> Option<usize> {
-    let mut place = Place::Name;
+    let mut place = AvaPosition::Name;
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         place = match (place, byte) {
             (_, b'\\') => {
                 at += 1;
-                if place == Place::Equals { Place::Value } else { place }
+                if place == AvaPosition::Equals { AvaPosition::Value } else { place }
             }
-            (Place::Quoted, b'"') => Place::Value,
-            (Place::Quoted, _) | (Place::Equals, b'"') => Place::Quoted,
-            (Place::Equals | Place::Value, b';') | (_, b',') => return Some(at),
-            (_, b'+') => Place::Name,
-            (Place::Name, b'=') => Place::Equals,
-            (Place::Equals, byte) if is_space(byte) => Place::Equals,
-            (Place::Name, _) => Place::Name,
-            _ => Place::Value,
+            (AvaPosition::Quoted, b'"') => AvaPosition::Value,
+            (AvaPosition::Quoted, _) | (AvaPosition::Equals, b'"') => AvaPosition::Quoted,
+            (AvaPosition::Equals | AvaPosition::Value, b';') | (_, b',') => return Some(at),
+            (_, b'+') => AvaPosition::Name,
+            (AvaPosition::Name, b'=') => AvaPosition::Equals,
+            (AvaPosition::Equals, byte) if is_space(byte) => AvaPosition::Equals,
+            (AvaPosition::Name, _) => AvaPosition::Name,
+            _ => AvaPosition::Value,
         };
         at += 1;
     }

@@ -9,11 +9,11 @@ mod rewrite;
 mod value;
 mod write;
 
-use crate::{AttributeId, Refusal, Schema};
+use crate::{AttributeId, InvalidValue, Schema};
 
 pub use key::dn_key;
 pub use leaf::split_leaf;
-pub use rewrite::Form;
+pub use rewrite::DnForm;
 pub use value::deeper;
 
 /// Longest DN or RDN that slapd takes, in bytes (`SLAP_LDAPDN_MAXLEN`).
@@ -58,19 +58,23 @@ impl Dn {
 
 impl Schema {
     /// Reads the DN of an entry; the empty DN is one.
-    pub fn dn(&self, text: &[u8]) -> Result<Dn, Refusal> {
+    pub fn dn(&self, text: &[u8]) -> Result<Dn, InvalidValue> {
         within_limit(text)?;
         let rdns = parse::dn(text)?.into_iter().map(|rdn| self.both_forms(rdn));
         Ok(Dn { rdns: rdns.collect::<Result<_, _>>()? })
     }
 
     /// Reads one RDN, for instance the first half of [`split_leaf`].
-    pub fn rdn(&self, text: &[u8]) -> Result<Rdn, Refusal> {
+    pub fn rdn(&self, text: &[u8]) -> Result<Rdn, InvalidValue> {
         within_limit(text)?;
         self.both_forms(parse::rdn(text)?)
     }
 }
 
-fn within_limit(text: &[u8]) -> Result<(), Refusal> {
-    if text.len() > MAX_LENGTH { Err(Refusal("longer than 8192 bytes".into())) } else { Ok(()) }
+fn within_limit(text: &[u8]) -> Result<(), InvalidValue> {
+    if text.len() > MAX_LENGTH {
+        Err(InvalidValue("longer than 8192 bytes".into()))
+    } else {
+        Ok(())
+    }
 }

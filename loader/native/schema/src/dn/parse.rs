@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::Refusal;
+use crate::InvalidValue;
 
 /// `type=value` as written: the name, and the value without escapes.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub fn is_space(byte: u8) -> bool {
 }
 
 /// All RDNs of a DN, leaf first.
-pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>, Refusal> {
+pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>, InvalidValue> {
     let mut rdns = Vec::new();
     let mut parser = Parser::new(text)?;
     while !text.is_empty() {
@@ -35,12 +35,12 @@ pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>, Refusal> {
 }
 
 /// The first RDN; what follows it is not looked at.
-pub fn leading_rdn(text: &[u8]) -> Result<RawRdn<'_>, Refusal> {
+pub fn leading_rdn(text: &[u8]) -> Result<RawRdn<'_>, InvalidValue> {
     Parser::new(text)?.rdn()
 }
 
 /// The text of one RDN and no more.
-pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>, Refusal> {
+pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>, InvalidValue> {
     let mut parser = Parser::new(text)?;
     let rdn = parser.rdn()?;
     match parser.peek() {
@@ -49,8 +49,8 @@ pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>, Refusal> {
     }
 }
 
-fn refuse<T>(message: &'static str) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: &'static str) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 struct Parser<'a> {
@@ -59,7 +59,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a [u8]) -> Result<Self, Refusal> {
+    fn new(text: &'a [u8]) -> Result<Self, InvalidValue> {
         if memchr::memchr(0, text).is_some() {
             return refuse("a DN holds a NUL byte");
         }
@@ -78,7 +78,7 @@ impl<'a> Parser<'a> {
     }
 
     /// AVAs up to a separator or the end.
-    fn rdn(&mut self) -> Result<RawRdn<'a>, Refusal> {
+    fn rdn(&mut self) -> Result<RawRdn<'a>, InvalidValue> {
         let mut avas = Vec::with_capacity(1);
         loop {
             let name = self.name()?;
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
     }
 
     /// An attribute name or OID, and the `=` behind it.
-    fn name(&mut self) -> Result<&'a [u8], Refusal> {
+    fn name(&mut self) -> Result<&'a [u8], InvalidValue> {
         self.skip_spaces();
         let start = self.at;
         match self.peek() {
@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+    fn value(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
         match self.peek() {
             Some(b'#') => self.hexadecimal(),
             Some(b'"') => self.quoted(),
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
     }
 
     /// As in `LDAPv2`: a backslash makes the next character literal, hexadecimal pairs are unknown.
-    fn quoted(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+    fn quoted(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
         self.at += 1;
         let mut value = Vec::new();
         loop {
@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Pairs of digits; from a space on, all is ignored up to the separator.
-    fn hexadecimal(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+    fn hexadecimal(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
         let start = self.at + 1;
         self.skip(|byte| !is_value_end(byte));
         let raw = &self.text[start..self.at];
@@ -166,7 +166,7 @@ impl<'a> Parser<'a> {
         Ok(Cow::Owned(digits.chunks_exact(2).map(|pair| hex_pair(pair[0], pair[1])).collect()))
     }
 
-    fn string(&mut self) -> Result<Cow<'a, [u8]>, Refusal> {
+    fn string(&mut self) -> Result<Cow<'a, [u8]>, InvalidValue> {
         let start = self.at;
         let mut escaped = false;
         while let Some(byte) = self.peek() {
@@ -208,7 +208,7 @@ fn may_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=' | b'#') || is_space(byte)
 }
 
-fn escape_length(after: &[u8]) -> Result<usize, Refusal> {
+fn escape_length(after: &[u8]) -> Result<usize, InvalidValue> {
     match after {
         [byte, ..] if may_escape(*byte) => Ok(1),
         [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => Ok(2),

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use super::parse::{self, RawAva, RawRdn};
 use super::{Ava, MAX_LENGTH, Rdn, within_limit, write};
-use crate::{AttributeId, Ordered, Refusal, Schema};
+use crate::{AttributeId, InvalidValue, Schema, XOrdered};
 
 /// What a DN is rewritten to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum DnForm {
     /// As slapd stores the names of entries.
     Pretty,
     /// As slapd compares DNs.
@@ -16,20 +16,20 @@ pub enum Form {
 }
 
 /// An AVA on its way: the canonical name and the value so far.
-struct Part<'a> {
+struct PartialAva<'a> {
     attribute: AttributeId,
     name: &'a str,
     value: Cow<'a, [u8]>,
 }
 
-fn refuse<T>(message: String) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: String) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 impl Schema {
     /// An RDN of an entry: pretty, and normal as made from the pretty one.
-    pub(super) fn both_forms(&self, raw: RawRdn<'_>) -> Result<Rdn, Refusal> {
-        let parts = self.parts(raw, Form::Pretty, 0)?;
+    pub(super) fn both_forms(&self, raw: RawRdn<'_>) -> Result<Rdn, InvalidValue> {
+        let parts = self.parts(raw, DnForm::Pretty, 0)?;
         let mut rdn = Rdn::default();
         join(&parts, &mut rdn.pretty, write::escape)?;
         rdn.normal.reserve_exact(rdn.pretty.len());
@@ -39,21 +39,23 @@ impl Schema {
             self.push_normal_of_pretty(part.attribute, &part.value, &mut rdn.normal)?;
             write::escape_tail(start, &mut rdn.normal)?;
         }
-        let ava =
-            |part: Part<'_>| Ava { attribute: part.attribute, value: part.value.into_owned() };
+        let ava = |part: PartialAva<'_>| Ava {
+            attribute: part.attribute,
+            value: part.value.into_owned(),
+        };
         rdn.avas = parts.into_iter().map(ava).collect();
         Ok(rdn)
     }
 
-    /// A DN that is a value, in one form; values for [`Form::Normal`] are not made pretty first.
+    /// A DN that is a value, in one form; values for [`DnForm::Normal`] are not made pretty first.
     pub(crate) fn rewrite_dn(
         &self,
         text: &[u8],
-        form: Form,
+        form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
-        if form == Form::Pretty {
+    ) -> Result<(), InvalidValue> {
+        if form == DnForm::Pretty {
             within_limit(text)?;
         }
         for (number, rdn) in parse::dn(text)?.into_iter().enumerate() {
@@ -70,14 +72,14 @@ impl Schema {
     pub(crate) fn rewrite_rdn(
         &self,
         text: &[u8],
-        form: Form,
+        form: DnForm,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         if text.is_empty() {
             return Ok(());
         }
-        if form == Form::Pretty {
+        if form == DnForm::Pretty {
             within_limit(text)?;
         }
         let rdn = parse::leading_rdn(text)?;
@@ -89,22 +91,22 @@ impl Schema {
         &self,
         avas: &[(String, Cow<'_, [u8]>)],
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let raw = avas.iter().map(|(name, value)| RawAva {
             name: name.as_bytes(),
             value: Cow::Borrowed(value),
             ber: false,
         });
-        join(&self.parts(raw.collect(), Form::Normal, 0)?, out, write::escape_ascii)
+        join(&self.parts(raw.collect(), DnForm::Normal, 0)?, out, write::escape_ascii)
     }
 
     /// The AVAs of an RDN with their values in one form, in the order of their names.
     fn parts<'a>(
         &'a self,
         raw: RawRdn<'a>,
-        form: Form,
+        form: DnForm,
         depth: u32,
-    ) -> Result<Vec<Part<'a>>, Refusal> {
+    ) -> Result<Vec<PartialAva<'a>>, InvalidValue> {
         let mut parts = Vec::with_capacity(raw.len());
         for ava in raw {
             parts.push(self.part(ava, form, depth)?);
@@ -115,13 +117,18 @@ impl Schema {
         Ok(parts)
     }
 
-    fn part<'a>(&'a self, ava: RawAva<'a>, form: Form, depth: u32) -> Result<Part<'a>, Refusal> {
+    fn part<'a>(
+        &'a self,
+        ava: RawAva<'a>,
+        form: DnForm,
+        depth: u32,
+    ) -> Result<PartialAva<'a>, InvalidValue> {
         let Some(attribute) = self.attribute(ava.name) else {
             let name = String::from_utf8_lossy(ava.name);
             return refuse(format!("attribute type \"{name}\" is not in the schema"));
         };
         let name = &self.get(attribute).name;
-        if self.get(attribute).ordered == Some(Ordered::Values) {
+        if self.get(attribute).ordered == Some(XOrdered::Values) {
             return refuse(format!("\"{name}\" has ordered values and cannot name an entry"));
         }
         if ava.ber {
@@ -133,25 +140,25 @@ impl Schema {
                 Cow::Owned(self.in_form(attribute, &value, form, depth)?.into_owned())
             }
         };
-        Ok(Part { attribute, name, value })
+        Ok(PartialAva { attribute, name, value })
     }
 
     fn in_form<'a>(
         &self,
         attribute: AttributeId,
         value: &'a [u8],
-        form: Form,
+        form: DnForm,
         depth: u32,
-    ) -> Result<Cow<'a, [u8]>, Refusal> {
+    ) -> Result<Cow<'a, [u8]>, InvalidValue> {
         match form {
-            Form::Pretty => self.pretty_value(attribute, value, depth),
-            Form::Normal => self.normal_value(attribute, value, depth).map(Cow::Owned),
+            DnForm::Pretty => self.pretty_value(attribute, value, depth),
+            DnForm::Normal => self.normal_value(attribute, value, depth).map(Cow::Owned),
         }
     }
 }
 
 /// Orders the AVAs of an RDN by name; the same attribute type twice is refused.
-fn sort(parts: &mut [Part<'_>]) -> Result<(), Refusal> {
+fn sort(parts: &mut [PartialAva<'_>]) -> Result<(), InvalidValue> {
     parts.sort_by(|a, b| a.name.cmp(b.name));
     match parts.windows(2).find(|pair| pair[0].attribute == pair[1].attribute) {
         Some(twice) => refuse(format!("an RDN holds \"{}\" twice", twice[0].name)),
@@ -160,10 +167,10 @@ fn sort(parts: &mut [Part<'_>]) -> Result<(), Refusal> {
 }
 
 fn join(
-    parts: &[Part<'_>],
+    parts: &[PartialAva<'_>],
     out: &mut Vec<u8>,
-    escape: impl Fn(&[u8], &mut Vec<u8>) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
+    escape: impl Fn(&[u8], &mut Vec<u8>) -> Result<(), InvalidValue>,
+) -> Result<(), InvalidValue> {
     let length: usize = parts.iter().map(|part| part.name.len() + part.value.len() + 2).sum();
     out.reserve(length.min(2 * MAX_LENGTH));
     for (number, part) in parts.iter().enumerate() {

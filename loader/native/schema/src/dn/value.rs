@@ -2,21 +2,21 @@
 
 use std::borrow::Cow;
 
-use super::{Form, within_limit};
+use super::{DnForm, within_limit};
 use crate::syntax::Pretty;
-use crate::{AttributeId, Normalise, Refusal, Schema};
+use crate::{AttributeId, InvalidValue, Normalise, Schema};
 
 /// DNs stand in values of DNs. slapd follows them as deep as 8192 bytes allow; nobody has more than
 /// two.
 const MAX_DEPTH: u32 = 16;
 
 /// One level further into DNs that stand in DNs.
-pub fn deeper(depth: u32) -> Result<u32, Refusal> {
+pub fn deeper(depth: u32) -> Result<u32, InvalidValue> {
     if depth < MAX_DEPTH { Ok(depth + 1) } else { refuse("DNs within DNs go too deep") }
 }
 
-fn refuse<T>(message: impl Into<Cow<'static, str>>) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: impl Into<Cow<'static, str>>) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 impl Schema {
@@ -26,14 +26,14 @@ impl Schema {
         attribute: AttributeId,
         value: &'a [u8],
         depth: u32,
-    ) -> Result<Cow<'a, [u8]>, Refusal> {
+    ) -> Result<Cow<'a, [u8]>, InvalidValue> {
         let kind = self.get(attribute);
         let pretty = match kind.syntax.pretty {
             Pretty::Same => {
                 self.check_nested(attribute, value, depth)?;
                 Cow::Borrowed(value)
             }
-            _ => Cow::Owned(self.reshape(attribute, value, depth)?),
+            _ => Cow::Owned(self.rewrite_value(attribute, value, depth)?),
         };
         if pretty.is_empty() {
             return refuse(format!("\"{}\" has an empty value", kind.name));
@@ -47,7 +47,7 @@ impl Schema {
         attribute: AttributeId,
         value: &[u8],
         depth: u32,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, InvalidValue> {
         self.check_nested(attribute, value, depth)?;
         let mut normal = Vec::with_capacity(value.len());
         self.push_comparable(attribute, value, depth, &mut normal)?;
@@ -61,7 +61,7 @@ impl Schema {
         attribute: AttributeId,
         pretty: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         if self.get(attribute).syntax.pretty != Pretty::Same {
             self.check_nested(attribute, pretty, 0)?;
         }
@@ -76,7 +76,7 @@ impl Schema {
         value: &[u8],
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let kind = self.get(attribute);
         let start = out.len();
         match kind.normaliser {
@@ -100,21 +100,21 @@ impl Schema {
     }
 
     /// Pretty forms that can differ from the value.
-    pub(crate) fn reshape(
+    pub(crate) fn rewrite_value(
         &self,
         attribute: AttributeId,
         value: &[u8],
         depth: u32,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, InvalidValue> {
         let kind = self.get(attribute);
         let mut out = Vec::with_capacity(value.len());
         match kind.syntax.pretty {
-            Pretty::Dn => self.rewrite_dn(value, Form::Pretty, deeper(depth)?, &mut out)?,
-            Pretty::Rdn => self.rewrite_rdn(value, Form::Pretty, deeper(depth)?, &mut out)?,
+            Pretty::Dn => self.rewrite_dn(value, DnForm::Pretty, deeper(depth)?, &mut out)?,
+            Pretty::Rdn => self.rewrite_rdn(value, DnForm::Pretty, deeper(depth)?, &mut out)?,
             Pretty::NameUid => {
                 within_limit(value)?;
                 let name = values::keys::name_uid_part(value);
-                self.rewrite_dn(name, Form::Pretty, deeper(depth)?, &mut out)?;
+                self.rewrite_dn(name, DnForm::Pretty, deeper(depth)?, &mut out)?;
                 out.extend_from_slice(&value[name.len()..]);
             }
             Pretty::Csn => values::Normaliser::Csn.apply(value, &mut out)?,
@@ -123,15 +123,15 @@ impl Schema {
                 out.extend(value.iter().map(u8::to_ascii_lowercase));
             }
             Pretty::ClassName => {
-                let class = self.class(value).ok_or(Refusal("unknown object class".into()))?;
+                let class = self.class(value).ok_or(InvalidValue("unknown object class".into()))?;
                 out.extend_from_slice(self.object_class(class).name.as_bytes());
             }
             Pretty::AttributeName => {
                 let named = self.describe(value)?.attribute;
                 out.extend_from_slice(self.get(named).name.as_bytes());
             }
-            Pretty::Authz => self.rewrite_authz(value, Form::Pretty, deeper(depth)?, &mut out)?,
-            Pretty::Aci => self.rewrite_aci(value, Form::Pretty, deeper(depth)?, &mut out)?,
+            Pretty::Authz => self.rewrite_authz(value, DnForm::Pretty, deeper(depth)?, &mut out)?,
+            Pretty::Aci => self.rewrite_aci(value, DnForm::Pretty, deeper(depth)?, &mut out)?,
             Pretty::Same => out.extend_from_slice(value),
             Pretty::Unproven => {
                 return refuse(format!("values of \"{}\" inside DNs are not supported", kind.name));

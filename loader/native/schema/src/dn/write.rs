@@ -1,7 +1,7 @@
 //! Values into DN strings. Escapes are always a backslash and two upper-case hexadecimal digits.
 
 use super::parse::is_space;
-use crate::Refusal;
+use crate::InvalidValue;
 use values::utf8::char_len;
 
 const fn always(byte: u8) -> bool {
@@ -20,7 +20,7 @@ static PLAIN: [bool; 256] = {
 };
 
 /// Appends the value with UTF-8 left as it is.
-pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     if value.iter().all(|&byte| PLAIN[byte as usize]) {
         out.extend_from_slice(value);
         return Ok(());
@@ -29,7 +29,7 @@ pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
 }
 
 /// Escapes what stands in `out` from `start` on.
-pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<(), Refusal> {
+pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     if out[start..].iter().all(|&byte| PLAIN[byte as usize]) {
         return Ok(());
     }
@@ -38,7 +38,7 @@ pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<(), Refusal> {
 }
 
 /// Appends the value with every byte of UTF-8 beyond ASCII escaped.
-pub fn escape_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+pub fn escape_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     each_char(value, out, |char, out| char.iter().for_each(|&byte| hex(byte, out)))
 }
 
@@ -46,12 +46,12 @@ fn each_char(
     value: &[u8],
     out: &mut Vec<u8>,
     beyond_ascii: impl Fn(&[u8], &mut Vec<u8>),
-) -> Result<(), Refusal> {
+) -> Result<(), InvalidValue> {
     let mut at = 0;
     while at < value.len() {
         let len = char_len(&value[at..]);
         match (len, value[at]) {
-            (0, _) => return Err(Refusal("an RDN value is not valid UTF-8".into())),
+            (0, _) => return Err(InvalidValue("an RDN value is not valid UTF-8".into())),
             (1, byte) if needs_escape(value, at) => hex(byte, out),
             (1, byte) => out.push(byte),
             _ => beyond_ascii(&value[at..at + len], out),

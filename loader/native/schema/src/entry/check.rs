@@ -1,10 +1,10 @@
 //! Checks of classes against each other, and of attributes against a profile.
 
-use super::profile::{Profile, Verdict};
+use super::profile::{AttributeVerdict, ObjectClassSet};
 use crate::schema::refusal;
-use crate::special::Special;
+use crate::special::SpecialClass;
 use crate::{
-    AttributeId, AttributeType, ClassId, ClassKind, ContentRule, ObjectClass, Refusal, Schema,
+    AttributeId, AttributeType, ClassId, ClassKind, ContentRule, InvalidValue, ObjectClass, Schema,
 };
 
 /// Flags of the entry that single attributes ask for.
@@ -41,10 +41,14 @@ const SUBENTRIES: [&str; 9] = [
     "ldapSyntaxes",
 ];
 
-impl Profile {
+impl ObjectClassSet {
     /// Checks the attributes of an entry: those present, and whether each has more than one value.
     /// An attribute with options counts as its type; RDN attributes that slapadd adds count as present.
-    pub fn check(&self, schema: &Schema, present: &[(AttributeId, bool)]) -> Result<(), Refusal> {
+    pub fn check(
+        &self,
+        schema: &Schema,
+        present: &[(AttributeId, bool)],
+    ) -> Result<(), InvalidValue> {
         for (id, by) in &self.required {
             if !present.iter().any(|(present, _)| present == id) {
                 let name = &schema.get(*id).name;
@@ -53,16 +57,16 @@ impl Profile {
         }
         for &(id, several) in present {
             match self.verdicts[id.index()] {
-                Verdict::Allowed => {}
-                Verdict::Single if !several => {}
-                Verdict::Single => return Err(too_many(schema, id)),
-                Verdict::Refused => return Err(self.why_refused(schema, id)),
+                AttributeVerdict::Allowed => {}
+                AttributeVerdict::Single if !several => {}
+                AttributeVerdict::Single => return Err(too_many(schema, id)),
+                AttributeVerdict::Refused => return Err(self.why_refused(schema, id)),
             }
         }
         Ok(())
     }
 
-    fn why_refused(&self, schema: &Schema, id: AttributeId) -> Refusal {
+    fn why_refused(&self, schema: &Schema, id: AttributeId) -> InvalidValue {
         let kind = schema.get(id);
         match schema.restriction(kind, self.flags) {
             Some(why) => refusal(format!("attribute '{}' {why}", kind.name)),
@@ -76,23 +80,28 @@ impl Profile {
     }
 }
 
-fn too_many(schema: &Schema, id: AttributeId) -> Refusal {
+fn too_many(schema: &Schema, id: AttributeId) -> InvalidValue {
     let name = &schema.get(id).name;
     refusal(format!("attribute '{name}' is single-valued and has several values"))
 }
 
 impl Schema {
     /// What `profile` says to an attribute; `listed` if classes or the content rule name it.
-    pub(super) fn verdict(&self, id: AttributeId, listed: bool, profile: &Profile) -> Verdict {
+    pub(super) fn verdict(
+        &self,
+        id: AttributeId,
+        listed: bool,
+        profile: &ObjectClassSet,
+    ) -> AttributeVerdict {
         let kind = self.get(id);
         let object_class = kind.name.eq_ignore_ascii_case("objectClass");
         let allowed = listed || kind.operational() || object_class;
         let barred =
             self.restriction(kind, profile.flags).is_some() || profile.precluded.contains(&id);
         match (allowed && !barred, kind.single_value) {
-            (false, _) => Verdict::Refused,
-            (true, true) => Verdict::Single,
-            (true, false) => Verdict::Allowed,
+            (false, _) => AttributeVerdict::Refused,
+            (true, true) => AttributeVerdict::Single,
+            (true, false) => AttributeVerdict::Allowed,
         }
     }
 
@@ -123,7 +132,7 @@ impl Schema {
         own: ClassId,
         rule: Option<&ContentRule>,
         flags: u32,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         if let Some(rule) = rule.filter(|rule| rule.obsolete) {
             return Err(refusal(format!("content rule '{}' is obsolete", rule.name)));
         }
@@ -155,12 +164,12 @@ impl Schema {
         class: &ObjectClass,
         classes: &[ClassId],
         own: ClassId,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InvalidValue> {
         let auxiliary = |id: &ClassId| {
             let other = self.object_class(*id);
             other.kind == ClassKind::Auxiliary && other.is_a(class.id)
         };
-        let fits = class.special == Some(Special::Top)
+        let fits = class.special == Some(SpecialClass::Top)
             || self.object_class(own).is_a(class.id)
             || classes.iter().any(auxiliary);
         if fits {
@@ -172,11 +181,11 @@ impl Schema {
         )))
     }
 
-    fn check_special(&self, class: &ObjectClass, flags: u32) -> Result<(), Refusal> {
+    fn check_special(&self, class: &ObjectClass, flags: u32) -> Result<(), InvalidValue> {
         let why = match class.special {
-            Some(Special::RootDse) => "is for the root DSE only",
-            Some(Special::WithinSubentry) if flags & SUBENTRY == 0 => "is for subentries only",
-            Some(Special::DynamicObject) if !self.dynamic_objects() => {
+            Some(SpecialClass::RootDse) => "is for the root DSE only",
+            Some(SpecialClass::WithinSubentry) if flags & SUBENTRY == 0 => "is for subentries only",
+            Some(SpecialClass::DynamicObject) if !self.dynamic_objects() => {
                 "needs the overlay dds on the database"
             }
             _ => return Ok(()),

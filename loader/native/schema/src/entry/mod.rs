@@ -5,4 +5,4 @@ mod naming;
 mod profile;
 mod structural;
 
-pub use profile::Profile;
+pub use profile::ObjectClassSet;

@@ -1,9 +1,9 @@
 //! Attributes that name an entry.
 
 use crate::schema::refusal;
-use crate::{Ava, Profile, Rdn, Refusal, RuleKind, Schema};
+use crate::{Ava, InvalidValue, ObjectClassSet, Rdn, RuleKind, Schema};
 
-impl Profile {
+impl ObjectClassSet {
     /// slapd does not check the naming attributes of glue entries, nor does it add them.
     pub fn is_glue(&self) -> bool {
         self.flags & 0x20 != 0
@@ -13,11 +13,11 @@ impl Profile {
 impl Schema {
     /// Checks that the attributes of an RDN can name an entry. Whether the entry holds the values,
     /// and what is added if not, is another matter: see [`rdn_value_held`](Self::rdn_value_held).
-    pub fn check_naming(&self, rdn: &Rdn) -> Result<(), Refusal> {
+    pub fn check_naming(&self, rdn: &Rdn) -> Result<(), InvalidValue> {
         rdn.avas.iter().try_for_each(|ava| self.check_naming_attribute(ava))
     }
 
-    fn check_naming_attribute(&self, ava: &Ava) -> Result<(), Refusal> {
+    fn check_naming_attribute(&self, ava: &Ava) -> Result<(), InvalidValue> {
         let kind = self.get(ava.attribute);
         let why = if kind.operational() {
             "is operational"

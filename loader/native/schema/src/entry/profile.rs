@@ -1,13 +1,13 @@
 //! All that follows from the object classes of an entry alone.
 
 use crate::schema::refusal;
-use crate::special::Special;
-use crate::{AttributeId, ClassId, ClassKind, ContentRule, Refusal, Schema};
+use crate::special::SpecialClass;
+use crate::{AttributeId, ClassId, ClassKind, ContentRule, InvalidValue, Schema};
 
 /// What the values of `objectClass` (and of `structuralObjectClass`, if given) mean for an entry.
 /// Depends on nothing else, so it can be kept and used for all entries with the same values.
 #[derive(Debug, Clone)]
-pub struct Profile {
+pub struct ObjectClassSet {
     /// The structural class, the value of `structuralObjectClass` for an entry that has none.
     pub structural: ClassId,
     /// The entry has a `structuralObjectClass` that slapadd replaces by [`structural`](Self::structural):
@@ -19,14 +19,14 @@ pub struct Profile {
     pub index_values: Vec<Vec<u8>>,
     /// Required attributes, each with the class or content rule that asks for it.
     pub(super) required: Vec<(AttributeId, String)>,
-    pub(super) verdicts: Vec<Verdict>,
+    pub(super) verdicts: Vec<AttributeVerdict>,
     pub(super) precluded: Vec<AttributeId>,
     pub(super) extensible: bool,
 }
 
 /// What a profile says to an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum AttributeVerdict {
     Allowed,
     /// With one value.
     Single,
@@ -43,7 +43,7 @@ impl Schema {
         &self,
         classes: &[&[u8]],
         structural: Option<&[u8]>,
-    ) -> Result<Profile, Refusal> {
+    ) -> Result<ObjectClassSet, InvalidValue> {
         let known =
             classes.iter().map(|name| self.known_class(name)).collect::<Result<Vec<_>, _>>()?;
         let own = self.structural_class(&known)?;
@@ -54,7 +54,7 @@ impl Schema {
         let rule = self.content_rule(own);
         let flags = self.flags(classes);
         self.check_classes(&known, own, rule, flags)?;
-        let mut profile = Profile {
+        let mut profile = ObjectClassSet {
             structural: own,
             replaces_structural,
             flags,
@@ -62,7 +62,7 @@ impl Schema {
             required: self.required(&known, own, rule),
             verdicts: Vec::new(),
             precluded: rule.map_or_else(Vec::new, |rule| rule.not.clone()),
-            extensible: known.iter().any(|&id| self.is_special(id, Special::ExtensibleObject)),
+            extensible: known.iter().any(|&id| self.is_special(id, SpecialClass::ExtensibleObject)),
         };
         let allowed = self.allowed(&known, own, rule);
         profile.verdicts = self
@@ -97,17 +97,17 @@ impl Schema {
         met.into_iter().enumerate().map(|(at, id)| id.map_or_else(|| unknown(at), name)).collect()
     }
 
-    pub(super) fn is_special(&self, id: ClassId, special: Special) -> bool {
+    pub(super) fn is_special(&self, id: ClassId, special: SpecialClass) -> bool {
         self.object_class(id).special == Some(special)
     }
 
-    fn known_class(&self, name: &[u8]) -> Result<ClassId, Refusal> {
+    fn known_class(&self, name: &[u8]) -> Result<ClassId, InvalidValue> {
         let shown = || String::from_utf8_lossy(name).into_owned();
         self.class(name).ok_or_else(|| refusal(format!("unknown object class '{}'", shown())))
     }
 
     /// A `structuralObjectClass` other than the entry's own must be that of a glue entry.
-    fn differs(&self, given: &[u8], own: ClassId) -> Result<bool, Refusal> {
+    fn differs(&self, given: &[u8], own: ClassId) -> Result<bool, InvalidValue> {
         let class = self.known_class(given)?;
         let (given, name) = (self.object_class(class), &self.object_class(own).name);
         if given.kind != ClassKind::Structural {
@@ -116,7 +116,7 @@ impl Schema {
                 given.name
             )));
         }
-        if class != own && !self.is_special(class, Special::Glue) {
+        if class != own && !self.is_special(class, SpecialClass::Glue) {
             let given = &given.name;
             return Err(refusal(format!(
                 "structuralObjectClass is '{given}', but the entry is of '{name}'"

@@ -2,7 +2,7 @@
 
 use super::Macros;
 use super::tokens::{Token, Tokens};
-use crate::{ClassKind, Ordered, Problem, Usage};
+use crate::{ClassKind, Problem, Usage, XOrdered};
 
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools)] // as in RFC 4512 section 4.1.2
@@ -21,7 +21,7 @@ pub struct RawAttribute<'a> {
     pub single_value: bool,
     pub collective: bool,
     pub no_user_modification: bool,
-    pub ordered: Option<Ordered>,
+    pub ordered: Option<XOrdered>,
     pub builtin: bool,
 }
 
@@ -144,10 +144,10 @@ fn usage(word: &str) -> Result<Usage, String> {
     }
 }
 
-fn ordered(words: &[&str]) -> Option<Ordered> {
+fn ordered(words: &[&str]) -> Option<XOrdered> {
     match words.first()?.to_ascii_uppercase().as_str() {
-        "VALUES" => Some(Ordered::Values),
-        "SIBLINGS" => Some(Ordered::Siblings),
+        "VALUES" => Some(XOrdered::Values),
+        "SIBLINGS" => Some(XOrdered::Siblings),
         _ => None,
     }
 }

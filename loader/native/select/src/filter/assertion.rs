@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use schema::{AttributeId, AttributeType, ClassId, Normalise, RuleKind, Schema};
 use values::{Normaliser, Order, Syntax};
 
-use super::Truth;
+use super::FilterResult;
 
 /// The values of one attribute of an entry: its type, and its normalised values.
 pub type Attribute = (AttributeId, Vec<Vec<u8>>);
@@ -21,11 +21,11 @@ pub enum Test {
     Equal(Vec<u8>),
     Class(ClassId),
     Ordered { at_least: bool, than: Vec<u8> },
-    Pieces(Pieces),
+    Pieces(SubstringAssertion),
 }
 
 #[derive(Debug, Default)]
-pub struct Pieces {
+pub struct SubstringAssertion {
     pub start: Vec<u8>,
     pub middle: Vec<Vec<u8>>,
     pub end: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct Pieces {
 
 /// How values of an attribute type are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compared {
+pub enum Comparison {
     /// Normal forms byte by byte; an assertion is of this syntax.
     Bytes(Syntax),
     Dn,
@@ -42,14 +42,14 @@ pub enum Compared {
 }
 
 /// None: by a rule that is not known here, or by none.
-pub fn compared(kind: &AttributeType) -> Option<Compared> {
+pub fn compared(kind: &AttributeType) -> Option<Comparison> {
     let rule = kind.equality.as_ref()?;
     if rule.kind == RuleKind::ObjectClass {
-        return Some(Compared::Class);
+        return Some(Comparison::Class);
     }
-    Some(Compared::Bytes(match (&*rule.name, kind.normaliser) {
-        (_, Normalise::Dn) => return Some(Compared::Dn),
-        ("objectIdentifierMatch", Normalise::None) => return Some(Compared::Oid),
+    Some(Comparison::Bytes(match (&*rule.name, kind.normaliser) {
+        (_, Normalise::Dn) => return Some(Comparison::Dn),
+        ("objectIdentifierMatch", Normalise::None) => return Some(Comparison::Oid),
         ("integerMatch", Normalise::None) => Syntax::Integer,
         ("booleanMatch", Normalise::None) => Syntax::Boolean,
         ("bitStringMatch", Normalise::None) => Syntax::BitString,
@@ -77,11 +77,13 @@ fn syntax(normaliser: Normaliser) -> Option<Syntax> {
 }
 
 /// An assertion by an ordering rule: how it is compared, and its normal form. None: it cannot be asserted.
-pub fn in_ordering_form(rule: &str, value: &[u8]) -> Option<(Compared, Vec<u8>)> {
+pub fn in_ordering_form(rule: &str, value: &[u8]) -> Option<(Comparison, Vec<u8>)> {
     let normaliser = match rule {
-        "integerOrderingMatch" => return Some((Compared::Bytes(Syntax::Integer), value.to_vec())),
+        "integerOrderingMatch" => {
+            return Some((Comparison::Bytes(Syntax::Integer), value.to_vec()));
+        }
         "octetStringOrderingMatch" => {
-            return Some((Compared::Bytes(Syntax::OctetString), value.to_vec()));
+            return Some((Comparison::Bytes(Syntax::OctetString), value.to_vec()));
         }
         "caseIgnoreOrderingMatch" => Normaliser::CaseIgnore,
         "caseExactOrderingMatch" => Normaliser::CaseExact,
@@ -93,10 +95,10 @@ pub fn in_ordering_form(rule: &str, value: &[u8]) -> Option<(Compared, Vec<u8>)>
     };
     let mut normal = Vec::new();
     normaliser.apply(value, &mut normal).ok()?;
-    Some((Compared::Bytes(syntax(normaliser)?), normal))
+    Some((Comparison::Bytes(syntax(normaliser)?), normal))
 }
 
-impl Compared {
+impl Comparison {
     /// Is the value of an assertion's syntax?
     pub fn takes(self, schema: &Schema, value: &[u8]) -> bool {
         match self {
@@ -120,39 +122,40 @@ fn is_name_or_oid(value: &[u8]) -> bool {
 }
 
 impl Test {
-    pub fn holds(&self, schema: &Schema, entry: &Values<'_>, number: usize) -> Truth {
+    pub fn holds(&self, schema: &Schema, entry: &Values<'_>, number: usize) -> FilterResult {
         let attributes = &entry.0[number];
         if matches!(self, Self::Present) {
-            return Truth::of(!attributes.is_empty());
+            return FilterResult::of(!attributes.is_empty());
         }
-        let mut found = Truth::False;
+        let mut found = FilterResult::False;
         for (id, values) in attributes {
             match self.of(schema, schema.get(*id), values) {
-                Truth::True => return Truth::True,
-                Truth::Undefined => found = Truth::Undefined,
-                Truth::False => {}
+                FilterResult::True => return FilterResult::True,
+                FilterResult::Undefined => found = FilterResult::Undefined,
+                FilterResult::False => {}
             }
         }
         found
     }
 
     /// A subtype is compared by its own rules.
-    fn of(&self, schema: &Schema, kind: &AttributeType, values: &[Vec<u8>]) -> Truth {
-        let any =
-            |holds: &dyn Fn(&[u8]) -> bool| Truth::of(values.iter().any(|value| holds(value)));
+    fn of(&self, schema: &Schema, kind: &AttributeType, values: &[Vec<u8>]) -> FilterResult {
+        let any = |holds: &dyn Fn(&[u8]) -> bool| {
+            FilterResult::of(values.iter().any(|value| holds(value)))
+        };
         match self {
-            Self::Present => Truth::True,
-            Self::Equal(_) if kind.equality.is_none() => Truth::Undefined,
+            Self::Present => FilterResult::True,
+            Self::Equal(_) if kind.equality.is_none() => FilterResult::Undefined,
             Self::Equal(wanted) => any(&|value| equal(kind, value, wanted)),
             Self::Class(wanted) => of_class(schema, values, *wanted),
             Self::Ordered { at_least, than } => match kind.ordering.as_ref() {
-                None => Truth::Undefined,
+                None => FilterResult::Undefined,
                 Some(rule) => any(&|value| {
                     let order = order(&rule.name, value, than);
                     if *at_least { order.is_ge() } else { order.is_le() }
                 }),
             },
-            Self::Pieces(_) if kind.substrings.is_none() => Truth::Undefined,
+            Self::Pieces(_) if kind.substrings.is_none() => FilterResult::Undefined,
             Self::Pieces(pieces) => any(&|value| pieces.stand_in(value)),
         }
     }
@@ -166,15 +169,15 @@ fn equal(kind: &AttributeType, value: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// slapd stops at the first value whose class it does not know (`objectSubClassMatch`).
-fn of_class(schema: &Schema, values: &[Vec<u8>], wanted: ClassId) -> Truth {
+fn of_class(schema: &Schema, values: &[Vec<u8>], wanted: ClassId) -> FilterResult {
     for value in values {
         match schema.class(value) {
-            None => return Truth::Undefined,
-            Some(class) if schema.object_class(class).is_a(wanted) => return Truth::True,
+            None => return FilterResult::Undefined,
+            Some(class) if schema.object_class(class).is_a(wanted) => return FilterResult::True,
             Some(_) => {}
         }
     }
-    Truth::False
+    FilterResult::False
 }
 
 fn order(rule: &str, value: &[u8], than: &[u8]) -> Ordering {
@@ -189,7 +192,7 @@ fn order(rule: &str, value: &[u8], than: &[u8]) -> Ordering {
     }
 }
 
-impl Pieces {
+impl SubstringAssertion {
     /// In this order, without overlapping (`octetStringSubstringsMatch`).
     fn stand_in(&self, value: &[u8]) -> bool {
         let Some(rest) = value.strip_prefix(self.start.as_slice()) else { return false };

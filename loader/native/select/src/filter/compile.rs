@@ -2,18 +2,18 @@
 //! `mra.c`). What slapd cannot assert is Undefined; what cannot be answered here as slapd would is refused.
 
 use schema::{AttributeType, Description, Normalise, RuleKind, Schema};
-use values::{Normaliser, Refusal};
+use values::{InvalidValue, Normaliser};
 
-use super::assertion::{Compared, Pieces, Test, compared, in_ordering_form};
-use super::parse::{Asks, Item, Node};
-use super::{Compiled, Truth};
+use super::assertion::{Comparison, SubstringAssertion, Test, compared, in_ordering_form};
+use super::parse::{Item, ItemKind, Node};
+use super::{Compiled, FilterResult};
 
 /// Of these slapd's backend knows more than the entry says.
 const OF_THE_TREE: [&str; 3] = ["hasSubordinates", "numSubordinates", "numAllSubordinates"];
 /// Every entry has them, though none stores them.
 const EVERYWHERE: [&str; 3] = ["entryDN", "subschemaSubentry", "hasSubordinates"];
 
-const UNDEFINED: Compiled = Compiled::Known(Truth::Undefined);
+const UNDEFINED: Compiled = Compiled::Known(FilterResult::Undefined);
 
 #[derive(Debug)]
 pub struct Compiler<'a> {
@@ -21,8 +21,8 @@ pub struct Compiler<'a> {
     pub asked: Vec<Description>,
 }
 
-fn refuse<T>(message: String) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: String) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 impl<'a> Compiler<'a> {
@@ -30,7 +30,7 @@ impl<'a> Compiler<'a> {
         Self { schema, asked: Vec::new() }
     }
 
-    pub fn node(&mut self, node: Node) -> Result<Compiled, Refusal> {
+    pub fn node(&mut self, node: Node) -> Result<Compiled, InvalidValue> {
         Ok(match node {
             Node::And(parts) => Compiled::And(self.nodes(parts)?),
             Node::Or(parts) => Compiled::Or(self.nodes(parts)?),
@@ -39,11 +39,11 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    fn nodes(&mut self, parts: Vec<Node>) -> Result<Vec<Compiled>, Refusal> {
+    fn nodes(&mut self, parts: Vec<Node>) -> Result<Vec<Compiled>, InvalidValue> {
         parts.into_iter().map(|part| self.node(part)).collect()
     }
 
-    fn item(&mut self, item: &Item) -> Result<Compiled, Refusal> {
+    fn item(&mut self, item: &Item) -> Result<Compiled, InvalidValue> {
         if item.attribute.is_empty() {
             return refuse("an extensible match without an attribute cannot be evaluated".into());
         }
@@ -57,9 +57,9 @@ impl<'a> Compiler<'a> {
             ));
         }
         let kind = self.schema.get(description.attribute);
-        if item.asks == Asks::Present {
+        if item.asks == ItemKind::Present {
             if EVERYWHERE.contains(&kind.name.as_str()) {
-                return Ok(Compiled::Known(Truth::True));
+                return Ok(Compiled::Known(FilterResult::True));
             }
             return Ok(self.ask(description, Test::Present));
         }
@@ -82,21 +82,23 @@ impl<'a> Compiler<'a> {
     }
 
     /// None: Undefined, whatever the entry.
-    fn test(&self, kind: &AttributeType, asks: &Asks) -> Result<Option<Test>, Refusal> {
+    fn test(&self, kind: &AttributeType, asks: &ItemKind) -> Result<Option<Test>, InvalidValue> {
         self.require_known(kind)?;
         match asks {
-            Asks::Present => Ok(Some(Test::Present)),
-            Asks::Equal(value) => Ok(self.equal(kind, value)),
-            Asks::Approx(value) => self.approx(kind, value),
-            Asks::AtLeast(value) => Ok(self.ordered(kind, value, true)),
-            Asks::AtMost(value) => Ok(self.ordered(kind, value, false)),
-            Asks::Pieces(pieces) => Ok(self.pieces(kind, pieces)),
-            Asks::Extended { rule, dn, value } => self.extended(kind, rule.as_deref(), *dn, value),
+            ItemKind::Present => Ok(Some(Test::Present)),
+            ItemKind::Equal(value) => Ok(self.equal(kind, value)),
+            ItemKind::Approx(value) => self.approx(kind, value),
+            ItemKind::AtLeast(value) => Ok(self.ordered(kind, value, true)),
+            ItemKind::AtMost(value) => Ok(self.ordered(kind, value, false)),
+            ItemKind::Pieces(pieces) => Ok(self.pieces(kind, pieces)),
+            ItemKind::Extended { rule, dn, value } => {
+                self.extended(kind, rule.as_deref(), *dn, value)
+            }
         }
     }
 
     /// Values of the type, and of its subtypes, must be compared by rules that are known here.
-    fn require_known(&self, kind: &AttributeType) -> Result<(), Refusal> {
+    fn require_known(&self, kind: &AttributeType) -> Result<(), InvalidValue> {
         for one in self.schema.attributes().filter(|one| one.chain.contains(&kind.id)) {
             let name = &one.name;
             if one.ordered.is_some() {
@@ -128,7 +130,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Strings have an approximate rule (metaphone); all others are compared for equality.
-    fn approx(&self, kind: &AttributeType, value: &[u8]) -> Result<Option<Test>, Refusal> {
+    fn approx(&self, kind: &AttributeType, value: &[u8]) -> Result<Option<Test>, InvalidValue> {
         if kind.equality.as_ref().is_some_and(schema::Rule::approximate) {
             return refuse(format!("{}~=: approximate matching cannot be evaluated", kind.name));
         }
@@ -146,7 +148,7 @@ impl<'a> Compiler<'a> {
         kind.equality.as_ref().filter(|rule| rule.matches)?;
         let compared = compared(kind)?;
         let whole = |piece: &Vec<u8>| piece.is_empty() || compared.takes(self.schema, piece);
-        if compared == Compared::Class || !given.iter().all(whole) {
+        if compared == Comparison::Class || !given.iter().all(whole) {
             return None;
         }
         let last = given.len() - 1;
@@ -154,7 +156,7 @@ impl<'a> Compiler<'a> {
         let mut normals = given.iter().enumerate().map(normal).collect::<Option<Vec<_>>>()?;
         let end = normals.pop().unwrap_or_default();
         let start = normals.remove(0);
-        Some(Test::Pieces(Pieces { start, middle: normals, end }))
+        Some(Test::Pieces(SubstringAssertion { start, middle: normals, end }))
     }
 
     /// Spaces at the cut ends of a piece count (`UTF8StringNormalize`). A digit composes with nothing, so one stands
@@ -188,7 +190,7 @@ impl<'a> Compiler<'a> {
         rule: Option<&str>,
         dn: bool,
         value: &[u8],
-    ) -> Result<Option<Test>, Refusal> {
+    ) -> Result<Option<Test>, InvalidValue> {
         let own = |name: &str| {
             kind.equality
                 .as_ref()
@@ -199,7 +201,7 @@ impl<'a> Compiler<'a> {
             Some(rule) if !own(rule) => {
                 refuse(format!("{}:{rule}:=: this matching rule cannot be evaluated", kind.name))
             }
-            _ if compared(kind) == Some(Compared::Class) => refuse(format!(
+            _ if compared(kind) == Some(Comparison::Class) => refuse(format!(
                 "{}:=: an extensible match of classes cannot be evaluated",
                 kind.name
             )),

@@ -5,20 +5,20 @@ mod compile;
 mod parse;
 
 use schema::{Description, Schema};
-use values::Refusal;
+use values::InvalidValue;
 
 use assertion::Test;
 pub use assertion::Values;
 
 /// RFC 4511, 4.5.1.7: what is asked of an attribute that the schema does not know is neither true nor false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Truth {
+pub enum FilterResult {
     True,
     False,
     Undefined,
 }
 
-impl Truth {
+impl FilterResult {
     fn of(holds: bool) -> Self {
         if holds { Self::True } else { Self::False }
     }
@@ -41,7 +41,7 @@ pub struct Filter {
 
 #[derive(Debug)]
 enum Compiled {
-    Known(Truth),
+    Known(FilterResult),
     And(Vec<Compiled>),
     Or(Vec<Compiled>),
     Not(Box<Compiled>),
@@ -51,7 +51,7 @@ enum Compiled {
 
 impl Filter {
     /// Refuses what is no filter, and what cannot be answered from an entry alone as slapd would.
-    pub fn read(text: &str, schema: &Schema) -> Result<Self, Refusal> {
+    pub fn read(text: &str, schema: &Schema) -> Result<Self, InvalidValue> {
         let mut compiler = compile::Compiler::new(schema);
         let root = compiler.node(parse::filter(text)?)?;
         Ok(Self { root, asked: compiler.asked })
@@ -63,13 +63,13 @@ impl Filter {
     }
 
     /// `values`: of an entry, for each of [`asked`](Self::asked).
-    pub fn test(&self, schema: &Schema, entry: &Values<'_>) -> Truth {
+    pub fn test(&self, schema: &Schema, entry: &Values<'_>) -> FilterResult {
         self.root.test(schema, entry)
     }
 }
 
 impl Compiled {
-    fn test(&self, schema: &Schema, entry: &Values<'_>) -> Truth {
+    fn test(&self, schema: &Schema, entry: &Values<'_>) -> FilterResult {
         match self {
             Self::Known(truth) => *truth,
             Self::And(parts) => all(parts.iter().map(|part| part.test(schema, entry))),
@@ -81,13 +81,13 @@ impl Compiled {
 }
 
 /// False if one is, else Undefined if one is. True of none at all (RFC 4526).
-fn all(mut parts: impl Iterator<Item = Truth>) -> Truth {
-    let mut found = Truth::True;
+fn all(mut parts: impl Iterator<Item = FilterResult>) -> FilterResult {
+    let mut found = FilterResult::True;
     loop {
         match parts.next() {
-            Some(Truth::False) => return Truth::False,
-            Some(Truth::Undefined) => found = Truth::Undefined,
-            Some(Truth::True) => {}
+            Some(FilterResult::False) => return FilterResult::False,
+            Some(FilterResult::Undefined) => found = FilterResult::Undefined,
+            Some(FilterResult::True) => {}
             None => return found,
         }
     }

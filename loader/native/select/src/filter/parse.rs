@@ -1,6 +1,6 @@
 //! The text of a filter taken apart, as libldap does it (`libraries/libldap/filter.c`).
 
-use values::Refusal;
+use values::InvalidValue;
 
 /// slapd's `slap_max_filter_depth`.
 const DEEPEST: usize = 1000;
@@ -16,12 +16,12 @@ pub enum Node {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Item {
     pub attribute: String,
-    pub asks: Asks,
+    pub asks: ItemKind,
 }
 
 /// What an item asks of its attribute; values without escapes.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Asks {
+pub enum ItemKind {
     Present,
     Equal(Vec<u8>),
     Approx(Vec<u8>),
@@ -37,12 +37,12 @@ pub enum Asks {
     },
 }
 
-fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, InvalidValue> {
+    Err(InvalidValue(message.into()))
 }
 
 /// slapd also takes a single item without parentheses.
-pub fn filter(text: &str) -> Result<Node, Refusal> {
+pub fn filter(text: &str) -> Result<Node, InvalidValue> {
     let text = text.trim_matches(' ');
     if !text.starts_with('(') {
         return item(text).map(Node::Item);
@@ -71,12 +71,12 @@ impl Parser<'_> {
         rest.is_some()
     }
 
-    fn closes(&mut self) -> Result<(), Refusal> {
+    fn closes(&mut self) -> Result<(), InvalidValue> {
         self.skip_spaces();
         if self.takes(')') { Ok(()) } else { refuse("a parenthesis is not closed") }
     }
 
-    fn node(&mut self, depth: usize) -> Result<Node, Refusal> {
+    fn node(&mut self, depth: usize) -> Result<Node, InvalidValue> {
         if depth > DEEPEST {
             return refuse("nested too deeply");
         }
@@ -98,7 +98,7 @@ impl Parser<'_> {
         Ok(node)
     }
 
-    fn nodes(&mut self, depth: usize) -> Result<Vec<Node>, Refusal> {
+    fn nodes(&mut self, depth: usize) -> Result<Vec<Node>, InvalidValue> {
         let mut nodes = Vec::new();
         self.skip_spaces();
         while self.rest.starts_with('(') {
@@ -108,7 +108,7 @@ impl Parser<'_> {
         Ok(nodes)
     }
 
-    fn item(&mut self) -> Result<Node, Refusal> {
+    fn item(&mut self) -> Result<Node, InvalidValue> {
         let mut escaped = false;
         let end = self.rest.find(|sign| {
             let found = sign == ')' && !escaped;
@@ -122,23 +122,23 @@ impl Parser<'_> {
     }
 }
 
-fn item(text: &str) -> Result<Item, Refusal> {
+fn item(text: &str) -> Result<Item, InvalidValue> {
     let Some((left, value)) = text.split_once('=') else {
         return refuse(format!("\"{text}\" has no \"=\""));
     };
     let (name, asks) = match left.as_bytes().last() {
-        Some(b'<') => (&left[..left.len() - 1], Asks::AtMost(unescape(value)?)),
-        Some(b'>') => (&left[..left.len() - 1], Asks::AtLeast(unescape(value)?)),
-        Some(b'~') => (&left[..left.len() - 1], Asks::Approx(unescape(value)?)),
+        Some(b'<') => (&left[..left.len() - 1], ItemKind::AtMost(unescape(value)?)),
+        Some(b'>') => (&left[..left.len() - 1], ItemKind::AtLeast(unescape(value)?)),
+        Some(b'~') => (&left[..left.len() - 1], ItemKind::Approx(unescape(value)?)),
         Some(b':') => return extended(&left[..left.len() - 1], value),
         _ => (left, asks(value)?),
     };
     Ok(Item { attribute: described(name)?, asks })
 }
 
-fn asks(value: &str) -> Result<Asks, Refusal> {
+fn asks(value: &str) -> Result<ItemKind, InvalidValue> {
     if value == "*" {
-        return Ok(Asks::Present);
+        return Ok(ItemKind::Present);
     }
     let mut escaped = false;
     let bare = |sign: char| {
@@ -148,16 +148,16 @@ fn asks(value: &str) -> Result<Asks, Refusal> {
     };
     let pieces = value.split(bare).map(unescape).collect::<Result<Vec<_>, _>>()?;
     if let [whole] = &pieces[..] {
-        return Ok(Asks::Equal(whole.clone()));
+        return Ok(ItemKind::Equal(whole.clone()));
     }
     if pieces[1..pieces.len() - 1].iter().any(Vec::is_empty) {
         return refuse(format!("\"{value}\" has two asterisks side by side"));
     }
-    Ok(Asks::Pieces(pieces))
+    Ok(ItemKind::Pieces(pieces))
 }
 
 /// `type[:dn][:rule]` before `:=`.
-fn extended(left: &str, value: &str) -> Result<Item, Refusal> {
+fn extended(left: &str, value: &str) -> Result<Item, InvalidValue> {
     let mut parts = left.split(':');
     let attribute = parts.next().unwrap_or_default().to_owned();
     let mut parts: Vec<&str> = parts.collect();
@@ -169,14 +169,14 @@ fn extended(left: &str, value: &str) -> Result<Item, Refusal> {
         [] if attribute.is_empty() => refuse("neither an attribute nor a matching rule"),
         [] | [_] => {
             let rule = parts.first().map(|rule| (*rule).to_owned());
-            Ok(Item { attribute, asks: Asks::Extended { rule, dn, value: unescape(value)? } })
+            Ok(Item { attribute, asks: ItemKind::Extended { rule, dn, value: unescape(value)? } })
         }
         _ => refuse(format!("\"{left}:=\" is no extensible match")),
     }
 }
 
 /// Letters of attribute descriptions (`ldap_is_desc`).
-fn described(name: &str) -> Result<String, Refusal> {
+fn described(name: &str) -> Result<String, InvalidValue> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte);
     if name.starts_with(|sign: char| sign.is_ascii_alphanumeric()) && name.bytes().all(letter) {
         Ok(name.to_owned())
@@ -186,7 +186,7 @@ fn described(name: &str) -> Result<String, Refusal> {
 }
 
 /// Undoes `\xx`, and the older `\*`, `\(`, `\)` and `\\`.
-fn unescape(text: &str) -> Result<Vec<u8>, Refusal> {
+fn unescape(text: &str) -> Result<Vec<u8>, InvalidValue> {
     let mut value = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn escapes_of_both_kinds_are_undone() {
-        let item = Item { attribute: "cn".into(), asks: Asks::Equal(b"a*b(c".to_vec()) };
+        let item = Item { attribute: "cn".into(), asks: ItemKind::Equal(b"a*b(c".to_vec()) };
         assert_eq!(filter(r"(cn=a\2ab\28c)"), Ok(Node::Item(item)));
         assert_eq!(filter(r"(cn=a\2ab\28c)"), filter(r"(cn=a\*b\(c)"));
     }
@@ -251,7 +251,7 @@ mod tests {
         assert!(filter("(a=b**c)").is_err());
         assert_eq!(
             filter("(a=*)"),
-            Ok(Node::Item(Item { attribute: "a".into(), asks: Asks::Present }))
+            Ok(Node::Item(Item { attribute: "a".into(), asks: ItemKind::Present }))
         );
     }
 

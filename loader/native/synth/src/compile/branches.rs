@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tree::name::Name;
+use tree::name::ParsedDn;
 
 use super::{Context, items};
 use crate::body::{Attribute, Body, Item};
@@ -17,7 +17,7 @@ pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
     let mut keys: HashSet<Vec<u8>> = HashSet::new();
     for (place, branch) in context.template.branches.iter().enumerate() {
         let dn = dn_of(branch, context.suffix);
-        let name = Name::new(dn.as_bytes());
+        let name = ParsedDn::new(dn.as_bytes());
         if place > 0 && branch.below_suffix && !keys.contains(name.parent()) {
             let reason = format!("{:?}: its parent must stand before it", branch.dn);
             return Err(context.wrong(branch.spot, reason));

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::Context;
-use crate::body::{Attribute, Check, Count, Gate, Item, Step, Text};
+use crate::body::{Attribute, Count, Item, Presence, PresenceCondition, Step, Text};
 use crate::branch::is_description;
 use crate::distribution::Distribution;
 use crate::draw::Stream;
@@ -23,7 +23,7 @@ const VALUES: u64 = 10_000_000;
 pub fn constant(value: &[u8]) -> Item {
     let (step, most, printable) = literal(value);
     let text = Text { steps: vec![step], most, printable };
-    Item { gate: Gate::default(), lead: Vec::new(), text, count: None }
+    Item { gate: Presence::default(), lead: Vec::new(), text, count: None }
 }
 
 /// A text whose tags stand at places that `scope` describes by their names.
@@ -74,7 +74,7 @@ pub fn gate(
     stream: Stream,
     slots: &Slots,
     attributes: &[Attribute],
-) -> Result<Gate, String> {
+) -> Result<Presence, String> {
     if !(0.0..=1.0).contains(&item.chance) {
         return Err(format!("a chance is a number from 0 to 1, not {}", item.chance));
     }
@@ -82,17 +82,27 @@ pub fn gate(
     let limit = (item.chance * 2_f64.powi(64)) as u64;
     let chance = (item.chance < 1.0).then_some((stream, limit));
     let checks = item.conditions.iter().map(|condition| check(condition, slots, attributes));
-    Ok(Gate { chance, checks: checks.collect::<Result<_, _>>()? })
+    Ok(Presence { chance, checks: checks.collect::<Result<_, _>>()? })
 }
 
-fn check(condition: &Condition, slots: &Slots, attributes: &[Attribute]) -> Result<Check, String> {
+fn check(
+    condition: &Condition,
+    slots: &Slots,
+    attributes: &[Attribute],
+) -> Result<PresenceCondition, String> {
     let Condition { name, equals, unless } = condition;
     if let Some(slot) = slots.get(name) {
-        return Ok(Check::Slot { slot: slot.at, equals: equals.clone(), unless: *unless });
+        return Ok(PresenceCondition::Slot {
+            slot: slot.at,
+            equals: equals.clone(),
+            unless: *unless,
+        });
     }
     let same = |one: &Attribute| one.description.eq_ignore_ascii_case(name);
     match attributes.iter().position(same) {
-        Some(attribute) if equals.is_none() => Ok(Check::Attribute { attribute, unless: *unless }),
+        Some(attribute) if equals.is_none() => {
+            Ok(PresenceCondition::Attribute { attribute, unless: *unless })
+        }
         Some(_) => Err(format!("{name} is an attribute: only values can be compared")),
         None => {
             let known = slots.keys().map(String::as_str);

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use super::items::{self, Slots};
 use super::{Context, ENTRY, naming};
-use crate::body::{Body, Drawn, Gate};
+use crate::body::{Body, Presence, SlotValue};
 use crate::draw::Stream;
 use crate::model::{self, Named, Parent, Piece, Tag};
-use crate::parent::{Chooser, Levels};
+use crate::parent::{Levels, ParentChooser};
 use crate::problem::{Problem, suggestion};
 use crate::tags::{KindFacts, Scope, SlotFacts};
-use crate::tree::{Above, Branch, Kind};
+use crate::tree::{Branch, Kind, ParentRule};
 
 /// Levels of a kind below itself, at most.
 const LEVELS: u32 = 250;
@@ -70,7 +70,7 @@ struct Compiling<'a> {
 /// The slots of a kind so far.
 #[derive(Default)]
 struct Drawing {
-    slots: Vec<Drawn>,
+    slots: Vec<SlotValue>,
     known: Slots,
 }
 
@@ -165,7 +165,7 @@ impl<'a> Compiling<'a> {
         let facts =
             SlotFacts { at: drawing.slots.len(), most: text.most, printable: text.printable };
         drawing.known.insert(name.to_owned(), facts);
-        drawing.slots.push(Drawn { gate, text });
+        drawing.slots.push(SlotValue { gate, text });
         Ok(())
     }
 
@@ -205,7 +205,7 @@ impl<'a> Compiling<'a> {
         let known = &drawing.known;
         let text = items::text(&item.text, &names, |names| self.scope(known, self.stream(names)));
         let told = |reason| self.context.wrong(item.spot, format!("{description}: {reason}"));
-        drawing.slots.push(Drawn { gate: Gate::default(), text: text.map_err(told)? });
+        drawing.slots.push(SlotValue { gate: Presence::default(), text: text.map_err(told)? });
         Ok(drawing.slots.len() - 1)
     }
 
@@ -248,19 +248,22 @@ impl<'a> Compiling<'a> {
         })
     }
 
-    fn above(&self) -> Result<Above, Problem> {
+    fn above(&self) -> Result<ParentRule, Problem> {
         let own = self.facts[self.place].count;
         let stream = self.stream(&["parent"]);
         match &self.said().parent {
-            Parent::Branch(branch) => Ok(Above::Branch(*branch)),
+            Parent::Branch(branch) => Ok(ParentRule::Branch(*branch)),
             Parent::Kind { name, pick } => {
                 let kind = self.above_kind(name)?;
                 let of = self.facts[kind].count;
                 if of == 0 && own > 0 {
                     return Err(self.wrong(format!("there are no entries of kind {name:?}")));
                 }
-                let chooser = Chooser::new(*pick, stream, own, of.max(1));
-                Ok(Above::Kind { kind, chooser: chooser.map_err(|reason| self.wrong(reason))? })
+                let chooser = ParentChooser::new(*pick, stream, own, of.max(1));
+                Ok(ParentRule::Kind {
+                    kind,
+                    chooser: chooser.map_err(|reason| self.wrong(reason))?,
+                })
             }
             Parent::Itself { branch, levels, pick } => {
                 if !(1..=LEVELS).contains(levels) {
@@ -268,7 +271,7 @@ impl<'a> Compiling<'a> {
                 }
                 let levels = Levels::new(own, *levels, *pick, stream);
                 let levels = levels.map_err(|reason| self.wrong(reason))?;
-                Ok(Above::Itself { branch: *branch, levels })
+                Ok(ParentRule::Itself { branch: *branch, levels })
             }
         }
     }

@@ -9,7 +9,7 @@ mod naming;
 use crate::draw::Stream;
 use crate::model::Template;
 use crate::operational::Clock;
-use crate::problem::{Problem, Spot};
+use crate::problem::{Location, Problem};
 use crate::tree::Tree;
 
 /// Entries of a tree, at most.
@@ -82,7 +82,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    fn wrong(&self, spot: Spot, message: impl Into<String>) -> Problem {
+    fn wrong(&self, spot: Location, message: impl Into<String>) -> Problem {
         Problem::new(&self.template.path, spot, message)
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Context;
 use crate::model::{self, Attribute, Condition, Item, Kind, Piece, Tag};
-use crate::problem::{Problem, Spot, suggestion};
+use crate::problem::{Location, Problem, suggestion};
 use crate::tags;
 
 /// Attributes of a name, at most.
@@ -66,7 +66,7 @@ fn check(
     context: &Context<'_>,
     name: &str,
     item: &Item,
-    spot: Spot,
+    spot: Location,
     may_collide: bool,
 ) -> Result<(), Problem> {
     let is_always = item.chance >= 1.0 && item.conditions.is_empty();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{At, Render, Scope};
+use super::{EntryContext, Render, Scope};
 use crate::draw::{Stream, again, below};
 use crate::list::List;
 
@@ -25,7 +25,7 @@ pub fn pick(list: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
 }
 
 impl Render for Picked {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(self.list.pick(at.bits(self.stream)));
     }
 
@@ -53,7 +53,7 @@ pub fn uuid(scope: &Scope<'_>) -> Box<dyn Render> {
 }
 
 impl Render for Uuid {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let bits = at.bits(self.0);
         write_uuid(out, bits, again(bits, 1));
     }
@@ -87,7 +87,7 @@ pub fn random(low: u64, high: u64, scope: &Scope<'_>) -> Result<Box<dyn Render>,
 }
 
 impl Render for Bytes {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let bits = at.bits(self.stream);
         let length = self.low + below(bits, self.count);
         for turn in 0..length.div_ceil(8) {

@@ -1,7 +1,7 @@
 //! X.509 certificates of nobody (RFC 5280), as long as they are to be. The signature is random: nothing verifies it, and
 //! LDAP servers look at the form alone.
 
-use super::{At, Render, Scope};
+use super::{EntryContext, Render, Scope};
 use crate::draw::{Stream, again, below};
 
 /// Bytes of the longest.
@@ -38,7 +38,7 @@ pub fn certificate(low: u64, high: u64, scope: &Scope<'_>) -> Result<Box<dyn Ren
 }
 
 impl Render for Certificate {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let bits = at.bits(self.stream);
         let length = self.low + below(bits, self.count);
         out.extend_from_slice(&whole(bits, length.saturating_sub(BARE)));

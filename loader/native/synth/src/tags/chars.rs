@@ -1,7 +1,7 @@
 //! Random characters of a class.
 
-use super::{At, Render, Scope};
-use crate::distribution::{Distribution, Drawer};
+use super::{EntryContext, Render, Scope};
+use crate::distribution::{Distribution, Sampler};
 use crate::draw::{Stream, again, below};
 use crate::model::Class;
 
@@ -12,7 +12,7 @@ const LONGEST: u64 = 16 << 20;
 struct Chars {
     stream: Stream,
     alphabet: &'static [u8],
-    length: Drawer,
+    length: Sampler,
     most: u64,
 }
 
@@ -34,7 +34,7 @@ pub fn chars(
 }
 
 impl Render for Chars {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let bits = at.bits(self.stream);
         // Eight characters of one draw: a byte for each is near enough to even.
         for turn in 0..self.length.draw(bits) {

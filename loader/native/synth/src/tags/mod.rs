@@ -27,7 +27,7 @@ pub use scope::{KindFacts, Scope, SlotFacts};
 
 /// Writes what stands for a tag in one entry.
 pub trait Render: Send + Sync + fmt::Debug {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>);
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>);
 
     /// It never writes more bytes than this.
     fn most(&self) -> u64;
@@ -40,7 +40,7 @@ pub trait Render: Send + Sync + fmt::Debug {
 
 /// The entry that is written, and which of its values.
 #[derive(Debug)]
-pub struct At<'a> {
+pub struct EntryContext<'a> {
     pub tree: &'a Tree,
     /// A place among the tree's kinds; of no meaning for branches.
     pub kind: usize,
@@ -54,7 +54,7 @@ pub struct At<'a> {
     pub names: &'a mut Names,
 }
 
-impl At<'_> {
+impl EntryContext<'_> {
     /// Random bits of one place of the template for this value.
     pub const fn bits(&self, stream: Stream) -> u64 {
         let bits = stream.at(self.index);

@@ -1,14 +1,14 @@
 //! DNs of other entries.
 
-use super::{At, Render, Scope};
+use super::{EntryContext, Render, Scope};
 use crate::model::Pick;
-use crate::parent::Chooser;
-use crate::tree::Place;
+use crate::parent::ParentChooser;
+use crate::tree::EntryRef;
 
 #[derive(Debug)]
 struct Dn {
     kind: usize,
-    chooser: Chooser,
+    chooser: ParentChooser,
     most: u64,
 }
 
@@ -18,14 +18,14 @@ pub fn dn(kind: &str, pick: Pick, scope: &Scope<'_>) -> Result<Box<dyn Render>, 
     if facts.count == 0 {
         return Err(format!("there are no entries of kind {:?}", facts.name));
     }
-    let chooser = Chooser::new(pick, scope.stream, scope.count(), facts.count)?;
+    let chooser = ParentChooser::new(pick, scope.stream, scope.count(), facts.count)?;
     Ok(Box::new(Dn { kind, chooser, most: facts.dn }))
 }
 
 impl Render for Dn {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let index = self.chooser.choose_another(at.index, at.occurrence);
-        at.names.dn(at.tree, Place::Entry { kind: self.kind, index }, out);
+        at.names.dn(at.tree, EntryRef::Entry { kind: self.kind, index }, out);
     }
 
     fn most(&self) -> u64 {
@@ -49,7 +49,7 @@ pub fn parent(scope: &Scope<'_>) -> Box<dyn Render> {
 }
 
 impl Render for Parent {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         if self.is_entry {
             let above = at.tree.parent(at.kind, at.index);
             at.names.dn(at.tree, above, out);

@@ -1,7 +1,7 @@
 //! Numbers: of the entry, random ones, and permutations.
 
-use super::{At, Render, Scope};
-use crate::distribution::{Distribution, Drawer};
+use super::{EntryContext, Render, Scope};
+use crate::distribution::{Distribution, Sampler};
 use crate::draw::{Stream, below};
 use crate::permute::Permutation;
 
@@ -24,7 +24,7 @@ pub fn number(start: u64, width: usize, scope: &Scope<'_>) -> Result<Box<dyn Ren
 }
 
 impl Render for Number {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         decimal(out, self.start + at.index, self.width);
     }
 
@@ -48,7 +48,7 @@ pub fn random(base: u32, width: usize, scope: &Scope<'_>) -> Result<Box<dyn Rend
 }
 
 impl Render for Random {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         digits(out, below(at.bits(self.stream), self.limit), self.base, self.width);
     }
 
@@ -75,7 +75,7 @@ pub fn unique(base: u32, width: usize, scope: &Scope<'_>) -> Result<Box<dyn Rend
 }
 
 impl Render for Unique {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         digits(out, self.all.of(self.stream, at.index), self.base, self.width);
     }
 
@@ -85,9 +85,9 @@ impl Render for Unique {
 }
 
 #[derive(Debug)]
-struct Drawn {
+struct RandomNumber {
     stream: Stream,
-    drawer: Drawer,
+    drawer: Sampler,
     width: usize,
     most: u64,
 }
@@ -99,11 +99,11 @@ pub fn drawn(
 ) -> Result<Box<dyn Render>, String> {
     checked(width, 0, WIDEST)?;
     let most = longest(distribution.most(), width);
-    Ok(Box::new(Drawn { stream: scope.stream, drawer: distribution.drawer()?, width, most }))
+    Ok(Box::new(RandomNumber { stream: scope.stream, drawer: distribution.drawer()?, width, most }))
 }
 
-impl Render for Drawn {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+impl Render for RandomNumber {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         decimal(out, self.drawer.draw(at.bits(self.stream)), self.width);
     }
 

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use sha1::{Digest as _, Sha1};
 
-use super::{At, Render, Scope, SlotFacts};
+use super::{EntryContext, Render, Scope, SlotFacts};
 use crate::draw::{Stream, again};
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub fn ssha(name: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
 const SALTED: usize = 28;
 
 impl Render for Ssha {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let salt = at.bits(self.stream).to_be_bytes();
         let mut salted = [0; SALTED];
         let digest = Sha1::new().chain_update(&at.slots[self.slot.at].text).chain_update(salt);
@@ -75,7 +75,7 @@ pub fn argon2(
 }
 
 impl Render for Hashed {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let bits = at.bits(self.stream);
         let mut salt = [0; 16];
         salt[..8].copy_from_slice(&bits.to_be_bytes());

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashSet;
 
-use super::{At, Render, Scope};
+use super::{EntryContext, Render, Scope};
 use crate::alias::Alias;
 use crate::body::Text;
 use crate::compile::items;
@@ -58,21 +58,27 @@ fn part(stream: Stream, text: usize, names: &[&str]) -> Stream {
 }
 
 impl Shape {
-    fn made(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn made(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let text = self.alias.pick(at.bits(self.stream.part(0)));
         self.texts[text].write(at, out);
     }
 
     /// Phrase `number`, at a try.
-    fn phrase(&self, number: u64, turn: u8, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn phrase(&self, number: u64, turn: u8, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let index = number + (u64::from(turn) << 40);
         let names = &mut *at.names;
-        let mut at =
-            At { tree: at.tree, kind: at.kind, index, occurrence: 0, slots: at.slots, names };
+        let mut at = EntryContext {
+            tree: at.tree,
+            kind: at.kind,
+            index,
+            occurrence: 0,
+            slots: at.slots,
+            names,
+        };
         self.made(&mut at, out);
     }
 
-    fn find_tries(&self, count: u64, at: &mut At<'_>) -> Vec<u8> {
+    fn find_tries(&self, count: u64, at: &mut EntryContext<'_>) -> Vec<u8> {
         let (mut known, mut text) = (FxHashSet::default(), Vec::new());
         let mut found = |number| {
             (0..TRIES)
@@ -88,7 +94,7 @@ impl Shape {
 }
 
 impl Render for Shape {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let Some(phrases) = &self.phrases else { return self.made(at, out) };
         let number = phrases.draw(again(at.bits(self.stream), 1));
         let tries = self.tries.get_or_init(|| self.find_tries(phrases.end(), at));

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::number::pair;
-use super::{At, Render, Scope};
+use super::{EntryContext, Render, Scope};
 use crate::draw::{Stream, again, below};
 
 /// 9999-12-31, the last day that has four digits of a year.
@@ -27,7 +27,7 @@ pub fn between(from: i64, to: i64, scope: &Scope<'_>) -> Result<Box<dyn Render>,
 }
 
 impl Render for Between {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let bits = at.bits(self.stream);
         let later = bits.max(again(bits, 1));
         stamp(out, self.from.saturating_add_unsigned(below(later, self.seconds)));

@@ -2,7 +2,7 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::{At, Render, Scope, SlotFacts};
+use super::{EntryContext, Render, Scope, SlotFacts};
 
 #[derive(Debug)]
 struct Value(SlotFacts);
@@ -12,7 +12,7 @@ pub fn value(name: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
 }
 
 impl Render for Value {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(&at.slots[self.0.at].text);
     }
 
@@ -33,7 +33,7 @@ pub fn ascii(name: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
 }
 
 impl Render for Ascii {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         plain(&at.slots[self.0.at].text, out);
     }
 
@@ -63,7 +63,7 @@ pub fn suffix(scope: &Scope<'_>) -> Box<dyn Render> {
 }
 
 impl Render for Constant {
-    fn write(&self, _at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, _at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0);
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{At, Render, Scope};
-use crate::distribution::{Distribution, Drawer};
+use super::{EntryContext, Render, Scope};
+use crate::distribution::{Distribution, Sampler};
 use crate::draw::{Stream, again};
 use crate::permute::Permutation;
 use crate::problem::suggestion;
@@ -31,7 +31,7 @@ pub fn word(name: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
 }
 
 impl Render for Word {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         self.words.draw(at.bits(self.stream), out);
     }
 
@@ -59,7 +59,7 @@ pub fn new_word(name: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String
 }
 
 impl Render for NewWord {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let number = self.all.of(self.stream, at.index);
         // Another value of the same entry is no name: it need not differ from those of others.
         self.words.new_word(at.bits(self.stream.part(1)), number, self.count, out);
@@ -77,7 +77,7 @@ impl Render for NewWord {
 #[derive(Debug)]
 struct Words {
     word: Word,
-    count: Drawer,
+    count: Sampler,
     most: u64,
 }
 
@@ -95,7 +95,7 @@ pub fn words(
 }
 
 impl Render for Words {
-    fn write(&self, at: &mut At<'_>, out: &mut Vec<u8>) {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let bits = at.bits(self.word.stream);
         for turn in 0..self.count.draw(bits) {
             if turn > 0 {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::problem::{Problem, Spot, suggestion};
+use crate::problem::{Location, Problem, suggestion};
 use crate::tags::time;
 
 /// The text of a template, for places.
@@ -35,7 +35,7 @@ impl Lines {
     }
 
     /// The place of a byte of that text; without a column far along a line that is not ASCII.
-    fn spot(&self, text: &str, byte: usize) -> Spot {
+    fn spot(&self, text: &str, byte: usize) -> Location {
         let line = self.starts.partition_point(|&start| start <= byte);
         let start = self.starts[line - 1];
         let column = match text.get(start..byte) {
@@ -44,7 +44,7 @@ impl Lines {
             _ => 0,
         };
         let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
-        Spot::new(count(line), count(column))
+        Location::new(count(line), count(column))
     }
 }
 
@@ -62,7 +62,7 @@ impl<'d> Document<'d> {
         Problem::new(self.path, self.spot(byte), message)
     }
 
-    pub fn spot(self, byte: usize) -> Spot {
+    pub fn spot(self, byte: usize) -> Location {
         self.lines.spot(self.text, byte.min(self.text.len()))
     }
 
@@ -110,7 +110,7 @@ impl<'t, 'd> Table<'t, 'd> {
         }
     }
 
-    pub fn spot(&self) -> Spot {
+    pub fn spot(&self) -> Location {
         self.document.spot(self.span.start)
     }
 
@@ -203,21 +203,21 @@ pub fn float(value: &DeValue<'_>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn spot(text: &str, byte: usize) -> Spot {
+    fn spot(text: &str, byte: usize) -> Location {
         Lines::of(text).spot(text, byte)
     }
 
     #[test]
     fn a_byte_has_a_line_and_a_column() {
-        assert_eq!(spot("a\nb\u{f6} c", 6), Spot::new(2, 4));
-        assert_eq!(spot("a\n\nbc", 4), Spot::new(3, 2));
-        assert_eq!(spot("", 0), Spot::new(1, 1));
-        assert_eq!(spot("a\n", 2), Spot::new(2, 1));
+        assert_eq!(spot("a\nb\u{f6} c", 6), Location::new(2, 4));
+        assert_eq!(spot("a\n\nbc", 4), Location::new(3, 2));
+        assert_eq!(spot("", 0), Location::new(1, 1));
+        assert_eq!(spot("a\n", 2), Location::new(2, 1));
     }
 
     #[test]
     fn far_along_a_long_line_there_is_no_column() {
         let text = "\u{f6}".repeat(LONG);
-        assert_eq!(spot(&text, 2 * LONG), Spot::new(1, 0));
+        assert_eq!(spot(&text, 2 * LONG), Location::new(1, 0));
     }
 }

@@ -12,7 +12,7 @@ mod vocabulary;
 use std::path::{Path, PathBuf};
 
 use crate::model::{self, Template};
-use crate::problem::{Problem, Spot};
+use crate::problem::{Location, Problem};
 use document::{Document, Lines, Table};
 
 pub use tags::{NAMES as TAGS, distribution};
@@ -31,7 +31,7 @@ pub fn read(path: &Path, lists: &[PathBuf]) -> Result<Template, Problem> {
 
 /// The text of a template file of any syntax.
 pub fn text_of(path: &Path) -> Result<String, Problem> {
-    let wrong = |message: String| Problem::new(path, Spot::default(), message);
+    let wrong = |message: String| Problem::new(path, Location::default(), message);
     let facts = path.metadata().map_err(|error| wrong(error.to_string()))?;
     if !facts.is_file() {
         return Err(wrong("not a file".to_owned()));

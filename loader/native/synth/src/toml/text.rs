@@ -8,7 +8,7 @@ const PIECES: usize = 10_000;
 
 /// What is wrong, and at which byte of the text.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct TextError {
     pub at: usize,
     pub message: String,
 }
@@ -18,12 +18,12 @@ pub fn parse(
     text: &str,
     values: &Values,
     check: impl Fn(&crate::model::Tag) -> Result<(), String>,
-) -> Result<Text, Wrong> {
+) -> Result<Text, TextError> {
     let mut found: Text = Vec::new();
     let mut at = 0;
     while at < text.len() {
         if found.len() > PIECES {
-            return Err(Wrong { at, message: format!("more than {PIECES} pieces") });
+            return Err(TextError { at, message: format!("more than {PIECES} pieces") });
         }
         let rest = &text[at..];
         let literal = rest.find(['{', '}']).unwrap_or(rest.len());
@@ -36,11 +36,11 @@ pub fn parse(
                 at += 2;
             }
             tag => {
-                let inside = inside(tag).ok_or_else(|| Wrong {
+                let inside = inside(tag).ok_or_else(|| TextError {
                     at,
                     message: "braces do not match (write {{ for a brace)".to_owned(),
                 })?;
-                let told = |message| Wrong { at, message };
+                let told = |message| TextError { at, message };
                 let tag = tags::parse(inside, values).map_err(told)?;
                 check(&tag).map_err(|reason| told(format!("{{{inside}}}: {reason}")))?;
                 found.push(Piece::Tag(tag));
@@ -74,7 +74,7 @@ mod tests {
     use crate::model::Tag;
     use crate::tags::SlotFacts;
 
-    fn parsed(text: &str) -> Result<Text, Wrong> {
+    fn parsed(text: &str) -> Result<Text, TextError> {
         let facts = SlotFacts { at: 0, most: 0, printable: false };
         parse(text, &Values::from([("name".to_owned(), facts)]), |_| Ok(()))
     }

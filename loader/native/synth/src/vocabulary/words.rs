@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashSet;
 
 use super::letters::Letters;
-use crate::distribution::{Distribution, Drawer};
+use crate::distribution::{Distribution, Sampler};
 use crate::draw::{Stream, again, below, unit};
 
 /// Vocabularies up to this size are made once, without repetitions.
@@ -92,7 +92,7 @@ impl Ranks {
 /// Words, ready to be drawn.
 pub struct Vocabulary {
     words: Words,
-    lengths: Drawer,
+    lengths: Sampler,
     /// Of `lengths`.
     mean: f64,
     stream: Stream,
@@ -220,7 +220,7 @@ fn number(bits: u64, digits: u64, out: &mut Vec<u8>) {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a mean")]
-fn mean(lengths: &Drawer, stream: Stream) -> f64 {
+fn mean(lengths: &Sampler, stream: Stream) -> f64 {
     const DRAWS: u64 = 4096;
     (0..DRAWS).map(|number| lengths.draw(stream.part(1).at(number)) as f64).sum::<f64>()
         / DRAWS as f64

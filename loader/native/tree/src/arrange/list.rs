@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ldif::{Code, Counters, Error, Result};
 
-use crate::row::{self, Row};
+use crate::row::{self, EntryRecord};
 
 /// Rows looked at between two looks at the counters.
 const LOT: usize = 4096;
@@ -23,7 +23,7 @@ pub(super) struct List {
 impl List {
     /// `None` for a file that came without.
     pub(super) fn beside(path: &Path) -> Result<Option<Self>> {
-        let path = row::beside(path);
+        let path = row::row_file_of(path);
         match fs::metadata(&path) {
             Ok(found) if found.len() % row::SIZE as u64 == 0 => {
                 let rows = usize::try_from(found.len()).unwrap_or(usize::MAX) / row::SIZE;
@@ -40,7 +40,7 @@ impl List {
         &self,
         counters: &Counters,
         counted: bool,
-        mut see: impl FnMut(&Row),
+        mut see: impl FnMut(&EntryRecord),
     ) -> Result<()> {
         let failed = |error| Error::from(error).in_file(Some(&self.path));
         let mut file = File::open(&self.path).map_err(failed)?;
@@ -52,7 +52,7 @@ impl List {
             let lot = &mut lot[..count * row::SIZE];
             file.read_exact(lot).map_err(failed)?;
             let mut bytes = 0;
-            for row in lot.chunks_exact(row::SIZE).map(Row::from_bytes) {
+            for row in lot.chunks_exact(row::SIZE).map(EntryRecord::from_bytes) {
                 bytes += u64::from(row.length);
                 see(&row);
             }

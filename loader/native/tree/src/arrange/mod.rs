@@ -4,11 +4,11 @@
 //! first, sorted by depth, in `0000-interior.ldif`; the rest of shard n goes to `000n.ldif`. Most files of
 //! a large export hold nothing but leaves that stay, and are not even read.
 
+mod duplicates;
 mod list;
 mod pieces;
 mod plan;
 mod rows;
-mod twice;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use ldif::walk::each_record;
 use ldif::{Code, Counters, Error, Input, Record, Result};
 
 use self::pieces::Pieces;
-use self::plan::{Fate, Verdict};
+use self::plan::{Decision, RowDecision};
 use crate::editor::Editor;
-use crate::fingerprint::{Checksum, Printer, Tally};
+use crate::fingerprint::{Checksum, Fingerprinter, ShardTotals};
 use crate::join::{RootStamp, context_csn};
 use crate::name::parent_text;
 use crate::names::Names;
@@ -38,7 +38,7 @@ pub struct Arrangement {
     /// That of a tree digest of all files written with nothing ignored.
     pub checksum: String,
     /// Files written, in the order in which they load, and what each holds.
-    pub files: Vec<(String, Tally)>,
+    pub files: Vec<(String, ShardTotals)>,
     /// Files that hold a file of the input as it is: its name, and that of the one in the input.
     pub taken: Vec<(String, String)>,
     /// Parents that the input lacks, each once, with the first child that names it.
@@ -127,8 +127,8 @@ struct Writer {
     pieces: Pieces,
     stamp: RootStamp,
     editor: Editor,
-    printer: Printer,
-    all: Tally,
+    printer: Fingerprinter,
+    all: ShardTotals,
     text: Vec<u8>,
     done: Arrangement,
 }
@@ -139,8 +139,8 @@ impl Writer {
             pieces,
             stamp,
             editor: Editor::new(context_csn()),
-            printer: Printer::new(context_csn()),
-            all: Tally::default(),
+            printer: Fingerprinter::new(context_csn()),
+            all: ShardTotals::default(),
             text: Vec::new(),
             done: Arrangement::default(),
         }
@@ -150,7 +150,7 @@ impl Writer {
         &mut self,
         path: &Path,
         shard: usize,
-        verdicts: &[Verdict],
+        verdicts: &[RowDecision],
         counters: &Counters,
     ) -> Result<()> {
         let changed = || Error::new(Code::Io, "the file changed while it was read");
@@ -162,15 +162,15 @@ impl Writer {
     }
 
     /// Whether the file, which the reader made as it must be, has only leaves that stay.
-    fn may_take(&self, path: &Path, verdicts: &[Verdict]) -> bool {
-        row::beside(path).exists()
+    fn may_take(&self, path: &Path, verdicts: &[RowDecision]) -> bool {
+        row::row_file_of(path).exists()
             && self.pieces.fits(path)
             && verdicts.iter().all(|verdict| verdict.is_plain())
     }
 
     /// The whole file as it is.
     fn take(&mut self, path: &Path, shard: usize, rows: usize, checksum: Checksum) -> Result<()> {
-        let tally = Tally { entries: rows as u64, checksum };
+        let tally = ShardTotals { entries: rows as u64, checksum };
         self.all.join(tally);
         let name = self.pieces.take(path, shard, tally)?;
         let from = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -178,22 +178,22 @@ impl Writer {
         Ok(())
     }
 
-    fn record(&mut self, record: &Record<'_>, verdict: Verdict, shard: usize) -> Result<()> {
+    fn record(&mut self, record: &Record<'_>, verdict: RowDecision, shard: usize) -> Result<()> {
         match verdict.fate {
-            Fate::Overtaken => self.done.duplicates += 1,
-            Fate::Dropped => self.done.dropped += 1,
-            Fate::Leaf | Fate::Interior => self.keep(record, verdict, shard)?,
+            Decision::Overtaken => self.done.duplicates += 1,
+            Decision::Dropped => self.done.dropped += 1,
+            Decision::Leaf | Decision::Interior => self.keep(record, verdict, shard)?,
         }
         Ok(())
     }
 
-    fn keep(&mut self, record: &Record<'_>, verdict: Verdict, shard: usize) -> Result<()> {
+    fn keep(&mut self, record: &Record<'_>, verdict: RowDecision, shard: usize) -> Result<()> {
         let print = self.edit(record)?;
         self.all.add(print);
         if verdict.orphan {
             self.done.orphans.push(Orphan::of(record)?);
         }
-        if verdict.fate == Fate::Interior {
+        if verdict.fate == Decision::Interior {
             self.done.interior += 1;
             self.pieces.interior(self.printer.name().depth(), &self.text, print)
         } else {
@@ -211,13 +211,13 @@ impl Writer {
         self.editor.end(record, extra, &mut self.text)?;
         if !extra.is_empty() {
             let written = Record { bytes: &self.text[..self.text.len() - 1], ..*record };
-            print = Printer::new(Names::default()).print(&written)?;
+            print = Fingerprinter::new(Names::default()).print(&written)?;
         }
         Ok(print.combined())
     }
 
     fn finish(self) -> Result<Arrangement> {
-        self.stamp.expect_met()?;
+        self.stamp.require_found()?;
         let files = self.pieces.finish()?;
         let (entries, checksum) = (self.all.entries, self.all.checksum.hex());
         Ok(Arrangement { entries, checksum, files, ..self.done })

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ldif::{Error, Output, Result};
 
-use crate::fingerprint::Tally;
+use crate::fingerprint::ShardTotals;
 
 /// Leaves are the bulk, so another thread compresses them. One more makes no difference to the bytes.
 const LEAF_THREADS: u32 = 1;
@@ -16,12 +16,12 @@ const LEAF_THREADS: u32 = 1;
 pub(super) struct Pieces {
     directory: PathBuf,
     suffix: &'static str,
-    leaf: Option<(Output, String, Tally)>,
+    leaf: Option<(Output, String, ShardTotals)>,
     /// One file a depth, so that interior entries need no memory however many they are.
     depths: BTreeMap<usize, (PathBuf, Output)>,
-    interior: Tally,
+    interior: ShardTotals,
     /// Finished files of leaves.
-    done: Vec<(String, Tally)>,
+    done: Vec<(String, ShardTotals)>,
 }
 
 impl Pieces {
@@ -32,7 +32,7 @@ impl Pieces {
             suffix,
             leaf: None,
             depths: BTreeMap::new(),
-            interior: Tally::default(),
+            interior: ShardTotals::default(),
             done: Vec::new(),
         }
     }
@@ -43,7 +43,7 @@ impl Pieces {
     }
 
     /// Makes a finished file the shard, without copying it where the file system allows. Returns its new name.
-    pub(super) fn take(&mut self, path: &Path, shard: usize, tally: Tally) -> Result<String> {
+    pub(super) fn take(&mut self, path: &Path, shard: usize, tally: ShardTotals) -> Result<String> {
         let target = self.shard(shard);
         let taken = fs::hard_link(path, &target).or_else(|_| copy(path, &target));
         taken.map_err(|error| Error::from(error).in_file(Some(&target)))?;
@@ -63,7 +63,7 @@ impl Pieces {
     pub(super) fn leaf(&mut self, shard: usize, text: &[u8], print: u128) -> Result<()> {
         if self.leaf.is_none() {
             let output = Output::create(&self.shard(shard), LEAF_THREADS)?;
-            self.leaf = Some((output, self.name(shard), Tally::default()));
+            self.leaf = Some((output, self.name(shard), ShardTotals::default()));
         }
         let Some((output, _, tally)) = &mut self.leaf else { return Ok(()) };
         tally.add(print);
@@ -91,7 +91,7 @@ impl Pieces {
 
     /// Puts the depths one behind the other (zstd frames may follow each other) and syncs all. Returns all files in
     /// the order of their names, and what each holds.
-    pub(super) fn finish(self) -> Result<Vec<(String, Tally)>> {
+    pub(super) fn finish(self) -> Result<Vec<(String, ShardTotals)>> {
         let mut paths = Vec::new();
         for (path, output) in self.depths.into_values() {
             output.finish()?;

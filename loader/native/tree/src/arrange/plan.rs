@@ -7,15 +7,15 @@ use ldif::{Counters, Result};
 use rustc_hash::FxHashSet;
 
 use super::Task;
-use super::rows::Rows;
-use super::twice::Met;
+use super::duplicates::PossibleDuplicates;
+use super::rows::EntryRecords;
 use crate::fingerprint::{Checksum, hash};
-use crate::name::Name;
-use crate::row::Row;
+use crate::name::ParsedDn;
+use crate::row::EntryRecord;
 
 /// What becomes of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Decision {
     Leaf,
     /// Others stand under it, or it is the root.
     Interior,
@@ -26,17 +26,17 @@ pub(super) enum Fate {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Verdict {
-    pub(super) fate: Fate,
+pub(super) struct RowDecision {
+    pub(super) fate: Decision,
     /// The first to name a parent that is nowhere.
     pub(super) orphan: bool,
 }
 
-impl Verdict {
-    const LEAF: Self = Self { fate: Fate::Leaf, orphan: false };
+impl RowDecision {
+    const LEAF: Self = Self { fate: Decision::Leaf, orphan: false };
 
     fn is_kept(self) -> bool {
-        matches!(self.fate, Fate::Leaf | Fate::Interior)
+        matches!(self.fate, Decision::Leaf | Decision::Interior)
     }
 
     /// Stays where it is, and there is nothing to say about it.
@@ -47,7 +47,7 @@ impl Verdict {
 
 /// The rows of one file.
 #[derive(Debug, Clone, Copy, Default)]
-struct Lot {
+struct FileRows {
     rows: usize,
     /// What they add to the checksum of the tree.
     checksum: Checksum,
@@ -55,15 +55,15 @@ struct Lot {
 
 /// The decisions, file by file.
 #[derive(Debug)]
-pub(super) struct Verdicts {
-    all: Vec<Verdict>,
-    lots: std::vec::IntoIter<Lot>,
+pub(super) struct RowDecisions {
+    all: Vec<RowDecision>,
+    lots: std::vec::IntoIter<FileRows>,
     at: usize,
 }
 
-impl Verdicts {
+impl RowDecisions {
     /// Those of the next file, and what its records add to the checksum.
-    pub(super) fn next_file(&mut self) -> (&[Verdict], Checksum) {
+    pub(super) fn next_file(&mut self) -> (&[RowDecision], Checksum) {
         let (from, lot) = (self.at, self.lots.next().unwrap_or_default());
         self.at += lot.rows;
         (&self.all[from..self.at], lot.checksum)
@@ -80,17 +80,22 @@ struct Key {
 }
 
 impl Key {
-    fn of(at: usize, row: &Row) -> Self {
+    fn of(at: usize, row: &EntryRecord) -> Self {
         Self { at, dn: row.dn, uuid: row.uuid, csn: row.csn }
     }
 }
 
-pub(super) fn verdicts(task: &Task<'_>, root: &Name, counters: &Counters) -> Result<Verdicts> {
-    let rows = Rows::of(task.paths.iter().chain(task.again), counters)?;
-    let mut lots: Vec<_> = rows.counts().map(|rows| Lot { rows, ..Lot::default() }).collect();
+pub(super) fn verdicts(
+    task: &Task<'_>,
+    root: &ParsedDn,
+    counters: &Counters,
+) -> Result<RowDecisions> {
+    let rows = EntryRecords::of(task.paths.iter().chain(task.again), counters)?;
+    let mut lots: Vec<_> =
+        rows.counts().map(|rows| FileRows { rows, ..FileRows::default() }).collect();
     let again = lots[..task.paths.len()].iter().map(|lot| lot.rows).sum();
     let total = lots.iter().map(|lot| lot.rows).sum();
-    let verdicts = vec![Verdict::LEAF; total];
+    let verdicts = vec![RowDecision::LEAF; total];
     let mut plan = Plan { rows, counters, verdicts, name_orphans: task.name_orphans };
     let (met, parents) = plan.look(&mut lots)?;
     let mut doubtful = Vec::new();
@@ -105,20 +110,21 @@ pub(super) fn verdicts(task: &Task<'_>, root: &Name, counters: &Counters) -> Res
         let parents = plan.parents()?;
         plan.mark_parents(root, parents, |_, _| ())?;
     }
-    Ok(Verdicts { all: plan.verdicts, lots: lots.into_iter(), at: 0 })
+    Ok(RowDecisions { all: plan.verdicts, lots: lots.into_iter(), at: 0 })
 }
 
 struct Plan<'a> {
-    rows: Rows,
+    rows: EntryRecords,
     counters: &'a Counters,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<RowDecision>,
     name_orphans: bool,
 }
 
 impl Plan<'_> {
     /// Looks at every row: which keys may be there twice, and all parents. Adds up the checksums.
-    fn look(&self, lots: &mut [Lot]) -> Result<(MetRows, Parents)> {
-        let (mut met, mut parents) = (MetRows::new(self.verdicts.len()), Parents::default());
+    fn look(&self, lots: &mut [FileRows]) -> Result<(DuplicateCandidates, Parents)> {
+        let (mut met, mut parents) =
+            (DuplicateCandidates::new(self.verdicts.len()), Parents::default());
         self.rows.each(self.counters, true, |file, _, row| {
             lots[file].checksum.add(row.print);
             met.see(row);
@@ -137,7 +143,7 @@ impl Plan<'_> {
             keys.sort_unstable_by_key(|key| (of(key), age(key)));
             for pair in keys.windows(2) {
                 if of(&pair[0]) == of(&pair[1]) && of(&pair[0]) != 0 {
-                    self.verdicts[pair[0].at].fate = Fate::Overtaken;
+                    self.verdicts[pair[0].at].fate = Decision::Overtaken;
                     any = true;
                 }
             }
@@ -148,14 +154,14 @@ impl Plan<'_> {
     /// Decides of the rows that stay which are interior, and which name a parent that is nowhere; shows them to `see`.
     fn mark_parents(
         &mut self,
-        root: &Name,
+        root: &ParsedDn,
         Parents { mut all, .. }: Parents,
-        mut see: impl FnMut(usize, &Row),
+        mut see: impl FnMut(usize, &EntryRecord),
     ) -> Result<()> {
         let root_hash = hash(root.key());
         self.each_kept(|verdict, at, row| {
             let interior = all.remove(&row.dn) || row.dn == root_hash;
-            verdict.fate = if interior { Fate::Interior } else { Fate::Leaf };
+            verdict.fate = if interior { Decision::Interior } else { Decision::Leaf };
             verdict.orphan = false;
             see(at, row);
         })?;
@@ -167,7 +173,7 @@ impl Plan<'_> {
     }
 
     /// Drops the entries whose parent is nowhere; their children are next. Returns how many.
-    fn drop_orphans(&mut self, root: &Name) -> Result<usize> {
+    fn drop_orphans(&mut self, root: &ParsedDn) -> Result<usize> {
         let Parents { all: mut missing, .. } = self.parents()?;
         self.each_kept(|_, _, row| {
             missing.remove(&row.dn);
@@ -176,7 +182,7 @@ impl Plan<'_> {
         let mut dropped = 0;
         self.each_kept(|verdict, _, row| {
             if missing.contains(&row.parent) {
-                verdict.fate = Fate::Dropped;
+                verdict.fate = Decision::Dropped;
                 dropped += 1;
             }
         })?;
@@ -190,7 +196,10 @@ impl Plan<'_> {
         Ok(parents)
     }
 
-    fn each_kept(&mut self, mut see: impl FnMut(&mut Verdict, usize, &Row)) -> Result<()> {
+    fn each_kept(
+        &mut self,
+        mut see: impl FnMut(&mut RowDecision, usize, &EntryRecord),
+    ) -> Result<()> {
         let verdicts = &mut self.verdicts;
         self.rows.each(self.counters, false, |_, at, row| {
             if verdicts[at].is_kept() {
@@ -201,22 +210,22 @@ impl Plan<'_> {
 }
 
 /// Which rows may have the entryUUID or the DN of another.
-struct MetRows {
-    uuids: Met,
-    dns: Met,
+struct DuplicateCandidates {
+    uuids: PossibleDuplicates,
+    dns: PossibleDuplicates,
 }
 
-impl MetRows {
+impl DuplicateCandidates {
     fn new(rows: usize) -> Self {
-        Self { uuids: Met::new(rows), dns: Met::new(rows) }
+        Self { uuids: PossibleDuplicates::new(rows), dns: PossibleDuplicates::new(rows) }
     }
 
-    fn see(&mut self, row: &Row) {
+    fn see(&mut self, row: &EntryRecord) {
         self.uuids.see(row.uuid);
         self.dns.see(row.dn);
     }
 
-    fn again(&self, row: &Row) -> bool {
+    fn again(&self, row: &EntryRecord) -> bool {
         self.uuids.again(row.uuid) || self.dns.again(row.dn)
     }
 }
@@ -229,7 +238,7 @@ struct Parents {
 }
 
 impl Parents {
-    fn see(&mut self, row: &Row) {
+    fn see(&mut self, row: &EntryRecord) {
         // Children of one parent often stand together.
         if self.last.replace(row.parent) != Some(row.parent) {
             self.all.insert(row.parent);
@@ -238,7 +247,7 @@ impl Parents {
 }
 
 /// What stands above the root is nobody's business here, nor is the parent of a DN of one RDN.
-fn forget_above(root: &Name, missing: &mut FxHashSet<u128>) {
+fn forget_above(root: &ParsedDn, missing: &mut FxHashSet<u128>) {
     missing.remove(&hash(root.parent()));
     missing.remove(&hash(b""));
 }

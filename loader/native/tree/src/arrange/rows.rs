@@ -6,11 +6,11 @@ use ldif::walk::each_record;
 use ldif::{Counters, Input, Result};
 
 use super::list::List;
-use crate::fingerprint::Printer;
+use crate::fingerprint::Fingerprinter;
 use crate::join::context_csn;
-use crate::row::Row;
+use crate::row::EntryRecord;
 
-pub(super) struct Rows {
+pub(super) struct EntryRecords {
     sources: Vec<Source>,
 }
 
@@ -18,10 +18,10 @@ pub(super) struct Rows {
 enum Source {
     List(List),
     /// Made of its records, for it came without.
-    Made(Vec<Row>),
+    Made(Vec<EntryRecord>),
 }
 
-impl Rows {
+impl EntryRecords {
     pub(super) fn of<'a>(
         paths: impl Iterator<Item = &'a PathBuf>,
         counters: &Counters,
@@ -43,11 +43,11 @@ impl Rows {
         &self,
         counters: &Counters,
         counted: bool,
-        mut see: impl FnMut(usize, usize, &Row),
+        mut see: impl FnMut(usize, usize, &EntryRecord),
     ) -> Result<()> {
         let mut at = 0;
         for (file, source) in self.sources.iter().enumerate() {
-            let each = |row: &Row| {
+            let each = |row: &EntryRecord| {
                 see(file, at, row);
                 at += 1;
             };
@@ -65,9 +65,9 @@ impl Source {
         if let Some(list) = List::beside(path)? {
             return Ok(Self::List(list));
         }
-        let (mut rows, mut printer) = (Vec::new(), Printer::new(context_csn()));
+        let (mut rows, mut printer) = (Vec::new(), Fingerprinter::new(context_csn()));
         each_record(Input::from_path(path, counters)?, counters, |record| {
-            rows.push(Row::of(record, &mut printer)?);
+            rows.push(EntryRecord::of(record, &mut printer)?);
             Ok(())
         })?;
         Ok(Self::Made(rows))

@@ -1,5 +1,5 @@
 use super::Key;
-use crate::{Refusal, syntax};
+use crate::{InvalidValue, syntax};
 
 /// Decimal digits that are cut off together, and the bytes that they count for.
 const CHOP: (usize, usize) = (7, 3);
@@ -13,14 +13,14 @@ const CHOP: (usize, usize) = (7, 3);
 ///
 /// # Panics
 /// With another length.
-pub fn integer(value: &[u8], length: usize) -> Result<Key, Refusal> {
+pub fn integer(value: &[u8], length: usize) -> Result<Key, InvalidValue> {
     assert!((4..=8).contains(&length), "length of integer keys");
     let negative = value.first() == Some(&b'-');
     let limit = (8 * length - 1) * 146 / 485 + 3 - usize::from(!negative);
     if !syntax::is_integer(value) {
         let number = lenient(value).filter(|_| value.len() <= limit);
-        let number =
-            number.ok_or(Refusal::new("not an integer, and slapd's index key is not known"))?;
+        let number = number
+            .ok_or(InvalidValue::new("not an integer, and slapd's index key is not known"))?;
         let bytes = if negative { -number } else { number }.to_be_bytes();
         // slapd has a byte for the zero in `-0`.
         let kept = if negative && number == 0 { &[0][..] } else { significant(&bytes) };

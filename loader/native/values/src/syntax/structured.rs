@@ -2,14 +2,14 @@
 //! standards say.
 
 use super::is_printable;
-use crate::Refusal;
+use crate::InvalidValue;
 use crate::text::utf8;
 
 /// Lines of text between `$`; `\24` and `\5C` are the only escapes.
-pub fn postal_address(value: &[u8]) -> Result<(), Refusal> {
+pub fn postal_address(value: &[u8]) -> Result<(), InvalidValue> {
     let mut escapes = memchr::memchr_iter(b'\\', value).map(|at| &value[at + 1..]);
     let known = escapes.all(|tail| matches!(tail, [b'2', b'4', ..] | [b'5', b'C' | b'c', ..]));
-    Refusal::unless(known, "an escape other than \\24 and \\5C")?;
+    InvalidValue::unless(known, "an escape other than \\24 and \\5C")?;
     utf8::check(value)
 }
 

@@ -11,11 +11,11 @@ mod decompose;
 mod tables;
 pub mod utf8;
 
-use crate::Refusal;
+use crate::InvalidValue;
 
 /// Appends the normal form of UTF-8 text; spaces are left to the caller. On an error `out` holds
 /// part of it.
-pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), Refusal> {
+pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     if value.is_ascii() {
         push_ascii(value, fold, out);
         return Ok(());
@@ -50,7 +50,7 @@ fn take_segment<'a>(
     text: &'a [u8],
     fold: bool,
     segment: &mut Vec<u32>,
-) -> Result<&'a [u8], Refusal> {
+) -> Result<&'a [u8], InvalidValue> {
     segment.clear();
     let mut rest = text;
     while let Some(&byte) = rest.first() {
@@ -67,7 +67,7 @@ fn take_segment<'a>(
 
 /// Appends what of the text can be written in ASCII: the ASCII characters of its compatibility
 /// decomposition.
-pub fn reduce_to_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+pub fn reduce_to_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     let mut rest = value;
     let mut parts = Vec::new();
     while !rest.is_empty() {

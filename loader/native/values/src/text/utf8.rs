@@ -1,9 +1,9 @@
 //! UTF-8 as RFC 2279 had it and slapd still reads it: up to six bytes, surrogates included
 //! (`libraries/libldap/utf-8.c`).
 
-use crate::Refusal;
+use crate::InvalidValue;
 
-pub const REFUSAL: Refusal = Refusal::new("not valid UTF-8");
+pub const REFUSAL: InvalidValue = InvalidValue::new("not valid UTF-8");
 
 /// The code point at the head of `text` and what follows it.
 #[inline]
@@ -52,7 +52,7 @@ fn low_byte(bits: u32) -> u8 {
     bits.to_le_bytes()[0]
 }
 
-pub fn check(text: &[u8]) -> Result<(), Refusal> {
+pub fn check(text: &[u8]) -> Result<(), InvalidValue> {
     if std::str::from_utf8(text).is_ok() {
         return Ok(());
     }

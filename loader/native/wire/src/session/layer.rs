@@ -12,7 +12,7 @@ use super::ffi::{self, Layer, LayerIo, Sockbuf};
 
 /// Belongs to a session, and is gone with it.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct BufferedLayer {
     sockbuf: *mut Sockbuf,
     layer: *mut Layer,
     socket: RawFd,
@@ -20,7 +20,7 @@ pub(super) struct Wire {
 
 /// What one attempt to read or write came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moved {
+pub(crate) enum IoResult {
     Bytes(usize),
     /// Nothing goes before the socket is readable.
     NeedsRead,
@@ -40,13 +40,13 @@ static IO: LayerIo = LayerIo {
     close: None,
 };
 
-impl Wire {
+impl BufferedLayer {
     /// Puts the layer on a bound connection, and makes its socket non-blocking.
     ///
     /// # Safety
     ///
     /// `sockbuf` is that of a connected session and lives as long as this.
-    pub(super) unsafe fn take_over(sockbuf: *mut Sockbuf) -> io::Result<Self> {
+    pub(super) unsafe fn install(sockbuf: *mut Sockbuf) -> io::Result<Self> {
         let mut layer: *mut Layer = ptr::null_mut();
         let mut socket: RawFd = -1;
         let io = ptr::from_ref(&IO).cast_mut();
@@ -69,7 +69,7 @@ impl Wire {
         unsafe { BorrowedFd::borrow_raw(self.socket) }
     }
 
-    pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<Moved> {
+    pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<IoResult> {
         forget_error();
         // SAFETY: the layers below read at most `room.len()` bytes into `room`.
         let count = unsafe { read_below(self.layer, room.as_mut_ptr().cast(), length(room)) };
@@ -78,7 +78,7 @@ impl Wire {
 
     /// After anything but `Bytes` the same bytes must be given again, at the same place: layers that
     /// encrypt may have taken them in.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<Moved> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
         forget_error();
         // SAFETY: the layers below read at most `bytes.len()` bytes, and write to none of them.
         let count =
@@ -87,19 +87,19 @@ impl Wire {
     }
 
     /// One TLS layer answers 0 where it has to wait, the other and the socket -1; both tell what for.
-    fn judge(&self, count: c_long) -> io::Result<Moved> {
+    fn judge(&self, count: c_long) -> io::Result<IoResult> {
         let error = io::Error::last_os_error();
         if count > 0 {
-            return Ok(Moved::Bytes(usize::try_from(count).unwrap_or(0)));
+            return Ok(IoResult::Bytes(usize::try_from(count).unwrap_or(0)));
         }
         if self.wants(ffi::SB_NEEDS_WRITE) {
-            return Ok(Moved::NeedsWrite);
+            return Ok(IoResult::NeedsWrite);
         }
         if self.wants(ffi::SB_NEEDS_READ) {
-            return Ok(Moved::NeedsRead);
+            return Ok(IoResult::NeedsRead);
         }
         match error.raw_os_error() {
-            _ if count == 0 => Ok(Moved::End),
+            _ if count == 0 => Ok(IoResult::End),
             Some(0) => Err(io::Error::other(format!("the security layer failed ({count})"))),
             _ => Err(error),
         }
@@ -122,7 +122,7 @@ fn length(bytes: &[u8]) -> c_ulong {
 }
 
 unsafe extern "C" fn remember(layer: *mut Layer, place: *mut c_void) -> c_int {
-    // SAFETY: `take_over` gives the address of a pointer that outlives the call.
+    // SAFETY: `install` gives the address of a pointer that outlives the call.
     unsafe { *place.cast() = layer };
     0
 }

@@ -20,13 +20,13 @@ pub(crate) use answers::meaning;
 use answers::{pointer, text};
 use ffi::Ldap;
 use guard::Guard;
-pub(crate) use layer::Moved;
-use layer::Wire;
+use layer::BufferedLayer;
+pub(crate) use layer::IoResult;
 use ldif::Counters;
-use opening::Opening;
+use opening::PendingSession;
 
 use crate::error::PARAM_ERROR;
-use crate::{Error, Failure, Link, Phase, Result};
+use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 
 /// libldap sets itself up at the first session, and not every version of it minds threads there.
 static SETTING_UP: Mutex<()> = Mutex::new(());
@@ -51,7 +51,7 @@ impl Drop for Handle {
 /// Bound. What is read and written here passes libldap's security layers, but not its messages.
 #[derive(Debug)]
 pub(crate) struct Session {
-    wire: Wire,
+    wire: BufferedLayer,
     _handle: Handle,
 }
 
@@ -60,12 +60,12 @@ unsafe impl Send for Session {}
 
 impl Session {
     /// Connects, starts TLS, binds.
-    pub(crate) fn open(link: &Link, stop: &Counters) -> Result<Self> {
+    pub(crate) fn open(link: &ConnectionOptions, stop: &Counters) -> Result<Self> {
         stop.check()?;
         if let Some(why) = ffi::missing() {
             return Err(Failure::new(Phase::Library, PARAM_ERROR, why).into());
         }
-        let opening = Opening { handle: initialize(link)?, link, stop };
+        let opening = PendingSession { handle: initialize(link)?, link, stop };
         let guard = &opening.handle.guard;
         if let Err(error) = guard.watching(stop, link.connect_timeout, || opening.run()) {
             // That may be why.
@@ -81,17 +81,17 @@ impl Session {
         self.wire.socket()
     }
 
-    pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<Moved> {
+    pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<IoResult> {
         self.wire.read(room)
     }
 
-    /// As `Wire::write`: what was refused must be given again.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<Moved> {
+    /// As `BufferedLayer::write`: what was refused must be given again.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
         self.wire.write(bytes)
     }
 }
 
-fn take_over(handle: &Handle) -> io::Result<Wire> {
+fn take_over(handle: &Handle) -> io::Result<BufferedLayer> {
     let mut sockbuf: *mut ffi::Sockbuf = ptr::null_mut();
     // SAFETY: the option writes one pointer. The wire stays with its session in `Session`.
     unsafe {
@@ -99,11 +99,11 @@ fn take_over(handle: &Handle) -> io::Result<Wire> {
         if sockbuf.is_null() {
             return Err(io::Error::other("libldap has no connection"));
         }
-        Wire::take_over(sockbuf)
+        BufferedLayer::install(sockbuf)
     }
 }
 
-fn initialize(link: &Link) -> Result<Handle> {
+fn initialize(link: &ConnectionOptions) -> Result<Handle> {
     let uri = link.uri.as_deref().map(|uri| text(uri, "the URI")).transpose()?;
     let mut session: *mut Ldap = ptr::null_mut();
     let code = {
@@ -121,7 +121,7 @@ fn initialize(link: &Link) -> Result<Handle> {
 }
 
 /// Where nothing is said, ldap.conf decides.
-fn set_sasl(handle: &Handle, link: &Link) -> Result<()> {
+fn set_sasl(handle: &Handle, link: &ConnectionOptions) -> Result<()> {
     if link.as_written {
         let on: c_int = 1;
         // SAFETY: the option reads an int, or takes any pointer but null for "on".
@@ -143,7 +143,7 @@ fn set_sasl(handle: &Handle, link: &Link) -> Result<()> {
     Err(Failure::new(Phase::Bind, PARAM_ERROR, told).into())
 }
 
-fn set_options(handle: &Handle, link: &Link) {
+fn set_options(handle: &Handle, link: &ConnectionOptions) {
     let version: c_int = 3;
     let timeout = ffi::Timeval {
         seconds: c_long::try_from(link.connect_timeout.as_secs()).unwrap_or(c_long::MAX),
@@ -163,7 +163,7 @@ fn set_options(handle: &Handle, link: &Link) {
 }
 
 /// An error when it is over a while since `begun`; zero is without limit.
-pub(crate) fn expect_life(begun: Instant, silence: Duration) -> Result<()> {
+pub(crate) fn check_silence(begun: Instant, silence: Duration) -> Result<()> {
     let passed = begun.elapsed();
     if silence.is_zero() || passed < silence {
         return Ok(());

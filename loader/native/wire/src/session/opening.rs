@@ -9,21 +9,21 @@ use std::time::Instant;
 use ldif::Counters;
 
 use super::answers::{Message, meaning, pointer, text, text_option};
-use super::{Handle, expect_life, ffi, sasl};
+use super::{Handle, check_silence, ffi, sasl};
 use crate::error::{CONNECT_ERROR, SERVER_DOWN, TIMEOUT};
-use crate::{Error, Failure, Link, Phase, Result};
+use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 
 /// How long libldap may overlook that we are cancelled while a server keeps it waiting.
 const PATIENCE: c_long = 100_000;
 
 /// A session on its way.
-pub(super) struct Opening<'a> {
+pub(super) struct PendingSession<'a> {
     pub(super) handle: Handle,
-    pub(super) link: &'a Link,
+    pub(super) link: &'a ConnectionOptions,
     pub(super) stop: &'a Counters,
 }
 
-impl Opening<'_> {
+impl PendingSession<'_> {
     /// Starts TLS and binds; libldap connects at the first request.
     pub(super) fn run(&self) -> Result<()> {
         if self.link.start_tls > 0 && self.offers_tls()? {
@@ -90,7 +90,7 @@ impl Opening<'_> {
     }
 
     fn bind_by_sasl(&self, dn: Option<&CString>, mechanism: &CString) -> Result<()> {
-        let mut answers = sasl::Answers::new(self.link, &self.handle);
+        let mut answers = sasl::SaslAnswers::new(self.link, &self.handle);
         let (defaults, none) = (answers.as_defaults(), ptr::null_mut());
         let mut answer = Message(ptr::null_mut());
         let mut chosen: *const c_char = ptr::null();
@@ -151,7 +151,7 @@ impl Opening<'_> {
                 };
                 return Err(self.failure(Phase::Lost, code).into());
             }
-            expect_life(begun, self.link.bind_timeout)?;
+            check_silence(begun, self.link.bind_timeout)?;
         }
     }
 

@@ -8,7 +8,7 @@ use std::ptr;
 use super::Handle;
 use super::answers::text_option;
 use super::ffi::{self, Ldap, Question};
-use crate::Link;
+use crate::ConnectionOptions;
 
 // sasl.h, SASL_CB_*.
 const END: c_ulong = 0;
@@ -21,15 +21,15 @@ const REALM: c_ulong = 0x4008;
 
 /// Lives while the bind goes on: mechanisms are given pointers into it.
 #[derive(Debug)]
-pub(super) struct Answers<'a> {
-    link: &'a Link,
+pub(super) struct SaslAnswers<'a> {
+    link: &'a ConnectionOptions,
     authcid: Option<CString>,
     authzid: Option<CString>,
     realm: Option<CString>,
 }
 
-impl<'a> Answers<'a> {
-    pub(super) fn new(link: &'a Link, handle: &Handle) -> Self {
+impl<'a> SaslAnswers<'a> {
+    pub(super) fn new(link: &'a ConnectionOptions, handle: &Handle) -> Self {
         let given = |text: &Option<String>| CString::new(text.clone()?).ok();
         let or_default =
             |given: Option<CString>, option| given.or_else(|| text_option(handle, option));
@@ -74,7 +74,7 @@ pub(super) unsafe extern "C" fn interact(
     // SAFETY: `defaults` is what `as_defaults` gave, alive and borrowed by nobody while libldap calls.
     // `questions` is an array that ends with an `END`.
     unsafe {
-        let answers = &*defaults.cast::<Answers<'_>>();
+        let answers = &*defaults.cast::<SaslAnswers<'_>>();
         while (*question).id != END {
             answer(&mut *question, answers);
             question = question.add(1);
@@ -83,7 +83,7 @@ pub(super) unsafe extern "C" fn interact(
     ffi::SUCCESS
 }
 
-fn answer(question: &mut Question, answers: &Answers<'_>) {
+fn answer(question: &mut Question, answers: &SaslAnswers<'_>) {
     let mut text = answers.of(question.id);
     if text.is_empty() && question.id == REALM && !question.default.is_null() {
         let default: *const c_char = question.default;

@@ -22,7 +22,7 @@ const LONGEST_VALUE: usize = 1024;
 
 /// What one worker has counted.
 #[derive(Debug, Default)]
-pub struct Gather {
+pub struct Statistics {
     pub kinds: FxHashMap<Key, Kind>,
     pub entries: u64,
     /// Of more kinds than are told apart.
@@ -43,7 +43,7 @@ struct Line<'a> {
     raw: &'a [u8],
 }
 
-impl Gather {
+impl Statistics {
     pub fn record(&mut self, record: &Record<'_>) -> Result<()> {
         self.entries += 1;
         let entry = record.entry()?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHashMap;
 use schema::{AttributeId, Description, Normalise, Schema};
-use values::Refusal;
+use values::InvalidValue;
 
 use crate::indexer::Indexer;
 use crate::indexes::Indexes;
@@ -16,7 +16,7 @@ const MOST: u32 = 65_535;
 
 /// One attribute description, as this database stores it.
 #[derive(Debug)]
-pub struct Column {
+pub struct AttributeDescription {
     pub attribute: AttributeId,
     /// Canonical: the type's name, then its options.
     pub text: String,
@@ -36,19 +36,19 @@ pub struct Column {
     number: AtomicU32,
 }
 
-impl Column {
+impl AttributeDescription {
     pub fn number(&self) -> Option<u32> {
         Some(self.number.load(Relaxed)).filter(|number| *number > 0)
     }
 
-    pub fn count_misfit(&self) {
+    pub fn count_invalid_value(&self) {
         self.misfits.fetch_add(1, Relaxed);
     }
 }
 
 /// Values of one attribute that its syntax forbids.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfits {
+pub struct InvalidValues {
     /// With its options.
     pub attribute: String,
     /// Dotted.
@@ -58,27 +58,27 @@ pub struct Misfits {
 
 /// All columns met so far; workers share it and keep what they found.
 #[derive(Debug)]
-pub struct Columns<'a> {
+pub struct AttributeDescriptions<'a> {
     schema: &'a Schema,
     settings: &'a Settings,
     indexes: &'a Indexes,
-    known: Mutex<Known>,
+    known: Mutex<Registered>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    columns: FxHashMap<String, Arc<Column>>,
+struct Registered {
+    columns: FxHashMap<String, Arc<AttributeDescription>>,
     /// Texts in the order of their numbers, from 1.
     numbered: Vec<String>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> AttributeDescriptions<'a> {
     pub fn new(schema: &'a Schema, settings: &'a Settings, indexes: &'a Indexes) -> Self {
         Self { schema, settings, indexes, known: Mutex::default() }
     }
 
     /// The column of a description as it is spelled in LDIF.
-    pub fn column(&self, spelled: &[u8]) -> Result<Arc<Column>, Refusal> {
+    pub fn column(&self, spelled: &[u8]) -> Result<Arc<AttributeDescription>, InvalidValue> {
         let description = self.schema.describe_stored(spelled)?;
         let mut known = lock(&self.known);
         if let Some(column) = known.columns.get(&description.text) {
@@ -89,9 +89,9 @@ impl<'a> Columns<'a> {
         Ok(column)
     }
 
-    fn make(&self, description: &Description) -> Column {
+    fn make(&self, description: &Description) -> AttributeDescription {
         let kind = self.schema.get(description.attribute);
-        Column {
+        AttributeDescription {
             attribute: description.attribute,
             text: description.text.clone(),
             is_dn: kind.normaliser == Normalise::Dn,
@@ -99,7 +99,7 @@ impl<'a> Columns<'a> {
             apart_above: self.apart_above(&description.text),
             order: kind.order,
             indexers: self.indexes.indexers(self.schema, self.settings, description),
-            unproven: kind.unproven().map(str::to_owned),
+            unproven: kind.unsupported_rule().map(str::to_owned),
             misfits: AtomicU64::new(0),
             number: AtomicU32::new(0),
         }
@@ -133,14 +133,14 @@ impl<'a> Columns<'a> {
     }
 
     /// Gives a column its number when it has none: the caller sees to the order of entries.
-    pub fn give_number(&self, column: &Column) -> Result<u32, Refusal> {
+    pub fn assign_number(&self, column: &AttributeDescription) -> Result<u32, InvalidValue> {
         let mut known = lock(&self.known);
         if let Some(number) = column.number() {
             return Ok(number);
         }
         let number = u32::try_from(known.numbered.len() + 1).unwrap_or(u32::MAX);
         if number > MOST {
-            return Err(Refusal(format!("more than {MOST} attribute descriptions").into()));
+            return Err(InvalidValue(format!("more than {MOST} attribute descriptions").into()));
         }
         known.numbered.push(column.text.clone());
         column.number.store(number, Relaxed);
@@ -148,8 +148,8 @@ impl<'a> Columns<'a> {
     }
 
     /// What was counted of values that their syntax forbids.
-    pub fn misfits(&self) -> Vec<Misfits> {
-        let told = |column: &Arc<Column>| Misfits {
+    pub fn invalid_values(&self) -> Vec<InvalidValues> {
+        let told = |column: &Arc<AttributeDescription>| InvalidValues {
             attribute: column.text.clone(),
             syntax: self.schema.get(column.attribute).syntax_oid.clone(),
             count: column.misfits.load(Relaxed),

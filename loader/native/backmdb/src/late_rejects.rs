@@ -7,20 +7,20 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::encoded::Rejection;
-use crate::gather::{Gathered, MORE_REJECTS};
-use crate::join::Joined;
+use crate::gather::{EncodedInput, MORE_REJECTS};
+use crate::join::ParentTable;
 use crate::names::{self, SUFFIX};
 use crate::numbering::{MISSING, Numbering};
 use crate::operational::Operational;
-use crate::reorder::{Written, path_of};
-use crate::shared::Shared;
+use crate::reorder::{FirstPassTable, path_of};
+use crate::shared::BuildContext;
 use crate::{Code, Error, Result, damaged_entry, sorting};
 use codec::id2e;
 use codec::id2e::Attribute;
 
 #[derive(Debug, Default)]
-pub struct Outcasts {
-    found: Vec<Outcast>,
+pub struct LateRejects {
+    found: Vec<LateReject>,
     /// Where the first bearers of DNs that come twice stand.
     firsts: FxHashMap<u32, String>,
     /// DNs of parents by number of the question.
@@ -28,29 +28,29 @@ pub struct Outcasts {
 }
 
 #[derive(Debug)]
-struct Outcast {
+struct LateReject {
     position: u32,
     question: u32,
     path: Option<Arc<PathBuf>>,
     line: u64,
     pretty: Vec<u8>,
     made_uuid: bool,
-    fault: Fault,
+    fault: RejectReason,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Fault {
+enum RejectReason {
     /// The position of the first entry of that DN.
     Duplicate(u32),
     ParentMissing,
     ParentRejected,
 }
 
-impl Outcasts {
+impl LateRejects {
     /// As many as the reject file takes.
     pub fn find(
-        gathered: &Gathered,
-        joined: &Joined,
+        gathered: &EncodedInput,
+        joined: &ParentTable,
         numbering: &Numbering,
         max_rejects: u64,
     ) -> Result<Self> {
@@ -65,11 +65,11 @@ impl Outcasts {
             }
             let missing = || joined.answers.get(name.question as usize) == Some(&MISSING);
             let fault = match duplicates.get(&name.position) {
-                Some(&first) => Fault::Duplicate(first),
-                None if missing() => Fault::ParentMissing,
-                None => Fault::ParentRejected,
+                Some(&first) => RejectReason::Duplicate(first),
+                None if missing() => RejectReason::ParentMissing,
+                None => RejectReason::ParentRejected,
             };
-            outcasts.found.push(Outcast {
+            outcasts.found.push(LateReject {
                 position: name.position,
                 question: name.question,
                 path: path_of(gathered, name.path),
@@ -84,9 +84,9 @@ impl Outcasts {
         Ok(outcasts)
     }
 
-    fn find_firsts(&mut self, gathered: &Gathered) -> Result<()> {
+    fn find_firsts(&mut self, gathered: &EncodedInput) -> Result<()> {
         let firsts = self.found.iter().filter_map(|one| match one.fault {
-            Fault::Duplicate(first) => Some((first, String::new())),
+            RejectReason::Duplicate(first) => Some((first, String::new())),
             _ => None,
         });
         self.firsts = firsts.collect();
@@ -102,7 +102,7 @@ impl Outcasts {
         Ok(())
     }
 
-    fn find_parents(&mut self, gathered: &Gathered) -> Result<()> {
+    fn find_parents(&mut self, gathered: &EncodedInput) -> Result<()> {
         self.parents = self.found.iter().map(|one| (one.question, Vec::new())).collect();
         let (mut reader, mut number) = (gathered.asked.reader(), 0);
         while let Some(text) = reader.next().map_err(sorting)? {
@@ -115,31 +115,40 @@ impl Outcasts {
     }
 
     /// With what was written of each.
-    pub fn rejections(self, written: &Written, shared: &Shared<'_>) -> Result<Vec<Rejection>> {
+    pub fn rejections(
+        self,
+        written: &FirstPassTable,
+        shared: &BuildContext<'_>,
+    ) -> Result<Vec<Rejection>> {
         let creator = Operational::creator(shared.schema, shared.settings);
         let creator = creator.map_err(|refusal| Error::new(Code::Schema, refusal.0))?.pretty();
-        let names = Names { descriptions: shared.columns.numbered(), creator };
+        let names = LdifDecoder { descriptions: shared.columns.numbered(), creator };
         self.found.iter().map(|one| self.rejection(one, written, &names)).collect()
     }
 
-    fn rejection(&self, one: &Outcast, written: &Written, names: &Names) -> Result<Rejection> {
+    fn rejection(
+        &self,
+        one: &LateReject,
+        written: &FirstPassTable,
+        names: &LdifDecoder,
+    ) -> Result<Rejection> {
         let parent = if one.question == SUFFIX { &[][..] } else { &self.parents[&one.question] };
         let comma = if parent.is_empty() { &b""[..] } else { b"," };
         let dn = [&one.pretty[..], comma, parent].concat();
         let above = String::from_utf8_lossy(parent);
         let reason = match one.fault {
-            Fault::Duplicate(first) => {
+            RejectReason::Duplicate(first) => {
                 format!("this DN was there before ({})", self.firsts[&first])
             }
-            Fault::ParentMissing => format!("its parent {above} is missing"),
-            Fault::ParentRejected => format!("its parent {above} was rejected"),
+            RejectReason::ParentMissing => format!("its parent {above} is missing"),
+            RejectReason::ParentRejected => format!("its parent {above} was rejected"),
         };
         Ok(Rejection {
             position: one.position,
             path: one.path.clone(),
             line: one.line,
             reason,
-            orphan: !matches!(one.fault, Fault::Duplicate(_)),
+            orphan: !matches!(one.fault, RejectReason::Duplicate(_)),
             text: names.text(&dn, &written.value(one.position)?, one.made_uuid)?,
             dn: String::from_utf8_lossy(&dn).into_owned(),
         })
@@ -147,13 +156,13 @@ impl Outcasts {
 }
 
 /// What turns a stored entry into LDIF.
-struct Names {
+struct LdifDecoder {
     /// By their numbers, from 1.
     descriptions: Vec<String>,
     creator: Vec<u8>,
 }
 
-impl Names {
+impl LdifDecoder {
     /// The entry as it was given: without what the build added.
     fn text(&self, dn: &[u8], value: &[u8], made_uuid: bool) -> Result<Vec<u8>> {
         let mut out = Vec::new();

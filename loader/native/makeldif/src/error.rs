@@ -2,23 +2,23 @@
 
 use std::path::Path;
 
-use synth::problem::{Problem, Spot};
+use synth::problem::{Location, Problem};
 
 #[derive(Debug)]
-pub struct Wrong {
-    pub spot: Spot,
+pub struct TemplateError {
+    pub spot: Location,
     pub message: String,
 }
 
-pub type Result<T> = std::result::Result<T, Wrong>;
+pub type Result<T> = std::result::Result<T, TemplateError>;
 
-impl Wrong {
-    pub fn new(spot: Spot, message: impl Into<String>) -> Self {
+impl TemplateError {
+    pub fn new(spot: Location, message: impl Into<String>) -> Self {
         Self { spot, message: message.into() }
     }
 }
 
-impl Wrong {
+impl TemplateError {
     pub fn in_file(self, path: &Path) -> Problem {
         Problem::new(path, self.spot, self.message)
     }
@@ -28,5 +28,5 @@ impl Wrong {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Located<T> {
     pub value: T,
-    pub spot: Spot,
+    pub spot: Location,
 }

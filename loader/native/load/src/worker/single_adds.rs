@@ -8,11 +8,11 @@ use crate::exchange::{Adds, Answer};
 use crate::journal::Kind;
 use crate::killpoint::killpoint;
 use crate::requests::Controls;
-use crate::work::Work;
+use crate::work::BatchWork;
 
 impl Worker<'_> {
     /// Adds outside of transactions.
-    pub(super) fn single(&mut self, work: &mut Work<'_>, list: &[usize]) -> Result<()> {
+    pub(super) fn single(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<()> {
         if self.wait(work).is_none() {
             return Ok(());
         }
@@ -26,7 +26,7 @@ impl Worker<'_> {
         let mut there = false;
         for ((&at, id), answer) in list.iter().zip(ids).zip(answers) {
             match answer {
-                Some(answer) if codes::is_passing(answer.code) => passing = Some(answer),
+                Some(answer) if codes::is_transient(answer.code) => passing = Some(answer),
                 Some(answer) => {
                     there |= answer.code == codes::EXISTS;
                     self.judge(work, at, &answer)?;
@@ -45,7 +45,7 @@ impl Worker<'_> {
     }
 
     /// What an add's own answer means.
-    fn judge(&self, work: &mut Work<'_>, at: usize, answer: &Answer) -> Result<()> {
+    fn judge(&self, work: &mut BatchWork<'_>, at: usize, answer: &Answer) -> Result<()> {
         let mark = &mut work.marks[at];
         mark.alone = false;
         match answer.code {

@@ -21,7 +21,7 @@ const DEEPEST: usize = 8192;
 
 /// A node where it is in the file.
 #[derive(Debug, Clone)]
-pub struct Old {
+pub struct NodeBefore {
     pub parent: u64,
     pub normal: Box<[u8]>,
     pub pretty: Box<[u8]>,
@@ -29,7 +29,7 @@ pub struct Old {
 
 /// What a node is to be.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct NodeAfter<'a> {
     pub id: u64,
     pub parent: u64,
     pub normal: &'a [u8],
@@ -37,7 +37,7 @@ pub struct Wanted<'a> {
 }
 
 #[derive(Debug, Clone)]
-struct Placed {
+struct ParentAndRdn {
     parent: u64,
     normal: Box<[u8]>,
     pretty: Box<[u8]>,
@@ -45,7 +45,7 @@ struct Placed {
 
 /// Why a node has no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Homeless {
+pub enum NoParent {
     /// This one has it.
     Taken(u64),
     /// It would be below itself.
@@ -53,23 +53,23 @@ pub enum Homeless {
 }
 
 #[derive(Debug)]
-pub struct Tree<'r> {
+pub struct Dn2idChanges<'r> {
     dn2i: TableReader<'r>,
     schema: &'r Schema,
     suffixes: &'r Suffixes,
-    old: FxHashMap<u64, Old>,
+    old: FxHashMap<u64, NodeBefore>,
     hashes: FxHashMap<u64, Hash>,
     /// Entries of the subtree, where they are others than the file tells.
     counts: FxHashMap<u64, u64>,
     taken: FxHashSet<u64>,
     hanging: FxHashMap<u64, bool>,
-    placed: FxHashMap<u64, Placed>,
+    placed: FxHashMap<u64, ParentAndRdn>,
     by_name: FxHashMap<(u64, Box<[u8]>), u64>,
     /// IDs of parents by the hashes of their DNs.
     found: FxHashMap<Hash, u64>,
 }
 
-impl<'r> Tree<'r> {
+impl<'r> Dn2idChanges<'r> {
     pub fn new(dn2i: TableReader<'r>, schema: &'r Schema, suffixes: &'r Suffixes) -> Self {
         Self {
             dn2i,
@@ -87,13 +87,13 @@ impl<'r> Tree<'r> {
     }
 
     /// The node as the file has it.
-    pub fn old(&mut self, id: u64) -> Result<&Old> {
+    pub fn old(&mut self, id: u64) -> Result<&NodeBefore> {
         if !self.old.contains_key(&id) {
             let record = self.dn2i.get(&id.to_ne_bytes()).map_err(|error| damaged(&error))?;
             let record = record.ok_or_else(|| wrong(format!("entry {id} is not in dn2i")))?;
             let node = read_node(&record)?;
             let (normal, pretty) = (node.normal.into(), node.pretty.into());
-            self.old.insert(id, Old { parent: node.id, normal, pretty });
+            self.old.insert(id, NodeBefore { parent: node.id, normal, pretty });
         }
         Ok(&self.old[&id])
     }
@@ -182,7 +182,7 @@ impl<'r> Tree<'r> {
     }
 
     /// Takes it away, with what is below it.
-    pub fn take(&mut self, id: u64) -> Result<()> {
+    pub fn remove(&mut self, id: u64) -> Result<()> {
         let count = self.count(id)?;
         let parent = self.old(id)?.parent;
         self.taken.insert(id);
@@ -191,7 +191,7 @@ impl<'r> Tree<'r> {
     }
 
     /// Puts it back where it was.
-    pub fn give_back(&mut self, id: u64) -> Result<()> {
+    pub fn restore(&mut self, id: u64) -> Result<()> {
         let (count, parent) = (self.count(id)?, self.old(id)?.parent);
         self.taken.remove(&id);
         self.climb(parent, i64::try_from(count).unwrap_or(i64::MAX)).map(drop)
@@ -218,7 +218,7 @@ impl<'r> Tree<'r> {
         if let Some(id) = self.found.get(&hash) {
             return Ok(Some(*id));
         }
-        let refused = |refusal: values::Refusal| Error::new(Code::Schema, refusal.0);
+        let refused = |refusal: values::InvalidValue| Error::new(Code::Schema, refusal.0);
         let dn = self.schema.dn(text).map_err(refused)?;
         let Some(steps) = self.suffixes.steps(&dn) else { return Ok(None) };
         let mut at = 0;
@@ -231,17 +231,18 @@ impl<'r> Tree<'r> {
     }
 
     /// Gives it its place.
-    pub fn put(&mut self, wanted: &Wanted<'_>) -> Result<std::result::Result<(), Homeless>> {
+    pub fn insert(&mut self, wanted: &NodeAfter<'_>) -> Result<std::result::Result<(), NoParent>> {
         if let Some(other) = self.child(wanted.parent, wanted.normal)? {
-            return Ok(Err(Homeless::Taken(other)));
+            return Ok(Err(NoParent::Taken(other)));
         }
-        let Wanted { id, parent, normal, pretty } = *wanted;
+        let NodeAfter { id, parent, normal, pretty } = *wanted;
         let count = if self.taken.contains(&id) { self.count(id)? } else { 1 };
         self.counts.insert(id, count);
         if !self.climb(parent, i64::try_from(count).unwrap_or(i64::MAX))? {
-            return Ok(Err(Homeless::Below));
+            return Ok(Err(NoParent::Below));
         }
-        self.placed.insert(id, Placed { parent, normal: normal.into(), pretty: pretty.into() });
+        self.placed
+            .insert(id, ParentAndRdn { parent, normal: normal.into(), pretty: pretty.into() });
         self.by_name.insert((parent, normal.into()), id);
         Ok(Ok(()))
     }
@@ -268,7 +269,7 @@ impl<'r> Tree<'r> {
             gone.entry(old.parent).or_default().push(self.listed(id)?);
         }
         for (id, placed) in std::mem::take(&mut self.placed) {
-            let Placed { parent, normal, pretty } = placed;
+            let ParentAndRdn { parent, normal, pretty } = placed;
             let (mut own, mut child) = (Vec::new(), Vec::new());
             dn2i::own(&mut own, &normal, &pretty, parent);
             dn2i::child(&mut child, &normal, &pretty, id, self.counts[&id]);

@@ -2,26 +2,26 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::gather::{Gathered, Means};
-use crate::join::Joined;
-use crate::live::{Live, Met};
+use crate::gather::{EncodedInput, TempStorage};
+use crate::join::ParentTable;
+use crate::live::{SeenEntries, SpooledKey};
 use crate::numbering::MISSING;
 use crate::{Result, sorting};
 
 /// Positions of entries that are left out for a newer copy.
 #[derive(Debug, Default)]
-pub struct Overtaken {
+pub struct Superseded {
     /// And who has the DN now.
     all: FxHashMap<u32, Option<u32>>,
 }
 
-impl Overtaken {
+impl Superseded {
     /// `repeated`: any entry may have come twice, not only what was read again.
     pub fn find(
-        gathered: &Gathered,
-        joined: &Joined,
+        gathered: &EncodedInput,
+        joined: &ParentTable,
         repeated: bool,
-        means: &Means,
+        means: &TempStorage,
     ) -> Result<Self> {
         let Some(live) = &gathered.live else { return Ok(Self::default()) };
         let mut found = Self::default();
@@ -51,8 +51,8 @@ impl Overtaken {
     /// An entry must be the newest by its entryUUID and by its DN: one that was overtaken at its DN is gone from there, even
     /// when its successor moved on. What was read `again` (at that position) is the truth whatever its CSN: an entry that
     /// moves with its parent keeps its own.
-    fn judge(&mut self, met: &mut [Met], again: impl Fn(u32) -> Option<u32>) {
-        let age = |one: &Met| match again(one.position) {
+    fn judge(&mut self, met: &mut [SpooledKey], again: impl Fn(u32) -> Option<u32>) {
+        let age = |one: &SpooledKey| match again(one.position) {
             Some(position) => (true, 0, position),
             None => (false, one.key.csn, one.position),
         };
@@ -73,7 +73,7 @@ impl Overtaken {
     }
 
     /// What is asked for these goes to those that have their DNs.
-    pub fn leave_out(&self, joined: &mut Joined) {
+    pub fn leave_out(&self, joined: &mut ParentTable) {
         if self.all.is_empty() {
             return;
         }
@@ -96,7 +96,7 @@ impl Overtaken {
 }
 
 /// Adds the positions of entries that share their entryUUID with others.
-fn same_uuid(live: &Live, means: &Means, found: &mut FxHashSet<u32>) -> Result<()> {
+fn same_uuid(live: &SeenEntries, means: &TempStorage, found: &mut FxHashSet<u32>) -> Result<()> {
     let mut tuples = means.tuples();
     #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
     live.each_key(|met| {
@@ -117,14 +117,14 @@ fn same_uuid(live: &Live, means: &Means, found: &mut FxHashSet<u32>) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encoded::Key;
+    use crate::encoded::EntryVersion;
 
-    fn met(position: u32, dn: u64, uuid: u128, csn: u128) -> Met {
-        Met { dn: [dn, 0], key: Key { uuid, csn, newer: false }, position }
+    fn met(position: u32, dn: u64, uuid: u128, csn: u128) -> SpooledKey {
+        SpooledKey { dn: [dn, 0], key: EntryVersion { uuid, csn, newer: false }, position }
     }
 
-    fn judged(mut met: Vec<Met>, again: Option<u32>) -> Vec<(u32, Option<u32>)> {
-        let mut found = Overtaken::default();
+    fn judged(mut met: Vec<SpooledKey>, again: Option<u32>) -> Vec<(u32, Option<u32>)> {
+        let mut found = Superseded::default();
         found
             .judge(&mut met, |position| again.filter(|first| position >= *first).map(|_| position));
         let mut all: Vec<_> = found.all.into_iter().collect();

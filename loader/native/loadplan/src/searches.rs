@@ -3,21 +3,21 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use crate::unique::{are_apart, flattened, is_unique, words_of};
+use crate::unique::{flattened, is_unique, never_overlap, words_of};
 use synth::model::{Kind, Template, Text};
 
 /// One way to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
+pub struct SearchFilter {
     pub attribute: String,
-    pub form: Form,
+    pub form: FilterForm,
     /// At most one entry of the tree is found.
     pub unique: bool,
     pub weight: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum FilterForm {
     /// `(uid=x)`
     Equality,
     /// `(cn=x*)`
@@ -25,7 +25,7 @@ pub enum Form {
 }
 
 /// What a caller asks for instead: attribute, form and weight.
-pub type Wanted = (String, Form, u64);
+pub type SearchWeight = (String, FilterForm, u64);
 
 /// Attributes of the usual schemas that have a rule for equality; whether they have one for substrings too.
 const KNOWN: [(&str, bool); 45] = [
@@ -84,33 +84,38 @@ const SHARED: u64 = 2;
 const BEGINNING: u64 = 2;
 
 /// How a kind is searched, or nothing that is known to be worth it.
-pub fn looks(texts: &Texts<'_>, kind: &Kind, count: u64, wanted: &[Wanted]) -> Vec<Look> {
+pub fn looks(
+    texts: &Texts<'_>,
+    kind: &Kind,
+    count: u64,
+    wanted: &[SearchWeight],
+) -> Vec<SearchFilter> {
     let all = if wanted.is_empty() { usual(kind) } else { wanted.to_vec() };
     let mut found = Vec::new();
     for (attribute, form, weight) in all {
         if !has(kind, &attribute) {
             continue;
         }
-        let unique = form == Form::Equality && texts.finds_one(kind, count, &attribute);
+        let unique = form == FilterForm::Equality && texts.finds_one(kind, count, &attribute);
         let weight = if wanted.is_empty() && unique && weight == SHARED { UNIQUE } else { weight };
-        found.push(Look { attribute, form, unique, weight });
+        found.push(SearchFilter { attribute, form, unique, weight });
     }
     found
 }
 
-fn usual(kind: &Kind) -> Vec<Wanted> {
+fn usual(kind: &Kind) -> Vec<SearchWeight> {
     let mut found = Vec::new();
     for attribute in &kind.attributes {
         let name = attribute.description.as_str();
         let known = KNOWN.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         if is_naming(kind, name) {
-            found.push((name.to_owned(), Form::Equality, NAMING));
+            found.push((name.to_owned(), FilterForm::Equality, NAMING));
         } else if known.is_some() && !name.eq_ignore_ascii_case("objectClass") {
-            found.push((name.to_owned(), Form::Equality, SHARED));
+            found.push((name.to_owned(), FilterForm::Equality, SHARED));
         }
         let typed = TYPED.iter().any(|typed| typed.eq_ignore_ascii_case(name));
         if typed && known.is_some_and(|(_, substrings)| *substrings) {
-            found.push((name.to_owned(), Form::Beginning, BEGINNING));
+            found.push((name.to_owned(), FilterForm::Beginning, BEGINNING));
         }
     }
     found
@@ -169,7 +174,7 @@ impl<'t> Texts<'t> {
         let cost = words(one).saturating_mul(words(other)) + 1;
         let Some(left) = self.left.get().checked_sub(cost) else { return false };
         self.left.set(left);
-        are_apart(self.template, one, other)
+        never_overlap(self.template, one, other)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::order::Order;
 use crate::render;
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Own {
+pub enum MakeldifTag {
     /// The first of these values that is there, or so many characters of it; all of it when that is 0.
     Cut {
         names: Vec<String>,
@@ -16,7 +16,7 @@ pub enum Own {
     },
     /// Parts of a DN: the first ones, or with a number below 0 the last ones, or with 0 all.
     Path {
-        whose: Whose,
+        whose: DnOf,
         parts: i32,
         separator: u8,
     },
@@ -44,7 +44,7 @@ pub enum Own {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum DnOf {
     Entry,
     Parent,
 }
@@ -61,7 +61,7 @@ pub struct PersonName {
     pub order: Order,
 }
 
-impl tags::Own for Own {
+impl tags::Own for MakeldifTag {
     fn compile(&self, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
         render::compile(self, scope)
     }
@@ -83,8 +83,8 @@ impl tags::Own for Own {
     }
 }
 
-impl From<Own> for Tag {
-    fn from(own: Own) -> Self {
+impl From<MakeldifTag> for Tag {
+    fn from(own: MakeldifTag) -> Self {
         Self::Makeldif(Dialect::new(own))
     }
 }

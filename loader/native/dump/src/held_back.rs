@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use extsort::RecordSorter;
 use ldif::Counters;
 
-use crate::parents::Place as Standing;
-use crate::shard::{Finished, Place, Shard};
+use crate::parents::ParentDn as Standing;
+use crate::shard::{Finished, Shard, ShardTarget};
 use crate::{Code, Error, Result};
 
 /// Bytes of memory that they take, the rest goes to a nameless file.
@@ -17,20 +17,20 @@ const PIECE: u64 = 64 << 20;
 
 /// Held back until all others are written; then they come in the order of their depth, so that parents are first.
 #[derive(Debug)]
-pub(crate) struct Late(Mutex<Held>);
+pub(crate) struct HeldBackEntries(Mutex<HeldBack>);
 
 #[derive(Debug)]
-struct Held {
+struct HeldBack {
     /// `None` once they were taken.
     sorter: Option<RecordSorter>,
     count: u64,
 }
 
-impl Late {
+impl HeldBackEntries {
     /// `scratch`: the directory of the nameless file.
     pub(crate) fn new(scratch: &Path, counters: &Counters) -> Self {
         let sorter = RecordSorter::new(MEMORY, 1, scratch, counters.flag());
-        Self(Mutex::new(Held { sorter: Some(sorter), count: 0 }))
+        Self(Mutex::new(HeldBack { sorter: Some(sorter), count: 0 }))
     }
 
     /// `text`: of the entry in LDIF, `print`: what it adds to the checksum.
@@ -43,7 +43,11 @@ impl Late {
     }
 
     /// Writes them to files whose numbers begin at `number`: how many they were, and the files.
-    pub(crate) fn write(&self, place: &Place, mut number: usize) -> Result<(u64, Vec<Finished>)> {
+    pub(crate) fn write(
+        &self,
+        place: &ShardTarget,
+        mut number: usize,
+    ) -> Result<(u64, Vec<Finished>)> {
         let mut shard = Shard::new(&place.directory, place.name(number));
         let mut files = Vec::new();
         let count = self.each(|print, text| {

@@ -12,7 +12,7 @@ use crate::exchange::{Adds, Answer};
 use crate::journal::Kind;
 use crate::killpoint::killpoint;
 use crate::requests::Controls;
-use crate::work::Work;
+use crate::work::BatchWork;
 
 /// How much longer than [`REST`], at most: how far the server's threads lag shows in how long its answers took.
 const MOST_REST: Duration = Duration::from_secs(1);
@@ -23,15 +23,15 @@ const LEAST: usize = 8;
 
 impl Worker<'_> {
     /// Adds in one transaction.
-    pub(super) fn together(&mut self, work: &mut Work<'_>, list: &[usize]) -> Result<()> {
-        if self.put_orphans_aside(work, list)? {
+    pub(super) fn together(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<()> {
+        if self.defer_entries_without_parent(work, list)? {
             return Ok(());
         }
         work.sending = list.len();
         let relax = self.shared.options.relax;
         let transaction = match self.exchange()?.start()? {
             Ok(transaction) => transaction,
-            Err(answer) if codes::is_passing(answer.code) => return Err(busy(&answer)),
+            Err(answer) if codes::is_transient(answer.code) => return Err(busy(&answer)),
             Err(_) => {
                 self.shared.transactions.store(false, Relaxed);
                 return Ok(());
@@ -58,7 +58,7 @@ impl Worker<'_> {
     /// What the server refused at once; the others, which it keeps for the end of the transaction.
     fn sort_out(
         &self,
-        work: &mut Work<'_>,
+        work: &mut BatchWork<'_>,
         list: &[usize],
         answers: Vec<Option<Answer>>,
     ) -> Vec<usize> {
@@ -87,7 +87,7 @@ impl Worker<'_> {
 
     fn commit(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut BatchWork<'_>,
         list: &[usize],
         queued: &[usize],
         ids: &[i32],
@@ -97,7 +97,7 @@ impl Worker<'_> {
         let begun = Instant::now();
         let calm = self.calm;
         let exchange = self.exchange()?;
-        let ended = calm.undisturbed(|| exchange.end(true, transaction));
+        let ended = calm.without_interruption(|| exchange.end(true, transaction));
         if ended.is_err() {
             for &at in queued {
                 (work.marks[at].uncertain, work.marks[at].look) = (true, true);
@@ -114,7 +114,7 @@ impl Worker<'_> {
             work.size = (work.size * 2).min(self.shared.tuner.size().max(LEAST));
             return Ok(());
         }
-        if codes::is_passing(settled.answer.code) {
+        if codes::is_transient(settled.answer.code) {
             return Err(busy(&settled.answer));
         }
         let guilty = settled.guilty.and_then(|id| ids.iter().position(|one| *one == id));
@@ -123,7 +123,7 @@ impl Worker<'_> {
     }
 
     /// Nothing of a transaction was done, for one entry is guilty.
-    fn blame(&self, work: &mut Work<'_>, queued: &[usize], guilty: Option<usize>, code: i32) {
+    fn blame(&self, work: &mut BatchWork<'_>, queued: &[usize], guilty: Option<usize>, code: i32) {
         let Some(at) = guilty else {
             match queued {
                 [only] => work.marks[*only].alone = true,

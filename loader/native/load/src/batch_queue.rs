@@ -23,7 +23,7 @@ pub struct Batch {
 }
 
 #[derive(Debug)]
-pub struct Board {
+pub struct BatchQueue {
     state: Mutex<State>,
     changed: Condvar,
     /// Batches that may wait to be taken.
@@ -45,7 +45,7 @@ struct State {
     stopped: bool,
 }
 
-impl Board {
+impl BatchQueue {
     pub fn new(room: usize) -> Self {
         Self { state: Mutex::default(), changed: Condvar::new(), room }
     }
@@ -168,8 +168,8 @@ mod tests {
         Entry::new(0, None, 1, format!("dn: {dn}\nsn: x\n").as_bytes()).unwrap()
     }
 
-    fn board(batches: &[&[&str]]) -> (Board, Vec<Batch>) {
-        let board = Board::new(9);
+    fn board(batches: &[&[&str]]) -> (BatchQueue, Vec<Batch>) {
+        let board = BatchQueue::new(9);
         for names in batches {
             assert!(board.put(names.iter().map(|dn| entry(dn)).collect(), || false));
         }

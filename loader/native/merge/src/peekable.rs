@@ -5,7 +5,7 @@ use lmdbfile::{Cursor, TableReader};
 use crate::{Result, of_file};
 
 #[derive(Debug)]
-pub struct Peek<'r> {
+pub struct PeekableCursor<'r> {
     cursor: Cursor<'r>,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
@@ -13,7 +13,7 @@ pub struct Peek<'r> {
     pub live: bool,
 }
 
-impl<'r> Peek<'r> {
+impl<'r> PeekableCursor<'r> {
     /// On the first key that is not below `key`; empty is the beginning.
     pub fn new(table: &TableReader<'r>, key: &[u8]) -> Result<Self> {
         let mut cursor = table.cursor().map_err(of_file)?;

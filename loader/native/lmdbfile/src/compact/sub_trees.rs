@@ -7,11 +7,11 @@ use std::vec::IntoIter;
 
 use disk::Buffer;
 
-use super::ahead::{Ahead, Coming};
+use super::ahead::{Pending, ReadaheadPool};
 use super::branches::children;
-use super::leaf::{Leaf, Pointer, Want, only_branch};
+use super::leaf::{Leaf, LeafContents, Pointer, only_branch};
 use super::pages::{Large, Pages};
-use crate::checks::misuse;
+use crate::checks::programming_error;
 use crate::reader::{View, other_counts};
 use crate::{Result, Table};
 
@@ -22,23 +22,23 @@ const UNDER_WAY: usize = 3;
 
 /// What a pointer leads to, as far as it is small.
 #[derive(Debug)]
-pub(super) enum Thing {
+pub(super) enum ReferencedData {
     Value { place: Large, block: Arc<Buffer>, bytes: Range<usize> },
-    Tree { record: Table, want: Want, leaves: Vec<Leaf> },
+    Tree { record: Table, want: LeafContents, leaves: Vec<Leaf> },
 }
 
 /// Of some leaves all that is small, in its order.
-pub(super) struct Hanging<'a> {
+pub(super) struct ReferencedDataOfLeaves<'a> {
     pages: &'a Pages,
-    ahead: &'a Ahead,
+    ahead: &'a ReadaheadPool,
     left: IntoIter<Vec<Pointer>>,
-    coming: VecDeque<Coming<Vec<Thing>>>,
-    here: IntoIter<Thing>,
+    coming: VecDeque<Pending<Vec<ReferencedData>>>,
+    here: IntoIter<ReferencedData>,
 }
 
-impl<'a> Hanging<'a> {
+impl<'a> ReferencedDataOfLeaves<'a> {
     /// The first is on its way then.
-    pub fn new(pages: &'a Pages, ahead: &'a Ahead, leaves: &[Leaf]) -> Self {
+    pub fn new(pages: &'a Pages, ahead: &'a ReadaheadPool, leaves: &[Leaf]) -> Self {
         let left = batches(pages, leaves).into_iter();
         let (coming, here) = (VecDeque::new(), Vec::new().into_iter());
         let mut own = Self { pages, ahead, left, coming, here };
@@ -54,7 +54,7 @@ impl<'a> Hanging<'a> {
     }
 
     /// Where the next pointer leads to; `None` for what is too large to be read with others.
-    pub fn next(&mut self, pointer: &Pointer) -> Result<Option<Thing>> {
+    pub fn next(&mut self, pointer: &Pointer) -> Result<Option<ReferencedData>> {
         if small(self.pages, pointer).is_none() {
             return Ok(None);
         }
@@ -109,7 +109,7 @@ fn want(pages: &Pages, pointer: &Pointer) {
 }
 
 /// What the pointers lead to, all of them small.
-fn things(pages: &Pages, pointers: &[Pointer]) -> Result<Vec<Thing>> {
+fn things(pages: &Pages, pointers: &[Pointer]) -> Result<Vec<ReferencedData>> {
     let stretch = stretch(pages, pointers);
     if let Some((first, count)) = stretch {
         pages.want_run(first, count);
@@ -177,13 +177,13 @@ fn thing(
     numbers: &[u64],
     block: &Arc<Buffer>,
     start: usize,
-) -> Result<Thing> {
+) -> Result<ReferencedData> {
     match *pointer {
         Pointer::Large(first, size) => {
             let offset = start * pages.layout.page_size;
             let place = pages.overflow(&block[offset..], first, size)?;
             let from = offset + pages.layout.page_header;
-            Ok(Thing::Value { place, block: Arc::clone(block), bytes: from..from + size })
+            Ok(ReferencedData::Value { place, block: Arc::clone(block), bytes: from..from + size })
         }
         Pointer::Values(record, want) => {
             let leaf = |(at, &number)| {
@@ -191,8 +191,8 @@ fn thing(
                 Leaf::new(number, view, want)
             };
             let leaves = numbers.iter().enumerate().map(leaf).collect::<Result<_>>()?;
-            Ok(Thing::Tree { record, want, leaves })
+            Ok(ReferencedData::Tree { record, want, leaves })
         }
-        Pointer::Table(_) => Err(misuse("tables are never read together")),
+        Pointer::Table(_) => Err(programming_error("tables are never read together")),
     }
 }

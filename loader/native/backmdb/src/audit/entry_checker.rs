@@ -5,9 +5,9 @@ use std::sync::Arc;
 use schema::{Ava, Normalise, Schema};
 
 use super::findings::{Finding, Kind};
-use super::walk::{Rows, of_number};
+use super::walk::{MultivalRecords, of_number};
 use crate::Settings;
-use crate::columns::{Column, Columns};
+use crate::descriptions::{AttributeDescription, AttributeDescriptions};
 use crate::indexer::Keys;
 use codec::dn2i::Node;
 use codec::id2e::{Attribute, Parts};
@@ -16,14 +16,14 @@ use codec::id2e::{Attribute, Parts};
 const GLUE: u32 = 0x20;
 
 #[derive(Debug)]
-pub struct Judge<'a> {
+pub struct EntryChecker<'a> {
     pub schema: &'a Schema,
     pub settings: &'a Settings,
     /// By number, from 1; `None` where the schema does not know the description.
-    pub columns: Vec<(String, Option<Arc<Column>>)>,
+    pub columns: Vec<(String, Option<Arc<AttributeDescription>>)>,
 }
 
-type Tell<'t> = &'t mut dyn FnMut(Kind, Finding);
+type Report<'t> = &'t mut dyn FnMut(Kind, Finding);
 
 /// An attribute's values as they are compared, and as they were given.
 struct Values<'v> {
@@ -31,12 +31,12 @@ struct Values<'v> {
     given: Vec<&'v [u8]>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> EntryChecker<'a> {
     /// `texts`: those of ad2i.
     pub fn new(
         schema: &'a Schema,
         settings: &'a Settings,
-        columns: &Columns<'_>,
+        columns: &AttributeDescriptions<'_>,
         texts: &[String],
     ) -> Self {
         let column = |text: &String| (text.clone(), columns.column(text.as_bytes()).ok());
@@ -51,13 +51,19 @@ impl<'a> Judge<'a> {
         })
     }
 
-    fn column(&self, number: u32) -> Option<&Column> {
+    fn column(&self, number: u32) -> Option<&AttributeDescription> {
         let at = (number as usize).checked_sub(1)?;
         self.columns.get(at)?.1.as_deref()
     }
 
     /// Holds an entry against the schema, and makes its index keys.
-    pub fn entry(&self, parts: &Parts<'_>, rows: &Rows, keys: &mut impl Keys, tell: Tell<'_>) {
+    pub fn entry(
+        &self,
+        parts: &Parts<'_>,
+        rows: &MultivalRecords,
+        keys: &mut impl Keys,
+        tell: Report<'_>,
+    ) {
         let mut classes = None;
         for one in &parts.attributes {
             let Some(column) = self.column(one.number) else {
@@ -80,7 +86,7 @@ impl<'a> Judge<'a> {
         self.flags(parts.flags, classes.as_deref(), tell);
     }
 
-    fn unknown(&self, number: u32, tell: Tell<'_>) {
+    fn unknown(&self, number: u32, tell: Report<'_>) {
         let at = (number as usize).checked_sub(1);
         if let Some((text, None)) = at.and_then(|at| self.columns.get(at)) {
             let finding = Finding::new("the schema does not know the attribute");
@@ -89,7 +95,13 @@ impl<'a> Judge<'a> {
     }
 
     /// Stored normal forms are those of the values, and values stand in order where they should.
-    fn values(&self, column: &Column, one: &Attribute<'_>, values: &Values<'_>, tell: Tell<'_>) {
+    fn values(
+        &self,
+        column: &AttributeDescription,
+        one: &Attribute<'_>,
+        values: &Values<'_>,
+        tell: Report<'_>,
+    ) {
         let mut made = Vec::new();
         let mut pairs = values.given.iter().zip(&values.compared);
         let of_dn = self.schema.get(column.attribute).normaliser == Normalise::Dn;
@@ -110,7 +122,13 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn keys(&self, column: &Column, values: &Values<'_>, keys: &mut impl Keys, tell: Tell<'_>) {
+    fn keys(
+        &self,
+        column: &AttributeDescription,
+        values: &Values<'_>,
+        keys: &mut impl Keys,
+        tell: Report<'_>,
+    ) {
         for indexer in &column.indexers {
             let names = if indexer.of_classes() {
                 self.schema.class_index_values(&values.compared)
@@ -125,7 +143,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn flags(&self, found: u32, classes: Option<&[&[u8]]>, tell: Tell<'_>) {
+    fn flags(&self, found: u32, classes: Option<&[&[u8]]>, tell: Report<'_>) {
         let expected = self.schema.flags(classes.unwrap_or_default());
         if found != expected {
             let message = format!("flags 0x{found:x} where its object classes make 0x{expected:x}");
@@ -134,7 +152,13 @@ impl<'a> Judge<'a> {
     }
 
     /// The node's name in both forms, and its values in the entry.
-    pub fn name(&self, node: &Node<'_>, parts: &Parts<'_>, rows: &Rows, tell: Tell<'_>) {
+    pub fn name(
+        &self,
+        node: &Node<'_>,
+        parts: &Parts<'_>,
+        rows: &MultivalRecords,
+        tell: Report<'_>,
+    ) {
         if self.schema.has_unproven_part(node.pretty) {
             return;
         }
@@ -159,11 +183,11 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn holds(&self, ava: &Ava, parts: &Parts<'_>, rows: &Rows) -> bool {
+    fn holds(&self, ava: &Ava, parts: &Parts<'_>, rows: &MultivalRecords) -> bool {
         let mut asserted = Vec::new();
         let kind = self.schema.get(ava.attribute);
         let normalised = self.schema.normalise(ava.attribute, &ava.value, &mut asserted);
-        if kind.unproven().is_some() || normalised.is_err() {
+        if kind.unsupported_rule().is_some() || normalised.is_err() {
             return true;
         }
         let asserted = if normalised == Ok(true) { &asserted } else { &ava.value };
@@ -177,7 +201,7 @@ impl<'a> Judge<'a> {
 }
 
 /// The values of an attribute, wherever they live; `None` when those of id2v cannot be read.
-fn split<'v>(one: &Attribute<'v>, rows: &'v Rows) -> Option<Values<'v>> {
+fn split<'v>(one: &Attribute<'v>, rows: &'v MultivalRecords) -> Option<Values<'v>> {
     if !one.apart {
         let compared = if one.has_normals { &one.normals } else { &one.values };
         return Some(Values { compared: compared.clone(), given: one.values.clone() });

@@ -1,23 +1,23 @@
 //! One index held against what its entries ask for, key by key.
 
-use codec::idl::Row;
+use codec::idl::IndexRecord;
 use extsort::Visitor;
 use lmdbfile::TableReader;
 use values::keys::Key;
 
-use super::ahead::Stop;
+use super::ahead::StopReason;
 use super::findings::{Finding, Findings, Kind};
-use super::row::Rows;
+use super::row::IndexRecords;
 
 /// What the entries ask of an index, and how much of it is not there.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Tally {
+pub struct IndexCounts {
     pub wanted: u64,
     pub missing: u64,
 }
 
-pub struct Held<'a> {
-    rows: Rows<'a>,
+pub struct IndexComparison<'a> {
+    rows: IndexRecords<'a>,
     name: &'a str,
     /// A list has at most so many IDs.
     most: u64,
@@ -26,29 +26,29 @@ pub struct Held<'a> {
     findings: &'a mut Findings,
     key: Key,
     /// `None` when the index does not have the key.
-    row: Option<Row>,
+    row: Option<IndexRecord>,
     /// IDs of the key in hand: those that entries ask for, and those of the list.
     wanted: u64,
     listed: u64,
     last: Option<u32>,
-    pub tally: Tally,
+    pub tally: IndexCounts,
 }
 
-impl<'a> Held<'a> {
+impl<'a> IndexComparison<'a> {
     pub fn new(
         table: &TableReader<'a>,
         name: &'a str,
         most: u64,
         new: bool,
         findings: &'a mut Findings,
-    ) -> Result<Self, Stop> {
-        let (rows, key, row) = (Rows::new(table, name)?, Key::PRESENCE, None);
-        let (wanted, listed, last, tally) = (0, 0, None, Tally::default());
+    ) -> Result<Self, StopReason> {
+        let (rows, key, row) = (IndexRecords::new(table, name)?, Key::PRESENCE, None);
+        let (wanted, listed, last, tally) = (0, 0, None, IndexCounts::default());
         Ok(Self { rows, name, most, new, findings, key, row, wanted, listed, last, tally })
     }
 
     /// No more keys are asked for: what is left is too much.
-    pub fn finish(&mut self) -> Result<(), Stop> {
+    pub fn finish(&mut self) -> Result<(), StopReason> {
         while self.rows.key().is_some() {
             self.unasked()?;
         }
@@ -56,7 +56,7 @@ impl<'a> Held<'a> {
     }
 
     /// A key that no entry asks for. A range stays when its entries go, and does no harm.
-    fn unasked(&mut self) -> Result<(), Stop> {
+    fn unasked(&mut self) -> Result<(), StopReason> {
         // Longer keys than any entry makes do not come from slapd, but they can be there.
         let bytes = self.rows.key().unwrap_or_default();
         self.key = Key::new(&bytes[..bytes.len().min(8)]);
@@ -67,44 +67,44 @@ impl<'a> Held<'a> {
         self.rest()
     }
 
-    fn begin(&mut self) -> Result<(), Stop> {
+    fn begin(&mut self) -> Result<(), StopReason> {
         (self.wanted, self.listed, self.last) = (0, 0, None);
         self.row = Some(self.rows.begin()?);
-        if self.row == Some(Row::Damaged) {
+        if self.row == Some(IndexRecord::Damaged) {
             self.add(Kind::Posting, None, "a range that is none");
         }
         Ok(())
     }
 
     /// IDs that are left of a list.
-    fn rest(&mut self) -> Result<(), Stop> {
+    fn rest(&mut self) -> Result<(), StopReason> {
         while let Some(id) = self.of_list() {
             self.too_much(id);
-            self.pass()?;
+            self.advance()?;
         }
         Ok(())
     }
 
     fn of_list(&self) -> Option<u64> {
-        self.rows.id().filter(|_| self.row == Some(Row::List))
+        self.rows.id().filter(|_| self.row == Some(IndexRecord::List))
     }
 
     const fn is_range(&self) -> bool {
-        matches!(self.row, Some(Row::Range(..)))
+        matches!(self.row, Some(IndexRecord::Range(..)))
     }
 
-    fn pass(&mut self) -> Result<(), Stop> {
+    fn advance(&mut self) -> Result<(), StopReason> {
         self.listed += 1;
         self.rows.another().map(|_| ())
     }
 
-    fn posting(&mut self, id: u64) -> Result<(), Stop> {
+    fn posting(&mut self, id: u64) -> Result<(), StopReason> {
         self.wanted += 1;
         let there = match self.row {
             None => false,
-            Some(Row::Damaged) => true,
-            Some(Row::Range(low, high)) => (low..=high).contains(&id),
-            Some(Row::List) => self.listed(id)?,
+            Some(IndexRecord::Damaged) => true,
+            Some(IndexRecord::Range(low, high)) => (low..=high).contains(&id),
+            Some(IndexRecord::List) => self.listed(id)?,
         };
         if !there {
             self.tally.missing += 1;
@@ -114,9 +114,9 @@ impl<'a> Held<'a> {
     }
 
     /// Whether the list has the ID; those before it are too much.
-    fn listed(&mut self, id: u64) -> Result<bool, Stop> {
+    fn listed(&mut self, id: u64) -> Result<bool, StopReason> {
         while let Some(found) = self.of_list().filter(|found| *found <= id) {
-            self.pass()?;
+            self.advance()?;
             if found == id {
                 return Ok(true);
             }
@@ -139,10 +139,10 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Visitor for Held<'_> {
-    type Error = Stop;
+impl Visitor for IndexComparison<'_> {
+    type Error = StopReason;
 
-    fn key(&mut self, bits: u64, len: u8) -> Result<(), Stop> {
+    fn key(&mut self, bits: u64, len: u8) -> Result<(), StopReason> {
         let key = Key::new(&bits.to_be_bytes()[..usize::from(len)]);
         while self.rows.key().is_some_and(|stored| stored < key.as_bytes()) {
             self.unasked()?;
@@ -153,7 +153,7 @@ impl Visitor for Held<'_> {
         if found { self.begin() } else { Ok(()) }
     }
 
-    fn positions(&mut self, positions: &[u32]) -> Result<(), Stop> {
+    fn positions(&mut self, positions: &[u32]) -> Result<(), StopReason> {
         for &position in positions {
             if self.last.replace(position) != Some(position) {
                 self.posting(position.into())?;
@@ -162,7 +162,7 @@ impl Visitor for Held<'_> {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Stop> {
+    fn end(&mut self) -> Result<(), StopReason> {
         self.rest()?;
         self.tally.wanted += self.wanted;
         if self.listed > self.most {

@@ -17,19 +17,19 @@ const COMMIT: Duration = Duration::from_secs(60);
 
 /// What stops one connection, and whether it commits.
 #[derive(Debug, Default)]
-pub struct Calm {
+pub struct Shutdown {
     stop: Arc<Counters>,
     committing: AtomicBool,
 }
 
-impl Calm {
+impl Shutdown {
     /// For the connection.
     pub const fn stop(&self) -> &Arc<Counters> {
         &self.stop
     }
 
     /// Does what must not be broken off.
-    pub fn undisturbed<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn without_interruption<T>(&self, work: impl FnOnce() -> T) -> T {
         self.committing.store(true, Relaxed);
         let done = work();
         self.committing.store(false, Relaxed);
@@ -38,7 +38,7 @@ impl Calm {
 }
 
 /// Passes on that the load is cancelled, until it has ended.
-pub fn pass_on(counters: &Counters, all: &[Calm], ended: &AtomicBool) {
+pub fn pass_on(counters: &Counters, all: &[Shutdown], ended: &AtomicBool) {
     while !counters.is_cancelled() {
         if ended.load(Relaxed) {
             return;

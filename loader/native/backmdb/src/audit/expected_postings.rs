@@ -3,13 +3,13 @@
 use crate::entry::Posting;
 
 #[derive(Debug)]
-pub struct Posted {
+pub struct ExpectedPostings {
     pub writer: extsort::Writer,
     /// An ID had more than 32 bits: what was handed over means nothing.
     pub overflow: bool,
 }
 
-impl Posted {
+impl ExpectedPostings {
     pub const fn new(writer: extsort::Writer) -> Self {
         Self { writer, overflow: false }
     }

@@ -1,7 +1,7 @@
 //! Searches whose entries are looked at and not kept.
 
 use ldif::Counters;
-use tree::fingerprint::{Printer, hash_value};
+use tree::fingerprint::{Fingerprinter, hash_value};
 use tree::{Digest, Names};
 
 use crate::descriptions::Descriptions;
@@ -15,7 +15,7 @@ pub fn digest(
     counters: &Counters,
 ) -> Result<()> {
     let mut descriptions = Descriptions::new(Names::default(), digest.ignored().clone());
-    let mut printer = Printer::default();
+    let mut printer = Fingerprinter::default();
     search(channel, asked, |entry| {
         printer.begin();
         for attribute in entry.attributes.clone() {

@@ -2,13 +2,13 @@
 
 /// Which hashes may have been seen twice: all that were, and few besides. So hardly any are left to be
 /// sorted. Memory: 4 to 8 bytes a hash.
-pub(super) struct Met {
+pub(super) struct PossibleDuplicates {
     /// For each value of the upper bits of a hash: seen, and seen again.
     bits: Vec<[u64; 2]>,
     shift: u32,
 }
 
-impl Met {
+impl PossibleDuplicates {
     pub(super) fn new(hashes: usize) -> Self {
         let words = (hashes / 4).next_power_of_two();
         Self { bits: vec![[0; 2]; words], shift: u64::BITS - 6 - words.ilog2() }
@@ -50,7 +50,7 @@ mod tests {
         for size in [1, 3, 4, 1000, 100_000] {
             let hashes: Vec<u128> = (0..size).map(|_| rng.u128(..)).collect();
             let twice = &hashes[..size / 10];
-            let mut met = Met::new(size + twice.len());
+            let mut met = PossibleDuplicates::new(size + twice.len());
             hashes.iter().chain(twice).for_each(|&hash| met.see(hash));
             assert!(twice.iter().all(|&hash| met.again(hash)));
             let others = hashes[size / 10..].iter().filter(|&&hash| met.again(hash)).count();

@@ -10,7 +10,7 @@ use crate::{Result, sorting, verify};
 use codec::dn2i;
 
 /// What is known of a node from one record: its ID, what is told, and by whom.
-type Fact = [u64; 4];
+type NodeClaim = [u64; 4];
 
 /// Its own record: the parent, and a hash of the name.
 const OWN: u64 = 0;
@@ -23,19 +23,23 @@ const TOLD: u64 = 3;
 
 const PATIENCE: u64 = 4096;
 
-pub fn look(
+pub fn check(
     dn2i: &TableReader<'_>,
-    means: &verify::Means,
+    means: &verify::Resources,
     counters: &Counters,
     findings: &mut Findings,
 ) -> Result<()> {
-    let mut sorter =
-        TupleSorter::<Fact>::new(means.memory / 2, means.jobs, &means.scratch, counters.flag());
+    let mut sorter = TupleSorter::<NodeClaim>::new(
+        means.memory / 2,
+        means.jobs,
+        &means.scratch,
+        counters.flag(),
+    );
     if let Err(error) = collect(dn2i, &mut sorter, counters)? {
         findings.add(Kind::Page, || (&error).into());
         return Ok(());
     }
-    let mut of_node: Vec<Fact> = Vec::new();
+    let mut of_node: Vec<NodeClaim> = Vec::new();
     for fact in sorter.finish().map_err(sorting)? {
         let fact = fact.map_err(sorting)?;
         if of_node.first().is_some_and(|first| first[0] != fact[0]) {
@@ -51,7 +55,7 @@ pub fn look(
 /// All facts of dn2i. The inner error is the file's.
 fn collect(
     dn2i: &TableReader<'_>,
-    sorter: &mut TupleSorter<Fact>,
+    sorter: &mut TupleSorter<NodeClaim>,
     counters: &Counters,
 ) -> Result<lmdbfile::Result<()>> {
     let mut cursor = match dn2i.cursor() {
@@ -93,7 +97,7 @@ fn hash(id: u64, parent: u64, node: &dn2i::Node<'_>) -> u64 {
     name_hash(id, parent, node) as u64
 }
 
-fn held(open: Option<[u64; 2]>, sorter: &mut TupleSorter<Fact>) -> Result<()> {
+fn held(open: Option<[u64; 2]>, sorter: &mut TupleSorter<NodeClaim>) -> Result<()> {
     match open {
         Some([id, entries]) if id > 0 => sorter.push([id, HELD, entries, 0]).map_err(sorting),
         _ => Ok(()),
@@ -101,7 +105,7 @@ fn held(open: Option<[u64; 2]>, sorter: &mut TupleSorter<Fact>) -> Result<()> {
 }
 
 /// All facts of one node, sorted.
-fn judge(facts: &[Fact], findings: &mut Findings) {
+fn judge(facts: &[NodeClaim], findings: &mut Findings) {
     let of = |what: u64| facts.iter().filter(move |fact| fact[1] == what);
     let Some(id) = facts.first().map(|fact| fact[0]) else { return };
     let mut place = |message: String| {
