@@ -44,7 +44,7 @@ def _with_parent(argv: Sequence[str]) -> list[str]:
     """
     if shutil.which(argv[0]) is None:
         raise ToolMissing(tool=argv[0])
-    _log.info("running %s", naming.shown(shlex.join(argv)))
+    _log.info("running %s", naming.with_operator_paths(shlex.join(argv)))
     return ["setpriv", "--pdeathsig", "KILL", "--", *argv]
 
 

@@ -31,12 +31,12 @@ _PATHS = ("olcdbdirectory", "olcpidfile", "olcargsfile", "olcmodulepath", "olclo
 _NAMES = re.compile(r"\(\s*(\S+)\s+NAME\s+(?:'([^']*)'|\(([^)]*)\))")
 
 
-def readable(entries: Sequence[Entry]) -> list[Entry]:
+def require_readable(entries: Sequence[Entry]) -> list[Entry]:
     """As a running server shows them, which may have made them of a slapd.conf: paths are quoted where need be."""
     return [(name, _with_paths(attributes, words.as_single)) for name, attributes in entries]
 
 
-def mended(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Entry]:
+def restored(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Entry]:
     """`converted`: the entries that slapcat made of these statements."""
     told = _indexes(found, _names(converted))
     entries = [(name, _mended(name, attributes, found, told)) for name, attributes in converted]

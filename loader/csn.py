@@ -28,12 +28,12 @@ def by_server(csns: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def covered(csns: Mapping[str, str], by: Mapping[str, str]) -> bool:
+def is_covered_by(csns: Mapping[str, str], by: Mapping[str, str]) -> bool:
     """Has a server at `by` seen everything that a server at `csns` has?"""
     return all(by.get(sid, "") >= csn for sid, csn in csns.items())
 
 
-def before(csn: str) -> str:
+def just_before(csn: str) -> str:
     """The greatest CSN of the same server that is less by its time: one microsecond earlier."""
     earlier = time(csn) - datetime.timedelta(microseconds=1)
     return f"{earlier:%Y%m%d%H%M%S.%fZ}#{csn.partition('#')[2]}"

@@ -19,7 +19,7 @@ def key(dn: str) -> str:
     return dn.strip().lower() if found is None else found.decode("utf-8", _ERRORS)
 
 
-def within(dn: str, base: str) -> bool:
+def is_below(dn: str, base: str) -> bool:
     """Is `dn` the entry `base` or below it? Everything is within the empty DN."""
     inner, outer = key(dn), key(base)
     return inner == outer or outer == "" or inner.endswith("," + outer)

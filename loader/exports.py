@@ -20,7 +20,7 @@ RUN_DIR = ".ditseed"  # in the directory of an export: of the run that makes it
 
 
 @dataclass(frozen=True)
-class _Given:
+class _NamedInput:
     """What one argument names; `manifest` None: not an export."""
 
     path: Path
@@ -76,13 +76,13 @@ def held(given: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
         raise ManifestBroken(path=path, reason="was not read to its end")
 
 
-def _looked_at(given: Iterable[Path]) -> list[_Given]:
+def _looked_at(given: Iterable[Path]) -> list[_NamedInput]:
     return [_look(path) for path in given]
 
 
-def _look(path: Path) -> _Given:
+def _look(path: Path) -> _NamedInput:
     if not path.is_dir():
-        return _Given(path, None)
+        return _NamedInput(path, None)
     found = manifest.read(path)
     if found is not None:
         manifest.require_there(found, path)
@@ -90,4 +90,4 @@ def _look(path: Path) -> _Given:
         raise ManifestBroken(
             path=path / manifest.FILE, reason="is missing: the export there has not ended"
         )
-    return _Given(path, found)
+    return _NamedInput(path, found)

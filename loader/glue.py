@@ -26,7 +26,7 @@ def superior(config: Config, database: Database) -> Database | None:
         (
             one
             for one in behind
-            if not is_subordinate(config, one) and dn.within(database.suffix, one.suffix)
+            if not is_subordinate(config, one) and dn.is_below(database.suffix, one.suffix)
         ),
         None,
     )
@@ -48,7 +48,7 @@ def _below(config: Config, database: Database) -> Iterator[str]:
         if other.entry_dn == database.entry_dn or _is_out(config, other):
             continue
         inner = (suffix for suffix in other.suffixes if dn.key(suffix))
-        yield from (one for one in inner if any(dn.within(one, own) for own in database.suffixes))
+        yield from (one for one in inner if any(dn.is_below(one, own) for own in database.suffixes))
 
 
 def _is_out(config: Config, database: Database) -> bool:

@@ -103,7 +103,7 @@ def same(one: Indexes, other: Indexes) -> bool:
     return {index.meaning for index in one.values()} == {index.meaning for index in other.values()}
 
 
-def grown(before: Indexes, after: Indexes) -> list[str]:
+def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
     """Attributes with kinds they did not have: what slapindex must do."""
     return [
         index.attribute
@@ -113,12 +113,12 @@ def grown(before: Indexes, after: Indexes) -> list[str]:
     ]
 
 
-def relisted(lines: Sequence[str], wanted: Indexes) -> tuple[str, ...]:
+def rewritten_lines(lines: Sequence[str], wanted: Indexes) -> tuple[str, ...]:
     """`lines` made to say `wanted`, with as few lines changed as can be."""
     present = parse(lines)
     left = kept(present, wanted)
     said = {index.meaning for index in left.values()}
-    old = [reduced(line, present, left) for line in lines]
+    old = [remaining_line(line, present, left) for line in lines]
     new = [str(index) for index in wanted.values() if index.meaning not in said]
     return (*(line for line in old if line), *new)
 
@@ -129,7 +129,7 @@ def kept(present: Indexes, wanted: Indexes) -> Indexes:
     return {key: index for key, index in present.items() if index.meaning in meanings}
 
 
-def reduced(line: str, present: Indexes, left: Indexes) -> str:
+def remaining_line(line: str, present: Indexes, left: Indexes) -> str:
     """What one of the lines that make `present` still says when only `left` is left; "" when nothing."""
     here = parse([line], present)
     stay = [index for key, index in here.items() if key in left]

@@ -51,14 +51,14 @@ SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
 
 
 @contextmanager
-def counting(meter: Meter, origin: str = "") -> Iterator[Counters]:
+def with_counters(meter: Meter, origin: str = "") -> Iterator[Counters]:
     """Counters that `meter` adds up while a native call runs; the call's errors leave as LoaderErrors."""
     counters = Counters()
     with meter.counting(counters):
         try:
             yield counters
         except _native.NativeError as error:
-            raise ours(error, origin) from error
+            raise as_loader_error(error, origin) from error
 
 
 def of_the_disk(error: _native.NativeError) -> bool:
@@ -66,7 +66,7 @@ def of_the_disk(error: _native.NativeError) -> bool:
     return "Input/output error" in error.message
 
 
-def ours(error: _native.NativeError, origin: str) -> LoaderError:
+def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
     """The LoaderError for a native one."""
     path, line, reason = error.path or origin, error.line or 0, error.message
     if error.code == "ldif.truncated":
@@ -92,18 +92,18 @@ def ours(error: _native.NativeError, origin: str) -> LoaderError:
 
 def scan(paths: Sequence[Path], meter: Meter) -> ScanResult:
     """Count entries; collect the attributes and object classes in use; check that every file is whole."""
-    with counting(meter) as counters:
+    with with_counters(meter) as counters:
         return _native.scan([str(path) for path in paths], counters)
 
 
 def shard(descriptor: int, target: Path, drop: Sequence[str], meter: Meter, origin: str) -> Shard:
     """Copy records from a descriptor into a file (compressed when it ends in .zst), leaving out attributes."""
-    with counting(meter, origin) as counters:
+    with with_counters(meter, origin) as counters:
         return _native.shard(descriptor, str(target), list(drop), counters)
 
 
 @dataclass(frozen=True)
-class Arranging:
+class ArrangeTask:
     """Shards to make loadable: `paths` were read side by side, `again` after them, one by one (later is newer).
 
     `root` gets exactly `context_csns`. With `drop_orphans` entries whose parent is nowhere are left out, and counted.
@@ -118,10 +118,10 @@ class Arranging:
     name_orphans: bool = True
 
 
-def arrange(task: Arranging, out: Path, meter: Meter) -> Arrangement:
+def arrange(task: ArrangeTask, out: Path, meter: Meter) -> Arrangement:
     """Write shards that slapadd can take one after another into the empty directory `out`: each entry once, parents
     first."""
-    with counting(meter) as counters:
+    with with_counters(meter) as counters:
         return _native.arrange(
             [str(path) for path in task.paths],
             [str(path) for path in task.again],
@@ -150,7 +150,7 @@ def join(
     Values of one attribute come out side by side, also under several names: `aliases`, of `loader.schema.synonyms`.
     """
     texts = [str(path) for path in paths]
-    with counting(meter) as counters:
+    with with_counters(meter) as counters:
         if context_csns is None:
             return _native.join(texts, descriptor, counters, aliases=aliases)
         return _native.join(texts, descriptor, counters, list(context_csns), root, aliases)
@@ -158,14 +158,14 @@ def join(
 
 def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> LearnResult:
     """A template that makes trees like that of the files and the descriptor. Raises NothingToLearn."""
-    with counting(meter) as counters:
+    with with_counters(meter) as counters:
         return _native.learn([str(path) for path in paths], descriptor, jobs, counters)
 
 
 @contextmanager
 def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[EntryDigests]:
     """An empty digest of a tree, to be filled in the body; attributes named in `ignore` do not count."""
-    with counting(meter, origin) as counters:
+    with with_counters(meter, origin) as counters:
         yield _native.tree(list(ignore), counters)
 
 

@@ -34,11 +34,11 @@ class SecretFormatter(logging.Formatter):
         told = copy.copy(record)
         if isinstance(record.args, tuple):
             told.args = tuple(map(_argument, record.args))
-        return printable(blank(super().format(told)))
+        return printable(redact(super().format(told)))
 
 
 def _argument(value: object) -> object:
-    return value if isinstance(value, int | float) else plain.sentence(blank(str(value)))
+    return value if isinstance(value, int | float) else plain.sentence(redact(str(value)))
 
 
 RED, YELLOW, BOLD = "1;31", "1;33", "1"  # ECMA-48, SGR
@@ -67,7 +67,7 @@ def printable(text: str) -> str:
     return "\n".join(map(plain.printable, text.split("\n")))
 
 
-def blank(text: str) -> str:
+def redact(text: str) -> str:
     """`text` with password values blanked."""
     for secret in _SECRETS:
         text = secret.sub(r"\1***", text)

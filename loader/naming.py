@@ -12,14 +12,14 @@ Told = TypeVar("Told")
 
 def register(path: Path, name: Path) -> None:
     """From now on `path`, and whatever is below it, is called `name`."""
-    _names[str(path)] = shown(str(name))
+    _names[str(path)] = with_operator_paths(str(name))
 
 
 def forget(path: Path) -> None:
     _names.pop(str(path), None)
 
 
-def shown(text: str) -> str:
+def with_operator_paths(text: str) -> str:
     """A text with the names that operators know."""
     for path in sorted(_names.copy(), key=len, reverse=True):
         if path in text:
@@ -31,9 +31,9 @@ def told(value: Told) -> Told:
     """The same of facts: of all texts and paths in dictionaries, lists and tuples."""
     found: object = value
     if isinstance(value, str):
-        found = shown(value)
+        found = with_operator_paths(value)
     elif isinstance(value, Path):
-        found = Path(shown(str(value)))
+        found = Path(with_operator_paths(str(value)))
     elif isinstance(value, dict):
         found = {key: told(one) for key, one in value.items()}
     elif type(value) in (list, tuple):

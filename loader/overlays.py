@@ -147,7 +147,7 @@ MOVING = tuple(_all(Shows.MOVING))
 LOCAL = tuple(dict.fromkeys(name for one in OVERLAYS for name in one.local if name != "memberOf"))
 
 
-def distorting(names: Iterable[str]) -> list[Overlay]:
+def overlays_that_change_searches(names: Iterable[str]) -> list[Overlay]:
     """Those of these overlays where a search does not show what is stored."""
     found = (BY_NAME.get(name.lower()) for name in names)
     return [one for one in found if one is not None and one.shows is Shows.OTHER]

@@ -31,14 +31,16 @@ def _shown(one: str) -> str:
     return _NAMED.get(one, short if number < 0x10000 else f"\\U{number:08x}")
 
 
-def brief(text: str, most: int = VALUE) -> str:
+def shortened(text: str, most: int = VALUE) -> str:
     """As `printable`, with the middle left out of what is much longer than `most` characters."""
     return _cut(printable(_cut(text, most)), most)
 
 
 def sentence(text: str) -> str:
-    """As `brief`, of words in which values stand."""
-    return brief(_LONG.sub(lambda found: brief(found[0]), _cut(text, 10 * SENTENCE)), SENTENCE)
+    """As `shortened`, of words in which values stand."""
+    return shortened(
+        _LONG.sub(lambda found: shortened(found[0]), _cut(text, 10 * SENTENCE)), SENTENCE
+    )
 
 
 _LONG = re.compile(rf"\S{{{VALUE + 60},}}")

@@ -214,7 +214,7 @@ def _kept_indexes(old: Sequence[Statement], change: Change) -> Kept:
     comes = after.keys() - indexes.kept(after, before).keys()
     present = indexes.parse(one.said for one in old)
     left = {key: one for key, one in present.items() if key not in goes}
-    lines = [indexes.reduced(one.said, present, left) or None for one in old]
+    lines = [indexes.remaining_line(one.said, present, left) or None for one in old]
     return lines, [str(one) for key, one in after.items() if key in comes]
 
 

@@ -32,7 +32,7 @@ ALLOWED: Mapping[str, str] = {
     "loader.run.catalogue": "a temporary directory",
     "loader.server.compiled_schema": "a temporary directory",
     "loader.server.private": "the run directory, or a temporary one",
-    "loader.server.unlogged": "a temporary directory",
+    "loader.server.hidden_config": "a temporary directory",
     "seeders.replica.online": "the run directory",
 }
 _OS = {"chown", "lchown", "chmod", "rename", "replace", "link", "symlink", "truncate", "mkfifo"}

@@ -141,7 +141,7 @@ PRINTING = {
     "loader.cli.report",
     "loader.progress.show",
     "loader.log",
-    "loader.mdb.apart",  # to the process that asked
+    "loader.mdb.isolated",  # to the process that asked
     "loader.cli.manual",  # no part of a run
 }
 _DATA = {"seeders.synthetic.generate_cmd", "seeders.synthetic.learn_cmd"}  # LDIF, a template

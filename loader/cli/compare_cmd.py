@@ -128,7 +128,7 @@ def _show(report: CompareReport) -> None:
     )
     for sample in report.samples:
         named = f"  ({', '.join(sample.attributes)})" if sample.attributes else ""
-        show(f"{_KINDS[sample.kind]:<9}  {plain.brief(sample.dn, plain.SENTENCE)}{named}")
+        show(f"{_KINDS[sample.kind]:<9}  {plain.shortened(sample.dn, plain.SENTENCE)}{named}")
     more = report.only_a + report.only_b + report.changed - len(report.samples)
     if more > 0:
         show(f"... and {units.number(more)} more (--limit)")

@@ -39,9 +39,9 @@ from loader.errors import (
     SystemFailed,
     UsageProblem,
     is_resumable,
-    leaves_a_run,
+    keeps_run_directory,
 )
-from loader.log import blank, printable
+from loader.log import printable, redact
 from loader.storage import files, temporary
 
 _PYTHON_LDAP = ("ldap", "_ldap")
@@ -161,7 +161,7 @@ def _fail(error: BaseException) -> int:
     logging.getLogger(__name__).debug("where it happened", exc_info=error)
     known = _known(error) or _bug(error)
     if _leaves_a_run(error):
-        leaves_a_run(known)
+        keeps_run_directory(known)
     return _told(known, known.exit_status)
 
 
@@ -213,7 +213,7 @@ def _leaves_a_run(error: BaseException) -> bool:
 def _stopped(by: str, run_stays: bool) -> int:
     told = Cancelled(signal={"SIGINT": "Ctrl-C"}.get(by, by))
     if run_stays:
-        leaves_a_run(told)
+        keeps_run_directory(told)
     return _told(told, _status_of(by))
 
 
@@ -296,5 +296,5 @@ def _write(error: Exception, place: Path) -> str:
         *traceback.format_exception(error),
     ]
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(printable(blank("".join(told))))
+        file.write(printable(redact("".join(told))))
     return path

@@ -168,7 +168,7 @@ def _require_ours(path: Path, status: os.stat_result) -> None:
     if os.geteuid() != 0:
         return
     with held.opened(path.parent) as place:
-        held.require_ours(place.status, path.parent)
+        held.require_private(place.status, path.parent)
     if status.st_uid != 0 or status.st_mode & _OTHERS_WRITE:
         raise UsageProblem(
             reason=f"another account can write to {path}, so root does not read it: chown root, and chmod go-w"

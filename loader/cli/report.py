@@ -20,11 +20,11 @@ _log = logging.getLogger(__name__)
 
 def show_error(error: LoaderError) -> None:
     """`ditseed: CODE: message`, and the hint below it."""
-    _tell_marked("ditseed:", log.RED, f"{log.blank(str(error))} [{error.code}]")
+    _tell_marked("ditseed:", log.RED, f"{log.redact(str(error))} [{error.code}]")
     _log.error("%s [%s]", error, error.code, extra=log.SHOWN)
     hint = error.advice()
     if hint:
-        first, *more = log.blank(hint).split("\n")
+        first, *more = log.redact(hint).split("\n")
         _tell_marked("hint:", log.BOLD, first)
         tell(*more)
 
@@ -67,8 +67,8 @@ def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
         facts = {
             "code": error.code,
             "status": status,
-            "message": log.blank(str(error)),
-            "hint": log.blank(hint) if hint else None,
+            "message": log.redact(str(error)),
+            "hint": log.redact(hint) if hint else None,
         }
         (tell_json if standard.is_for_data() else show_json)({"error": facts})
 

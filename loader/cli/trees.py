@@ -10,7 +10,7 @@ import click
 
 from loader.cli.options import refuse_given, stack
 from loader.errors import UsageProblem
-from loader.sources.dit import Recipe
+from loader.sources.dit import TreeSpec
 from loader.sources.synthetic import Synthetic, find
 
 _TREE = (
@@ -74,12 +74,12 @@ def tree_of(
     return Synthetic(recipe_of(name, options, suffix))
 
 
-def recipe_of(name: str, options: dict[str, Any], suffix: str | None) -> Recipe:
+def recipe_of(name: str, options: dict[str, Any], suffix: str | None) -> TreeSpec:
     """What the options of a tree say, taken out of a command's arguments. Raises NoSuchTemplate, UsageProblem."""
     path, lists = find(name)
     given = {one: options.pop(one) for one in _OF_TREE}
     defines = dict(map(_define, given.pop("defines")))
-    return Recipe(path=path, lists=lists, suffix=suffix, defines=defines, **given)
+    return TreeSpec(path=path, lists=lists, suffix=suffix, defines=defines, **given)
 
 
 def _define(text: str) -> tuple[str, str]:

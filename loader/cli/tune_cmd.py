@@ -17,7 +17,7 @@ from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.operations.add import nosync, shadow
 from loader.operations.tune import history, indexing, maxsize, syncing
-from loader.operations.tune.indexing import IndexWish
+from loader.operations.tune.indexing import IndexChange
 from loader.operations.tune.plan import Outcome, State
 from loader.operations.tune.target import Target, opened
 from loader.run.journal import Outcome as Ended
@@ -98,7 +98,7 @@ _MAXSIZE_HEADINGS = (
 )
 
 
-def _maxsize_row(one: maxsize.Standing) -> list[str]:
+def _maxsize_row(one: maxsize.MapUsage) -> list[str]:
     sizes = (
         one.maxsize,
         one.map_size,
@@ -152,15 +152,15 @@ def indexes_command(
       ditseed tune indexes --config /etc/ldap/slapd.d --add "entryUUID,entryCSN eq" --apply
     """
     apply, as_json, suffix, wished = _taken(given)
-    wish = IndexWish(wanted or None, add, remove)
-    if wished and wish == IndexWish():
+    wish = IndexChange(wanted or None, add, remove)
+    if wished and wish == IndexChange():
         raise UsageProblem(reason="say what to change: --set, --add or --remove")
     with _target(given, apply) as target:
         found = indexing.indexing(target, suffix)
         progress = options.progress_of(progress_mode)
         outcome = (
             None
-            if wish == IndexWish()
+            if wish == IndexChange()
             else indexing.change_indexes(target, suffix, wish, apply, not no_reindex, progress)
         )
     if as_json:
@@ -174,7 +174,7 @@ def indexes_command(
     _show_outcome(outcome)
 
 
-def _index_rows(one: indexing.Indexing) -> Iterator[tuple[str, str, str, str]]:
+def _index_rows(one: indexing.IndexSettings) -> Iterator[tuple[str, str, str, str]]:
     counts = {name.lower(): count for name, count in one.keys.items()}
     for key, index in one.indexes.items():
         count = counts.get(key.partition(";")[0])
@@ -215,7 +215,7 @@ def sync_command(nosync: str | None, **given: Any) -> None:
     _show_outcome(outcome)
 
 
-def _sync_row(one: syncing.Syncing) -> tuple[str, str, str, str]:
+def _sync_row(one: syncing.SyncSettings) -> tuple[str, str, str, str]:
     flags, nosync = " ".join(one.env_flags) or "none", "on" if one.nosync else "off"
     return one.suffix, nosync, flags, one.checkpoint or "none"
 
@@ -262,7 +262,7 @@ def _target(given: dict[str, Any], apply: bool) -> Iterator[Target]:
         )
     where: Path | Connection = access.connection_of(given) if path is None else path
     if apply and isinstance(where, Connection):
-        nosync.give_back_standing(where)
+        nosync.release_open_leases(where)
         shadow.give_back_standing(where)
     with opened(where) as target:
         yield target

@@ -25,7 +25,7 @@ from loader.cli.report import show, show_facts, show_json
 from loader.cli.vocabulary import Option
 from loader.defaults import LADDER
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.mdb.verify import LIMIT, Means, Problem
+from loader.mdb.verify import LIMIT, Problem, Resources
 from loader.operations.verify import VerifyOptions, VerifyPlan, VerifyReport, plan, verify_database
 
 _path = click.Path(path_type=Path, readable=False)
@@ -85,7 +85,7 @@ def command(
       ditseed verify --config /etc/ldap/slapd.d --verify indexes
       ditseed verify /srv/copy/data.mdb --verify pages --json
     """
-    means = Means(memory, jobs, scratch, limit)
+    means = Resources(memory, jobs, scratch, limit)
     options = VerifyOptions(place, config_path, suffix, verify, means)
     if dry_run:
         planned = plan(options)

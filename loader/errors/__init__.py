@@ -9,7 +9,7 @@ from loader.errors.base import EXIT_ERROR as EXIT_ERROR
 from loader.errors.base import EXIT_OK as EXIT_OK
 from loader.errors.base import LoaderError as LoaderError
 from loader.errors.base import is_resumable as is_resumable
-from loader.errors.base import leaves_a_run as leaves_a_run
+from loader.errors.base import keeps_run_directory as keeps_run_directory
 from loader.errors.config import ConfigHidden as ConfigHidden
 from loader.errors.config import ConfigNotEditable as ConfigNotEditable
 from loader.errors.config import ConfigRefused as ConfigRefused

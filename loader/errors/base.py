@@ -56,18 +56,18 @@ def _plain(name: str, value: object) -> object:
     if isinstance(value, int | float):
         return value
     if isinstance(value, tuple):  # lines to be pasted
-        return "".join(f"\n{plain.brief(line, plain.WHOLE)}" for line in value)
+        return "".join(f"\n{plain.shortened(line, plain.WHOLE)}" for line in value)
     if name in _VALUES:
-        return plain.brief(str(value))
+        return plain.shortened(str(value))
     if name in _WHOLE:
-        return plain.brief(str(value), plain.WHOLE)
+        return plain.shortened(str(value), plain.WHOLE)
     return plain.sentence(str(value))
 
 
 _RESUMABLE = "ditseed_goes_on"
 
 
-def leaves_a_run(error: BaseException) -> None:
+def keeps_run_directory(error: BaseException) -> None:
     """Note in an error, or a stop, that it leaves a run behind with which the same command goes on."""
     error.__dict__[_RESUMABLE] = True
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loader import csn, dn
 from loader.errors import MdbDamaged, NotStampable
-from loader.mdb import apart, entry, meta
+from loader.mdb import entry, isolated, meta
 from loader.mdb.entry import ELSEWHERE, Attribute, Entry
 from loader.mdb.environment import (
     ID,
@@ -30,7 +30,7 @@ _GLUE_FLAGS = 0x120  # slap.h: SLAP_OC_GLUE, and SLAP_OC__END, which says that t
 ENTRIES, VALUES = "id2e", "id2v"
 
 
-@apart.guarded
+@isolated.isolated
 def stored(place: Path, suffix: str | None = None) -> list[str]:
     """contextCSN values of a suffix entry, ascending by server ID; empty when it has none."""
     with opened(place) as environment:
@@ -79,7 +79,7 @@ def _elsewhere(
             yield value[-3 - length : -3] if length else value[:-3]
 
 
-@apart.guarded
+@isolated.isolated
 def newest(place: Path, suffix: str | None = None, whole: bool = True) -> dict[str, str]:
     """The greatest CSN of each server ID: of the stored contextCSN and of the entries changed since it was stored.
 
@@ -142,7 +142,7 @@ def _listed(ids: Sequence[int]) -> Iterable[int]:
     return range(ids[1], ids[2] + 1) if ids and ids[0] == 0 else ids
 
 
-@apart.guarded
+@isolated.isolated
 def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
     """Replace contextCSN of the suffix entry in a database that no process has open; durable when it returns.
 

@@ -30,10 +30,10 @@ from loader.errors import (
     NoReflink,
     NoSpace,
 )
-from loader.mdb import apart, copying, environment, meta
+from loader.mdb import copying, environment, isolated, meta
 from loader.mdb.copying import Seen
 from loader.mdb.environment import explained
-from loader.mdb.snapshot import FORMAT, Image, image, require_known
+from loader.mdb.snapshot import FORMAT, CopyableSnapshot, image, require_known
 from loader.progress import Meter
 
 PARTIAL = meta.DATA + ".partial"
@@ -59,7 +59,7 @@ class Copied:
     sound: that check was made on the way."""
 
     path: Path
-    facts: meta.Facts
+    facts: meta.MetaPage
     source: Sizes
     target: Sizes
     shared: bool = False  # its blocks are the source's
@@ -68,7 +68,7 @@ class Copied:
 
 
 @dataclass(frozen=True)
-class How:
+class CopyMode:
     """compact: only what is in use, in the order of keys. reflink: blocks shared with the source, and else nothing.
     noting: what is copied is looked at, so that it need not be read again to be checked."""
 
@@ -77,7 +77,7 @@ class How:
     noting: bool = False
 
 
-def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copied:
+def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode()) -> Copied:
     """Copy the environment in directory `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
     What an earlier run left there is overwritten; on any error nothing is left. Raises NoSpace, NotPermitted,
@@ -101,7 +101,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
         raise
     return Copied(
         partial,
-        meta.facts(partial),
+        meta.read_meta(partial),
         Sizes.of(meta.data_file(source)),
         Sizes.of(partial),
         shared,
@@ -110,7 +110,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: How = How()) -> Copi
     )
 
 
-def _noting(held: Image, how: How) -> Seen | None:
+def _noting(held: CopyableSnapshot, how: CopyMode) -> Seen | None:
     if how.compact or not how.noting or held.facts.format != FORMAT:
         return None
     return copying.noting(held.path, held.page)
@@ -122,15 +122,17 @@ def compact_copy(source: Path, made: Path, place: Path, meter: Meter) -> None:
         with image(source) as held:
             _compact(held, made, meter)
     except NoSpace:  # somebody else has filled the disk meanwhile
-        raise _no_space(place, meta.facts(source).used) from None
+        raise _no_space(place, meta.read_meta(source).used) from None
 
 
-def _compact(held: Image, made: Path, meter: Meter) -> None:
+def _compact(held: CopyableSnapshot, made: Path, meter: Meter) -> None:
     require_known(held.facts, held.path, "--compact")
     copying.compact(held.path, made, held.page, meter)
 
 
-def _write(held: Image, partial: Path, meter: Meter, how: How, seen: Seen | None) -> bool:
+def _write(
+    held: CopyableSnapshot, partial: Path, meter: Meter, how: CopyMode, seen: Seen | None
+) -> bool:
     if how.reflink != "never" and not how.compact:
         if _share(held, partial):
             return True
@@ -147,7 +149,7 @@ _CANNOT_SHARE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errn
 _SHARE = 0x40049409  # FICLONE, linux/fs.h
 
 
-def _share(held: Image, partial: Path) -> bool:
+def _share(held: CopyableSnapshot, partial: Path) -> bool:
     """Whether the file system could give the copy the blocks of the source."""
     with held.path.open("rb") as source, partial.open("r+b", buffering=0) as copy:
         try:
@@ -165,7 +167,7 @@ def _share(held: Image, partial: Path) -> bool:
 
 def require_space(source: Path, target: Path) -> int:
     """Bytes in use, without holes. Raises NoSpace unless they fit into `target`."""
-    needed = min(meta.facts(source).used, Sizes.of(meta.data_file(source)).allocated)
+    needed = min(meta.read_meta(source).used, Sizes.of(meta.data_file(source)).allocated)
     if shutil.disk_usage(target).free < needed:
         raise _no_space(target, needed)
     return needed
@@ -180,7 +182,7 @@ def _no_space(target: Path, needed: int) -> NoSpace:
 def streaming(source: Path, out: IO[bytes] | int | None = None) -> Iterator[Child]:
     """The process that writes the copy to `out`, by default a pipe; then call `apart.finish`."""
     try:
-        with apart.started(_copy, source, stdout=out) as child:
+        with isolated.started(_copy, source, stdout=out) as child:
             yield child
     except BaseException:
         with contextlib.suppress(LoaderError):
@@ -188,7 +190,7 @@ def streaming(source: Path, out: IO[bytes] | int | None = None) -> Iterator[Chil
         raise
 
 
-@apart.guarded
+@isolated.isolated
 def release_readers(source: Path) -> None:
     """A killed reader keeps its slot, and so its pages, until somebody looks: look."""
     with environment.opened(source) as held_open:

@@ -18,11 +18,11 @@ from loader.errors import (
     StreamRefused,
     SystemFailed,
 )
-from loader.ldif import counting
+from loader.ldif import with_counters
 from loader.mdb import meta
 from loader.progress import Meter
 
-__all__ = ["Seen", "Sending", "compact", "noting", "plain", "receive", "send"]
+__all__ = ["CopySource", "Seen", "compact", "noting", "plain", "receive", "send"]
 
 
 def plain(
@@ -30,7 +30,7 @@ def plain(
 ) -> None:
     """Copy a data file as it stands, up to `length` and without its holes; `head`: both meta pages of the copy. `seen`
     gets to know its pages."""
-    with counting(meter) as counters, _explained(source, target):
+    with with_counters(meter) as counters, _explained(source, target):
         _native.clone_plain(source, target, head, length, counters, seen=seen)
 
 
@@ -43,12 +43,12 @@ def noting(source: Path, page: bytes) -> Seen:
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
     """Write the snapshot that the meta page tells of again, its pages in order. What `verify` finds out at level pages
     is found out on the way."""
-    with counting(meter) as counters, _explained(source, target):
+    with with_counters(meter) as counters, _explained(source, target):
         _native.clone_compact(source, target, page, counters)
 
 
 @dataclass(frozen=True)
-class Sending:
+class CopySource:
     """What `plain` copies: a data file, both meta pages of the copy, its length. compacted: `compact` made the file.
     origin: what errors name."""
 
@@ -59,10 +59,10 @@ class Sending:
     compacted: bool = False
 
 
-def send(what: Sending, descriptor: int, token: str | None, meter: Meter) -> int:
+def send(what: CopySource, descriptor: int, token: str | None, meter: Meter) -> int:
     """Send it; from which byte on: that which `token` tells, if it is of the same copy, or 0."""
     origin = what.origin
-    with counting(meter) as counters, _explained(origin, origin):
+    with with_counters(meter) as counters, _explained(origin, origin):
         try:
             return _native.clone_send(
                 what.source,
@@ -79,7 +79,7 @@ def send(what: Sending, descriptor: int, token: str | None, meter: Meter) -> int
 
 def receive(descriptor: int, target: Path, journal: Path, meter: Meter) -> None:
     """Receive what `send` sends. When the stream breaks, `journal` holds the token that goes on with it."""
-    with counting(meter) as counters, _explained(target, target):
+    with with_counters(meter) as counters, _explained(target, target):
         _native.clone_receive(descriptor, target, journal, counters)
 
 

@@ -1,4 +1,4 @@
-"""An LMDB environment, opened through py-lmdb: the only module that does so, and only in a process apart (apart.py).
+"""An LMDB environment, opened through py-lmdb: the only module that does so, and only in a process of its own (isolated.py).
 
 liblmdb maps the file, so one that is cut ends the process. Nor may it open one environment twice in a process: its
 fcntl locks belong to the process, and closing one drops both.
@@ -29,7 +29,7 @@ from loader.errors import (
     SystemFailed,
     UsageProblem,
 )
-from loader.mdb import apart, meta
+from loader.mdb import isolated, meta
 from loader.storage import held, temporary
 from loader.storage.files import Owner
 
@@ -51,9 +51,9 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
     It is mapped, so only a process apart may do that. Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, UsageProblem
     (already open in this process).
     """
-    if not apart.is_inside():
+    if not isolated.is_inside():
         raise RuntimeError("a mapped file that is cut ends the process")
-    facts = meta.facts(place)
+    facts = meta.read_meta(place)
     path = meta.data_file(place)
     status = path.stat()
     identity = (status.st_dev, status.st_ino)
@@ -120,7 +120,7 @@ def _prepare_lock(directory: held.Directory, data: Path) -> None:
 
 
 @contextmanager
-def explained(path: Path, facts: meta.Facts | None = None) -> Iterator[None]:
+def explained(path: Path, facts: meta.MetaPage | None = None) -> Iterator[None]:
     """py-lmdb's errors made ours."""
     try:
         yield
@@ -171,7 +171,7 @@ def entry_count(place: Path) -> int:
     return row_counts(place, ("id2e",))[0]
 
 
-@apart.guarded
+@isolated.isolated
 def row_counts(place: Path, names: Sequence[str]) -> list[int]:
     """Records of tables that every database has."""
     with opened(place) as environment:
@@ -185,7 +185,7 @@ def rows(transaction: Transaction, handle: Handle) -> int:
     return int(transaction.stat(handle)["entries"])
 
 
-@apart.guarded
+@isolated.isolated
 def oldest_reader_lag(place: Path) -> int:
     """Transactions by which the oldest reader is behind; what was freed since then cannot be used again."""
     with opened(place) as environment:

@@ -31,9 +31,9 @@ class Growth:
 
 def measure(source: Path) -> Growth:
     """Looks at the meta pages twice, half a second apart."""
-    first, started = meta.facts(source), time.monotonic()
+    first, started = meta.read_meta(source), time.monotonic()
     time.sleep(_LOOK)
-    last = meta.facts(source)
+    last = meta.read_meta(source)
     transactions = (last.txnid - first.txnid) / (time.monotonic() - started)
     return Growth(
         transactions, transactions * PAGES * last.page_size, max(0, last.map_size - last.used)

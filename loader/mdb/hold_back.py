@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from loader import csn
-from loader.mdb import apart, entry
+from loader.mdb import entry, isolated
 from loader.mdb.context_csn import ENTRIES, ENTRY
 from loader.mdb.entry import Attribute
 from loader.mdb.environment import ID, Handle, Transaction, opened, require_table, table
@@ -27,8 +27,8 @@ _YEAR_0 = (
 )
 
 
-@apart.guarded
-def hold_back(place: Path, claimed: Sequence[str], meter: Meter) -> int:
+@isolated.isolated
+def cap_entry_csns(place: Path, claimed: Sequence[str], meter: Meter) -> int:
     """Set entryCSN of every newer entry to the claim of its server ID, in the entry and in the index; how many.
 
     `place` is a copy that no process has open. One durable transaction: all of it or nothing.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loader.mdb import apart, meta, names
+from loader.mdb import isolated, meta, names
 from loader.mdb.environment import opened, require_table, rows
 
 
@@ -13,7 +13,7 @@ def keys(place: Path) -> dict[str, int]:
     return _keys(place) if meta.data_file(place).exists() else {}
 
 
-@apart.guarded
+@isolated.isolated
 def _keys(place: Path) -> dict[str, int]:
     attributes = names.indexed(place)
     with opened(place) as environment:

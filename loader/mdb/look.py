@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loader.mdb import apart, context_csn, names
+from loader.mdb import context_csn, isolated, names
 from loader.mdb.environment import entry_count, opened
 
 
 @dataclass(frozen=True)
-class Outline:
+class DatabaseSummary:
     """contextCSN as stored, and the newest CSNs known, each ascending by server ID."""
 
     entries: int
@@ -24,7 +24,7 @@ class Outline:
     newest_csns: tuple[str, ...]
 
 
-def look(place: Path, suffix: str | None = None, newest: bool = True) -> Outline:
+def summarise(place: Path, suffix: str | None = None, newest: bool = True) -> DatabaseSummary:
     """Of an environment directory (a live one too) or data file. Raises NotLmdb, MdbDamaged, NotPermitted.
 
     The newest CSNs of a tree that was loaded in one second take a look at every entry; without `newest` they are none.
@@ -33,26 +33,26 @@ def look(place: Path, suffix: str | None = None, newest: bool = True) -> Outline
 
 
 @contextmanager
-def prepared(place: Path) -> Iterator[Callable[[], Outline]]:
+def prepared(place: Path) -> Iterator[Callable[[], DatabaseSummary]]:
     """A look, without the newest CSNs, at a file that is not there yet: a process takes its time to start."""
-    with apart.started(_look_later, place) as child:
-        yield lambda: _outline(apart.answer(child, place))
+    with isolated.started(_look_later, place) as child:
+        yield lambda: _outline(isolated.receive_result(child, place))
 
 
-def _outline(found: Mapping[str, Any]) -> Outline:
-    return Outline(
+def _outline(found: Mapping[str, Any]) -> DatabaseSummary:
+    return DatabaseSummary(
         found["entries"],
         *(tuple(found[key]) for key in ("suffixes", "context_csns", "newest_csns")),
     )
 
 
-@apart.guarded
+@isolated.isolated
 def _look(place: Path, suffix: str | None, newest_wanted: bool) -> dict[str, Any]:
     with opened(place) as environment:
         known = tuple(names.suffixes(environment))
     stored = context_csn.stored(place, suffix)
     newest = (_newest(place, suffix) or stored) if newest_wanted else []
-    outline = Outline(entry_count(place), known, tuple(stored), tuple(newest))
+    outline = DatabaseSummary(entry_count(place), known, tuple(stored), tuple(newest))
     return dataclasses.asdict(outline)
 
 

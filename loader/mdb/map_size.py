@@ -13,7 +13,7 @@ _BEHIND_HEADER = 16  # MDB_meta: magic, version, address, then the map size
 
 def write(path: Path, size: int) -> None:
     """Into both meta pages of a data file that nobody has open. The caller makes it durable."""
-    facts = meta.facts(path)
+    facts = meta.read_meta(path)
     with path.open("r+b") as file:
         for page in (0, 1):
             file.seek(page * facts.page_size + facts.header + _BEHIND_HEADER)

@@ -56,7 +56,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Facts:
+class MetaPage:
     """The newest whole meta page. `pages`: up to the last one ever used, free ones included."""
 
     format: int
@@ -82,7 +82,7 @@ def data_file(place: Path) -> Path:
     return place / DATA if place.is_dir() else place
 
 
-def facts(place: Path) -> Facts:
+def read_meta(place: Path) -> MetaPage:
     """Of an environment directory or data file. Raises NoSuchPath, NotPermitted, NotLmdb, MdbDamaged."""
     path = data_file(place)
     try:
@@ -96,7 +96,7 @@ def facts(place: Path) -> Facts:
         raise SystemFailed(path=path, reason=error.strerror) from error
     _log.info(
         "%s: %s in use, transaction %d",
-        naming.shown(str(path)),
+        naming.with_operator_paths(str(path)),
         units.size(found.used),
         found.txnid,
     )
@@ -124,7 +124,7 @@ def owner_of(path: Path) -> str:
         return "its owner"
 
 
-def parse(head: bytes, origin: str) -> Facts:
+def parse(head: bytes, origin: str) -> MetaPage:
     """From the first HEAD_BYTES of a file."""
     header = _find_header(head, origin)
     first = _parse_one(head, 0, header, origin)
@@ -134,12 +134,12 @@ def parse(head: bytes, origin: str) -> Facts:
     return second if second.txnid > first.txnid else first
 
 
-def of_page(page: bytes, origin: str) -> Facts:
+def of_page(page: bytes, origin: str) -> MetaPage:
     """From a meta page alone."""
     return _parse_one(page, 0, _find_header(page, origin), origin)
 
 
-def renumbered(page: bytes, facts: Facts, number: int, txnid: int) -> bytes:
+def renumbered(page: bytes, facts: MetaPage, number: int, txnid: int) -> bytes:
     """A meta page with another number and transaction, which says the same else."""
     copy = bytearray(page)
     struct.pack_into("=Q", copy, 0, number)
@@ -155,7 +155,7 @@ def _find_header(head: bytes, origin: str) -> int:
     raise NotLmdb(path=origin, reason=reason)
 
 
-def _parse_one(head: bytes, start: int, header: int, origin: str) -> Facts:
+def _parse_one(head: bytes, start: int, header: int, origin: str) -> MetaPage:
     page = head[start : start + header + META_BYTES]
     if len(page) < header + META_BYTES:
         raise MdbDamaged(path=origin, reason="the file ends within its meta pages")
@@ -172,7 +172,7 @@ def _parse_one(head: bytes, start: int, header: int, origin: str) -> Facts:
     last, txnid = _TAIL.unpack_from(page, at + 2 * _TABLE.size)
     if last < 1 or (last + 1) * page_size > 2**63:
         raise MdbDamaged(path=origin, reason=f"last page {last}")
-    return Facts(version, page_size, map_size, last + 1, txnid, _table(page, at + _TABLE.size))
+    return MetaPage(version, page_size, map_size, last + 1, txnid, _table(page, at + _TABLE.size))
 
 
 def _table(page: bytes, at: int) -> Table:
@@ -180,7 +180,7 @@ def _table(page: bytes, at: int) -> Table:
     return Table(entries, depth, None if root == _NO_PAGE else root)
 
 
-def tables_on(page: bytes, facts: Facts) -> dict[str, Table] | None:
+def tables_on(page: bytes, facts: MetaPage) -> dict[str, Table] | None:
     """The tables listed on a leaf page of the main tree; None when it is no leaf."""
     (flags,) = struct.unpack_from("=H", page, facts.header - 6)
     (lower,) = struct.unpack_from("=H", page, facts.header - 4)

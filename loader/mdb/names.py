@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loader import dn
-from loader.mdb import apart
+from loader.mdb import isolated
 from loader.mdb.environment import ID, Environment, opened, require_table
 
 ROOT = ID.pack(0)
@@ -13,7 +13,7 @@ _NO_INDEXES = {"ad2i", "dn2i", "id2e", "id2v", "ixck"}
 _CHILD = 0x8000  # in the length of a child's record; unset in a node's own
 
 
-@apart.guarded
+@isolated.isolated
 def attributes(place: Path) -> list[str]:
     """Attribute descriptions that entries in the database use, as the schema spells them."""
     with opened(place) as environment:
@@ -22,7 +22,7 @@ def attributes(place: Path) -> list[str]:
             return [value.decode("ascii", "replace") for _, value in transaction.cursor(names)]
 
 
-@apart.guarded
+@isolated.isolated
 def indexed(place: Path) -> list[str]:
     """Attribute types that have an index table, filled or empty."""
     with opened(place) as environment, environment.begin() as transaction:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from loader.errors import MdbBusy, OtherFormat
-from loader.mdb import apart, meta
+from loader.mdb import isolated, meta
 from loader.mdb.environment import Environment, explained, opened, require_table, rows
 from loader.storage import files
-from loader.storage.held import pinned
+from loader.storage.held import checked_file
 
 FORMAT = 1  # what the native core reads and writes
 
@@ -36,12 +36,12 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Image:
+class CopyableSnapshot:
     """A snapshot that can be copied: `page` is the meta page that tells of it."""
 
     path: Path
     page: bytes
-    facts: meta.Facts
+    facts: meta.MetaPage
 
     @property
     def head(self) -> bytes:
@@ -66,44 +66,44 @@ def held(place: Path, counted: bool = False) -> Iterator[Snapshot]:
     require_format(place)
     with (
         _holding(place, "counted" if counted else "slot") as found,
-        pinned(meta.data_file(place)) as path,
+        checked_file(meta.data_file(place)) as path,
     ):
         yield Snapshot(path, found["txn"], found["entries"])
 
 
 @contextmanager
-def image(place: Path) -> Iterator[Image]:
+def image(place: Path) -> Iterator[CopyableSnapshot]:
     """As `held`, of any format; raises MdbBusy too."""
-    with _holding(place, "image") as found, pinned(meta.data_file(place)) as path:
+    with _holding(place, "image") as found, checked_file(meta.data_file(place)) as path:
         page = bytes.fromhex(found["page"])
-        yield Image(path, page, meta.of_page(page, str(path)))
+        yield CopyableSnapshot(path, page, meta.of_page(page, str(path)))
 
 
 @contextmanager
 def _holding(place: Path, what: str) -> Iterator[dict[str, Any]]:
     """A process that holds the slot as long as the body runs."""
-    with apart.started(_hold, place, what) as child:
+    with isolated.started(_hold, place, what) as child:
         assert child.process.stdout is not None
         assert child.process.stdin is not None
         line = child.process.stdout.readline()
         if not line:
-            apart.finish(child, meta.data_file(place))
+            isolated.finish(child, meta.data_file(place))
         try:
             yield json.loads(line)
         finally:  # a slot that is not given back keeps pages until somebody looks
             child.process.stdin.close()
             child.process.wait()
-        apart.finish(child, meta.data_file(place))
+        isolated.finish(child, meta.data_file(place))
 
 
-def require_format(place: Path) -> meta.Facts:
+def require_format(place: Path) -> meta.MetaPage:
     """One that the native core reads: LMDB 0.9's. Raises OtherFormat, NotLmdb, MdbDamaged, NoSuchPath, NotPermitted."""
-    facts = meta.facts(place)
+    facts = meta.read_meta(place)
     require_known(facts, meta.data_file(place), "ditseed's own reader")
     return facts
 
 
-def require_known(facts: meta.Facts, path: Path, who: str) -> None:
+def require_known(facts: meta.MetaPage, path: Path, who: str) -> None:
     """Raise OtherFormat unless the file is LMDB 0.9's, which is what `who` reads."""
     if facts.format != FORMAT:
         raise OtherFormat(path=path, found=facts.format, who=who, needed=FORMAT)
@@ -126,7 +126,7 @@ def _hold(text: str, what: str) -> None:
                 page = _meta_page(environment, path, txn) if what == "image" else b""
                 if page is not None:
                     count = rows(transaction, entries) if entries is not None else None
-                    apart.say({"txn": txn, "entries": count, "page": page.hex()})
+                    isolated.say({"txn": txn, "entries": count, "page": page.hex()})
                     os.read(0, 1)  # until nobody wants it any more
                     return
     raise MdbBusy(path=path, tries=_TRIES)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from loader.mdb import apart, environment
+from loader.mdb import environment, isolated
 
 
-@apart.guarded
+@isolated.isolated
 def remove(place: Path, ids: Sequence[int]) -> None:
     """Take the entries with these IDs out of id2e, in one transaction; the disk has it when this returns."""
     with environment.opened(place, writable=True) as opened:

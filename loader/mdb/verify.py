@@ -25,11 +25,11 @@ from typing import Any
 from loader import _native, naming, resources, units
 from loader.defaults import LEVELS
 from loader.errors import MdbDamaged, UsageProblem
-from loader.ldif import counting
-from loader.mdb import apart, meta, snapshot
+from loader.ldif import with_counters
+from loader.mdb import isolated, meta, snapshot
 from loader.mdb.environment import ID, LOCK, opened, require_table, rows
 from loader.progress import Meter
-from loader.storage.held import pinned
+from loader.storage.held import checked_file
 
 DEEPER = ("pages", "tree")  # than quick
 PAGES_UP_TO = 16 << 30  # bytes; above it the walk over all pages is asked for by name
@@ -94,7 +94,7 @@ class AuditReport:
 
 
 @dataclass(frozen=True)
-class Means:
+class Resources:
     """What a look may take: memory in bytes (None: a part of what there is), threads, room for what does not fit."""
 
     memory: int | None = None
@@ -105,7 +105,7 @@ class Means:
 
 def default_level(place: Path) -> str:
     """pages where that takes seconds, and little of the memory, else quick."""
-    used = meta.facts(place).used
+    used = meta.read_meta(place).used
     return "pages" if used < min(PAGES_UP_TO, resources.memory() * NOTED) else "quick"
 
 
@@ -116,14 +116,14 @@ def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = No
         raise UsageProblem(reason=f"verify {level}: must be one of {', '.join(LEVELS)}")
     if level == "none":
         return Verified(level)
-    path, facts = meta.data_file(place), meta.facts(place)
+    path, facts = meta.data_file(place), meta.read_meta(place)
     if facts.format != 1:
         return _verify_other(place, level, meter)
     if path.stat().st_size < facts.used and level == "quick":
         # A page freed in the transaction that took it is never written, so the end may rightly be missing;
         # only the walk over all pages tells that from a file that was cut.
         level = "pages"
-    found = audit(place, level, Means(limit=1), meter, seen=seen)
+    found = audit(place, level, Resources(limit=1), meter, seen=seen)
     damage = tuple(one for one in found.problems if one.kind not in _HARMLESS)
     if damage:
         raise MdbDamaged(path=path, reason=_summary(damage))
@@ -132,7 +132,7 @@ def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = No
 
 def require_end(place: Path, meter: Meter) -> None:
     """A file may rightly end before the last page in use, where that is free: else it was cut. Raises MdbDamaged."""
-    if meta.data_file(place).stat().st_size < meta.facts(place).used:
+    if meta.data_file(place).stat().st_size < meta.read_meta(place).used:
         verify(place, "pages", meter)
 
 
@@ -145,7 +145,7 @@ def _summary(problems: tuple[Problem, ...]) -> str:
 def audit(
     place: Path,
     level: str,
-    means: Means,
+    means: Resources,
     meter: Meter,
     database: _native.Database | None = None,
     seen: _native.Seen | None = None,
@@ -158,8 +158,8 @@ def audit(
     path = meta.data_file(place)
     with (
         _held(place) as txn,
-        pinned(path) as pin,
-        counting(meter, str(path)) as counters,
+        checked_file(path) as pin,
+        with_counters(meter, str(path)) as counters,
         meter.following(counters),
         _explained(path),
     ):
@@ -185,7 +185,7 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except _native.NativeError as error:
-        where = Path(naming.shown(error.path)) if error.path else path
+        where = Path(naming.with_operator_paths(error.path)) if error.path else path
         failed = meta.system_error(error.code, error.message, where)
         if failed is None:
             raise
@@ -213,7 +213,7 @@ def _held(place: Path) -> Iterator[int | None]:
 def _head_is_damaged(place: Path) -> bool:
     """Then the core tells what is wrong."""
     try:
-        meta.facts(place)
+        meta.read_meta(place)
     except MdbDamaged:
         return True
     return False
@@ -234,9 +234,9 @@ def _verify_other(place: Path, level: str, meter: Meter) -> Verified:
     return Verified(found["level"], found["entries"])
 
 
-@apart.guarded
+@isolated.isolated
 def _look_other(place: Path, level: str, meter: Meter) -> dict[str, Any]:
-    path, facts = meta.data_file(place), meta.facts(place)
+    path, facts = meta.data_file(place), meta.read_meta(place)
     if path.stat().st_size < facts.used or level == "pages":
         level = "pages"
         problems = _walk(path)

@@ -13,16 +13,16 @@ from typing import Literal
 from loader import units
 from loader.errors import NoSpace, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, environment, growth, meta, verify
-from loader.mdb.copy import Copied, How
+from loader.mdb.copy import Copied, CopyMode
 from loader.mdb.growth import Growth
-from loader.mdb.look import Outline, prepared
+from loader.mdb.look import DatabaseSummary, prepared
 from loader.mdb.verify import Verified
 from loader.operations.target import (
-    Workshop,
+    BuildDirectory,
+    build_directory,
     checked,
     put,
     require_target,
-    workshop,
     workshop_of,
 )
 from loader.progress import Progress
@@ -104,7 +104,7 @@ def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
     if target.exists() and source.samefile(target):
         raise UsageProblem(reason=f"{target} is the source itself")
     require_target(target, options.replace)
-    facts, sizes = meta.facts(source), copy.Sizes.of(meta.data_file(source))
+    facts, sizes = meta.read_meta(source), copy.Sizes.of(meta.data_file(source))
     busy = holders.holder(source) is not None
     growing = growth.measure(source) if busy else None
     needed = 0 if options.reflink == "always" else min(facts.used, sizes.allocated)
@@ -152,7 +152,7 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
         progress.say(f"warning: {warning}")
     with (
         files.explained(options.target),
-        workshop(options.target, options.source) as place,
+        build_directory(options.target, options.source) as place,
         prepared(place.home / copy.PARTIAL) as outlined,
     ):
         return _copy(options, planned, progress, place, outlined)
@@ -162,14 +162,14 @@ def _copy(
     options: CloneOptions,
     planned: ClonePlan,
     progress: Progress,
-    place: Workshop,
-    outlined: Callable[[], Outline],
+    place: BuildDirectory,
+    outlined: Callable[[], DatabaseSummary],
 ) -> CloneReport:
-    before = meta.facts(options.source)
+    before = meta.read_meta(options.source)
     with progress.step("copy") as whole:
         copied = copy.hot_copy(options.source, place.home, whole, how(options))
         seconds = whole.seconds
-        after = meta.facts(options.source)
+        after = meta.read_meta(options.source)
     killpoint("clone.copied")
     try:
         verified = _checked(copied, options, planned, progress)
@@ -206,14 +206,14 @@ def _checked(
     return checked(copied.path, planned.verify, progress, copied.seen)
 
 
-def how(options: CloneOptions) -> How:
+def how(options: CloneOptions) -> CopyMode:
     """Every write to blocks that are shared makes new ones elsewhere: a live file that was cloned so is scattered over
     the disk bit by bit. So that has to be asked for."""
     noting = options.verify is None and verify.default_level(options.source) == "pages"
     if options.reflink == "auto":
         shared = not options.compact and holders.holder(options.source) is None
-        return How(options.compact, "try" if shared else "never", noting)
-    return How(options.compact, "must" if options.reflink == "always" else "never", noting)
+        return CopyMode(options.compact, "try" if shared else "never", noting)
+    return CopyMode(options.compact, "must" if options.reflink == "always" else "never", noting)
 
 
 def _sizes(copied: Copied) -> dict[str, int]:
@@ -232,7 +232,7 @@ def require_source(directory: Path) -> None:
     if not directory.is_dir():
         raise NotLmdb(path=directory, reason="give the directory that holds data.mdb")
     files.require_readable(directory)
-    meta.facts(directory)
+    meta.read_meta(directory)
 
 
 def require_space(directory: Path, needed: int) -> int:

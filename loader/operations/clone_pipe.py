@@ -9,16 +9,16 @@ from pathlib import Path
 
 from loader import standard
 from loader.errors import LoaderError
-from loader.mdb import copy, meta, passage, verify
-from loader.mdb.look import look
-from loader.mdb.passage import Sent
+from loader.mdb import clone_stream, copy, meta, verify
+from loader.mdb.clone_stream import SendResult
+from loader.mdb.look import summarise
 from loader.operations.clone import require_source
 from loader.operations.target import (
-    Workshop,
+    BuildDirectory,
+    build_directory,
     checked,
     put,
     require_target,
-    workshop,
     workshop_of,
 )
 from loader.progress import Progress
@@ -98,7 +98,7 @@ def send(options: SendOptions, progress: Progress) -> SendReport:
         sent, seconds = _send_compacted(options, descriptor, progress)
     else:
         with progress.step("send") as meter:
-            sent = passage.send(source, descriptor, token, meter)
+            sent = clone_stream.send(source, descriptor, token, meter)
             seconds = meter.seconds
     if token is not None and not sent.skipped:
         progress.say(f"{source} has changed since, or --compact was not as before: all was sent")
@@ -108,14 +108,16 @@ def send(options: SendOptions, progress: Progress) -> SendReport:
 
 def _send_compacted(
     options: SendOptions, descriptor: int, progress: Progress
-) -> tuple[Sent, float]:
+) -> tuple[SendResult, float]:
     scratch = options.scratch or Path(tempfile.gettempdir())
     with ExitStack() as holding:
         with files.explained(scratch), progress.step("compact") as meter:
-            made = holding.enter_context(passage.compacted(options.source, scratch, meter))
+            made = holding.enter_context(clone_stream.compacted(options.source, scratch, meter))
             seconds = meter.seconds
         with progress.step("send") as meter:
-            sent = passage.send_compacted(options.source, made, descriptor, options.token, meter)
+            sent = clone_stream.send_compacted(
+                options.source, made, descriptor, options.token, meter
+            )
             return sent, seconds + meter.seconds
 
 
@@ -123,7 +125,7 @@ def plan(options: ReceiveOptions) -> ReceivePlan:
     """Nothing is read from stdin."""
     with files.explained(options.target):
         require_target(options.target, options.replace)
-        known = passage.token(workshop_of(options.target))
+        known = clone_stream.token(workshop_of(options.target))
         return ReceivePlan(
             target=str(options.target),
             have=int(known.rpartition("-")[2]) if known else 0,
@@ -138,28 +140,28 @@ def receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
     descriptor = standard.input("the copy")
     plan(options)
     like = files.existing(options.target)
-    with files.explained(options.target), workshop(options.target, like) as place:
+    with files.explained(options.target), build_directory(options.target, like) as place:
         return _receive(options, descriptor, progress, place)
 
 
 def _receive(
-    options: ReceiveOptions, descriptor: int, progress: Progress, place: Workshop
+    options: ReceiveOptions, descriptor: int, progress: Progress, place: BuildDirectory
 ) -> ReceiveReport:
     try:
         with progress.step("receive") as meter:
-            partial = passage.receive(descriptor, place.home, options.target, meter)
+            partial = clone_stream.receive(descriptor, place.home, options.target, meter)
             seconds = meter.seconds
     except KeyboardInterrupt:
-        progress.say(passage.advice(place.home, options.target))
+        progress.say(clone_stream.advice(place.home, options.target))
         raise
     killpoint("clone.received")
     try:
         verified = checked(partial, options.verify, progress)
-        outline = look(partial, newest=False)
-        facts, sizes = meta.facts(partial), copy.Sizes.of(partial)
+        outline = summarise(partial, newest=False)
+        facts, sizes = meta.read_meta(partial), copy.Sizes.of(partial)
         put(partial, place.target, MODE, options.replace)
     except LoaderError:
-        passage.forget(place.home)
+        clone_stream.forget(place.home)
         raise
     return ReceiveReport(
         target=str(options.target),

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from loader import dn
 from loader.errors import EmptyInput, LoaderError
 from loader.ldif import Difference, EntryDigests
-from loader.operations import sight as sights
+from loader.operations import hidden_values as sights
 from loader.overlays import COMPUTED, CONTEXT_CSN, MOVING
 from loader.progress import Meter, Progress
-from loader.server import shown
+from loader.server import visibility
 from loader.server.session import session
-from loader.server.shown import Sight
+from loader.server.visibility import VisibilityReport
 from loader.sources.location import Location, Server
 from loader.sources.records import Entry
 
@@ -148,11 +148,11 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     )
 
 
-def _hidden(side: Location, found: Sight) -> Hidden:
+def _hidden(side: Location, found: VisibilityReport) -> Hidden:
     return Hidden(side.label, found.who, tuple(sorted(found.hidden)), sights.rule(found.who))
 
 
-def _unseen(side: Location, options: CompareOptions, meter: Meter) -> Sight | None:
+def _unseen(side: Location, options: CompareOptions, meter: Meter) -> VisibilityReport | None:
     """What a server does not show as it is stored, as far as a sample tells; None where nothing is known."""
     if not isinstance(side, Server):
         return None
@@ -165,7 +165,7 @@ def _unseen(side: Location, options: CompareOptions, meter: Meter) -> Sight | No
 
     try:
         with session(side.connection, meter.cancelled) as server:
-            return shown.look(server, asked.base if asked else server.base(), wants)
+            return visibility.compare_sample(server, asked.base if asked else server.base(), wants)
     except LoaderError:
         return None  # the reading tells what is wrong
 

@@ -13,8 +13,8 @@ from loader import ldif, units
 from loader.child import Child
 from loader.errors import LoaderError, MaxsizeTooSmall
 from loader.mdb import environment, meta
-from loader.operations.publish import Place
-from loader.operations.tune.maxsize import roomy
+from loader.operations.publish import TargetDatabase
+from loader.operations.tune.maxsize import recommended_size
 from loader.operations.tune.target import require_stopped
 from loader.progress import Meter
 from loader.server import tools
@@ -26,7 +26,9 @@ MARGIN = 1.25  # B-trees deepen and substring keys fill slower than they begin
 SMALLEST = 1 << 20  # an empty database with its indexes
 
 
-def needed(place: Place, paths: Sequence[Path], entries: int, scratch: Path, meter: Meter) -> int:
+def needed(
+    place: TargetDatabase, paths: Sequence[Path], entries: int, scratch: Path, meter: Meter
+) -> int:
     """Bytes the finished database will take, from above."""
     made = scratch / "pilot"
     files.remove_tree(made)
@@ -38,7 +40,7 @@ def needed(place: Place, paths: Sequence[Path], entries: int, scratch: Path, met
         }
         with place.private_configuration(scratch, settings) as copy:
             _load_some(copy, place.database.suffix, paths)
-        facts, loaded = meta.facts(made), environment.entry_count(made)
+        facts, loaded = meta.read_meta(made), environment.entry_count(made)
         if not loaded:
             return SMALLEST  # nothing could be loaded; the real load will say why
         return SMALLEST + round(facts.pages * facts.page_size * MARGIN * entries / loaded)
@@ -81,13 +83,13 @@ def _whole_records(text: bytes) -> bytes:
 
 
 def choose_maxsize(
-    place: Place, estimate: int, wanted: int | str | None, changing: bool = True
+    place: TargetDatabase, estimate: int, wanted: int | str | None, changing: bool = True
 ) -> int:
     """The map size to load with. Raises MaxsizeTooSmall when what is configured or asked for cannot hold the data, and
     ServerRunning when the configuration must change (it does not unless `changing`) under a running slapd."""
     database = place.database
     if wanted == "auto":
-        chosen = max(database.maxsize, roomy(estimate))
+        chosen = max(database.maxsize, recommended_size(estimate))
     else:
         chosen = database.maxsize if wanted is None else int(wanted)
     if chosen < estimate:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from loader import indexes
 from loader.mdb import names
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.server import tools
 
 
-def missing(place: Place, directory: Path) -> list[str]:
+def missing(place: TargetDatabase, directory: Path) -> list[str]:
     """Configured indexes that have no table in `directory`."""
     present = {name.lower() for name in names.indexed(directory)}
     wanted = indexes.parse(place.database.indexes).values()
@@ -21,7 +21,7 @@ def missing(place: Place, directory: Path) -> list[str]:
     ]
 
 
-def add_missing(place: Place, directory: Path, scratch: Path) -> list[str]:
+def add_missing(place: TargetDatabase, directory: Path, scratch: Path) -> list[str]:
     """Run slapindex for what is missing; which attributes that were."""
     absent = missing(place, directory)
     if absent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loader.config import Config, Database
 from loader.errors import ConfigHidden
-from loader.run.lease import Known
+from loader.run.lease import ServerIdentity
 from loader.server import configuration
 from loader.server.session import Session
 
@@ -16,15 +16,15 @@ def mark(config: Config, database: Database) -> str:
     return f"{own[0]} {database.directory}" if own and database.directory else ""
 
 
-def known(config: Config) -> Known:
+def known(config: Config) -> ServerIdentity:
     """A server, or the slapd.d of one, by its URI and its databases."""
     marks = (mark(config, one) for one in config.databases)
-    return Known(config.uri or "", frozenset(one for one in marks if one))
+    return ServerIdentity(config.uri or "", frozenset(one for one in marks if one))
 
 
-def of_server(server: Session) -> Known:
+def of_server(server: Session) -> ServerIdentity:
     """By its URI alone where the account is not shown cn=config."""
     try:
         return known(configuration.read_online(server))
     except ConfigHidden:
-        return Known(server.uri)
+        return ServerIdentity(server.uri)

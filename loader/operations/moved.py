@@ -37,7 +37,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass
-class Containers:
+class MovedContainers:
     """Reads again what moved into `late-NNNNN` files in `parts`, where the notes are; a later file is newer."""
 
     connection: Connection
@@ -67,7 +67,7 @@ class Containers:
                 return now
             for top in topmost(list(moved)):
                 if self.read_below(top):
-                    self._place({name: moved[name] for name in moved if dn.within(name, top)})
+                    self._place({name: moved[name] for name in moved if dn.is_below(name, top)})
             since = now
         raise TreeRestless(base=self.base, passes=LOOKS)
 
@@ -78,7 +78,7 @@ class Containers:
             with session(self.connection) as server:
                 return question(server)
 
-        return source.patiently(attempt, self.meter)
+        return source.with_retries(attempt, self.meter)
 
     def _changed(self, since: Sequence[str], now: Sequence[str]) -> dict[str, str]:
         """DN -> entryUUID of containers that changed after `since`; `now`: a contextCSN of before this look."""
@@ -104,7 +104,7 @@ class Containers:
             with records.opened(path) as noted:
                 found = records.find(noted, names)
             for name, entry in found.items():
-                if csn.covered(csn.by_server([first_value(entry, "entrycsn")]), seen):
+                if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen):
                     stood[first_value(entry, "entryuuid")] = name
         return stood
 
@@ -143,7 +143,7 @@ class Containers:
             for place, own in places:
                 if dn.key(place) == dn.key(name):
                     hidden.append(parent)
-                elif csn.covered(own, csn.by_server(since)):
+                elif csn.is_covered_by(own, csn.by_server(since)):
                     again.append(dn.parent(place))
         if hidden:
             raise MissingParents(count=len(hidden), first=hidden[0])
@@ -167,7 +167,7 @@ class Containers:
 def context_csns(server: Session, base: str) -> list[str]:
     """contextCSN of the suffix that holds `base`; empty on a server that keeps none."""
     for suffix in server.naming_contexts():
-        if dn.within(base, suffix):
+        if dn.is_below(base, suffix):
             try:
                 return server.context_csns(suffix)
             except NoContextCSN:
@@ -192,7 +192,7 @@ def changed_containers(
         return {
             name: first_value(entry, "entryuuid")
             for name, entry in records.entries(found)
-            if not csn.covered(csn.by_server([first_value(entry, "entrycsn")]), seen)
+            if not csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen)
         }
 
 
@@ -222,5 +222,5 @@ def topmost(names: Sequence[str]) -> list[str]:
     return [
         name
         for name in names
-        if not any(other != name and dn.within(name, other) for other in names)
+        if not any(other != name and dn.is_below(name, other) for other in names)
     ]

@@ -14,9 +14,9 @@ from loader.run.killpoint import killpoint
 from loader.server.options import Connection
 from loader.server.wire import Part
 from loader.sources import ldap as source
-from loader.sources.pace import Pace, considerate
-from loader.sources.planner import Partition
-from loader.sources.sharing import Callbacks, Slot, share_out
+from loader.sources.pace import RateLimit, rate_limit
+from loader.sources.planner import Piece
+from loader.sources.scheduling import Callbacks, ConnectionSlot, schedule
 from loader.storage import files
 
 STEP = "read"
@@ -36,18 +36,18 @@ class Pieces:
     max_latency: float | None = None
 
     def read(
-        self, wanted: Sequence[Partition], meter: Meter, among: Collection[int] | None = None
+        self, wanted: Sequence[Piece], meter: Meter, among: Collection[int] | None = None
     ) -> None:
-        """From all servers, or from these (by their numbers). Raises what `share_out` does."""
+        """From all servers, or from these (by their numbers). Raises what `schedule` does."""
         for path in self.directory.glob(f"{_TRY}-*"):
             path.unlink()  # of an interrupted run
         chosen = range(len(self.servers)) if among is None else sorted(among)
-        slots = [Slot(server, n) for n in range(self.jobs) for server in chosen]
-        pace = Pace(self.max_rate)
+        slots = [ConnectionSlot(server, n) for n in range(self.jobs) for server in chosen]
+        pace = RateLimit(self.max_rate)
         with ExitStack() as watched:
             for server in chosen:
-                watched.enter_context(considerate(pace, self.servers[server], self.max_latency))
-            share_out(wanted, slots, self._reading(pace), meter)
+                watched.enter_context(rate_limit(pace, self.servers[server], self.max_latency))
+            schedule(wanted, slots, self._reading(pace), meter)
 
     def done(self) -> dict[str, int]:
         """Entries of each piece that is read."""
@@ -63,8 +63,8 @@ class Pieces:
         found = self.catalogue.partitions(STEP)
         return {name for name, facts in found.items() if facts.get("server", 0) not in among}
 
-    def _reading(self, pace: Pace) -> Callbacks[Partition, Part]:
-        def read(slot: Slot, piece: Partition, meter: Meter) -> Part:
+    def _reading(self, pace: RateLimit) -> Callbacks[Piece, Part]:
+        def read(slot: ConnectionSlot, piece: Piece, meter: Meter) -> Part:
             return source.fetch_part(
                 self.servers[slot.server],
                 piece.search,
@@ -78,7 +78,7 @@ class Pieces:
 
         return Callbacks(read, self._keep, self._discard)
 
-    def _keep(self, slot: Slot, piece: Partition, found: Part) -> None:
+    def _keep(self, slot: ConnectionSlot, piece: Piece, found: Part) -> None:
         for path in self.directory.glob(f"part-{piece.name}[-.]*"):
             path.unlink()  # read before, and not recorded, or from a server that has died
         for path in self._tried(slot, piece):
@@ -94,18 +94,18 @@ class Pieces:
         self.catalogue.finish_partition(STEP, piece.name, facts)
         killpoint("read.partition")
 
-    def _discard(self, slot: Slot, piece: Partition) -> None:
+    def _discard(self, slot: ConnectionSlot, piece: Piece) -> None:
         for path in self._tried(slot, piece):
             path.unlink()
 
-    def _tried(self, slot: Slot, piece: Partition) -> list[Path]:
+    def _tried(self, slot: ConnectionSlot, piece: Piece) -> list[Path]:
         return list(self.directory.glob(f"{_name(slot, piece)}[-.]*"))
 
 
-def _name(slot: Slot, piece: Partition) -> str:
+def _name(slot: ConnectionSlot, piece: Piece) -> str:
     """Of the files of one try."""
     return f"{_TRY}-{slot}-of-{piece.name}"
 
 
-def _final(name: str, slot: Slot, piece: Partition) -> str:
+def _final(name: str, slot: ConnectionSlot, piece: Piece) -> str:
     return f"part-{piece.name}{name.removeprefix(_name(slot, piece))}"

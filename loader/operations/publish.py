@@ -24,7 +24,7 @@ PUBLISHED = "published"  # among the facts of the step `publish`
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetDatabase:
     """The database directory that a configuration means. `superior`: by whose name its entries are loaded, where it is
     loaded with others that are glued together (the superior's own place has itself)."""
 
@@ -96,20 +96,20 @@ class Place:
 
 def published(data: Path, entries: int) -> Facts:
     """What tells later whether a database was written to: LMDB's transaction number. The entries are for people."""
-    with held.pinned(data) as pin:
-        return {"transaction": meta.facts(pin).txnid, "entries": entries}
+    with held.checked_file(data) as pin:
+        return {"transaction": meta.read_meta(pin).txnid, "entries": entries}
 
 
 def require_as_published(directory: Path, before: Facts, finished: str) -> None:
     """Raises ChangedSince where the database was written to since it was `published`."""
-    if meta.facts(directory).txnid != before["transaction"]:
+    if meta.read_meta(directory).txnid != before["transaction"]:
         counted = environment.entry_count(directory)
         then, count = units.number(before["entries"]), units.number(counted)
         raise ChangedSince(path=directory / DATA, finished=finished, then=then, now=count)
 
 
 def publish_environment(
-    made: Path, place: Place, checked: Facts, entries: int, maxsize: int
+    made: Path, place: TargetDatabase, checked: Facts, entries: int, maxsize: int
 ) -> Facts:
     """Rename made/data.mdb, which holds `entries`, into place, then bring the configured maxsize up to `maxsize`.
 
@@ -119,7 +119,7 @@ def publish_environment(
         place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not place.holds(checked):
             # slapadd's writable map leaves the file as long as maxsize, a hole mostly; backups stumble over it.
-            facts = meta.facts(made)
+            facts = meta.read_meta(made)
             os.truncate(made / DATA, facts.used)
             put(made / DATA, place.directory, place.database.mode, place.replace)
     if maxsize != place.database.maxsize:

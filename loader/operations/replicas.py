@@ -23,7 +23,7 @@ _TRIES = 5  # looks at an entry that others change meanwhile
 _OWN = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 
 
-def least(told: Iterable[Sequence[str]]) -> list[str]:
+def lowest(told: Iterable[Sequence[str]]) -> list[str]:
     """What every one of these contextCSNs covers. A server ID that one lacks is left out: it has seen nothing of it,
     and to claim less is always right."""
     by_sid = [csn.by_server(one) for one in told]
@@ -31,7 +31,7 @@ def least(told: Iterable[Sequence[str]]) -> list[str]:
     return sorted(min(one[sid] for one in by_sid) for sid in common)
 
 
-def greatest(told: Iterable[Sequence[str]]) -> dict[str, str]:
+def highest(told: Iterable[Sequence[str]]) -> dict[str, str]:
     """What at least one of them covers."""
     return csn.by_server(one for csns in told for one in csns)
 
@@ -45,7 +45,7 @@ def require_same(starts: Sequence[Facts]) -> None:
             reason = f"it holds {one['base']}, not {first['base']}"
         elif one["uuid"] != first["uuid"]:
             reason = f"its entry {first['base']} has another entryUUID"
-        elif not least([one["context_csns"], first["context_csns"]]):
+        elif not lowest([one["context_csns"], first["context_csns"]]):
             reason = "their contextCSNs have no server ID in common"
         if reason:
             raise OtherTree(uri=one["uri"], other=first["uri"], reason=reason)
@@ -73,7 +73,7 @@ def _difference(leader: Session, other: Session, name: str, told: Sequence[str])
         return None
     stamps = csn.by_server(value.decode() for value in ours.get("entrycsn", []))
     if theirs is None:
-        covered = csn.covered(stamps, csn.by_server(told))
+        covered = csn.is_covered_by(stamps, csn.by_server(told))
         return f"it does not show {name}" if covered else None
     if theirs.get("entrycsn") != ours.get("entrycsn"):
         return None
@@ -99,7 +99,7 @@ class Replicas:
 
     def told(self) -> dict[int, list[str]]:
         """The contextCSN of each that answers. Raises the error of the last one when none does."""
-        return source.patiently(self._told, self.meter)
+        return source.with_retries(self._told, self.meter)
 
     def _told(self) -> dict[int, list[str]]:
         found, lost = {}, None
@@ -128,7 +128,7 @@ class Replicas:
         until = time.monotonic() + COVERING
         while not self.meter.cancelled.wait(_LOOK):
             for number, csns in self.told().items():
-                if csn.covered(wanted, csn.by_server(csns)):
+                if csn.is_covered_by(wanted, csn.by_server(csns)):
                     return self.connections[number]
             if time.monotonic() > until:
                 break

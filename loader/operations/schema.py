@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loader import child, dn
 from loader.errors import NoSuchSuffix, SchemaMissing
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.server import tools
 
 FirstUse = Mapping[str, tuple[str, int]]  # name -> file and line where it is used first
@@ -18,15 +18,15 @@ _UNKNOWN = re.compile(
 )
 
 
-def require_suffix(place: Place, first_dn: str) -> None:
+def require_suffix(place: TargetDatabase, first_dn: str) -> None:
     """The entries must belong to the database."""
-    if not any(dn.within(first_dn, suffix) for suffix in place.database.suffixes):
+    if not any(dn.is_below(first_dn, suffix) for suffix in place.database.suffixes):
         known = ", ".join(place.database.suffixes)
         raise NoSuchSuffix(config=place.config.path, suffix=f"of {first_dn}", known=known)
 
 
 def require_known(
-    place: Place, attributes: FirstUse, object_classes: FirstUse, scratch: Path
+    place: TargetDatabase, attributes: FirstUse, object_classes: FirstUse, scratch: Path
 ) -> None:
     """Raise SchemaMissing naming every attribute and class that the configuration lacks, with its first use."""
     unknown = unknown_names(place, list(attributes), list(object_classes), scratch)
@@ -39,7 +39,7 @@ def require_known(
 
 
 def unknown_names(
-    place: Place, attributes: Sequence[str], object_classes: Sequence[str], scratch: Path
+    place: TargetDatabase, attributes: Sequence[str], object_classes: Sequence[str], scratch: Path
 ) -> list[str]:
     """Names that slapadd does not know. `-u -c`: nothing is written, and it goes on after each complaint."""
     probes = b"".join(_probes(place.database.suffix, attributes, object_classes))

@@ -100,7 +100,7 @@ def _give(finished: Path, owner: Owner, mode: int) -> None:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class BuildDirectory:
     """Where a data file is made that goes to `target`: a private directory inside of it, `home`."""
 
     target: Path
@@ -113,7 +113,7 @@ def workshop_of(directory: Path) -> Path:
 
 
 @contextmanager
-def workshop(directory: Path, like: Path) -> Iterator[Workshop]:
+def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
     """Make the directory where it is missing, owned as `like` is, and keep other clones out of it meanwhile. What is
     left in the workshop stays, for a run that goes on. Raises Locked, DirectoryUnsafe."""
     missing = not directory.exists()
@@ -133,10 +133,10 @@ def workshop(directory: Path, like: Path) -> Iterator[Workshop]:
                 directory.rmdir()
 
 
-def _locked(target: held.Directory, home: held.Directory) -> Iterator[Workshop]:
+def _locked(target: held.Directory, home: held.Directory) -> Iterator[BuildDirectory]:
     with exclusive(home.path / "lock"):
         try:
-            yield Workshop(target.path, home.path)
+            yield BuildDirectory(target.path, home.path)
         finally:
             home.remove("lock")
 
@@ -144,5 +144,5 @@ def _locked(target: held.Directory, home: held.Directory) -> Iterator[Workshop]:
 def _make(directory: Path, owner: Owner) -> None:
     directory.mkdir(mode=0o700, parents=True)
     with held.opened(directory) as made:
-        held.require_ours(made.status, made.name)
+        held.require_private(made.status, made.name)
         owner.give(made.descriptor)

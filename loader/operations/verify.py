@@ -20,7 +20,7 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.mdb import meta, snapshot, verify
-from loader.mdb.verify import AuditReport, Means, Problem
+from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations.build import proven
 from loader.progress import Progress
 from loader.server import configuration
@@ -50,7 +50,7 @@ class VerifyOptions:
     config_path: Path | None = None
     suffix: str | None = None
     level: str | None = None
-    means: Means = field(default_factory=Means)
+    means: Resources = field(default_factory=Resources)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class VerifyReport:
 def plan(options: VerifyOptions) -> VerifyPlan:
     """What needs no look at the pages. Raises NotLmdb, MdbDamaged, NoSuchPath, UsageProblem, IndexesUnknown."""
     place, found = _place(options)
-    facts, level = meta.facts(place), _level(options, place)
+    facts, level = meta.read_meta(place), _level(options, place)
     if level == INDEXES:
         known_to_core(*_configured(options, found))
     return VerifyPlan(str(place), level, facts.used, facts.txnid)
@@ -170,7 +170,7 @@ def _there(place: Path) -> Path:
     path = meta.data_file(place)
     files.require_readable(path)
     try:
-        facts = meta.facts(place)
+        facts = meta.read_meta(place)
     except MdbDamaged:
         return place  # the core tells all that is wrong with it
     snapshot.require_known(facts, path, "ditseed verify")
@@ -181,7 +181,7 @@ def _level(options: VerifyOptions, place: Path) -> str:
     if options.level is not None:
         return options.level
     try:
-        used = meta.facts(place).used
+        used = meta.read_meta(place).used
     except MdbDamaged:
         used = 0
     levels = _UP_TO if options.config_path is not None else [*_UP_TO][1:]
@@ -205,11 +205,11 @@ def known_to_core(config: Config, database: Database) -> mdb.Database:
         raise IndexesUnknown(reason=error.facts["reason"]) from error
 
 
-def given_to_core(config: Config, database: Database) -> mdb.Given:
+def given_to_core(config: Config, database: Database) -> mdb.TargetSpec:
     """What that follows from. Raises NotProven, ConfigUnreadable."""
     settings = backmdb.settings(config, database)
     proven.require_keys(settings)
-    return mdb.Given(
+    return mdb.TargetSpec(
         settings,
         tuple(definitions_of(config)),
         schema.effects(config, database),

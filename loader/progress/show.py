@@ -54,9 +54,17 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line for people; in the modes for machines it is for the log only."""
-        _log.info("%s", naming.shown(text), extra=log.SHOWN if self._mode != "none" else None)
+        _log.info(
+            "%s",
+            naming.with_operator_paths(text),
+            extra=log.SHOWN if self._mode != "none" else None,
+        )
         if self._mode in ("terminal", "plain"):
-            print(plain.brief(naming.shown(text), plain.WHOLE), file=self._stream, flush=True)
+            print(
+                plain.shortened(naming.with_operator_paths(text), plain.WHOLE),
+                file=self._stream,
+                flush=True,
+            )
 
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
         sampler = Sampler(meter)
@@ -79,7 +87,9 @@ class Progress:
 
     def _close(self, meter: Meter) -> None:
         for path, size, _ in meter.files:
-            _log.info("%s: read %s (%s)", meter.name, naming.shown(path), units.size(size))
+            _log.info(
+                "%s: read %s (%s)", meter.name, naming.with_operator_paths(path), units.size(size)
+            )
         if self._mode == "json":
             facts = {
                 "event": "step",

@@ -54,14 +54,14 @@ class Entry:
 
 
 @contextmanager
-def writing_down(*entries: Entry) -> Iterator[None]:
+def recorded(*entries: Entry) -> Iterator[None]:
     """Write down, then change: the body makes the change. Raises NotPermitted, and then nothing is changed."""
     stamped = [_stamped(entry) for entry in entries]
     _append([{"event": "change", **_blanked(entry)} for entry in stamped])
     try:
         yield
     except BaseException as error:
-        reason = log.blank(str(error) or type(error).__name__)
+        reason = log.redact(str(error) or type(error).__name__)
         _append([_end(entry, Outcome.FAILED, reason=reason) for entry in stamped])
         raise
     _append([_end(entry, Outcome.DONE) for entry in stamped])
@@ -101,9 +101,9 @@ def _blanked(entry: Entry) -> dict[str, Any]:
     facts = asdict(entry)
     del facts["outcome"]
     for side in ("before", "after"):
-        values = [log.blank(value) for value in facts[side]]
+        values = [log.redact(value) for value in facts[side]]
         facts[side] = ["***"] * len(values) if entry.attribute.lower() in _SECRET else values
-    return {**facts, "command": log.blank(entry.command)}
+    return {**facts, "command": log.redact(entry.command)}
 
 
 def _end(entry: Entry, outcome: Outcome, **more: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from loader.defaults import state_dir
 from loader.errors import Locked, NotPermitted
-from loader.run.lock import exclusive, holder
+from loader.run.lock import exclusive, locking_process
 from loader.storage import files, held
 
 FORMAT = 1
@@ -39,7 +39,7 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Known:
+class ServerIdentity:
     """A server: its URI, and the marks of its databases, none where it shows none."""
 
     uri: str
@@ -50,7 +50,7 @@ class Known:
 
 
 @contextmanager
-def holding(lease: Lease) -> Iterator[Callable[[], None]]:
+def taken(lease: Lease) -> Iterator[Callable[[], None]]:
     """Write the lease down, durably; then the body may take it. It calls what it gets once it has given it back.
 
     Raises Locked while another ditseed holds the same, NotPermitted.
@@ -64,11 +64,13 @@ def holding(lease: Lease) -> Iterator[Callable[[], None]]:
 
 def of(target: str) -> list[tuple[Lease, int | None]]:
     """All of a server with the process that holds each; None: nobody does any more."""
-    found = [(_read(path), holder(_lock(path))) for path in sorted(_place().glob("*.json"))]
+    found = [
+        (_read(path), locking_process(_lock(path))) for path in sorted(_place().glob("*.json"))
+    ]
     return [(one, pid) for one, pid in found if one is not None and one.target == target]
 
 
-def any_standing() -> bool:
+def any_open() -> bool:
     """Is there a lease at all, of whichever server?"""
     return any(_place().glob("*.json"))
 
@@ -80,7 +82,7 @@ def left() -> list[Lease]:
     return sorted((one for one in found if one is not None), key=lambda one: one.taken)
 
 
-def standing(server: Known, kind: str) -> list[Lease]:
+def open_leases(server: ServerIdentity, kind: str) -> list[Lease]:
     """Those of that server."""
     return [one for one in left() if one.kind == kind and server.has(one)]
 

@@ -12,7 +12,7 @@ from loader.errors import Locked, NotPermitted
 from loader.storage import files, held
 
 
-def holder(path: Path) -> int | None:
+def locking_process(path: Path) -> int | None:
     """Process ID of the ditseed that holds `path`, None when nobody does. Nothing is locked by asking (/proc/locks)."""
     try:
         inode = path.stat().st_ino

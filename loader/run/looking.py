@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader.run.catalogue import DoneStep, Facts, recorded
-from loader.run.lock import holder
+from loader.run.lock import locking_process
 
 
 @dataclass(frozen=True)
-class Look:
+class RunStatus:
     """A run as it stands. `process`: of the ditseed that works at it, None when none does. `heard`: Unix time of the
     last sign of life. `read`: entries of the finished pieces of the step `read`."""
 
@@ -27,18 +27,18 @@ class Look:
         return next((one.facts for one in self.steps if one.name == step), None)
 
 
-def look(directory: Path) -> Look | None:
+def status_of(directory: Path) -> RunStatus | None:
     """None where no run is. Raises CatalogueDamaged, CatalogueVersion."""
     with recorded(directory) as catalogue:
         about = catalogue.about() if catalogue else None
         if catalogue is None or about is None:
             return None
-        return Look(
+        return RunStatus(
             directory,
             *about,
             catalogue.steps(),
             sum(one["entries"] for one in catalogue.partitions("read").values()),
-            holder(directory / "lock"),
+            locking_process(directory / "lock"),
             _heard(directory),
         )
 

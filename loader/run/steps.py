@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loader import naming, units
-from loader.errors import NotPermitted, leaves_a_run
+from loader.errors import NotPermitted, keeps_run_directory
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Catalogue, Facts, forget
 from loader.run.killpoint import killpoint
@@ -44,7 +44,7 @@ class Run:
     @property
     def name(self) -> Path:
         """As the operator knows it."""
-        return Path(naming.shown(str(self.directory)))
+        return Path(naming.with_operator_paths(str(self.directory)))
 
     def do(self, name: str, work: Callable[[Meter], Facts], total: int | None = None) -> Facts:
         """Do a step unless it is done; either way its facts.
@@ -113,7 +113,7 @@ def open_run(
                     yield run
                     run._say_whether_it_worked()
         except BaseException as error:
-            leaves_a_run(error)
+            keeps_run_directory(error)
             raise
 
 

@@ -65,7 +65,7 @@ def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
     return True
 
 
-def give(owner: Owner | None, place: Path) -> None:
+def change_owner(owner: Owner | None, place: Path) -> None:
     """A directory of ours and what is in it, from the bottom up: once the account has a directory, it can put links
     there."""
     for path, _, names in os.walk(place, topdown=False) if owner else ():

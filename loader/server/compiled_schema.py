@@ -11,7 +11,7 @@ from loader.config import Config, Entry
 from loader.errors import ConfigUnreadable, ToolFailed
 from loader.schema import ROOT
 from loader.server import tools
-from loader.server.configuration import entries_of, scratch
+from loader.server.configuration import entries_of, tools_tmpdir
 from loader.storage import temporary
 
 
@@ -19,7 +19,7 @@ def read(source: Config) -> list[Entry]:
     """Asked of slapcat, which converts a slapd.conf with nothing but the modules. Raises ConfigUnreadable."""
     if not source.is_directory:  # it was converted just so when it was read
         return [entry for entry in source.entries if entry[0].lower() == ROOT]
-    with temporary.directory("schema", scratch()) as place:
+    with temporary.directory("schema", tools_tmpdir()) as place:
         text, converted = Path(place, "slapd.conf"), Path(place, "slapd.d")
         text.write_bytes(os.fsencode("".join(f"{line}\n" for line in _lines(source))))
         converted.mkdir(mode=0o700)

@@ -23,7 +23,7 @@ from loader.errors import (
     ServerRefused,
     ToolFailed,
 )
-from loader.server import account, tools, unlogged
+from loader.server import account, hidden_config, tools
 from loader.server.session import Session
 from loader.storage import temporary
 from loader.storage.files import Owner
@@ -36,7 +36,7 @@ def read(path: Path) -> Config:
     _log.info("reading the configuration %s", path)
     entries = entries_of(dump(path), path)
     if not path.is_dir():
-        entries = conversion.mended(entries, list(slapd_conf.statements(path, file_text)))
+        entries = conversion.restored(entries, list(slapd_conf.statements(path, file_text)))
     return config.parse(path, entries)
 
 
@@ -61,7 +61,7 @@ def read_online(session: Session) -> Config:
         reason = str(error.facts["reason"])
     if not entries:
         raise ConfigHidden(uri=session.uri, who=who, reason=reason)
-    return config.parse(Path("cn=config"), conversion.readable(entries), session.uri)
+    return config.parse(Path("cn=config"), conversion.require_readable(entries), session.uri)
 
 
 def dump(path: Path) -> bytes:
@@ -71,12 +71,12 @@ def dump(path: Path) -> bytes:
     """
     _require_readable(path)
     owner = account.of_configuration(path, file_text)
-    with unlogged.readable(path, scratch(), file_text, owner) as known:
+    with hidden_config.readable(path, tools_tmpdir(), file_text, owner) as known:
         try:
             if path.is_dir():
                 return tools.configuration("-F", str(known), owner=owner)
-            with temporary.directory("config", scratch()) as converted:
-                account.give(owner, converted)
+            with temporary.directory("config", tools_tmpdir()) as converted:
+                account.change_owner(owner, converted)
                 # slapcat with both converts -f to -F, opens no other database, and fails where slaptest -u would too.
                 return tools.configuration("-f", str(known), "-F", str(converted), owner=owner)
         except ToolFailed as error:
@@ -110,7 +110,7 @@ def _owner(path: Path) -> str:
         return str(path.stat().st_uid)  # of another host or container
 
 
-def scratch() -> str | None:
+def tools_tmpdir() -> str | None:
     """A scratch place that a tools prefix (a chroot, a container) sees under the same name; None for the usual one."""
     return os.environ.get("DITSEED_TOOLS_TMPDIR")
 
@@ -161,7 +161,7 @@ def changed_copy(
         owner = account.of_directories(
             [one.directory for one in source.mdb_databases if one.directory is not None]
         )
-        account.give(owner, place)
+        account.change_owner(owner, place)
         load(copy, changed, source.path, owner)
         yield copy
     finally:

@@ -15,7 +15,7 @@ import ldap
 from loader import config
 from loader.config import Change, Config, Database
 from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused, ToolFailed
-from loader.server import account, by_hand, configuration, tools, unlogged
+from loader.server import account, configuration, hidden_config, shell_commands, tools
 from loader.server.session import Session
 from loader.storage import temporary
 
@@ -33,7 +33,7 @@ def changed_directory(
     Not made by slapmodify: OpenLDAP 2.4 has none, and 2.5 and 2.6 give the entry a new entryUUID.
     """
     settings = {one.attribute: [value.encode() for value in one.after] for one in changes}
-    place = configuration.scratch()
+    place = configuration.tools_tmpdir()
     with temporary.directory("tune", place) as scratch:
         try:
             with configuration.changed_copy(
@@ -61,7 +61,9 @@ def entry_file(directory: Path, database: Database) -> Path:
 def check_text(path: Path, origin: Path, changes: Sequence[Change]) -> Config:
     """What slapd reads from a changed slapd.conf lying at `path`. Raises ConfigRefused."""
     owner = account.of_configuration(path, configuration.file_text)
-    found = unlogged.readable(path, configuration.scratch(), configuration.file_text, owner)
+    found = hidden_config.readable(
+        path, configuration.tools_tmpdir(), configuration.file_text, owner
+    )
     try:
         with found as known:
             tools.run("slaptest", "-u", "-f", str(known), owner=owner)
@@ -108,7 +110,11 @@ def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
     words = {ldap.MOD_DELETE: "delete", ldap.MOD_ADD: "add", ldap.MOD_REPLACE: "replace"}
     lines = [f"dn: {entry_dn}", "changetype: modify"]
     for kind, name, values in (one for change in changes for one in _modifications(change)):
-        lines += [f"{words[kind]}: {name}", *(by_hand.line(name, v) for v in values or []), "-"]
+        lines += [
+            f"{words[kind]}: {name}",
+            *(shell_commands.line(name, v) for v in values or []),
+            "-",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from loader import words
 from loader.errors import LimitTooLow, LoaderError
-from loader.server import by_hand
+from loader.server import shell_commands
 from loader.server.options import Connection
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _said(connection: Connection) -> str:
 
 def _database(server: Session, suffix: str) -> _Database | None:
     """Of that suffix; None where the account is not shown it."""
-    where = f"(olcSuffix={by_hand.asserted(suffix)})"
+    where = f"(olcSuffix={shell_commands.asserted(suffix)})"
     found = server.find("cn=config", where, [_SETTING])
     if not found:
         return None
@@ -87,8 +87,8 @@ def _commands(uri: str, suffix: str, identity: str, known: _Database | None) -> 
     if known is None:
         yield from _found_there(uri, suffix, value)
     else:
-        yield f"ldapmodify {by_hand.external(uri)} <<'EOF'"
-        yield by_hand.line("dn", known.entry_dn.encode())
+        yield f"ldapmodify {shell_commands.external(uri)} <<'EOF'"
+        yield shell_commands.line("dn", known.entry_dn.encode())
         yield "changetype: modify"
         yield f"{'replace' if known.limits else 'add'}: {_SETTING}"  # others may be hidden
         yield from _first_of(value, [one for one in known.limits if not _is_same(one, subject)])
@@ -106,24 +106,24 @@ def _is_same(limits: bytes, subject: str) -> bool:
 def _first_of(value: bytes, others: Sequence[bytes]) -> Iterator[str]:
     """The first limits that fit an account count. slapd puts an added value behind all others until it is restarted
     (bconfig.c, CFG_LIMITS), so all are written anew."""
-    yield by_hand.line(_SETTING, value)
+    yield shell_commands.line(_SETTING, value)
     for place, other in enumerate(others, 1):
         rest = words.unordered(other.decode("utf-8", "surrogateescape"))
-        yield by_hand.line(_SETTING, f"{{{place}}}{rest}".encode("utf-8", "surrogateescape"))
+        yield shell_commands.line(_SETTING, f"{{{place}}}{rest}".encode("utf-8", "surrogateescape"))
 
 
 def _found_there(uri: str, suffix: str, value: bytes) -> Iterator[str]:
     """Where the account is not shown cn=config."""
-    shown = f'{by_hand.searching(uri)} "$DB" -s base {_SETTING}'
+    shown = f'{shell_commands.searching(uri)} "$DB" -s base {_SETTING}'
     taken = ""
-    yield by_hand.find_database(uri, suffix)
+    yield shell_commands.find_database(uri, suffix)
     if value.startswith(b"{0}anonymous "):
         yield f"OLD=$({shown} | sed -n 's/^{_SETTING}: \\({{[0-9]*}}anonymous .*\\)/\\1/p')"
         taken = f"""[ -z "$OLD" ] || printf 'delete: {_SETTING}\\n{_SETTING}: %s\\n-\\n' "$OLD"; """
     head = "printf 'dn: %s\\nchangetype: modify\\n' \"$DB\"; " + taken
-    yield f"{{ {head}cat <<'EOF'; }} | ldapmodify {by_hand.external(uri)}"
+    yield f"{{ {head}cat <<'EOF'; }} | ldapmodify {shell_commands.external(uri)}"
     yield f"add: {_SETTING}"
-    yield by_hand.line(_SETTING, value)
+    yield shell_commands.line(_SETTING, value)
     yield "EOF"
     yield shown
     yield "# Where that shows other limits too, restart slapd: until then it minds the new one last."

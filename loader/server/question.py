@@ -15,15 +15,15 @@ Result = TypeVar("Result")
 LOOK_EVERY = 0.1  # seconds between two looks whether it was given up
 
 
-class NoAnswer(Exception):
+class TimedOut(Exception):
     """None came in time."""
 
 
-class GivenUp(Exception):
+class Cancelled(Exception):
     """Nobody wants it any more."""
 
 
-class Question(Generic[Result]):
+class TimedCall(Generic[Result]):
     """Asked once. Its thread ends when libldap returns, or with the program."""
 
     def __init__(self, ask: Callable[[], Result]) -> None:
@@ -33,7 +33,7 @@ class Question(Generic[Result]):
         self._error: BaseException | None = None
 
     def answer(self, limit: float, given_up: threading.Event | None = None) -> Result:
-        """What `ask` returns or raises. Raises NoAnswer after `limit` seconds, GivenUp soon after `given_up` is set."""
+        """What `ask` returns or raises. Raises TimedOut after `limit` seconds, Cancelled soon after `given_up` is set."""
         threading.Thread(target=self._run, name="ldap question", daemon=True).start()
         self._wait(limit, given_up)
         if self._error is not None:
@@ -52,6 +52,6 @@ class Question(Generic[Result]):
         until = time.monotonic() + limit
         while not self._over.wait(LOOK_EVERY):
             if given_up is not None and given_up.is_set():
-                raise GivenUp("given up")
+                raise Cancelled("given up")
             if time.monotonic() > until:
-                raise NoAnswer(f"no answer within {limit:.0f} s")
+                raise TimedOut(f"no answer within {limit:.0f} s")

@@ -32,10 +32,10 @@ from loader.errors import (
 )
 from loader.server import limits, sasl, tls
 from loader.server.options import Connection
-from loader.server.patience import COMMIT, answer_limit, connect_limit, opening_limit
-from loader.server.question import GivenUp, NoAnswer, Question
+from loader.server.question import Cancelled, TimedCall, TimedOut
 from loader.server.refusal import bind_error
 from loader.server.search import SUBENTRIES, Search
+from loader.server.timeouts import COMMIT, answer_limit, connect_limit, opening_limit
 
 Attributes = dict[str, list[bytes]]  # names in lower case
 Result = TypeVar("Result")
@@ -92,11 +92,11 @@ class Session:
         self._waits = True
         began = time.monotonic()
         try:
-            found = Question(ask).answer(limit or answer_limit(), self._given_up)
+            found = TimedCall(ask).answer(limit or answer_limit(), self._given_up)
         except ldap.LDAPError as error:
             self._waits = False
             raise self._ours(operation, error, base, time.monotonic() - began) from error
-        except (GivenUp, NoAnswer) as error:
+        except (Cancelled, TimedOut) as error:
             lost = ServerDown if operation == "bind" else ConnectionLost
             raise lost(uri=self.uri, reason=f"{operation}: {error}") from None
         self._waits = False
@@ -324,7 +324,7 @@ class Session:
 
     def context_of(self, base: str) -> str:
         """The naming context that holds `base`; `base` itself where none is shown."""
-        found = (one for one in self.naming_contexts() if dn.within(base, one))
+        found = (one for one in self.naming_contexts() if dn.is_below(base, one))
         return next(found, base)
 
     def context_csns(self, suffix: str) -> list[str]:

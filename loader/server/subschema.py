@@ -23,7 +23,7 @@ _SHOWN = 200  # characters of a definition in a message
 
 
 @dataclass(frozen=True)
-class Offer:
+class SubschemaInfo:
     """`protected`: names, in lower case, of attributes that clients may not set (NO-USER-MODIFICATION, RFC 4512).
     `aliases`: (other name, name that the server shows), in lower case. `openldap`: it is a slapd."""
 
@@ -34,11 +34,11 @@ class Offer:
     openldap: bool
 
 
-def offer(session: Session) -> Offer:
+def read(session: Session) -> SubschemaInfo:
     """Asked of the root DSE and the subschema; a server that shows no schema has neither names nor aliases here."""
     root = session.read("", ["*", "+"])
     types = list(_types(session, root))
-    return Offer(
+    return SubschemaInfo(
         transactions=all(oid in root.get("supportedextension", []) for oid in TRANSACTIONS),
         contexts=tuple(_texts(root.get("namingcontexts", []))),
         protected=tuple(name.lower() for one in types if one.no_user_mod for name in one.names),

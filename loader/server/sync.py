@@ -27,7 +27,7 @@ _RELOAD = (4096, 16654)  # e-syncRefreshRequired, and its number before RFC 4533
 _NOT_OFFERED = (ldap.UNAVAILABLE_CRITICAL_EXTENSION, ldap.INAPPROPRIATE_MATCHING)
 
 
-class Answer(str, Enum):
+class SyncAnswer(str, Enum):
     """What comes: see docs/catch-up.md."""
 
     NOTHING = "nothing has changed"
@@ -43,7 +43,7 @@ class Answer(str, Enum):
 class Reply:
     """`server_id`: of the provider, three hex digits, if it sends a cookie. `reason`: the words of a refusal."""
 
-    answer: Answer
+    answer: SyncAnswer
     server_id: str | None = None
     reason: str = ""
 
@@ -54,7 +54,7 @@ def cookie_of(csns: Sequence[str]) -> str:
     return f"rid={_RID:03},csn=" + ";".join(by_server[sid] for sid in sorted(by_server))
 
 
-def ask(
+def probe(
     server: Session, base: str, csns: Sequence[str], where: str, reload_hint: bool = True
 ) -> Reply:
     """The answer to a consumer that claims `csns`, and would see the entry that `where` finds below `base`.
@@ -71,7 +71,7 @@ def ask(
     )
 
 
-def introduce(server: Session, base: str) -> Reply:
+def provider_server_id(server: Session, base: str) -> Reply:
     """Who the provider is: what it says to a consumer that has nothing."""
     control = SyncRequestControl(criticality=1)
     asked = (base, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"])
@@ -85,15 +85,15 @@ def _asked(handle: Any, asked: tuple[Any, ...], control: SyncRequestControl) -> 
     try:
         return _reply(handle, message, had_cookie=control.cookie is not None)
     except _NOT_OFFERED as error:
-        return Reply(Answer.NOT_OFFERED, reason=_words(error))
+        return Reply(SyncAnswer.NOT_OFFERED, reason=_words(error))
     except PyAsn1Error as error:
-        return Reply(Answer.NOT_OFFERED, reason=f"its answer is not that of RFC 4533: {error}")
+        return Reply(SyncAnswer.NOT_OFFERED, reason=f"its answer is not that of RFC 4533: {error}")
     except ldap.LDAPError as error:
         facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
         if facts.get("result") in _RELOAD:
-            return Reply(Answer.RELOAD, reason=_words(error))
+            return Reply(SyncAnswer.RELOAD, reason=_words(error))
         if isinstance(error, ldap.UNWILLING_TO_PERFORM):
-            return Reply(Answer.REFUSED, reason=_words(error))
+            return Reply(SyncAnswer.REFUSED, reason=_words(error))
         raise
 
 
@@ -109,7 +109,7 @@ def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:
         elif kind == ldap.RES_INTERMEDIATE:
             for deletes in _sets(found):
                 handle.abandon_ext(message)
-                return Reply(Answer.CHANGES if deletes else Answer.PRESENT)
+                return Reply(SyncAnswer.CHANGES if deletes else SyncAnswer.PRESENT)
         elif kind == ldap.RES_SEARCH_RESULT:
             return _end(controls, whole, had_cookie)
 
@@ -128,11 +128,11 @@ def _end(controls: Sequence[Any], whole: bool, had_cookie: bool) -> Reply:
     nothing, for the entry came whole or is not there."""
     done = next((one for one in controls if isinstance(one, SyncDoneControl)), None)
     if done is None:
-        return Reply(Answer.NOT_OFFERED, reason="the search ends without a Sync Done control")
+        return Reply(SyncAnswer.NOT_OFFERED, reason="the search ends without a Sync Done control")
     told = _server_id(done.cookie)
     if done.refreshDeletes and had_cookie:
-        return Reply(Answer.CHANGES if done.cookie else Answer.NOTHING, told)
-    return Reply(Answer.WHOLE if whole else Answer.PRESENT, told)
+        return Reply(SyncAnswer.CHANGES if done.cookie else SyncAnswer.NOTHING, told)
+    return Reply(SyncAnswer.WHOLE if whole else SyncAnswer.PRESENT, told)
 
 
 def _server_id(cookie: str | None) -> str | None:

@@ -23,7 +23,7 @@ def server_tool(name: str, *arguments: str) -> list[str]:
     """The command line of a slap* tool."""
     prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
     if prefix:
-        return [*prefix, name, *map(naming.shown, arguments)]
+        return [*prefix, name, *map(naming.with_operator_paths, arguments)]
     path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_ALSO}")
     if path is None:
         raise ToolMissing(tool=name)
@@ -53,7 +53,7 @@ def configuration(*arguments: str, owner: Owner | None = None) -> bytes:
 def run(name: str, *arguments: str, stdin: bytes = b"", owner: Owner | None = None) -> bytes:
     """Run a short-lived slap* tool, as `owner`; its output. Raises ToolMissing, ToolFailed."""
     if os.environ.get(ENV_TOOLS):
-        stdin = os.fsencode(naming.shown(os.fsdecode(stdin)))
+        stdin = os.fsencode(naming.with_operator_paths(os.fsdecode(stdin)))
     uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
     try:
         return child.output(server_tool_as(uid, gid, name, *arguments), stdin=stdin)

@@ -26,14 +26,14 @@ from loader.errors import (
     ServerSilent,
     TlsFailed,
 )
-from loader.ldif import counting
+from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import limits, tls
 from loader.server.options import Connection
-from loader.server.patience import SILENCE, bind_limit, connect_limit
 from loader.server.refusal import bind_error
 from loader.server.search import Search
 from loader.server.session import is_tls, session
+from loader.server.timeouts import SILENCE, bind_limit, connect_limit
 
 __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 
@@ -122,7 +122,7 @@ class Reader:
 @contextmanager
 def reading(connection: Connection, meter: Meter) -> Iterator[Reader]:
     """Connect, bind, hand over, unbind. Entries are counted in `meter`; what a failed search counted is taken back."""
-    with counting(meter) as counters:
+    with with_counters(meter) as counters:
         reader = Reader(connection, counters)
         try:
             yield reader

@@ -17,7 +17,7 @@ from typing import Any
 
 from loader.child import Child
 from loader.errors import Cancelled
-from loader.mdb import apart
+from loader.mdb import isolated
 from loader.progress import Meter, WholeFile
 from loader.sinks import changes, mdb
 
@@ -31,10 +31,10 @@ class Task:
     """What `loader.sinks.changes.apply` is told, in a form that goes to another process."""
 
     directory: Path
-    given: mdb.Given
-    told: changes.Told
+    given: mdb.TargetSpec
+    told: changes.SyncResult
     now: str
-    means: changes.Means
+    means: changes.Resources
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Applied:
 def apply(task: Task, allowed: Callable[[], None], meter: Meter) -> Applied:
     """As `loader.sinks.changes.apply`."""
     asked = base64.b64encode(pickle.dumps(task)).decode()
-    with apart.started(_work, asked) as child, _followed(child, meter) as remote:
+    with isolated.started(_work, asked) as child, _followed(child, meter) as remote:
         with ThreadPoolExecutor(1) as pool:
             allowing = pool.submit(_allow, allowed, child)
             answer = remote.listen()
         error = allowing.exception()
         if error is not None:
             raise error
-        apart.finish(child, task.directory)
+        isolated.finish(child, task.directory)
     unsettled = [bytes.fromhex(one) for one in answer["unsettled"]]
     return Applied({name: answer[name] for name in _COUNTS}, unsettled)
 
@@ -134,6 +134,6 @@ def _may() -> None:
 
 def _tell(meter: Meter, ended: threading.Event) -> None:
     while True:
-        apart.say({"entries": meter.entries, "bytes": meter.bytes, "stage": meter.stage})
+        isolated.say({"entries": meter.entries, "bytes": meter.bytes, "stage": meter.stage})
         if ended.wait(_EVERY):
             return

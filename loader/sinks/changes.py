@@ -22,17 +22,17 @@ from loader.errors import (
     NotProven,
     RefreshRefused,
 )
-from loader.ldif import counting
+from loader.ldif import with_counters
 from loader.mdb.environment import reached
 from loader.progress import Meter
 
-__all__ = ["Refreshed", "Told", "apply"]
+__all__ = ["Refreshed", "SyncResult", "apply"]
 
 _ADVICE = "Start slapd, which may be able to do it, or seed the replica anew (ditseed replica seed --replace)."
 
 
 @dataclass(frozen=True)
-class Told:
+class SyncResult:
     """What the provider told, as `_native.refresh` has it."""
 
     changed: Sequence[Path]
@@ -44,7 +44,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Means:
+class Resources:
     """What the work may take: bytes, threads, an existing directory for temporary files."""
 
     memory: int
@@ -56,9 +56,9 @@ def apply(
     directory: Path,
     database: Database,
     maxsize: int,
-    told: Told,
+    told: SyncResult,
     now: str,
-    means: Means,
+    means: Resources,
     allowed: Callable[[], None],
     meter: Meter,
 ) -> Refreshed:
@@ -67,7 +67,7 @@ def apply(
 
     Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven.
     """
-    asked = counting(meter, str(directory))
+    asked = with_counters(meter, str(directory))
     with (
         _beside(allowed) as ready,
         asked as counters,

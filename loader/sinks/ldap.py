@@ -11,11 +11,11 @@ from pathlib import Path
 
 from loader import _native
 from loader._native import Loaded, Rejection
-from loader.ldif import counting
+from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import wire
 from loader.server.options import Connection
-from loader.server.subschema import Offer
+from loader.server.subschema import SubschemaInfo
 
 __all__ = ["Loaded", "Rejection"]
 
@@ -29,7 +29,7 @@ _MEMORY = 64 << 20  # bytes for entries that wait for their parents
 
 
 @dataclass(frozen=True)
-class Rules:
+class AddRules:
     """What is sent, and what is done with an entry that is there or that the server does not take.
 
     `batch`: entries a transaction; 0 finds out, 1 makes none. `leave_out`: attributes, whatever their options.
@@ -46,7 +46,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Notes:
+class Journal:
     """What outlives a load, so that it can go on. `uncertain`: any entry may have been added before `journal` began.
 
     `patience`: seconds that a server which is gone is tried again.
@@ -61,9 +61,9 @@ class Notes:
 def add(
     connection: Connection,
     inputs: Sequence[Input],
-    offer: Offer,
-    rules: Rules,
-    notes: Notes,
+    offer: SubschemaInfo,
+    rules: AddRules,
+    notes: Journal,
     meter: Meter,
 ) -> Loaded:
     """Add every entry of `inputs`; what the journal knows as done is not sent again."""
@@ -87,7 +87,7 @@ def add(
         "patience": notes.patience,
     }
     given = [one if isinstance(one, int) else str(one) for one in inputs]
-    with counting(meter) as counters, meter.following(counters):
+    with with_counters(meter) as counters, meter.following(counters):
         try:
             return _native.add(given, wire.link(connection), counters, wishes)
         except _native.NativeError as error:

@@ -26,7 +26,7 @@ from loader.errors import (
     NotProven,
     TooManyEntries,
 )
-from loader.ldif import counting
+from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.schema import Definition, Effects
 
@@ -55,7 +55,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Given:
+class TargetSpec:
     """What a Target is made of, in a form that goes to another process. The schema as `schema()` is given it."""
 
     settings: Settings
@@ -72,7 +72,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Rules:
+class BuildRules:
     """What is looked at, and what is done with an entry that fails. `claimed` as in `loader.ldif.join`.
 
     `now`: the time that made attributes bear, as in createTimestamp. `first`: the number of the first entryCSN that is
@@ -91,7 +91,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Beside:
+class LiveSource:
     """The entries come from a server that goes on to change. `head` is the first input, and its entries come again.
 
     `read_again` is called on a thread of the core when all is read, without orphans, and then for those that there are;
@@ -103,7 +103,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Means:
+class Resources:
     """What the work may take. `rejects` is made only when there is one."""
 
     memory: int  # bytes
@@ -134,15 +134,15 @@ def build(
     target: Target,
     inputs: Sequence[Input],
     out: Path,
-    rules: Rules,
-    means: Means,
+    rules: BuildRules,
+    means: Resources,
     meter: Meter,
-    beside: Beside | None = None,
+    beside: LiveSource | None = None,
 ) -> Built:
     """Make the file `out`, mode 0600, from all records of `inputs`; synced when this returns."""
     asked = beside and (lambda orphans: [str(path) for path in beside.read_again(orphans)])
     head = str(beside.head) if beside and beside.head else None
-    with counting(meter) as counters, meter.following(counters):
+    with with_counters(meter) as counters, meter.following(counters):
         try:
             return _native.build(
                 [str(one) if isinstance(one, Path) else one for one in inputs],
@@ -173,7 +173,7 @@ def build(
 
 
 @dataclass(frozen=True)
-class Share:
+class SplitTarget:
     """What one database gets of an LDIF that is divided."""
 
     suffixes: Sequence[str]
@@ -183,7 +183,7 @@ class Share:
 def split(
     inputs: Sequence[Input],
     known: Schema,
-    shares: Sequence[Share],
+    shares: Sequence[SplitTarget],
     claimed: tuple[str, Sequence[str]] | None,
     meter: Meter,
     *,
@@ -195,7 +195,7 @@ def split(
     `claimed`: the entry that will have a contextCSN, and that: nothing in the other databases is newer then.
     """
     root, csns = claimed or (None, None)
-    with counting(meter) as counters:
+    with with_counters(meter) as counters:
         return _native.split(
             [one if isinstance(one, int) else str(one) for one in inputs],
             known,
@@ -208,14 +208,14 @@ def split(
 
 
 def verify(
-    target: Target, path: Path, full: bool, means: Means, meter: Meter, new: bool = True
+    target: Target, path: Path, full: bool, means: Resources, meter: Meter, new: bool = True
 ) -> int:
     """The entries of a data file that nobody writes to, after a look at a sample of them or at all. `new`: it is as the
     core wrote it.
 
     Raises MdbDamaged, saying what is wrong.
     """
-    with counting(meter) as counters, meter.following(counters):
+    with with_counters(meter) as counters, meter.following(counters):
         try:
             return _native.verify(
                 str(path),
@@ -257,7 +257,7 @@ def database(target: Target) -> Database:
 
 
 def _ours(
-    error: _native.NativeError, target: Target, inputs: Sequence[Input], out: Path, means: Means
+    error: _native.NativeError, target: Target, inputs: Sequence[Input], out: Path, means: Resources
 ) -> LoaderError | None:
     where = ", ".join(str(one) if isinstance(one, Path) else "-" for one in inputs)
     if error.code == "build.rejected":

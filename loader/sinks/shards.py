@@ -13,7 +13,7 @@ from pathlib import Path
 
 from loader import _native, units
 from loader.errors import FULL, EntryRefused, LoaderError, MapFull, MdbDamaged, NoSpace
-from loader.ldif import counting
+from loader.ldif import with_counters
 from loader.progress import Meter
 
 Cut = tuple[int, int, int, int]  # index of the file, byte and line in it, entries before it
@@ -45,7 +45,7 @@ class Plan:
 
 def plan(source: Source, shards: int, meter: Meter) -> Plan:
     """Write the shared entries to their file (mode 0600), and choose slices. Their number may be less than `shards`."""
-    with counting(meter) as counters:
+    with with_counters(meter) as counters:
         found = _native.plan(
             source.texts, list(source.suffixes), shards, str(source.shared), counters
         )
@@ -53,7 +53,7 @@ def plan(source: Source, shards: int, meter: Meter) -> Plan:
 
 
 @dataclass(frozen=True)
-class Making:
+class GeneratedAttributes:
     """What each slapadd would make on its own: the same CSNs. now: as in createTimestamp; None with `lastmod off`.
     first: the number of the first CSN."""
 
@@ -73,16 +73,16 @@ class Slice:
     shared: int
     cut: Cut
     own: int
-    making: Making
+    making: GeneratedAttributes
 
     def feed(self, descriptor: int, meter: Meter) -> tuple[int, bool]:
         """Write it to a descriptor; how many entries of its own, and whether the root was among all of them."""
-        with counting(meter) as counters:
+        with with_counters(meter) as counters:
             return self._core().feed(descriptor, counters)
 
     def place(self, line: int, meter: Meter) -> tuple[str, str]:
         """DN and place in the input of the record at a line of what was fed."""
-        with counting(meter) as counters:
+        with with_counters(meter) as counters:
             found = self._core().find_line(line, counters)
         if found is None:
             return "an entry", f"the record at line {line} of what slapadd was fed"
@@ -108,7 +108,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Merging:
+class MergeTask:
     """Data files of slices in their order, and what the one file shall be. context: the suffix whose entry gets
     contextCSN, as with slapadd -w. idlexp: as configured. jobs: threads that read."""
 
@@ -120,9 +120,9 @@ class Merging:
     jobs: int
 
 
-def merge(task: Merging, source: Source, out: Path, meter: Meter) -> int:
+def merge(task: MergeTask, source: Source, out: Path, meter: Meter) -> int:
     """Write the data file, synced; its entries. Raises EntryRefused for an entry that two slices have."""
-    with counting(meter) as counters, meter.following(counters):
+    with with_counters(meter) as counters, meter.following(counters):
         try:
             made = _native.merge(
                 [str(path) for path in task.parts],
@@ -143,7 +143,7 @@ def merge(task: Merging, source: Source, out: Path, meter: Meter) -> int:
 
 
 def _ours(
-    error: _native.NativeError, task: Merging, source: Source, out: Path
+    error: _native.NativeError, task: MergeTask, source: Source, out: Path
 ) -> LoaderError | None:
     if error.code == "build.duplicate":
         where = _both(source, error.dn or "", Meter("merge"))
@@ -159,6 +159,6 @@ def _ours(
 
 def _both(source: Source, dn: str, meter: Meter) -> str:
     """Where the two records of a name stand in the input."""
-    with counting(meter) as counters:
+    with with_counters(meter) as counters:
         found = _native.find_name(source.texts, list(source.suffixes), dn, counters)
     return " and ".join(f"{path}, line {line}" for path, line, _ in found) or "it is there twice"

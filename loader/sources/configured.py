@@ -14,7 +14,7 @@ from loader.sources.mdb import Part, is_database
 
 
 @dataclass(frozen=True)
-class Mdb:
+class ConfiguredDatabase:
     """The entries below `base` of a database directory; or of the mdb database that a configuration has for them
     (None: all of the only one), those of glued subordinate databases too, as slapcat has it.
     """
@@ -40,7 +40,7 @@ def _database(found: Config, base: str | None) -> Database:
     """The one that holds the base; without one, the only one."""
     for database in found.databases:
         for suffix in database.suffixes:
-            if base is not None and dn.within(base, suffix):
+            if base is not None and dn.is_below(base, suffix):
                 return found.database(suffix)
     return found.database(base)
 
@@ -55,7 +55,7 @@ def _subordinate(found: Config, database: Database, base: str | None) -> Iterato
     """Databases glued to this one (slapd.conf(5), subordinate), as far as they are below the base."""
     top = base if base is not None else database.suffix
     for other in glue.subordinates(found, database):
-        if other.backend == "mdb" and dn.within(other.suffix, top):
+        if other.backend == "mdb" and dn.is_below(other.suffix, top):
             yield Part(_directory(other))
 
 

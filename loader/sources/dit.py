@@ -21,7 +21,7 @@ SEEDS = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TreeSpec:
     """All that decides the bytes of an entry, with its number.
 
     path: of the template. lists: where its lists are looked for besides. suffix: None is the template's. entries:
@@ -104,7 +104,7 @@ def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter)
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PlanOptions:
     """A load plan. mix: operation -> share. miss: part of searches that find nothing, and of binds that are refused.
     skew: Zipf's exponent for who is asked for. looks: attribute, whether by its beginning, and weight; none leaves it
     to the template. ldif: only changes, as LDIF."""
@@ -118,7 +118,7 @@ class Wishes:
     ldif: bool = False
 
 
-def plan(template: Template, wishes: Wishes, descriptor: int, jobs: int, meter: Meter) -> None:
+def plan(template: Template, wishes: PlanOptions, descriptor: int, jobs: int, meter: Meter) -> None:
     """A load plan into a descriptor. BrokenPipeError when nobody reads it any more, UsageProblem when it cannot be."""
     with _counting(meter, "standard output") as counters:
         template.plan(
@@ -146,4 +146,4 @@ def _counting(meter: Meter, target: str) -> Iterator[Counters]:
                 raise BrokenPipeError(error.message) from error
             if error.code == "template.usage":
                 raise UsageProblem(reason=error.message) from error
-            raise ldif.ours(error, target) from error
+            raise ldif.as_loader_error(error, target) from error

@@ -18,8 +18,8 @@ from loader.progress import Meter
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.wire import Feed, Part, Reader, reading
-from loader.sources.pace import Pace
-from loader.sources.sharing import LONGEST_PAUSE
+from loader.sources.pace import RateLimit
+from loader.sources.scheduling import LONGEST_PAUSE
 from loader.storage import files
 
 # Entries a page, tried in turn when a limit is met; 0 is without pages. Some servers limit the page (389-DS).
@@ -48,7 +48,7 @@ def fetch_part(
     *,
     compress: bool,
     meter: Meter,
-    pace: Pace | None = None,
+    pace: RateLimit | None = None,
     retries: int = defaults.RETRIES,
 ) -> Part:
     """One search into files of some tens of megabytes with rows beside them; when the connection breaks, once more."""
@@ -68,7 +68,7 @@ def feed(
     *,
     copy: Path | None,
     meter: Meter,
-    pace: Pace,
+    pace: RateLimit,
 ) -> int:
     """One search straight to whoever takes from `target`, once; how many entries it found. `notes` as in `Reader.feed`;
     `copy` is there once it is whole. After an error some entries were given."""
@@ -105,10 +105,10 @@ def _searching(
     *others, last = page_sizes(asked.page)
     for page in others:
         try:
-            return patiently(partial(attempt, page), meter, retries)
+            return with_retries(partial(attempt, page), meter, retries)
         except LimitTooLow as error:
             meter.note = f"{error}; asking for smaller pages"
-    return patiently(partial(attempt, last), meter, retries)
+    return with_retries(partial(attempt, last), meter, retries)
 
 
 def page_sizes(page: int) -> Sequence[int]:
@@ -116,7 +116,7 @@ def page_sizes(page: int) -> Sequence[int]:
     return [page, *(smaller for smaller in PAGES[1:-1] if not page or smaller < page), PAGES[-1]]
 
 
-def patiently(
+def with_retries(
     attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES
 ) -> Result:
     """Try again after a broken connection, waiting longer each time. A server that was silent for as long as one may be

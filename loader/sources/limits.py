@@ -14,14 +14,12 @@ from loader.errors import LimitTooLow, ServerRefused
 from loader.server.search import Search
 from loader.server.session import Session
 from loader.sources.ldap import page_sizes
-from loader.sources.planner import Partition
+from loader.sources.planner import Piece
 
 LOOKED = 100_000  # entries
 
 
-def require_readable(
-    server: Session, base: str, partitions: Iterable[Partition], page: int
-) -> None:
+def require_readable(server: Session, base: str, partitions: Iterable[Piece], page: int) -> None:
     """Raises LimitTooLow where a partition cannot be read with `page`, nor with the smaller pages that a reading tries.
 
     Where the whole tree is shown, so is every part of it. What a server refuses for other reasons (OpenDJ wants a

@@ -22,7 +22,7 @@ from loader.server.search import Search
 from loader.server.session import session
 from loader.server.wire import reading
 from loader.sources import ldap, mdb, records
-from loader.sources.configured import Mdb
+from loader.sources.configured import ConfiguredDatabase
 from loader.sources.mdb import database_directory
 from loader.sources.records import Entries
 from loader.storage.files import require_readable
@@ -60,7 +60,7 @@ class Server:
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
         searches = [self.asked] if self.asked else self._whole(meter)
-        return ldap.patiently(lambda: self._digest(searches, ignore, meter), meter)
+        return ldap.with_retries(lambda: self._digest(searches, ignore, meter), meter)
 
     def _whole(self, meter: Meter) -> list[Search]:
         with session(self.connection, meter.cancelled) as server:
@@ -98,7 +98,7 @@ class Server:
 class Database:
     """A back-mdb database, slapd running or not."""
 
-    mdb: Mdb
+    mdb: ConfiguredDatabase
 
     @property
     def label(self) -> str:
@@ -151,13 +151,13 @@ def locate(text: str, connection: Connection) -> Location:
         return Server(replace(connection, uri=text))
     named = database_directory(text)
     if named is not None:
-        return Database(Mdb(named, connection.base))
+        return Database(ConfiguredDatabase(named, connection.base))
     path = Path(text)
     if not path.exists():
         return _pattern(text)
     require_readable(path)
     if (path / "cn=config.ldif").exists() or path.suffix == ".conf":
-        return Database(Mdb(path, connection.base))
+        return Database(ConfiguredDatabase(path, connection.base))
     return _files(path)
 
 

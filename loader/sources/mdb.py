@@ -108,7 +108,7 @@ def _ours(
         return MdbDamaged(path=path, reason=str(error).removeprefix(f"{path}: "))
     if error.code == "mdb.no_such_base":
         return NoEntry(path=path, dn=base)
-    return ldif.ours(error, origin or str(path))
+    return ldif.as_loader_error(error, origin or str(path))
 
 
 def require_database(directory: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loader import dn
 from loader.server.search import Search
-from loader.sources.planner import Partition
+from loader.sources.planner import Piece
 
 # What the reading itself needs of an entry: to know it again, to tell which of two is newer, to note containers.
 NEEDED = ("entryUUID", "entryCSN", "hasSubordinates")
@@ -45,12 +45,12 @@ class Narrowing:
         where = f"(&{_enclosed(self.where)}{asked.where})"
         return dataclasses.replace(asked, where=where, scope=scope, attributes=attributes)
 
-    def partitions(self, cut: tuple[Partition, ...]) -> tuple[Partition, ...]:
+    def partitions(self, cut: tuple[Piece, ...]) -> tuple[Piece, ...]:
         """Of a whole tree's: each narrowed, or one where the scope is not a whole subtree."""
         if self.is_flat:
-            return (Partition("all", self.of(Search(self.base))),)
+            return (Piece("all", self.of(Search(self.base))),)
         found = (one for one in cut if self.scope == "sub" or one.search.scope != "base")
-        return tuple(Partition(one.name, self.of(one.search)) for one in found)
+        return tuple(Piece(one.name, self.of(one.search)) for one in found)
 
 
 def _enclosed(where: str) -> str:

@@ -17,7 +17,7 @@ SLOWEST = 500  # entries a second; below it an export would never end
 FASTER = 1.25  # at each look that finds the server at ease
 
 
-class Pace:
+class RateLimit:
     """Shared by all connections of a reading. `rate` in entries a second; 0 is as fast as can be."""
 
     def __init__(self, max_rate: int = 0) -> None:
@@ -56,7 +56,7 @@ class Pace:
 
 
 @contextmanager
-def considerate(pace: Pace, connection: Connection, latency: float | None) -> Iterator[None]:
+def rate_limit(pace: RateLimit, connection: Connection, latency: float | None) -> Iterator[None]:
     """Meanwhile, slow down when the server takes longer than `latency` seconds to answer a small question, and speed
     up again when it does not. None: never mind."""
     if latency is None:
@@ -72,7 +72,7 @@ def considerate(pace: Pace, connection: Connection, latency: float | None) -> It
         watch.join()
 
 
-def _watch(pace: Pace, connection: Connection, latency: float, ended: threading.Event) -> None:
+def _watch(pace: RateLimit, connection: Connection, latency: float, ended: threading.Event) -> None:
     before = pace.entries
     while not ended.wait(LOOKS):
         now = pace.entries
@@ -82,7 +82,7 @@ def _watch(pace: Pace, connection: Connection, latency: float, ended: threading.
         before = now
 
 
-def _next_rate(pace: Pace, measured: float, slow: bool) -> int:
+def _next_rate(pace: RateLimit, measured: float, slow: bool) -> int:
     """Half of what it was while the server is slow, else a little more up to the limit."""
     if slow:
         return max(SLOWEST, int((min(pace.rate, measured) if pace.rate else measured) / 2))

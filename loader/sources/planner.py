@@ -30,7 +30,7 @@ _PROVED = 3  # entries of the sample for which the server must say that each is 
 
 
 @dataclass(frozen=True)
-class Partition:
+class Piece:
     """A piece of the tree: one search."""
 
     name: str
@@ -41,12 +41,12 @@ class Partition:
 class Plan:
     """How the tree is cut."""
 
-    partitions: tuple[Partition, ...]
+    partitions: tuple[Piece, ...]
     how: str  # for people, and the manifest
 
     @property
-    def cut(self) -> list[Partition]:
-        """Without those of `besides`, which are small."""
+    def cut(self) -> list[Piece]:
+        """Without those of `subentry_pieces`, which are small."""
         return [one for one in self.partitions if not one.search.subentries]
 
     @property
@@ -104,7 +104,7 @@ def plan(
 ) -> Plan:
     """The pieces. `now`: the contextCSN; `entries`: in the whole tree, if that is known."""
     if pieces == 1:
-        return Plan((Partition("all", Search(base)),), "one piece")
+        return Plan((Piece("all", Search(base)),), "one piece")
     found = looked.stamps()
     if len(found) < len(looked.entries):
         return _by_subtree(server, base)
@@ -113,7 +113,7 @@ def plan(
     except ValueError:  # an entryUUID that is none
         return _by_subtree(server, base)
     partitions = tuple(
-        Partition(f"range-{number:05}", Search(base, where))
+        Piece(f"range-{number:05}", Search(base, where))
         for number, where in enumerate(filters(lie, pieces))
     )
     if not _understood(server, partitions, looked):
@@ -121,7 +121,7 @@ def plan(
     return Plan(partitions, f"{pieces} ranges of entryUUID ({lie.why})")
 
 
-def _understood(server: Session, partitions: Sequence[Partition], looked: Sample) -> bool:
+def _understood(server: Session, partitions: Sequence[Piece], looked: Sample) -> bool:
     """Does the server find entries that we know in exactly one piece each?"""
     return all(
         _in_one(server, partitions, dn)
@@ -129,7 +129,7 @@ def _understood(server: Session, partitions: Sequence[Partition], looked: Sample
     )
 
 
-def _in_one(server: Session, partitions: Sequence[Partition], dn: str) -> bool:
+def _in_one(server: Session, partitions: Sequence[Piece], dn: str) -> bool:
     """An entry that left its place meanwhile says nothing."""
     try:
         return sum(server.matches(dn, one.search.where) for one in partitions) == 1
@@ -140,19 +140,19 @@ def _in_one(server: Session, partitions: Sequence[Partition], dn: str) -> bool:
 def _by_subtree(server: Session, base: str) -> Plan:
     """The base, its children that are leaves, and one piece for each child that has entries below it."""
     inner = server.children_with_children(base)
-    pieces = [Partition("base", Search(base, scope="base"))]
+    pieces = [Piece("base", Search(base, scope="base"))]
     if inner:
         leaves = Search(base, "(!(hasSubordinates=TRUE))", scope="one")
-        pieces.append(Partition("leaves", leaves))
-        pieces += [Partition(f"subtree-{n:05}", Search(dn)) for n, dn in enumerate(inner)]
+        pieces.append(Piece("leaves", leaves))
+        pieces += [Piece(f"subtree-{n:05}", Search(dn)) for n, dn in enumerate(inner)]
     else:
-        pieces.append(Partition("children", Search(base, scope="children")))
+        pieces.append(Piece("children", Search(base, scope="children")))
     return Plan(tuple(pieces), f"{len(inner)} subtrees" if inner else "one piece")
 
 
-def besides(base: str, subentries: bool) -> list[Partition]:
+def subentry_pieces(base: str, subentries: bool) -> list[Piece]:
     """What no search for entries shows. slapd finds them by its index of objectClass."""
-    return [Partition("subentries", Search(base, subentries=True))] if subentries else []
+    return [Piece("subentries", Search(base, subentries=True))] if subentries else []
 
 
 def expected(server: Session, base: str) -> int | None:

@@ -13,7 +13,7 @@ from loader import _native, backmdb
 from loader._native import Selected, Selection
 from loader.config import Config, Database
 from loader.errors import PartialReplica
-from loader.ldif import counting
+from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.sinks.configured import schema_of
 from loader.syncrepl import Syncrepl
@@ -66,7 +66,7 @@ def select(
 ) -> Selected:
     """Write what of `paths` the consumer holds to `entries`, and what it makes besides to `glue`; both are on the disk
     when this returns. The suffix's entry gets `context_csns`."""
-    with counting(meter) as counters:
+    with with_counters(meter) as counters:
         return _native.select(
             [str(path) for path in paths],
             str(entries),

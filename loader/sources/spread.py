@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from loader import csn
-from loader.sources.windows import RING, Spread
+from loader.sources.windows import RING, UuidDistribution
 
 # UUIDs whose first bits say nothing of when or where they were made (RFC 9562).
 _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
@@ -29,18 +29,18 @@ _LEAST = 2.0**-126  # turns
 _PREDICTED, _GUESSED, _UNKNOWN = 2, 4, 8  # windows for each piece
 _LEAST_UNKNOWN = 32  # windows in all
 
-EVENLY = Spread("spread evenly")
+EVENLY = UuidDistribution("spread evenly")
 
 
 @dataclass(frozen=True)
-class _Pace:
+class _UuidRate:
     """Of a run: where it begins, and turns of the ring from one of its entries to the next."""
 
     start: int
     each: float
 
     @classmethod
-    def of(cls, numbers: Sequence[int]) -> _Pace:
+    def of(cls, numbers: Sequence[int]) -> _UuidRate:
         """From numbers that grow from entry to entry. Outliers are left out: the suffix may be older by days."""
         ordered = sorted(numbers)
         aside = len(ordered) // 20
@@ -48,7 +48,9 @@ class _Pace:
         return cls(core[0] % RING, (core[-1] - core[0]) / RING / len(core))
 
 
-def spread(found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | None) -> Spread:
+def spread(
+    found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | None
+) -> UuidDistribution:
     """`found`: entryUUID and entryCSN ("" without) of the first entries, in the order of the server. `now`: the
     contextCSN. `entries`: in the whole tree, if that is known. ValueError for what is no UUID or no CSN."""
     uuids = [uuid.UUID(one) for one, _ in found]
@@ -58,37 +60,43 @@ def spread(found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | 
         return _run_of_numbers(uuids, entries)
     if not timed or _gap(timed) <= _GAP:
         return EVENLY
-    pace, share = _Pace.of([one.time << 96 for one in timed]), len(timed) / len(uuids)
+    pace, share = _UuidRate.of([one.time << 96 for one in timed]), len(timed) / len(uuids)
     if pace.each * len(timed) > 1:
-        return Spread("several bulk loads", each=_UNKNOWN, all=_LEAST_UNKNOWN)
+        return UuidDistribution("several bulk loads", each=_UNKNOWN, all=_LEAST_UNKNOWN)
     run = _run(pace, _loaded(found, now), share, entries)
     return EVENLY if run.least > _MANY else replace(run, share=share)
 
 
-def _run(pace: _Pace, loaded: _Load | None, share: float, entries: int | None) -> Spread:
+def _run(
+    pace: _UuidRate, loaded: _BulkLoad | None, share: float, entries: int | None
+) -> UuidDistribution:
     """`loaded`: by the CSNs."""
     # Twice what the pace says: too long does less harm than too short.
     paced = 2 * pace.each * share * entries if entries else None
     if loaded and (loaded.over or (paced and paced / 4 < loaded.turns < paced)):
-        return Spread("loaded in bulk", 1.0, pace.start, loaded.turns, loaded.turns, _PREDICTED)
+        return UuidDistribution(
+            "loaded in bulk", 1.0, pace.start, loaded.turns, loaded.turns, _PREDICTED
+        )
     limit = loaded.turns if loaded else float("inf")
     if paced:
         length = min(paced, limit)
-        return Spread("loaded in bulk", 1.0, pace.start, length, length, _GUESSED)
+        return UuidDistribution("loaded in bulk", 1.0, pace.start, length, length, _GUESSED)
     most = min(1.0, limit)
     least = min(max(pace.each * _FEW, 1e-6), most / 2)
-    return Spread("loaded in bulk", 1.0, pace.start, least, most, _UNKNOWN, _LEAST_UNKNOWN)
+    return UuidDistribution(
+        "loaded in bulk", 1.0, pace.start, least, most, _UNKNOWN, _LEAST_UNKNOWN
+    )
 
 
 @dataclass(frozen=True)
-class _Load:
+class _BulkLoad:
     """A bulk load as the CSNs tell: its length in turns, and whether its server ID has rested since."""
 
     turns: float
     over: bool
 
 
-def _loaded(found: Sequence[tuple[str, str]], now: Sequence[str]) -> _Load | None:
+def _loaded(found: Sequence[tuple[str, str]], now: Sequence[str]) -> _BulkLoad | None:
     """None where entryUUIDs and entryCSNs were not made together, or the server keeps no contextCSN."""
     stamps = [(uuid.UUID(text), stamp) for text, stamp in found if csn.server_id(stamp)]
     # slapd's UUIDs count from an epoch of their own, so only what stays the same between both clocks tells.
@@ -107,16 +115,16 @@ def _loaded(found: Sequence[tuple[str, str]], now: Sequence[str]) -> _Load | Non
         return None
     lasted = csn.time(known[sid]) - csn.time(together[len(together) // 20])
     turns = lasted.total_seconds() / _TURN
-    return _Load(turns, over=known[sid] < max(known.values())) if turns > 0 else None
+    return _BulkLoad(turns, over=known[sid] < max(known.values())) if turns > 0 else None
 
 
-def _run_of_numbers(uuids: Sequence[uuid.UUID], entries: int | None) -> Spread:
+def _run_of_numbers(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
     """Of a counter, or of a kind of UUID that begins with the time."""
     if not entries:
-        return Spread("unknown order")
-    pace = _Pace.of([one.int for one in uuids])
+        return UuidDistribution("unknown order")
+    pace = _UuidRate.of([one.int for one in uuids])
     length = min(1.0, max(_LEAST, 2 * pace.each * entries))
-    return Spread("in ascending order", 1.0, pace.start, length, length, _GUESSED)
+    return UuidDistribution("in ascending order", 1.0, pace.start, length, length, _GUESSED)
 
 
 def _gap(uuids: Sequence[uuid.UUID]) -> float:

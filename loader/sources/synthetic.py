@@ -20,7 +20,7 @@ from loader import resources
 from loader.errors import NoSuchTemplate
 from loader.progress import Meter
 from loader.sources import Inputs, dit
-from loader.sources.dit import Recipe, Template
+from loader.sources.dit import Template, TreeSpec
 
 GROUP = "ditseed.templates"
 MOMENT = "20260101000000Z"  # what a build of such a tree takes for its time, so that it can be made again
@@ -42,7 +42,7 @@ def find(name: str) -> tuple[Path, tuple[Path, ...]]:
 class Synthetic:
     """The same recipe is the same bytes, on every machine."""
 
-    recipe: Recipe
+    recipe: TreeSpec
 
     @cached_property
     def compiled(self) -> Template:

@@ -18,7 +18,7 @@ _STEPS = 140  # halvings that find a share, also in a run that is next to nothin
 
 
 @dataclass(frozen=True)
-class Spread:
+class UuidDistribution:
     """How entryUUIDs lie on their ring, as far as is known. Offsets and lengths are in turns of it.
 
     A `share` of them makes a run that begins at `start` and is between `least` and `most` long; the others are
@@ -68,7 +68,7 @@ def _dealt(count: int, pieces: int) -> Iterator[int]:
         yield pieces - 1 - place if turn % 2 else place
 
 
-def filters(spread: Spread, pieces: int) -> list[str]:
+def filters(spread: UuidDistribution, pieces: int) -> list[str]:
     """One for each piece. Of them exactly one is true of any entry, also of one without entryUUID."""
     cuts = spread.cuts(pieces)
     if cuts[0][0] > 0:

@@ -47,7 +47,7 @@ def named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename = naming.shown(str(path))
+        error.filename = naming.with_operator_paths(str(path))
         raise
 
 
@@ -147,7 +147,7 @@ def opened(path: Path) -> Iterator[Directory]:
     descriptor = _directory(path)
     try:
         with _named(descriptor, path):
-            yield Directory(descriptor, Path(naming.shown(str(path))))
+            yield Directory(descriptor, Path(naming.with_operator_paths(str(path))))
     finally:
         os.close(descriptor)
 
@@ -162,7 +162,7 @@ def private(path: Path, make: bool = True) -> Iterator[Directory]:
         if make:
             _make(above, path.name)
         with opened(above.path / path.name) as found:
-            require_ours(found.status, found.name)
+            require_private(found.status, found.name)
             yield found
 
 
@@ -208,7 +208,7 @@ def _remove_tree(above: int, name: str) -> None:
     os.rmdir(name, dir_fd=above)
 
 
-def require_ours(status: os.stat_result, name: Path) -> None:
+def require_private(status: os.stat_result, name: Path) -> None:
     """Raise DirectoryUnsafe where somebody else could put files into a directory."""
     if status.st_uid != os.geteuid():
         raise DirectoryUnsafe(path=name, reason=f"belongs to another account (uid {status.st_uid})")
@@ -218,10 +218,10 @@ def require_ours(status: os.stat_result, name: Path) -> None:
 
 
 @contextmanager
-def pinned(path: Path) -> Iterator[Path]:
+def checked_file(path: Path) -> Iterator[Path]:
     """A regular file under a path that stays the same file, as `reading` would open it."""
     descriptor, status = _seen(path)
-    name = Path(naming.shown(str(path)))
+    name = Path(naming.with_operator_paths(str(path)))
     try:
         require_regular(status, name)
         with _named(descriptor, name) as pin:
@@ -236,7 +236,7 @@ def reading(path: Path, links: bool = True) -> int:
 
     Raises FileUnsafe, OSError.
     """
-    return _reopened(*_seen(path, links), os.O_RDONLY, Path(naming.shown(str(path))))
+    return _reopened(*_seen(path, links), os.O_RDONLY, Path(naming.with_operator_paths(str(path))))
 
 
 def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
@@ -297,7 +297,7 @@ def _directory(path: Path) -> int:
     try:
         return _walked(here, rest, path)
     except OSError as error:
-        error.filename = naming.shown(str(path))
+        error.filename = naming.with_operator_paths(str(path))
         raise
 
 

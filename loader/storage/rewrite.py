@@ -17,7 +17,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
     Killed at any moment, the file is one of the two. Raises ConfigNotEditable when it is no longer `before`,
     NotPermitted, NoSpace, FileUnsafe (as root: a link that somebody else made).
     """
-    with files.explained(path), held.pinned(path) as pin:
+    with files.explained(path), held.checked_file(path) as pin:
         real = Path(os.readlink(pin))
         with held.opened(real.parent) as place:
             partial = real.name + PARTIAL

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from loader import units
 from loader.config import Config
-from loader.server.sync import Answer
+from loader.server.sync import SyncAnswer
 
 _START = 0.2  # seconds: to connect, bind and ask
 _BUCKETS = (
@@ -29,31 +29,31 @@ _SIZES = (1_000_000, 10_000_000, 30_000_000)  # entries, for a tree whose size n
 
 
 @dataclass(frozen=True)
-class Cost:
+class CatchUpCost:
     seconds: float
     memory: int
 
 
-def of(answer: Answer, entries: int, logged: bool) -> Cost:
+def of(answer: SyncAnswer, entries: int, logged: bool) -> CatchUpCost:
     """Of an answer about so many entries. `logged`: the consumer's log level has `sync` in it."""
-    if answer is Answer.PRESENT:
+    if answer is SyncAnswer.PRESENT:
         each = _named(entries) + (_LINES_NAMED if logged else 0)
-        return Cost(_START + entries * each, _UUID * entries)
-    if answer is Answer.WHOLE:
+        return CatchUpCost(_START + entries * each, _UUID * entries)
+    if answer is SyncAnswer.WHOLE:
         deeper = _named(entries) - _NAMED
         each = _ENTRY + deeper + (_LINES_ENTRY if logged else 0)
-        return Cost(_START + entries * each, _UUID * entries)
-    return Cost(_START, 0)
+        return CatchUpCost(_START + entries * each, _UUID * entries)
+    return CatchUpCost(_START, 0)
 
 
-def told(answer: Answer, entries: int | None, logged: bool) -> str:
+def told(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
     """In words. entries None: nobody tells. Then for several sizes, because an entry costs more in a larger tree."""
     if entries is not None:
         return _told(of(answer, entries, logged))
     return ", ".join(f"{_told(of(answer, many, logged))} for {many:,}" for many in _SIZES)
 
 
-def _told(price: Cost) -> str:
+def _told(price: CatchUpCost) -> str:
     return f"{units.duration(price.seconds)} and {units.size(price.memory)} of its memory"
 
 

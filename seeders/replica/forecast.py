@@ -12,30 +12,30 @@ from loader.errors import LoaderError
 from loader.run.catalogue import Facts
 from loader.server.options import Connection
 from loader.server.session import Session, session
-from loader.server.sync import Answer
-from seeders.replica import catchup, cost, mending, size
-from seeders.replica.cost import Cost
-from seeders.replica.look import Expected
+from loader.server.sync import SyncAnswer
+from seeders.replica import catchup, cost, provider_commands, size
+from seeders.replica.cost import CatchUpCost
+from seeders.replica.look import CatchUpForecast
 
 _WHOLE_TREE = 1_000_000  # entries, for what is said of a tree whose size nobody tells
 _READ = 100_000  # entries a second, and
 _MARGIN = 600.0  # seconds until the consumer is started: how long a session log has to last
-_COSTLY = (Answer.PRESENT, Answer.WHOLE)
+_COSTLY = (SyncAnswer.PRESENT, SyncAnswer.WHOLE)
 _UNKNOWN = "catch-up: what the provider will send is not known"
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Forecast:
+class ReportedForecast:
     """Of one provider and one seed. `entries`: in the provider's database, about; None where it does not tell. `part`:
     the consumer asks for fewer."""
 
     uri: str
     suffix: str
-    expected: Expected
+    expected: CatchUpForecast
     entries: int | None
-    cost: Cost
+    cost: CatchUpCost
     logged: bool  # the consumer's log level has `sync` in it
     part: bool = False
     notes: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Forecast:
         answer = self.expected.answer
         if self.expected.lost:
             return "what changes from now on, but NO deletions that come before it is started"
-        if answer in (Answer.CHANGES, Answer.NOTHING):
+        if answer in (SyncAnswer.CHANGES, SyncAnswer.NOTHING):
             return "what changes and is deleted from now on, and nothing else"
         if answer in _COSTLY:
             return _price(answer, self.entries, self.logged, "at most" if self.part else "about")
@@ -84,7 +84,7 @@ class Forecast:
             )
 
 
-def foresee(
+def forecast(
     connection: Connection,
     base: str,
     claimed: Sequence[str] | None,
@@ -112,7 +112,7 @@ def foresee(
     return {"forecast": found.facts(), "catch_up": found.says()}
 
 
-def not_asked() -> None:
+def without_provider() -> None:
     """Of a seed that is made without the provider."""
     log.warning("%s: it was not asked (-H)", _UNKNOWN)
 
@@ -121,20 +121,20 @@ def told(preflight: Facts, entries: int | None = None) -> Facts:
     """Of the facts of a preflight, those for the report. `entries`: as many as there turned out to be."""
     shown: Facts = {name: preflight[name] for name in ("catch_up", "prepared") if name in preflight}
     foreseen = preflight.get("forecast", {})
-    if entries and foreseen and Answer[foreseen["answer"].upper()] in _COSTLY:
-        answer = Answer[foreseen["answer"].upper()]
+    if entries and foreseen and SyncAnswer[foreseen["answer"].upper()] in _COSTLY:
+        answer = SyncAnswer[foreseen["answer"].upper()]
         shown["catch_up"] = _price(answer, entries, foreseen["logged"])
     return shown
 
 
-def _price(answer: Answer, entries: int | None, logged: bool, about: str = "about") -> str:
-    named = answer is Answer.PRESENT
+def _price(answer: SyncAnswer, entries: int | None, logged: bool, about: str = "about") -> str:
+    named = answer is SyncAnswer.PRESENT
     what = "entryUUIDs of entries that did not change" if named else "entries, every one whole"
     count = "an unknown number of" if entries is None else f"{about} {entries:,}"
     return f"{count} {what}: {about} {cost.told(answer, entries, logged)}"
 
 
-def _elsewhere(expected: Expected) -> Iterator[str]:
+def _elsewhere(expected: CatchUpForecast) -> Iterator[str]:
     others = [sid for sid in expected.lacking if sid != expected.own]
     if others:
         yield (
@@ -145,7 +145,7 @@ def _elsewhere(expected: Expected) -> Iterator[str]:
 
 def _forecast(
     server: Session, suffix: str, claimed: Sequence[str], consumer: Config, log_base: str | None
-) -> Forecast:
+) -> ReportedForecast:
     expected = catchup.expected(server, suffix, claimed, log_base)
     costly = expected.lost or expected.answer in _COSTLY
     entries = size.entries(server, suffix, sampled=costly)
@@ -153,7 +153,7 @@ def _forecast(
     logged = cost.logs_sync(consumer)
     price = cost.of(expected.answer, many, logged)
     lasts = many / _READ + _MARGIN
-    said = [*catchup.short_log(server, expected.known, lasts), *_elsewhere(expected)]
+    said = [*catchup.session_log_warnings(server, expected.known, lasts), *_elsewhere(expected)]
     if logged and expected.answer in _COSTLY:
         without = cost.of(expected.answer, many, logged=False)
         saved = units.duration(price.seconds - without.seconds)
@@ -161,8 +161,8 @@ def _forecast(
     notes = tuple(f"catch-up: {one}" for one in said)
     mend: tuple[str, ...] = ()
     if costly:
-        mend = tuple(mending.commands(server, suffix, expected, entries))
+        mend = tuple(provider_commands.commands(server, suffix, expected, entries))
     shown = tuple(plain.printable(line) for line in mend)
-    return Forecast(
+    return ReportedForecast(
         *(server.uri, suffix, expected, entries, price, logged), notes=notes, mend=shown
     )

@@ -16,7 +16,7 @@ from loader import csn
 from loader.errors import LoaderError
 from loader.server import sync
 from loader.server.session import Session
-from loader.server.sync import Answer
+from loader.server.sync import SyncAnswer
 from seeders.replica import provider as providers
 from seeders.replica.provider import Syncprov
 
@@ -28,11 +28,11 @@ _ANCIENT = "19700101000000.000000Z#000000#{}#000000"
 
 
 @dataclass(frozen=True)
-class Expected:
+class CatchUpForecast:
     """`lost`: deletions that the consumer will never hear of. `sure`: the provider showed or said so. `lacking`: server
     IDs that are not in the contextCSN yet. `own`: the provider's server ID. `known`: its configuration."""
 
-    answer: Answer
+    answer: SyncAnswer
     why: str
     sure: bool = True
     lost: bool = False
@@ -42,18 +42,18 @@ class Expected:
 
     @property
     def fits(self) -> bool:
-        return self.answer in (Answer.CHANGES, Answer.NOTHING) and not self.lost
+        return self.answer in (SyncAnswer.CHANGES, SyncAnswer.NOTHING) and not self.lost
 
 
 @dataclass(frozen=True)
-class Look:
+class CatchUpProbe:
     server: Session
     suffix: str
     claimed: Sequence[str]
     own: str
     known: Syncprov | None
 
-    def expected(self) -> Expected:
+    def expected(self) -> CatchUpForecast:
         lacking = tuple(sorted(self._writers() - csn.by_server(self.claimed).keys()))
         if lacking and self.known is None and self._moved(WATCH):
             return (
@@ -61,7 +61,7 @@ class Look:
             )  # perhaps it is itself a consumer, and the writes are another server's
         if lacking:
             sure = self.known is not None
-            return self._of(Answer.WHOLE, self._why_whole(lacking), sure, lacking=lacking)
+            return self._of(SyncAnswer.WHOLE, self._why_whole(lacking), sure, lacking=lacking)
         if self._ignores_age():
             return self._ageless()
         shown = self._shown()
@@ -101,22 +101,22 @@ class Look:
         """Would it answer a cookie of 1970 with changes alone, whichever server ID is that old? Then nothing remembers
         deletions. A session log does so for server IDs alone that had not written when it began."""
         sids = csn.by_server(self.claimed)
-        return all(self._ask(_ANCIENT.format(sid)) is Answer.CHANGES for sid in sids)
+        return all(self._ask(_ANCIENT.format(sid)) is SyncAnswer.CHANGES for sid in sids)
 
-    def _ageless(self) -> Expected:
+    def _ageless(self) -> CatchUpForecast:
         why = "it answers any cookie, however old, with changes alone"
         if self.known and self.known.nopresent:
             why = "olcSpNoPresent is set, which is for the database of an accesslog"
-        return self._of(Answer.CHANGES, why, lost=True)
+        return self._of(SyncAnswer.CHANGES, why, lost=True)
 
-    def _shown(self) -> Expected | None:
+    def _shown(self) -> CatchUpForecast | None:
         """By a cookie that is older than the provider's contextCSN: what is claimed, or that a moment earlier."""
         if self._moved(0):
             return self._exact()
-        if self._ask(csn.before(self._newest())) is Answer.CHANGES:
-            return self._of(Answer.CHANGES, "its log reaches back far enough")
+        if self._ask(csn.just_before(self._newest())) is SyncAnswer.CHANGES:
+            return self._of(SyncAnswer.CHANGES, "its log reaches back far enough")
         if self.known is not None and not self.known.logs:
-            return self._of(Answer.PRESENT, "it has no session log")
+            return self._of(SyncAnswer.PRESENT, "it has no session log")
         return self._exact() if self._moved(WATCH) else None
 
     def _moved(self, seconds: float) -> bool:
@@ -124,42 +124,42 @@ class Look:
         until = time.monotonic() + seconds
         while True:
             now = csn.by_server(self.server.context_csns(self.suffix))
-            if not csn.covered(now, csn.by_server(self.claimed)):
+            if not csn.is_covered_by(now, csn.by_server(self.claimed)):
                 return True
             if time.monotonic() >= until:
                 return False
             time.sleep(_LOOK_EVERY)
 
-    def _exact(self) -> Expected:
+    def _exact(self) -> CatchUpForecast:
         reply = self._reply(self.claimed)
         reasons = {
-            Answer.CHANGES: "its log reaches back far enough",
-            Answer.PRESENT: "its session log begins after the contextCSN of this seed",
-            Answer.WHOLE: "it cannot place the contextCSN of this seed",
+            SyncAnswer.CHANGES: "its log reaches back far enough",
+            SyncAnswer.PRESENT: "its session log begins after the contextCSN of this seed",
+            SyncAnswer.WHOLE: "it cannot place the contextCSN of this seed",
         }
-        if reply.answer is Answer.PRESENT and not (self.known and self.known.logs):
+        if reply.answer is SyncAnswer.PRESENT and not (self.known and self.known.logs):
             return self._of(
-                Answer.PRESENT, "it has no session log that reaches back to this contextCSN"
+                SyncAnswer.PRESENT, "it has no session log that reaches back to this contextCSN"
             )
         return self._of(reply.answer, reasons.get(reply.answer, reply.reason))
 
-    def _inferred(self) -> Expected:
+    def _inferred(self) -> CatchUpForecast:
         """A log that nobody was seen to write to. It holds from its first write on, or from slapd's start."""
         if self.known is None:
             why = (
                 "its last write is in no session log: there is none, or nothing was written since it began, which only "
                 "its cn=config tells, and that cannot be read"
             )
-            return self._of(Answer.PRESENT, why, sure=False)
+            return self._of(SyncAnswer.PRESENT, why, sure=False)
         if self.known.log_base is not None:
             return self._from_accesslog(self.known.log_base)
         older = self._log_is_older()
         if older:
-            return self._of(Answer.CHANGES, "its session log began before this contextCSN")
+            return self._of(SyncAnswer.CHANGES, "its session log began before this contextCSN")
         why = "nothing was written since its session log was set"
         if older is None:
             why += ", if that was done while slapd ran"
-        return self._of(Answer.PRESENT, why, sure=older is not None)
+        return self._of(SyncAnswer.PRESENT, why, sure=older is not None)
 
     def _log_is_older(self) -> bool | None:
         """Was the session log set before slapd's start, or before the last write? None where that cannot be told."""
@@ -172,13 +172,15 @@ class Look:
         since = csn.time(changed) - began
         return None if _NO_TIME <= since < _SECOND else since < _NO_TIME
 
-    def _from_accesslog(self, base: str) -> Expected:
-        reached = providers.reaches(self.server, base, list(self.claimed), self._first_to_move())
+    def _from_accesslog(self, base: str) -> CatchUpForecast:
+        reached = providers.accesslog_reaches_back(
+            self.server, base, list(self.claimed), self._first_to_move()
+        )
         if reached is None:
-            return self._of(Answer.PRESENT, f"minCSN of {base} cannot be read", sure=False)
+            return self._of(SyncAnswer.PRESENT, f"minCSN of {base} cannot be read", sure=False)
         if reached:
-            return self._of(Answer.CHANGES, f"{base} reaches back far enough")
-        return self._of(Answer.PRESENT, f"{base} does not reach back to this contextCSN")
+            return self._of(SyncAnswer.CHANGES, f"{base} reaches back far enough")
+        return self._of(SyncAnswer.PRESENT, f"{base} does not reach back to this contextCSN")
 
     def _newest(self) -> str:
         return csn.by_server(self.claimed)[self._first_to_move()]
@@ -191,7 +193,7 @@ class Look:
             return self.own
         return max(by_server, key=lambda sid: by_server[sid])
 
-    def _ask(self, other: str) -> Answer:
+    def _ask(self, other: str) -> SyncAnswer:
         """With one CSN in the place of that of the same server ID."""
         sid = csn.server_id(other)
         return self._reply(
@@ -201,14 +203,14 @@ class Look:
     def _reply(self, csns: Sequence[str]) -> sync.Reply:
         found = self.server.read(self.suffix, ["entryUUID"]).get("entryuuid", [])
         where = f"(entryUUID={found[0].decode()})" if found else "(objectClass=*)"
-        return sync.ask(self.server, self.suffix, csns, where)
+        return sync.probe(self.server, self.suffix, csns, where)
 
     def _of(
         self,
-        answer: Answer,
+        answer: SyncAnswer,
         why: str,
         sure: bool = True,
         lost: bool = False,
         lacking: Sequence[str] = (),
-    ) -> Expected:
-        return Expected(answer, why, sure, lost, tuple(lacking), self.own, self.known)
+    ) -> CatchUpForecast:
+        return CatchUpForecast(answer, why, sure, lost, tuple(lacking), self.own, self.known)

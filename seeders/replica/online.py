@@ -20,7 +20,7 @@ from loader import csn, exports, glue, ldif
 from loader.config import Config, Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
-from loader.operations import empty_suffix, packaged, sight
+from loader.operations import empty_suffix, hidden_values, packaged
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, add, shadow
 from loader.operations.export import STEPS as EXPORT_STEPS
@@ -102,14 +102,14 @@ def seed(
     options.require_fitting()
     shadow.give_back_standing(options.consumer)
     with open_run(options.directory, VERB, options.identity(), progress, timeouts, restart) as run:
-        work = _Work(options, run)
+        work = _OnlineSteps(options, run)
         preflight = run.do("preflight", work.preflight)
         known = run.catalogue.found("claim")
         if known is not None:
             return _report(options, {**known, **forecast.told(preflight, known["entries"])})
         exported = work.export(preflight["suffix"])
         joined = run.do("join", lambda meter: work.join(meter, exported, preflight["suffix"]))
-        with shadow.lent(options.consumer, preflight["suffix"]):
+        with shadow.update_dn_set(options.consumer, preflight["suffix"]):
             added = add(work.adding(), progress, dict(timeouts))
             facts = {"entries": added["added"] + added["present"], **joined}
             run.do("claim", lambda meter: work.claim(preflight["suffix"], facts))
@@ -149,19 +149,21 @@ def preflight(options: OnlineOptions, prepare: bool = True) -> Facts:
     if options.provider is None:
         for one in options.source:
             if not options.allow_hidden:
-                sight.require_whole(one)
-        forecast.not_asked()
+                hidden_values.require_whole(one)
+        forecast.without_provider()
         return {"suffix": suffix}
     with session(options.provider) as provider:
         provider.read(options.provider.base or suffix, ["1.1"])
         if not options.allow_hidden:
-            sight.require(provider, options.provider.base or suffix, own=database.overlays)
+            hidden_values.require_all_visible(
+                provider, options.provider.base or suffix, own=database.overlays
+            )
         csns = provider.context_csns(suffix)
     if options.admin and prepare:
         preparing.prepare(options.admin, suffix)
         with session(options.provider) as provider:
             csns = provider.context_csns(suffix)
-    found = forecast.foresee(options.provider, suffix, csns, config)
+    found = forecast.forecast(options.provider, suffix, csns, config)
     return {"suffix": suffix, "context_csns": csns, **found}
 
 
@@ -205,7 +207,7 @@ def _report(options: OnlineOptions, facts: Facts) -> Facts:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _OnlineSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
     options: OnlineOptions
@@ -227,7 +229,7 @@ class _Work:
             where.mkdir(exist_ok=True)
             export_steps(self.options.reading(where, suffix), self.run)
         if not self.options.allow_hidden:
-            sight.require_whole(where)
+            hidden_values.require_whole(where)
         return (where,)
 
     def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> Facts:

@@ -18,7 +18,7 @@ from loader.defaults import ENGINES
 from loader.errors import EmptyInput, NoContextCSN, PartialReplica
 from loader.operations import moved
 from loader.operations.build import BuildOptions, build_steps, inputs
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -162,12 +162,12 @@ def build(
     partial: Partial,
     options: BuildOptions,
     run: Run,
-    place: Place,
+    place: TargetDatabase,
     context_csns: Sequence[str] | None,
 ) -> Facts:
     """Select from the inputs of `options`, then build from what is left. `context_csns` None: the inputs tell, and
     nobody has evaluated the filter yet."""
-    work = _Work(partial, options, run, context_csns)
+    work = _SelectStep(partial, options, run, context_csns)
     selected = run.do(STEP, work.select)
     built = build_steps(work.building(selected), run, place)
     for path in (work.entries, work.glue):
@@ -176,7 +176,7 @@ def build(
 
 
 @dataclass(frozen=True)
-class _Work:
+class _SelectStep:
     partial: Partial
     options: BuildOptions
     run: Run

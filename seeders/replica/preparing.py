@@ -18,8 +18,8 @@ from loader.run.lease import Lease
 from loader.server import configuration, configuration_write, touch
 from loader.server.options import Connection
 from loader.server.session import Session, session
-from loader.server.sync import Answer
-from seeders.replica import catchup, mending
+from loader.server.sync import SyncAnswer
+from seeders.replica import catchup, provider_commands
 from seeders.replica import provider as providers
 from seeders.replica import size as size_of
 from seeders.replica.provider import Syncprov
@@ -59,10 +59,10 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     if known is None:
         who = server.connection.who
         raise ConfigHidden(uri=server.uri, who=who, reason=f"no syncprov of {suffix} is shown")
-    size = mending.log_size(size_of.entries(server, suffix, sampled=True))
+    size = provider_commands.log_size(size_of.entries(server, suffix, sampled=True))
     _write_down(admin, server, suffix, known)
     killpoint(f"{KIND}.written-down")
-    configuration_write.modify(server, known.entry_dn, [mending.change(known, size)])
+    configuration_write.modify(server, known.entry_dn, [provider_commands.change(known, size)])
     killpoint(f"{KIND}.taken")
     return f"{providers.SESSION_LOG} of {suffix} set to {size:,} at {server.uri}"
 
@@ -70,13 +70,13 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
 def _write_down(admin: Connection, server: Session, suffix: str, known: Syncprov) -> None:
     """Once: what stands there already tells what was before all seedings."""
     config = configuration.read_online(server)
-    if any(one.database == suffix for one in lease.standing(leases.known(config), KIND)):
+    if any(one.database == suffix for one in lease.open_leases(leases.known(config), KIND)):
         return
     mark = leases.mark(config, config.database(suffix))
     undo = ["ditseed", "replica", "release", *admin.options(), "-b", suffix]
     before = str(known.session_log or "")
     one = Lease(KIND, server.uri, suffix, shlex.join(undo), before=before, mark=mark)
-    with lease.holding(one):
+    with lease.taken(one):
         pass  # it is never given back here, so it stands
 
 
@@ -86,7 +86,7 @@ def _begin(writer: Session, server: Session, suffix: str, log_base: str | None) 
         claimed = writer.context_csns(suffix)
         touch.touch(writer, suffix)
         found = catchup.expected(server, suffix, claimed, log_base)
-        if found.fits and found.answer is Answer.CHANGES:
+        if found.fits and found.answer is SyncAnswer.CHANGES:
             return f"writes to {suffix} that change nothing: {count}"
     facts = {"answer": found.answer.value, "why": found.why}
     raise ProviderNotPrepared(uri=server.uri, suffix=suffix, **facts)
@@ -95,10 +95,10 @@ def _begin(writer: Session, server: Session, suffix: str, log_base: str | None) 
 def release(connection: Connection, suffix: str | None) -> list[str]:
     """Put back what session logs were before --prepare-provider; which, and what. Raises LeaseStands."""
     with session(connection) as server:
-        standing = lease.standing(leases.of_server(server), KIND)
+        standing = lease.open_leases(leases.of_server(server), KIND)
         found = [one for one in standing if suffix in (None, one.database)]
         for one in found:
-            with lease.holding(one) as given_back:
+            with lease.taken(one) as given_back:
                 _put_back(server, one)
                 given_back()
     return [f"{one.database}: {one.before or 'no session log'}" for one in found]
@@ -109,7 +109,7 @@ def _put_back(server: Session, one: Lease) -> None:
         known = providers.read(server, one.database)
         if known is None:
             raise ConfigHidden(uri=server.uri, who=server.connection.who, reason="nothing is shown")
-        change = mending.change(known, int(one.before or 0))
+        change = provider_commands.change(known, int(one.before or 0))
         if change.before != change.after:
             configuration_write.modify(server, known.entry_dn, [change])
     except LoaderError as error:

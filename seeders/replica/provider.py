@@ -116,7 +116,9 @@ def _monitored(server: Session, entry: str, attribute: str) -> str:
     return found[0].decode() if found else ""
 
 
-def reaches(server: Session, log_base: str, claimed: list[str], sid: str) -> bool | None:
+def accesslog_reaches_back(
+    server: Session, log_base: str, claimed: list[str], sid: str
+) -> bool | None:
     """Does an accesslog reach back to what is claimed of a server ID (its minCSN)? None where it cannot be read."""
     try:
         values = server.read(log_base, ["minCSN"]).get("mincsn", [])

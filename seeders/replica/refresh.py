@@ -24,9 +24,9 @@ from loader.errors import (
     TreeRestless,
 )
 from loader.mdb import context_csn, environment, meta
-from loader.operations import moved, sight
-from loader.operations.build import find_place
-from loader.operations.publish import Place
+from loader.operations import hidden_values, moved
+from loader.operations.build import target_database
+from loader.operations.publish import TargetDatabase
 from loader.operations.verify import given_to_core, known_to_core
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts, recorded
@@ -40,7 +40,7 @@ from loader.sinks import applying, changes, mdb
 from loader.sinks.applying import Applied, Task
 from loader.sources import ldap as source
 from loader.storage import files
-from seeders.replica.restless import LOOKS, Restless
+from seeders.replica.restless import LOOKS, ChangedContainers
 
 VERB = "replica refresh"
 RUN_DIR = ".ditseed-refresh"  # in the database directory
@@ -81,12 +81,12 @@ def refresh(
     restart: bool = False,
 ) -> Facts:
     """Run or resume; the facts that the report shows. Once done, the same command refreshes anew."""
-    place = find_place(options.config_path, options.suffix, replace=True)
+    place = target_database(options.config_path, options.suffix, replace=True)
     require_possible(options, place)
     run_dir = options.run_dir.absolute() if options.run_dir else place.directory / RUN_DIR
     anew = restart or _is_over(run_dir)
     with open_run(run_dir, VERB, options.identity(), progress, timeouts, anew) as run:
-        work = _Work(options, run, place)
+        work = _RefreshSteps(options, run, place)
         run.do("preflight", work.preflight)
         work.require_same()
         run.do("sync", work.sync)
@@ -98,7 +98,7 @@ def refresh(
 
 def plan(options: RefreshOptions) -> Facts:
     """The questions that change nothing."""
-    place = find_place(options.config_path, options.suffix, replace=True)
+    place = target_database(options.config_path, options.suffix, replace=True)
     require_possible(options, place)
     return {**preflight(options, place), "dry_run": "nothing was changed"}
 
@@ -109,12 +109,12 @@ def _is_over(run_dir: Path) -> bool:
         return catalogue is None or catalogue.found("check") is not None
 
 
-def require_possible(options: RefreshOptions, place: Place) -> None:
+def require_possible(options: RefreshOptions, place: TargetDatabase) -> None:
     """No slapd runs on it; it is a whole replica in one database. Raises RefreshRefused and others."""
     if not place.data.exists():
         raise _refused(place, "there is no database yet", _ANEW)
     place.require_free()
-    if meta.facts(place.directory).format != 1:
+    if meta.read_meta(place.directory).format != 1:
         raise _refused(place, "its file is of LMDB 1.0", "Start slapd.")
     for one in glue.subordinates(place.config, place.database):
         raise _refused(place, f"the database of {one.suffix} is glued to it", "Start slapd.")
@@ -133,11 +133,11 @@ def require_possible(options: RefreshOptions, place: Place) -> None:
         )
 
 
-def _refused(place: Place, reason: str, advice: str) -> RefreshRefused:
+def _refused(place: TargetDatabase, reason: str, advice: str) -> RefreshRefused:
     return RefreshRefused(path=place.directory, reason=reason, advice=advice)
 
 
-def preflight(options: RefreshOptions, place: Place) -> Facts:
+def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
     """What the database has reached, and whether the provider can be asked from there."""
     suffix, directory = place.database.suffix, place.directory
     known_to_core(place.config, place.database)
@@ -150,7 +150,7 @@ def preflight(options: RefreshOptions, place: Place) -> Facts:
         if not csns:
             advice = "Check that the provider has the syncprov overlay, and that the bind DN may read contextCSN."
             raise NoContextCSN(where=provider.uri, suffix=base, advice=advice)
-        if not csn.covered(csn.by_server(reached), csn.by_server(csns)):
+        if not csn.is_covered_by(csn.by_server(reached), csn.by_server(csns)):
             reason = f"the provider ({', '.join(csns)}) is behind it ({', '.join(reached)})"
             raise _refused(place, reason, "Give the provider that it was filled from.")
         if provider.offers_subentries(base) and provider.find(
@@ -176,12 +176,12 @@ def csns_of(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _RefreshSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
     options: RefreshOptions
     run: Run
-    place: Place
+    place: TargetDatabase
 
     @cached_property
     def start(self) -> Facts:
@@ -193,7 +193,7 @@ class _Work:
         return {**preflight(self.options, self.place), "started": time.time()}
 
     @cached_property
-    def given(self) -> mdb.Given:
+    def given(self) -> mdb.TargetSpec:
         return given_to_core(self.place.config, self.place.database)
 
     def _path(self, name: str) -> Path:
@@ -239,7 +239,9 @@ class _Work:
         """Does the provider show all that it holds? That takes long, so it goes on beside the work."""
         if not self.options.allow_hidden:
             with session(self.options.connection) as provider:
-                sight.require(provider, self.start["base"], own=self.place.database.overlays)
+                hidden_values.require_all_visible(
+                    provider, self.start["base"], own=self.place.database.overlays
+                )
 
     def apply(self, meter: Meter) -> Facts:
         """Until nothing moves meanwhile; then all of it in one transaction."""
@@ -249,7 +251,7 @@ class _Work:
         assert told is not None
         if told["claimed"] == self.start["reached"] and not told["sent"]:
             return {"added": 0, "modified": 0, "renamed": 0, "deleted": 0}
-        restless = Restless(
+        restless = ChangedContainers(
             self.options.connection, self.start["base"], self.run.directory, told["claimed"], meter
         )
         restless.settle(self.start["reached"])
@@ -261,7 +263,7 @@ class _Work:
                 restless.settle(self.start["reached"])
         raise TreeRestless(base=self.start["base"], passes=LOOKS)
 
-    def _apply(self, told: Facts, restless: Restless, meter: Meter) -> Applied:
+    def _apply(self, told: Facts, restless: ChangedContainers, meter: Meter) -> Applied:
         scratch = self._path(_SCRATCH)
         files.remove_tree(scratch)
         scratch.mkdir(mode=0o700)
@@ -270,7 +272,7 @@ class _Work:
             task = Task(
                 self.place.directory,
                 self.given,
-                changes.Told(
+                changes.SyncResult(
                     changed=[self._path(CHANGED), *restless.files],
                     present=self._path(PRESENT) if told["names_present"] else None,
                     deleted=[self._path(DELETED)],
@@ -279,7 +281,7 @@ class _Work:
                     claimed=told["claimed"],
                 ),
                 time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start["started"])),
-                changes.Means(resources.memory() // SHARE, resources.processors(), scratch),
+                changes.Resources(resources.memory() // SHARE, resources.processors(), scratch),
             )
             return applying.apply(task, self._require_sight, meter)
         finally:

@@ -27,7 +27,7 @@ _PLACE = ("entryUUID", "entryCSN", "hasSubordinates")
 
 
 @dataclass
-class Restless:
+class ChangedContainers:
     """`files`: LDIF of what was read again, later ones newer. `lost`: entryUUIDs of entries without a place, for they
     changed after the claimed contextCSN, or are gone: syncrepl will tell of them."""
 
@@ -105,7 +105,7 @@ class Restless:
             uuid.UUID(first_value(entry, "entryuuid")).bytes: name
             for name, entry in found
             if first_value(entry, "hassubordinates") == "TRUE"
-            or csn.covered(csn.by_server([first_value(entry, "entrycsn")]), claimed)
+            or csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), claimed)
         }
 
     def _above(self, names: Sequence[str]) -> None:

@@ -17,15 +17,15 @@ from loader import defaults, glue, indexes, syncrepl
 from loader.config import Database
 from loader.errors import GlueRefused, NoRun, UsageProblem
 from loader.mdb.meta import DATA
-from loader.operations import moved, one_pass, replicas, sight
+from loader.operations import hidden_values, moved, replicas, stream_build
 from loader.operations.build import STEPS as BUILD_STEPS
-from loader.operations.build import BuildOptions, find_place
+from loader.operations.build import BuildOptions, target_database
 from loader.operations.build import plan as build_plan
 from loader.operations.build import require as require_buildable
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.export import ExportOptions, trial_plan
 from loader.operations.inputs import is_stream
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.operations.shards import clear as clear_export
 from loader.progress import Progress
 from loader.run.catalogue import DoneStep, Facts, recorded
@@ -40,7 +40,7 @@ from seeders.replica.preparing import Admin
 VERB = "replica seed"
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
 _BOTH = (*EXPORT_STEPS, partial.STEP, *BUILD_STEPS)
-STEPS = ("preflight", *one_pass.STEPS, *_BOTH, "copy", "stamp", "index")
+STEPS = ("preflight", *stream_build.STEPS, *_BOTH, "copy", "stamp", "index")
 STRATEGIES = ("search", "ldif", "clone")
 _SOURCES = {
     "ldif": "LDIF files or an export directory",
@@ -97,7 +97,7 @@ def _require_fitting(options: SeedOptions) -> None:
         needs_source(options)
 
 
-Strategy = Callable[[SeedOptions, Run, Place], Facts]
+Strategy = Callable[[SeedOptions, Run, TargetDatabase], Facts]
 
 
 def seed(
@@ -125,7 +125,7 @@ def seed(
         return {**made, **told, "run_dir": str(run_dir), **run.told_before()}
 
 
-def _preflight(options: SeedOptions, place: Place) -> Facts:
+def _preflight(options: SeedOptions, place: TargetDatabase) -> Facts:
     """With --prepare-provider the provider is made ready once nothing else stands in the way."""
     if options.admin is None:
         return preflight(options, place)
@@ -136,7 +136,7 @@ def _preflight(options: SeedOptions, place: Place) -> Facts:
     return {**preflight(options, place), "prepared": prepared}
 
 
-def _log_base(options: SeedOptions, place: Place) -> str | None:
+def _log_base(options: SeedOptions, place: TargetDatabase) -> str | None:
     """The accesslog from which the consumer's syncrepl takes changes."""
     uri = options.connection.uri if options.connection else None
     found = syncrepl.of_database(place.config, place.database, uri)
@@ -154,23 +154,23 @@ def _clear(run_dir: Path) -> None:
         (run_dir / name).unlink(missing_ok=True)
 
 
-def place_of(options: SeedOptions) -> Place:
+def place_of(options: SeedOptions) -> TargetDatabase:
     """Where the consumer's configuration wants its database."""
-    return find_place(options.config_path, options.suffix, options.replace)
+    return target_database(options.config_path, options.suffix, options.replace)
 
 
-def run_dir_of(named: Path | None, place: Place) -> Path:
+def run_dir_of(named: Path | None, place: TargetDatabase) -> Path:
     """--run-dir, or the one in the database directory."""
     return named.absolute() if named else place.directory / RUN_DIR
 
 
-def partial_of(options: SeedOptions, place: Place) -> Partial | None:
+def partial_of(options: SeedOptions, place: TargetDatabase) -> Partial | None:
     """What the consumer's syncrepl makes a partial replica of; None: a whole one. Raises PartialReplica."""
     uri = options.connection.uri if options.connection else None
     return partial.of(place.config, place.database, options.strategy, uri, options.engine)
 
 
-def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts:
+def preflight(options: SeedOptions, place: TargetDatabase, foresee: bool = True) -> Facts:
     """Cheap questions first: can the consumer's configuration be built for, and is it made for this; does the provider
     answer, hold this suffix, and show all of it? `foresee`: what will it send to the consumer then?"""
     for one in options.source:
@@ -178,7 +178,7 @@ def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts
             files.require_readable(one)
     _require_consumer(options, place)
     if options.connection is None:
-        forecast.not_asked()
+        forecast.without_provider()
         return {"suffix": place.database.suffix}
     wanted = partial_of(options, place)
     base = options.connection.base or place.database.suffix
@@ -196,16 +196,16 @@ def preflight(options: SeedOptions, place: Place, foresee: bool = True) -> Facts
             replica.read(base, ["1.1"])
             told.append(moved.context_csns(replica, base))
             _require_shown(options, place, wanted, replica, base)
-    csns = replicas.least(told)
+    csns = replicas.lowest(told)
     found = {"suffix": place.database.suffix, "provider": provider.uri, "context_csns": csns}
     if not foresee:
         return found
     claimed = claims.of_ldif(options.source) if options.strategy == "ldif" else csns
     asked = (options.connection, base, claimed, place.config, _log_base(options, place))
-    return {**found, **forecast.foresee(*asked, wanted is not None)}
+    return {**found, **forecast.forecast(*asked, wanted is not None)}
 
 
-def _require_consumer(options: SeedOptions, place: Place) -> None:
+def _require_consumer(options: SeedOptions, place: TargetDatabase) -> None:
     """What tells before anybody is asked."""
     if options.strategy == "clone":
         _require_one(place)
@@ -213,20 +213,20 @@ def _require_consumer(options: SeedOptions, place: Place) -> None:
         require_buildable(build_options(options), place)
     for one in options.source:
         if options.strategy == "ldif" and not options.allow_hidden:
-            sight.require_whole(one)
+            hidden_values.require_whole(one)
     for warning in _warnings(options, place):
         log.warning("%s: %s", options.config_path, warning)
 
 
 def _require_shown(
-    options: SeedOptions, place: Place, wanted: Partial | None, server: Session, base: str
+    options: SeedOptions, place: TargetDatabase, wanted: Partial | None, server: Session, base: str
 ) -> None:
     if options.strategy == "search" and not options.allow_hidden:
         wants = wanted.narrowing().wants if wanted else None
-        sight.require(server, base, wants, own=place.database.overlays)
+        hidden_values.require_all_visible(server, base, wants, own=place.database.overlays)
 
 
-def _require_one(place: Place) -> None:
+def _require_one(place: TargetDatabase) -> None:
     """A clone is of one database, and nothing tells whether copies of several are of the same moment."""
     for one in glue.subordinates(place.config, place.database):
         reason = f"the database of {one.suffix} holds a part of the same tree, and a clone is of one database"
@@ -234,7 +234,7 @@ def _require_one(place: Place) -> None:
         raise GlueRefused(suffix=place.database.suffix, reason=reason, advice=advice)
 
 
-def _warnings(options: SeedOptions, place: Place) -> Iterator[str]:
+def _warnings(options: SeedOptions, place: TargetDatabase) -> Iterator[str]:
     database, where = place.database, str(options.config_path)
     if not database.consumer:
         yield f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
@@ -297,7 +297,7 @@ def plan(options: SeedOptions, progress: Progress) -> Facts:
 
 
 def _plan_of_search(
-    options: SeedOptions, place: Place, wanted: Partial | None, progress: Progress
+    options: SeedOptions, place: TargetDatabase, wanted: Partial | None, progress: Progress
 ) -> Facts:
     """How the provider would be read; it is asked whether its limits let all of that be read."""
     reading = reading_options(options, place, wanted, place.directory)
@@ -317,7 +317,7 @@ def status(run_dir: Path) -> tuple[list[DoneStep], bool]:
 
 
 def reading_options(
-    options: SeedOptions, place: Place, wanted: Partial | None, exported: Path
+    options: SeedOptions, place: TargetDatabase, wanted: Partial | None, exported: Path
 ) -> ExportOptions:
     """How the provider is read, into `exported`."""
     first, *others = (

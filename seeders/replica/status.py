@@ -10,7 +10,7 @@ from loader.operations.add import looking as loads
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.run import lease
 from loader.run.catalogue import DoneStep, Facts
-from loader.run.looking import Look, look
+from loader.run.looking import RunStatus, status_of
 from seeders.replica.online import OnlineOptions
 
 
@@ -35,10 +35,10 @@ class Status:
 
 def of_online(options: OnlineOptions) -> Status | None:
     """Of --strategy online; None where no run is."""
-    run = look(options.directory)
+    run = status_of(options.directory)
     if run is None:
         return None
-    load = look(options.directory / "add")
+    load = status_of(options.directory / "add")
     step = _next(run, load)
     return Status(
         steps=[*run.steps, *(load.steps if load else [])],
@@ -51,7 +51,7 @@ def of_online(options: OnlineOptions) -> Status | None:
     )
 
 
-def _next(run: Look, load: Look | None) -> str | None:
+def _next(run: RunStatus, load: RunStatus | None) -> str | None:
     """The first step without an end."""
     exporting = EXPORT_STEPS if run.options["provider"] else ()
     begun = [("preflight", run), *((name, run) for name in exporting), ("join", run)]
@@ -62,7 +62,7 @@ def _next(run: Look, load: Look | None) -> str | None:
     return next(name for name, where in steps if where is None or where.found(name) is None)
 
 
-def _progress(step: str | None, run: Look, load: Look | None) -> dict[str, int | None]:
+def _progress(step: str | None, run: RunStatus, load: RunStatus | None) -> dict[str, int | None]:
     if step == "read":
         plan = run.found("plan") or {}
         return {"entries": run.read, "expected": plan.get("expected")}

@@ -67,7 +67,7 @@ def command(
         )
         return
     assert config_path is not None
-    place = build.find_place(config_path, suffix, replace=False)
+    place = build.target_database(config_path, suffix, replace=False)
     steps, done = seeding.status(seeding.run_dir_of(run_dir, place))
     if as_json:
         show_json({"done": done, "steps": [step.__dict__ for step in steps]})

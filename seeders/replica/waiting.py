@@ -20,7 +20,7 @@ from loader.progress import Meter, Progress
 from loader.server import sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
-from loader.server.sync import Answer
+from loader.server.sync import SyncAnswer
 from seeders.replica import cost, size
 
 LOOK_EVERY = 0.2  # seconds between two looks while waiting, and
@@ -34,7 +34,7 @@ _UNKNOWN = 1800.0  # seconds, where neither server tells how much there is to do
 
 
 @dataclass(frozen=True)
-class Seen:
+class ConsumerState:
     """The consumer at one look. `phase`: "Refresh", "Persist" ..., "" where its monitor does not tell. `asked`: the
     contextCSN with which it came to the provider. `trouble`: why it does not answer; None where it does."""
 
@@ -58,27 +58,27 @@ def catch_up(
     """
     provider, consumer = connections
     with progress.step("catch-up") as meter, session(provider) as server:
-        return _Waiting(server, consumer, bases, wait, meter).waited()
+        return _CatchUpWait(server, consumer, bases, wait, meter).waited()
 
 
 @dataclass
-class _Waiting:
+class _CatchUpWait:
     provider: Session
     consumer: Connection
     bases: tuple[str, str]
     wait: float | None
     meter: Meter
     _moved: float = 0.0  # when the consumer's contextCSN last did, on the meter's clock
-    _seen: Seen = field(default_factory=lambda: Seen({}))
+    _seen: ConsumerState = field(default_factory=lambda: ConsumerState({}))
     _answered: bool = False  # the consumer, at least once
-    _answer: Answer | None = None
+    _answer: SyncAnswer | None = None
     _began: int | None = None  # bytes that the provider had sent at the first look
 
     def waited(self) -> float:
         while True:
             wanted = self._wanted()
             self._look()
-            if csn.covered(wanted, self._seen.csns):
+            if csn.is_covered_by(wanted, self._seen.csns):
                 return self.meter.seconds
             self._tell(wanted)
             if self.meter.seconds > self._until():
@@ -100,12 +100,12 @@ class _Waiting:
         if csns and (self._answer is None or before.csns != self._seen.csns):
             self._answer = self._asked(csns)
 
-    def _asked(self, csns: Sequence[str]) -> Answer | None:
+    def _asked(self, csns: Sequence[str]) -> SyncAnswer | None:
         """What the provider sends to a consumer that comes with this contextCSN."""
         suffix = self._suffix
         try:
             uuid = self.provider.read(suffix, ["entryUUID"])["entryuuid"][0].decode()
-            return sync.ask(self.provider, suffix, csns, f"(entryUUID={uuid})").answer
+            return sync.probe(self.provider, suffix, csns, f"(entryUUID={uuid})").answer
         except (LoaderError, KeyError):
             return None
 
@@ -123,8 +123,8 @@ class _Waiting:
             return self.wait
         if not self._answered:
             return _SILENT
-        answer = self._answer or (None if self._seen.trouble else Answer.WHOLE)
-        if answer not in (Answer.PRESENT, Answer.WHOLE):
+        answer = self._answer or (None if self._seen.trouble else SyncAnswer.WHOLE)
+        if answer not in (SyncAnswer.PRESENT, SyncAnswer.WHOLE):
             return self._moved + _FLOOR
         if self._entries is None:
             return self._moved + _UNKNOWN
@@ -149,11 +149,11 @@ class _Waiting:
         if self._seen.trouble:
             return f"the replica does not answer ({self._seen.trouble})"
         phase = f"phase {self._seen.phase.lower()}" if self._seen.phase else "waiting"
-        if self._answer is Answer.PRESENT:
+        if self._answer is SyncAnswer.PRESENT:
             return f"{phase}: {self._naming()}"
-        if self._answer is Answer.WHOLE:
+        if self._answer is SyncAnswer.WHOLE:
             return f"{phase}: the provider sends every entry whole, {self._all()}"
-        if self._answer is Answer.CHANGES:
+        if self._answer is SyncAnswer.CHANGES:
             return f"{phase}: the provider sends what changed and was deleted"
         return phase if self._seen.csns else f"{phase}: no contextCSN until its refresh is done"
 
@@ -178,7 +178,7 @@ class _Waiting:
         return NotInSync(**facts, waited=waited, state=state, advice=self._advice())
 
     def _advice(self) -> str:
-        if self._answer in (Answer.PRESENT, Answer.WHOLE):
+        if self._answer in (SyncAnswer.PRESENT, SyncAnswer.WHOLE):
             taken = cost.told(self._answer, self._entries, logged=True)
             return (
                 f"It takes up to {taken}. Let it go on while its slapd uses a processor, and wait longer "
@@ -188,7 +188,7 @@ class _Waiting:
         return "Look at the consumer's log (loglevel sync) for what syncrepl says."
 
 
-def seen(consumer: Connection, base: str) -> Seen:
+def seen(consumer: Connection, base: str) -> ConsumerState:
     """The consumer's contextCSN; none while it has none or is only just starting."""
     try:
         with session(consumer) as server:
@@ -197,10 +197,10 @@ def seen(consumer: Connection, base: str) -> Seen:
                 _monitored(server, "olmSRLastCookieSent"),
             )
             csns = tuple(asked.partition("csn=")[2].split(",")[0].split(";"))
-            return Seen(_context(server, base), phase, tuple(csn.by_server(csns).values()))
+            return ConsumerState(_context(server, base), phase, tuple(csn.by_server(csns).values()))
     except LoaderError as error:
         if error.retryable:
-            return Seen({}, trouble=error)
+            return ConsumerState({}, trouble=error)
         raise
 
 

@@ -18,7 +18,7 @@ from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
 from loader.sources import dit
-from loader.sources.dit import Range, Recipe, Template
+from loader.sources.dit import Range, Template, TreeSpec
 from loader.storage import files, held
 
 SHARD_ENTRIES = 1_000_000
@@ -28,7 +28,7 @@ SHARD_ENTRIES = 1_000_000
 class GenerateOptions:
     """What to make. template: of the recipe. Neither `jobs` (threads) nor `shard_entries` changes the entries."""
 
-    recipe: Recipe
+    recipe: TreeSpec
     template: Template
     range: Range
     jobs: int = 1
@@ -81,7 +81,7 @@ def _to_directory(
     if any(output.iterdir()) and not (output / RUN_DIR).exists():
         raise OutputNotEmpty(path=output, made_by="generate")
     with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
-        work = _Work(options, ShardDirectory(output, run), run)
+        work = _GenerateSteps(options, ShardDirectory(output, run), run)
         known = work.sink.done_before(last="publish")
         if known is not None:
             return known
@@ -92,7 +92,7 @@ def _to_directory(
 
 
 @dataclass(frozen=True)
-class _Work:
+class _GenerateSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
     options: GenerateOptions

@@ -21,7 +21,7 @@ from loader.cli.report import show_facts, show_json
 from loader.cli.trees import recipe_of, tree_options, tree_suffix_option
 from loader.errors import UsageProblem
 from loader.sources import dit
-from loader.sources.dit import Range, Recipe, Template
+from loader.sources.dit import Range, Template, TreeSpec
 from seeders.synthetic import learn_cmd, templates
 from seeders.synthetic.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
 from seeders.synthetic.operations_cmd import operations
@@ -163,7 +163,7 @@ def list_templates(as_json: bool) -> None:
 
 
 def _described(path: Path) -> str:
-    return Recipe(path, (templates.LISTS,)).compiled(otherwise=1).description
+    return TreeSpec(path, (templates.LISTS,)).compiled(otherwise=1).description
 
 
 def _options(

@@ -13,7 +13,7 @@ from loader.cli.options import progress_of, progress_option, threads_option
 from loader.cli.trees import recipe_of, tree_options, tree_suffix_option
 from loader.errors import UsageProblem
 from loader.sources import dit
-from loader.sources.dit import Wishes
+from loader.sources.dit import PlanOptions
 from loader.storage import files
 
 READS = ("search", "bind")
@@ -98,7 +98,7 @@ def operations(
     """
     seed = options["seed"]
     template = recipe_of(template_name, options, tree_suffix).compiled()
-    wishes = Wishes(
+    wishes = PlanOptions(
         count,
         shares(mix or MIX[form], form),
         percentage(miss),

@@ -23,6 +23,6 @@ def find(name: str) -> Path:
     return path
 
 
-def located(name: str) -> tuple[Path, tuple[Path, ...]]:
+def path_of(name: str) -> tuple[Path, tuple[Path, ...]]:
     """The same, and where its lists are besides: an entry point of `ditseed.templates`."""
     return find(name), (LISTS,)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.campaign import treat, verdict
+from fixtures.campaign import build_and_compare, verdict
+from fixtures.campaign.build_and_compare import Environment, Trial
 from fixtures.campaign.schema_files import SchemaFile, found_in, loaded
 from fixtures.campaign.schema_trials import compared
-from fixtures.campaign.treat import Home, Trial
 from fixtures.campaign.verdict import Verdict
 from fixtures.golden.case import server, settings
 from fixtures.golden.records import SUFFIX, entry, golden, top
@@ -24,8 +24,8 @@ objectclass ( 1.3.6.1.4.1.4203.666.11.98.2 NAME 'ownClass' SUP top STRUCTURAL MU
 """
 
 
-def _home(made: Slapd) -> Home:
-    return Home(made.config_path, {made.suffix: made.database_dir})
+def _home(made: Slapd) -> Environment:
+    return Environment(made.config_path, {made.suffix: made.database_dir})
 
 
 def _found(text: str, place: Path, oracle: str = "cn eq") -> list[Verdict]:
@@ -56,7 +56,7 @@ def test_what_differs_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_late_refusal_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(treat, "UNREAD", 1)
+    monkeypatch.setattr(build_and_compare, "UNREAD", 1)
     bad = entry(f"cn=x,{SUFFIX}", [("objectClass", "gEntry"), ("cn", "x"), ("gBoolean", "perhaps")])
     assert _outcomes(top() + bad, tmp_path)["native"] == verdict.LATE
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.campaign import symlink_trials
-from fixtures.campaign.outside import Outside, differences
+from fixtures.campaign.outside import WatchedDirectory, differences
 from fixtures.campaign.symlink_trials import Trial
 from tests.support.require import require
 
@@ -48,7 +48,7 @@ def test_all_verbs() -> None:
 
 def test_what_was_touched_is_noticed(tmp_path: Path) -> None:
     """The campaign's own judgement."""
-    outside = Outside.made(tmp_path / "outside", None)
+    outside = WatchedDirectory.made(tmp_path / "outside", None)
     before = outside.state()
     assert not differences(before, outside.state())
     secret = outside.place / "secret"

@@ -13,7 +13,7 @@ import pytest
 
 from fixtures import glued
 from fixtures.chroots import Chroot
-from fixtures.glued import GROUPS, INDEXES, INNER, SUFFIX, Below
+from fixtures.glued import GROUPS, INDEXES, INNER, SUFFIX, SubordinateDatabase
 from fixtures.golden.tables import GENERATED, differences
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Installation, Settings
@@ -76,28 +76,32 @@ def children_first() -> str:
 
 @dataclass(frozen=True)
 class Tree:
-    below: tuple[Below, ...]
+    below: tuple[SubordinateDatabase, ...]
     ldif: Callable[[], str] = mixed
     base: Settings = BASE
     options: tuple[str, ...] = ()
     unforeseen: frozenset[str] = frozenset()
 
 
-NESTED = (Below(INNER), Below(GROUPS))
+NESTED = (SubordinateDatabase(INNER), SubordinateDatabase(GROUPS))
 TREES = {
     "nested": Tree(NESTED),
-    "advertise": Tree((Below(INNER, "advertise"), Below(GROUPS, "advertise"))),
+    "advertise": Tree(
+        (SubordinateDatabase(INNER, "advertise"), SubordinateDatabase(GROUPS, "advertise"))
+    ),
     "children-first": Tree(NESTED, children_first),
     "own-root": Tree(
-        (Below(GROUPS, lines=(f"rootdn cn=other,{GROUPS}", "lastmod off")),),
+        (SubordinateDatabase(GROUPS, lines=(f"rootdn cn=other,{GROUPS}", "lastmod off")),),
         bare,
         unforeseen=GENERATED,
     ),
     "no-lastmod": Tree(
-        (Below(GROUPS),), bare, dataclasses.replace(BASE, database_lines=("lastmod off",))
+        (SubordinateDatabase(GROUPS),),
+        bare,
+        dataclasses.replace(BASE, database_lines=("lastmod off",)),
     ),
     "dds": Tree(
-        (Below(GROUPS),),
+        (SubordinateDatabase(GROUPS),),
         lambda: (
             mixed()
             + record(f"cn=brief,{GROUPS}", 99, "objectClass: dynamicObject", "entryTtl: 3600")
@@ -108,7 +112,12 @@ TREES = {
         NESTED[1:], lambda: record(GROUPS, 1) + record(f"cn=a,{GROUPS}", 2)
     ),
     "by-ldap": Tree(
-        (Below(f"ou=far,{SUFFIX}", lines=("uri ldap://127.0.0.1:1",), backend="ldap"), *NESTED),
+        (
+            SubordinateDatabase(
+                f"ou=far,{SUFFIX}", lines=("uri ldap://127.0.0.1:1",), backend="ldap"
+            ),
+            *NESTED,
+        ),
         base=dataclasses.replace(BASE, modules=("back_ldap", *BASE.modules)),
     ),
 }

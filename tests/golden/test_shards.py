@@ -18,10 +18,10 @@ from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.trees import write_people
 from loader.operations.build import BuildOptions
-from loader.operations.build.inputs import moment
+from loader.operations.build.inputs import input_time
 from loader.progress import Meter
 from loader.sinks import shards
-from loader.sinks.shards import Making, Slice, Source
+from loader.sinks.shards import GeneratedAttributes, Slice, Source
 from tests.golden.everything import BY_NAME, CASES
 from tests.support.command import ditseed
 from tests.support.golden import fresh, require_fitting, slapadd
@@ -50,8 +50,8 @@ def one_stream(case: Case, ldif: Path, directory: Path) -> Path | None:
         return None
     server_id = int(case.options[case.options.index("-S") + 1]) if "-S" in case.options else 0
     last_mod = "lastmod off" not in case.settings.database_lines
-    now = moment(BuildOptions((ldif,), Path())) if last_mod else None
-    making = Making(now, server_id, None, "", aliases=shapes.SAME)
+    now = input_time(BuildOptions((ldif,), Path())) if last_mod else None
+    making = GeneratedAttributes(now, server_id, None, "", aliases=shapes.SAME)
     whole = Slice(source, plan.shared, plan.cuts[0], plan.leaves, making)
     stream = directory / "stream.ldif"
     with stream.open("wb") as file:

@@ -12,7 +12,7 @@ from fixtures.golden import spellings
 from fixtures.golden.case import settings, tree
 from fixtures.golden.configured import many
 from fixtures.golden.shapes import options
-from fixtures.golden.spellings import Written
+from fixtures.golden.spellings import ConfigSpelling
 from fixtures.golden.syntaxes import each
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
@@ -68,7 +68,7 @@ def test_values_of_cn_config(name: str, ldif: Path) -> None:
     assert_equal(ldif, lambda: rewritten(written), "native", "slapadd")
 
 
-def rewritten(written: Written) -> Slapd:
+def rewritten(written: ConfigSpelling) -> Slapd:
     """A server with a slapd.d in which these values stand in the place of those of the same names."""
     server = Slapd(settings("cn,description eq", "gInteger eq"))
     [entry] = server.config_path.glob(written.entry)

@@ -21,7 +21,7 @@ import pytest
 from fixtures import damage
 from fixtures.chroots import chroot, missing_chroot
 from fixtures.churn import Churn
-from fixtures.damage import INDEX_KINDS, Damage, Sound, Tables
+from fixtures.damage import INDEX_KINDS, Damage, SoundDatabase, Tables
 from fixtures.golden import blobs
 from fixtures.golden.case import Case, settings
 from fixtures.golden.cases import INDEXES, mixed
@@ -31,7 +31,7 @@ from fixtures.slapd import Slapd
 from loader.defaults import LADDER
 from loader.errors import LoaderError
 from loader.mdb import meta
-from loader.mdb.verify import AuditReport, Means, audit
+from loader.mdb.verify import AuditReport, Resources, audit
 from loader.operations.verify import (
     VerifyOptions,
     VerifyReport,
@@ -65,14 +65,16 @@ class Worn:
     """A database that slapd has changed for a while, and what LMDB reads in it, and read before its last change."""
 
     server: Slapd
-    sound: Sound
+    sound: SoundDatabase
     known: mdb.Database
     tables: Tables
     last_but_one: Tables
 
     def look(self, path: Path) -> AuditReport:
         """What verify says of a damaged copy, on all rungs."""
-        return audit(path, LADDER[-1], Means(32 << 20, 2, limit=10**6), Meter("verify"), self.known)
+        return audit(
+            path, LADDER[-1], Resources(32 << 20, 2, limit=10**6), Meter("verify"), self.known
+        )
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +90,14 @@ def worn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worn]:
             f"dn: {SUFFIX}\nchangetype: modify\nreplace: description\ndescription: last\n"
         )
         _copy(server, now)
-        assert meta.facts(now).txnid == meta.facts(last_but_one).txnid + 1
+        assert meta.read_meta(now).txnid == meta.read_meta(last_but_one).txnid + 1
         tables, before = damage.read(now), damage.read(last_but_one)
         assert tables
         assert before
         assert len(tables["id2v"]) > 50
         config = configuration.read(server.config_path)
         known = known_to_core(config, config.database(server.suffix))
-        sound = Sound(now, now.read_bytes(), earlier.read_bytes())
+        sound = SoundDatabase(now, now.read_bytes(), earlier.read_bytes())
         yield Worn(server, sound, known, tables, before)
 
 
@@ -109,11 +111,11 @@ def _change(server: Slapd, seed: int, copy: Path) -> None:
 def _copy(server: Slapd, copy: Path) -> None:
     server.stop()
     data = server.database_dir / meta.DATA
-    copy.write_bytes(data.read_bytes()[: meta.facts(data).used])
+    copy.write_bytes(data.read_bytes()[: meta.read_meta(data).used])
 
 
 def look(server: Slapd, place: Path, level: str = "indexes") -> VerifyReport:
-    means = Means(memory=32 << 20, jobs=2)
+    means = Resources(memory=32 << 20, jobs=2)
     options = VerifyOptions(place, server.config_path, server.suffix, level, means)
     return verify_database(options, Progress("none"))
 

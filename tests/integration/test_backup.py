@@ -167,7 +167,7 @@ def test_a_restored_consumer_goes_on_from_its_context_csn(source: Slapd, tmp_pat
 
 def test_the_manifest_tells_what_was_backed_up(source: Slapd, repo: Path) -> None:
     (made,) = repository.listing(repo).backups
-    facts = meta.facts(source.database_dir)
+    facts = meta.read_meta(source.database_dir)
     assert re.fullmatch(r"\d{8}T\d{6}Z-dc-example-dc-com", made.id)
     assert (made.suffix, made.entries) == ("dc=example,dc=com", 1029)
     assert (made.lmdb_format, made.page_size, made.map_size) == (1, 4096, parse_size("10G"))
@@ -182,7 +182,7 @@ def test_the_manifest_tells_what_was_backed_up(source: Slapd, repo: Path) -> Non
 def test_a_sparse_source_does_not_inflate(source: Slapd, repo: Path) -> None:
     (made,) = repository.listing(repo).backups
     assert made.source_apparent == parse_size("10G")
-    assert made.data_bytes == meta.facts(source.database_dir).used < parse_size("20M")
+    assert made.data_bytes == meta.read_meta(source.database_dir).used < parse_size("20M")
     stored = repo / made.id / made.file
     assert stored.stat().st_size == made.stored_bytes < made.data_bytes / 2
 
@@ -194,7 +194,7 @@ def test_free_pages_of_zeros_come_back_as_holes(source: Slapd, tmp_path: Path) -
     place = tmp_path / "source"
     place.mkdir()
     with (source.database_dir / "data.mdb").open("rb") as data:
-        (place / "data.mdb").write_bytes(data.read(meta.facts(source.database_dir).used))
+        (place / "data.mdb").write_bytes(data.read(meta.read_meta(source.database_dir).used))
     _pretend_more_pages(place / "data.mdb", 100_000)
     made = taking.run(BackupOptions(tmp_path / "repo", source=place), Progress("none"))
     report = restore.restore(options, Progress("none"))
@@ -204,7 +204,7 @@ def test_free_pages_of_zeros_come_back_as_holes(source: Slapd, tmp_path: Path) -
 
 def _pretend_more_pages(data: Path, more: int) -> None:
     """Free pages at the end, as a large delete leaves them, all holes."""
-    used = meta.facts(data.parent).used
+    used = meta.read_meta(data.parent).used
     with data.open("r+b") as file:
         file.truncate(used + more * 4096)
         for page in (0, 4096):
@@ -430,10 +430,10 @@ def test_a_full_disk_leaves_nothing(source: Slapd) -> None:
 def test_run_killed_then_run_again(source: Slapd, tmp_path: Path, point: str) -> None:
     command = ("backup", "run", "--config", source.config_path, "-R", tmp_path)
     assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
-    assert repository.leftovers(tmp_path)
+    assert repository.unfinished_backups(tmp_path)
     assert repository.listing(tmp_path) == repository.Listing((), ())
     ditseed(*command).ok()
-    assert not repository.leftovers(tmp_path)
+    assert not repository.unfinished_backups(tmp_path)
     assert len(repository.listing(tmp_path).backups) == 1
 
 
@@ -480,7 +480,7 @@ def test_ended_while_it_streams_it_holds_no_pages(
         else:
             assert process.returncode == 143
         assert environment.oldest_reader_lag(server.database_dir) == 0
-        assert not repository.leftovers(tmp_path)
+        assert not repository.unfinished_backups(tmp_path)
 
 
 def _await_streaming(repo: Path) -> None:

@@ -16,12 +16,12 @@ from fixtures.golden.case import server, settings
 from fixtures.golden.records import SUFFIX, stamps, top
 from fixtures.slapd import Slapd
 from fixtures.trees import record
-from loader.operations.build import FULL, BuildOptions, find_place
-from loader.operations.build.native import Work
+from loader.operations.build import FULL, BuildOptions, target_database
+from loader.operations.build.native import NativeSteps
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import open_run
-from loader.sinks.mdb import Beside, Orphan
+from loader.sinks.mdb import LiveSource, Orphan
 from tests.support.trees import Tree, tree
 
 pytestmark = pytest.mark.slapd
@@ -69,10 +69,10 @@ class Reading:
 
         how = {"now": "20260101000000Z", "seeding": True, "verify": FULL}
         options = BuildOptions((), self.target.config_path, **how)
-        place = find_place(options.config_path, SUFFIX, False)
+        place = target_database(options.config_path, SUFFIX, False)
         with open_run(self.scratch / "run", "test", {}, Progress("none")) as run:
-            work = Work(options, run, place)
-            beside = Beside(first[0] if first else None, read_again)
+            work = NativeSteps(options, run, place)
+            beside = LiveSource(first[0] if first else None, read_again)
             facts = work.make(Meter("stream"), inputs, [CLAIMED], beside)
             checked = work.check(Meter("check"), facts)
             work.publish(facts, checked)

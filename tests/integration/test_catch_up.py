@@ -19,7 +19,7 @@ from fixtures.chroots import Chroot, chroot, missing_chroot
 from fixtures.replication import refresh_report
 from fixtures.slapd import Slapd, missing_slapd
 from loader import errors
-from loader.server.sync import Answer
+from loader.server.sync import SyncAnswer
 from seeders.replica import cost
 from tests.support import catching_up
 from tests.support.catching_up import CHANGED, DELETED, DELTA, LOG, SITUATIONS, Provider, Situation
@@ -387,7 +387,7 @@ def test_what_it_takes(version: Chroot | None, tmp_path: Path, name: str, loglev
         entries = provider.seed(consumer, *provider.replicator, "--json").ok().facts["entries"]
         provider.change_and_delete()
         taken = provider.seconds_to_catch_up(consumer)
-        answer = Answer[str(forecast["answer"]).upper()]
+        answer = SyncAnswer[str(forecast["answer"]).upper()]
         price = cost.of(answer, entries, forecast["logged"] is True)
         assert forecast["entries"] in (entries, None)  # None: OpenLDAP 2.4 does not tell
         version_ = version.version if version else "the host's"

@@ -72,9 +72,9 @@ def test_the_clone_is_the_same_database(stopped: Slapd, other: Slapd) -> None:
 def test_a_sparse_source_takes_only_what_it_holds(stopped: Slapd, tmp_path: Path) -> None:
     report = run(stopped.database_dir, tmp_path / "clone")
     assert report.source_apparent == parse_size("10G")
-    assert report.target_apparent == meta.facts(stopped.database_dir).used < parse_size("20M")
+    assert report.target_apparent == meta.read_meta(stopped.database_dir).used < parse_size("20M")
     assert report.target_allocated <= report.source_allocated + 65536
-    assert meta.facts(tmp_path / "clone").map_size == parse_size("10G")
+    assert meta.read_meta(tmp_path / "clone").map_size == parse_size("10G")
 
 
 def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_places_that_are_none(stopped: Slapd, tmp_path: Path) -> None:
 def test_a_damaged_source(stopped: Slapd, tmp_path: Path, keep: float) -> None:
     source = tmp_path / "source"
     run(stopped.database_dir, source)
-    os.truncate(source / "data.mdb", int(meta.facts(source).used * keep))
+    os.truncate(source / "data.mdb", int(meta.read_meta(source).used * keep))
     for verify in ("quick", "pages"):
         with pytest.raises(MdbDamaged):
             run(source, tmp_path / "clone", verify=verify)
@@ -265,7 +265,7 @@ def test_one_at_a_time(stopped: Slapd, tmp_path: Path) -> None:
 
 def test_what_a_killed_run_left_is_not_in_the_way(stopped: Slapd) -> None:
     require(missing_loop_filesystem())
-    used = meta.facts(stopped.database_dir).used
+    used = meta.read_meta(stopped.database_dir).used
     with loop_filesystem(64) as disk:
         target = disk / "clone"
         (target / WORKSHOP).mkdir(parents=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import ldap
 import pytest
 
-from fixtures.aside import Aside
+from fixtures.aside import BackgroundThread
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from tests.support.command import ditseed
@@ -23,7 +23,7 @@ RATE = 1000  # modifications a second
 WINDOW = 16  # that wait for their answers
 
 
-class Hammer(Aside):
+class Hammer(BackgroundThread):
     """Modifies people, so many a second as the server takes, until the block ends."""
 
     def __init__(self, server: Slapd, rate: int) -> None:

@@ -78,7 +78,7 @@ def test_a_compacting_clone_is_the_same_database(stopped: Slapd, other: Slapd) -
     options = ("--compact", "--verify", "pages", "--json")
     done = ditseed("clone", stopped.database_dir, other.database_dir, *options).ok()
     assert_same(stopped, other)
-    source, copy = meta.facts(stopped.database_dir), meta.facts(other.database_dir)
+    source, copy = meta.read_meta(stopped.database_dir), meta.read_meta(other.database_dir)
     assert (copy.txnid, copy.map_size) == (source.txnid, source.map_size)
     assert copy.used < source.used
     assert done.facts["compact"]
@@ -87,14 +87,14 @@ def test_a_compacting_clone_is_the_same_database(stopped: Slapd, other: Slapd) -
     assert len(other.search()) == 1029
     other.ldapmodify(CHANGE)
     other.stop()
-    assert meta.facts(other.database_dir).txnid > source.txnid
+    assert meta.read_meta(other.database_dir).txnid > source.txnid
 
 
 def test_a_damaged_source_is_not_compacted(stopped: Slapd, tmp_path: Path) -> None:
     source = tmp_path / "source"
     ditseed("clone", stopped.database_dir, source).ok()
     with (source / "data.mdb").open("r+b") as file:
-        for page in range(10, meta.facts(source).pages, 7):
+        for page in range(10, meta.read_meta(source).pages, 7):
             file.seek(page * 4096)
             file.write(bytes(4096))
     done = ditseed("clone", source, tmp_path / "clone", "--compact", "--verify", "none")
@@ -121,7 +121,7 @@ def test_a_sparse_file_takes_what_it_took(
             for options in ((), ("--compact",), ("--reflink", "never")):
                 done = ditseed("clone", source, disk / "clone", "--replace", "--json", *options)
                 assert done.ok().facts["target_allocated"] <= before.allocated + (1 << 20)
-                assert meta.facts(disk / "clone").map_size == HUGE
+                assert meta.read_meta(disk / "clone").map_size == HUGE
             assert Sizes.of(source / "data.mdb") == before
         finally:
             server.close()
@@ -201,7 +201,7 @@ def test_compacted_through_a_pipe(stopped: Slapd, other: Slapd, tmp_path: Path) 
     assert "entries" in here.out
     made = (other.database_dir / "data.mdb").read_bytes()
     assert made == (tmp_path / "here" / "data.mdb").read_bytes()
-    assert len(made) < meta.facts(stopped.database_dir).used
+    assert len(made) < meta.read_meta(stopped.database_dir).used
     assert_same(stopped, other)
     assert not list(scratch.iterdir())
 

@@ -268,7 +268,7 @@ def test_damaged_files(stopped: Slapd, tmp_path: Path) -> None:
 def _used(server: Slapd) -> bytes:
     """What is used of a file that is as long as maxsize."""
     with (server.database_dir / "data.mdb").open("rb") as file:
-        return file.read(meta.facts(server.database_dir).used)
+        return file.read(meta.read_meta(server.database_dir).used)
 
 
 def _damaged(sound: bytes, chance: random.Random) -> bytes:

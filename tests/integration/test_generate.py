@@ -21,7 +21,7 @@ from loader.manifest import Manifest
 from loader.operations.compare import CompareOptions, compare
 from loader.progress import Meter, Progress
 from loader.server.options import Connection
-from loader.sources.dit import Range, Recipe
+from loader.sources.dit import Range, TreeSpec
 from loader.sources.location import locate
 from seeders.synthetic.generate import GenerateOptions, to_directory
 from tests.support import generating
@@ -158,7 +158,7 @@ def test_the_template_of_the_manual_is_one(tmp_path: Path) -> None:
     (template,) = re.findall(r"```toml\n(description.*?)```", manual, re.DOTALL)
     path = tmp_path / "manual.toml"
     path.write_text(template, "utf-8")
-    text = text_of(Recipe(path, generating.LISTS, entries=300, operational=True))
+    text = text_of(TreeSpec(path, generating.LISTS, entries=300, operational=True))
     server = Slapd(Settings(suffix=SUFFIX), form="conf")
     try:
         server.slapadd(text.decode(), "-u", "-o", "schema-check=yes", "-o", "value-check=yes")

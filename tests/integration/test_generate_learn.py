@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import likeness, opendj, secrets
+from fixtures import opendj, secrets, similarity
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader.sources.dit import Recipe
+from loader.sources.dit import TreeSpec
 from seeders.synthetic import templates
 from tests.support.command import Done, ditseed
 from tests.support.generating import LISTS, text_of
@@ -31,7 +31,7 @@ def learn(*sources: object, out: Path, more: tuple[object, ...] = ()) -> str:
 
 
 def tree(template: Path, entries: int, path: Path) -> Path:
-    path.write_bytes(text_of(Recipe(template, LISTS, entries=entries), jobs=2))
+    path.write_bytes(text_of(TreeSpec(template, LISTS, entries=entries), jobs=2))
     return path
 
 
@@ -39,9 +39,9 @@ def assert_alike(source: Path, entries: int, home: Path) -> None:
     """Learned, generated and built, every table has as many pages as the source's."""
     learn(source, out=home / "learned.toml")
     made = tree(home / "learned.toml", entries, home / "made.ldif")
-    one = likeness.build(source, home / "source", entries)
-    other = likeness.build(made, home / "learned", entries)
-    found = likeness.compare(one, other)
+    one = similarity.build(source, home / "source", entries)
+    other = similarity.build(made, home / "learned", entries)
+    found = similarity.compare(one, other)
     print("\n".join(map(str, found)))
     assert {table.name for table in found} >= {"id2e", "dn2i", "cn", "sn", "givenName", "uid"}
     wrong = [str(table) for table in found if table.off > BAR]
@@ -99,7 +99,7 @@ def test_the_same_source_makes_the_same_template(tmp_path: Path) -> None:
     one = learn(source, out=tmp_path / "one.toml", more=("--jobs", "1"))
     assert learn(source, out=tmp_path / "three.toml", more=("--jobs", "3")) == one
     assert learn(tmp_path / "parts", out=tmp_path / "parts.toml") == one
-    command = [likeness.DITSEED, "generate", "learn", "-", "-o", "-", "--progress", "none"]
+    command = [similarity.DITSEED, "generate", "learn", "-", "-o", "-", "--progress", "none"]
     with source.open("rb") as file:
         piped = subprocess.run(command, stdin=file, capture_output=True, check=True)
     assert piped.stdout.decode() == one
@@ -130,7 +130,7 @@ def test_databases_and_servers_are_learned_as_their_ldif_is(
         "-y",
         slapd.password_file,
         "-b",
-        likeness.SUFFIX,
+        similarity.SUFFIX,
     )
     live = learn(out=tmp_path / "live.toml", more=options)
     assert live == database

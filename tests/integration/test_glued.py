@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import glued, replication
-from fixtures.glued import GROUPS, INNER, SUFFIX, Below
+from fixtures.glued import GROUPS, INNER, SUFFIX, SubordinateDatabase
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings
 from loader import errors
@@ -27,7 +27,7 @@ from tests.support.trees import tree
 
 pytestmark = pytest.mark.slapd
 
-BELOW = (Below(INNER), Below(GROUPS))
+BELOW = (SubordinateDatabase(INNER), SubordinateDatabase(GROUPS))
 BASE = Settings(suffix=SUFFIX, maxsize=64 << 20, indexes=glued.INDEXES)
 
 
@@ -42,7 +42,9 @@ REST = "".join(
 
 
 @contextmanager
-def server(home: Path, below: tuple[Below, ...] = BELOW, form: Form = "config") -> Iterator[Slapd]:
+def server(
+    home: Path, below: tuple[SubordinateDatabase, ...] = BELOW, form: Form = "config"
+) -> Iterator[Slapd]:
     with closing(Slapd(glued.settings(home, below, BASE), form=form)) as found:
         yield found
 
@@ -351,7 +353,7 @@ def test_a_part_with_a_syncrepl_of_its_own(ldif: Path, tmp_path: Path) -> None:
         f'syncrepl rid=7 provider=ldap://127.0.0.1:1 searchbase="{GROUPS}" type=refreshOnly'
         ' bindmethod=simple binddn="cn=x" credentials="y"',
     )
-    with server(tmp_path, (Below(GROUPS, lines=lines),)) as target:
+    with server(tmp_path, (SubordinateDatabase(GROUPS, lines=lines),)) as target:
         where = ("--config", target.config_path, "--suffix", SUFFIX)
         done = ditseed("replica", "seed", "--strategy", "ldif", "--from", ldif, *where, "-w")
         assert done.status == errors.GlueRefused.exit_status, done

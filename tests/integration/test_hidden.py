@@ -18,10 +18,10 @@ from fixtures.churn import Churn
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import HiddenFromAccount
-from loader.server import shown
+from loader.server import visibility
 from loader.server.options import Connection
 from loader.server.session import session
-from loader.server.shown import Sight
+from loader.server.visibility import VisibilityReport
 from tests.support.command import Done, ditseed
 from tests.support.trees import assert_same
 
@@ -226,10 +226,10 @@ def test_hiding_is_found_while_others_write(case: str) -> None:
             assert named in looked_at(server).hidden
 
 
-def looked_at(server: Slapd) -> Sight:
+def looked_at(server: Slapd) -> VisibilityReport:
     connection = Connection(server.uri, READER, password_file=server.home / "reader", base=SUFFIX)
     with session(connection) as asked:
-        found = shown.look(asked, SUFFIX)
+        found = visibility.compare_sample(asked, SUFFIX)
     assert found is not None
     return found
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slapd
 def newer(tmp_path: Path) -> Path:
     """A suffix entry, in the tables of back-mdb, in a file that LMDB 1.0 itself has written."""
     place = make(tmp_path / "newer", engine=1)
-    assert meta.facts(place).format == 3
+    assert meta.read_meta(place).format == 3
     return place
 
 

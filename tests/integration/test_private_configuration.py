@@ -17,7 +17,7 @@ from fixtures.slapd_config import Installation, Settings
 from loader.config import Config
 from loader.defaults import ENGINES
 from loader.operations import schema
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.server import configuration
 from tests.support.command import ditseed
 from tests.support.require import require
@@ -153,7 +153,7 @@ def test_every_name_of_the_schema_is_known(module: Module, tmp_path: Path) -> No
     with configured(module, "conf", tmp_path / "others") as server:
         config = configuration.read(server.config_path)
         database = config.database(SUFFIX)
-        place = Place(config, database, server.database_dir)
+        place = TargetDatabase(config, database, server.database_dir)
         attributes, classes = (
             _names(config, "olcAttributeTypes"),
             _names(config, "olcObjectClasses"),

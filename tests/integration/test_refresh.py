@@ -322,7 +322,7 @@ def _reached(both: Pair) -> list[str]:
 def test_a_database_that_would_outgrow_its_map(short_tmp: Path) -> None:
     with pair(short_tmp, 1000) as both:
         seeded(both)
-        used = meta.facts(both.consumer.database_dir).used
+        used = meta.read_meta(both.consumer.database_dir).used
         config = both.consumer.config_path
         (entry,) = Path(config, "cn=config").glob("olcDatabase=*mdb.ldif")
         text = re.sub(r"olcDbMaxSize: \d+", f"olcDbMaxSize: {used + 8192}", entry.read_text())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import glued, partial, replication
-from fixtures.glued import GROUPS, SUFFIX, Below
+from fixtures.glued import GROUPS, SUFFIX, SubordinateDatabase
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import INDEXES, Settings
 from loader.errors import NotProven, TargetNotEmpty
@@ -43,7 +43,7 @@ def consumer(
     lines = (line,) if line else ()
     settings = Settings(suffix=SUFFIX, global_lines=lines, indexes=(*INDEXES, index))
     if "glued" in kind:
-        settings = glued.settings(home, [Below(GROUPS)], settings)
+        settings = glued.settings(home, [SubordinateDatabase(GROUPS)], settings)
     if "partial" in kind:
         one = partial.syncrepl(source, 'filter="(objectClass=domain)"')
         target = Slapd(dataclasses.replace(settings, database_lines=(one,)))

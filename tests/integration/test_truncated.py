@@ -37,7 +37,7 @@ KNOWN = {
 def copy_sparse(source: Path, target: Path) -> None:
     """A database file is as large as slapd maps it, and mostly holes; here it ends with what is in use."""
     subprocess.run(["cp", "--sparse=always", source, target], check=True)
-    os.truncate(target, meta.facts(source).used)
+    os.truncate(target, meta.read_meta(source).used)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
 def _copy(source: Path, target: Path) -> None:
     """What is in use: slapd makes the file as large as it may become."""
     with source.open("rb") as file:
-        target.write_bytes(file.read(meta.facts(source).used))
+        target.write_bytes(file.read(meta.read_meta(source).used))
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def _done(place: Place, verb: str, process: subprocess.Popen[bytes]) -> Done:
 
 
 def _cut(part: float) -> Callable[[Path], None]:
-    return lambda data: os.truncate(data, int(meta.facts(data).used * part) // 4096 * 4096)
+    return lambda data: os.truncate(data, int(meta.read_meta(data).used * part) // 4096 * 4096)
 
 
 def _cut_to(size: int) -> Callable[[Path], None]:
@@ -222,7 +222,7 @@ def test_that_cannot_be_read(place: Place, verb: str) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_cut_in_the_middle(place: Place, verb: str, part: float) -> None:
     """At several moments: whatever is said to be done is right."""
-    whole = meta.facts(place.data).used
+    whole = meta.read_meta(place.data).used
     for delay in (0.08, 0.16, 0.24, 0.4):
         copy_sparse(place.good / meta.DATA, place.data)
         for left in ("out", "repo", "learned.toml"):
@@ -267,7 +267,7 @@ def test_a_refresh_whose_database_is_cut(tmp_path: Path) -> None:
         data = target.database_dir / meta.DATA
         change = "changetype: modify\nreplace: description\ndescription: changed\n"
         source.ldapmodify(f"dn: {source.suffix}\n{change}")
-        whole = meta.facts(before).used
+        whole = meta.read_meta(before).used
         for size in (0, 4096, 8192, whole // 2 // 4096 * 4096):
             copy_sparse(before, data)
             os.truncate(data, size)

@@ -37,7 +37,7 @@ from loader.errors import (
 )
 from loader.mdb import index_tables, meta, verify
 from loader.operations.tune import apply_maxsize, indexing, maxsize, syncing
-from loader.operations.tune.indexing import IndexWish
+from loader.operations.tune.indexing import IndexChange
 from loader.operations.tune.plan import Outcome, State
 from loader.operations.tune.target import opened
 from loader.progress import Meter
@@ -83,7 +83,7 @@ class Place:
         with opened(self.where) as target:
             return maxsize.change_maxsize(target, None, size, apply)
 
-    def indexes(self, wish: IndexWish, apply: bool = True, reindex: bool = True) -> Outcome:
+    def indexes(self, wish: IndexChange, apply: bool = True, reindex: bool = True) -> Outcome:
         with opened(self.where) as target:
             return indexing.change_indexes(target, None, wish, apply, reindex)
 
@@ -198,8 +198,8 @@ def test_a_full_map_takes_entries_again_at_once() -> None:
             assert maxsize.standings(target, None)[0].notes
             maxsize.change_maxsize(target, None, GIB, True)
         fill(server, "again")
-        assert meta.facts(server.database_dir).map_size == GIB
-        assert meta.facts(server.database_dir).used > 1 << 20
+        assert meta.read_meta(server.database_dir).map_size == GIB
+        assert meta.read_meta(server.database_dir).used > 1 << 20
 
 
 def fill(server: Slapd, name: str = "entry") -> None:
@@ -212,7 +212,7 @@ def test_auto_is_what_is_recommended(place: Place) -> None:
     with opened(place.where) as target:
         (found,) = maxsize.standings(target, None)
     assert found.used is not None
-    assert found.recommended == maxsize.roomy(found.used) == GIB
+    assert found.recommended == maxsize.recommended_size(found.used) == GIB
     assert place.maxsize("auto").state is State.CHANGED
     assert place.database().maxsize == GIB
 
@@ -239,7 +239,7 @@ def test_a_build_sets_it_too(form: Form) -> None:
 
 
 def test_a_new_index_is_whole_and_used(place: Place) -> None:
-    wish = IndexWish(add=("sn eq,sub",), remove=("mail",))
+    wish = IndexChange(add=("sn eq,sub",), remove=("mail",))
     assert place.indexes(wish).state is State.CHANGED
     assert place.indexes(wish).state is State.UNCHANGED
     assert owned_by_server(place.server)
@@ -266,7 +266,7 @@ def is_indexed(server: Slapd, filter: str) -> bool:
 def test_indexing_makes_what_a_load_would_have_made(settings: Settings, people_ldif: Path) -> None:
     loaded = Slapd(Settings(indexes=(*INDEXES, "sn eq,sub")))
     offline, online = Slapd(settings), Slapd(settings)
-    wish = IndexWish(add=("sn eq,sub",))
+    wish = IndexChange(add=("sn eq,sub",))
     try:
         for server in (loaded, offline, online):
             server.slapadd(people_ldif)
@@ -312,9 +312,9 @@ def test_killed_while_slapindex_works(form: Form, tmp_path: Path) -> None:
 
 def test_the_whole_list(place: Place) -> None:
     wanted = ("default eq", "objectClass", "uid,cn eq,pres", "entryCSN,entryUUID eq")
-    assert place.indexes(IndexWish(wanted=wanted)).state is State.CHANGED
-    assert place.indexes(IndexWish(wanted=wanted)).state is State.UNCHANGED
-    assert place.indexes(IndexWish(wanted=("objectClass eq",))).state is State.CHANGED
+    assert place.indexes(IndexChange(wanted=wanted)).state is State.CHANGED
+    assert place.indexes(IndexChange(wanted=wanted)).state is State.UNCHANGED
+    assert place.indexes(IndexChange(wanted=("objectClass eq",))).state is State.CHANGED
     assert place.database().indexes == ("objectClass eq",)
     with opened(place.where) as target:
         (found,) = indexing.indexing(target, None)
@@ -331,7 +331,7 @@ def test_slapd_says_what_it_does_not_know(place: Place) -> None:
         ("sn some", 'index type "some"'),
     ]:
         with pytest.raises(ConfigRefused) as caught:
-            place.indexes(IndexWish(add=(line,)))
+            place.indexes(IndexChange(add=(line,)))
         assert words in str(caught.value)
         assert "/tmp/ditseed" not in str(caught.value)
     assert files_of(place.server) == before
@@ -344,7 +344,7 @@ def test_no_reindex_says_what_to_run(form: Form, people_ldif: Path) -> None:
     server.slapadd(people_ldif)
     try:
         place = Place(server, server.config_path)
-        found = place.indexes(IndexWish(add=("description eq",)), reindex=False)
+        found = place.indexes(IndexChange(add=("description eq",)), reindex=False)
         assert "description" not in index_tables.keys(server.database_dir)
         (command,) = [note.partition(": ")[2] for note in found.notes if "slapindex" in note]
         server.tool(*command.split())
@@ -430,7 +430,7 @@ def syncs(server: Slapd, name: str) -> int:
 
 def test_what_was_before_is_written_down_with_the_way_back(place: Place) -> None:
     place.maxsize(3 * GIB)
-    place.indexes(IndexWish(add=("sn eq",)), reindex=False)
+    place.indexes(IndexChange(add=("sn eq",)), reindex=False)
     place.nosync(True)
     found = journal.entries()
     assert [(one.attribute, one.outcome.value) for one in found] == [
@@ -444,7 +444,7 @@ def test_what_was_before_is_written_down_with_the_way_back(place: Place) -> None
 
 def test_a_refused_change_is_written_down_as_failed() -> None:
     with Slapd() as server, pytest.raises(ConfigRefused):
-        Place(server, by_ldapi(server)).indexes(IndexWish(add=("nosuch eq",)))
+        Place(server, by_ldapi(server)).indexes(IndexChange(add=("nosuch eq",)))
     assert [one.outcome.value for one in journal.entries()] == ["failed"]
 
 
@@ -454,12 +454,12 @@ def test_a_refused_change_is_written_down_as_failed() -> None:
 def test_an_index_that_slapd_may_not_end_is_told_of() -> None:
     """Also when the command is given again after slapd was gone: it may have had the change and not made the index."""
     with Slapd() as server:
-        place, wish = Place(server, by_ldapi(server)), IndexWish(add=("description eq",))
+        place, wish = Place(server, by_ldapi(server)), IndexChange(add=("description eq",))
         first = place.indexes(wish)
         server.kill9()
         server.start()
         again = place.indexes(wish)
-        gone = place.indexes(IndexWish(remove=("description",)))
+        gone = place.indexes(IndexChange(remove=("description",)))
     assert (first.state, again.state) == (State.CHANGED, State.UNCHANGED)
     for outcome in (first, again):
         assert any("verify --verify indexes" in note for note in outcome.notes)
@@ -489,9 +489,9 @@ def test_slapd_conf_may_change_under_a_running_server_but_not_its_indexes(
         found = place.maxsize(3 * GIB)
         assert "restarted" in found.notes[-1]
         with pytest.raises(ServerRunning):
-            place.indexes(IndexWish(add=("description eq",)))
+            place.indexes(IndexChange(add=("description eq",)))
         assert "description" not in server.config_path.read_text()
-        assert place.indexes(IndexWish(remove=("mail",))).state is State.CHANGED
+        assert place.indexes(IndexChange(remove=("mail",))).state is State.CHANGED
         server.restart()
         assert Place(server, by_ldapi(server)).database().maxsize == 3 * GIB
 
@@ -584,7 +584,7 @@ def test_the_right_one_of_several_databases(two: Slapd) -> None:
         maxsize.change_maxsize(target, "dc=Other, dc=com", 2 * GIB, True)
     with opened(two.config_path) as target:
         assert [one.maxsize for one in target.config.mdb_databases] == [GIB, 2 * GIB, 10_485_760]
-        indexing.change_indexes(target, "cn=changes", IndexWish(add=("reqEnd eq",)), True)
+        indexing.change_indexes(target, "cn=changes", IndexChange(add=("reqEnd eq",)), True)
     with opened(two.config_path) as target:
         assert target.config.database("cn=changes").indexes == ("reqStart eq", "reqEnd eq")
         assert target.config.database("dc=other,dc=com").indexes == ("cn eq",)
@@ -719,7 +719,7 @@ def test_other_versions(
         server.stop()
         place = Place(server, server.config_path)
         assert place.maxsize(3 * GIB).state is State.CHANGED
-        assert place.indexes(IndexWish(add=("sn eq",), remove=("mail",))).state is State.CHANGED
+        assert place.indexes(IndexChange(add=("sn eq",), remove=("mail",))).state is State.CHANGED
         assert place.nosync(True).state is State.CHANGED
         assert place.nosync(False).state is State.CHANGED
         assert index_tables.keys(server.database_dir)["sn"] > 0
@@ -745,11 +745,11 @@ def test_an_index_that_does_not_fit_changes_nothing(form: Form) -> None:
         place = Place(server, server.config_path)
         before = files_of(server)
         with pytest.raises(MapFull) as caught:
-            place.indexes(IndexWish(add=("description eq,sub",)))
+            place.indexes(IndexChange(add=("description eq,sub",)))
         assert "tune maxsize" in str(caught.value.advice())
         assert files_of(server) == before
         place.maxsize("auto")
-        place.indexes(IndexWish(add=("description eq,sub",)))
+        place.indexes(IndexChange(add=("description eq,sub",)))
         server.start()
         assert len(server.search(f"(description={texts[7]})", ("1.1",))) == 1
     finally:

@@ -24,7 +24,7 @@ from fixtures.network import Proxy
 from fixtures.replication import wait_in_sync
 from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Settings
-from fixtures.storm import Storm
+from fixtures.storm import NetworkFaults
 from fixtures.tls import Authority
 from fixtures.trees import write_people
 from tests.support.command import ditseed, start
@@ -149,7 +149,7 @@ def _under_fire(scratch: Path, tls: bool = False) -> None:
     print(f"\nDITSEED_FIRE_SEED={seed}{' over ldaps' if tls else ''}")
     chance = random.Random(seed)
     with _field(scratch, chance, tls) as fire:
-        with fire.writer() as writer, Storm(fire.proxy, chance, pause=2.0) as storm:
+        with fire.writer() as writer, NetworkFaults(fire.proxy, chance, pause=2.0) as storm:
             writer.wait_for(20)
             fire.begin()
             _wait_until_read(fire, chance.uniform(0.1, 0.4))

@@ -6,7 +6,7 @@ import os
 
 from loader.progress import Meter
 from loader.sources import dit
-from loader.sources.dit import Range, Recipe
+from loader.sources.dit import Range, TreeSpec
 from seeders.synthetic import templates
 from seeders.synthetic.generate import GenerateOptions
 
@@ -16,11 +16,11 @@ PEOPLE = templates.find("people")
 
 def people(
     entries: int, seed: int = 1, operational: bool = True, suffix: str | None = None
-) -> Recipe:
-    return Recipe(PEOPLE, LISTS, seed, suffix, entries, operational=operational)
+) -> TreeSpec:
+    return TreeSpec(PEOPLE, LISTS, seed, suffix, entries, operational=operational)
 
 
-def text_of(recipe: Recipe, piece: Range | None = None, jobs: int = 1) -> bytes:
+def text_of(recipe: TreeSpec, piece: Range | None = None, jobs: int = 1) -> bytes:
     """The LDIF of a tree, or of a part of it."""
     template = recipe.compiled()
     descriptor = os.memfd_create("generated")
@@ -32,7 +32,7 @@ def text_of(recipe: Recipe, piece: Range | None = None, jobs: int = 1) -> bytes:
 
 
 def options(
-    recipe: Recipe,
+    recipe: TreeSpec,
     piece: Range | None = None,
     jobs: int = 1,
     size: int = 1000,

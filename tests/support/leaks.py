@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from fixtures.aside import Aside
+from fixtures.aside import BackgroundThread
 
 SHOWN = ("cmdline", "environ", "comm")  # of /proc/PID: what others, or a support bundle, may read
 LOOKS_APART = 0.005  # seconds
@@ -42,7 +42,7 @@ def in_text(text: str, secret: bytes) -> bool:
     return any(form in text.encode() for form in forms(secret))
 
 
-class Watch(Aside):
+class Watch(BackgroundThread):
     """`with Watch(secret, about):` looks at every process again and again.
 
     leaks: what showed it. seen: process ID -> how many looks met it, of processes whose command line names `about`.

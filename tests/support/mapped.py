@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loader.mdb import apart, environment
+from loader.mdb import environment, isolated
 from loader.mdb.environment import Environment
 
 
 @contextmanager
 def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
-    apart._inside = True
+    isolated._inside = True
     try:
         with environment.opened(place, writable) as found:
-            apart._inside = False
+            isolated._inside = False
             yield found
     finally:
-        apart._inside = False
+        isolated._inside = False

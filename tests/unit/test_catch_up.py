@@ -8,16 +8,16 @@ import pytest
 
 from loader import config, csn
 from loader.server import sync
-from loader.server.sync import Answer
-from seeders.replica import claims, cost, mending, provider
+from loader.server.sync import SyncAnswer
+from seeders.replica import claims, cost, provider, provider_commands
 
 A = "20261121070501.123456Z#000000#001#000000"
 B = "20250101000000.000000Z#000000#0ff#000000"
 
 
 def test_a_moment_before() -> None:
-    assert csn.before(A) == "20261121070501.123455Z#000000#001#000000"
-    assert csn.before(B) == "20241231235959.999999Z#000000#0ff#000000"
+    assert csn.just_before(A) == "20261121070501.123455Z#000000#001#000000"
+    assert csn.just_before(B) == "20241231235959.999999Z#000000#0ff#000000"
 
 
 def test_a_cookie_is_in_the_order_of_server_ids() -> None:
@@ -38,8 +38,8 @@ def test_the_server_id_in_a_cookie(cookie: str | None, server_id: str | None) ->
     assert sync._server_id(cookie) == server_id
 
 
-@pytest.mark.parametrize("answer", [Answer.PRESENT, Answer.WHOLE])
-def test_costs_grow_faster_than_the_tree(answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [SyncAnswer.PRESENT, SyncAnswer.WHOLE])
+def test_costs_grow_faster_than_the_tree(answer: SyncAnswer) -> None:
     """The consumer's list of entryUUIDs gets deeper."""
     small, large = (cost.of(answer, entries, False).seconds / entries for entries in (10**6, 10**8))
     assert large > 1.1 * small
@@ -47,7 +47,7 @@ def test_costs_grow_faster_than_the_tree(answer: Answer) -> None:
 
 
 def test_changes_alone_cost_nothing_of_the_tree() -> None:
-    assert cost.of(Answer.CHANGES, 10**9, False) == cost.of(Answer.CHANGES, 1, False)
+    assert cost.of(SyncAnswer.CHANGES, 10**9, False) == cost.of(SyncAnswer.CHANGES, 1, False)
 
 
 def config_of(attribute: str, *values: str) -> config.Config:
@@ -84,8 +84,8 @@ def test_the_claim_of_an_ldif_stands_in_its_first_entry(tmp_path: Path) -> None:
 
 
 def test_a_session_log_grows_with_the_tree() -> None:
-    assert mending.log_size(None) == mending.log_size(1000) == 100_000
-    assert mending.log_size(30_000_000) == 300_000
+    assert provider_commands.log_size(None) == provider_commands.log_size(1000) == 100_000
+    assert provider_commands.log_size(30_000_000) == 300_000
 
 
 @pytest.mark.parametrize(("size", "before"), [(0, ()), (500, ("500",))])
@@ -106,7 +106,7 @@ def test_what_is_not_there_is_added_and_not_replaced(size: int, before: tuple[st
     )
     assert found is not None
     assert found.session_log == size
-    assert mending.change(found, 1000).before == before
+    assert provider_commands.change(found, 1000).before == before
 
 
 def test_all_providers_that_may_write_are_known(tmp_path: Path) -> None:

@@ -49,4 +49,4 @@ def test_spaces_around_one_change_nothing() -> None:
     ],
 )
 def test_covered(csns: list[str], by: list[str], covered: bool) -> None:
-    assert csn.covered(csn.by_server(csns), csn.by_server(by)) is covered
+    assert csn.is_covered_by(csn.by_server(csns), csn.by_server(by)) is covered

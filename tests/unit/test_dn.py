@@ -66,7 +66,7 @@ def test_different_suffixes_have_different_keys(one: str, other: str) -> None:
     ],
 )
 def test_within(inner: str, base: str, inside: bool) -> None:
-    assert dn.within(inner, base) is inside
+    assert dn.is_below(inner, base) is inside
 
 
 @pytest.mark.parametrize(

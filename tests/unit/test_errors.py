@@ -51,7 +51,7 @@ def test_an_error_of_the_list(kind: type[LoaderError]) -> None:
     assert not kind.message.endswith(".")
     for _ in range(2):
         assert kind.hint is None or "{" not in str(error.advice())
-        errors.leaves_a_run(error)
+        errors.keeps_run_directory(error)
     assert error.advice() is None or kind.hint is not None
 
 

@@ -49,19 +49,24 @@ def test_adding_and_removing() -> None:
 def test_only_what_grew_must_be_indexed() -> None:
     before = indexes.parse(["uid eq", "cn eq,sub", "sn eq"])
     after = indexes.parse(["default eq", "uid eq,pres", "cn eq", "mail eq"])
-    assert indexes.grown(before, after) == ["uid", "mail"]
+    assert indexes.attributes_to_reindex(before, after) == ["uid", "mail"]
 
 
 def test_relisting_leaves_lines_alone() -> None:
     lines = ["objectClass eq", "cn,sn eq,sub", "uid  eq"]
     wanted = indexes.parse(["objectClass eq", "sn eq,sub", "uid eq", "cn eq"])
-    assert indexes.relisted(lines, wanted) == ("objectClass eq", "sn eq,sub", "uid  eq", "cn eq")
-    assert indexes.relisted(lines, indexes.parse(lines)) == tuple(lines)
+    assert indexes.rewritten_lines(lines, wanted) == (
+        "objectClass eq",
+        "sn eq,sub",
+        "uid  eq",
+        "cn eq",
+    )
+    assert indexes.rewritten_lines(lines, indexes.parse(lines)) == tuple(lines)
 
 
 def test_lines_that_lean_on_a_default_that_goes_are_spelt_out() -> None:
     wanted = indexes.removed(indexes.parse(["default pres", "uid"]), ["default"])
-    assert indexes.relisted(["default pres", "uid"], wanted) == ("uid pres",)
+    assert indexes.rewritten_lines(["default pres", "uid"], wanted) == ("uid pres",)
 
 
 def test_what_replication_lacks() -> None:
@@ -82,6 +87,6 @@ _lists = st.dictionaries(_names, _kinds).map(
 
 @given(_lists, _lists)
 def test_a_relisted_list_says_what_is_wanted(lines: list[str], wanted: list[str]) -> None:
-    made = indexes.relisted(lines, indexes.parse(wanted))
+    made = indexes.rewritten_lines(lines, indexes.parse(wanted))
     assert indexes.same(indexes.parse(made), indexes.parse(wanted))
     assert len(indexes.parse(made)) == len(indexes.parse(wanted))

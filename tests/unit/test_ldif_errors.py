@@ -30,6 +30,6 @@ from loader.errors import (
 )
 def test_each_code_has_its_error(code: str, kind: type[LoaderError]) -> None:
     told = SimpleNamespace(code=code, path=None, line=7, message="so it is")
-    found = ldif.ours(cast(Any, told), "x.ldif")
+    found = ldif.as_loader_error(cast(Any, told), "x.ldif")
     assert type(found) is kind
     assert "x.ldif" in str(found) or kind is Cancelled

@@ -42,8 +42,8 @@ def root_logger() -> Iterator[None]:
     ],
 )
 def test_a_secret_is_blanked(line: str) -> None:
-    assert "S3CRET" not in log.blank(line)
-    assert "***" in log.blank(line)
+    assert "S3CRET" not in log.redact(line)
+    assert "***" in log.redact(line)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_a_secret_is_blanked(line: str) -> None:
     ],
 )
 def test_what_is_no_secret_stays(line: str) -> None:
-    assert log.blank(line) == line
+    assert log.redact(line) == line
 
 
 def test_what_stands_beside_a_secret_stays() -> None:
     entry = "dn: uid=1\nuserPassword:: S3CRET\n S3CRET\ncn: Someone"
-    assert log.blank(entry) == "dn: uid=1\nuserPassword:: ***\ncn: Someone"
-    assert log.blank("credentials=S3CRET provider=ldap://x").endswith(" provider=ldap://x")
+    assert log.redact(entry) == "dn: uid=1\nuserPassword:: ***\ncn: Someone"
+    assert log.redact("credentials=S3CRET provider=ldap://x").endswith(" provider=ldap://x")
 
 
 def test_arguments_and_tracebacks_are_blanked_too(capsys: pytest.CaptureFixture[str]) -> None:

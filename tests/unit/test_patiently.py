@@ -27,7 +27,7 @@ def tries(code: str, monkeypatch: pytest.MonkeyPatch) -> int:
         raise failing(code)
 
     with pytest.raises(ConnectionLost):
-        ldap.patiently(attempt, Meter("read"), retries=3)
+        ldap.with_retries(attempt, Meter("read"), retries=3)
     return len(met)
 
 

@@ -23,16 +23,16 @@ from loader import errors, plain
 def test_written_out(text: str, shown: str) -> None:
     assert plain.printable(text) == shown
     assert plain.printable(shown) == shown
-    assert plain.brief(text) == plain.sentence(text) == shown
+    assert plain.shortened(text) == plain.sentence(text) == shown
 
 
 def test_a_long_value_keeps_its_beginning_and_its_end() -> None:
-    shown = plain.brief("cn=" + "x" * 10_000 + ",dc=example")
+    shown = plain.shortened("cn=" + "x" * 10_000 + ",dc=example")
     assert shown.startswith("cn=xxx")
     assert shown.endswith("xxx,dc=example")
     assert "[... 9,814 characters ...]" in shown
     assert len(shown) < 300
-    assert plain.brief("y" * 240) == "y" * 240, "what says so would be longer"
+    assert plain.shortened("y" * 240) == "y" * 240, "what says so would be longer"
 
 
 def test_a_sentence_is_cut_where_a_value_is_long() -> None:

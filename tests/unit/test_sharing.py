@@ -13,8 +13,8 @@ import pytest
 from loader import defaults
 from loader.errors import Cancelled, ConnectionLost, LimitTooLow, LoaderError
 from loader.progress import Meter
-from loader.sources import sharing
-from loader.sources.sharing import Callbacks, Slot, share_out
+from loader.sources import scheduling
+from loader.sources.scheduling import Callbacks, ConnectionSlot, schedule
 
 SIZE = 1000  # entries a piece
 
@@ -33,12 +33,12 @@ class Servers:
     """`rates`: entries a second by server. `fails`: called before each read; raises what goes wrong."""
 
     rates: dict[int, float]
-    fails: Callable[[Slot, Piece], None] = lambda slot, piece: None
-    kept: list[tuple[Slot, Piece]] = field(default_factory=list)
-    discarded: list[tuple[Slot, Piece]] = field(default_factory=list)
-    begun: list[tuple[Slot, Piece]] = field(default_factory=list)
+    fails: Callable[[ConnectionSlot, Piece], None] = lambda slot, piece: None
+    kept: list[tuple[ConnectionSlot, Piece]] = field(default_factory=list)
+    discarded: list[tuple[ConnectionSlot, Piece]] = field(default_factory=list)
+    begun: list[tuple[ConnectionSlot, Piece]] = field(default_factory=list)
 
-    def read(self, slot: Slot, piece: Piece, meter: Meter) -> str:
+    def read(self, slot: ConnectionSlot, piece: Piece, meter: Meter) -> str:
         self.begun.append((slot, piece))
         self.fails(slot, piece)
         for _ in range(20):
@@ -49,8 +49,8 @@ class Servers:
 
     def share(self, each: int = 1, pieces: list[Piece] = PIECES) -> Meter:
         meter = Meter("read")
-        slots = [Slot(server, number) for server in self.rates for number in range(each)]
-        share_out(pieces, slots, self.reading(), meter)
+        slots = [ConnectionSlot(server, number) for server in self.rates for number in range(each)]
+        schedule(pieces, slots, self.reading(), meter)
         return meter
 
     def reading(self) -> Callbacks[Piece, str]:
@@ -101,7 +101,7 @@ def test_a_server_that_hangs() -> None:
 
 
 def test_a_server_that_dies() -> None:
-    def dies(slot: Slot, piece: Piece) -> None:
+    def dies(slot: ConnectionSlot, piece: Piece) -> None:
         if slot.server == 1:
             raise LOST
 
@@ -113,7 +113,7 @@ def test_a_server_that_dies() -> None:
 def test_one_that_comes_back() -> None:
     down = threading.Event()
 
-    def fails_once(slot: Slot, piece: Piece) -> None:
+    def fails_once(slot: ConnectionSlot, piece: Piece) -> None:
         if not down.is_set():
             down.set()
             raise LOST
@@ -124,9 +124,9 @@ def test_one_that_comes_back() -> None:
 
 
 def test_when_none_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(scheduling, "LONGEST_PAUSE", 0.01)
 
-    def down(slot: Slot, piece: Piece) -> None:
+    def down(slot: ConnectionSlot, piece: Piece) -> None:
         raise LOST
 
     servers = Servers({0: 1000, 1: 1000}, down)
@@ -140,7 +140,7 @@ def test_when_none_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     "error", [LimitTooLow(uri="", limit="", who="", reason="", setting=""), OSError("disk")]
 )
 def test_an_error_ends_it_for_all(error: Exception) -> None:
-    def refuses(slot: Slot, piece: Piece) -> None:
+    def refuses(slot: ConnectionSlot, piece: Piece) -> None:
         if piece is PIECES[1]:
             raise error
 
@@ -156,29 +156,34 @@ def test_what_is_read_and_cannot_be_kept() -> None:
     servers = Servers({0: 50_000})
     reading = servers.reading()
 
-    def full(slot: Slot, piece: Piece, found: str) -> None:
+    def full(slot: ConnectionSlot, piece: Piece, found: str) -> None:
         raise OSError("full")
 
     with pytest.raises(OSError, match="full"):
-        share_out(PIECES, [Slot(0, 0)], Callbacks(reading.read, full, reading.discard), Meter("x"))
+        schedule(
+            PIECES,
+            [ConnectionSlot(0, 0)],
+            Callbacks(reading.read, full, reading.discard),
+            Meter("x"),
+        )
 
 
 def test_the_step_is_given_up() -> None:
     servers, meter = Servers({0: 10, 1: 10}), Meter("read")
     threading.Timer(0.2, meter.cancel).start()
     with pytest.raises(LoaderError):
-        share_out(PIECES, [Slot(0, 0), Slot(1, 0)], servers.reading(), meter)
+        schedule(PIECES, [ConnectionSlot(0, 0), ConnectionSlot(1, 0)], servers.reading(), meter)
     assert meter.entries == 0
 
 
 def test_the_step_is_given_up_while_all_pause() -> None:
-    def down(slot: Slot, piece: Piece) -> None:
+    def down(slot: ConnectionSlot, piece: Piece) -> None:
         raise LOST
 
     meter = Meter("read")
     threading.Timer(0.2, meter.cancel).start()
     with pytest.raises(Cancelled):
-        share_out(PIECES, [Slot(0, 0)], Servers({0: 10}, down).reading(), meter)
+        schedule(PIECES, [ConnectionSlot(0, 0)], Servers({0: 10}, down).reading(), meter)
 
 
 def test_nothing_to_read() -> None:

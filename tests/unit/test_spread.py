@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from loader.sources.spread import EVENLY, spread
-from loader.sources.windows import RING, Spread, filters
+from loader.sources.windows import RING, UuidDistribution, filters
 
 ENTRIES = 50_000
 SAMPLE = 2000
@@ -56,11 +56,13 @@ def _tree(seconds: float, slower: float, made: Made) -> list[tuple[uuid.UUID, st
     return found
 
 
-def _chosen(tree: Sequence[tuple[uuid.UUID, str]], now: list[str], entries: int | None) -> Spread:
+def _chosen(
+    tree: Sequence[tuple[uuid.UUID, str]], now: list[str], entries: int | None
+) -> UuidDistribution:
     return spread([(str(one), stamp) for one, stamp in tree[:SAMPLE]], now, entries)
 
 
-def _unevenness(tree: Sequence[tuple[uuid.UUID, str]], lie: Spread, pieces: int) -> float:
+def _unevenness(tree: Sequence[tuple[uuid.UUID, str]], lie: UuidDistribution, pieces: int) -> float:
     """The largest piece, in mean ones."""
     asked = [_compiled(one) for one in filters(lie, pieces)]
     counted = [sum(where(str(one)) for one, _ in tree) for where in asked]
@@ -104,7 +106,7 @@ def _operand(where: str, at: int) -> tuple[str, int]:
 @pytest.mark.parametrize("start", [0, 1, RING // 3, RING - 1])
 def test_each_entry_is_in_one_piece(pieces: int, each: int, start: int) -> None:
     """Also one on a cut, and one without entryUUID. slapd's index is never asked: every comparison is behind a NOT."""
-    lie = Spread("", 0.9, start, 0.01, 1.0, each)
+    lie = UuidDistribution("", 0.9, start, 0.01, 1.0, each)
     texts = filters(lie, pieces)
     assert len(texts) == pieces
     assert not [text for text in texts if re.search(r"(?<!\(!)\(entryUUID", text)]
@@ -120,7 +122,7 @@ def test_few_comparisons() -> None:
     """Two pieces of four windows: one holds the middle, the other both ends."""
     a, b = ("40000000-0000-0000-0000-000000000000", "c0000000-0000-0000-0000-000000000000")
     assert filters(EVENLY, 1) == ["(objectClass=*)"]
-    assert filters(Spread("", each=2), 2) == [
+    assert filters(UuidDistribution("", each=2), 2) == [
         f"(|(!(entryUUID>={a}))(!(!(entryUUID>={b}))))",
         f"(&(!(!(entryUUID>={a})))(!(entryUUID>={b})))",
     ]

@@ -21,9 +21,9 @@ from loader.run.killpoint import killpoint
 from loader.run.steps import Run, open_run
 from loader.server import configuration, subschema, writing
 from loader.server.session import Session, session
-from loader.server.subschema import Offer
+from loader.server.subschema import SubschemaInfo
 from loader.sinks import ldap as sink
-from loader.sinks.ldap import Loaded, Notes, Rejection, Rules
+from loader.sinks.ldap import AddRules, Journal, Loaded, Rejection
 from loader.sources import names
 from loader.storage import files
 
@@ -55,12 +55,12 @@ def add(
     options.require_fitting()
     directory, identity = options.directory, options.identity()
     with session(options.connection) as server:
-        offer = subschema.offer(server)
-    nosync.give_back_standing(options.connection)
+        offer = subschema.read(server)
+    nosync.release_open_leases(options.connection)
     shadow.give_back_standing(options.connection)
     anew = restart or options.streamed or _begins_anew(directory, identity)
     with open_run(directory, "add", identity, progress, timeouts, anew) as run:
-        work = _Work(options, run, offer)
+        work = _AddSteps(options, run, offer)
         start = run.do("start", work.start)
         scan = {} if options.streamed else run.do("scan", work.scan)
         with work.lease():
@@ -73,7 +73,7 @@ def plan(options: AddOptions, progress: Progress) -> Facts:
     """What a load would do, as far as can be told without a change."""
     options.require_fitting(dry=True)
     with session(options.connection) as server:
-        offer = subschema.offer(server)
+        offer = subschema.read(server)
     with progress.step("scan") as meter:
         found = _scanned(options, meter)
     if found.first_dn:
@@ -117,7 +117,7 @@ def _begins_anew(directory: Path, identity: Facts) -> bool:
         return bool(differ) and (differ == ["files"] or catalogue.found("load") is not None)
 
 
-def left_out(options: AddOptions, offer: Offer) -> list[str]:
+def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
     """Attributes that are not sent, for a server takes them from no client. Some of them it takes with relax."""
     dynamic = map(str.lower, overlays.COMPUTED)
     if options.as_replication:
@@ -131,12 +131,12 @@ def left_out(options: AddOptions, offer: Offer) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _AddSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
     options: AddOptions
     run: Run
-    offer: Offer
+    offer: SubschemaInfo
 
     @property
     def journal(self) -> Path:
@@ -146,7 +146,7 @@ class _Work:
         """nosync where it is asked for, and there is something left to do."""
         if not self.options.nosync or self.run.catalogue.found("load") is not None:
             return nullcontext()
-        return nosync.lent(self.options.connection)
+        return nosync.nosync_on(self.options.connection)
 
     def start(self, meter: Meter) -> Facts:
         """A journal that is there is of other files, or of a stream that is gone: what is equal may be ours."""
@@ -179,11 +179,11 @@ class _Work:
         killpoint("load.middle")
         return {**self._told(loaded), "seconds": round(meter.seconds, 3)}
 
-    def _rules(self, scan: Facts) -> Rules:
+    def _rules(self, scan: Facts) -> AddRules:
         options = self.options
         without = left_out(options, self.offer)
         there = set(scan.get("attributes", without))
-        return Rules(
+        return AddRules(
             exists=options.on_exists,
             leave_out=[one for one in without if one in there],
             relax=options.keep_operational,
@@ -193,9 +193,9 @@ class _Work:
             max_rate=options.max_rate,
         )
 
-    def _notes(self, start: Facts) -> Notes:
+    def _notes(self, start: Facts) -> Journal:
         rejects, patience = self.options.reject_file, defaults.SERVER_PATIENCE
-        return Notes(self.journal, rejects, start["uncertain"], patience)
+        return Journal(self.journal, rejects, start["uncertain"], patience)
 
     def _told(self, loaded: Loaded) -> Facts:
         """The facts, when every entry is accounted for."""

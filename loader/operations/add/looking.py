@@ -9,7 +9,7 @@ from pathlib import Path
 import xxhash
 
 from loader.defaults import state_dir
-from loader.run.looking import Look, look
+from loader.run.looking import RunStatus, status_of
 
 # Of loader/native/load/src/journal.rs: kind, first position, the one after the last, and XXH3 of these.
 _RECORD = struct.Struct("<4Q")
@@ -17,20 +17,20 @@ _SETTLED = (2, 3, 4)  # added, present, replaced
 JOURNAL = "journal"
 
 
-def loads_of(uri: str) -> list[Look]:
+def loads_of(uri: str) -> list[RunStatus]:
     """The loads of `ditseed add` to that server whose state is kept here, newest first."""
-    found = [look(path) for path in (state_dir() / "add").glob("*")]
+    found = [status_of(path) for path in (state_dir() / "add").glob("*")]
     ours = [one for one in found if one is not None and one.options.get("uri") == uri]
     return sorted(ours, key=lambda one: -one.heard)
 
 
-def settled(load: Look) -> int:
+def settled(load: RunStatus) -> int:
     """Entries that are done: on the server, or rejected once the load is through."""
     done = load.found("load")
     return done["read"] if done is not None else sum(_runs(load.directory / JOURNAL))
 
 
-def expected(load: Look) -> int | None:
+def expected(load: RunStatus) -> int | None:
     """Entries of the input; None while that is not known."""
     scan = load.found("scan")
     return scan["entries"] if scan else None

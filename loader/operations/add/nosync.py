@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from loader.errors import LeaseStands, LoaderError
 from loader.operations import leases
-from loader.operations.add.lending import lending
+from loader.operations.add.leases import lending
 from loader.operations.tune import syncing
 from loader.operations.tune.target import opened
 from loader.run import lease
@@ -30,7 +30,7 @@ _UNDO = ("ditseed", "tune", "sync")
 
 
 @contextmanager
-def lent(connection: Connection) -> Iterator[None]:
+def nosync_on(connection: Connection) -> Iterator[None]:
     """The body runs with nosync on; afterwards all that was committed is on the server's disk.
 
     A server that has nosync on already keeps it. Raises ConfigHidden, LeaseStands.
@@ -55,17 +55,17 @@ def lent(connection: Connection) -> Iterator[None]:
         yield
 
 
-def give_back_standing(connection: Connection) -> None:
+def release_open_leases(connection: Connection) -> None:
     """Switch off what a killed run left on. Where no lease stands, no server is asked anything."""
-    if not lease.any_standing():
+    if not lease.any_open():
         return
     with session(connection) as server:
         uri, known = server.uri, leases.of_server(server)
-    for one in lease.standing(known, KIND):
+    for one in lease.open_leases(known, KIND):
         if one.target != uri and not _is_on(connection, one.database):
             continue  # of a server with a copy of this one's configuration, for all that can be seen
         log.warning("%s: nosync of %s was left on by a run of %s", uri, one.database, one.taken)
-        with lease.holding(one) as given_back:
+        with lease.taken(one) as given_back:
             _give_back(connection, one)
             given_back()
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from loader.config import Change, Config, Database
 from loader.errors import LeaseStands, LoaderError, NotAReplica
 from loader.operations import leases
-from loader.operations.add.lending import lending
+from loader.operations.add.leases import lending
 from loader.run import lease
 from loader.run.lease import Lease
 from loader.server import configuration, configuration_write
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def lent(connection: Connection, suffix: str) -> Iterator[None]:
+def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
     """The body may write as replication does. Raises ConfigHidden, ConfigRefused, NotAReplica, LeaseStands."""
     with session(connection) as server:
         config = configuration.read_online(server)
@@ -54,15 +54,15 @@ def require_free(config: Config, database: Database) -> None:
 
 def give_back_standing(connection: Connection) -> None:
     """Switch off what a killed run left on."""
-    if not lease.any_standing():
+    if not lease.any_open():
         return
     with session(connection) as server:
         uri, known = server.uri, leases.of_server(server)
-    for one in lease.standing(known, KIND):
+    for one in lease.open_leases(known, KIND):
         if one.target != uri and not _is_on(connection, one.database):
             continue  # of a server with a copy of this one's configuration, for all that can be seen
         log.warning("%s: %s of %s was left by a run of %s", uri, _SETTING, one.database, one.taken)
-        with lease.holding(one) as given_back:
+        with lease.taken(one) as given_back:
             _give_back(connection, one.database, one)
             given_back()
 

@@ -12,7 +12,7 @@ from typing import IO, BinaryIO, cast
 import zstandard
 
 from loader import resources, units
-from loader.mdb.passing import Passing
+from loader.mdb.stream_progress import Passing
 from loader.progress import Meter
 from loader.storage import files, holes
 

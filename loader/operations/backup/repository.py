@@ -159,6 +159,6 @@ def find(repo: Path, name: str, suffix: str | None = None) -> Backup:
     return found.backups[-1]
 
 
-def leftovers(repo: Path) -> list[Path]:
+def unfinished_backups(repo: Path) -> list[Path]:
     """What interrupted runs left."""
     return sorted(repo.glob(f"[0-9]*Z-*{PARTIAL}"))

@@ -17,12 +17,12 @@ from loader.operations.backup.repository import Backup
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
 from loader.operations.target import (
-    Workshop,
+    BuildDirectory,
+    build_directory,
     checked,
     put,
     require_readable_format,
     require_target,
-    workshop,
 )
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
@@ -49,7 +49,7 @@ class RestoreOptions:
 
 
 @dataclass(frozen=True)
-class Place:
+class RestoreTarget:
     """Where it goes. `like`: a path whose owner a directory gets that must be made."""
 
     directory: Path
@@ -88,7 +88,7 @@ def plan(options: RestoreOptions) -> RestorePlan:
         return _plan(options, _place(options))
 
 
-def _plan(options: RestoreOptions, place: Place) -> RestorePlan:
+def _plan(options: RestoreOptions, place: RestoreTarget) -> RestorePlan:
     suffix = place.database.suffix if place.database else options.suffix
     backup = repository.find(options.repo, options.name, suffix)
     _require_fitting(options, backup, place)
@@ -113,12 +113,16 @@ def restore(options: RestoreOptions, progress: Progress) -> RestoreReport:
     with files.explained(options.repo):
         place = _place(options)
         backup = _plan(options, place).backup
-    with files.explained(place.directory), workshop(place.directory, place.like) as shop:
+    with files.explained(place.directory), build_directory(place.directory, place.like) as shop:
         return _restore(options, backup, place, shop, progress)
 
 
 def _restore(
-    options: RestoreOptions, backup: Backup, place: Place, shop: Workshop, progress: Progress
+    options: RestoreOptions,
+    backup: Backup,
+    place: RestoreTarget,
+    shop: BuildDirectory,
+    progress: Progress,
 ) -> RestoreReport:
     partial = shop.home / copy.PARTIAL
     try:
@@ -169,18 +173,18 @@ def _unpack(directory: Path, backup: Backup, partial: Path, meter: Meter) -> Non
         raise BackupDamaged(path=stored, reason="its sha256 is not the one in the manifest")
 
 
-def _place(options: RestoreOptions) -> Place:
+def _place(options: RestoreOptions) -> RestoreTarget:
     if options.target is not None:
-        return Place(options.target, DEFAULT_MODE, files.existing(options.target), None)
+        return RestoreTarget(options.target, DEFAULT_MODE, files.existing(options.target), None)
     if options.config_path is None:
         raise UsageProblem(reason="say where to: --config, or --target DIR")
     database = configuration.read(options.config_path).database(options.suffix)
     if database.directory is None:
         raise NoSuchPath(path=f"{options.config_path}: the directory of {database.suffix}")
-    return Place(database.directory, database.mode, options.config_path, database)
+    return RestoreTarget(database.directory, database.mode, options.config_path, database)
 
 
-def _require_fitting(options: RestoreOptions, backup: Backup, place: Place) -> None:
+def _require_fitting(options: RestoreOptions, backup: Backup, place: RestoreTarget) -> None:
     """The right suffix, an LMDB that can read it, a maxsize that leaves room."""
     stored = options.repo / backup.id / backup.file
     if backup.machine.partition(" (")[0] != machine().partition(" (")[0]:

@@ -16,9 +16,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
-from loader.mdb import apart, copy, meta
-from loader.mdb.look import Outline, look
-from loader.mdb.passing import Passing
+from loader.mdb import copy, isolated, meta
+from loader.mdb.look import DatabaseSummary, summarise
+from loader.mdb.stream_progress import Passing
 from loader.operations.backup import pack, repository
 from loader.operations.backup.pack import Packed
 from loader.operations.backup.repository import Backup
@@ -58,7 +58,7 @@ def run(options: BackupOptions, progress: Progress) -> Backup:
         require_source(origin.directory)
         options.repo.mkdir(mode=0o700, parents=True, exist_ok=True)
         with held.opened(options.repo) as repo, exclusive(repo.path / repository.LOCK):
-            for left in repository.leftovers(repo.path):
+            for left in repository.unfinished_backups(repo.path):
                 files.remove_tree(left)
             return _run(dataclasses.replace(options, repo=repo.path), origin, progress)
 
@@ -75,7 +75,7 @@ def _origin(options: BackupOptions) -> Origin:
 
 
 def _run(options: BackupOptions, origin: Origin, progress: Progress) -> Backup:
-    outline = look(origin.directory, origin.suffix)
+    outline = summarise(origin.directory, origin.suffix)
     suffix = origin.suffix
     if suffix is None:
         suffix = _only_suffix(origin.directory, outline)
@@ -97,7 +97,7 @@ def _taken(
     places: tuple[held.Directory, Path, Path],
     when: datetime.datetime,
     suffix: str,
-    outline: Outline,
+    outline: DatabaseSummary,
     progress: Progress,
 ) -> Backup:
     """Into the private directory, then under its name."""
@@ -114,7 +114,7 @@ def _taken(
     return made
 
 
-def _only_suffix(directory: Path, outline: Outline) -> str:
+def _only_suffix(directory: Path, outline: DatabaseSummary) -> str:
     if len(outline.suffixes) == 1:
         return outline.suffixes[0]
     known = ", ".join(outline.suffixes) or "none"
@@ -125,7 +125,7 @@ def _require_space(options: BackupOptions, source: Path, suffix: str) -> None:
     """As much as the last one took; how well a first one compresses nobody knows."""
     before = repository.listing(options.repo, suffix).backups
     if options.compression == "none":
-        files.require_space(options.repo, meta.facts(source).used)
+        files.require_space(options.repo, meta.read_meta(source).used)
     elif before and before[-1].compression == options.compression:
         files.require_space(options.repo, before[-1].stored_bytes)
 
@@ -162,10 +162,10 @@ class _Packing:
                 meter,
                 self._passing,
             )
-            apart.finish(child, self._source)
+            isolated.finish(child, self._source)
 
     def describe(
-        self, name: str, made: str, seconds: float, suffix: str, outline: Outline
+        self, name: str, made: str, seconds: float, suffix: str, outline: DatabaseSummary
     ) -> Backup:
         """The manifest. Facts are those of the stream; `outline` was taken just before it."""
         packed, facts, sizes = (

@@ -14,7 +14,7 @@ from loader.errors import UsageProblem
 from loader.operations.build import glued, native, slapadd
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.build.shard_count import MOST as MOST_SHARDS
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import Run, open_run
@@ -43,7 +43,7 @@ def build(
 ) -> Facts:
     """Run or resume a build; the facts of its steps."""
     options.require_fitting()
-    place = find_place(options.config_path, options.suffix, options.replace, options.target)
+    place = target_database(options.config_path, options.suffix, options.replace, options.target)
     options = options.below(place.database.suffix)
     identity = options.identity()
     run_dir = place.directory / RUN_DIR
@@ -53,9 +53,9 @@ def build(
         return {**build_steps(options, run, place), **run.told_before()}
 
 
-def find_place(
+def target_database(
     config_path: Path, suffix: str | None, replace: bool, target: Path | None = None
-) -> Place:
+) -> TargetDatabase:
     """The database directory that a configuration means, or `target` for a database like that one."""
     config = configuration.read(config_path)
     database = config.database(suffix)
@@ -65,10 +65,10 @@ def find_place(
         raise UsageProblem(
             reason=f"{config_path}: the database of {database.suffix} has no directory"
         )
-    return Place(config, database, database.directory, replace)
+    return TargetDatabase(config, database, database.directory, replace)
 
 
-def build_steps(options: BuildOptions, run: Run, place: Place) -> Facts:
+def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Facts:
     """The named steps of a build, within a run that may have more."""
     options.require_fitting()
     if run.catalogue.found("publish") is None:
@@ -82,7 +82,7 @@ def build_steps(options: BuildOptions, run: Run, place: Place) -> Facts:
     return {**facts, "seconds": round(seconds, 3), "rate": round(facts["entries"] / seconds)}
 
 
-def require(options: BuildOptions, place: Place) -> None:
+def require(options: BuildOptions, place: TargetDatabase) -> None:
     """What is refused for the configuration alone, whatever the input is: for callers that have to get that first.
     Raises UsageProblem, NotProven, GlueRefused, TargetNotEmpty."""
     options.require_fitting()
@@ -104,11 +104,11 @@ def _engine(options: BuildOptions) -> ModuleType:
 def plan(options: BuildOptions, progress: Progress) -> Facts:
     """What a build would do: every check that needs no writing in the database directory, in a scratch place."""
     options.require_fitting(dry=True)
-    place = find_place(options.config_path, options.suffix, options.replace, options.target)
+    place = target_database(options.config_path, options.suffix, options.replace, options.target)
     place.require_free()
     options = options.below(place.database.suffix)
     with (
-        temporary.directory("plan", configuration.scratch()) as scratch,
+        temporary.directory("plan", configuration.tools_tmpdir()) as scratch,
         open_run(Path(scratch), "plan", {}, progress) as run,
     ):
         if options.engine == "native":

@@ -11,7 +11,7 @@ from loader import exports
 from loader.errors import EmptyInput, GlueRefused, NotProven
 from loader.operations.build import finish, inputs
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.operations.target import holds_entries
 from loader.progress import Meter
 from loader.run.catalogue import Facts
@@ -19,20 +19,20 @@ from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.sinks import mdb
 from loader.sinks.configured import schema_of
-from loader.sinks.mdb import Share
+from loader.sinks.mdb import SplitTarget
 from loader.storage import files
 
 HOME = "split"  # in the run directory
 
 
 @dataclass(frozen=True)
-class Division:
+class GluedBuild:
     """`places`: the superior's, then those of the databases glued to it. `claimed`: of a seeding, the contextCSN that
     no part exceeds."""
 
     options: BuildOptions
     run: Run
-    places: Sequence[Place]
+    places: Sequence[TargetDatabase]
     claimed: tuple[str, ...] | None
 
     @property
@@ -49,7 +49,7 @@ class Division:
         files.remove_tree(self.home)
         self.home.mkdir(mode=0o700)
         shares = [
-            Share(place.database.suffixes, self.share(number))
+            SplitTarget(place.database.suffixes, self.share(number))
             for number, place in enumerate(self.places)
         ]
         claim = (superior.suffix, self.claimed) if self.claimed is not None else None
@@ -60,7 +60,7 @@ class Division:
         exports.require_entries(self.options.inputs, sum(one.entries for one in found))
         killpoint("split.middle")
         shared = [{"entries": one.entries, "newest": dict(one.newest)} for one in found]
-        return {"now": inputs.moment(self.options), "shares": shared}
+        return {"now": inputs.input_time(self.options), "shares": shared}
 
     def require_entries(self, divided: Facts) -> None:
         """A database that gets nothing stays as it is, which is right only if it holds nothing. Raises EmptyInput,
@@ -73,7 +73,7 @@ class Division:
                 suffix = place.database.suffix
                 self.run.progress.say(f"{suffix}: no entries; its database stays as it is")
 
-    def _require_none(self, number: int, place: Place) -> None:
+    def _require_none(self, number: int, place: TargetDatabase) -> None:
         """Neither entries, nor a contextCSN for an entry that is not there."""
         suffix, superior = place.database.suffix, self.places[0].database.suffix
         options = self.options
@@ -110,7 +110,7 @@ class Division:
         )
 
 
-def schema(superior: Place) -> mdb.Schema:
+def schema(superior: TargetDatabase) -> mdb.Schema:
     """By which entries are told apart. Raises GlueRefused."""
     try:
         return schema_of(superior.config, superior.database)

@@ -9,25 +9,25 @@ from loader import csn
 from loader.mdb import context_csn
 from loader.operations import estimate
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import Place, publish_environment
+from loader.operations.publish import TargetDatabase, publish_environment
 from loader.run.catalogue import Facts
 from loader.storage import files
 
 INVALID = "invalid values"  # in the report: values that their syntax forbids, which were loaded
 
 
-def server_id(options: BuildOptions, place: Place) -> int:
+def server_id(options: BuildOptions, place: TargetDatabase) -> int:
     """Of the entryCSNs that are made."""
     wanted = options.server_id
     return (place.config.server_id or 0) if wanted is None else wanted
 
 
-def choose_maxsize(options: BuildOptions, place: Place, needed: int) -> int:
+def choose_maxsize(options: BuildOptions, place: TargetDatabase, needed: int) -> int:
     """As `estimate.choose_maxsize`; a target of its own does not ask whether slapd runs on the configuration."""
     return estimate.choose_maxsize(place, needed, options.maxsize, changing=options.target is None)
 
 
-def widen_context(options: BuildOptions, made: Path, place: Place) -> None:
+def extend_context_csn(options: BuildOptions, made: Path, place: TargetDatabase) -> None:
     """-w of a glued tree: the superior's contextCSN takes in what the other databases hold (slapcommon.c)."""
     if not options.reached or options.seeding:
         return
@@ -39,7 +39,12 @@ def widen_context(options: BuildOptions, made: Path, place: Place) -> None:
 
 
 def publish(
-    options: BuildOptions, place: Place, made: Path, checked: Facts, entries: int, maxsize: int
+    options: BuildOptions,
+    place: TargetDatabase,
+    made: Path,
+    checked: Facts,
+    entries: int,
+    maxsize: int,
 ) -> Facts:
     """Put the environment into its place; into a target beside the configured one, with its configuration untouched."""
     if options.target is not None:

@@ -19,9 +19,9 @@ from loader.errors import EntriesLost, GlueRefused
 from loader.mdb import context_csn
 from loader.mdb.meta import DATA
 from loader.operations.build import division, finish, inputs
-from loader.operations.build.division import HOME, Division
+from loader.operations.build.division import HOME, GluedBuild
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import PUBLISHED, Place, require_as_published
+from loader.operations.publish import PUBLISHED, TargetDatabase, require_as_published
 from loader.progress import Meter
 from loader.run.catalogue import Facts, recorded
 from loader.run.steps import Run, open_run
@@ -33,7 +33,7 @@ _VERB = "build of a glued part"
 _ALONE = "Build that database by itself (-b {suffix}), and {superior} with --no-glue."
 
 
-def subordinates(options: BuildOptions, place: Place) -> list[Database]:
+def subordinates(options: BuildOptions, place: TargetDatabase) -> list[Database]:
     """The databases that are made too. Raises GlueRefused."""
     if not options.glue or options.target is not None:
         return []
@@ -54,7 +54,7 @@ def _require_known(one: Database, superior: Database, seeding: bool) -> None:
         raise GlueRefused(suffix=one.suffix, reason=reason, advice=advice)
 
 
-def require(options: BuildOptions, place: Place, engine: ModuleType) -> None:
+def require(options: BuildOptions, place: TargetDatabase, engine: ModuleType) -> None:
     """What nobody has to read an entry for. Raises GlueRefused, NotProven, TargetNotEmpty."""
     places = _places(options, place)
     for one in places:
@@ -64,7 +64,7 @@ def require(options: BuildOptions, place: Place, engine: ModuleType) -> None:
         one.require_free()
 
 
-def _places(options: BuildOptions, place: Place) -> list[Place]:
+def _places(options: BuildOptions, place: TargetDatabase) -> list[TargetDatabase]:
     """The superior's, then those of the databases glued to it."""
     superior = dataclasses.replace(place, superior=place.database)
     below = subordinates(options, place)
@@ -72,12 +72,12 @@ def _places(options: BuildOptions, place: Place) -> list[Place]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _DatabaseBuild:
     """One database with its share of the LDIF, and the run that makes it."""
 
     options: BuildOptions
     run: Run
-    place: Place
+    place: TargetDatabase
     engine: ModuleType
 
     def prepared(self) -> Callable[[], Facts]:
@@ -86,7 +86,9 @@ class _Part:
         return found
 
 
-def build(options: BuildOptions, run: Run, place: Place, engine: ModuleType) -> tuple[Facts, float]:
+def build(
+    options: BuildOptions, run: Run, place: TargetDatabase, engine: ModuleType
+) -> tuple[Facts, float]:
     """The facts of all, and the seconds of the subordinate databases' steps."""
     if run.catalogue.found("report") is None:
         _build(options, run, place, engine)
@@ -107,11 +109,11 @@ def _require_there(run: Run, facts: Facts) -> None:
         require_as_published(Path(one["directory"]), one[PUBLISHED], finished)
 
 
-def _build(options: BuildOptions, run: Run, place: Place, engine: ModuleType) -> None:
+def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: ModuleType) -> None:
     if run.catalogue.found("split") is None:
         require(options, place, engine)
     places = _places(options, place)
-    work = Division(options, run, places, _claimed(options, run, places[0]))
+    work = GluedBuild(options, run, places, _claimed(options, run, places[0]))
     divided = run.do("split", work.split)
     work.require_entries(divided)
     with ExitStack() as stack:
@@ -125,12 +127,14 @@ def _build(options: BuildOptions, run: Run, place: Place, engine: ModuleType) ->
     run.do("report", lambda meter: told)
 
 
-def _below(place: Place, database: Database, replace: bool) -> Place:
+def _below(place: TargetDatabase, database: Database, replace: bool) -> TargetDatabase:
     assert database.directory is not None, "asked for before"
-    return Place(place.config, database, database.directory, replace, superior=place.database)
+    return TargetDatabase(
+        place.config, database, database.directory, replace, superior=place.database
+    )
 
 
-def _claimed(options: BuildOptions, run: Run, place: Place) -> tuple[str, ...] | None:
+def _claimed(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[str, ...] | None:
     """The contextCSN of a seeding, which nothing in any part exceeds: asked of all the LDIF before it is divided."""
     if not options.seeding:
         return None
@@ -143,19 +147,21 @@ def _claimed(options: BuildOptions, run: Run, place: Place) -> tuple[str, ...] |
     return tuple(run.do("claim", claim)["claimed"])
 
 
-def _parts(work: Division, divided: Facts, engine: ModuleType, stack: ExitStack) -> Iterator[_Part]:
+def _parts(
+    work: GluedBuild, divided: Facts, engine: ModuleType, stack: ExitStack
+) -> Iterator[_DatabaseBuild]:
     """Those of the subordinate databases, each in a run in its own directory. Each is made before the next is asked
     for."""
-    made: list[_Part] = []
+    made: list[_DatabaseBuild] = []
     for number, place in enumerate(work.places[1:], 1):
         if work.has_entries(number, divided):
             run = stack.enter_context(_opened(work, number))
             options = work.part(number, divided, _rejected(made))
-            made.append(_Part(options, run, place, engine))
+            made.append(_DatabaseBuild(options, run, place, engine))
             yield made[-1]
 
 
-def _opened(work: Division, number: int) -> AbstractContextManager[Run]:
+def _opened(work: GluedBuild, number: int) -> AbstractContextManager[Run]:
     """A run of other options, or of another division, is none to go on with."""
     database, run = work.places[number].database, work.run
     directory = work.places[number].directory / RUN_DIR
@@ -171,22 +177,22 @@ def _differs(directory: Path, identity: Facts) -> bool:
 
 
 def _top(
-    work: Division, divided: Facts, made: Sequence[_Part], engine: ModuleType
-) -> Iterator[_Part]:
+    work: GluedBuild, divided: Facts, made: Sequence[_DatabaseBuild], engine: ModuleType
+) -> Iterator[_DatabaseBuild]:
     """The superior's part; none where it gets no entries."""
     if not work.has_entries(0, divided):
         return
     options = work.part(0, divided, _rejected(made))
     if options.write_context:
         options = dataclasses.replace(options, reached=_reached(divided, made))
-    yield _Part(options, work.run, work.places[0], engine)
+    yield _DatabaseBuild(options, work.run, work.places[0], engine)
 
 
-def _rejected(made: Sequence[_Part]) -> int:
+def _rejected(made: Sequence[_DatabaseBuild]) -> int:
     return sum((part.run.catalogue.found("load") or {}).get("rejected", 0) for part in made)
 
 
-def _reached(divided: Facts, made: Sequence[_Part]) -> tuple[str, ...]:
+def _reached(divided: Facts, made: Sequence[_DatabaseBuild]) -> tuple[str, ...]:
     """The greatest entryCSNs of the other databases: given ones, and those made for entries without."""
     given = [text for one in divided["shares"] for text in one["newest"].values()]
     environments = [part.run.directory / "environment" for part in made]
@@ -214,7 +220,7 @@ def _together(facts: Sequence[Facts], divided: Facts, directory: Path) -> Facts:
     return {**sums, **told, "directory": str(directory), "databases": parts}
 
 
-def plan(options: BuildOptions, run: Run, place: Place, engine: ModuleType) -> Facts:
+def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: ModuleType) -> Facts:
     """What can be told before the LDIF is divided."""
     require(options, place, engine)
     found = run.do("scan", lambda meter: inputs.scan(options, place, meter))

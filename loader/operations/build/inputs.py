@@ -14,7 +14,7 @@ from loader.errors import EmptyInput, NoContextCSN
 from loader.ldif import ScanResult
 from loader.operations import schema
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.schema import definitions, synonyms
@@ -39,7 +39,7 @@ def opened(options: BuildOptions) -> Iterator[list[Path]]:
         yield [Path(f"/dev/fd/{descriptor}")]
 
 
-def scan(options: BuildOptions, place: Place, meter: Meter) -> Facts:
+def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Facts:
     """Read it all once: is every file whole, how many entries, which names do they use?"""
     with options.source.reading(meter) as read:
         found = ldif.scan(names(read), meter)
@@ -56,20 +56,20 @@ def scan(options: BuildOptions, place: Place, meter: Meter) -> Facts:
     }
 
 
-def require_schema(place: Place, scan: Facts, scratch: Path) -> None:
+def require_schema(place: TargetDatabase, scan: Facts, scratch: Path) -> None:
     """Does the configuration know every attribute and object class? Raises NoSuchSuffix, SchemaMissing."""
     if place.superior is None:  # a part of a glued tree was chosen by its suffix
         schema.require_suffix(place, scan["first_dn"])
     schema.require_known(place, scan["attributes"], scan["object_classes"], scratch)
 
 
-def aliases(place: Place, scan: Facts) -> dict[str, str]:
+def aliases(place: TargetDatabase, scan: Facts) -> dict[str, str]:
     """Names of attributes in the LDIF that have another one there -> that one."""
     known = definitions(place.config, compiled_schema.read(place.config))
     return dict(synonyms(known, scan["attributes"]))
 
 
-def moment(options: BuildOptions) -> str:
+def input_time(options: BuildOptions) -> str:
     """As in createTimestamp: what the options say, or the age of the newest input: the same input, the same database.
 
     A stream is as old as the present, a tree of no age. SOURCE_DATE_EPOCH (reproducible-builds.org) goes before all.
@@ -88,7 +88,7 @@ def moment(options: BuildOptions) -> str:
     return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
 
 
-def _claimed(options: BuildOptions, place: Place, found: ScanResult) -> list[str] | None:
+def _claimed(options: BuildOptions, place: TargetDatabase, found: ScanResult) -> list[str] | None:
     """The contextCSN to stamp and not to exceed; None: all is loaded as it stands."""
     if not options.seeding:
         return None

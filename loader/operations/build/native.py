@@ -15,14 +15,14 @@ from loader.mdb import map_size, meta, stale, verify
 from loader.mdb.meta import DATA
 from loader.operations.build import finish, inputs, proven
 from loader.operations.build.options import FULL, BuildOptions
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.sinks import mdb
 from loader.sinks.configured import schema_of
-from loader.sinks.mdb import Beside, Built, Means, Rejection, Rules, Target
+from loader.sinks.mdb import BuildRules, Built, LiveSource, Rejection, Resources, Target
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
@@ -31,9 +31,9 @@ SHARE = 4  # of the memory there is, this part by default
 LEAST = 0.7  # of the LDIF's bytes: a database is not smaller even where base64 is decoded
 
 
-def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Facts]:
+def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
     """The steps up to a database that is made and checked; the call that publishes it. Each is done once."""
-    work = Work(options, run, place)
+    work = NativeSteps(options, run, place)
     run.do("config", work.config)
     scan = _looked_at(options, run, work)
     total = scan.get("entries") or options.source.entries()
@@ -43,7 +43,7 @@ def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Fact
     return lambda: {**loaded, **run.do("publish", lambda meter: work.publish(loaded, checked))}
 
 
-def _looked_at(options: BuildOptions, run: Run, work: Work) -> Facts:
+def _looked_at(options: BuildOptions, run: Run, work: NativeSteps) -> Facts:
     """A consumer's contextCSN must be known before its first entry is written; what else that look shows is used."""
     if not options.seeding:
         return {}
@@ -52,18 +52,18 @@ def _looked_at(options: BuildOptions, run: Run, work: Work) -> Facts:
     return scan
 
 
-def plan(options: BuildOptions, run: Run, place: Place) -> None:
+def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> None:
     """Is it proven that the core makes what slapd would?"""
     proven.require_numbers(options.source.entries(), options)
-    run.do("config", Work(options, run, place).config)
+    run.do("config", NativeSteps(options, run, place).config)
 
 
-def require(options: BuildOptions, place: Place) -> None:
+def require(options: BuildOptions, place: TargetDatabase) -> None:
     """The same, without a step. Raises NotProven."""
     assert _target(options, place)
 
 
-def _target(options: BuildOptions, place: Place) -> Target:
+def _target(options: BuildOptions, place: TargetDatabase) -> Target:
     """What the configuration says now. Raises NotProven."""
     settings = proven.settings(place.config, place.database, options, place.superior)
     known = schema_of(place.config, place.named, settings.attribute_options)
@@ -77,19 +77,19 @@ def _target(options: BuildOptions, place: Place) -> Target:
     )
 
 
-def _map_size(options: BuildOptions, place: Place) -> int:
+def _map_size(options: BuildOptions, place: TargetDatabase) -> int:
     if options.maxsize is None:
         return place.database.maxsize
     return LARGEST if isinstance(options.maxsize, str) else options.maxsize
 
 
 @dataclass(frozen=True)
-class Work:
+class NativeSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
     options: BuildOptions
     run: Run
-    place: Place
+    place: TargetDatabase
 
     @property
     def made(self) -> Path:
@@ -131,7 +131,7 @@ class Work:
         meter: Meter,
         read: Sequence[mdb.Input],
         claimed: Sequence[str] | None,
-        beside: Beside | None = None,
+        beside: LiveSource | None = None,
     ) -> Facts:
         """The database of what is read. `claimed` and `beside` as in `loader.sinks.mdb`."""
         files.remove_tree(self.made)
@@ -153,10 +153,10 @@ class Work:
         found = [path for path in inputs.paths(self.options) if path.is_file()]
         return round(LEAST * sum(path.stat().st_size for path in found))
 
-    def _rules(self, claimed: Sequence[str] | None) -> Rules:
+    def _rules(self, claimed: Sequence[str] | None) -> BuildRules:
         options = self.options
-        return Rules(
-            now=inputs.moment(options),
+        return BuildRules(
+            now=inputs.input_time(options),
             first=options.first,
             value_check=self._value_check(),
             check_schema=options.check_schema,
@@ -173,9 +173,9 @@ class Work:
             return "count"
         return "refuse" if self.options.check_values else "skip"
 
-    def _means(self, scratch: Path) -> Means:
+    def _means(self, scratch: Path) -> Resources:
         options = self.options
-        return Means(
+        return Resources(
             memory=options.memory or resources.memory() // SHARE,
             jobs=options.jobs or resources.processors(),
             scratch=scratch,
@@ -212,8 +212,8 @@ class Work:
 
     def check(self, meter: Meter, loaded: Facts) -> Facts:
         """Every entry that was read is in the database or among the rejects, and the database is sound."""
-        finish.widen_context(self.options, self.made, self.place)
-        facts = meta.facts(self.made)
+        finish.extend_context_csn(self.options, self.made, self.place)
+        facts = meta.read_meta(self.made)
         maxsize = finish.choose_maxsize(self.options, self.place, facts.used)
         if maxsize != facts.map_size:
             map_size.write(self.made / DATA, maxsize)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loader import backmdb, resources
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.server import version
 
 MOST = 256
@@ -17,7 +17,7 @@ _SHARE = 2  # of the memory there is, this part for environments that grow
 _WORTH = 4  # shared entries are loaded by each: together at most this part of the others
 
 
-def wanted(options: BuildOptions, place: Place, entries: int, needed: int) -> int:
+def shard_count(options: BuildOptions, place: TargetDatabase, entries: int, needed: int) -> int:
     """How many slices to cut; 1: none. needed: bytes that the database will take."""
     if options.shards == 1 or options.tree or _why_not(options, place):
         return 1
@@ -29,7 +29,7 @@ def wanted(options: BuildOptions, place: Place, entries: int, needed: int) -> in
     return max(1, min(max(fitting, for_speed), entries // _LEAST, MOST))
 
 
-def _why_not(options: BuildOptions, place: Place) -> str | None:
+def _why_not(options: BuildOptions, place: TargetDatabase) -> str | None:
     """Why one slapadd must see all, if it must."""
     own = options.write_context and not options.seeding
     if own and backmdb.settings(place.config, place.database).subentry:
@@ -39,12 +39,12 @@ def _why_not(options: BuildOptions, place: Place) -> str | None:
     return None
 
 
-def at_once(needed: int, count: int) -> int:
+def parallel_slapadds(needed: int, count: int) -> int:
     """Slapadds that run at a time: as many as processors, if what they make together fits into memory."""
     fitting = resources.memory() // _SHARE // max(1, needed // count)
     return max(1, min(resources.processors(), count, fitting))
 
 
-def worthwhile(shared: int, leaves: int, count: int) -> int:
+def max_useful_slices(shared: int, leaves: int, count: int) -> int:
     """As many slices as do not load shared entries for the most part."""
     return min(count, 1 + leaves // (_WORTH * max(shared, 1)))

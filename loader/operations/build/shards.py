@@ -18,24 +18,24 @@ from loader.errors import LdifUnreadable
 from loader.mdb.meta import DATA
 from loader.operations.build import finish, inputs, shard_count
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.sinks import shards, slapadd
-from loader.sinks.shards import Making, Merging, Slice, Source
+from loader.sinks.shards import GeneratedAttributes, MergeTask, Slice, Source
 from loader.storage import files
 
 
 @dataclass(frozen=True)
-class Work:
+class ShardSteps:
     """The bodies of the steps slice, slices and merge. Each can be done again from its beginning, `slices` from the
     last slice that was loaded."""
 
     options: BuildOptions
     run: Run
-    place: Place
+    place: TargetDatabase
     scan: Facts
     size: Facts
     aliases: Mapping[str, str]
@@ -62,7 +62,7 @@ class Work:
         count = (
             len(cuts)
             if self.options.shards
-            else shard_count.worthwhile(found.shared, found.leaves, len(cuts))
+            else shard_count.max_useful_slices(found.shared, found.leaves, len(cuts))
         )
         if count < 2:
             return self._none(f"{units.number(found.shared)} entries have children")
@@ -84,7 +84,9 @@ class Work:
         meter.add(entries=sum(facts["entries"] for facts in done.values()))
         inner = Meter(meter.name)
         with meter.counting(inner):
-            self._all(pieces, inner, shard_count.at_once(self.size["estimate"], plan["shards"]))
+            self._all(
+                pieces, inner, shard_count.parallel_slapadds(self.size["estimate"], plan["shards"])
+            )
         killpoint("slices.middle")
         facts = self._done()
         if self.scan["claimed"] and not any(one["rooted"] for one in facts.values()):
@@ -104,9 +106,9 @@ class Work:
         data = self.home / name / DATA
         return data.exists() and files.identity(data) == facts["identity"]
 
-    def _pieces(self, plan: Facts) -> Iterator[_Piece]:
-        making = Making(
-            now=inputs.moment(self.options) if self._settings.last_mod else None,
+    def _pieces(self, plan: Facts) -> Iterator[_NamedSlice]:
+        making = GeneratedAttributes(
+            now=inputs.input_time(self.options) if self._settings.last_mod else None,
             server_id=finish.server_id(self.options, self.place),
             claimed=self.scan["claimed"],
             root=self.place.database.suffix,
@@ -118,13 +120,13 @@ class Work:
         for number, (cut, end) in enumerate(zip(cuts, ends, strict=True)):
             piece = Slice(self.source, plan["shared"], cut, end - cut[3], making)
             first = plan["shared"] if number == 0 else 0
-            yield _Piece(_name(number), piece, first)
+            yield _NamedSlice(_name(number), piece, first)
 
     @cached_property
     def _settings(self) -> backmdb.Settings:
         return backmdb.settings(self.place.config, self.place.database, self.place.superior)
 
-    def _all(self, pieces: Sequence[_Piece], meter: Meter, threads: int) -> None:
+    def _all(self, pieces: Sequence[_NamedSlice], meter: Meter, threads: int) -> None:
         """The first failure ends the others."""
         with ThreadPoolExecutor(threads) as pool:
             running = [pool.submit(self._load, one, meter) for one in pieces]
@@ -136,7 +138,7 @@ class Work:
                 meter.cancel()
                 raise
 
-    def _load(self, one: _Piece, meter: Meter) -> None:
+    def _load(self, one: _NamedSlice, meter: Meter) -> None:
         made = self.home / one.name
         files.remove_tree(made)
         made.mkdir(mode=0o700)
@@ -168,7 +170,7 @@ class Work:
         files.remove_tree(made)
         made.mkdir(mode=0o700)
         own = self.options.write_context and not self.options.seeding
-        task = Merging(
+        task = MergeTask(
             parts=[self.home / _name(number) / DATA for number in range(plan["shards"])],
             shared=plan["shared"],
             map_size=self.size["maxsize"],
@@ -184,7 +186,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _NamedSlice:
     """A slice under its name. shared: entries besides its own that count with it."""
 
     name: str

@@ -15,7 +15,7 @@ from loader.mdb.meta import DATA
 from loader.operations import estimate
 from loader.operations.build import finish, inputs, shard_count, shards, spool
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -38,14 +38,14 @@ STEPS = (
 )
 
 
-def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Facts]:
+def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
     """The steps up to a database that is made and checked; the call that publishes it. Each is done once."""
     options = spool.spooled(options, run)
-    work = _Work(options, run, place)
+    work = _SlapaddSteps(options, run, place)
     scan = run.do("scan", work.scan)
     aliases = run.do("schema", lambda meter: work.schema(scan)).get("aliases", {})
     size = run.do("size", lambda meter: work.size(meter, scan))
-    sharing = shards.Work(options, run, place, scan, size, aliases)
+    sharing = shards.ShardSteps(options, run, place, scan, size, aliases)
     plan: Facts = {"shards": 1}
     if size["shards"] > 1:
         plan = run.do("slice", sharing.slice)
@@ -61,7 +61,7 @@ def prepared(options: BuildOptions, run: Run, place: Place) -> Callable[[], Fact
     return lambda: {**told, **run.do("publish", lambda meter: work.publish(scan, size, checked))}
 
 
-def _shared(run: Run, work: _Work, sharing: shards.Work, plan: Facts) -> Facts:
+def _shared(run: Run, work: _SlapaddSteps, sharing: shards.ShardSteps, plan: Facts) -> Facts:
     """By several slapadds."""
     total = plan["shared"] + plan["leaves"]
     run.do("slices", lambda meter: sharing.load(meter, plan), total=total)
@@ -70,13 +70,13 @@ def _shared(run: Run, work: _Work, sharing: shards.Work, plan: Facts) -> Facts:
     return merged
 
 
-def require(options: BuildOptions, place: Place) -> None:
+def require(options: BuildOptions, place: TargetDatabase) -> None:
     """slapadd takes every configuration that slapd's tools read."""
 
 
-def plan(options: BuildOptions, run: Run, place: Place) -> Facts:
+def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Facts:
     """The steps before the load."""
-    work = _Work(options, run, place)
+    work = _SlapaddSteps(options, run, place)
     scan = run.do("scan", work.scan)
     run.do("schema", lambda meter: work.schema(scan))
     size = run.do("size", lambda meter: work.size(meter, scan))
@@ -84,12 +84,12 @@ def plan(options: BuildOptions, run: Run, place: Place) -> Facts:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _SlapaddSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
     options: BuildOptions
     run: Run
-    place: Place
+    place: TargetDatabase
 
     @property
     def made(self) -> Path:
@@ -109,7 +109,7 @@ class _Work:
         with inputs.opened(self.options) as read:
             needed = estimate.needed(self.place, read, scan["entries"], self.run.directory, meter)
         maxsize = finish.choose_maxsize(self.options, self.place, needed)
-        count = shard_count.wanted(self.options, self.place, scan["entries"], needed)
+        count = shard_count.shard_count(self.options, self.place, scan["entries"], needed)
         if not scan["first_dn"]:
             count = 1  # the entry of the empty DN has no node by which slices could be merged
         # Slices lie beside what is made of them.
@@ -143,7 +143,7 @@ class _Work:
 
     def check(self, meter: Meter, scan: Facts, loaded: Facts) -> Facts:
         """Every entry that was read is in the database, and the database is sound."""
-        finish.widen_context(self.options, self.made, self.place)
+        finish.extend_context_csn(self.options, self.made, self.place)
         inside = environment.entry_count(self.made)
         if not scan["entries"] == loaded["entries"] == inside:
             raise EntriesLost(read=scan["entries"], written=inside, log=self.run.directory)

@@ -6,33 +6,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from loader.errors import EmptyInput, LimitTooLow, ServerRefused
+from loader.operations import hidden_values as sights
 from loader.operations import moved
-from loader.operations import sight as sights
 from loader.operations.export.options import ExportOptions
 from loader.operations.replicas import (
     Replicas,
-    least,
+    lowest,
     require_like,
     require_same,
 )
 from loader.operations.shards import now
 from loader.progress import Meter
 from loader.run.catalogue import Facts
-from loader.server import shown, subschema
+from loader.server import subschema, visibility
 from loader.server.options import Connection
 from loader.server.search import EVERYTHING, Search
 from loader.server.session import Session, session
 from loader.sources import ldap as source
 from loader.sources import limits, planner
 from loader.sources.narrowing import Narrowing
-from loader.sources.planner import Partition, Plan
+from loader.sources.planner import Piece, Plan
 
 
 def start_of(options: ExportOptions) -> Facts:
     """The base and the contextCSN, of several providers the least."""
     found = [_start_of(options, one) for one in options.providers]
     require_same(found)
-    return {**found[0], "context_csns": least([one["context_csns"] for one in found])}
+    return {**found[0], "context_csns": lowest([one["context_csns"] for one in found])}
 
 
 def _start_of(options: ExportOptions, connection: Connection) -> Facts:
@@ -53,7 +53,7 @@ def _start_of(options: ExportOptions, connection: Connection) -> Facts:
 
 def plan_of_reading(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
     """Look at the first entries, and cut; once more when the connection breaks."""
-    return source.patiently(lambda: _plan(options, meter, start), meter)
+    return source.with_retries(lambda: _plan(options, meter, start), meter)
 
 
 def trial_plan(options: ExportOptions, meter: Meter) -> Facts:
@@ -79,7 +79,7 @@ def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
         entries = planner.expected(server, base)
         cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
         narrowing = options.narrowing
-        partitions = [*cut.partitions, *planner.besides(base, with_subentries(start))]
+        partitions = [*cut.partitions, *planner.subentry_pieces(base, with_subentries(start))]
         if narrowing:
             partitions = list(narrowing.partitions(cut.partitions))
         return {
@@ -96,7 +96,7 @@ def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
         }
 
 
-def _require_limits(options: ExportOptions, base: str, partitions: Sequence[Partition]) -> None:
+def _require_limits(options: ExportOptions, base: str, partitions: Sequence[Piece]) -> None:
     """Each provider may get any of the partitions. Raises LimitTooLow."""
     for connection in options.providers:
         with session(connection) as server:
@@ -121,7 +121,7 @@ def _hidden(
 ) -> list[str]:
     """What the server hides of what is wanted, as far as a sample tells."""
     try:
-        sight = shown.look(server, base, narrowing.wants if narrowing else None)
+        sight = visibility.compare_sample(server, base, narrowing.wants if narrowing else None)
     except (LimitTooLow, ServerRefused):
         sight = None
     if sight is not None:
@@ -138,7 +138,7 @@ def with_subentries(start: Facts) -> bool:
     return bool(start.get("subentries", False))
 
 
-def _facts_of(partition: Partition) -> Facts:
+def _facts_of(partition: Piece) -> Facts:
     search = partition.search
     facts = {
         "base": search.base,
@@ -152,9 +152,9 @@ def _facts_of(partition: Partition) -> Facts:
 def plan_of(cut: Facts, page: int) -> Plan:
     attributes = tuple(cut.get("attributes", EVERYTHING))
 
-    def partition(facts: dict[str, Any]) -> Partition:
+    def partition(facts: dict[str, Any]) -> Piece:
         asked = (facts["base"], facts["where"], facts["scope"], attributes, page)
         search = Search(*asked, subentries=facts.get("subentries", False))
-        return Partition(facts["name"], search)
+        return Piece(facts["name"], search)
 
     return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])

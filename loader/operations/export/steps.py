@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loader import csn, ldif
 from loader.errors import LoaderError
-from loader.ldif import Arrangement, Arranging
+from loader.ldif import Arrangement, ArrangeTask
 from loader.operations import empty_suffix, moved
 from loader.operations.export.options import ExportOptions
 from loader.operations.export.planning import (
@@ -17,10 +17,10 @@ from loader.operations.export.planning import (
     start_of,
     with_subentries,
 )
-from loader.operations.late import ReadAgain
-from loader.operations.moved import Containers
+from loader.operations.moved import MovedContainers
 from loader.operations.pieces import Pieces
-from loader.operations.replicas import Replicas, greatest
+from loader.operations.replicas import Replicas, highest
+from loader.operations.reread import Reread
 from loader.operations.shards import PARTS, ShardDirectory
 from loader.progress import Meter
 from loader.run.catalogue import Facts
@@ -30,7 +30,7 @@ from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources import ldap as source
 from loader.sources import planner
-from loader.sources.planner import Partition, Plan
+from loader.sources.planner import Piece, Plan
 from loader.storage import files
 
 
@@ -125,13 +125,13 @@ class ExportSteps:
             if lost:
                 self._pieces.read(lost, meter, told)
                 continue
-            looker = replicas.covering(greatest(told.values()))
+            looker = replicas.covering(highest(told.values()))
             if looker is not None:
                 return told, looker
             if replicas.told().keys() >= told.keys():
                 raise replicas.apart()
 
-    def _lost(self, living: Collection[int]) -> list[Partition]:
+    def _lost(self, living: Collection[int]) -> list[Piece]:
         """Pieces that were read from others than these."""
         names = self._pieces.read_elsewhere(living)
         if not names:
@@ -140,12 +140,12 @@ class ExportSteps:
         assert cut is not None, "pieces were read"
         return [one for one in plan_of(cut, self.options.page).partitions if one.name in names]
 
-    def containers(self, meter: Meter, start: Facts, looker: Connection) -> Containers:
+    def containers(self, meter: Meter, start: Facts, looker: Connection) -> MovedContainers:
         options = self.options
         where = (looker, start["base"], options.page, options.compress != "none")
         began = start["context_csns"]
         subentries = with_subentries(start)
-        return Containers(*where, self.parts, began, meter, subentries, options.narrowing)
+        return MovedContainers(*where, self.parts, began, meter, subentries, options.narrowing)
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
         """Each entry once, parents first. Nothing that was read may go missing on the way."""
@@ -157,7 +157,7 @@ class ExportSteps:
         containers = self.containers(meter, start, looker)
         if self.options.narrowing:
             return self._arranged(self._arrange_narrowed(meter, start, containers, since))
-        read_again = ReadAgain(containers, start["context_csns"], since)
+        read_again = Reread(containers, start["context_csns"], since)
         found = self._arrange(meter, start, drop_orphans=False)
         while found.orphans:
             some = read_again.for_orphans(found.orphans)
@@ -175,7 +175,7 @@ class ExportSteps:
         }
 
     def _arrange_narrowed(
-        self, meter: Meter, start: Facts, containers: Containers, since: list[str]
+        self, meter: Meter, start: Facts, containers: MovedContainers, since: list[str]
     ) -> Arrangement:
         """Parents may be missing, for they need not be among what is wanted: whoever builds puts glue in their places.
         So an orphan shows nothing, and the containers are looked at once more in any case."""
@@ -186,7 +186,7 @@ class ExportSteps:
 
     def _arrange(self, meter: Meter, start: Facts, drop_orphans: bool) -> Arrangement:
         arranged = self.sink.empty_arranged()
-        task = Arranging(
+        task = ArrangeTask(
             paths=self._files("part"),
             again=self._files("late"),
             root=start["base"],
@@ -217,7 +217,7 @@ class ExportSteps:
     ) -> tuple[list[str], list[str]]:
         """What the operator should know: what the server hides or shows otherwise than it is stored, and the rest."""
         who, hidden = self.options.connection.who, list(cut.get("hidden", []))
-        counted, calm = source.patiently(lambda: self._counted(meter, start), meter)
+        counted, calm = source.with_retries(lambda: self._counted(meter, start), meter)
         if self.options.narrowing:
             return hidden, []
         if empty_suffix.is_empty(start["base"]) and start["context_csns"] and counted is not None:

@@ -25,7 +25,7 @@ def carry_out(
     with target.prepared(plan) as prepared:
         if not apply:
             return Outcome(State.PROPOSED, prepared.difference, plan.notes)
-        with journal.writing_down(*plan.entries(target.config, target.place)):
+        with journal.recorded(*plan.entries(target.config, target.place)):
             killpoint("tune.written-down")
             if first:
                 first()

@@ -26,7 +26,7 @@ _UNFINISHED = (
 
 
 @dataclass(frozen=True)
-class Indexing:
+class IndexSettings:
     """`keys`: records of each index's table in the database, where its files are on this host."""
 
     suffix: str
@@ -37,7 +37,7 @@ class Indexing:
 
 
 @dataclass(frozen=True)
-class IndexWish:
+class IndexChange:
     """`wanted` (None: as it is) replaces the list; then `add`, then `remove`."""
 
     wanted: tuple[str, ...] | None = None
@@ -49,17 +49,17 @@ class IndexWish:
         return indexes.removed(indexes.added(start, self.add), self.remove)
 
 
-def indexing(target: Target, suffix: str | None) -> list[Indexing]:
+def indexing(target: Target, suffix: str | None) -> list[IndexSettings]:
     """Of every mdb database, or the one of `suffix`."""
     config = target.config
     chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
     return [_indexing(one, target.local) for one in chosen]
 
 
-def _indexing(database: Database, local: bool) -> Indexing:
+def _indexing(database: Database, local: bool) -> IndexSettings:
     present = indexes.parse(database.indexes)
     missing = indexes.lacking_for_sync(present)
-    return Indexing(
+    return IndexSettings(
         database.suffix,
         present,
         index_tables.keys(database.directory) if local and database.directory else {},
@@ -83,7 +83,7 @@ def _notes(database: Database, missing: list[str]) -> Iterable[str]:
 def change_indexes(
     target: Target,
     suffix: str | None,
-    wish: IndexWish,
+    wish: IndexChange,
     apply: bool,
     reindex: bool = True,
     progress: Progress | None = None,
@@ -102,14 +102,16 @@ def change_indexes(
     return outcome
 
 
-def _plan(target: Target, database: Database, wish: IndexWish, reindex: bool) -> Plan:
+def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) -> Plan:
     present = indexes.parse(database.indexes)
     wanted = wish.of(present)
     stored = target.config.values(database.entry_dn, "olcDbIndex")
-    grown = tuple(indexes.grown(present, wanted))
+    grown = tuple(indexes.attributes_to_reindex(present, wanted))
     return Plan(
         database=database,
-        changes=changed(target.config, database, {"olcDbIndex": indexes.relisted(stored, wanted)}),
+        changes=changed(
+            target.config, database, {"olcDbIndex": indexes.rewritten_lines(stored, wanted)}
+        ),
         holds=lambda now: indexes.same(indexes.parse(now.indexes), wanted),
         words=_setting(wanted),
         undo=_setting(present),

@@ -20,7 +20,7 @@ SHORT = 1.5  # below this times the used bytes a long reader (slapcat, a backup)
 
 
 @dataclass(frozen=True)
-class Standing:
+class MapUsage:
     """All in bytes; None where the database's files are not on this host, or not there yet."""
 
     suffix: str
@@ -35,25 +35,25 @@ class Standing:
     notes: tuple[str, ...] = ()
 
 
-def standings(target: Target, suffix: str | None) -> list[Standing]:
+def standings(target: Target, suffix: str | None) -> list[MapUsage]:
     """Of every mdb database, or the one of `suffix`."""
     config = target.config
     chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
     return [standing(one, target.local) for one in chosen]
 
 
-def standing(database: Database, local: bool) -> Standing:
-    known = Standing(database.suffix, str(database.directory), database.maxsize)
+def standing(database: Database, local: bool) -> MapUsage:
+    known = MapUsage(database.suffix, str(database.directory), database.maxsize)
     if not local or database.directory is None:
         return known
     try:
-        facts = meta.facts(database.directory)
+        facts = meta.read_meta(database.directory)
     except LoaderError as error:
-        return Standing(**{**known.__dict__, "notes": (str(error),)})
+        return MapUsage(**{**known.__dict__, "notes": (str(error),)})
     file = meta.data_file(database.directory)
     apparent, allocated = file.stat().st_size, files.allocated_bytes(file)
     free = files.free_bytes(database.directory)
-    return Standing(
+    return MapUsage(
         **{
             **known.__dict__,
             "map_size": facts.map_size,
@@ -67,7 +67,7 @@ def standing(database: Database, local: bool) -> Standing:
     )
 
 
-def _notes(database: Database, facts: meta.Facts, allocated: int, free: int) -> Iterable[str]:
+def _notes(database: Database, facts: meta.MetaPage, allocated: int, free: int) -> Iterable[str]:
     if database.maxsize < facts.used * SHORT:
         yield (
             f"copy-on-write headroom is short: {units.size(max(0, database.maxsize - facts.used))} left; a slapcat "
@@ -82,10 +82,10 @@ def recommended(used: int, configured: int = 0) -> int:
 
     Address space costs nothing, so there is no reason to go down.
     """
-    return max(roomy(used), configured)
+    return max(recommended_size(used), configured)
 
 
-def roomy(used: int) -> int:
+def recommended_size(used: int) -> int:
     """A maxsize with room for copy-on-write, growth and long readers, in whole GiB."""
     return max(1, -(-round(used * MAXSIZE_FACTOR) // GIB)) * GIB
 

@@ -30,10 +30,10 @@ def make(config: Config, plan: Plan, progress: Progress) -> None:
     changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
     settings = {"olcDbDirectory": [bytes(directory)], **changed}
     with (
-        temporary.directory("index", configuration.scratch()) as place,
+        temporary.directory("index", configuration.tools_tmpdir()) as place,
         private.configured(config, plan.database, Path(place), settings) as copy,
     ):
-        account.give(owner, Path(place))
+        account.change_owner(owner, Path(place))
         words = ["-q", "-F", str(copy), "-b", plan.database.suffix, *plan.index]
         _run(tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words), plan, progress)
 

@@ -17,7 +17,7 @@ NOSYNC = "nosync"
 
 
 @dataclass(frozen=True)
-class Syncing:
+class SyncSettings:
     suffix: str
     nosync: bool
     env_flags: tuple[str, ...]
@@ -25,12 +25,12 @@ class Syncing:
     notes: tuple[str, ...] = ()
 
 
-def syncing(target: Target, suffix: str | None) -> list[Syncing]:
+def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
     """Of every mdb database, or the one of `suffix`."""
     config = target.config
     chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
     return [
-        Syncing(
+        SyncSettings(
             *(one.suffix, one.nosync, one.env_flags, one.checkpoint),
             (*_notes(one), *_lent(config, one)),
         )
@@ -68,14 +68,14 @@ def change_nosync(target: Target, suffix: str | None, on: bool, apply: bool) -> 
     database = target.config.database(suffix)
     outcome = carry_out(target, _plan(target.config, database, on), apply)
     for one in _left(target.config, database) if apply and not on else ():
-        with lease.holding(one) as given_back:
+        with lease.taken(one) as given_back:
             given_back()
     return outcome
 
 
 def _left(config: Config, database: Database) -> list[Lease]:
     """What killed runs of `ditseed add` have left of it."""
-    found = lease.standing(leases.known(config), NOSYNC)
+    found = lease.open_leases(leases.known(config), NOSYNC)
     return [one for one in found if one.database == database.suffix]
 
 

@@ -37,7 +37,7 @@ def prepare_text(config: Config, plan: Plan) -> Iterator[tuple[str, Callable[[],
 
 def _check(config: Config, plan: Plan, whole: str) -> None:
     """Let slapd's tools read the whole changed text, from a scratch file."""
-    with temporary.directory("tune", configuration.scratch()) as place:
+    with temporary.directory("tune", configuration.tools_tmpdir()) as place:
         trial = Path(place, config.path.name)
         descriptor = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:

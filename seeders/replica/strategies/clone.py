@@ -13,11 +13,11 @@ from pathlib import Path
 from loader import csn
 from loader.errors import NoContextCSN, UsageProblem
 from loader.mdb import context_csn, copy, environment, meta, names, verify
-from loader.mdb.hold_back import hold_back
+from loader.mdb.hold_back import cap_entry_csns
 from loader.mdb.meta import DATA
 from loader.operations import indexing, schema
 from loader.operations.estimate import choose_maxsize
-from loader.operations.publish import Place, publish_environment
+from loader.operations.publish import TargetDatabase, publish_environment
 from loader.operations.target import require_readable_format
 from loader.progress import Meter
 from loader.run.catalogue import Facts
@@ -27,8 +27,8 @@ from loader.storage import files
 from seeders.replica.seed import SeedOptions, needs_source
 
 
-def run(options: SeedOptions, run: Run, place: Place) -> Facts:
-    work = _Work(options, run, place)
+def run(options: SeedOptions, run: Run, place: TargetDatabase) -> Facts:
+    work = _CloneSteps(options, run, place)
     run.do("schema", work.schema)
     copied = run.do("copy", work.copy)
     stamped = run.do("stamp", work.stamp)
@@ -38,10 +38,10 @@ def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     return {**checked, **stamped, **published}
 
 
-class _Work:
+class _CloneSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
-    def __init__(self, options: SeedOptions, run: Run, place: Place) -> None:
+    def __init__(self, options: SeedOptions, run: Run, place: TargetDatabase) -> None:
         sources = needs_source(options)
         if len(sources) != 1:
             raise UsageProblem(reason="--strategy clone takes one --from: a database directory")
@@ -52,7 +52,7 @@ class _Work:
 
     def schema(self, meter: Meter) -> Facts:
         """The consumer must open the file, and know every attribute that the copied entries use."""
-        require_readable_format(meta.data_file(self.source), meta.facts(self.source).format)
+        require_readable_format(meta.data_file(self.source), meta.read_meta(self.source).format)
         used = {name.partition(";")[0] for name in names.attributes(self.source)}
         first = {name.lower(): (str(self.source), 0) for name in sorted(used)}
         schema.require_known(self.place, first, {}, self.run.directory)
@@ -61,7 +61,7 @@ class _Work:
     def copy(self, meter: Meter) -> Facts:
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
-        facts = meta.facts(self.source)
+        facts = meta.read_meta(self.source)
         maxsize = choose_maxsize(self.place, facts.pages * facts.page_size, self.options.maxsize)
         copy.hot_copy(self.source, self.made, meter)
         killpoint("copy.middle")
@@ -72,14 +72,14 @@ class _Work:
         preflight = self.run.catalogue.found("preflight") or {}
         live = csn.by_server(preflight.get("context_csns", []))
         stored = csn.by_server(context_csn.stored(self.made, self.suffix))
-        known = covered_by_copy(
+        known = claimable_context_csn(
             live, stored, context_csn.newest(self.made, self.suffix, whole=False)
         )
         if not known:
             advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
             raise NoContextCSN(where=self.source, suffix=self.suffix, advice=advice)
         claimed = sorted(known.values())
-        held = hold_back(self.made, claimed, meter)
+        held = cap_entry_csns(self.made, claimed, meter)
         context_csn.stamp(self.made, self.suffix, claimed)
         return {"context_csns": claimed, "held_back": held}
 
@@ -101,7 +101,7 @@ class _Work:
         return published
 
 
-def covered_by_copy(
+def claimable_context_csn(
     live: Mapping[str, str], stored: Mapping[str, str], newest: Mapping[str, str]
 ) -> dict[str, str]:
     """The contextCSN a copy may claim. Claiming less costs a little more replication, claiming more loses changes: what

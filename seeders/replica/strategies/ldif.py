@@ -9,14 +9,14 @@ from __future__ import annotations
 from loader import exports
 from loader.operations import empty_suffix
 from loader.operations.build import build_steps
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
 from seeders.replica import partial
 from seeders.replica.seed import SeedOptions, build_options, needs_source, partial_of
 
 
-def run(options: SeedOptions, run: Run, place: Place) -> Facts:
+def run(options: SeedOptions, run: Run, place: TargetDatabase) -> Facts:
     sources = needs_source(options)
     wanted = partial_of(options, place)
     if wanted:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from loader import glue
 from loader.defaults import ENGINES
-from loader.operations import empty_suffix, one_pass, sight
+from loader.operations import empty_suffix, hidden_values, stream_build
 from loader.operations.build import build_steps
 from loader.operations.export import export_steps
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
 from loader.storage import files
@@ -20,17 +20,17 @@ from seeders.replica.partial import Partial
 from seeders.replica.seed import SeedOptions, build_options, partial_of, reading_options
 
 
-def run(options: SeedOptions, run: Run, place: Place) -> Facts:
+def run(options: SeedOptions, run: Run, place: TargetDatabase) -> Facts:
     wanted = partial_of(options, place)
     exported = options.keep_export or run.directory / "export"
     reading = reading_options(options, place, wanted, exported)
-    if _is_one_pass(options, run, place, wanted):
-        return one_pass.build(reading, build_options(options), run, place, options.allow_hidden)
+    if _is_stream_build(options, run, place, wanted):
+        return stream_build.build(reading, build_options(options), run, place, options.allow_hidden)
     if run.catalogue.found("publish") is None:
         exported.mkdir(exist_ok=True)
         export_steps(reading, run)
         if not options.allow_hidden:
-            sight.require_whole(exported)
+            hidden_values.require_whole(exported)
     if wanted:
         csns = (run.catalogue.found("start") or {}).get("context_csns", [])
         built = partial.build(wanted, build_options(options, exported), run, place, csns)
@@ -41,7 +41,9 @@ def run(options: SeedOptions, run: Run, place: Place) -> Facts:
     return built
 
 
-def _is_one_pass(options: SeedOptions, run: Run, place: Place, wanted: Partial | None) -> bool:
+def _is_stream_build(
+    options: SeedOptions, run: Run, place: TargetDatabase, wanted: Partial | None
+) -> bool:
     glued = any(one.backend == "mdb" for one in glue.subordinates(place.config, place.database))
     return (
         options.engine == ENGINES[0]

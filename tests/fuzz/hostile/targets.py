@@ -14,7 +14,7 @@ from typing import Any
 
 from loader import backmdb, config, exports, glue, indexes, ldif, manifest, schema, syncrepl
 from loader.config import Config, Database
-from loader.operations import sight
+from loader.operations import hidden_values
 from loader.operations.backup import check, repository
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.restore import plan as restore_plan
@@ -81,7 +81,7 @@ class Export(Target):
         path.write_bytes(mutate.json_text(chance, self.facts))
         meter = Meter("scan")
         claims.of_ldif([self.home])
-        sight.require_whole(self.home)
+        hidden_values.require_whole(self.home)
         with exports.held([self.home], meter) as paths:
             found = ldif.scan(paths, meter)
         exports.require_entries([self.home], found.entries)
@@ -190,7 +190,7 @@ class Run(Target):
 
     def _read(self) -> dict[str, Any]:
         """None, or nothing of a partition: not done yet, which is done again."""
-        looking.look(self.home)
+        looking.status_of(self.home)
         with closing(Catalogue(self.home)) as run:
             if run.differences("export", _OPTIONS) is None:
                 run.begin("export", _OPTIONS)
@@ -333,7 +333,7 @@ class Subschema(Target):
             chance, types[at], (b"(", b")", b"'", b" NAME ", b"$", b"{", b"\xff")
         )
         server: Any = _Server(types)
-        found = subschema.offer(server)
+        found = subschema.read(server)
         subschema.everything(server)
         if len(found.protected) > len(types) * 3:
             raise Wrong(f"{found.protected} of {types}")

@@ -18,7 +18,7 @@ from loader.mdb.verify import verify
 from loader.progress import Meter
 from tests.support import mapped
 
-NOTING = copy.How(noting=True)
+NOTING = copy.CopyMode(noting=True)
 
 
 def make(directory: Path, engine: int = 0, readers: int = 126) -> Path:
@@ -55,7 +55,7 @@ def test_both_formats(tmp_path: Path, engine: int) -> None:
     assert copied.facts.format == (3 if engine else 1)
     assert meter.bytes == copied.target.apparent
     assert verify(copied.path, "pages", Meter("verify")).entries == 1
-    assert look.look(copied.path).suffixes == ("dc=example",)
+    assert look.summarise(copied.path).suffixes == ("dc=example",)
     assert names.indexed(copied.path) == ["cn"]
     assert names.attributes(copied.path) == ["objectClass"]
     assert copied.path.stat().st_mode & 0o777 == 0o600
@@ -113,7 +113,7 @@ def test_used_bytes_only(tmp_path: Path) -> None:
     os.truncate(source / "data.mdb", 1 << 40)
     copied = copy.hot_copy(source, tmp_path, Meter("copy"))
     assert copied.source.apparent == 1 << 40
-    assert copied.target.apparent == meta.facts(source).used < 1 << 20
+    assert copied.target.apparent == meta.read_meta(source).used < 1 << 20
 
 
 def _start_reader(source: Path) -> int:
@@ -164,7 +164,7 @@ def test_damage_is_seen_while_it_is_copied(tmp_path: Path) -> None:
     source = make(tmp_path / "source")
     sound = (source / "data.mdb").read_bytes()
     found = 0
-    for page in range(2, meta.facts(source).used // 4096):
+    for page in range(2, meta.read_meta(source).used // 4096):
         (source / "data.mdb").write_bytes(sound)
         _overwrite(source / "data.mdb", page)
         wanted = _refusal(lambda: verify(source, "pages", Meter("verify")))
@@ -184,7 +184,7 @@ def _checked_on_the_way(source: Path, place: Path) -> object:
 
 
 def _compacted(source: Path, place: Path) -> object:
-    return copy.hot_copy(source, place, Meter("copy"), copy.How(compact=True))
+    return copy.hot_copy(source, place, Meter("copy"), copy.CopyMode(compact=True))
 
 
 def _refusal(work: Callable[[], object]) -> str:

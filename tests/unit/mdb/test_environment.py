@@ -117,7 +117,7 @@ def test_the_lag_of_a_reader(place: Path) -> None:
                 with made.begin(write=True) as transaction:
                     transaction.put(environment.ID.pack(number), b"more", db=entries)
         assert environment.oldest_reader_lag(place) == 5
-        assert meta.facts(place).txnid >= 5
+        assert meta.read_meta(place).txnid >= 5
     finally:
         os.kill(reader, 9)
         os.waitpid(reader, 0)

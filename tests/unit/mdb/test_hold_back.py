@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader.mdb.hold_back import hold_back, time_key
+from loader.mdb.hold_back import cap_entry_csns, time_key
 from loader.mdb.verify import verify
 from loader.progress import Meter
 
@@ -50,11 +50,11 @@ def test_only_newer_entries_of_a_claimed_server_change(settings: Settings) -> No
     server = Slapd(settings)
     try:
         server.slapadd(tree(OLDER, CLAIM, SAME_SECOND, NEWER, OTHER_SERVER))
-        held = hold_back(server.database_dir, [CLAIM], Meter("hold back"))
+        held = cap_entry_csns(server.database_dir, [CLAIM], Meter("hold back"))
         assert held == 2
         assert csns_of(server) == [OLDER, OLDER, CLAIM, CLAIM, CLAIM, OTHER_SERVER]
         verify(server.database_dir, "pages", Meter("verify"))
-        assert hold_back(server.database_dir, [CLAIM], Meter("again")) == 0
+        assert cap_entry_csns(server.database_dir, [CLAIM], Meter("again")) == 0
     finally:
         server.close()
 
@@ -63,7 +63,7 @@ def test_the_index_is_as_slapindex_would_make_it(tmp_path: Path) -> None:
     server = Slapd(INDEXED)
     try:
         server.slapadd(tree(*[NEWER, OLDER, SAME_SECOND] * 50))
-        assert hold_back(server.database_dir, [CLAIM], Meter("hold back")) == 100
+        assert cap_entry_csns(server.database_dir, [CLAIM], Meter("hold back")) == 100
         held = index_of(server.database_dir)
         server.tool("slapindex", "-q", *server.config_arguments, "-b", SUFFIX, "entryCSN")
         assert index_of(server.database_dir) == held
@@ -76,7 +76,7 @@ def test_a_key_of_too_many_entries_becomes_a_range() -> None:
     server = Slapd(INDEXED)
     try:
         server.slapadd(tree(*[CLAIM] * 65_535, NEWER))
-        assert hold_back(server.database_dir, [CLAIM], Meter("hold back")) == 1
+        assert cap_entry_csns(server.database_dir, [CLAIM], Meter("hold back")) == 1
         ids = [
             int.from_bytes(value, "little")
             for key, value in index_of(server.database_dir)
@@ -94,7 +94,7 @@ def test_nothing_claimed_changes_nothing(tmp_path: Path) -> None:
     try:
         server.slapadd(tree(NEWER))
         before = shutil.copy(server.database_dir / "data.mdb", tmp_path / "before")
-        assert hold_back(server.database_dir, [], Meter("hold back")) == 0
+        assert cap_entry_csns(server.database_dir, [], Meter("hold back")) == 0
         assert (server.database_dir / "data.mdb").read_bytes() == Path(before).read_bytes()
     finally:
         server.close()

@@ -22,12 +22,12 @@ def test_both_meta_pages_and_nothing_else(tmp_path: Path) -> None:
     path = made(tmp_path)
     before = path.read_bytes()
     map_size.write(path, 1 << 30)
-    assert meta.facts(path).map_size == 1 << 30
+    assert meta.read_meta(path).map_size == 1 << 30
     with lmdb.open(str(tmp_path), readonly=True) as environment, environment.begin() as transaction:
         assert transaction.get(b"key") == b"value"
     after = path.read_bytes()
     changed = [at for at, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-    page = meta.facts(path).page_size
+    page = meta.read_meta(path).page_size
     assert {at // page for at in changed} == {0, 1}
     assert len(changed) <= 16
 
@@ -35,5 +35,5 @@ def test_both_meta_pages_and_nothing_else(tmp_path: Path) -> None:
 def test_never_less_than_what_is_used(tmp_path: Path) -> None:
     path = made(tmp_path)
     map_size.write(path, 1)
-    facts = meta.facts(path)
+    facts = meta.read_meta(path)
     assert facts.map_size == facts.used

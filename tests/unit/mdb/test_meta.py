@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from loader.errors import FileUnsafe, LoaderError, MdbDamaged, NoSuchPath, NotLmdb
 from loader.mdb import meta
-from loader.mdb.passing import Passing
+from loader.mdb.stream_progress import Passing
 
 FORMATS = {1: 0, 3: 1}  # data format -> lib_version of py-lmdb
 
@@ -35,7 +35,7 @@ def make(directory: Path, data_format: int = 1, tables: int = 8) -> Path:
 @pytest.mark.parametrize("data_format", FORMATS)
 def test_facts_are_those_of_lmdb(tmp_path: Path, data_format: int) -> None:
     make(tmp_path, data_format)
-    found = meta.facts(tmp_path)
+    found = meta.read_meta(tmp_path)
     with lmdb.open(str(tmp_path), readonly=True) as environment:
         info, stat = environment.info(), environment.stat()
     assert found.format == data_format
@@ -53,7 +53,7 @@ def test_a_passing_stream_tells_its_entries(tmp_path: Path, data_format: int, pi
     passing = Passing("stream")
     for start in range(0, len(data), piece):
         passing.feed(data[start : start + piece])
-    assert passing.facts == meta.facts(tmp_path)
+    assert passing.facts == meta.read_meta(tmp_path)
     assert passing.size == len(data)
     assert passing.entries() == 5
 
@@ -69,18 +69,18 @@ def test_a_stream_with_too_many_tables_for_one_page_tells_no_entries(tmp_path: P
 
 def test_the_newer_of_the_two_meta_pages_counts(tmp_path: Path) -> None:
     make(tmp_path)
-    before = meta.facts(tmp_path).txnid
+    before = meta.read_meta(tmp_path).txnid
     with lmdb.open(str(tmp_path), max_dbs=200, map_size=1 << 28) as environment:
         for number in (1, 2):
             with environment.begin(write=True, db=environment.open_db(b"id2e")) as transaction:
                 transaction.put(struct.pack("=Q", 100 + number), b"y")
-            assert meta.facts(tmp_path).txnid == before + number
+            assert meta.read_meta(tmp_path).txnid == before + number
 
 
 def test_used_is_what_is_in_use_however_large_the_file_looks(tmp_path: Path) -> None:
-    used = meta.facts(make(tmp_path)).used
+    used = meta.read_meta(make(tmp_path)).used
     os.truncate(tmp_path / "data.mdb", 1 << 40)
-    assert meta.facts(tmp_path).used == used < 1 << 20
+    assert meta.read_meta(tmp_path).used == used < 1 << 20
 
 
 @pytest.mark.parametrize(
@@ -96,17 +96,17 @@ def test_used_is_what_is_in_use_however_large_the_file_looks(tmp_path: Path) -> 
 def test_other_files_are_refused(tmp_path: Path, content: bytes, error: type[LoaderError]) -> None:
     (tmp_path / "data.mdb").write_bytes(content)
     with pytest.raises(error):
-        meta.facts(tmp_path)
+        meta.read_meta(tmp_path)
 
 
 def test_places_without_a_database(tmp_path: Path) -> None:
     with pytest.raises(NoSuchPath):
-        meta.facts(tmp_path)
+        meta.read_meta(tmp_path)
     with pytest.raises(NoSuchPath):
-        meta.facts(tmp_path / "none")
+        meta.read_meta(tmp_path / "none")
     (tmp_path / "data.mdb").mkdir()
     with pytest.raises(FileUnsafe, match="is a directory"):
-        meta.facts(tmp_path)
+        meta.read_meta(tmp_path)
 
 
 def test_a_format_of_no_release(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_format_of_no_release(tmp_path: Path) -> None:
     data[20:24] = struct.pack("=I", 2)
     (tmp_path / "data.mdb").write_bytes(data)
     with pytest.raises(NotLmdb, match="format 2"):
-        meta.facts(tmp_path)
+        meta.read_meta(tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from fixtures.slapd_config import Settings
 from fixtures.trees import people
 from loader.errors import LoaderError, MdbDamaged, NotLmdb, SystemFailed, UsageProblem
 from loader.mdb import copy, copying, environment, look, meta
-from loader.mdb.verify import Means, audit, default_level, verify
+from loader.mdb.verify import Resources, audit, default_level, verify
 from loader.progress import Meter, Staged
 from tests.support import mapped
 from tests.support.require import require
@@ -34,7 +34,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sound") / "data.mdb"
     shutil.copy(server.database_dir / "data.mdb", path)
     server.close()
-    os.truncate(path, meta.facts(path).used)
+    os.truncate(path, meta.read_meta(path).used)
     return path
 
 
@@ -99,7 +99,7 @@ def test_a_cut_file(broken: Path, level: str, keep: float) -> None:
 
 
 def test_pages_overwritten(broken: Path) -> None:
-    pages, chance = meta.facts(broken).pages, random.Random(1)
+    pages, chance = meta.read_meta(broken).pages, random.Random(1)
     with broken.open("r+b") as file:
         file.seek(4096 * chance.randrange(2, pages))
         file.write(chance.randbytes(4096))
@@ -112,7 +112,7 @@ def test_a_damaged_file_never_ends_us(sound: Path, tmp_path: Path) -> None:
     for seed in range(6):
         path, chance = Path(shutil.copy(sound, tmp_path / "data.mdb")), random.Random(seed)
         with path.open("r+b") as file:
-            for page in chance.sample(range(2, meta.facts(path).pages), 200):
+            for page in chance.sample(range(2, meta.read_meta(path).pages), 200):
                 file.seek(4096 * page)
                 file.write(chance.randbytes(4096))
         with pytest.raises(LoaderError):
@@ -120,7 +120,7 @@ def test_a_damaged_file_never_ends_us(sound: Path, tmp_path: Path) -> None:
         with contextlib.suppress(LoaderError):
             check(path, "quick")
         with contextlib.suppress(LoaderError):
-            look.look(path)
+            look.summarise(path)
         path.unlink()
 
 
@@ -187,7 +187,7 @@ def native(call: str, path: Path, copied: Path, page: bytes, length: int = 8192)
     """One call of the native core that opens the data file; `page`: a sound meta page."""
     meter = Meter("native")
     if call == "audit":
-        audit(path, "tree", Means(), meter)
+        audit(path, "tree", Resources(), meter)
     elif call == "plain":
         copying.plain(path, copied, bytes(8192), length, None, meter)
     elif call == "compact":

@@ -12,11 +12,11 @@ import zstandard
 
 from loader.progress import Meter
 from loader.sinks import shards
-from loader.sinks.shards import Making, Plan, Slice, Source
+from loader.sinks.shards import GeneratedAttributes, Plan, Slice, Source
 
 SUFFIX = "dc=example,dc=com"
 NOW = "20260102030405Z"
-PLAIN = Making(NOW, 5, None, SUFFIX)
+PLAIN = GeneratedAttributes(NOW, 5, None, SUFFIX)
 
 
 def _record(dn: str, *lines: str) -> str:
@@ -28,12 +28,12 @@ class Cut:
     source: Source
     plan: Plan
 
-    def piece(self, number: int, making: Making = PLAIN) -> Slice:
+    def piece(self, number: int, making: GeneratedAttributes = PLAIN) -> Slice:
         ends = [*(cut[3] for cut in self.plan.cuts[1:]), self.plan.leaves]
         cut = self.plan.cuts[number]
         return Slice(self.source, self.plan.shared, cut, ends[number] - cut[3], making)
 
-    def fed(self, number: int, directory: Path, making: Making = PLAIN) -> str:
+    def fed(self, number: int, directory: Path, making: GeneratedAttributes = PLAIN) -> str:
         with (directory / "fed").open("wb") as file:
             self.piece(number, making).feed(file.fileno(), Meter("feed"))
         return (directory / "fed").read_text()

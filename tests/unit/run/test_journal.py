@@ -31,7 +31,7 @@ def test_nothing_was_changed_yet() -> None:
 
 
 def test_it_is_written_before_the_change_and_closed_after_it(state: Path) -> None:
-    with journal.writing_down(entry(), entry("olcDbNoSync")):
+    with journal.recorded(entry(), entry("olcDbNoSync")):
         assert [one.outcome for one in journal.entries()] == [Outcome.UNKNOWN] * 2
     found = journal.entries()
     assert [one.outcome for one in found] == [Outcome.DONE] * 2
@@ -42,14 +42,14 @@ def test_it_is_written_before_the_change_and_closed_after_it(state: Path) -> Non
 
 
 def test_a_change_that_failed_says_so(state: Path) -> None:
-    with pytest.raises(ZeroDivisionError), journal.writing_down(entry()):
+    with pytest.raises(ZeroDivisionError), journal.recorded(entry()):
         raise ZeroDivisionError("no")
     assert [one.outcome for one in journal.entries()] == [Outcome.FAILED]
     assert '"reason": "no"' in (state / "changes.jsonl").read_text()
 
 
 def test_secrets_are_blanked(state: Path) -> None:
-    with journal.writing_down(
+    with journal.recorded(
         entry("olcRootPW", "hidden-1", "hidden-2"), entry("x", 'credentials="hidden-3"')
     ):
         pass
@@ -69,11 +69,11 @@ def test_a_killed_process_leaves_an_unknown_end(state: Path) -> None:
 
 
 def test_a_line_cut_by_a_crash_harms_no_other(state: Path) -> None:
-    with journal.writing_down(entry()):
+    with journal.recorded(entry()):
         pass
     with (state / "changes.jsonl").open("a") as file:
         file.write('{"event": "change", "id": "cut')
-    with journal.writing_down(entry(after="3")):
+    with journal.recorded(entry(after="3")):
         pass
     assert [(one.after, one.outcome) for one in journal.entries()] == [
         (("2",), Outcome.DONE),
@@ -86,6 +86,6 @@ def test_a_line_cut_by_a_crash_harms_no_other(state: Path) -> None:
 def test_what_cannot_be_written_down_is_not_changed(state: Path) -> None:
     state.mkdir()
     (state / "changes.jsonl").mkdir()
-    with pytest.raises(FileUnsafe), journal.writing_down(entry()):
+    with pytest.raises(FileUnsafe), journal.recorded(entry()):
         pytest.fail("the change was made")
     assert os.listdir(state) == ["changes.jsonl"]

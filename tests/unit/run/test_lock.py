@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import Locked
-from loader.run.lock import exclusive, holder
+from loader.run.lock import exclusive, locking_process
 
 HOLDER = """
 import sys, time
@@ -52,7 +52,7 @@ def test_a_shorter_process_number_leaves_nothing_of_a_longer_one(tmp_path: Path)
 
 def test_who_holds_it_is_told_without_holding_it(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    assert holder(lock) is None
+    assert locking_process(lock) is None
     with exclusive(lock):
-        assert holder(lock) == os.getpid()
-    assert holder(lock) is None
+        assert locking_process(lock) == os.getpid()
+    assert locking_process(lock) is None

@@ -12,7 +12,7 @@ from loader.errors import StepTimeout
 from loader.progress import Meter
 from loader.run import watch
 from loader.run.watch import Watch, watching
-from loader.server import patience
+from loader.server import timeouts
 
 
 @pytest.fixture
@@ -144,5 +144,5 @@ def test_no_thread_is_left() -> None:
 def test_a_server_has_its_time_within_a_step(clock: list[float]) -> None:
     """docs/access.md promises it 300 s; a step that began to wait was given up after 60."""
     one = Watch(Meter("read", started=clock[0]), None)
-    look_after(one, clock, patience.SILENCE + 1)
+    look_after(one, clock, timeouts.SILENCE + 1)
     assert one.error is None

@@ -42,11 +42,11 @@ class Server:
 def test_an_attribute_type_that_cannot_be_read(broken: bytes) -> None:
     """[internal], or an attribute of no name, which protects nothing."""
     server: Any = Server(GOOD, broken)
-    for ask in (subschema.offer, subschema.everything):
+    for ask in (subschema.read, subschema.everything):
         with pytest.raises(SchemaUnreadable, match="cn=Subschema"):
             ask(server)
 
 
 def test_words_for_oids() -> None:
     server: Any = Server(GOOD, b"( nsUniqueId-oid NAME 'nsUniqueId' NO-USER-MODIFICATION )")
-    assert subschema.offer(server).protected == ("createtimestamp", "nsuniqueid")
+    assert subschema.read(server).protected == ("createtimestamp", "nsuniqueid")

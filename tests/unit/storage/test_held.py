@@ -54,7 +54,7 @@ def test_a_private_directory_is_made_and_taken_again(tmp_path: Path) -> None:
         with held.private(tmp_path / "run") as found:
             assert found.status.st_mode & 0o777 == 0o700
             assert found.name == tmp_path / "run"
-            assert naming.shown(f"at {found.path}/x") == f"at {tmp_path}/run/x"
+            assert naming.with_operator_paths(f"at {found.path}/x") == f"at {tmp_path}/run/x"
     with pytest.raises(FileNotFoundError), held.private(tmp_path / "none", make=False):
         pytest.fail("it is not there")
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loader.errors import UsageProblem
-from loader.sources.dit import Range, Recipe
+from loader.sources.dit import Range, TreeSpec
 from tests.support.generating import LISTS, people, text_of
 
 SUFFIX = "dc=example,dc=com"
@@ -59,10 +59,10 @@ GOLDEN = {
 }
 
 
-def recipe(template: str, seed: int, operational: bool, entries: int) -> Recipe:
+def recipe(template: str, seed: int, operational: bool, entries: int) -> TreeSpec:
     if template == "people":
         return people(entries, seed, operational)
-    return Recipe(EVERYTHING, LISTS, seed, entries=1500, operational=operational)
+    return TreeSpec(EVERYTHING, LISTS, seed, entries=1500, operational=operational)
 
 
 def parsed(text: bytes) -> list[tuple[str, dict[str, list[bytes]]]]:
@@ -158,12 +158,12 @@ def test_a_suffix_that_cannot_be_made(suffix: str) -> None:
         people(1, suffix=suffix).compiled()
 
 
-def one_kind(path: Path, attributes: str) -> Recipe:
+def one_kind(path: Path, attributes: str) -> TreeSpec:
     path.write_text(
         f'[[kinds]]\nname = "device"\nrdn = "cn"\n[kinds.attributes]\nobjectClass = "device"\n{attributes}',
         "utf-8",
     )
-    return Recipe(path, entries=10)
+    return TreeSpec(path, entries=10)
 
 
 @pytest.mark.parametrize(

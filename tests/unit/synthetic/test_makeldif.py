@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loader.errors import TemplateError, UsageProblem
-from loader.sources.dit import Range, Recipe
+from loader.sources.dit import Range, TreeSpec
 from tests.support.generating import LISTS, text_of
 
 HERE = Path(__file__).parents[3] / "fixtures" / "makeldif"
@@ -26,8 +26,8 @@ GOLDEN = {
 }
 
 
-def recipe(name: str, **defines: str) -> Recipe:
-    return Recipe(HERE / f"{name}.template", LISTS, 3, defines=defines)
+def recipe(name: str, **defines: str) -> TreeSpec:
+    return TreeSpec(HERE / f"{name}.template", LISTS, 3, defines=defines)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -58,15 +58,15 @@ def test_mistakes_have_their_place(tmp_path: Path) -> None:
     with pytest.raises(
         TemplateError, match=r"bad\.template: line 2, column 24: no define named count"
     ):
-        Recipe(path).compiled()
+        TreeSpec(path).compiled()
     with pytest.raises(UsageProblem, match="counts of their own"):
-        Recipe(HERE / "users.template", LISTS, entries=5).compiled()
+        TreeSpec(HERE / "users.template", LISTS, entries=5).compiled()
     with pytest.raises(UsageProblem, match="no define named suffix"):
-        Recipe(HERE / "suffixes.template", LISTS, suffix="o=else").compiled()
+        TreeSpec(HERE / "suffixes.template", LISTS, suffix="o=else").compiled()
 
 
 def test_defines_are_for_makeldif_only(tmp_path: Path) -> None:
     path = tmp_path / "ours.toml"
     path.write_text("")
     with pytest.raises(UsageProblem, match="only makeldif templates have defines"):
-        Recipe(path, defines={"a": "b"}).compiled()
+        TreeSpec(path, defines={"a": "b"}).compiled()

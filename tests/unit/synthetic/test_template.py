@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import NoSuchTemplate, TemplateError, UsageProblem
-from loader.sources.dit import Recipe
+from loader.sources.dit import TreeSpec
 from seeders.synthetic import templates
 from tests.support.generating import LISTS, text_of
 
@@ -37,11 +37,11 @@ description = ["{pick:colour}", "{digits:4}"]
 """
 
 
-def written(directory: Path, text: str) -> Recipe:
+def written(directory: Path, text: str) -> TreeSpec:
     (directory / "colours.txt").write_text("rot\ngrün\t2.5\n", "utf-8")
     path = directory / "machines.toml"
     path.write_text(text, "utf-8")
-    return Recipe(path, LISTS, entries=100)
+    return TreeSpec(path, LISTS, entries=100)
 
 
 def values(directory: Path, text: str, extra: str = "") -> list[str]:
@@ -61,7 +61,7 @@ def values(directory: Path, text: str, extra: str = "") -> list[str]:
 
 @pytest.mark.parametrize("name", templates.shipped())
 def test_the_shipped_templates_are_sound(name: str) -> None:
-    made = Recipe(templates.find(name), LISTS).compiled(otherwise=100)
+    made = TreeSpec(templates.find(name), LISTS).compiled(otherwise=100)
     assert made.description
     assert made.entries > 100
 
@@ -94,7 +94,7 @@ def test_a_file_that_is_no_template(tmp_path: Path, content: bytes, reason: str)
     path = tmp_path / "x.toml"
     path.write_bytes(content)
     with pytest.raises(TemplateError, match=reason):
-        Recipe(path).compiled()
+        TreeSpec(path).compiled()
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,22 @@ from pathlib import Path
 
 from loader import manifest, overlays
 from loader.errors import HiddenFromAccount, NotAsStored
-from loader.server import shown
+from loader.server import visibility
 from loader.server.session import Session
-from loader.server.shown import Sight, Wanted
+from loader.server.visibility import VisibilityReport, Wanted
 
 _NAMED = 8  # attributes named in one message
 
 
-def require(server: Session, base: str, wanted: Wanted = None, own: Sequence[str] = ()) -> None:
+def require_all_visible(
+    server: Session, base: str, wanted: Wanted = None, own: Sequence[str] = ()
+) -> None:
     """Is what a search shows all that a replica needs? Raises HiddenFromAccount, NotAsStored.
 
     `wanted` tells which attributes the replica stores (None: all). `own`: the overlays of the replica's database,
     which speak for the provider's where the provider does not tell its own.
     """
-    sight = shown.look(server, base, wanted)
+    sight = visibility.compare_sample(server, base, wanted)
     if sight is None:
         return
     differing = [*_distorted(sight), *_supposed(sight, own)]
@@ -49,12 +51,12 @@ def rule(who: str) -> str:
     return f"{{0}}to * by {who} read by * break"
 
 
-def notes(sight: Sight) -> list[str]:
+def notes(sight: VisibilityReport) -> list[str]:
     """For the operator of an export."""
     return [*_hidden(sight), *_distorted(sight)]
 
 
-def _hidden(sight: Sight) -> Iterator[str]:
+def _hidden(sight: VisibilityReport) -> Iterator[str]:
     if sight.hidden:
         example = next(iter(sight.hidden.values()))
         names = _listed(list(sight.hidden))
@@ -63,7 +65,7 @@ def _hidden(sight: Sight) -> Iterator[str]:
         yield f"access control hides the entries below {name} from {sight.who}"
 
 
-def _distorted(sight: Sight) -> Iterator[str]:
+def _distorted(sight: VisibilityReport) -> Iterator[str]:
     for one in sight.distorting:
         yield f"the overlay {one.name} changes what a search shows: {one.why}"
     if sight.computed and not sight.distorting:
@@ -71,9 +73,9 @@ def _distorted(sight: Sight) -> Iterator[str]:
         yield f"an overlay computes {_listed(list(sight.computed))} for the answer (for instance of {example})"
 
 
-def _supposed(sight: Sight, own: Sequence[str]) -> Iterator[str]:
+def _supposed(sight: VisibilityReport, own: Sequence[str]) -> Iterator[str]:
     if not sight.tells_overlays:
-        for one in overlays.distorting(own):
+        for one in overlays.overlays_that_change_searches(own):
             yield (
                 f"the replica's configuration has the overlay {one.name}; if the provider has it as well, it changes "
                 f"what a search shows: {one.why}"

@@ -40,7 +40,7 @@ def readable(
             shutil.copytree(path, copy)
         if kept is not None:
             _write(copy / _ENTRY if path.is_dir() else copy, kept)
-        account.give(owner, Path(place))
+        account.change_owner(owner, Path(place))
         yield copy
 
 

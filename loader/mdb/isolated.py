@@ -2,7 +2,7 @@
 maps what it opens. Such a death becomes an error here, and what this process has to clean up is cleaned up. Nor may
 one process open an environment twice.
 
-`guarded` makes a function of this kind: called as ever, done apart. environment.py opens nothing outside of it.
+`isolated` makes a function of this kind: called as ever, done in a process of its own. environment.py opens nothing outside of it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def is_inside() -> bool:
     return _inside
 
 
-def guarded(work: Work) -> Work:
+def isolated(work: Work) -> Work:
     """`work(place, ...)` done in a process apart. Arguments and answer are what JSON has; a Meter may be among them."""
 
     @functools.wraps(work)
@@ -57,7 +57,7 @@ def guarded(work: Work) -> Work:
         sent = [_METER if isinstance(one, Meter) else one for one in arguments]
         with started(asked, place, *sent, **named) as child:
             origin = meta.data_file(Path(place))
-            return answer(child, origin, meters[0] if meters else None)
+            return receive_result(child, origin, meters[0] if meters else None)
 
     return cast(Work, asked)
 
@@ -96,7 +96,7 @@ def _line(told: object) -> bytes:
     return json.dumps(told, default=os.fspath).encode() + b"\n"
 
 
-def answer(child: Child, origin: Path, meter: Meter | None = None) -> Any:
+def receive_result(child: Child, origin: Path, meter: Meter | None = None) -> Any:
     """What its work returns. Raises its LoaderError, or MdbDamaged of `origin` when a signal ended it."""
     told = _heard(child, meter)
     finish(child, origin)
@@ -178,7 +178,7 @@ def main() -> None:
     work = getattr(import_module(sys.argv[2]), sys.argv[3])
     arguments, named = json.loads(_taken(*_LENGTH.unpack(_taken(_LENGTH.size))))
     try:
-        done = work(*(_Told("") if one == _METER else one for one in arguments), **named)
+        done = work(*(_RemoteMeter("") if one == _METER else one for one in arguments), **named)
     except LoaderError as error:
         facts = {name: str(value) for name, value in error.facts.items()}
         print(_ERROR + json.dumps([type(error).__name__, facts]), file=sys.stderr)
@@ -204,7 +204,7 @@ def _taken(count: int) -> bytes:
     return found
 
 
-class _Told(Meter):
+class _RemoteMeter(Meter):
     """What is counted here is counted there."""
 
     def add(self, entries: int = 0, size: int = 0) -> None:

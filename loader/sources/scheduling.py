@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Slot:
+class ConnectionSlot:
     """A connection to be: `number` tells those to one `server` (a position in somebody's list) apart."""
 
     server: int
@@ -52,14 +52,14 @@ class Callbacks(Generic[Piece, Result]):
     failed, any error once its meter is cancelled. `keep` is called once for each piece, `discard` for each try that
     came to nothing, in the thread that read."""
 
-    read: Callable[[Slot, Piece, Meter], Result]
-    keep: Callable[[Slot, Piece, Result], None]
-    discard: Callable[[Slot, Piece], None]
+    read: Callable[[ConnectionSlot, Piece, Meter], Result]
+    keep: Callable[[ConnectionSlot, Piece, Result], None]
+    discard: Callable[[ConnectionSlot, Piece], None]
 
 
 @dataclass(eq=False)
-class _Try(Generic[Piece]):
-    slot: Slot
+class _Attempt(Generic[Piece]):
+    slot: ConnectionSlot
     piece: Piece
     meter: Meter
 
@@ -75,7 +75,7 @@ class _State(Generic[Piece]):
 
     waiting: list[Piece]
     left: int  # pieces that are not read
-    running: list[_Try[Piece]] = field(default_factory=list)
+    running: list[_Attempt[Piece]] = field(default_factory=list)
     rates: dict[int, float] = field(
         default_factory=dict
     )  # entries a second of a connection, by server
@@ -89,9 +89,9 @@ class _State(Generic[Piece]):
         return not self.left or self.error is not None
 
 
-def share_out(
+def schedule(
     pieces: Sequence[Piece],
-    slots: Sequence[Slot],
+    slots: Sequence[ConnectionSlot],
     reading: Callbacks[Piece, Result],
     meter: Meter,
 ) -> None:
@@ -130,7 +130,7 @@ def _give_up(state: _State[Piece], error: BaseException) -> None:
 class _Worker(Generic[Piece, Result]):
     """One connection."""
 
-    slot: Slot
+    slot: ConnectionSlot
     reading: Callbacks[Piece, Result]
     meter: Meter
     state: _State[Piece]
@@ -147,14 +147,14 @@ class _Worker(Generic[Piece, Result]):
     def _gave_up(self) -> bool:
         return self.failures > defaults.RETRIES
 
-    def _begin(self) -> _Try[Piece] | None:
+    def _begin(self) -> _Attempt[Piece] | None:
         """The next piece to read, as soon as there is one; None when all are read, or no more shall be."""
         state = self.state
         with state.changed:
             while not (state.over or self.meter.cancelled.is_set() or self._gave_up):
                 chosen = state.waiting.pop(0) if state.waiting else self._slow()
                 if chosen is not None:
-                    mine = _Try(self.slot, chosen, Meter(chosen.name))
+                    mine = _Attempt(self.slot, chosen, Meter(chosen.name))
                     state.running.append(mine)
                     return mine
                 state.changed.wait(_LOOK)
@@ -177,13 +177,13 @@ class _Worker(Generic[Piece, Result]):
             return None
         return slowest.piece
 
-    def _try(self, mine: _Try[Piece]) -> None:
+    def _try(self, mine: _Attempt[Piece]) -> None:
         try:
             with self.meter.counting(mine.meter):
                 found = self.reading.read(self.slot, mine.piece, mine.meter)
                 if not self._is_first(mine):
-                    raise _Beaten
-        except (LoaderError, _Beaten) as error:
+                    raise _Superseded
+        except (LoaderError, _Superseded) as error:
             self.reading.discard(self.slot, mine.piece)
             self._failed(mine, error)
             return
@@ -193,7 +193,7 @@ class _Worker(Generic[Piece, Result]):
             self.state.left -= 1
             self.state.changed.notify_all()
 
-    def _is_first(self, mine: _Try[Piece]) -> bool:
+    def _is_first(self, mine: _Attempt[Piece]) -> bool:
         """Has it ended before any other try of the piece? Then those are cancelled."""
         state = self.state
         with state.changed:
@@ -208,7 +208,7 @@ class _Worker(Generic[Piece, Result]):
             state.rates[self.slot.server] = mine.meter.entries / max(mine.meter.seconds, 1e-3)
         return True
 
-    def _failed(self, mine: _Try[Piece], error: Exception) -> None:
+    def _failed(self, mine: _Attempt[Piece], error: Exception) -> None:
         """Beaten by another, or its server has failed: then the piece is for whoever is free, and this one pauses."""
         state = self.state
         with state.changed:
@@ -237,5 +237,5 @@ class _Worker(Generic[Piece, Result]):
                 state.changed.wait(_LOOK)
 
 
-class _Beaten(Exception):
+class _Superseded(Exception):
     """Another try of the piece has ended before."""

@@ -12,7 +12,7 @@ class Passing:
         self._origin = origin
         self._page = bytearray()  # the root of the table of tables
         self.size = 0
-        self.facts: meta.Facts | None = None
+        self.facts: meta.MetaPage | None = None
 
     def feed(self, piece: bytes) -> None:
         if self.facts is None:

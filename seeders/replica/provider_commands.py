@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from loader.config import Change
 from loader.errors import LoaderError
-from loader.server import by_hand, configuration_write
+from loader.server import configuration_write, shell_commands
 from loader.server.session import Session
-from seeders.replica.look import Expected
+from seeders.replica.look import CatchUpForecast
 from seeders.replica.provider import SESSION_LOG, Syncprov
 
 _LEAST = 100_000  # writes
@@ -22,7 +22,9 @@ def log_size(entries: int | None) -> int:
     return max(_LEAST, (entries or 0) // _OF_ENTRIES)
 
 
-def commands(server: Session, suffix: str, found: Expected, entries: int | None) -> Iterator[str]:
+def commands(
+    server: Session, suffix: str, found: CatchUpForecast, entries: int | None
+) -> Iterator[str]:
     """Lines to paste into a shell on the provider's host. The write comes last: a log begins with the first write."""
     if found.known is None or not found.known.logs:
         yield from _set_log(server.uri, suffix, found.known, log_size(entries))
@@ -33,7 +35,7 @@ def _set_log(uri: str, suffix: str, known: Syncprov | None, size: int) -> Iterat
     if known is None:
         yield from _find_and_set(uri, suffix, size)
         return
-    yield f"ldapmodify {by_hand.external(uri)} <<'EOF'"
+    yield f"ldapmodify {shell_commands.external(uri)} <<'EOF'"
     yield from configuration_write.change_record(known.entry_dn, [change(known, size)]).splitlines()
     yield "EOF"
     if not known.keeps_changes:
@@ -43,11 +45,11 @@ def _set_log(uri: str, suffix: str, known: Syncprov | None, size: int) -> Iterat
 
 def _find_and_set(uri: str, suffix: str, size: int) -> Iterator[str]:
     """Where cn=config cannot be read from here. `add` is refused where it is set already, which does no harm."""
-    yield by_hand.find_database(uri, suffix)
+    yield shell_commands.find_database(uri, suffix)
     overlays = "'(objectClass=olcSyncProvConfig)' 1.1"
-    yield f"DN=$({by_hand.searching(uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
+    yield f"DN=$({shell_commands.searching(uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
     record = f"dn: %s\\nchangetype: modify\\nadd: {SESSION_LOG}\\n{SESSION_LOG}: {size}\\n"
-    yield f"printf '{record}' \"$DN\" | ldapmodify {by_hand.external(uri)}"
+    yield f"printf '{record}' \"$DN\" | ldapmodify {shell_commands.external(uri)}"
 
 
 def change(known: Syncprov, size: int) -> Change:
@@ -61,8 +63,14 @@ def _write(server: Session, suffix: str, known: Syncprov | None) -> Iterator[str
     if known and not known.writes_itself:
         where = "URI-OF-ITS-OWN-PROVIDER"
     yield f"ldapmodify -x -D {shlex.quote(who)} -W -H {where} <<'EOF'"
-    record = [by_hand.line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
-    record += [by_hand.line("objectClass", value) for value in _object_classes(server, suffix)]
+    record = [
+        shell_commands.line("dn", suffix.encode()),
+        "changetype: modify",
+        "replace: objectClass",
+    ]
+    record += [
+        shell_commands.line("objectClass", value) for value in _object_classes(server, suffix)
+    ]
     yield from record
     if known is None:
         # Of a log that has one write nothing can be seen from outside.

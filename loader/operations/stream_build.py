@@ -17,25 +17,25 @@ from pathlib import Path
 
 from loader import ldif, resources
 from loader.errors import Cancelled, EntryRefused
-from loader.operations import moved, schema, sight
+from loader.operations import hidden_values, moved, schema
 from loader.operations.build import proven
 from loader.operations.build.native import SHARE
-from loader.operations.build.native import Work as Building
+from loader.operations.build.native import NativeSteps as Building
 from loader.operations.build.options import BuildOptions
 from loader.operations.export import ExportOptions, ExportSteps, plan_of
-from loader.operations.late import ReadAgain
-from loader.operations.publish import Place
+from loader.operations.publish import TargetDatabase
+from loader.operations.reread import Reread
 from loader.operations.shards import clear
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.server.search import Search
-from loader.sinks.mdb import Beside, Feed, Input
+from loader.sinks.mdb import Feed, Input, LiveSource
 from loader.sources import ldap as source
-from loader.sources.pace import Pace
-from loader.sources.planner import Partition, Plan
-from loader.sources.sharing import Callbacks, Slot, share_out
+from loader.sources.pace import RateLimit
+from loader.sources.planner import Piece, Plan
+from loader.sources.scheduling import Callbacks, ConnectionSlot, schedule
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # among the parts: containers, which are read before all others
@@ -44,12 +44,16 @@ MEMORY = 3 << 29  # bytes for sorting at most: more makes nothing faster
 
 
 def build(
-    reading: ExportOptions, building: BuildOptions, run: Run, place: Place, allow_hidden: bool
+    reading: ExportOptions,
+    building: BuildOptions,
+    run: Run,
+    place: TargetDatabase,
+    allow_hidden: bool,
 ) -> Facts:
     """The named steps; the facts that a report shows. `allow_hidden`: also of a server that does not show all."""
     memory = min(MEMORY, resources.memory() // SHARE)
     building = dataclasses.replace(building, memory=building.memory or memory)
-    work = _Work(ExportSteps(reading, run), building, place, run, allow_hidden)
+    work = _StreamStep(ExportSteps(reading, run), building, place, run, allow_hidden)
     run.do("config", Building(building, run, place).config)
     start = run.do("start", work.reading.start)
     cut = run.do("plan", lambda meter: work.reading.plan(meter, start))
@@ -66,12 +70,12 @@ def build(
 
 
 @dataclass(frozen=True)
-class _Work:
+class _StreamStep:
     """The body of the step `stream`. It can be done again from its beginning."""
 
     reading: ExportSteps
     options: BuildOptions
-    place: Place
+    place: TargetDatabase
     run: Run
     allow_hidden: bool
 
@@ -82,15 +86,17 @@ class _Work:
         for path in self.reading.parts.glob("late-*"):
             path.unlink()  # of an interrupted try
         containers = self.reading.containers(meter, start, self.reading.options.connection)
-        again = ReadAgain(containers, start["context_csns"], start["context_csns"])
+        again = Reread(containers, start["context_csns"], start["context_csns"])
         with self._fed(meter, plan_of(cut, self.reading.options.page)) as fed:
-            facts = self._make(meter, [*head, *fed], start, Beside(next(iter(head), None), again))
+            facts = self._make(
+                meter, [*head, *fed], start, LiveSource(next(iter(head), None), again)
+            )
         hidden, _ = self.reading.notes(meter, start, cut, facts)
         if not self.allow_hidden:
-            sight.require_nothing_hidden(start["uri"], hidden)
+            hidden_values.require_nothing_hidden(start["uri"], hidden)
         return {**facts, "context_csns": start["context_csns"]}
 
-    def _make(self, meter: Meter, fed: Sequence[Input], start: Facts, beside: Beside) -> Facts:
+    def _make(self, meter: Meter, fed: Sequence[Input], start: Facts, beside: LiveSource) -> Facts:
         began = datetime.datetime.fromisoformat(start["started"])
         options = dataclasses.replace(self.options, now=f"{began:%Y%m%d%H%M%SZ}")
         building = Building(options, self.run, self.place)
@@ -130,11 +136,11 @@ class _Work:
         with reading_beside(feed, meter, lambda inner: self._read(todo, feed, keeps, inner)):
             yield [*(self._copy(one) for one in plan.partitions if one.name in done), feed]
 
-    def _read(self, todo: Sequence[Partition], feed: Feed, keeps: bool, meter: Meter) -> None:
+    def _read(self, todo: Sequence[Piece], feed: Feed, keeps: bool, meter: Meter) -> None:
         options, tried = self.reading.options, set[str]()
-        pace = Pace(options.max_rate)
+        pace = RateLimit(options.max_rate)
 
-        def read(_: Slot, piece: Partition, meter: Meter) -> int:
+        def read(_: ConnectionSlot, piece: Piece, meter: Meter) -> int:
             if piece.name in tried:
                 feed.repeat()
             tried.add(piece.name)
@@ -143,15 +149,15 @@ class _Work:
             how = (options.connection, piece.search, feed, notes)
             return source.feed(*how, copy=copy, meter=meter, pace=pace)
 
-        def keep(_: Slot, piece: Partition, entries: int) -> None:
+        def keep(_: ConnectionSlot, piece: Piece, entries: int) -> None:
             if keeps:
                 self.run.catalogue.finish_partition("stream", piece.name, {"entries": entries})
             killpoint("stream.partition")
 
-        slots = [Slot(0, number) for number in range(options.jobs)]
-        share_out(todo, slots, Callbacks(read, keep, lambda _, piece: None), meter)
+        slots = [ConnectionSlot(0, number) for number in range(options.jobs)]
+        schedule(todo, slots, Callbacks(read, keep, lambda _, piece: None), meter)
 
-    def _copy(self, one: Partition) -> Path:
+    def _copy(self, one: Piece) -> Path:
         return self.reading.parts / f"part-{one.name}.ldif.zst"
 
 

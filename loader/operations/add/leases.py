@@ -14,7 +14,7 @@ from loader.run.lease import Lease
 @contextmanager
 def lending(one: Lease, take: Callable[[], None], give_back: Callable[[], None]) -> Iterator[None]:
     """Written down, taken, given back. `give_back` raises LeaseStands where it cannot, and then the lease stands."""
-    with lease.holding(one) as given_back:
+    with lease.taken(one) as given_back:
         killpoint(f"{one.kind}.written-down")
         refused = False
         try:

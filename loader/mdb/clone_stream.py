@@ -17,7 +17,7 @@ from loader import units
 from loader.errors import FULL, NoSpace, StreamBroken
 from loader.mdb import copying, meta
 from loader.mdb.copy import JOURNAL, PARTIAL, compact_copy, require_space
-from loader.mdb.copying import Sending
+from loader.mdb.copying import CopySource
 from loader.mdb.snapshot import image
 from loader.progress import Meter
 from loader.storage import files
@@ -25,18 +25,18 @@ from loader.storage.held import private
 
 
 @dataclass(frozen=True)
-class Sent:
+class SendResult:
     """A stream that went out whole. skipped: bytes that the receiver had. length: of the file."""
 
-    facts: meta.Facts
+    facts: meta.MetaPage
     skipped: int
     length: int
 
 
-def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> Sent:
+def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> SendResult:
     """Send the environment in directory `source`. Raises StreamBroken when nobody listens any more."""
     with image(source) as held:
-        what = Sending(held.path, held.head, held.facts.used, held.path)
+        what = CopySource(held.path, held.head, held.facts.used, held.path)
         return _send(what, held.facts, descriptor, token, meter)
 
 
@@ -53,20 +53,20 @@ def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
 
 def send_compacted(
     source: Path, made: Path, descriptor: int, token: str | None, meter: Meter
-) -> Sent:
+) -> SendResult:
     """As `send`, of what `compacted` has made: the same bytes whenever it is made of the same snapshot."""
-    facts = meta.facts(made)
+    facts = meta.read_meta(made)
     with made.open("rb") as file:
         head = file.read(2 * facts.page_size)
-    what = Sending(made, head, facts.used, meta.data_file(source), compacted=True)
+    what = CopySource(made, head, facts.used, meta.data_file(source), compacted=True)
     return _send(what, facts, descriptor, token, meter)
 
 
 def _send(
-    what: Sending, facts: meta.Facts, descriptor: int, token: str | None, meter: Meter
-) -> Sent:
+    what: CopySource, facts: meta.MetaPage, descriptor: int, token: str | None, meter: Meter
+) -> SendResult:
     skipped = copying.send(what, descriptor, token, meter)
-    return Sent(facts, skipped, min(what.length, what.source.stat().st_size))
+    return SendResult(facts, skipped, min(what.length, what.source.stat().st_size))
 
 
 def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:

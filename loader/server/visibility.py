@@ -48,7 +48,7 @@ Wanted = Callable[[str], bool] | None  # of an attribute: does it matter? None: 
 
 
 @dataclass
-class Sight:
+class VisibilityReport:
     """Found in the sample. hidden, computed: attribute -> DN of an entry where it is; below: entries whose children
     are hidden; readable: attributes that may be read, but not searched for; distorting: overlays of the database, as
     far as it tells them. `who`: the account as slapd's rules name it."""
@@ -62,7 +62,7 @@ class Sight:
     tells_overlays: bool = False
 
 
-def look(server: Session, base: str, wanted: Wanted = None) -> Sight | None:
+def compare_sample(server: Session, base: str, wanted: Wanted = None) -> VisibilityReport | None:
     """A look at some entries below `base`; None where the server is no slapd or shows no schema.
 
     `wanted` tells which attributes matter (None: all).
@@ -71,11 +71,11 @@ def look(server: Session, base: str, wanted: Wanted = None) -> Sight | None:
     if schema is None:
         return None
     known = overlays_of(server, _suffix(server, base))
-    sight = Sight(_subject(server), tells_overlays=bool(known))
-    sight.distorting = overlays.distorting(known)
-    for name in _chosen(_Searching(server, base), schema, sight):
+    sight = VisibilityReport(_subject(server), tells_overlays=bool(known))
+    sight.distorting = overlays.overlays_that_change_searches(known)
+    for name in _chosen(_SampleSearches(server, base), schema, sight):
         try:
-            _Look(server, schema, name, sight, wanted).look()
+            _EntryCheck(server, schema, name, sight, wanted).look()
         except NoSuchBase:
             continue  # deleted meanwhile
     for name in sight.readable & sight.hidden.keys():
@@ -105,7 +105,7 @@ def _subject(server: Session) -> str:
 
 def _suffix(server: Session, base: str) -> str:
     """The longest suffix that the base is in."""
-    found = (one for one in server.naming_contexts() if dn.within(base, one))
+    found = (one for one in server.naming_contexts() if dn.is_below(base, one))
     return max(found, key=len, default=base)
 
 
@@ -137,7 +137,7 @@ def overlays_of(server: Session, base: str) -> list[str]:
 
 
 @dataclass
-class _Searching:
+class _SampleSearches:
     """Searches of a whole tree for a few entries, as long as they take no more time than they may in all."""
 
     server: Session
@@ -157,7 +157,7 @@ class _Searching:
             self.spent += time.monotonic() - begun
 
 
-def _chosen(searching: _Searching, schema: SubSchema, sight: Sight) -> list[str]:
+def _chosen(searching: _SampleSearches, schema: SubSchema, sight: VisibilityReport) -> list[str]:
     """DNs to look at: entries with secrets, and at each place one entry of each kind."""
     places: dict[tuple[str, frozenset[bytes]], str] = {}
     for name, entry in _sampled(searching, sight):
@@ -166,7 +166,9 @@ def _chosen(searching: _Searching, schema: SubSchema, sight: Sight) -> list[str]
     return list(dict.fromkeys([*_holders(searching, schema), *places.values()]))[:_LOOKS]
 
 
-def _sampled(searching: _Searching, sight: Sight) -> Iterator[tuple[str, Attributes]]:
+def _sampled(
+    searching: _SampleSearches, sight: VisibilityReport
+) -> Iterator[tuple[str, Attributes]]:
     server = searching.server
     yield from server.first(searching.base, _FIRST, _KIND)[0]
     for container, _ in searching.found(_CONTAINERS, "(hasSubordinates=TRUE)"):
@@ -198,7 +200,7 @@ def _has_subentries(server: Session, container: str) -> bool:
     )
 
 
-def _holders(searching: _Searching, schema: SubSchema) -> Iterator[str]:
+def _holders(searching: _SampleSearches, schema: SubSchema) -> Iterator[str]:
     """Entries that the server finds by a secret, readable or not."""
     for secret in SECRETS:
         if schema.get_obj(AttributeType, secret) is not None:
@@ -206,13 +208,13 @@ def _holders(searching: _Searching, schema: SubSchema) -> Iterator[str]:
 
 
 @dataclass
-class _Look:
+class _EntryCheck:
     """One entry: what is shown, and what filters say of it."""
 
     server: Session
     schema: SubSchema
     name: str
-    sight: Sight
+    sight: VisibilityReport
     wanted: Wanted
 
     def look(self) -> None:
@@ -226,14 +228,14 @@ class _Look:
                 self._note(seen)
                 return
 
-    def _seen(self, entry: Attributes, among: set[str] | None) -> Sight:
+    def _seen(self, entry: Attributes, among: set[str] | None) -> VisibilityReport:
         """What filters say that contradicts the answer. `among`: names that are asked about (None: all)."""
         types = {_type(name) for name in entry} - _NOT_ASKED
         there = sorted(map(self._named, types))
         absent = [one for one in self._possible(entry) if not self._shown(one, types)]
         if among is not None:
             there, absent = ([one for one in names if one in among] for names in (there, absent))
-        seen = Sight()
+        seen = VisibilityReport()
         for name in self._untrue(there, "({}=*)"):
             if self._is_true(f"(!({name}=*))"):
                 seen.computed[name] = self.name
@@ -247,7 +249,7 @@ class _Look:
         one = self.schema.get_obj(AttributeType, name)
         return one.names[0] if one is not None and one.names else name
 
-    def _note(self, seen: Sight) -> None:
+    def _note(self, seen: VisibilityReport) -> None:
         self.sight.readable |= seen.readable
         for known, found in (
             (self.sight.computed, seen.computed),

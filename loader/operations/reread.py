@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loader.errors import TreeRestless
-from loader.operations.moved import LOOKS, Containers
+from loader.operations.moved import LOOKS, MovedContainers
 from loader.run.killpoint import killpoint
 from loader.sinks.mdb import Orphan
 
@@ -16,7 +16,7 @@ _LATE = "late-*.ldif*"
 
 
 @dataclass
-class ReadAgain:
+class Reread:
     """Reads again below containers that have moved; each call names the files of what it read. Called by a builder as
     `loader.sinks.mdb.Beside` says.
 
@@ -24,7 +24,7 @@ class ReadAgain:
     none.
     """
 
-    containers: Containers
+    containers: MovedContainers
     began: Sequence[str]
     since: Sequence[str]
     _told: set[Path] = field(default_factory=set)
