@@ -1,8 +1,9 @@
-"""Work in a process apart: whoever maps a file dies by a signal where the file is cut or the disk fails, and liblmdb
-maps what it opens. Such a death becomes an error here, and what this process has to clean up is cleaned up. Nor may
-one process open an environment twice.
+"""Work in a process of its own: whoever maps a file dies by a signal where the file is cut or the disk fails, and
+liblmdb maps what it opens. Such a death becomes an error here, and what this process has to clean up is cleaned up. Nor
+may one process open an environment twice.
 
-`isolated` makes a function of this kind: called as ever, done in a process of its own. environment.py opens nothing outside of it.
+`isolated` makes a function of this kind: it is called as any other, and runs in a process of its own. environment.py
+opens nothing outside of it.
 """
 
 from __future__ import annotations

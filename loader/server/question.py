@@ -33,7 +33,7 @@ class TimedCall(Generic[Result]):
         self._error: BaseException | None = None
 
     def answer(self, limit: float, given_up: threading.Event | None = None) -> Result:
-        """What `ask` returns or raises. Raises TimedOut after `limit` seconds, Cancelled soon after `given_up` is set."""
+        """What `ask` returns or raises. TimedOut after `limit` seconds, Cancelled soon after `given_up` is set."""
         threading.Thread(target=self._run, name="ldap question", daemon=True).start()
         self._wait(limit, given_up)
         if self._error is not None:
