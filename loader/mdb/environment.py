@@ -1,4 +1,4 @@
-"""An LMDB environment, opened through py-lmdb: the only module that does so, only in a process of its own (isolated.py).
+"""An LMDB environment, opened through py-lmdb: only here, and in a process of its own (isolated.py).
 
 liblmdb maps the file, so one that is cut ends the process. Nor may it open one environment twice in a process: its
 fcntl locks belong to the process, and closing one drops both.

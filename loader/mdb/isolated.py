@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # What only the process that asks needs is imported where it is used: the start of the other one is waited for.
 # -I, so that nothing in the working directory is imported by root; then our own path, as it is here.
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import apart; apart.main()"
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import isolated; isolated.main()"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
 _ERROR, _MOVED = "ditseed-error: ", "+"
 _LENGTH = struct.Struct("=Q")
@@ -43,12 +43,12 @@ _inside = False
 
 
 def is_inside() -> bool:
-    """Is this a process apart, which may die of what it maps?"""
+    """Is this a process of its own, which may die of what it maps?"""
     return _inside
 
 
 def isolated(work: Work) -> Work:
-    """`work(place, ...)` done in a process apart. Arguments and answer are what JSON has; a Meter may be among them."""
+    """`work(place, ...)` done in a process of its own. Arguments and answer are what JSON has, and Meters."""
 
     @functools.wraps(work)
     def asked(place: Path, *arguments: Any, **named: Any) -> Any:
@@ -169,7 +169,7 @@ def _revived(text: str) -> LoaderError:
     return kind(**facts)
 
 
-# --- in the process apart ------------------------------------------------------------------------
+# --- in that process ------------------------------------------------------------------------------
 
 
 def main() -> None:

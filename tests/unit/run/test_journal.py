@@ -62,7 +62,7 @@ def test_a_killed_process_leaves_an_unknown_end(state: Path) -> None:
     code = (
         "import os; from loader.run import journal\n"
         "one = journal.Entry('t', 'dc=a', 'x', (), (), 'c')\n"
-        "with journal.writing_down(one): os.kill(os.getpid(), 9)"
+        "with journal.recorded(one): os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     assert [one.outcome for one in journal.entries()] == [Outcome.UNKNOWN]
