@@ -198,9 +198,6 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 def test_damaged_before(place: Place, verb: str, damage: str) -> None:
     DAMAGES[damage](place.data)
     done = _done(place, verb, _start(*place.commands()[verb]))
-    if verb.startswith("verify") and done.status == EXIT_DIFFERENT:
-        assert "problems" in done.out
-        return
     _told(done)
 
 
@@ -212,9 +209,6 @@ def test_that_cannot_be_read(place: Place, verb: str) -> None:
     inject = f"inject={calls}:error=EIO:when=3+"
     under = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", str(place.data), "-e", inject)
     done = _done(place, verb, _start(*place.commands()[verb], prefix=under))
-    if verb.startswith("verify") and done.status == EXIT_DIFFERENT:
-        assert "problems" in done.out
-        return
     _told(done)
 
 

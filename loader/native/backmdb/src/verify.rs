@@ -78,7 +78,8 @@ fn all(
 }
 
 pub fn damaged(error: &lmdbfile::Error) -> Error {
-    Error::new(Code::Damaged, error.to_string())
+    let code = if error.kind == lmdbfile::ErrorKind::Io { Code::Io } else { Code::Damaged };
+    Error::new(code, error.to_string())
 }
 
 pub fn wrong(message: impl Into<String>) -> Error {

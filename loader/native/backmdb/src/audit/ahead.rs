@@ -3,6 +3,7 @@
 use lmdbfile::{Cursor, TableReader};
 
 use super::findings::Finding;
+use crate::verify::damaged;
 use crate::{Error, sorting};
 
 /// IDs from `from` up to, but without, `to`.
@@ -34,6 +35,9 @@ impl StopReason {
 
 impl From<lmdbfile::Error> for StopReason {
     fn from(error: lmdbfile::Error) -> Self {
+        if error.kind == lmdbfile::ErrorKind::Io {
+            return Self::Failed(Box::new(damaged(&error)));
+        }
         Self::damage((&error).into())
     }
 }

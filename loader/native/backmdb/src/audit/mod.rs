@@ -110,8 +110,8 @@ pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
     let mut reader = match opened {
         Ok(reader) => reader,
         Err(error) => {
-            if let Some(error) = not_its_fault(&error, look.path) {
-                return Err(error);
+            if error.kind == ErrorKind::Io {
+                return Err(unreadable(&error, look.path));
             }
             findings.add(Kind::Head, || (&error).into());
             verdict.problems.extend(findings.problems);
@@ -125,9 +125,9 @@ pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
     Ok(verdict)
 }
 
-fn not_its_fault(error: &lmdbfile::Error, path: &Path) -> Option<Error> {
-    let ours = error.kind == ErrorKind::Io;
-    ours.then(|| Error::new(Code::Io, error.to_string()).in_file(Some(path)))
+/// The operating system does not let it be read, which says nothing of what it holds.
+fn unreadable(error: &lmdbfile::Error, path: &Path) -> Error {
+    Error::new(Code::Io, error.to_string()).in_file(Some(path))
 }
 
 impl AuditOptions<'_> {
@@ -144,7 +144,8 @@ impl AuditOptions<'_> {
         let mut damaged = BTreeSet::new();
         // A file may end before its last page when that one is free: only the walk can tell.
         if self.level >= Level::Pages || !reader.is_whole() {
-            damaged = pages::check(reader, self.new, self.seen, self.counters, findings);
+            damaged = pages::check(reader, self.new, self.seen, self.counters, findings)
+                .map_err(|error| unreadable(&error, self.path))?;
         }
         self.counters.check()?;
         if self.level < Level::Tree {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ldif::Counters;
-use lmdbfile::{PageUsage, Reader, Seen};
+use lmdbfile::{ErrorKind, PageUsage, Reader, Seen};
 
 use super::findings::{Finding, Findings, Kind};
 
@@ -11,17 +11,17 @@ use super::findings::{Finding, Findings, Kind};
 const STEP: u64 = 1024;
 
 /// Which tables are damaged. `new`: the file was written in one go, so that it has no free pages. `seen`: what somebody
-/// noted who has read all of it.
+/// noted who has read all of it. An error when the operating system does not let it be read.
 pub fn check(
     reader: &Reader,
     new: bool,
     seen: Option<&Seen>,
     counters: &Counters,
     findings: &mut Findings,
-) -> BTreeSet<String> {
+) -> lmdbfile::Result<BTreeSet<String>> {
     counters.begin("pages", reader.pages());
     let (mut met, mut told) = (0, 0);
-    let (found, damage) = reader.survey(seen, &mut |page| {
+    let (found, mut damage) = reader.survey(seen, &mut |page| {
         met += page.count;
         if met - told >= STEP {
             counters.advance(met - told);
@@ -29,6 +29,9 @@ pub fn check(
         }
         !counters.is_cancelled()
     });
+    if let Some(place) = damage.iter().position(|error| error.kind == ErrorKind::Io) {
+        return Err(damage.swap_remove(place));
+    }
     for error in &damage {
         findings.add(Kind::Page, || error.into());
     }
@@ -37,7 +40,7 @@ pub fn check(
         let free = found.free;
         findings.add(Kind::FreePages, || Finding::new(format!("{free} free pages in a new file")));
     }
-    damage.into_iter().filter_map(|error| error.table).collect()
+    Ok(damage.into_iter().filter_map(|error| error.table).collect())
 }
 
 fn lost(found: &PageUsage, findings: &mut Findings) {
