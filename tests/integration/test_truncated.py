@@ -198,6 +198,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 def test_damaged_before(place: Place, verb: str, damage: str) -> None:
     DAMAGES[damage](place.data)
     done = _done(place, verb, _start(*place.commands()[verb]))
+    if verb.startswith("verify") and done.status == EXIT_DIFFERENT:
+        assert "problems" in done.out
+        return
     _told(done)
 
 

@@ -39,7 +39,7 @@ pub enum KeySize {
 /// let mut writer = postings.writer();
 /// writer.push(0, 0x6262_6262, 1);
 /// writer.push(0, 0x6161_6161, 2);
-/// writer.settle()?;
+/// writer.finish_index()?;
 /// drop(writer);
 /// let sorted = postings.finish(1)?;
 /// # Ok::<(), extsort::Error>(())
