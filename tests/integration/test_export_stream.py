@@ -164,7 +164,7 @@ def test_stopped(stopped: Slapd, number: signal.Signals) -> None:
 def test_a_reader_that_goes(stopped: Slapd) -> None:
     done = _piped(arguments_of(*_words(stopped)), ["head", "-c", "1000"])
     assert done.status == ReaderGone.exit_status
-    assert "hint: Its own messages give the reason" in done.err
+    assert "hint: Look for the reason in its own messages" in done.err
     assert len(done.out) == 1000
 
 
