@@ -25,12 +25,13 @@ from seeders.replica.online import OnlineOptions
 from seeders.replica.preparing import Admin
 from seeders.replica.refresh_cmd import command as refresh
 from seeders.replica.release_cmd import command as release
-from seeders.replica.seed import SeedOptions
+from seeders.replica.seed import SeedOptions, Strategy
 from seeders.replica.status_cmd import command as status
-from seeders.replica.strategies import BY_NAME
+from seeders.replica.strategies import clone, ldif, search
 from seeders.replica.verify import VerifyOptions
 
 ONLINE = "online"
+_STRATEGIES: dict[str, Strategy] = {"search": search.run, "ldif": ldif.run, "clone": clone.run}
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -231,7 +232,7 @@ def seed(
     else:
         facts = seeding.seed(
             asked,
-            BY_NAME[asked.strategy],
+            _STRATEGIES[asked.strategy],
             progress,
             options.timeouts_of(timeouts, seeding.STEPS),
             restart,
