@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ldif
 
@@ -24,9 +25,11 @@ from loader.errors import (
     ToolFailed,
 )
 from loader.server import account, hidden_config, tools
-from loader.server.session import Session
 from loader.storage import temporary
 from loader.storage.files import Owner
+
+if TYPE_CHECKING:
+    from loader.server.session import Session
 
 _log = logging.getLogger(__name__)
 

@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-
-import ldap
+from typing import TYPE_CHECKING
 
 from loader import config
 from loader.config import Change, Config, Database
 from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused, ToolFailed
 from loader.server import account, configuration, hidden_config, shell_commands, tools
-from loader.server.session import Session
 from loader.storage import temporary
+
+if TYPE_CHECKING:
+    from loader.server.session import Session
+
+ADD, DELETE, REPLACE = 0, 1, 2  # operations of a ModifyRequest (RFC 4511, 4.6)
 
 BY_VALUE = (
     "olcDbIndex",
@@ -92,13 +95,13 @@ def _modifications(change: Change) -> Iterator[Modification]:
     if change.attribute in BY_VALUE:
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
         if gone:
-            yield ldap.MOD_DELETE, change.attribute, gone
+            yield DELETE, change.attribute, gone
         if come:
-            yield ldap.MOD_ADD, change.attribute, come
+            yield ADD, change.attribute, come
     elif after:
-        yield ldap.MOD_REPLACE if before else ldap.MOD_ADD, change.attribute, after
+        yield REPLACE if before else ADD, change.attribute, after
     elif before:
-        yield ldap.MOD_DELETE, change.attribute, None
+        yield DELETE, change.attribute, None
 
 
 def _bytes(values: Sequence[str]) -> list[bytes]:
@@ -107,7 +110,7 @@ def _bytes(values: Sequence[str]) -> list[bytes]:
 
 def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
     """The change of an entry as an LDIF record, for people."""
-    words = {ldap.MOD_DELETE: "delete", ldap.MOD_ADD: "add", ldap.MOD_REPLACE: "replace"}
+    words = {DELETE: "delete", ADD: "add", REPLACE: "replace"}
     lines = [f"dn: {entry_dn}", "changetype: modify"]
     for kind, name, values in (one for change in changes for one in _modifications(change)):
         lines += [

@@ -28,7 +28,7 @@ def cargo(*arguments: str) -> None:
     """Shares what is already built of the workspace."""
     require(None if CARGO else "cargo is not installed")
     assert CARGO
-    place = ["--manifest-path", str(CRATE / "Cargo.toml")]
+    place = ["--manifest-path", str(CRATE.parent / "Cargo.toml"), "--workspace"]
     target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "loader/native/target"))
     done = subprocess.run(
         [CARGO, *arguments[:1], *place, *arguments[1:]],
@@ -42,7 +42,7 @@ def cargo(*arguments: str) -> None:
 
 @pytest.mark.timeout(900)
 def test_seeds_and_regressions() -> None:
-    cargo("test", "--locked", "-q")
+    cargo("test", "--locked", "-q", "--test", "replay")
 
 
 def test_every_target_has_seeds_and_words() -> None:
