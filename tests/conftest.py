@@ -16,6 +16,11 @@ from fixtures.trees import write_people
 from tests.support.require import require
 
 SUFFIX = "dc=example,dc=com"
+LONGEST = (
+    "tests/installed",
+    "tests/campaign",
+    "tests/fuzz",
+)  # begun first, so that no worker ends with one alone
 
 
 def pytest_configure() -> None:
@@ -51,6 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if _of_this_phase(item, phase)]
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     if "heavy" in (config.option.markexpr or ""):
         return
     for item in items:
