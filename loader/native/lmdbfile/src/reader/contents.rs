@@ -1,7 +1,7 @@
 //! What stands on a page. It is made of the page's bytes alone, so that pages can be looked at in the order in which they
 //! lie in the file, before anybody knows which trees they belong to. Whether a tree may hold it, `rules` tells.
 
-use super::view::{Kind, Node, PageCheck, View};
+use super::view::{Kind, PageCheck, View};
 use crate::layout::node;
 use crate::{MAX_KEY, Order, Table};
 
@@ -94,10 +94,14 @@ impl Ascending {
     }
 
     /// Most orders end at the second key or the third, where another one is right. The first key of a branch means nothing.
-    fn of(view: &View, orders: &[Order]) -> Self {
+    pub fn of(view: &View, orders: &[Order]) -> Self {
         let first = view.first();
         let ascends = |order: &Order| {
-            (first + 1..view.count).all(|at| order.compare(view.key(at - 1), view.key(at)).is_lt())
+            let mut before = view.key(first);
+            (first + 1..view.count).all(|at| {
+                let here = view.key(at);
+                order.compare(std::mem::replace(&mut before, here), here).is_lt()
+            })
         };
         let found = orders.iter().enumerate().filter(|(_, order)| ascends(order));
         Self(found.fold(0, |mask, (at, _)| mask | 1 << at))
@@ -182,12 +186,12 @@ impl Leaf {
 
     fn nodes(&mut self, view: &View, orders: &[Order]) {
         for at in 0..view.count {
-            let here = view.node(at);
-            if here.flags == 0 && here.key.len() <= MAX_KEY {
+            let (flags, key) = view.node_head(at);
+            if flags == 0 && key <= MAX_KEY {
                 continue;
             }
             let others = self.others.get_or_insert_default();
-            match others.add(view, at, &here, orders) {
+            match others.add(view, at, orders) {
                 Ok(entries) => self.entries += entries - 1,
                 Err(what) => others.wrong = Some(what),
             }
@@ -208,8 +212,9 @@ impl Leaf {
 
 impl Others {
     /// How many values the node has, those of a tree counted as one.
-    fn add(&mut self, view: &View, at: usize, here: &Node<'_>, orders: &[Order]) -> PageCheck<u64> {
+    fn add(&mut self, view: &View, at: usize, orders: &[Order]) -> PageCheck<u64> {
         const VALUES: u16 = node::DUPDATA | node::SUBDATA;
+        let here = view.node(at);
         if here.key.len() > MAX_KEY {
             return Err("a key longer than LMDB allows");
         }
@@ -232,7 +237,7 @@ impl Others {
             Kind::Leaf2(_) => self.fixed = true,
             Kind::Leaf => {
                 self.nodes = true;
-                if (0..values.count).any(|at| values.node(at).flags != 0) {
+                if (0..values.count).any(|at| values.node_head(at).0 != 0) {
                     return Err("a value with flags");
                 }
             }

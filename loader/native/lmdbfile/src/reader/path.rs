@@ -58,7 +58,7 @@ impl Path {
                 return Ok(true);
             }
             let child = last.view.child(last.at);
-            self.push(store, child)?;
+            self.enter(store, child, false)?;
         }
         Ok(false)
     }
@@ -73,7 +73,7 @@ impl Path {
             }
             last.at = last.bound(1, |here| self.rules.compare(here, key) != Ordering::Greater) - 1;
             let child = last.view.child(last.at);
-            self.push(store, child)?;
+            self.enter(store, child, false)?;
         }
         match self.levels.last() {
             Some(leaf) if leaf.at < leaf.view.count => Ok(true),
@@ -127,7 +127,7 @@ impl Path {
         match self.root {
             Some(root) => {
                 self.levels.clear();
-                if self.depth > 0 { self.push(store, root) } else { Ok(()) }
+                if self.depth > 0 { self.enter(store, root, false) } else { Ok(()) }
             }
             None => Ok(()),
         }
@@ -140,19 +140,17 @@ impl Path {
                 return Ok(true);
             }
             let child = last.view.child(last.at);
-            self.enter(child, store.next_view(child)?)?;
+            self.enter(store, child, true)?;
         }
         Ok(false)
     }
 
-    fn push(&mut self, store: &BlockCache, number: u64) -> Result<()> {
-        self.enter(number, store.view(number)?)
-    }
-
-    fn enter(&mut self, number: u64, view: View) -> Result<()> {
+    /// `in_order`: of keys.
+    fn enter(&mut self, store: &BlockCache, number: u64, in_order: bool) -> Result<()> {
         self.count_visited(1)?;
         let is_leaf = self.levels.len() + 1 == self.depth;
-        self.rules.page(number, &view, Place { is_leaf, within: self.within() })?;
+        let place = Place { is_leaf, within: self.within() };
+        let view = store.checked(number, &self.rules, place, in_order)?;
         self.levels.push(Level { number, view, at: 0 });
         Ok(())
     }

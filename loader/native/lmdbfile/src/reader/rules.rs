@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::contents::{Branch, Contents, Leaf, Orders, Others, Pointer, Within};
+use super::contents::{Ascending, Branch, Contents, Leaf, Orders, Others, Pointer, Within};
 use super::view::{Kind, OTHER_KIND, PageCheck, View};
 use crate::{Error, Flags, Order, Result, Table};
 
@@ -103,17 +103,54 @@ impl TreeRules {
         place: Place<'_>,
     ) -> Result<()> {
         let checked = match contents {
-            Contents::Branch(branch) if !place.is_leaf => self.check_branch(branch, orders, place),
+            Contents::Branch(branch) if !place.is_leaf => {
+                let ascends = branch.ascending.has(self.order, orders.keys);
+                self.check_branch(branch.len(), ascends, branch.ends(), place)
+            }
             Contents::Leaf(leaf) if place.is_leaf => self.check_leaf(leaf, orders, place),
             _ => Err(OTHER_KIND),
         };
         checked.map_err(|what| Error::corrupt(number, what))
     }
 
-    fn check_branch(&self, branch: &Branch, found: Orders<'_>, place: Place<'_>) -> PageCheck<()> {
-        require(branch.len() > 1, "a branch with a single child")?;
-        require(branch.ascending.has(self.order, found.keys), OUT_OF_ORDER)?;
-        self.check_within(branch.ends(), place)
+    /// The same of a page whose contents nobody wants. `again`: it has passed before, wherever it stood.
+    pub fn check_view(
+        &self,
+        number: u64,
+        view: &View,
+        place: Place<'_>,
+        again: bool,
+    ) -> Result<()> {
+        let checked = match view.kind {
+            Kind::Branch if !place.is_leaf => {
+                let ascends =
+                    again || Ascending::of(view, &[self.order]).has(self.order, &[self.order]);
+                self.check_branch(view.count, ascends, view.ends(), place)
+            }
+            Kind::Leaf | Kind::Leaf2(_) if !again => {
+                return self.page(number, view, place).map(drop);
+            }
+            Kind::Leaf | Kind::Leaf2(_) if place.is_leaf => self.check_within(view.ends(), place),
+            _ => Err(OTHER_KIND),
+        };
+        checked.map_err(|what| Error::corrupt(number, what))
+    }
+
+    pub fn is(&self, other: &Self) -> bool {
+        let same = self.flags == other.flags && self.role == other.role;
+        same && self.order.is(other.order) && self.value_order.is(other.value_order)
+    }
+
+    fn check_branch(
+        &self,
+        children: usize,
+        ascends: bool,
+        ends: (&[u8], &[u8]),
+        place: Place<'_>,
+    ) -> PageCheck<()> {
+        require(children > 1, "a branch with a single child")?;
+        require(ascends, OUT_OF_ORDER)?;
+        self.check_within(ends, place)
     }
 
     fn check_leaf(&self, leaf: &Leaf, found: Orders<'_>, place: Place<'_>) -> PageCheck<()> {

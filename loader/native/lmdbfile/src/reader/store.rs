@@ -6,6 +6,7 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::rules::{Place, TreeRules};
 use super::view::{Kind, View};
 use crate::Result;
 use crate::source::{Large, PageSource, cut};
@@ -24,8 +25,15 @@ const SCATTERED_SLOTS: usize = 64;
 /// Jumps after which pages lie in no order.
 const JUMPS: u32 = 256;
 
-/// A block and its number.
-type Slot = Option<(u64, Arc<Buffer>)>;
+type Slot = Option<Block>;
+
+#[derive(Debug, Clone)]
+struct Block {
+    number: u64,
+    bytes: Arc<Buffer>,
+    /// Its pages that have passed the rules of a tree.
+    checked: Vec<Option<(TreeRules, View)>>,
+}
 
 #[derive(Debug)]
 pub(crate) struct BlockCache {
@@ -62,6 +70,35 @@ impl BlockCache {
         Self::of(Arc::clone(&self.source), self.block.get(), slots, self.scattered.get())
     }
 
+    /// A page of a tree, checked. `in_order`: of keys, by whoever goes through the tree.
+    pub fn checked(
+        &self,
+        number: u64,
+        rules: &TreeRules,
+        place: Place<'_>,
+        in_order: bool,
+    ) -> Result<View> {
+        if let Some(view) = self.checked_before(number, rules) {
+            return rules.check_view(number, &view, place, true).map(|()| view);
+        }
+        let view = if in_order { self.next_view(number)? } else { self.view(number)? };
+        rules.check_view(number, &view, place, false)?;
+        let (block, at) = self.place(number);
+        let mut slots = self.slots.borrow_mut();
+        if let Some(block) = kept(&mut slots, block) {
+            block.checked.resize(block.checked.len().max(at + 1), None);
+            block.checked[at] = Some((*rules, view.clone()));
+        }
+        Ok(view)
+    }
+
+    fn checked_before(&self, number: u64, rules: &TreeRules) -> Option<View> {
+        let (block, at) = self.place(number);
+        let mut slots = self.slots.borrow_mut();
+        let (known, view) = kept(&mut slots, block)?.checked.get(at)?.as_ref()?;
+        known.is(rules).then(|| view.clone())
+    }
+
     /// A page of a tree.
     pub fn view(&self, number: u64) -> Result<View> {
         let (block, range) = self.page(number)?;
@@ -82,12 +119,12 @@ impl BlockCache {
 
     /// Whether the pages of trees lie one after the other shows on the way.
     fn look(&self, number: u64) {
-        let block = number / (self.block.get() / self.source.layout.page_size) as u64;
-        let slots = self.slots.borrow();
-        if kept(&slots, block).is_some() {
+        let (block, _) = self.place(number);
+        let mut slots = self.slots.borrow_mut();
+        if kept(&mut slots, block).is_some() {
             return;
         }
-        let follows = block > 0 && kept(&slots, block - 1).is_some();
+        let follows = block > 0 && kept(&mut slots, block - 1).is_some();
         let jumps = self.jumps.get();
         drop(slots);
         self.jumps.set(if follows { jumps.saturating_sub(1) } else { jumps + 1 });
@@ -122,19 +159,24 @@ impl BlockCache {
     /// The block of a page and where in it the page lies, if the file does not end before.
     fn page(&self, number: u64) -> Result<(Arc<Buffer>, Range<usize>)> {
         self.source.check(number)?;
-        let size = self.source.layout.page_size;
-        let in_block = (self.block.get() / size) as u64;
-        let start = usize::try_from(number % in_block).unwrap_or(0) * size;
-        Ok((self.block(number / in_block)?, start..start + size))
+        let (block, at) = self.place(number);
+        let start = at * self.source.layout.page_size;
+        Ok((self.block(block)?, start..start + self.source.layout.page_size))
+    }
+
+    /// The number of a page's block, and its place among the pages of that.
+    fn place(&self, number: u64) -> (u64, usize) {
+        let in_block = (self.block.get() / self.source.layout.page_size) as u64;
+        (number / in_block, usize::try_from(number % in_block).unwrap_or(0))
     }
 
     fn block(&self, number: u64) -> Result<Arc<Buffer>> {
         let mut slots = self.slots.borrow_mut();
-        if let Some(block) = kept(&slots, number) {
-            return Ok(block);
+        if let Some(block) = kept(&mut slots, number) {
+            return Ok(Arc::clone(&block.bytes));
         }
         let (size, offset) = (self.block.get(), number * self.block.get() as u64);
-        let in_order = number > 0 && kept(&slots, number - 1).is_some();
+        let in_order = number > 0 && kept(&mut slots, number - 1).is_some();
         let count = match self.scattered.get() || !in_order {
             true => 1,
             false if self.source.has(offset, size) => AHEAD_IN_CACHE,
@@ -143,13 +185,14 @@ impl BlockCache {
         let mut blocks: Vec<_> =
             (number..number + count).map(|at| reused(&mut slots, at, size)).collect();
         self.read(&mut blocks, offset)?;
-        for (at, block) in (number..).zip(blocks) {
-            if at == number || block.len() == size {
-                let place = slot(at, &slots);
-                slots[place] = Some((at, Arc::new(block)));
-            }
+        for (number, bytes) in
+            (number..).zip(blocks).filter(|(at, bytes)| *at == number || bytes.len() == size)
+        {
+            let place = slot(number, &slots);
+            slots[place] = Some(Block { number, bytes: Arc::new(bytes), checked: Vec::new() });
         }
-        Ok(kept(&slots, number).unwrap_or_else(|| Arc::new(Buffer::new(0))))
+        Ok(kept(&mut slots, number)
+            .map_or_else(|| Arc::new(Buffer::new(0)), |block| Arc::clone(&block.bytes)))
     }
 
     /// Fills the blocks from the first on, fewer or none at the end of the file.
@@ -170,15 +213,15 @@ fn slot(number: u64, slots: &[Slot]) -> usize {
     usize::try_from(number % slots.len() as u64).unwrap_or(0)
 }
 
-fn kept(slots: &[Slot], number: u64) -> Option<Arc<Buffer>> {
-    let (held, block) = slots[slot(number, slots)].as_ref()?;
-    (*held == number).then(|| Arc::clone(block))
+fn kept(slots: &mut [Slot], number: u64) -> Option<&mut Block> {
+    slots[slot(number, slots)].as_mut().filter(|block| block.number == number)
 }
 
 /// The memory of the block whose slot is wanted, unless somebody looks at it still.
 fn reused(slots: &mut [Slot], number: u64, size: usize) -> Buffer {
     let at = slot(number, slots);
-    let old = slots[at].take().and_then(|(_, block)| Arc::into_inner(block));
+    // What was checked of it goes first.
+    let old = slots[at].take().map(|block| block.bytes).and_then(Arc::into_inner);
     let mut block = old.unwrap_or_else(|| Buffer::new(size));
     block.clear();
     block

@@ -126,6 +126,13 @@ impl View {
         (key, data..data + size)
     }
 
+    /// The flags of the node and the size of its key; `at` is below `count`, the page a leaf of nodes.
+    #[inline]
+    pub fn node_head(&self, at: usize) -> (u16, usize) {
+        let (bytes, start) = (self.bytes(), self.pointer(at));
+        (read_u16(bytes, start + 4), read_u16(bytes, start + 6).into())
+    }
+
     /// `at` is below `count`, the page no branch.
     #[inline]
     pub fn node(&self, at: usize) -> Node<'_> {
