@@ -52,6 +52,12 @@ impl PageCacheMap {
         missing.map_or(end, |block| block * BLOCK).saturating_sub(offset)
     }
 
+    /// Whether the cache has so many bytes from `offset` on, or all up to the end of the file.
+    pub fn has(&self, offset: u64, size: usize) -> bool {
+        let rest = (self.length as u64).saturating_sub(offset);
+        self.bytes(offset, size) as u64 == rest.min(size as u64)
+    }
+
     fn is_there(&self, block: usize) -> bool {
         let section = block / TOGETHER;
         self.known[section].get_or_init(|| self.section(section))[block % TOGETHER]

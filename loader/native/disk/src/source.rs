@@ -40,6 +40,27 @@ impl Source {
         Ok(done)
     }
 
+    /// Fills rooms one after the other, less at the end of the file: from the cache if it has all of them, or if they are
+    /// wanted in it. Rooms and offset are multiples of 4096.
+    pub fn read_rooms(
+        &self,
+        rooms: &mut [IoSliceMut<'_>],
+        offset: u64,
+        into_cache: bool,
+    ) -> io::Result<usize> {
+        let size = rooms.iter().map(|room| room.len()).sum();
+        if into_cache || self.has(offset, size) {
+            self.file.read_cached(rooms, offset)
+        } else {
+            self.file.read(rooms, offset)
+        }
+    }
+
+    /// Whether the cache has all of these bytes, or is the only way to them.
+    pub fn has(&self, offset: u64, size: usize) -> bool {
+        self.resident.as_ref().is_none_or(|known| known.has(offset, size))
+    }
+
     /// What the cache has from the beginning of the room on.
     fn cached(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let there = self.resident.as_ref().map_or(0, |known| known.bytes(offset, room.len()));

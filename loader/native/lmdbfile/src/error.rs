@@ -63,6 +63,10 @@ impl Error {
     }
 }
 
+pub(crate) fn used_twice(page: u64) -> Error {
+    Error::corrupt(page, "a page is used twice")
+}
+
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         let kind = match error.kind() {

@@ -19,7 +19,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod bounds;
 mod bulk;
 mod checks;
 mod compact;
@@ -32,6 +31,7 @@ mod meta;
 mod output;
 mod page;
 mod reader;
+mod source;
 mod table;
 mod values;
 mod writer;

@@ -1,6 +1,7 @@
 //! The record of a table: where its root is and what it holds.
 
 use crate::layout::{read_u16, read_u32, read_u64};
+use crate::reader::PageCheck;
 use crate::{Error, Flags, Result};
 
 /// The root of a table that holds nothing.
@@ -48,6 +49,12 @@ impl Table {
             return Err(Error::corrupt(self.root, "a tree of an impossible depth"));
         }
         Ok(())
+    }
+
+    /// The record in a node's value.
+    pub(crate) fn read(data: &[u8]) -> PageCheck<Self> {
+        let right = data.len() == Self::SIZE;
+        if right { Ok(Self::decode(data)) } else { Err("a table's record of another size") }
     }
 
     pub(crate) fn encode(&self) -> [u8; Self::SIZE] {

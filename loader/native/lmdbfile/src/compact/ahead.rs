@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 
 use super::cancelled;
-use super::pages::Pages;
 use crate::Result;
+use crate::source::PageSource;
 
 /// One checks while the others wait for the disk.
 const THREADS: usize = 3;
 
-type Work = Box<dyn FnOnce(&Pages) + Send>;
+type Work = Box<dyn FnOnce(&PageSource) + Send>;
 
 /// Hands work out. The threads end when it is dropped.
 pub(super) struct ReadaheadPool {
@@ -23,7 +23,7 @@ pub(super) struct ReadaheadPool {
 pub(super) struct Pending<T>(Receiver<Result<T>>);
 
 impl ReadaheadPool {
-    pub fn start<'s>(scope: &'s Scope<'s, '_>, pages: &'s Pages) -> Result<Self> {
+    pub fn start<'s>(scope: &'s Scope<'s, '_>, pages: &'s PageSource) -> Result<Self> {
         let (queue, orders) = channel::<Work>();
         let orders = Arc::new(Mutex::new(orders));
         for _ in 0..THREADS {
@@ -40,12 +40,12 @@ impl ReadaheadPool {
 
     pub fn ask<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Pages) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&PageSource) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
         let (reply, coming) = sync_channel(1);
         // Nobody waits any more when the copying has ended with an error; and a thread that is gone shows when what it
         // was asked for is waited for.
-        let order = move |pages: &Pages| drop(reply.send(work(pages)));
+        let order = move |pages: &PageSource| drop(reply.send(work(pages)));
         let _ = self.queue.send(Box::new(order));
         Pending(coming)
     }

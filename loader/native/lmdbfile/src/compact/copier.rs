@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use super::ahead::ReadaheadPool;
 use super::branches::{Branches, mark, mark_run};
-use super::leaf::{Leaf, LeafContents, Pointer, leaves, only_branch};
-use super::pages::{Large, Pages};
+use super::leaf::{Leaf, leaves, only_branch};
 use super::sub_trees::{ReferencedData, ReferencedDataOfLeaves};
 use super::{ProgressCallback, cancelled};
 use crate::bulk::Bulk;
 use crate::layout::META_PAGES;
-use crate::reader::{OUT_OF_ORDER, Runs, other_counts, told};
-use crate::{Error, FileWriter, Flags, Layout, Order, Reader, Result, Summary, Table};
+use crate::reader::{Pointer, Runs, TreeRules};
+use crate::source::{Large, PageSource};
+use crate::{FileWriter, Layout, Reader, Result, Summary, Table};
 
 /// Lowest branches whose leaves are on their way.
 const BRANCHES_AHEAD: usize = 6;
@@ -20,7 +20,7 @@ const BRANCHES_HERE: usize = 1;
 
 pub(super) struct Copier<'p> {
     reader: &'p Reader,
-    pages: &'p Pages,
+    pages: &'p PageSource,
     ahead: &'p ReadaheadPool,
     file: FileWriter,
     seen: Runs,
@@ -31,31 +31,17 @@ pub(super) struct Copier<'p> {
 
 /// A tree, and what was seen of it so far.
 struct Tree {
+    rules: TreeRules,
     bulk: Bulk,
     overflow_pages: u64,
     leaf_pages: u64,
-    order: Order,
-    /// The last key or value of the last leaf.
-    last: Vec<u8>,
 }
 
 impl Tree {
-    fn new(record: &Table, order: Order, layout: Layout) -> Self {
+    fn new(record: &Table, rules: TreeRules, layout: Layout) -> Self {
         let mut bulk = Bulk::new(record.flags, layout);
         bulk.table.pad = record.pad;
-        Self { bulk, overflow_pages: 0, leaf_pages: 0, order, last: Vec::new() }
-    }
-
-    /// The leaf comes after all that came before.
-    fn follow(&mut self, leaf: &Leaf) -> Result<()> {
-        let (first, last) = (leaf.view.key(0), leaf.view.key(leaf.view.count - 1));
-        if self.leaf_pages > 0 && self.order.compare(&self.last, first).is_ge() {
-            return Err(Error::corrupt(leaf.number, OUT_OF_ORDER));
-        }
-        self.leaf_pages += 1;
-        self.last.clear();
-        self.last.extend_from_slice(last);
-        Ok(())
+        Self { rules, bulk, overflow_pages: 0, leaf_pages: 0 }
     }
 
     /// A tree of a key's values as it stands with the key in the new file.
@@ -68,7 +54,7 @@ impl Tree {
 impl<'p> Copier<'p> {
     pub fn new(
         reader: &'p Reader,
-        pages: &'p Pages,
+        pages: &'p PageSource,
         ahead: &'p ReadaheadPool,
         file: FileWriter,
         watch: ProgressCallback<'p>,
@@ -81,10 +67,8 @@ impl<'p> Copier<'p> {
 
     /// The main table, and so all others.
     pub fn main(&mut self, record: Table) -> Result<Table> {
-        let flags = record.flags;
-        let (keys, values) = (flags.key_order(), flags.value_order());
-        let want = LeafContents::Keys { flags, main: true, keys, values };
-        self.tree(&record, want).map_err(|error| error.of_table("main"))
+        let main = self.tree(&record, TreeRules::main(record.flags));
+        main.map_err(|error| error.of_table("main"))
     }
 
     pub fn finish(self, main: Table, txn: u64) -> Result<Summary> {
@@ -92,18 +76,18 @@ impl<'p> Copier<'p> {
     }
 
     /// The record of the tree as it stands in the new file.
-    fn tree(&mut self, record: &Table, want: LeafContents) -> Result<Table> {
-        let mut branches = Branches::new(record)?;
-        let mut tree = Tree::new(record, want.order(), self.pages.layout);
+    fn tree(&mut self, record: &Table, rules: TreeRules) -> Result<Table> {
+        let mut branches = Branches::new(record, rules)?;
+        let mut tree = Tree::new(record, rules, self.pages.layout);
         let (mut coming, mut here) = (VecDeque::new(), VecDeque::new());
         loop {
             while coming.len() < BRANCHES_AHEAD {
-                let Some(numbers) = branches.next(self.pages, &mut self.seen)? else { break };
-                coming.push_back(self.ahead.ask(move |pages| leaves(pages, &numbers, want)));
+                let Some(siblings) = branches.next(self.pages, &mut self.seen)? else { break };
+                coming.push_back(self.ahead.ask(move |pages| leaves(pages, &siblings, &rules)));
             }
             if let Some(next) = coming.pop_front() {
                 let leaves = next.wait()?;
-                let hanging = ReferencedDataOfLeaves::new(self.pages, self.ahead, &leaves);
+                let hanging = ReferencedDataOfLeaves::new(self.pages, self.ahead, rules, &leaves);
                 here.push_back((leaves, hanging));
             }
             if here.len() > BRANCHES_HERE || coming.is_empty() {
@@ -111,42 +95,25 @@ impl<'p> Copier<'p> {
                 self.leaves(&mut tree, &leaves, hanging)?;
             }
         }
-        self.close(tree, branches.count, record, want)
+        self.close(tree, branches.count, record)
     }
 
     /// The same of one whose leaves are there.
-    fn shallow_tree(
-        &mut self,
-        record: &Table,
-        want: LeafContents,
-        leaves: &[Leaf],
-    ) -> Result<Table> {
+    fn shallow_tree(&mut self, record: &Table, rules: TreeRules, leaves: &[Leaf]) -> Result<Table> {
         let branch = only_branch(record);
         let numbers = branch.into_iter().chain(leaves.iter().map(|leaf| leaf.number));
         mark(&mut self.seen, &numbers.collect::<Vec<_>>())?;
-        let mut tree = Tree::new(record, want.order(), self.pages.layout);
-        self.leaves(&mut tree, leaves, ReferencedDataOfLeaves::new(self.pages, self.ahead, &[]))?;
-        self.close(tree, branch.is_some().into(), record, want)
+        let mut tree = Tree::new(record, rules, self.pages.layout);
+        let nothing = ReferencedDataOfLeaves::new(self.pages, self.ahead, rules, &[]);
+        self.leaves(&mut tree, leaves, nothing)?;
+        self.close(tree, branch.is_some().into(), record)
     }
 
-    fn close(
-        &mut self,
-        mut tree: Tree,
-        branch_pages: u64,
-        record: &Table,
-        want: LeafContents,
-    ) -> Result<Table> {
-        let seen = Table {
-            branch_pages,
-            leaf_pages: tree.leaf_pages,
-            overflow_pages: tree.overflow_pages,
-            entries: tree.bulk.table.entries,
-            ..*record
-        };
-        let values_of_a_key = matches!(want, LeafContents::Values(..));
-        if seen != told(record, &seen, values_of_a_key) {
-            return Err(other_counts(record));
-        }
+    fn close(&mut self, mut tree: Tree, branch_pages: u64, record: &Table) -> Result<Table> {
+        let Tree { leaf_pages, overflow_pages, .. } = tree;
+        let entries = tree.bulk.table.entries;
+        let seen = Table { branch_pages, leaf_pages, overflow_pages, entries, ..*record };
+        tree.rules.check_record(record, &seen)?;
         tree.bulk.finish(&mut self.file)
     }
 
@@ -172,14 +139,14 @@ impl<'p> Copier<'p> {
         leaf: &Leaf,
         hanging: &mut ReferencedDataOfLeaves<'_>,
     ) -> Result<()> {
-        tree.follow(leaf)?;
+        tree.leaf_pages += 1;
         let mut moved = Vec::with_capacity(leaf.pointers.len());
         for (at, pointer) in &leaf.pointers {
             let bytes = match hanging.next(pointer)? {
                 Some(thing) => self.thing(tree, thing)?,
-                None => self.follow(tree, pointer, leaf.view.key(*at))?,
+                None => self.follow(tree, pointer, leaf.view.key((*at).into()))?,
             };
-            moved.push((leaf.view.data_start(*at), bytes));
+            moved.push((leaf.view.data_start((*at).into()), bytes));
         }
         self.page.copy_from_slice(leaf.view.bytes());
         for (place, bytes) in moved {
@@ -198,8 +165,9 @@ impl<'p> Copier<'p> {
                 let number = self.file.overflow(&[&block[bytes]], size)?;
                 Ok(number.to_ne_bytes().to_vec())
             }
-            ReferencedData::Tree { record, want, leaves } => {
-                let copy = self.shallow_tree(&record, want, &leaves)?;
+            ReferencedData::Tree { record, leaves } => {
+                let rules = tree.rules.values(record.pad);
+                let copy = self.shallow_tree(&record, rules, &leaves)?;
                 Ok(tree.values(&record, &copy))
             }
         }
@@ -212,28 +180,25 @@ impl<'p> Copier<'p> {
                 let number = self.large(tree, *first, *size)?;
                 Ok(number.to_ne_bytes().to_vec())
             }
-            Pointer::Values(record, want) => {
-                let copy = self.tree(record, *want)?;
+            Pointer::Values(record) => {
+                let copy = self.tree(record, tree.rules.values(record.pad))?;
                 Ok(tree.values(record, &copy))
             }
             Pointer::Table(record) => {
-                let want = self.keys(record.flags, key);
-                let copy = self.tree(record, want);
+                let copy = self.tree(record, self.reader.rules_of(key, record.flags));
                 let copy = copy.map_err(|error| error.of_table(&key.escape_ascii().to_string()))?;
                 Ok(copy.encode().to_vec())
             }
         }
     }
 
-    fn keys(&self, flags: Flags, name: &[u8]) -> LeafContents {
-        let (keys, values) = self.reader.orders_of(name, flags);
-        LeafContents::Keys { flags, main: false, keys, values }
-    }
-
     fn large(&mut self, tree: &mut Tree, first: u64, size: usize) -> Result<u64> {
-        let place = self.pages.large(first, size)?;
-        self.value(tree, place, size)?;
+        let mut header = [0; 16];
         let pages = self.pages;
+        pages.check(first)?;
+        pages.read_at(&mut header, first * pages.layout.page_size as u64, first)?;
+        let place = pages.large(&header, first, size)?;
+        self.value(tree, place, size)?;
         self.file.overflow_in_parts(size, |from, room| pages.part(place, from, room))
     }
 

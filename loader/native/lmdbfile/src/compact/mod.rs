@@ -14,7 +14,6 @@ use std::path::Path;
 
 use ahead::ReadaheadPool;
 use copier::Copier;
-use pages::Pages;
 
 use crate::{Error, Layout};
 use crate::{ErrorKind, FileWriter, Format, Options, Reader, Result, Summary};
@@ -29,11 +28,11 @@ impl Reader {
     /// The whole structure is checked on the way, as [`Reader::walk`] does, but for the table of free pages, which a copy
     /// has no use for.
     pub fn compact(&self, target: &Path, watch: ProgressCallback<'_>) -> Result<Summary> {
-        let pages = Pages::new(self.store.source()?, self.layout(), self.store.pages)?;
+        let pages = &*self.store.source;
         let file = FileWriter::create(target, &self.options())?;
         std::thread::scope(|scope| {
-            let ahead = ReadaheadPool::start(scope, &pages)?;
-            let mut copier = Copier::new(self, &pages, &ahead, file, watch);
+            let ahead = ReadaheadPool::start(scope, pages)?;
+            let mut copier = Copier::new(self, pages, &ahead, file, watch);
             let main = copier.main(self.meta.main)?;
             copier.finish(main, self.meta.txn)
         })

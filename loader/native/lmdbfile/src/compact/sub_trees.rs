@@ -8,11 +8,11 @@ use std::vec::IntoIter;
 use disk::Buffer;
 
 use super::ahead::{Pending, ReadaheadPool};
-use super::branches::children;
-use super::leaf::{Leaf, LeafContents, Pointer, only_branch};
-use super::pages::{Large, Pages};
+use super::branches::Siblings;
+use super::leaf::{Leaf, only_branch};
 use crate::checks::programming_error;
-use crate::reader::{View, other_counts};
+use crate::reader::{Pointer, TreeRules, View, Within, other_counts};
+use crate::source::{Large, PageSource};
 use crate::{Result, Table};
 
 /// Bytes that are read together: all of them wait for the disk twice, for what is pointed to and for what that points to.
@@ -24,13 +24,14 @@ const UNDER_WAY: usize = 3;
 #[derive(Debug)]
 pub(super) enum ReferencedData {
     Value { place: Large, block: Arc<Buffer>, bytes: Range<usize> },
-    Tree { record: Table, want: LeafContents, leaves: Vec<Leaf> },
+    Tree { record: Table, leaves: Vec<Leaf> },
 }
 
 /// Of some leaves all that is small, in its order.
 pub(super) struct ReferencedDataOfLeaves<'a> {
-    pages: &'a Pages,
+    pages: &'a PageSource,
     ahead: &'a ReadaheadPool,
+    rules: TreeRules,
     left: IntoIter<Vec<Pointer>>,
     coming: VecDeque<Pending<Vec<ReferencedData>>>,
     here: IntoIter<ReferencedData>,
@@ -38,10 +39,15 @@ pub(super) struct ReferencedDataOfLeaves<'a> {
 
 impl<'a> ReferencedDataOfLeaves<'a> {
     /// The first is on its way then.
-    pub fn new(pages: &'a Pages, ahead: &'a ReadaheadPool, leaves: &[Leaf]) -> Self {
+    pub fn new(
+        pages: &'a PageSource,
+        ahead: &'a ReadaheadPool,
+        rules: TreeRules,
+        leaves: &[Leaf],
+    ) -> Self {
         let left = batches(pages, leaves).into_iter();
         let (coming, here) = (VecDeque::new(), Vec::new().into_iter());
-        let mut own = Self { pages, ahead, left, coming, here };
+        let mut own = Self { pages, ahead, rules, left, coming, here };
         own.ask();
         own
     }
@@ -49,7 +55,8 @@ impl<'a> ReferencedDataOfLeaves<'a> {
     fn ask(&mut self) {
         while self.coming.len() < UNDER_WAY {
             let Some(batch) = self.left.next() else { return };
-            self.coming.push_back(self.ahead.ask(move |pages| things(pages, &batch)));
+            let rules = self.rules;
+            self.coming.push_back(self.ahead.ask(move |pages| things(pages, &rules, &batch)));
         }
     }
 
@@ -70,17 +77,17 @@ impl<'a> ReferencedDataOfLeaves<'a> {
 }
 
 /// The pages of what is small, as far as the pointer tells.
-fn small(pages: &Pages, pointer: &Pointer) -> Option<u64> {
+fn small(pages: &PageSource, pointer: &Pointer) -> Option<u64> {
     let count = match pointer {
         Pointer::Large(_, size) => pages.layout.overflow_pages(*size),
-        Pointer::Values(record, _) if record.depth == 1 => 1,
-        Pointer::Values(record, _) if record.depth == 2 => record.leaf_pages.max(1),
+        Pointer::Values(record) if record.depth == 1 => 1,
+        Pointer::Values(record) if record.depth == 2 => record.leaf_pages.max(1),
         Pointer::Values(..) | Pointer::Table(_) => return None,
     };
     (count <= TOGETHER / 4 / pages.layout.page_size as u64).then_some(count)
 }
 
-fn batches(pages: &Pages, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
+fn batches(pages: &PageSource, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
     let most = TOGETHER / pages.layout.page_size as u64;
     let (mut batches, mut room): (Vec<Vec<_>>, _) = (Vec::new(), 0);
     for (_, pointer) in leaves.iter().flat_map(|leaf| &leaf.pointers) {
@@ -89,9 +96,9 @@ fn batches(pages: &Pages, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
             continue;
         };
         match batches.last_mut() {
-            Some(batch) if count <= room => batch.push(*pointer),
+            Some(batch) if count <= room => batch.push(pointer.clone()),
             _ => {
-                batches.push(vec![*pointer]);
+                batches.push(vec![pointer.clone()]);
                 room = most;
             }
         }
@@ -101,40 +108,44 @@ fn batches(pages: &Pages, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
 }
 
 /// What is large is read by whoever copies it, from its beginning on.
-fn want(pages: &Pages, pointer: &Pointer) {
+fn want(pages: &PageSource, pointer: &Pointer) {
     match pointer {
-        Pointer::Large(first, size) => pages.want_run(*first, pages.layout.overflow_pages(*size)),
-        Pointer::Values(record, _) | Pointer::Table(record) => pages.want_run(record.root, 1),
+        Pointer::Large(first, size) => pages.want(*first, pages.layout.overflow_pages(*size)),
+        Pointer::Values(record) | Pointer::Table(record) => pages.want(record.root, 1),
     }
 }
 
 /// What the pointers lead to, all of them small.
-fn things(pages: &Pages, pointers: &[Pointer]) -> Result<Vec<ReferencedData>> {
+fn things(
+    pages: &PageSource,
+    rules: &TreeRules,
+    pointers: &[Pointer],
+) -> Result<Vec<ReferencedData>> {
     let stretch = stretch(pages, pointers);
     if let Some((first, count)) = stretch {
-        pages.want_run(first, count);
+        pages.want(first, count);
     }
-    let numbers = numbers(pages, pointers)?;
-    let all = numbers.concat();
+    let siblings = siblings(pages, rules, pointers)?;
+    let all: Vec<_> = siblings.iter().flat_map(|some| &some.numbers).copied().collect();
     let block = if stretch.is_some() {
-        pages.read_cached(&all)?
+        pages.read_many_cached(&all)?
     } else {
-        pages.want(&all);
-        pages.read(&all)?
+        pages.want_many(&all);
+        pages.read_many(&all)?
     };
     let block = Arc::new(block);
     let mut at = 0;
-    let things = pointers.iter().zip(numbers).map(|(pointer, numbers)| {
+    let things = pointers.iter().zip(siblings).map(|(pointer, siblings)| {
         let start = at;
-        at += numbers.len();
-        thing(pages, pointer, &numbers, &block, start)
+        at += siblings.numbers.len();
+        thing(pages, rules, pointer, &siblings, &block, start)
     });
     things.collect()
 }
 
 /// Where trees that were written one after the other are likely to lie, the first page and how many: a tree's pages
 /// before its root, as in a file that was written at once.
-fn stretch(pages: &Pages, pointers: &[Pointer]) -> Option<(u64, u64)> {
+fn stretch(pages: &PageSource, pointers: &[Pointer]) -> Option<(u64, u64)> {
     let (mut start, mut end, mut sum) = (u64::MAX, 0, 0);
     for pointer in pointers {
         let (root, count) = (pointer.tree()?.root, small(pages, pointer)?);
@@ -147,51 +158,55 @@ fn stretch(pages: &Pages, pointers: &[Pointer]) -> Option<(u64, u64)> {
 }
 
 /// Of each the pages that hold it: those of a value, or the leaves of a tree.
-fn numbers(pages: &Pages, pointers: &[Pointer]) -> Result<Vec<Vec<u64>>> {
+fn siblings(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Result<Vec<Siblings>> {
     let roots: Vec<_> = pointers.iter().filter_map(|one| only_branch(one.tree()?)).collect();
     pages.want_branches(&roots);
     let mut views = pages.views(&roots)?.into_iter();
-    let of = |pointer: &Pointer| match *pointer {
+    let of = |pointer: &Pointer| match pointer {
         Pointer::Large(first, size) => {
-            Ok((first..first.saturating_add(pages.layout.overflow_pages(size))).collect())
+            Ok(Siblings::value(*first, pages.layout.overflow_pages(*size)))
         }
-        Pointer::Values(record, _) | Pointer::Table(record) => match only_branch(&record) {
-            Some(_) => leaves_below(&record, views.next()),
-            None => Ok(vec![record.root]),
+        Pointer::Values(record) | Pointer::Table(record) => match only_branch(record) {
+            Some(_) => leaves_below(record, rules, views.next()),
+            None => Ok(Siblings::root(record.root)),
         },
     };
     pointers.iter().map(of).collect()
 }
 
 /// More than the record tells would be more memory than it seemed.
-fn leaves_below(record: &Table, branch: Option<View>) -> Result<Vec<u64>> {
-    let children = branch.map_or(Ok(Vec::new()), |view| children(&view, record.root))?;
-    let right = children.len() as u64 == record.leaf_pages;
-    if right { Ok(children) } else { Err(other_counts(record)) }
+fn leaves_below(record: &Table, rules: &TreeRules, branch: Option<View>) -> Result<Siblings> {
+    let branch = branch.ok_or_else(|| programming_error("a branch that was not read"))?;
+    let within = Within::default();
+    let branch = rules.values(record.pad).branch(record.root, &branch, within.borrowed())?;
+    let right = branch.len() as u64 == record.leaf_pages;
+    if right { Ok(Siblings::below(branch, within)) } else { Err(other_counts(record)) }
 }
 
 /// `start`: its place among the pages of the block.
 fn thing(
-    pages: &Pages,
+    pages: &PageSource,
+    rules: &TreeRules,
     pointer: &Pointer,
-    numbers: &[u64],
+    siblings: &Siblings,
     block: &Arc<Buffer>,
     start: usize,
 ) -> Result<ReferencedData> {
-    match *pointer {
+    match pointer {
         Pointer::Large(first, size) => {
             let offset = start * pages.layout.page_size;
-            let place = pages.overflow(&block[offset..], first, size)?;
+            let place = pages.large(&block[offset..], *first, *size)?;
             let from = offset + pages.layout.page_header;
             Ok(ReferencedData::Value { place, block: Arc::clone(block), bytes: from..from + size })
         }
-        Pointer::Values(record, want) => {
+        Pointer::Values(record) => {
+            let rules = rules.values(record.pad);
             let leaf = |(at, &number)| {
-                let view = pages.view_in(block, start + at, number)?;
-                Leaf::new(number, view, want)
+                let view = pages.nth(block, start + at, number)?;
+                Leaf::new(number, view, &rules, siblings.within(at))
             };
-            let leaves = numbers.iter().enumerate().map(leaf).collect::<Result<_>>()?;
-            Ok(ReferencedData::Tree { record, want, leaves })
+            let leaves = siblings.numbers.iter().enumerate().map(leaf).collect::<Result<_>>()?;
+            Ok(ReferencedData::Tree { record: **record, leaves })
         }
         Pointer::Table(_) => Err(programming_error("tables are never read together")),
     }

@@ -2,8 +2,8 @@
 
 use super::path::Path;
 use super::{BlockCache, TableReader};
+use crate::Result;
 use crate::layout::node;
-use crate::{Error, Flags, Result, Table};
 
 /// Goes through a table; values of the same key come one after the other.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ enum State {
 
 impl<'r> Cursor<'r> {
     pub(super) fn new(table: TableReader<'r>) -> Result<Self> {
-        let keys = Path::new(&table.record, table.key_order, table.store.pages)?;
+        let keys = Path::new(&table.record, table.rules, table.store.source.pages)?;
         Ok(Self { table, keys, values: None, large: Vec::new(), state: State::Before })
     }
 
@@ -36,7 +36,7 @@ impl<'r> Cursor<'r> {
     /// it is that one.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.named(|cursor| {
-            cursor.keys.budget = cursor.store().pages;
+            cursor.keys.budget = cursor.store().source.pages;
             let found = cursor.keys.seek(cursor.store(), key)?;
             cursor.at_key(found)?;
             Ok(found && cursor.keys.node()?.key == key)
@@ -59,8 +59,8 @@ impl<'r> Cursor<'r> {
         if !self.seek(key)? {
             return Ok(None);
         }
-        let order = self.table.value_order;
-        let same = |found: &[u8]| order.compare(found, like).is_eq().then(|| found.to_vec());
+        let rules = self.table.rules.values(0);
+        let same = |found: &[u8]| rules.compare(found, like).is_eq().then(|| found.to_vec());
         let Some(mut values) = self.values.take() else {
             return Ok(self.next()?.and_then(|(_, found)| same(found)));
         };
@@ -85,7 +85,7 @@ impl<'r> Cursor<'r> {
         if node.flags & node::SUBDATA == 0 {
             return Ok(self.keys.sub_page()?.count as u64);
         }
-        Ok(table_record(node.data, self.keys.page())?.entries)
+        Ok(self.keys.record()?.entries)
     }
 
     pub(super) fn last_key(&mut self) -> Result<Option<Vec<u8>>> {
@@ -159,7 +159,7 @@ impl<'r> Cursor<'r> {
         if node.flags & node::DUPDATA != 0 {
             self.values = Some(self.values_here()?);
         } else if let Some(page) = node.overflow_page() {
-            let (large, pages) = self.store().overflow(page, node.size)?;
+            let (large, pages) = self.store().large_value(page, node.size)?;
             self.large = large;
             self.keys.count_visited(pages)?;
         }
@@ -167,27 +167,14 @@ impl<'r> Cursor<'r> {
     }
 
     fn values_here(&self) -> Result<Path> {
-        let (node, page, budget) = (self.keys.node()?, self.keys.page(), self.keys.budget);
-        if !self.table.record.flags.contains(Flags::DUPSORT) || node.overflow_page().is_some() {
-            return Err(Error::corrupt(page, "a key with many values where it can have only one"));
+        let (rules, budget) = (&self.table.rules, self.keys.budget);
+        if self.keys.node()?.flags & node::SUBDATA == 0 {
+            let (page, view) = (self.keys.page(), self.keys.sub_page()?);
+            return Ok(Path::in_sub_page(page, view, rules.values(0), budget));
         }
-        if node.flags & node::SUBDATA == 0 {
-            let view = self.keys.sub_page()?;
-            return Path::in_sub_page(page, view, self.table.value_order, budget);
-        }
-        let record = table_record(node.data, page)?;
-        let mut values = Path::new(&record, self.table.value_order, budget)?;
-        if values.first(self.store())? {
-            return Ok(values);
-        }
-        Err(Error::corrupt(page, "a key without values"))
+        let record = self.keys.record()?;
+        let mut values = Path::new(&record, rules.values(record.pad), budget)?;
+        values.first(self.store())?;
+        Ok(values)
     }
-}
-
-/// The record in a node's value.
-pub(crate) fn table_record(data: &[u8], page: u64) -> Result<Table> {
-    if data.len() != Table::SIZE {
-        return Err(Error::corrupt(page, "a table's record of another size"));
-    }
-    Ok(Table::decode(data))
 }

@@ -1,8 +1,8 @@
 //! Keys that cut a table into parts of about as many pages.
 
 use super::TableReader;
-use super::view::{Kind, View};
-use crate::{Error, Result};
+use super::contents::Within;
+use crate::Result;
 
 impl TableReader<'_> {
     /// Keys in ascending order at which the table may be cut, from the highest level of pages that has `wanted` of
@@ -20,7 +20,6 @@ impl TableReader<'_> {
             }
             (keys, pages) = self.level_below(&keys, &pages)?;
         }
-        self.check_order(&keys)?;
         Ok(keys)
     }
 
@@ -28,31 +27,14 @@ impl TableReader<'_> {
     fn level_below(&self, keys: &[Vec<u8>], pages: &[u64]) -> Result<(Vec<Vec<u8>>, Vec<u64>)> {
         let (mut below, mut children) = (Vec::new(), Vec::new());
         for (at, &page) in pages.iter().enumerate() {
-            let view = self.branch(page)?;
             // The first key of a branch means nothing: the one above does.
-            below.extend(at.checked_sub(1).and_then(|before| keys.get(before)).cloned());
-            below.extend((1..view.count).map(|at| view.key(at).to_vec()));
-            children.extend((0..view.count).map(|at| view.child(at)));
-            if children.len() as u64 > self.store.pages {
-                return Err(Error::corrupt(page, "pages are used twice"));
-            }
+            let from = at.checked_sub(1).map(|before| &keys[before]);
+            let within = Within { from, to: keys.get(at) };
+            let branch = self.rules.branch(page, &self.store.view(page)?, within.borrowed())?;
+            below.extend(from.cloned());
+            below.extend((1..branch.len()).map(|at| branch.key(at).to_vec()));
+            children.extend(branch.children());
         }
         Ok((below, children))
-    }
-
-    fn branch(&self, page: u64) -> Result<View> {
-        let view = self.store.view(page)?;
-        if view.kind == Kind::Branch {
-            return Ok(view);
-        }
-        Err(Error::corrupt(page, "a tree of another depth than its record says"))
-    }
-
-    fn check_order(&self, keys: &[Vec<u8>]) -> Result<()> {
-        let ascending = |pair: &[Vec<u8>]| self.key_order.compare(&pair[0], &pair[1]).is_lt();
-        if keys.windows(2).all(ascending) {
-            return Ok(());
-        }
-        Err(Error::corrupt(self.record.root, super::path::OUT_OF_ORDER))
     }
 }

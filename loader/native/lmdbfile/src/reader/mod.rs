@@ -1,28 +1,26 @@
 //! A file read with nothing taken on trust: damage gives errors, never a panic or an endless loop.
 
+mod contents;
 mod cursor;
 mod cuts;
-mod leaf;
 mod open;
 mod path;
+mod rules;
 mod runs;
 mod seen;
 mod store;
-mod tree;
 mod view;
 mod walk;
 
 use std::collections::BTreeMap;
 
+pub(crate) use contents::{Branch, Pointer, Within};
 pub use cursor::Cursor;
-pub(crate) use cursor::table_record;
-use leaf::Orders;
-pub(crate) use path::OUT_OF_ORDER;
+pub(crate) use rules::{TreeRules, other_counts};
 pub(crate) use runs::Runs;
 pub use seen::Seen;
 use store::BlockCache;
-pub(crate) use tree::{other_counts, told, value_record, values_beside, values_kind};
-pub(crate) use view::{Kind, View};
+pub(crate) use view::{PageCheck, View};
 pub use walk::{PageKind, PageUsage, PageUse};
 
 use crate::meta::Meta;
@@ -42,8 +40,7 @@ struct NamedTable {
     /// For messages.
     name: String,
     record: Table,
-    key_order: Order,
-    value_order: Order,
+    rules: TreeRules,
 }
 
 /// One table, to be looked into.
@@ -52,13 +49,12 @@ pub struct TableReader<'r> {
     store: &'r BlockCache,
     name: &'r str,
     record: Table,
-    key_order: Order,
-    value_order: Order,
+    rules: TreeRules,
 }
 
 impl Reader {
     pub fn layout(&self) -> Layout {
-        self.store.layout
+        self.store.source.layout
     }
 
     /// The size in bytes that LMDB may let the file grow to.
@@ -78,7 +74,7 @@ impl Reader {
 
     /// Whether all pages are in the file; those at its end may rightly be missing while they are free.
     pub fn is_whole(&self) -> bool {
-        self.store.pages == self.pages()
+        self.store.source.pages == self.pages()
     }
 
     /// The records of the table of free pages and of the main table, which meta pages have.
@@ -94,27 +90,26 @@ impl Reader {
     /// For a table whose owner gave LMDB comparison functions of its own.
     pub fn set_orders(&mut self, name: &[u8], key_order: Order, value_order: Order) {
         if let Some(table) = self.tables.get_mut(name) {
-            table.key_order = key_order;
-            table.value_order = value_order;
+            table.rules = TreeRules::table(table.record.flags, key_order, value_order);
         }
     }
 
-    /// Those of a table's keys and values; of one that is not there, what its flags say.
-    pub(crate) fn orders_of(&self, name: &[u8], flags: Flags) -> (Order, Order) {
-        let name = self.store.layout.name(name);
-        let known = self.tables.get(name).map(|table| (table.key_order, table.value_order));
-        known.unwrap_or((flags.key_order(), flags.value_order()))
+    /// Those of the table of this name in the main table; of one that is not there, what its flags say.
+    pub(crate) fn rules_of(&self, name: &[u8], flags: Flags) -> TreeRules {
+        let known = self.tables.get(self.layout().name(name));
+        known.map_or_else(|| TreeRules::of_flags(flags), |table| table.rules)
     }
 
     /// All that come up in its tables.
-    fn orders(&self) -> Orders {
-        let mut orders = Orders::default();
-        orders.add(Order::Bytes);
-        orders.add(Order::Integer); // of the table of free pages
-        for table in self.tables.values() {
-            orders.add(table.key_order);
-            orders.add(table.value_order);
+    fn orders(&self) -> Vec<Order> {
+        let mut orders = vec![Order::Bytes, Order::Integer]; // The latter of the table of free pages.
+        let own = self.tables.values().flat_map(|table| table.rules.both_orders());
+        for order in own {
+            if !orders.iter().any(|known| known.is(order)) {
+                orders.push(order);
+            }
         }
+        debug_assert!(orders.len() <= 32, "a bit for each");
         orders
     }
 
@@ -126,14 +121,12 @@ impl Reader {
 impl NamedTable {
     /// With the orders that follow from its flags.
     fn new(name: &[u8], record: Table) -> Self {
-        let (key_order, value_order) = (record.flags.key_order(), record.flags.value_order());
-        Self { name: name.escape_ascii().to_string(), record, key_order, value_order }
+        let rules = TreeRules::of_flags(record.flags);
+        Self { name: name.escape_ascii().to_string(), record, rules }
     }
 
     fn reader<'r>(&'r self, store: &'r BlockCache) -> TableReader<'r> {
-        let Self { name, record, key_order, value_order } = self;
-        let (key_order, value_order) = (*key_order, *value_order);
-        TableReader { store, name, record: *record, key_order, value_order }
+        TableReader { store, name: &self.name, record: self.record, rules: self.rules }
     }
 }
 

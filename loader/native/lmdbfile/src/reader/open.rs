@@ -5,13 +5,16 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::cursor::table_record;
+use disk::Direct;
+
 use super::path::Path as Position;
+use super::rules::TreeRules;
 use super::store::BlockCache;
 use super::{NamedTable, Reader};
 use crate::layout::{META_PAGES, node};
 use crate::meta::{META_SIZE, Meta};
-use crate::{Error, ErrorKind, Layout, Order, Result};
+use crate::source::PageSource;
+use crate::{Error, ErrorKind, Layout, Result};
 
 /// Readings of the meta pages until two are alike.
 const TRIES: u32 = 1000;
@@ -29,7 +32,8 @@ impl Reader {
             let file = File::open(path)?;
             let (layout, meta) = settled(&file)?;
             let pages = pages_of(&file, layout, &meta)?;
-            Self::with_store(BlockCache::open_scattered(file, layout, pages), meta)
+            let source = PageSource::cached(Direct::cached(file), layout, pages);
+            Self::with_store(BlockCache::scattered(source), meta)
         };
         open().map_err(|error: Error| error.of_file(path))
     }
@@ -59,7 +63,7 @@ impl Reader {
     /// The same snapshot once more, for another thread.
     pub fn fork(&self) -> Result<Self> {
         let Self { store, meta, tables } = self;
-        Ok(Self { store: store.fork()?, meta: *meta, tables: tables.clone() })
+        Ok(Self { store: store.fork(), meta: *meta, tables: tables.clone() })
     }
 
     fn open_file(path: &Path, txn: Option<u64>) -> Result<Self> {
@@ -74,7 +78,8 @@ impl Reader {
 
     fn open_snapshot(path: &Path, file: File, layout: Layout, meta: Meta) -> Result<Self> {
         let pages = pages_of(&file, layout, &meta)?;
-        Self::with_store(BlockCache::open(path, file, layout, pages)?, meta)
+        let source = PageSource::open(path, file, layout, pages)?;
+        Self::with_store(BlockCache::new(source), meta)
     }
 
     fn with_store(store: BlockCache, meta: Meta) -> Result<Self> {
@@ -128,14 +133,14 @@ fn read_meta(file: &File, offset: u64, number: u64) -> Result<(Layout, Meta)> {
 
 fn named_tables(store: &BlockCache, meta: &Meta) -> Result<BTreeMap<Vec<u8>, NamedTable>> {
     let mut tables = BTreeMap::new();
-    let mut position = Position::new(&meta.main, Order::Bytes, store.pages)?;
+    let rules = TreeRules::main(meta.main.flags);
+    let mut position = Position::new(&meta.main, rules, store.source.pages)?;
     let mut found = position.first(store)?;
     while found {
         let node = position.node()?;
         if node.flags & (node::SUBDATA | node::DUPDATA) == node::SUBDATA {
-            let record = table_record(node.data, position.page())?;
-            let name = store.layout.name(node.key);
-            tables.insert(name.to_vec(), NamedTable::new(name, record));
+            let name = store.source.layout.name(node.key);
+            tables.insert(name.to_vec(), NamedTable::new(name, position.record()?));
         }
         found = position.next(store)?;
     }

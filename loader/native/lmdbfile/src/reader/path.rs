@@ -2,11 +2,14 @@
 
 use std::cmp::Ordering;
 
+use super::contents::Within;
+use super::rules::{Place, TreeRules};
 use super::store::BlockCache;
 use super::view::{Kind, Node, View};
 use crate::checks::programming_error;
+use crate::error::used_twice;
 use crate::table::NO_PAGE;
-use crate::{Error, Order, Result, Table};
+use crate::{Error, Result, Table};
 
 /// Position in a tree, or in a sub-page, which is a tree of one leaf.
 #[derive(Debug)]
@@ -14,13 +17,11 @@ pub(crate) struct Path {
     /// `None`: the one level is a sub-page.
     root: Option<u64>,
     depth: usize,
-    order: Order,
+    rules: TreeRules,
     levels: Vec<Level>,
     /// Pages that may still be visited: on the way through a sound tree none is met twice.
     pub budget: u64,
 }
-
-pub(crate) const OUT_OF_ORDER: &str = "keys or values that are not in ascending order";
 
 #[derive(Debug)]
 struct Level {
@@ -30,19 +31,16 @@ struct Level {
 }
 
 impl Path {
-    pub fn new(table: &Table, order: Order, budget: u64) -> Result<Self> {
+    pub fn new(table: &Table, rules: TreeRules, budget: u64) -> Result<Self> {
         table.check_depth()?;
         let (root, depth) = (Some(table.root), usize::from(table.depth));
-        Ok(Self { root, depth, order, levels: Vec::new(), budget })
+        Ok(Self { root, depth, rules, levels: Vec::new(), budget })
     }
 
     /// In the sub-page of a node of page `number`, at its first value.
-    pub fn in_sub_page(number: u64, view: View, order: Order, budget: u64) -> Result<Self> {
-        if view.kind == Kind::Branch {
-            return Err(Error::corrupt(number, "a sub-page with branches"));
-        }
+    pub fn in_sub_page(number: u64, view: View, rules: TreeRules, budget: u64) -> Self {
         let levels = vec![Level { number, view, at: 0 }];
-        Ok(Self { root: None, depth: 1, order, levels, budget })
+        Self { root: None, depth: 1, rules, levels, budget }
     }
 
     /// To the first of all nodes: whether there is one.
@@ -60,7 +58,7 @@ impl Path {
                 return Ok(true);
             }
             let child = last.view.child(last.at);
-            self.push(store, child)?;
+            self.enter(store, child, false)?;
         }
         Ok(false)
     }
@@ -70,12 +68,12 @@ impl Path {
         self.restart(store)?;
         while let Some(last) = self.levels.last_mut() {
             if last.view.kind != Kind::Branch {
-                last.at = last.bound(0, |here| self.order.compare(here, key).is_lt());
+                last.at = last.bound(0, |here| self.rules.compare(here, key).is_lt());
                 break;
             }
-            last.at = last.bound(1, |here| self.order.compare(here, key) != Ordering::Greater) - 1;
+            last.at = last.bound(1, |here| self.rules.compare(here, key) != Ordering::Greater) - 1;
             let child = last.view.child(last.at);
-            self.push(store, child)?;
+            self.enter(store, child, false)?;
         }
         match self.levels.last() {
             Some(leaf) if leaf.at < leaf.view.count => Ok(true),
@@ -85,18 +83,10 @@ impl Path {
 
     /// To the node after this one: whether there is one.
     pub fn next(&mut self, store: &BlockCache) -> Result<bool> {
-        let Some(leaf) = self.levels.last_mut() else { return Ok(false) };
-        if leaf.at + 1 < leaf.view.count {
-            leaf.at += 1;
-            let (before, here) = (leaf.view.key(leaf.at - 1), leaf.view.key(leaf.at));
-            return check_order(self.order, leaf.number, before, here);
-        }
-        let before = leaf.view.key(leaf.view.count - 1).to_vec();
         while let Some(last) = self.levels.last_mut() {
-            last.at += 1;
-            if last.at < last.view.count {
-                self.descend(store)?;
-                return check_order(self.order, self.page(), &before, self.node()?.key);
+            if last.at + 1 < last.view.count {
+                last.at += 1;
+                return self.descend(store);
             }
             self.levels.pop();
         }
@@ -116,6 +106,11 @@ impl Path {
         leaf.view.sub_page(leaf.at).map_err(|what| Error::corrupt(leaf.number, what))
     }
 
+    /// The node's value as the record of a tree.
+    pub fn record(&self) -> Result<Table> {
+        Table::read(self.node()?.data).map_err(|what| Error::corrupt(self.page(), what))
+    }
+
     /// The page of the node.
     pub fn page(&self) -> u64 {
         self.levels.last().map_or(NO_PAGE, |level| level.number)
@@ -124,7 +119,7 @@ impl Path {
     /// Counts pages as visited.
     pub fn count_visited(&mut self, pages: u64) -> Result<()> {
         let left = self.budget.checked_sub(pages);
-        self.budget = left.ok_or_else(|| Error::corrupt(self.page(), "pages are used twice"))?;
+        self.budget = left.ok_or_else(|| used_twice(self.page()))?;
         Ok(())
     }
 
@@ -132,7 +127,7 @@ impl Path {
         match self.root {
             Some(root) => {
                 self.levels.clear();
-                if self.depth > 0 { self.push(store, root) } else { Ok(()) }
+                if self.depth > 0 { self.enter(store, root, false) } else { Ok(()) }
             }
             None => Ok(()),
         }
@@ -145,31 +140,31 @@ impl Path {
                 return Ok(true);
             }
             let child = last.view.child(last.at);
-            self.put(child, store.next_view(child)?)?;
+            self.enter(store, child, true)?;
         }
         Ok(false)
     }
 
-    fn push(&mut self, store: &BlockCache, number: u64) -> Result<()> {
-        self.put(number, store.view(number)?)
-    }
-
-    fn put(&mut self, number: u64, view: View) -> Result<()> {
+    /// `in_order`: of keys.
+    fn enter(&mut self, store: &BlockCache, number: u64, in_order: bool) -> Result<()> {
         self.count_visited(1)?;
         let is_leaf = self.levels.len() + 1 == self.depth;
-        if (view.kind == Kind::Branch) == is_leaf {
-            return Err(Error::corrupt(number, "a tree of another depth than its record says"));
-        }
+        let place = Place { is_leaf, within: self.within() };
+        let view = store.checked(number, &self.rules, place, in_order)?;
         self.levels.push(Level { number, view, at: 0 });
         Ok(())
     }
-}
 
-fn check_order(order: Order, page: u64, before: &[u8], here: &[u8]) -> Result<bool> {
-    if order.compare(before, here).is_lt() {
-        return Ok(true);
+    /// The keys below the position, which is on a branch.
+    fn within(&self) -> Within<&[u8]> {
+        let mut levels = self.levels.iter().rev();
+        let from = levels.clone().find(|level| level.at > 0);
+        let to = levels.find(|level| level.at + 1 < level.view.count);
+        Within {
+            from: from.map(|level| level.view.key(level.at)),
+            to: to.map(|level| level.view.key(level.at + 1)),
+        }
     }
-    Err(Error::corrupt(page, OUT_OF_ORDER))
 }
 
 impl Level {

@@ -5,37 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use disk::Buffer;
 
-use super::leaf::{Branch, Leaf, Orders, Wanted};
-use super::view::{Kind, View};
+use super::contents::{Contents, Orders};
+use super::view::View;
 use crate::layout::{META_PAGES, page};
-use crate::{Layout, Reader};
-
-/// What a walk wants of one page.
-#[derive(Debug)]
-pub(crate) enum Met {
-    Branch(Branch),
-    Leaf(Leaf),
-    /// The header of the first overflow page of a value.
-    Large([u8; 16]),
-}
-
-impl Met {
-    pub fn new(view: &View, orders: Wanted<'_>) -> Self {
-        match view.kind {
-            Kind::Branch => Self::Branch(Branch::new(view)),
-            Kind::Leaf | Kind::Leaf2(_) => Self::Leaf(Leaf::new(view, orders)),
-        }
-    }
-}
+use crate::{Layout, Order, Reader};
 
 /// Pages with their numbers, in order; `None` once somebody has asked for it.
-type Piece = Vec<(u64, Option<Met>)>;
+type Piece = Vec<(u64, Option<Contents>)>;
 
 /// What was seen of the pages of a file while it was copied: of 4096 bytes some 130.
 #[derive(Debug)]
 pub struct Seen {
     layout: Layout,
-    orders: Orders,
+    orders: Vec<Order>,
     /// The pages of a piece of the file in order, by its first.
     pieces: Mutex<BTreeMap<u64, Piece>>,
 }
@@ -65,29 +47,34 @@ impl Seen {
         Arc::try_unwrap(block).unwrap_or_else(|block| Buffer::from(&block[..]))
     }
 
-    fn page(&self, number: u64, block: &Arc<Buffer>, start: usize) -> Option<Met> {
+    fn page(&self, number: u64, block: &Arc<Buffer>, start: usize) -> Option<Contents> {
         let range = start..start + self.layout.page_size;
         let bytes = &block[range.clone()];
         if number < META_PAGES || Layout::number(bytes) != number {
             return None;
         }
         if Layout::header(bytes).flags & page::OVERFLOW != 0 {
-            return bytes.first_chunk().copied().map(Met::Large);
+            return bytes.first_chunk().copied().map(Contents::Overflow);
         }
         let view = View::page(Arc::clone(block), range, self.layout).ok()?;
-        Some(Met::new(&view, self.orders.all()))
+        Some(Contents::new(&view, self.orders()))
     }
 
     /// The page, for whoever asks first.
-    pub(super) fn take(&self, number: u64) -> Option<Met> {
+    pub(super) fn take(&self, number: u64) -> Option<Contents> {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, piece) = pieces.range_mut(..=number).next_back()?;
         let at = piece.binary_search_by_key(&number, |(here, _)| *here).ok()?;
         piece[at].1.take()
     }
 
-    /// For a walk in which no other orders come up.
-    pub(super) fn orders(&self, wanted: &Orders) -> Option<&Orders> {
-        self.orders.cover(wanted).then_some(&self.orders)
+    /// Those that were looked for in the pages.
+    pub(super) fn orders(&self) -> Orders<'_> {
+        Orders { keys: &self.orders, values: &self.orders }
+    }
+
+    /// Whether no others come up in a walk.
+    pub(super) fn covers(&self, wanted: &[Order]) -> bool {
+        wanted.iter().all(|order| self.orders.iter().any(|known| known.is(*order)))
     }
 }

@@ -39,14 +39,17 @@ pub(crate) struct Node<'a> {
 /// What is wrong with a page; the caller knows its number and table.
 pub(crate) type PageCheck<T> = Result<T, &'static str>;
 
+pub(crate) const OTHER_KIND: &str = "a page of another kind than its place wants";
+
 impl View {
     /// A page of a tree. `range` lies within the block.
     pub fn page(block: Arc<Buffer>, range: Range<usize>, layout: Layout) -> PageCheck<Self> {
         let header = Layout::header(&block[range.clone()]);
+        let kind = kind(header.flags, header.pad)?;
         let (lower, upper) = (usize::from(header.lower), usize::from(header.upper));
         let pointers = lower.checked_sub(layout.page_header).filter(|size| size % 2 == 0);
         let count = pointers.ok_or("the pointers of a page end before they begin")? / 2;
-        let view = Self { kind: kind(header.flags, header.pad)?, block, range, layout, count };
+        let view = Self { kind, block, range, layout, count };
         match view.kind {
             _ if count == 0 => Err("a page without content"),
             Kind::Leaf2(size) if count * size > view.range.len() - layout.page_header => {
@@ -123,6 +126,13 @@ impl View {
         (key, data..data + size)
     }
 
+    /// The flags of the node and the size of its key; `at` is below `count`, the page a leaf of nodes.
+    #[inline]
+    pub fn node_head(&self, at: usize) -> (u16, usize) {
+        let (bytes, start) = (self.bytes(), self.pointer(at));
+        (read_u16(bytes, start + 4), read_u16(bytes, start + 6).into())
+    }
+
     /// `at` is below `count`, the page no branch.
     #[inline]
     pub fn node(&self, at: usize) -> Node<'_> {
@@ -149,7 +159,17 @@ impl View {
         part(0) | part(2) << 16 | part(4) << 32
     }
 
-    /// The key at `at` of any page; the first of a branch means nothing.
+    /// The place of the first key that means something: that of a branch's first child does not.
+    pub fn first(&self) -> usize {
+        (self.count - 1).min(usize::from(self.kind == Kind::Branch))
+    }
+
+    /// That key, and the last.
+    pub fn ends(&self) -> (&[u8], &[u8]) {
+        (self.key(self.first()), self.key(self.count - 1))
+    }
+
+    /// The key at `at` of any page.
     #[inline]
     pub fn key(&self, at: usize) -> &[u8] {
         if let Kind::Leaf2(_) = self.kind {
@@ -180,6 +200,6 @@ fn kind(flags: u16, pad: u16) -> PageCheck<Kind> {
         page::BRANCH => Ok(Kind::Branch),
         page::LEAF => Ok(Kind::Leaf),
         LEAF2 if pad > 0 => Ok(Kind::Leaf2(usize::from(pad))),
-        _ => Err("a page of another kind than its place wants"),
+        _ => Err(OTHER_KIND),
     }
 }

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use super::leaf::{Ascending, Branch, Leaf, Orders, Others};
-use super::path::OUT_OF_ORDER;
+use super::contents::{Contents, Pointer, Within};
+use super::rules::{Place, TreeRules};
 use super::runs::Runs;
-use super::seen::{Met, Seen};
-use super::tree::{Tree, other_counts, value_record, values_kind};
-use super::view::Kind;
+use super::seen::Seen;
 use super::{NamedTable, Reader, TableReader};
 use crate::compact::cancelled;
+use crate::error::used_twice;
 use crate::layout::{META_PAGES, read_u64};
-use crate::{Error, ErrorKind, Flags, Order, Result};
+use crate::source::Large;
+use crate::{Error, ErrorKind, Result, Table};
 
 /// The table of tables, in messages.
 const MAIN: &str = "main";
@@ -71,24 +71,24 @@ impl Reader {
         seen: Option<&Seen>,
         visit: &mut dyn FnMut(&PageUse<'_>) -> bool,
     ) -> (PageUsage, Vec<Error>) {
-        let own = self.orders();
-        let seen = seen.and_then(|seen| Some((seen, seen.orders(&own)?)));
-        let (seen, orders) = seen.map_or((None, &own), |(seen, orders)| (Some(seen), orders));
+        let seen = seen.filter(|seen| seen.covers(&self.orders()));
         let (used, found) = (Runs::default(), PageUsage::default());
-        let mut walk = Walk { seen, orders, visit, used, found };
+        let mut walk = Walk { seen, visit, used, found };
         walk.used.add(0, META_PAGES);
         let meta = PageUse { number: 0, count: META_PAGES, kind: PageKind::Meta, table: MAIN };
         if !(walk.visit)(&meta) {
             return (walk.found, vec![cancelled()]);
         }
-        let (free, main) = (
-            NamedTable::new(b"free", self.meta.free),
-            NamedTable::new(MAIN.as_bytes(), self.meta.main),
-        );
+        let free = NamedTable::new(b"free", self.meta.free);
+        let main = NamedTable {
+            rules: TreeRules::main(self.meta.main.flags),
+            ..NamedTable::new(MAIN.as_bytes(), self.meta.main)
+        };
         let mut damage = Vec::new();
         for table in [&free, &main].into_iter().chain(self.tables.values()) {
             let table = table.reader(&self.store);
-            let walked = walk.table(table).map_err(|error| error.of_table(table.name));
+            let walked = walk.tree(table, table.record, table.rules);
+            let walked = walked.map_err(|error| error.of_table(table.name));
             let Err(error) = walked else { continue };
             let given_up = error.kind == ErrorKind::Cancelled;
             damage.push(error);
@@ -127,16 +127,24 @@ impl Reader {
 
 struct Walk<'v> {
     seen: Option<&'v Seen>,
-    orders: &'v Orders,
     visit: &'v mut dyn FnMut(&PageUse<'_>) -> bool,
     used: Runs,
     found: PageUsage,
 }
 
+/// A tree, and what was seen of it so far.
+struct Tree<'r> {
+    table: TableReader<'r>,
+    /// The record of this tree, which may be that of one key's values.
+    record: Table,
+    rules: TreeRules,
+    seen: Table,
+}
+
 impl Walk<'_> {
     fn add(&mut self, table: &str, number: u64, count: u64, kind: PageKind) -> Result<()> {
         if !self.used.add(number, count) {
-            return Err(Error::corrupt(number, "a page is used twice").of_table(table));
+            return Err(used_twice(number).of_table(table));
         }
         let counter = match kind {
             PageKind::Branch => &mut self.found.branch,
@@ -152,146 +160,72 @@ impl Walk<'_> {
         }
     }
 
-    fn table(&mut self, table: TableReader<'_>) -> Result<()> {
-        self.tree(&mut Tree::new(table, table.record, table.key_order, Kind::Leaf))
-    }
-
-    fn tree(&mut self, tree: &mut Tree<'_>) -> Result<()> {
-        let record = tree.record;
+    fn tree(&mut self, table: TableReader<'_>, record: Table, rules: TreeRules) -> Result<()> {
         record.check_depth()?;
+        let mut tree = Tree { table, record, rules, seen: Table::empty(record.flags) };
         if record.depth > 0 {
-            self.page(tree, record.root, 1)?;
+            self.page(&mut tree, record.root, 1, Within::default())?;
         }
-        if tree.seen == tree.expected_record() {
-            return Ok(());
-        }
-        Err(other_counts(&record))
+        rules.check_record(&record, &tree.seen)
     }
 
-    fn page(&mut self, tree: &mut Tree<'_>, number: u64, level: u16) -> Result<()> {
-        let met = self.met(tree, number)?;
-        let is_leaf = level == tree.record.depth;
-        match met {
-            Met::Leaf(leaf) if is_leaf && leaf.kind == tree.kind => {
-                self.add(tree.table.name, number, 1, PageKind::Leaf)?;
-                tree.seen.leaf_pages += 1;
-                self.leaf(tree, number, &leaf)
-            }
-            Met::Branch(branch) if !is_leaf => {
+    fn page(
+        &mut self,
+        tree: &mut Tree<'_>,
+        number: u64,
+        level: u16,
+        within: Within<&[u8]>,
+    ) -> Result<()> {
+        let place = Place { is_leaf: level == tree.record.depth, within };
+        match self.contents(tree, number, place)? {
+            Contents::Branch(branch) => {
                 self.add(tree.table.name, number, 1, PageKind::Branch)?;
                 tree.seen.branch_pages += 1;
-                self.branch(tree, number, &branch, level)
+                let mut children = branch.children().enumerate();
+                children.try_for_each(|(at, child)| {
+                    self.page(tree, child, level + 1, branch.within(at, within))
+                })
             }
-            _ => Err(Error::corrupt(number, "a page of another kind than its place wants")),
+            Contents::Leaf(leaf) => {
+                self.add(tree.table.name, number, 1, PageKind::Leaf)?;
+                tree.seen.leaf_pages += 1;
+                tree.seen.entries += leaf.entries;
+                let mut pointers = leaf.pointers().iter();
+                pointers.try_for_each(|(_, pointer)| self.follow(tree, pointer))
+            }
+            Contents::Overflow(_) => Ok(()), // The rules have refused it.
         }
     }
 
     /// From what was seen of the file before, or from the file.
-    fn met(&self, tree: &Tree<'_>, number: u64) -> Result<Met> {
-        match self.seen.and_then(|seen| seen.take(number)) {
-            Some(Met::Large(_)) | None => {}
-            Some(met) => return Ok(met),
+    fn contents(&self, tree: &Tree<'_>, number: u64, place: Place<'_>) -> Result<Contents> {
+        if let Some((seen, contents)) = self.seen.and_then(|seen| Some((seen, seen.take(number)?)))
+        {
+            tree.rules.check(number, &contents, seen.orders(), place)?;
+            return Ok(contents);
         }
-        let wanted = self.orders.these([tree.order, tree.table.value_order]);
-        Ok(Met::new(&tree.table.store.next_view(number)?, wanted))
+        tree.rules.page(number, &tree.table.store.next_view(number)?, place)
     }
 
-    fn branch(
-        &mut self,
-        tree: &mut Tree<'_>,
-        number: u64,
-        branch: &Branch,
-        level: u16,
-    ) -> Result<()> {
-        let children = branch.children();
-        if children.len() < 2 {
-            return Err(Error::corrupt(number, "a branch with a single child"));
-        }
-        for (at, (child, key)) in children.enumerate() {
-            if at > 0 {
-                tree.check_floor(number, key)?;
-                tree.set_floor(key, true);
+    fn follow(&mut self, tree: &mut Tree<'_>, pointer: &Pointer) -> Result<()> {
+        match pointer {
+            Pointer::Large(first, size) => {
+                let Large { first, pages } = self.large(tree.table, *first, *size)?;
+                tree.seen.overflow_pages += pages;
+                self.add(tree.table.name, first, pages, PageKind::Overflow)
             }
-            self.page(tree, child, level + 1)?;
+            Pointer::Values(record) => {
+                tree.seen.entries += record.entries - 1; // The key counted as one.
+                self.tree(tree.table, **record, tree.rules.values(record.pad))
+            }
+            Pointer::Table(_) => Ok(()),
         }
-        Ok(())
     }
 
-    fn leaf(&mut self, tree: &mut Tree<'_>, number: u64, leaf: &Leaf) -> Result<()> {
-        tree.check_floor(number, leaf.first())?;
-        self.require_ascending(leaf.ascending, tree.order, number)?;
-        tree.set_floor(leaf.last(), false);
-        tree.seen.entries += leaf.plain;
-        let Some(others) = &leaf.others else { return Ok(()) };
-        if tree.values_of_a_key {
-            return Err(Error::corrupt(number, "a value with flags"));
-        }
-        self.others(tree, number, others)
-    }
-
-    fn require_ascending(&self, found: Ascending, order: Order, number: u64) -> Result<()> {
-        let ascends = self.orders.has(found, order);
-        if ascends { Ok(()) } else { Err(Error::corrupt(number, OUT_OF_ORDER)) }
-    }
-
-    fn others(&mut self, tree: &mut Tree<'_>, number: u64, others: &Others) -> Result<()> {
-        let table = tree.table;
-        if others.tables > 0 && table.name != MAIN {
-            return Err(Error::corrupt(number, "a node with flags that make no sense"));
-        }
-        if let Some(what) = others.wrong {
-            return Err(Error::corrupt(number, what));
-        }
-        tree.seen.entries += others.tables + others.large.len() as u64;
-        for &(first, size) in &others.large {
-            let pages = self.large(table, first, size)?;
-            self.add(table.name, first, pages, PageKind::Overflow)?;
-            tree.seen.overflow_pages += pages;
-        }
-        tree.seen.entries += self.sub_pages(table, number, others)?;
-        for record in &others.trees {
-            tree.seen.entries += self.values(table, number, record)?;
-        }
-        Ok(())
-    }
-
-    fn large(&self, table: TableReader<'_>, first: u64, size: usize) -> Result<u64> {
+    fn large(&self, table: TableReader<'_>, first: u64, size: usize) -> Result<Large> {
         match self.seen.and_then(|seen| seen.take(first)) {
-            Some(Met::Large(header)) => table.store.bounds().overflow_pages(&header, first, size),
-            _ => table.store.overflow_pages(first, size),
+            Some(Contents::Overflow(header)) => table.store.source.large(&header, first, size),
+            _ => table.store.large(first, size),
         }
     }
-
-    /// How many values there are.
-    fn sub_pages(&self, table: TableReader<'_>, number: u64, others: &Others) -> Result<u64> {
-        if !others.fixed && !others.nodes {
-            return Ok(0);
-        }
-        require_many(table, number)?;
-        let fixed = table.record.flags.contains(Flags::DUPFIXED);
-        if (fixed && others.nodes) || (!fixed && others.fixed) {
-            let what = "a sub-page of another kind than its table wants";
-            return Err(Error::corrupt(number, what));
-        }
-        self.require_ascending(others.ascending, table.value_order, number)?;
-        Ok(others.values)
-    }
-
-    /// The values of a key that has so many that they are in a tree of their own: how many.
-    fn values(&mut self, table: TableReader<'_>, number: u64, record: &[u8]) -> Result<u64> {
-        require_many(table, number)?;
-        let record = value_record(record, table.record.flags, number)?;
-        let kind = values_kind(&record);
-        let mut tree = Tree::new(table, record, table.value_order, kind);
-        tree.values_of_a_key = true;
-        self.tree(&mut tree)?;
-        Ok(record.entries)
-    }
-}
-
-fn require_many(table: TableReader<'_>, number: u64) -> Result<()> {
-    if table.record.flags.contains(Flags::DUPSORT) {
-        return Ok(());
-    }
-    Err(Error::corrupt(number, "a key with many values where it can have only one"))
 }

@@ -1,0 +1,248 @@
+//! What stands on a page. It is made of the page's bytes alone, so that pages can be looked at in the order in which they
+//! lie in the file, before anybody knows which trees they belong to. Whether a tree may hold it, `rules` tells.
+
+use super::view::{Kind, PageCheck, View};
+use crate::layout::node;
+use crate::{MAX_KEY, Order, Table};
+
+/// The orders in which keys, and the values on sub-pages, may stand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Orders<'o> {
+    pub keys: &'o [Order],
+    pub values: &'o [Order],
+}
+
+/// In which of the [`Orders`] something ascends: a bit for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ascending(u32);
+
+/// Keys between which those of a page must be: the separators around it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Within<K> {
+    /// The lowest that may come.
+    pub from: Option<K>,
+    /// All are below it.
+    pub to: Option<K>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Contents {
+    Branch(Branch),
+    Leaf(Leaf),
+    /// The header of the first overflow page of a value.
+    Overflow([u8; 16]),
+}
+
+/// The children of a branch, and the key of each; the first key means nothing.
+#[derive(Debug)]
+pub(crate) struct Branch {
+    pub ascending: Ascending,
+    /// Each with where its key begins among the keys.
+    children: Box<[(u64, u32)]>,
+    keys: Box<[u8]>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    pub kind: Kind,
+    /// Its nodes, for each with a sub-page the values on that.
+    pub entries: u64,
+    pub ascending: Ascending,
+    /// The first key and the last, which begins at `middle`.
+    ends: Box<[u8]>,
+    middle: usize,
+    pub others: Option<Box<Others>>,
+}
+
+/// What a leaf has besides keys with one value that stands with them.
+#[derive(Debug, Default)]
+pub(crate) struct Others {
+    /// Each with the place of its node.
+    pub pointers: Vec<(u16, Pointer)>,
+    /// The orders in which the values on all sub-pages ascend.
+    pub ascending: Ascending,
+    /// Some sub-pages hold values of one size.
+    pub fixed: bool,
+    /// Some do not.
+    pub nodes: bool,
+    /// What no tree may have.
+    pub wrong: Option<&'static str>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Pointer {
+    /// A value of this size on overflow pages, the first of which is this.
+    Large(u64, usize),
+    /// The tree of a key's values.
+    Values(Box<Table>),
+    /// A table.
+    Table(Box<Table>),
+}
+
+/// In all.
+impl Default for Ascending {
+    fn default() -> Self {
+        Self(u32::MAX)
+    }
+}
+
+impl Ascending {
+    /// Whether it does in `order`, which is one of `orders`.
+    pub fn has(self, order: Order, orders: &[Order]) -> bool {
+        let place = orders.iter().position(|known| known.is(order));
+        place.is_some_and(|at| self.0 & 1 << at != 0)
+    }
+
+    /// Most orders end at the second key or the third, where another one is right. The first key of a branch means nothing.
+    pub fn of(view: &View, orders: &[Order]) -> Self {
+        let first = view.first();
+        let ascends = |order: &Order| {
+            let mut before = view.key(first);
+            (first + 1..view.count).all(|at| {
+                let here = view.key(at);
+                order.compare(std::mem::replace(&mut before, here), here).is_lt()
+            })
+        };
+        let found = orders.iter().enumerate().filter(|(_, order)| ascends(order));
+        Self(found.fold(0, |mask, (at, _)| mask | 1 << at))
+    }
+}
+
+impl<K: AsRef<[u8]>> Within<K> {
+    pub fn borrowed(&self) -> Within<&[u8]> {
+        Within { from: self.from.as_ref().map(K::as_ref), to: self.to.as_ref().map(K::as_ref) }
+    }
+
+    pub fn owned(&self) -> Within<Vec<u8>> {
+        let Within { from, to } = self.borrowed();
+        Within { from: from.map(<[u8]>::to_vec), to: to.map(<[u8]>::to_vec) }
+    }
+}
+
+impl Contents {
+    pub fn new(view: &View, orders: Orders<'_>) -> Self {
+        match view.kind {
+            Kind::Branch => Self::Branch(Branch::new(view, orders)),
+            Kind::Leaf | Kind::Leaf2(_) => Self::Leaf(Leaf::new(view, orders)),
+        }
+    }
+}
+
+impl Branch {
+    fn new(view: &View, orders: Orders<'_>) -> Self {
+        let (mut children, mut keys) = (Vec::with_capacity(view.count), Vec::new());
+        for at in 0..view.count {
+            #[allow(clippy::cast_possible_truncation, reason = "a page has at most 32768 bytes")]
+            children.push((view.child(at), keys.len() as u32));
+            keys.extend_from_slice(view.key(at));
+        }
+        let ascending = Ascending::of(view, orders.keys);
+        Self { ascending, children: children.into(), keys: keys.into() }
+    }
+
+    /// The separators of the first and the last two children.
+    pub fn ends(&self) -> (&[u8], &[u8]) {
+        let last = self.len() - 1;
+        (self.key(last.min(1)), self.key(last))
+    }
+
+    pub fn len(&self) -> usize {
+        self.children.len()
+    }
+
+    pub fn children(&self) -> impl Iterator<Item = u64> {
+        self.children.iter().map(|&(child, _)| child)
+    }
+
+    pub fn key(&self, at: usize) -> &[u8] {
+        let end = self.children.get(at + 1).map_or(self.keys.len(), |next| next.1 as usize);
+        &self.keys[self.children[at].1 as usize..end]
+    }
+
+    /// The child's keys, where those of this page are `outer`.
+    pub fn within<'k>(&'k self, at: usize, outer: Within<&'k [u8]>) -> Within<&'k [u8]> {
+        let from = if at > 0 { Some(self.key(at)) } else { outer.from };
+        let to = if at + 1 < self.len() { Some(self.key(at + 1)) } else { outer.to };
+        Within { from, to }
+    }
+}
+
+impl Leaf {
+    fn new(view: &View, orders: Orders<'_>) -> Self {
+        let (first, last) = view.ends();
+        let mut leaf = Self {
+            kind: view.kind,
+            entries: view.count as u64,
+            ascending: Ascending::of(view, orders.keys),
+            ends: [first, last].concat().into(),
+            middle: first.len(),
+            others: None,
+        };
+        if view.kind == Kind::Leaf {
+            leaf.nodes(view, orders.values);
+        }
+        leaf
+    }
+
+    fn nodes(&mut self, view: &View, orders: &[Order]) {
+        for at in 0..view.count {
+            let (flags, key) = view.node_head(at);
+            if flags == 0 && key <= MAX_KEY {
+                continue;
+            }
+            let others = self.others.get_or_insert_default();
+            match others.add(view, at, orders) {
+                Ok(entries) => self.entries += entries - 1,
+                Err(what) => others.wrong = Some(what),
+            }
+        }
+        if let Some(others) = &mut self.others {
+            others.pointers.shrink_to_fit();
+        }
+    }
+
+    pub fn ends(&self) -> (&[u8], &[u8]) {
+        self.ends.split_at(self.middle)
+    }
+
+    pub fn pointers(&self) -> &[(u16, Pointer)] {
+        self.others.as_ref().map_or(&[], |others| &others.pointers)
+    }
+}
+
+impl Others {
+    /// How many values the node has, those of a tree counted as one.
+    fn add(&mut self, view: &View, at: usize, orders: &[Order]) -> PageCheck<u64> {
+        const VALUES: u16 = node::DUPDATA | node::SUBDATA;
+        let here = view.node(at);
+        if here.key.len() > MAX_KEY {
+            return Err("a key longer than LMDB allows");
+        }
+        let pointer = match (here.flags, here.overflow_page()) {
+            (node::BIGDATA, Some(first)) => Pointer::Large(first, here.size),
+            (node::DUPDATA, _) => return self.sub_page(view, at, orders),
+            (VALUES, _) => Pointer::Values(Box::new(Table::read(here.data)?)),
+            (node::SUBDATA, _) => Pointer::Table(Box::new(Table::read(here.data)?)),
+            _ => return Err("a node with flags that make no sense"),
+        };
+        #[allow(clippy::cast_possible_truncation, reason = "a page has at most 32768 bytes")]
+        self.pointers.push((at as u16, pointer));
+        Ok(1)
+    }
+
+    fn sub_page(&mut self, view: &View, at: usize, orders: &[Order]) -> PageCheck<u64> {
+        let values = view.sub_page(at)?;
+        match values.kind {
+            Kind::Branch => return Err("a sub-page of another kind than its table wants"),
+            Kind::Leaf2(_) => self.fixed = true,
+            Kind::Leaf => {
+                self.nodes = true;
+                if (0..values.count).any(|at| values.node_head(at).0 != 0) {
+                    return Err("a value with flags");
+                }
+            }
+        }
+        self.ascending.0 &= Ascending::of(&values, orders).0;
+        Ok(values.count as u64)
+    }
+}

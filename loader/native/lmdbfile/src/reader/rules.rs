@@ -1,0 +1,230 @@
+//! What the pages of a tree may hold. Whoever goes through a tree asks here, so that all refuse the same with the same words.
+
+use std::cmp::Ordering;
+
+use super::contents::{Ascending, Branch, Contents, Leaf, Orders, Others, Pointer, Within};
+use super::view::{Kind, OTHER_KIND, PageCheck, View};
+use crate::{Error, Flags, Order, Result, Table};
+
+const OUT_OF_ORDER: &str = "keys or values that are not in ascending order";
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TreeRules {
+    /// Of the table that the tree is, or to which it belongs.
+    flags: Flags,
+    role: Role,
+    order: Order,
+    /// Of the values of each key.
+    value_order: Order,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The table of tables.
+    Main,
+    Table,
+    /// The values of one key, each a key of the tree; what its leaves are.
+    Values(Kind),
+}
+
+/// Where in its tree a page stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'k> {
+    pub is_leaf: bool,
+    pub within: Within<&'k [u8]>,
+}
+
+impl TreeRules {
+    pub const fn main(flags: Flags) -> Self {
+        Self { role: Role::Main, ..Self::of_flags(flags) }
+    }
+
+    /// Those of a table with the orders that follow from its flags.
+    pub const fn of_flags(flags: Flags) -> Self {
+        Self::table(flags, flags.key_order(), flags.value_order())
+    }
+
+    pub const fn table(flags: Flags, order: Order, value_order: Order) -> Self {
+        Self { flags, role: Role::Table, order, value_order }
+    }
+
+    /// Those of the tree of a key's values, all of them of this size unless it is 0.
+    pub const fn values(&self, size: u32) -> Self {
+        let kind = match size as usize {
+            0 => Kind::Leaf,
+            size => Kind::Leaf2(size),
+        };
+        Self { role: Role::Values(kind), order: self.value_order, ..*self }
+    }
+
+    /// The only ones that matter.
+    pub const fn orders(&self) -> Orders<'_> {
+        let (keys, values) =
+            (std::slice::from_ref(&self.order), std::slice::from_ref(&self.value_order));
+        Orders { keys, values }
+    }
+
+    /// Of keys, and of the values of each.
+    pub const fn both_orders(&self) -> [Order; 2] {
+        [self.order, self.value_order]
+    }
+
+    #[inline]
+    pub fn compare(&self, left: &[u8], right: &[u8]) -> Ordering {
+        self.order.compare(left, right)
+    }
+
+    pub fn branch(&self, number: u64, view: &View, within: Within<&[u8]>) -> Result<Branch> {
+        match self.page(number, view, Place { is_leaf: false, within })? {
+            Contents::Branch(branch) => Ok(branch),
+            _ => Err(Error::corrupt(number, OTHER_KIND)),
+        }
+    }
+
+    pub fn leaf(&self, number: u64, view: &View, within: Within<&[u8]>) -> Result<Leaf> {
+        match self.page(number, view, Place { is_leaf: true, within })? {
+            Contents::Leaf(leaf) => Ok(leaf),
+            _ => Err(Error::corrupt(number, OTHER_KIND)),
+        }
+    }
+
+    pub fn page(&self, number: u64, view: &View, place: Place<'_>) -> Result<Contents> {
+        let contents = Contents::new(view, self.orders());
+        self.check(number, &contents, self.orders(), place)?;
+        Ok(contents)
+    }
+
+    /// `orders`: those that were looked for in it.
+    pub fn check(
+        &self,
+        number: u64,
+        contents: &Contents,
+        orders: Orders<'_>,
+        place: Place<'_>,
+    ) -> Result<()> {
+        let checked = match contents {
+            Contents::Branch(branch) if !place.is_leaf => {
+                let ascends = branch.ascending.has(self.order, orders.keys);
+                self.check_branch(branch.len(), ascends, branch.ends(), place)
+            }
+            Contents::Leaf(leaf) if place.is_leaf => self.check_leaf(leaf, orders, place),
+            _ => Err(OTHER_KIND),
+        };
+        checked.map_err(|what| Error::corrupt(number, what))
+    }
+
+    /// The same of a page whose contents nobody wants. `again`: it has passed before, wherever it stood.
+    pub fn check_view(
+        &self,
+        number: u64,
+        view: &View,
+        place: Place<'_>,
+        again: bool,
+    ) -> Result<()> {
+        let checked = match view.kind {
+            Kind::Branch if !place.is_leaf => {
+                let ascends =
+                    again || Ascending::of(view, &[self.order]).has(self.order, &[self.order]);
+                self.check_branch(view.count, ascends, view.ends(), place)
+            }
+            Kind::Leaf | Kind::Leaf2(_) if !again => {
+                return self.page(number, view, place).map(drop);
+            }
+            Kind::Leaf | Kind::Leaf2(_) if place.is_leaf => self.check_within(view.ends(), place),
+            _ => Err(OTHER_KIND),
+        };
+        checked.map_err(|what| Error::corrupt(number, what))
+    }
+
+    pub fn is(&self, other: &Self) -> bool {
+        let same = self.flags == other.flags && self.role == other.role;
+        same && self.order.is(other.order) && self.value_order.is(other.value_order)
+    }
+
+    fn check_branch(
+        &self,
+        children: usize,
+        ascends: bool,
+        ends: (&[u8], &[u8]),
+        place: Place<'_>,
+    ) -> PageCheck<()> {
+        require(children > 1, "a branch with a single child")?;
+        require(ascends, OUT_OF_ORDER)?;
+        self.check_within(ends, place)
+    }
+
+    fn check_leaf(&self, leaf: &Leaf, found: Orders<'_>, place: Place<'_>) -> PageCheck<()> {
+        let kind = if let Role::Values(kind) = self.role { kind } else { Kind::Leaf };
+        require(leaf.kind == kind, OTHER_KIND)?;
+        require(leaf.ascending.has(self.order, found.keys), OUT_OF_ORDER)?;
+        self.check_within(leaf.ends(), place)?;
+        leaf.others.as_ref().map_or(Ok(()), |others| self.check_others(others, found))
+    }
+
+    /// A leaf may begin with the separator before it; those on a branch come after it, as keys stand between them.
+    fn check_within(&self, (first, last): (&[u8], &[u8]), place: Place<'_>) -> PageCheck<()> {
+        let above = place.within.from.is_none_or(|from| match self.order.compare(from, first) {
+            Ordering::Less => true,
+            Ordering::Equal => place.is_leaf,
+            Ordering::Greater => false,
+        });
+        let below = place.within.to.is_none_or(|to| self.order.compare(last, to).is_lt());
+        require(above && below, OUT_OF_ORDER)
+    }
+
+    fn check_others(&self, others: &Others, orders: Orders<'_>) -> PageCheck<()> {
+        others.wrong.map_or(Ok(()), Err)?;
+        require(!matches!(self.role, Role::Values(_)), "a value with flags")?;
+        if others.fixed || others.nodes {
+            self.check_many()?;
+            let fixed = self.flags.contains(Flags::DUPFIXED);
+            let other = if fixed { others.nodes } else { others.fixed };
+            require(!other, "a sub-page of another kind than its table wants")?;
+            require(others.ascending.has(self.value_order, orders.values), OUT_OF_ORDER)?;
+        }
+        others.pointers.iter().try_for_each(|(_, pointer)| self.check_pointer(pointer))
+    }
+
+    fn check_pointer(&self, pointer: &Pointer) -> PageCheck<()> {
+        match pointer {
+            Pointer::Values(record) => self.check_many().and_then(|()| self.check_values(record)),
+            Pointer::Table(_) if self.role == Role::Main => Ok(()),
+            Pointer::Large(..) if !self.flags.contains(Flags::DUPSORT) => Ok(()),
+            _ => Err("a value of a kind that its table cannot have"),
+        }
+    }
+
+    fn check_many(&self) -> PageCheck<()> {
+        let what = "a key with many values where it can have only one";
+        require(self.flags.contains(Flags::DUPSORT), what)
+    }
+
+    fn check_values(&self, record: &Table) -> PageCheck<()> {
+        let fixed = self.flags.contains(Flags::DUPFIXED);
+        let fits = record.flags == self.flags.of_values() && (record.pad > 0) == fixed;
+        let what = "a record that does not fit the values of its table";
+        require(fits && record.entries > 0 && record.depth > 0, what)
+    }
+
+    /// Whether the record tells what was `seen` of its tree.
+    ///
+    /// Since LMDB 0.9.36 (OpenLDAP 2.6.14) that of a table with DUPSORT counts the pages of its keys' trees, too, but only as
+    /// they change (`mdb_subdb_adjust`): on a file that is older than the program these numbers mean nothing.
+    pub fn check_record(&self, record: &Table, seen: &Table) -> Result<()> {
+        let pages_count =
+            matches!(self.role, Role::Values(_)) || !self.flags.contains(Flags::DUPSORT);
+        let pages = |table: &Table| (table.branch_pages, table.leaf_pages, table.overflow_pages);
+        if seen.entries == record.entries && (!pages_count || pages(seen) == pages(record)) {
+            return Ok(());
+        }
+        Err(other_counts(record))
+    }
+}
+
+pub(crate) fn other_counts(record: &Table) -> Error {
+    Error::corrupt(record.root, "a record with other counts than those of its tree")
+}
+
+fn require(right: bool, what: &'static str) -> PageCheck<()> {
+    if right { Ok(()) } else { Err(what) }
+}

@@ -1,0 +1,176 @@
+//! The file, from which all readers have their pages: through the page cache or past it, ahead of time, one or many. The
+//! numbers that the file tells are checked here before anything is read.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::{Buffer, BufferPool, Direct, Readahead, Source};
+
+use crate::layout::{META_PAGES, page};
+use crate::reader::View;
+use crate::{Error, Layout, Result};
+
+/// What the page cache has is taken from there. Of the rest neighbours are read past it, and what lies alone is read into
+/// it ahead.
+#[derive(Debug)]
+pub(crate) struct PageSource {
+    source: Source,
+    /// For trees whose pages lie in no order.
+    ahead: Option<Arc<Readahead>>,
+    spare: Arc<BufferPool>,
+    pub layout: Layout,
+    /// Pages that are in use at most, those up to the last one that are in the file: all numbers are below it.
+    pub pages: u64,
+}
+
+/// A value on overflow pages: the first of these and how many LMDB has given it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Large {
+    pub first: u64,
+    pub pages: u64,
+}
+
+impl PageSource {
+    /// `pages` are in the file.
+    pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
+        let ahead = Readahead::new(&file, pages * layout.page_size as u64)?;
+        let source = Self::cached(Direct::new(file, path)?, layout, pages);
+        Ok(Self { ahead: Some(ahead), ..source })
+    }
+
+    /// Nothing is read ahead.
+    pub fn cached(file: Direct, layout: Layout, pages: u64) -> Self {
+        Self { source: Source::new(file), ahead: None, spare: Arc::default(), layout, pages }
+    }
+
+    /// A number of a page of a tree.
+    pub fn check(&self, number: u64) -> Result<()> {
+        if (META_PAGES..self.pages).contains(&number) {
+            return Ok(());
+        }
+        Err(Error::corrupt(number, "a page that is outside of the file"))
+    }
+
+    /// The page of a tree in that part of a block, which may end before it.
+    pub fn view_in(&self, block: Arc<Buffer>, range: Range<usize>, number: u64) -> Result<View> {
+        let page = block.get(range.clone()).ok_or_else(|| cut(number))?;
+        if Layout::number(page) != number {
+            return Err(misplaced(number));
+        }
+        View::page(block, range, self.layout).map_err(|what| Error::corrupt(number, what))
+    }
+
+    /// The value of `size` bytes that begins on the page of this `header`; LMDB leaves it more pages than it needs when a
+    /// shorter one replaces it.
+    pub fn large(&self, header: &[u8], first: u64, size: usize) -> Result<Large> {
+        self.check(first)?;
+        let pages = u64::from(Layout::overflow_count(header));
+        let what = if Layout::number(header) != first {
+            return Err(misplaced(first));
+        } else if Layout::header(header).flags & page::OVERFLOW == 0 {
+            "a large value that is on no overflow page"
+        } else if pages < self.layout.overflow_pages(size) {
+            "a large value on too few overflow pages"
+        } else if pages > self.pages - first {
+            "overflow pages that go beyond the end of the file"
+        } else {
+            return Ok(Large { first, pages });
+        };
+        Err(Error::corrupt(first, what))
+    }
+
+    /// Bytes of a large value, from its byte `from` on.
+    pub fn part(&self, value: Large, from: usize, room: &mut [u8]) -> Result<()> {
+        let start = value.first * self.layout.page_size as u64;
+        let offset = start + (self.layout.page_header + from) as u64;
+        self.read_at(room, offset, value.first)
+    }
+
+    /// As many bytes of the file as there is room for, `number` being the page with the first of them.
+    pub fn read_at(&self, room: &mut [u8], offset: u64, number: u64) -> Result<()> {
+        match self.source.file().read_exact_at(room, offset) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(cut(number)),
+            result => Ok(result?),
+        }
+    }
+
+    /// Fills rooms of whole pages one after the other, less at the end of the file. What the cache has not all of is read
+    /// past it, unless it is `scattered`.
+    pub fn read(
+        &self,
+        rooms: &mut [IoSliceMut<'_>],
+        offset: u64,
+        scattered: bool,
+    ) -> Result<usize> {
+        Ok(self.source.read_rooms(rooms, offset, scattered)?)
+    }
+
+    /// Whether the cache has these bytes.
+    pub fn has(&self, offset: u64, count: usize) -> bool {
+        self.source.has(offset, count)
+    }
+
+    /// So many pages from the first on, in the order of `numbers` and as they are; runs of them that are `long` are read
+    /// past the cache.
+    pub fn many(&self, numbers: &[u64], long: impl Fn(usize) -> bool) -> Result<Buffer> {
+        let size = self.layout.page_size;
+        let mut buffer = self.spare.buffer(numbers.len() * size);
+        for (first, count) in runs(numbers) {
+            self.check(first)?;
+            self.check(first + count as u64 - 1)?;
+            let room = &mut buffer.room()[..count * size];
+            let offset = first * size as u64;
+            if !long(count) {
+                self.read_at(room, offset, first)?;
+            } else if self.source.read(room, offset)? < room.len() {
+                return Err(cut(first));
+            }
+            buffer.fill(count * size);
+        }
+        Ok(buffer)
+    }
+
+    /// Pages that will be read, for whoever reads them in no order.
+    pub fn want(&self, first: u64, count: u64) {
+        let size = self.layout.page_size as u64;
+        if let Some(ahead) = &self.ahead {
+            ahead.request(first.saturating_mul(size), count.saturating_mul(size));
+        }
+    }
+
+    /// The same of what stands among pages that are read otherwise.
+    pub fn want_only(&self, (first, count): (u64, usize)) {
+        let size = self.layout.page_size as u64;
+        if let Some(ahead) = &self.ahead {
+            ahead.want_only(first.saturating_mul(size), count as u64 * size);
+        }
+    }
+
+    /// All of the file will be read, in no order.
+    pub fn want_all(&self) {
+        self.ahead.iter().for_each(Readahead::read_whole_file);
+    }
+
+    pub const fn is_read_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+}
+
+/// Neighbours together: the first of them, and how many.
+pub(crate) fn runs(numbers: &[u64]) -> impl Iterator<Item = (u64, usize)> + '_ {
+    let runs = numbers.chunk_by(|here, next| here.checked_add(1) == Some(*next));
+    runs.map(|run| (run[0], run.len()))
+}
+
+/// The file is shorter than its meta page says.
+pub(crate) fn cut(number: u64) -> Error {
+    Error::corrupt(number, "the file ends before this page")
+}
+
+fn misplaced(number: u64) -> Error {
+    Error::corrupt(number, "a page with another number than its place")
+}
