@@ -48,7 +48,7 @@ class ShardSteps:
     @cached_property
     def source(self) -> Source:
         suffixes = self.place.database.suffixes
-        return Source(inputs.paths(self.options), suffixes, self.home / "shared.ldif")
+        return Source(self.options.files.paths(), suffixes, self.home / "shared.ldif")
 
     def slice(self, meter: Meter) -> Facts:
         """Where slices begin. One is none: the input is then for one slapadd, which judges it as it is."""
