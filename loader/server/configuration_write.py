@@ -9,15 +9,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-
-import ldap
+from typing import TYPE_CHECKING
 
 from loader import config
 from loader.config import Change, Config, Database
 from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused, ToolFailed
 from loader.server import account, configuration, hidden_config, shell_commands, tools
-from loader.server.session import Session
 from loader.storage import temporary
+
+if TYPE_CHECKING:
+    from loader.server.session import Session  # python-ldap takes 40 ms to load
 
 BY_VALUE = (
     "olcDbIndex",
@@ -82,6 +83,7 @@ def modify(session: Session, entry_dn: str, changes: Sequence[Change]) -> None:
         raise _refused(session.uri, changes, error.facts["reason"]) from error
 
 
+_ADD, _DELETE, _REPLACE = range(3)  # RFC 4511, 4.6
 Modification = tuple[int, str, list[bytes] | None]
 
 
@@ -92,13 +94,13 @@ def _modifications(change: Change) -> Iterator[Modification]:
     if change.attribute in BY_VALUE:
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
         if gone:
-            yield ldap.MOD_DELETE, change.attribute, gone
+            yield _DELETE, change.attribute, gone
         if come:
-            yield ldap.MOD_ADD, change.attribute, come
+            yield _ADD, change.attribute, come
     elif after:
-        yield ldap.MOD_REPLACE if before else ldap.MOD_ADD, change.attribute, after
+        yield _REPLACE if before else _ADD, change.attribute, after
     elif before:
-        yield ldap.MOD_DELETE, change.attribute, None
+        yield _DELETE, change.attribute, None
 
 
 def _bytes(values: Sequence[str]) -> list[bytes]:
@@ -107,7 +109,7 @@ def _bytes(values: Sequence[str]) -> list[bytes]:
 
 def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
     """The change of an entry as an LDIF record, for people."""
-    words = {ldap.MOD_DELETE: "delete", ldap.MOD_ADD: "add", ldap.MOD_REPLACE: "replace"}
+    words = {_DELETE: "delete", _ADD: "add", _REPLACE: "replace"}
     lines = [f"dn: {entry_dn}", "changetype: modify"]
     for kind, name, values in (one for change in changes for one in _modifications(change)):
         lines += [

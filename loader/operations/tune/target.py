@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from loader.config import Config
 from loader.errors import ConfigNotEditable, ServerRunning
@@ -15,8 +15,10 @@ from loader.operations.tune.plan import Plan
 from loader.operations.tune.text import prepare_text
 from loader.server import configuration, configuration_write, running
 from loader.server.options import Connection
-from loader.server.session import Session, session
 from loader.storage import files, holders
+
+if TYPE_CHECKING:
+    from loader.server.session import Session
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,8 @@ def opened(where: Path | Connection) -> Iterator[Target]:
     if isinstance(where, Path):
         yield Offline(configuration.read(where))
         return
+    from loader.server.session import session  # python-ldap takes 40 ms to load
+
     with session(where) as bound:
         config = configuration.read_online(bound)
         local = bound.uri.lower().startswith("ldapi:")
