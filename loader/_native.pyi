@@ -63,6 +63,7 @@ __all__ = [
     "learn",
     "merge",
     "plan",
+    "records",
     "refresh",
     "scan",
     "schema",
@@ -265,6 +266,9 @@ def dn_key(text: bytes) -> bytes | None:
 
 def dn_parent(text: bytes) -> bytes:
     """The DN above, as spelt; empty for a single RDN and for what is no DN."""
+
+def records(text: bytes) -> list[tuple[str, list[tuple[str, bytes]]]]:
+    """DN and attribute lines of each record, in order. For short texts: the interpreter lock is kept."""
 
 def scan(paths: Sequence[_Path], counters: Counters) -> ScanResult:
     """A first look at files; every base64 value is decoded, and cut files are refused."""

@@ -20,7 +20,7 @@ _LOG = "cn=accesslog"  # its customary suffix, should the overlay be switched of
 # Settings of back-mdb that ditseed changes.
 TUNED = ("olcDbMaxSize", "olcDbIndex", "olcDbNoSync", "olcDbEnvFlags")
 
-Entry = tuple[str, Attributes]  # as python-ldap's ldif module yields it
+Entry = tuple[str, Attributes]  # as `ldif.records` yields it
 
 
 @dataclass(frozen=True)

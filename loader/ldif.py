@@ -162,6 +162,19 @@ def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter
         return _native.learn([str(path) for path in paths], descriptor, jobs, counters)
 
 
+def records(text: bytes, origin: str) -> list[tuple[str, Mapping[str, Sequence[bytes]]]]:
+    """DN and attributes of each record of a short text, in order."""
+    with with_counters(Meter("records"), origin):
+        return [(name, _by_description(lines)) for name, lines in _native.records(text)]
+
+
+def _by_description(lines: Sequence[tuple[str, bytes]]) -> dict[str, list[bytes]]:
+    found: dict[str, list[bytes]] = {}
+    for description, value in lines:
+        found.setdefault(description, []).append(value)
+    return found
+
+
 @contextmanager
 def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[EntryDigests]:
     """An empty digest of a tree, to be filled in the body; attributes named in `ignore` do not count."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -28,12 +27,7 @@ class Batch(click.ParamType[int]):
 
 
 @click.command("add")
-@click.argument(
-    "inputs",
-    metavar="[LDIF]...",
-    nargs=-1,
-    type=click.Path(path_type=Path, readable=False),
-)
+@click.argument("inputs", metavar="[LDIF]...", nargs=-1)
 @trees.from_option
 @trees.tree_options
 @trees.tree_suffix_option
@@ -73,7 +67,7 @@ class Batch(click.ParamType[int]):
 @options.progress_option
 @options.json_option
 def command(
-    inputs: tuple[Path, ...],
+    inputs: tuple[str, ...],
     dry_run: bool,
     timeouts: tuple[str, ...],
     restart: bool,
@@ -98,9 +92,9 @@ def command(
       ditseed add /srv/export -H ldap://server -D cn=admin,dc=example,dc=com -y /root/admin.pw --on-exists skip
       ditseed add --from people -n 100000 -H ldapi:/// -Y EXTERNAL --nosync
     """
-    tree = trees.tree_of(given, inputs, tree_suffix)
+    files, tree = trees.source_of(given, inputs, tree_suffix)
     connection = access.connection_of(given)
-    asked = AddOptions(connection, inputs, tree=tree, **given)
+    asked = AddOptions(connection, files, tree=tree, **given)
     progress = options.progress_of(progress_mode)
     if dry_run:
         facts = operation.plan(asked, progress)

@@ -16,12 +16,7 @@ from loader.operations.build import MOST_SHARDS, BuildOptions
 
 
 @click.command("build")
-@click.argument(
-    "inputs",
-    metavar="[LDIF]...",
-    nargs=-1,
-    type=click.Path(path_type=Path, readable=False),
-)
+@click.argument("inputs", metavar="[LDIF]...", nargs=-1)
 @trees.from_option
 @trees.tree_options
 @options.config_option
@@ -63,7 +58,7 @@ from loader.operations.build import MOST_SHARDS, BuildOptions
 @options.progress_option
 @options.json_option
 def command(
-    inputs: tuple[Path, ...],
+    inputs: tuple[str, ...],
     config_path: Path,
     dry_run: bool,
     timeouts: tuple[str, ...],
@@ -95,8 +90,8 @@ def command(
       ditseed build /srv/export --config /etc/ldap/slapd.d --replace --maxsize auto
       ditseed build --from accounts -n 30000000 --config /etc/ldap/slapd.d --maxsize auto
     """
-    tree = trees.tree_of(building, inputs, None)
-    asked = BuildOptions(inputs, config_path, suffix, tree=tree, **building)
+    files, tree = trees.source_of(building, inputs, None)
+    asked = BuildOptions(files, config_path, suffix, tree=tree, **building)
     progress = options.progress_of(progress_mode)
     if dry_run:
         facts = operation.plan(asked, progress)

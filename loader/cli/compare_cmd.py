@@ -23,7 +23,8 @@ from loader.operations.compare import (
     compare,
 )
 from loader.overlays import CONTEXT_CSN
-from loader.sources.location import locate
+from loader.sources.comparable import comparable
+from loader.sources.location import require_once
 
 _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 
@@ -96,13 +97,14 @@ def _options(
     **bind: Any,
 ) -> CompareOptions:
     base = bind.pop("consumer_base")
+    require_once((a, b))
     connection = connection_of(bind)
     second = second_of(connection, bind)
     standing = [name for name in IGNORED if not (with_context_csn and name == CONTEXT_CSN)]
     servers_own = SERVER_ATTRIBUTES if user_attributes else ()
     return CompareOptions(
-        a=locate(a, connection),
-        b=locate(b, dataclasses.replace(second, base=base or connection.base)),
+        a=comparable(a, connection, show_attributes),
+        b=comparable(b, dataclasses.replace(second, base=base or connection.base), show_attributes),
         ignore=(*standing, *servers_own, *ignored),
         limit=limit,
         show_attributes=show_attributes,

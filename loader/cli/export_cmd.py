@@ -9,27 +9,20 @@ from typing import Any
 import click
 
 from loader import defaults, log, resources, standard, units
-from loader.cli import access, named, options, profile, trees
+from loader.cli import access, options, trees
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
-from loader.errors import NoSuchPath, UsageProblem
+from loader.errors import UsageProblem
 from loader.manifest import Manifest
 from loader.operations import export_mdb
-from loader.operations.export_mdb import (
-    DumpOptions,
-    StreamReport,
-    export_database,
-    stream_database,
-)
+from loader.operations.export_mdb import DumpOptions, StreamReport
 from loader.progress import Progress
-from loader.server.options import Connection
-from loader.sources.mdb import DATA, Part, database_directory
+from loader.sources.location import STDIN, Kind, locate
+from loader.sources.mdb import Part
 
-_STDOUT = Path("-")
 _PIECES = (
     "-o - works for a database directory only; a server is read in pieces, which have to be sorted before parents come "
     "first: give a directory (`ditseed build` and `add` accept it)"
 )
-_WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 
 
 @click.command("export")
@@ -68,19 +61,16 @@ _WITHOUT = {True: "the server has no syncprov", False: "none is stored"}
 def command(
     source: str | None,
     output: Path,
-    jobs: int | None,
-    pieces: int,
-    max_rate: int,
-    max_latency: float | None,
-    page: int,
+    template: str | None,
+    tree_suffix: str | None,
     compress: str | None,
+    progress_mode: str,
+    as_json: bool,
+    jobs: int | None,
     dry_run: bool,
     timeouts: tuple[str, ...],
     restart: bool,
-    progress_mode: str,
-    as_json: bool,
-    tree_suffix: str | None,
-    **connecting: Any,
+    **given: Any,
 ) -> None:
     """Export a running server, by several parallel searches, or the database in DIR: all user and operational
     attributes, as LDIF that loads in the order of the manifest (parents first).
@@ -104,52 +94,99 @@ def command(
       ditseed export /var/lib/ldap -o /srv/export
       ditseed export /var/lib/ldap -o - | ssh ldap2 slapadd -q -b dc=example,dc=com
     """
-    if connecting.pop("template") is not None:
-        _generate(output)
-        return
     progress = options.progress_of(progress_mode)
-    trees.no_tree(connecting)
-    streamed = output == _STDOUT
-    if streamed:
-        standard.reserve_output()
-    packing = compress or defaults.COMPRESS
-    asked = _Asked(output.absolute(), packing, progress, timeouts, restart)
-    if source is None:
-        if streamed:
-            raise UsageProblem(reason=_PIECES)
-        latency = None if max_latency is None else max_latency / 1000
-        limits: dict[str, Any] = {
-            "jobs": jobs or resources.connections(),
-            "pieces": pieces,
-            "max_rate": max_rate,
-            "max_latency": latency,
-            "page": page,
-        }
-        connection, replicas = access.providers_of(connecting)
-        limits["replicas"] = replicas
-        if dry_run:
-            _show_plan(_plan_of_server(connection, limits, asked), as_json)
-            return
-        made = _of_server(connection, limits, asked)
-    else:
-        base = connecting.pop("base") if options.is_given("base") else None
-        of_server = (*connecting, "pieces", "max_rate", "max_latency", "page")
-        options.refuse_given(of_server, "a server, not for a database")
-        if dry_run:
-            where = None if streamed else asked.output
-            _show_plan(export_mdb.plan(Part(_directory(source), base), where), as_json)
-            return
-        if streamed:
-            options.refuse_given(("restart", "timeouts"), "an export into a directory")
-            part = Part(_directory(source), base)
-            workers = jobs or resources.processors()
-            _show_streamed(stream_database(part, workers, compress == "zstd", progress), as_json)
-            return
-        made = _of_database(source, base, jobs or resources.processors(), asked)
-    if as_json:
-        show_json(
-            {"output": output, **made.__dict__, "shards": [shard.__dict__ for shard in made.shards]}
+    if template is not None:
+        strange = (
+            "source",
+            "dry_run",
+            "timeouts",
+            *(name for name in given if name not in trees.OF_TREE),
         )
+        options.refuse_given(strange, "a server or a database, not for a template")
+        recipe = trees.recipe_of(template, given, tree_suffix)
+        trees.generate(recipe, str(output), progress, as_json, jobs, compress, restart)
+        return
+    trees.no_tree(given)
+    to = None if str(output) == STDIN else output.absolute()
+    if to is None:
+        standard.reserve_output()
+    asked = _Asked(to, compress, progress, as_json, jobs, dry_run, timeouts, restart)
+    made = _of_server(asked, given) if source is None else _of_database(asked, source, given)
+    if made is not None:
+        without = "the server has no syncprov" if source is None else "none is stored"
+        _show(made, output, as_json, without)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is the same for a server and a database. output: None is stdout."""
+
+    output: Path | None
+    compress: str | None
+    progress: Progress
+    as_json: bool
+    jobs: int | None
+    dry_run: bool
+    timeouts: tuple[str, ...]
+    restart: bool
+
+
+def _of_server(asked: _Asked, given: dict[str, Any]) -> Manifest | None:
+    """None for a plan, which was shown."""
+    # Here, since python-ldap takes longer to load than a small database to be read.
+    from loader.operations.export import STEPS, ExportOptions, export, plan
+
+    if asked.output is None:
+        raise UsageProblem(reason=_PIECES)
+    latency = given.pop("max_latency")
+    limits = {name: given.pop(name) for name in ("pieces", "max_rate", "page")}
+    connection, replicas = access.providers_of(given)
+    wanted = ExportOptions(
+        connection,
+        asked.output,
+        asked.jobs or resources.connections(),
+        max_latency=latency and latency / 1000,
+        compress=asked.compress or defaults.COMPRESS,
+        replicas=replicas,
+        **limits,
+    )
+    if asked.dry_run:
+        _show_plan(plan(wanted, asked.progress), asked.as_json)
+        return None
+    timeouts = options.timeouts_of(asked.timeouts, STEPS)
+    return export(wanted, asked.progress, timeouts, asked.restart)
+
+
+def _of_database(asked: _Asked, source: str, given: dict[str, Any]) -> Manifest | None:
+    """None for a plan or a stream, of which was told."""
+    base = given.pop("base") if options.is_given("base") else None
+    options.refuse_given(given, "a server, not for a database")
+    part, jobs = (
+        Part(locate(source, Kind.DATABASE).path, base),
+        asked.jobs or resources.processors(),
+    )
+    if asked.dry_run:
+        _show_plan(export_mdb.plan(part, asked.output), asked.as_json)
+        return None
+    if asked.output is None:
+        options.refuse_given(("restart", "timeouts"), "an export into a directory")
+        packed = asked.compress == "zstd"
+        made = export_mdb.stream_database(part, jobs, packed, asked.progress)
+        _tell_streamed(made, asked.as_json)
+        return None
+    timeouts = options.timeouts_of(asked.timeouts, export_mdb.STEPS)
+    wanted = DumpOptions(part, asked.output, jobs, asked.compress or defaults.COMPRESS)
+    return export_mdb.export_database(wanted, asked.progress, timeouts, asked.restart)
+
+
+def _show_plan(facts: dict[str, Any], as_json: bool) -> None:
+    show_json(facts) if as_json else show_facts(for_people(facts))
+
+
+def _show(made: Manifest, output: Path, as_json: bool, without: str) -> None:
+    """without: why there is no contextCSN."""
+    if as_json:
+        show_json({"output": output, **asdict(made)})
         return
     show_facts(
         {
@@ -158,7 +195,7 @@ def command(
             "met twice": f"{made.duplicates:,}",
             "shards": len(made.shards),
             "read as": made.partitions,
-            "contextCSN": " ".join(made.context_csns) or f"none ({_WITHOUT[source is None]})",
+            "contextCSN": " ".join(made.context_csns) or f"none ({without})",
             "finished": made.finished,
             "output": output,
             **{f"note {number}": note for number, note in enumerate(made.notes, 1)},
@@ -166,91 +203,12 @@ def command(
     )
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is the same whatever is exported."""
-
-    output: Path
-    compress: str
-    progress: Progress
-    timeouts: tuple[str, ...]
-    restart: bool
-
-
-def _show_plan(facts: dict[str, Any], as_json: bool) -> None:
-    show_json(facts) if as_json else show_facts(for_people(facts))
-
-
-def _plan_of_server(
-    connection: Connection, limits: dict[str, Any], asked: _Asked
-) -> dict[str, Any]:
-    from loader.operations.export import ExportOptions, plan
-
-    return plan(ExportOptions(connection, asked.output, **limits), asked.progress)
-
-
-def _of_server(connection: Connection, limits: dict[str, Any], asked: _Asked) -> Manifest:
-    # Here, since python-ldap takes longer to load than a small database to be read.
-    from loader.operations.export import STEPS, ExportOptions, export
-
-    timeouts = options.timeouts_of(asked.timeouts, STEPS)
-    wanted = ExportOptions(connection, asked.output, compress=asked.compress, **limits)
-    return export(wanted, asked.progress, timeouts, asked.restart)
-
-
-def _of_database(source: str, base: str | None, jobs: int, asked: _Asked) -> Manifest:
-    timeouts = options.timeouts_of(asked.timeouts, export_mdb.STEPS)
-    wanted = DumpOptions(Part(_directory(source), base), asked.output, jobs, asked.compress)
-    return export_database(wanted, asked.progress, timeouts, asked.restart)
-
-
-def _directory(source: str) -> Path:
-    directory = database_directory(source)
-    if directory is None:
-        if "://" in source:
-            raise UsageProblem(reason=f"{source} is a server: give it with -H")
-        if not Path(source).exists():
-            raise NoSuchPath(path=source)
-        raise UsageProblem(reason=f"{source} is not a database directory: it contains no {DATA}")
-    return directory
-
-
-def _show_streamed(made: StreamReport, as_json: bool) -> None:
+def _tell_streamed(made: StreamReport, as_json: bool) -> None:
     """On stderr: stdout is the LDIF's."""
     if as_json:
         tell_json(asdict(made))
-        return
-    if log.verbosity() < 0:
-        return
-    took, csns = units.duration(made.seconds), " ".join(made.context_csns)
-    told = f"sent: {units.number(made.entries)} entries, {units.size(made.bytes)} of LDIF in {took}"
-    tell(f"{told}, contextCSN {csns or f'none ({_WITHOUT[False]})'}")
-    tell(*(f"note: {note}" for note in made.notes))
-
-
-_OF_TREE = ("template", "entries", "seed", "tree_suffix", "defines", "operational")
-_ALSO = ("jobs", "compress", "restart", "progress_mode", "as_json")
-
-
-def _generate(output: Path) -> None:
-    """By that verb, with the options as they were given."""
-    context = click.get_current_context()
-    strange = [name for name in context.params if name not in (*_OF_TREE, *_ALSO, "output")]
-    options.refuse_given(strange, "a server or a database, not for a template")
-    words = [context.params["template"], "-o", str(output)]
-    for one in context.command.get_params(context):
-        if one.name in (*_OF_TREE[1:], *_ALSO) and options.is_given(one.name):
-            words += _words(one, context.params[one.name])
-    name = profile.chosen(context)
-    words += ["--profile", name] if name else []
-    generate = named("generate")
-    assert generate is not None, "one of our own"
-    generate.load().main(words, "ditseed generate", standalone_mode=False)
-
-
-def _words(option: click.Parameter, value: Any) -> list[str]:
-    spelled = option.opts[0]
-    if value is True:
-        return [spelled]
-    several = value if isinstance(value, tuple) else (value,)
-    return [word for one in several for word in (spelled, str(one))]
+    elif log.verbosity() >= 0:
+        took, csns = units.duration(made.seconds), " ".join(made.context_csns)
+        sent = f"{units.number(made.entries)} entries, {units.size(made.bytes)} of LDIF in {took}"
+        tell(f"sent: {sent}, contextCSN {csns or 'none (none is stored)'}")
+        tell(*(f"note: {note}" for note in made.notes))

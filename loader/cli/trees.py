@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
+from loader import defaults, resources, standard, units
 from loader.cli.options import refuse_given, stack
+from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
-from loader.sources.dit import TreeSpec
-from loader.sources.synthetic import Synthetic, find
+from loader.operations.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
+from loader.progress import Progress
+from loader.sources import dit
+from loader.sources.dit import Range, Template, TreeSpec
+from loader.sources.location import STDIN, Kind, ldif_inputs, locate
+from loader.sources.synthetic import Synthetic
 
 _TREE = (
     click.option(
@@ -55,31 +62,93 @@ from_option = click.option(
     metavar="TEMPLATE",
     help="Use a template of `ditseed generate`, by name or path, instead of LDIF.",
 )
-_OF_TREE = ("entries", "seed", "defines", "operational")
+OF_TREE = ("entries", "seed", "defines", "operational")
 
 
-def tree_of(
-    options: dict[str, Any], inputs: Sequence[Path], suffix: str | None
-) -> Synthetic | None:
-    """Take the options of a tree out of a command's arguments; None where LDIF is given."""
+def source_of(
+    options: dict[str, Any], inputs: Sequence[str], suffix: str | None
+) -> tuple[tuple[Path, ...], Synthetic | None]:
+    """Take the options of a tree out of a command's arguments. LDIF, or the tree in its place."""
     name = options.pop("template")
     if name is None:
         if not inputs:
             raise UsageProblem(reason="nothing to load: give LDIF files, or --from TEMPLATE -n N")
         no_tree(options)
-        return None
+        return ldif_inputs(inputs), None
     if inputs:
         reason = f"give either --from {name} or LDIF files ({inputs[0]}), not both"
         raise UsageProblem(reason=reason)
-    return Synthetic(recipe_of(name, options, suffix))
+    return (), Synthetic(recipe_of(name, options, suffix))
 
 
 def recipe_of(name: str, options: dict[str, Any], suffix: str | None) -> TreeSpec:
     """What the options of a tree say, taken out of a command's arguments. Raises NoSuchTemplate, UsageProblem."""
-    path, lists = find(name)
-    given = {one: options.pop(one) for one in _OF_TREE}
+    found = locate(name, Kind.TEMPLATE)
+    given = {one: options.pop(one) for one in OF_TREE}
     defines = dict(map(_define, given.pop("defines")))
-    return TreeSpec(path=path, lists=lists, suffix=suffix, defines=defines, **given)
+    return TreeSpec(found.path, found.lists, suffix=suffix, defines=defines, **given)
+
+
+def generate(
+    recipe: TreeSpec,
+    output: str,
+    progress: Progress,
+    as_json: bool,
+    jobs: int | None,
+    compress: str | None,
+    restart: bool,
+    piece: str | None = None,
+    shard_entries: int = SHARD_ENTRIES,
+) -> None:
+    """Make the tree, or the piece of it that --range asks for, and report it."""
+    streamed = output == STDIN
+    if streamed:
+        standard.reserve_output()
+    template = recipe.compiled()
+    packing = compress or ("none" if streamed else defaults.COMPRESS)
+    asked = GenerateOptions(
+        recipe,
+        template,
+        _range_of(template, piece),
+        jobs or resources.processors(),
+        packing,
+        shard_entries,
+    )
+    if streamed:
+        packed = packing == "zstd"
+        what = "packed LDIF" if packed else "LDIF"
+        to_stream(asked, standard.output(what, readable=not packed), progress)
+        return
+    made = to_directory(asked, Path(output), progress, restart)
+    if as_json:
+        show_json(asdict(made))
+        return
+    show_facts(
+        {
+            "entries": units.number(made.entries),
+            "checksum": made.content_checksum,
+            "shards": len(made.shards),
+            "bytes on disk": units.size(sum(one.bytes for one in made.shards)),
+            "finished": made.finished,
+            "directory": output,
+        }
+    )
+
+
+def _range_of(template: Template, piece: str | None) -> Range:
+    """The entries that --range asks for, all without it. Raises UsageProblem."""
+    if piece is None:
+        return dit.whole(template)
+    first, _, end = piece.partition(":")
+    if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+        raise UsageProblem(
+            reason=f"--range {piece}: write A:B with A less than B, entries A to B-1 counted from 0"
+        )
+    if int(end) > template.entries:
+        raise UsageProblem(
+            reason=f"--range {piece}: ends after the {units.number(template.entries)} entries"
+        )
+    return Range(int(first), int(end))
 
 
 def _define(text: str) -> tuple[str, str]:
@@ -91,6 +160,6 @@ def _define(text: str) -> tuple[str, str]:
 
 def no_tree(options: dict[str, Any]) -> None:
     """Take them out where there is no template. Raises UsageProblem for any that is given."""
-    refuse_given([*_OF_TREE, "tree_suffix"], "--from TEMPLATE")
-    for name in _OF_TREE:
+    refuse_given([*OF_TREE, "tree_suffix"], "--from TEMPLATE")
+    for name in OF_TREE:
         del options[name]

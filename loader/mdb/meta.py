@@ -82,6 +82,14 @@ def data_file(place: Path) -> Path:
     return place / DATA if place.is_dir() else place
 
 
+def is_data_file(path: Path) -> bool:
+    """Does it look like one, by its name or by its first page?"""
+    if path.suffix == ".mdb":
+        return True
+    with files.reading(path) as file:
+        return _header_of(file.read(max(_HEADERS) + 4)) is not None
+
+
 def read_meta(place: Path) -> MetaPage:
     """Of an environment directory or data file. Raises NoSuchPath, NotPermitted, NotLmdb, MdbDamaged."""
     path = data_file(place)
@@ -148,11 +156,16 @@ def renumbered(page: bytes, facts: MetaPage, number: int, txnid: int) -> bytes:
 
 
 def _find_header(head: bytes, origin: str) -> int:
-    for size in _HEADERS:
-        if head[size : size + 4] == struct.pack("=I", MAGIC):
-            return size
-    reason = "empty" if not head else "the magic number of a 64-bit LMDB file is not there"
-    raise NotLmdb(path=origin, reason=reason)
+    found = _header_of(head)
+    if found is None:
+        reason = "empty" if not head else "the magic number of a 64-bit LMDB file is not there"
+        raise NotLmdb(path=origin, reason=reason)
+    return found
+
+
+def _header_of(head: bytes) -> int | None:
+    magic = struct.pack("=I", MAGIC)
+    return next((size for size in _HEADERS if head[size : size + 4] == magic), None)
 
 
 def _parse_one(head: bytes, start: int, header: int, origin: str) -> MetaPage:

@@ -19,7 +19,7 @@ from loader.progress import Meter, Progress
 from loader.server import visibility
 from loader.server.session import session
 from loader.server.visibility import VisibilityReport
-from loader.sources.location import Location, Server
+from loader.sources.comparable import Comparable, Server
 from loader.sources.records import Entry
 
 # contextCSN moves on its own: syncprov writes it to the suffix entry only now and then.
@@ -42,8 +42,8 @@ LIMIT = 20
 class CompareOptions:
     """`ignore`: attributes that do not count. `limit`: how many differing entries are named."""
 
-    a: Location
-    b: Location
+    a: Comparable
+    b: Comparable
     ignore: tuple[str, ...] = IGNORED
     limit: int = LIMIT
     show_attributes: bool = False
@@ -148,11 +148,11 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     )
 
 
-def _hidden(side: Location, found: VisibilityReport) -> Hidden:
+def _hidden(side: Comparable, found: VisibilityReport) -> Hidden:
     return Hidden(side.label, found.who, tuple(sorted(found.hidden)), sights.rule(found.who))
 
 
-def _unseen(side: Location, options: CompareOptions, meter: Meter) -> VisibilityReport | None:
+def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> VisibilityReport | None:
     """What a server does not show as it is stored, as far as a sample tells; None where nothing is known."""
     if not isinstance(side, Server):
         return None

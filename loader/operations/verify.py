@@ -27,6 +27,7 @@ from loader.server import configuration
 from loader.sinks import mdb
 from loader.sinks.configured import definitions_of
 from loader.sinks.mdb import Table
+from loader.sources.location import Kind, locate
 from loader.storage import files
 
 INDEXES = LADDER[-1]
@@ -155,14 +156,18 @@ def _place(options: VerifyOptions) -> tuple[Path, Config | None]:
     if options.config_path is None:
         if options.place is None:
             raise UsageProblem(reason="say what to verify: a directory, or --config")
-        return _there(options.place), None
+        return _named(options.place), None
     config = configuration.read(options.config_path)
     if options.place is not None:
-        return _there(options.place), config
+        return _named(options.place), config
     directory = config.database(options.suffix).directory
     if directory is None:
         raise NoSuchPath(path=f"{options.config_path}: the directory of its database")
     return _there(directory), config
+
+
+def _named(place: Path) -> Path:
+    return _there(locate(str(place), Kind.DATABASE, Kind.DATA_FILE).path)
 
 
 def _there(place: Path) -> Path:

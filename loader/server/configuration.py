@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import shutil
@@ -11,25 +10,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import ldif
-
-from loader import config, conversion, slapd_conf, words
+from loader import config, conversion, ldif, slapd_conf, words
 from loader.config import Config, Database, Entry
 from loader.errors import (
     ConfigHidden,
     ConfigUnreadable,
+    LoaderError,
     NoSuchBase,
     NoSuchPath,
     NotPermitted,
     ServerRefused,
     ToolFailed,
 )
-from loader.server import account, hidden_config, tools
+from loader.server import account, hidden_config, shell_commands, tools
 from loader.storage import temporary
 from loader.storage.files import Owner
 
 if TYPE_CHECKING:
-    from loader.server.session import Session
+    from loader.server.session import Session  # python-ldap takes 40 ms to load
 
 _log = logging.getLogger(__name__)
 
@@ -121,27 +119,27 @@ def tools_tmpdir() -> str | None:
 def entries_of(text: bytes, origin: Path) -> list[Entry]:
     """LDIF records, in order. Raises ConfigUnreadable, naming `origin`."""
     try:
-        records = ldif.LDIFRecordList(io.BytesIO(text))
-        records.parse()
-    except (ValueError, EOFError) as error:
+        return ldif.records(text, "cn=config")
+    except LoaderError as error:
         reason = f"its LDIF cannot be read: {error}"
         raise ConfigUnreadable(path=origin, reason=reason) from error
-    return list(records.all_records)
 
 
 def text_of(entries: Sequence[Entry]) -> bytes:
     """Entries as LDIF. A directory may be given as a bare path."""
-    out = io.StringIO()
-    writer = ldif.LDIFWriter(out, cols=10**9)
+    text = ""
     for name, attributes in entries:
-        writer.unparse(name, {key: _written(key, values) for key, values in attributes.items()})
-    return out.getvalue().encode()
+        text += shell_commands.line("dn", name.encode()) + "\n"
+        for key, values in attributes.items():
+            text += "".join(f"{shell_commands.line(key, _written(key, one))}\n" for one in values)
+        text += "\n"
+    return text.encode()
 
 
-def _written(name: str, values: Sequence[bytes]) -> list[bytes]:
+def _written(name: str, value: bytes) -> bytes:
     if name.lower() != "olcdbdirectory":
-        return list(values)
-    return [os.fsencode(words.as_single(os.fsdecode(value))) for value in values]
+        return value
+    return os.fsencode(words.as_single(os.fsdecode(value)))
 
 
 @contextmanager

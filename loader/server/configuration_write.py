@@ -18,9 +18,7 @@ from loader.server import account, configuration, hidden_config, shell_commands,
 from loader.storage import temporary
 
 if TYPE_CHECKING:
-    from loader.server.session import Session
-
-ADD, DELETE, REPLACE = 0, 1, 2  # operations of a ModifyRequest (RFC 4511, 4.6)
+    from loader.server.session import Session  # python-ldap takes 40 ms to load
 
 BY_VALUE = (
     "olcDbIndex",
@@ -85,6 +83,7 @@ def modify(session: Session, entry_dn: str, changes: Sequence[Change]) -> None:
         raise _refused(session.uri, changes, error.facts["reason"]) from error
 
 
+_ADD, _DELETE, _REPLACE = range(3)  # RFC 4511, 4.6
 Modification = tuple[int, str, list[bytes] | None]
 
 
@@ -95,13 +94,13 @@ def _modifications(change: Change) -> Iterator[Modification]:
     if change.attribute in BY_VALUE:
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
         if gone:
-            yield DELETE, change.attribute, gone
+            yield _DELETE, change.attribute, gone
         if come:
-            yield ADD, change.attribute, come
+            yield _ADD, change.attribute, come
     elif after:
-        yield REPLACE if before else ADD, change.attribute, after
+        yield _REPLACE if before else _ADD, change.attribute, after
     elif before:
-        yield DELETE, change.attribute, None
+        yield _DELETE, change.attribute, None
 
 
 def _bytes(values: Sequence[str]) -> list[bytes]:
@@ -110,7 +109,7 @@ def _bytes(values: Sequence[str]) -> list[bytes]:
 
 def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
     """The change of an entry as an LDIF record, for people."""
-    words = {DELETE: "delete", ADD: "add", REPLACE: "replace"}
+    words = {_DELETE: "delete", _ADD: "add", _REPLACE: "replace"}
     lines = [f"dn: {entry_dn}", "changetype: modify"]
     for kind, name, values in (one for change in changes for one in _modifications(change)):
         lines += [

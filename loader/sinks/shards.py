@@ -20,7 +20,7 @@ Cut = tuple[int, int, int, int]  # index of the file, byte and line in it, entri
 
 
 @dataclass(frozen=True)
-class Source:
+class SlicedLdif:
     """What is sliced. suffixes: of the database; their entries have no parent in it."""
 
     paths: Sequence[Path]
@@ -43,7 +43,7 @@ class Plan:
     cuts: Sequence[Cut]
 
 
-def plan(source: Source, shards: int, meter: Meter) -> Plan:
+def plan(source: SlicedLdif, shards: int, meter: Meter) -> Plan:
     """Write the shared entries to their file (mode 0600), and choose slices. Their number may be less than `shards`."""
     with with_counters(meter) as counters:
         found = _native.plan(
@@ -69,7 +69,7 @@ class GeneratedAttributes:
 class Slice:
     """One slice of a plan; `own` entries besides the shared ones."""
 
-    source: Source
+    source: SlicedLdif
     shared: int
     cut: Cut
     own: int
@@ -120,7 +120,7 @@ class MergeTask:
     jobs: int
 
 
-def merge(task: MergeTask, source: Source, out: Path, meter: Meter) -> int:
+def merge(task: MergeTask, source: SlicedLdif, out: Path, meter: Meter) -> int:
     """Write the data file, synced; its entries. Raises EntryRefused for an entry that two slices have."""
     with with_counters(meter) as counters, meter.following(counters):
         try:
@@ -143,7 +143,7 @@ def merge(task: MergeTask, source: Source, out: Path, meter: Meter) -> int:
 
 
 def _ours(
-    error: _native.NativeError, task: MergeTask, source: Source, out: Path
+    error: _native.NativeError, task: MergeTask, source: SlicedLdif, out: Path
 ) -> LoaderError | None:
     if error.code == "build.duplicate":
         where = _both(source, error.dn or "", Meter("merge"))
@@ -157,7 +157,7 @@ def _ours(
     return None
 
 
-def _both(source: Source, dn: str, meter: Meter) -> str:
+def _both(source: SlicedLdif, dn: str, meter: Meter) -> str:
     """Where the two records of a name stand in the input."""
     with with_counters(meter) as counters:
         found = _native.find_name(source.texts, list(source.suffixes), dn, counters)

@@ -1,176 +1,145 @@
-"""What an operator may name as a place that holds entries: a server, LDIF, a database directory, a configuration.
+"""What a name on a command line stands for: a server, a database, LDIF, a configuration or a template.
 
-Each can be read whole into a digest, and be asked again for a few of its entries.
+Every verb asks `locate`, and says which kinds it takes; the others are refused here, with what to do instead.
 """
 
 from __future__ import annotations
 
 import glob
-import io
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Protocol
 
-from loader import dn, exports, ldif
-from loader.errors import NoSuchBase, NoSuchPath
-from loader.ldif import EntryDigests
-from loader.progress import Meter
-from loader.server import subschema
-from loader.server.options import Connection
-from loader.server.search import Search
-from loader.server.session import session
-from loader.server.wire import reading
-from loader.sources import ldap, mdb, records
-from loader.sources.configured import ConfiguredDatabase
-from loader.sources.mdb import database_directory
-from loader.sources.records import Entries
-from loader.storage.files import require_readable
+from loader import exports
+from loader.errors import NoSuchPath, NoSuchTemplate, UsageProblem
+from loader.mdb import meta
+from loader.storage import files
 
-SCHEMES = ("ldap://", "ldaps://", "ldapi://")
+STDIN = "-"
+_SCHEMES = ("ldap://", "ldaps://", "ldapi://")
+_DATABASE = "mdb:"  # before a directory: a database, whatever is in there
+_TEMPLATES = "ditseed.templates"
 
 
-class Location(Protocol):
-    """A place that holds entries."""
+class Kind(Enum):
+    """What a name may stand for; the value is for messages."""
 
-    @property
-    def label(self) -> str:
-        """For people and reports; no secrets."""
-        ...
+    SERVER = "a server"
+    DATABASE = "a database directory"
+    DATA_FILE = "a data file of LMDB"
+    CONFIGURATION = "a configuration of slapd"
+    TEMPLATE = "a template"
+    LDIF = "LDIF"  # files, a pattern of such, a directory of them, an export
+    STREAM = "a stream"  # standard input, a pipe, a socket: read once
 
-    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        """Read all of it."""
-        ...
 
-    def find(self, names: Sequence[str]) -> Entries:
-        """The entries of these DNs, as far as they are there; keys are `dn.key(DN)`."""
-        ...
+_INSTEAD = {
+    Kind.SERVER: "give it with -H to `ditseed export`",
+    Kind.DATABASE: "`ditseed export` makes LDIF of it, and `ditseed clone` copies it",
+    Kind.DATA_FILE: "give the directory that contains it, where it has to be named data.mdb",
+    Kind.CONFIGURATION: "give the directory of its database, or the configuration with --config",
+    Kind.TEMPLATE: "give it with --from, or to `ditseed generate`, which makes LDIF of it",
+    Kind.LDIF: "`ditseed build` makes a database of it",
+    Kind.STREAM: "put it into a file first",
+}
 
 
 @dataclass(frozen=True)
-class Server:
-    """A running server, below the base of its connection; or what a search finds there, and no more."""
+class Location:
+    """`paths`: files or directories; none of a server. `lists`: directories of a template's word lists."""
 
-    connection: Connection
-    asked: Search | None = None
-
-    @property
-    def label(self) -> str:
-        return self.connection.uri or "the default server"
-
-    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        searches = [self.asked] if self.asked else self._whole(meter)
-        return ldap.with_retries(lambda: self._digest(searches, ignore, meter), meter)
-
-    def _whole(self, meter: Meter) -> list[Search]:
-        with session(self.connection, meter.cancelled) as server:
-            base = server.base()
-            server.read(base, ["1.1"])
-            asked = Search(base, attributes=subschema.everything(server))
-            return (
-                [asked, replace(asked, subentries=True)]
-                if server.offers_subentries(base)
-                else [asked]
-            )
-
-    def _digest(
-        self, searches: Sequence[Search], ignore: Sequence[str], meter: Meter
-    ) -> EntryDigests:
-        with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter) as reader:
-            for asked in searches:
-                reader.digest(asked, tree)
-            return tree
-
-    def find(self, names: Sequence[str]) -> Entries:
-        found: Entries = {}
-        with session(self.connection) as server:
-            attributes = self.asked.attributes if self.asked else subschema.everything(server)
-            for name in names:
-                try:
-                    entry = server.read(name, attributes)
-                except NoSuchBase:
-                    continue  # deleted since it was seen
-                found[dn.key(name)] = {key: frozenset(values) for key, values in entry.items()}
-        return found
-
-
-@dataclass(frozen=True)
-class Database:
-    """A back-mdb database, slapd running or not."""
-
-    mdb: ConfiguredDatabase
+    kind: Kind
+    text: str
+    paths: tuple[Path, ...] = ()
+    lists: tuple[Path, ...] = ()
 
     @property
-    def label(self) -> str:
-        return self.mdb.label
-
-    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        with ldif.digesting(ignore, meter) as tree:
-            for part in self.mdb.parts():
-                mdb.digest(part, tree, meter)
-            return tree
-
-    def find(self, names: Sequence[str]) -> Entries:
-        found: Entries = {}
-        for part in self.mdb.parts():
-            found.update(records.find(io.BytesIO(mdb.find(part, names)), names))
-        return found
+    def path(self) -> Path:
+        """Of any kind but a server and a pattern, the only one."""
+        return self.paths[0]
 
 
-@dataclass(frozen=True)
-class Files:
-    """LDIF files, or an export."""
-
-    label: str
-    given: tuple[Path, ...]
-
-    @property
-    def paths(self) -> list[Path]:
-        return exports.files_of(self.given)
-
-    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        with exports.held(self.given, meter) as paths, ldif.digesting(ignore, meter) as tree:
-            for path in paths:
-                tree.add_path(str(path))
-        exports.require_entries(self.given, tree.entries)
-        return tree
-
-    def find(self, names: Sequence[str]) -> Entries:
-        found: Entries = {}
-        for path in self.paths:
-            with records.opened(path) as stream:
-                found.update(records.find(stream, names))
-        return found
-
-
-def locate(text: str, connection: Connection) -> Location:
-    """What `text` names. `connection` says how to bind and gives base or suffix. Raises NoSuchPath, UsageProblem,
-    ManifestBroken.
-    """
-    if text.lower().startswith(SCHEMES):
-        return Server(replace(connection, uri=text))
-    named = database_directory(text)
-    if named is not None:
-        return Database(ConfiguredDatabase(named, connection.base))
-    path = Path(text)
-    if not path.exists():
-        return _pattern(text)
-    require_readable(path)
-    if (path / "cn=config.ldif").exists() or path.suffix == ".conf":
-        return Database(ConfiguredDatabase(path, connection.base))
-    return _files(path)
-
-
-def _pattern(text: str) -> Files:
-    """A quoted shell pattern: several LDIF files."""
-    found = sorted(Path(one) for one in glob.glob(text))
-    if not found:
-        raise NoSuchPath(path=text)
-    return Files(text, tuple(found))
-
-
-def _files(path: Path) -> Files:
-    found = Files(str(path), (path,))
-    for file in found.paths:
-        require_readable(file)
+def locate(text: str, *taken: Kind) -> Location:
+    """What `text` stands for. Raises NoSuchPath, NotPermitted, NoSuchTemplate; ManifestBroken for an export that is not
+    complete; UsageProblem for every kind that is not `taken`."""
+    found = _template(text) if taken == (Kind.TEMPLATE,) else _found(text)
+    if found.kind not in taken:
+        raise _refused(found, taken)
+    if found.kind is Kind.LDIF:
+        for path in exports.files_of(found.paths):
+            files.require_readable(path)
     return found
+
+
+def ldif_inputs(texts: Iterable[str]) -> tuple[Path, ...]:
+    """LDIF to be loaded, as `exports` takes it. Raises as `locate`."""
+    return tuple(path for text in texts for path in locate(text, Kind.LDIF, Kind.STREAM).paths)
+
+
+def require_once(texts: Iterable[str]) -> None:
+    """Raises UsageProblem if standard input is given twice."""
+    if sum(text == STDIN for text in texts) > 1:
+        raise UsageProblem(reason=f"{STDIN} (standard input) is given twice")
+
+
+def is_stream(path: Path) -> bool:
+    """Can it be read only once?"""
+    return str(path) == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def _found(text: str) -> Location:
+    if text.lower().startswith(_SCHEMES):
+        return Location(Kind.SERVER, text)
+    if text.startswith(_DATABASE):
+        return Location(Kind.DATABASE, text, (Path(text.removeprefix(_DATABASE)),))
+    path = Path(text)
+    with files.explained(path):
+        if is_stream(path):
+            return Location(Kind.STREAM, text, (path,))
+        if path.exists():
+            return Location(_kind(path), text, (path,))
+    paths = tuple(sorted(Path(one) for one in glob.glob(text)))
+    if not paths:
+        raise NoSuchPath(path=text)
+    return Location(Kind.LDIF, text, paths)
+
+
+def _kind(path: Path) -> Kind:
+    """Of a directory or file."""
+    if (path / meta.DATA).exists():
+        return Kind.DATABASE
+    files.require_readable(path)
+    if (path / "cn=config.ldif").exists() or path.suffix == ".conf":
+        return Kind.CONFIGURATION
+    if path.suffix == ".toml":
+        return Kind.TEMPLATE
+    return Kind.DATA_FILE if path.is_file() and meta.is_data_file(path) else Kind.LDIF
+
+
+def _template(name: str) -> Location:
+    """Of a package that ships templates (`ditseed.templates` of setup.cfg, so that loader does not import seeders), or
+    a file."""
+    from importlib.metadata import entry_points  # a third of the start of a verb
+
+    try:
+        for entry in entry_points(group=_TEMPLATES):
+            path, lists = entry.load()(name)
+            return Location(Kind.TEMPLATE, name, (path,), tuple(lists))
+    except NoSuchTemplate as error:
+        try:
+            return _found(name)
+        except NoSuchPath:
+            raise error from None
+    raise NoSuchTemplate(name=name, known="none; no installed package has any")
+
+
+def _refused(found: Location, taken: Iterable[Kind]) -> UsageProblem:
+    kind = found.kind.value
+    if found.kind is Kind.LDIF and found.path.is_dir():
+        return UsageProblem(
+            reason=f"{found.text} is not a database directory: it contains no {meta.DATA}"
+        )
+    wanted = " or ".join(one.value for one in taken)
+    instead = _INSTEAD[found.kind]
+    return UsageProblem(reason=f"{found.text} is {kind}: {instead}; expected here is {wanted}")

@@ -21,7 +21,6 @@ from loader.storage.files import require_readable
 __all__ = ["Exported"]
 
 DATA = "data.mdb"
-PREFIX = "mdb:"  # before a directory, where anything else could be meant
 
 
 @dataclass(frozen=True)
@@ -34,17 +33,6 @@ class Part:
 
 def is_database(path: Path) -> bool:
     return (path / DATA).exists()
-
-
-def database_directory(text: str) -> Path | None:
-    """The database directory that is meant: one with a data.mdb, or whatever stands behind `mdb:`."""
-    if text.startswith(PREFIX):
-        return Path(text.removeprefix(PREFIX))
-    path = Path(text)
-    if not path.is_dir():
-        return None
-    require_readable(path)
-    return path if is_database(path) else None
 
 
 def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) -> Exported:

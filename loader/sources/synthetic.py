@@ -1,8 +1,4 @@
-"""Source: the tree of a template, made while it is read.
-
-Templates are found by the packages that ship some: functions named by the entry points `ditseed.templates` of
-setup.cfg, so that loader does not import seeders.
-"""
+"""Source: the tree of a template, made while it is read."""
 
 from __future__ import annotations
 
@@ -14,28 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from loader import resources
-from loader.errors import NoSuchTemplate
 from loader.progress import Meter
 from loader.sources import Inputs, dit
 from loader.sources.dit import Template, TreeSpec
 
-GROUP = "ditseed.templates"
 MOMENT = "20260101000000Z"  # what a build of such a tree takes for its time, so that it can be made again
 _PIPE = 1 << 20  # bytes, the most that Linux gives everybody
-
-
-def find(name: str) -> tuple[Path, tuple[Path, ...]]:
-    """The file of a template by its name or path, and where its lists are besides. Raises NoSuchTemplate."""
-    # Here, for it takes a third of the start of a verb.
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group=GROUP):
-        path, lists = entry.load()(name)
-        return path, tuple(lists)
-    raise NoSuchTemplate(name=name, known="none, for no package here brings any")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import Session
 from loader.sources import selection
-from loader.sources.location import Server
+from loader.sources.comparable import Server
 from loader.sources.narrowing import Narrowing
 from loader.sources.selection import Selection
 from loader.syncrepl import Syncrepl

@@ -24,7 +24,6 @@ from loader.operations.build import plan as build_plan
 from loader.operations.build import require as require_buildable
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.export import ExportOptions, trial_plan
-from loader.operations.inputs import is_stream
 from loader.operations.publish import TargetDatabase
 from loader.operations.shards import clear as clear_export
 from loader.progress import Progress
@@ -32,6 +31,7 @@ from loader.run.catalogue import DoneStep, Facts, recorded
 from loader.run.steps import Run, open_run
 from loader.server.options import Connection
 from loader.server.session import Session, session
+from loader.sources.location import is_stream
 from loader.storage import files
 from seeders.replica import claims, forecast, partial, preparing
 from seeders.replica.partial import Partial

@@ -12,7 +12,7 @@ from loader.progress import Progress
 from loader.server import configuration
 from loader.server.options import Connection
 from loader.server.session import session
-from loader.sources.location import Server
+from loader.sources.comparable import Server
 from seeders.replica import local, partial, waiting
 from seeders.replica.partial import Partial
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from loader import resources, standard, units
+from loader import units
 from loader.cli.options import (
     json_option,
     progress_of,
@@ -18,12 +17,11 @@ from loader.cli.options import (
     threads_option,
 )
 from loader.cli.report import show_facts, show_json
-from loader.cli.trees import recipe_of, tree_options, tree_suffix_option
+from loader.cli.trees import generate, recipe_of, tree_options, tree_suffix_option
 from loader.errors import UsageProblem
-from loader.sources import dit
-from loader.sources.dit import Range, Template, TreeSpec
+from loader.operations.generate import SHARD_ENTRIES
+from loader.sources.dit import TreeSpec
 from seeders.synthetic import learn_cmd, templates
-from seeders.synthetic.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
 from seeders.synthetic.operations_cmd import operations
 
 
@@ -82,7 +80,7 @@ def tree(
     output: str,
     as_json: bool,
     progress_mode: str,
-    restart: bool,
+    tree_suffix: str | None,
     **options: Any,
 ) -> None:
     """Make a synthetic tree from TEMPLATE: `people`, or the path of a template file of your own.
@@ -99,29 +97,8 @@ def tree(
       ditseed generate show people 17                                look at entry 17
       ditseed generate templates                                     what is shipped
     """
-    if output == "-":
-        standard.reserve_output()
-    progress = progress_of(progress_mode)
-    chosen = _options(template_name, stdout=output == "-", **options)
-    if output == "-":
-        packed = chosen.compress == "zstd"
-        what = "packed LDIF" if packed else "LDIF"
-        to_stream(chosen, standard.output(what, readable=not packed), progress)
-        return
-    made = to_directory(chosen, Path(output), progress, restart)
-    if as_json:
-        show_json(dataclasses.asdict(made))
-        return
-    show_facts(
-        {
-            "entries": units.number(made.entries),
-            "checksum": made.content_checksum,
-            "shards": len(made.shards),
-            "bytes on disk": units.size(sum(one.bytes for one in made.shards)),
-            "finished": made.finished,
-            "directory": output,
-        }
-    )
+    recipe = recipe_of(template_name, options, tree_suffix)
+    generate(recipe, output, progress_of(progress_mode), as_json, **options)
 
 
 @command.command("show")
@@ -164,42 +141,3 @@ def list_templates(as_json: bool) -> None:
 
 def _described(path: Path) -> str:
     return TreeSpec(path, (templates.LISTS,)).compiled(otherwise=1).description
-
-
-def _options(
-    template_name: str,
-    *,
-    stdout: bool,
-    piece: str | None,
-    compress: str | None,
-    jobs: int | None,
-    shard_entries: int,
-    tree_suffix: str | None,
-    **options: Any,
-) -> GenerateOptions:
-    recipe = recipe_of(template_name, options, tree_suffix)
-    template = recipe.compiled()
-    return GenerateOptions(
-        recipe,
-        template,
-        range_of(template, piece),
-        jobs or resources.processors(),
-        compress or ("none" if stdout else "zstd"),
-        shard_entries,
-    )
-
-
-def range_of(template: Template, piece: str | None) -> Range:
-    """The entries that --range asks for, all without it. Raises UsageProblem."""
-    if piece is None:
-        return dit.whole(template)
-    first, _, end = piece.partition(":")
-    if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
-        raise UsageProblem(
-            reason=f"--range {piece}: write A:B with A less than B, entries A to B-1 counted from 0"
-        )
-    if int(end) > template.entries:
-        raise UsageProblem(
-            reason=f"--range {piece}: ends after the {units.number(template.entries)} entries"
-        )
-    return Range(int(first), int(end))

@@ -18,8 +18,8 @@ from loader.manifest import Manifest
 from loader.operations.export_mdb import DumpOptions, export_database
 from loader.progress import Progress
 from loader.server.options import Connection
-from loader.sources.ldif_files import STDIN
-from loader.sources.mdb import Part, database_directory
+from loader.sources.location import STDIN, Kind, locate
+from loader.sources.mdb import Part
 from loader.storage import files, held
 
 
@@ -55,21 +55,20 @@ def learn(options: LearnOptions, progress: Progress) -> LearnResult:
 @contextmanager
 def _ldif(options: LearnOptions, progress: Progress) -> Iterator[tuple[list[Path], int | None]]:
     """LDIF, as `exports` takes it, and a descriptor to read, in this order."""
-    if options.sources:
-        database = database_directory(options.sources[0]) if len(options.sources) == 1 else None
-        if database is None:
-            named = [Path(one) for one in options.sources if one != STDIN]
-            yield named, (0 if STDIN in options.sources else None)
-            return
-    else:
-        database = None
+    alone = (Kind.DATABASE,) if len(options.sources) == 1 else ()
+    named = [locate(one, Kind.LDIF, Kind.STREAM, *alone) for one in options.sources]
+    database = next((one for one in named if one.kind is Kind.DATABASE), None)
+    if named and database is None:
+        paths = [path for one in named for path in one.paths if one.text != STDIN]
+        yield paths, (0 if STDIN in options.sources else None)
+        return
     place = options.output.absolute().parent if options.output else Path(tempfile.gettempdir())
     with held.scratch(place, ".ditseed-learn-") as scratch:
         output = scratch.path / "export"
         if database is None:
             _of_server(options, output, progress)
         else:
-            dump = DumpOptions(Part(database, options.base), output, options.jobs)
+            dump = DumpOptions(Part(database.path, options.base), output, options.jobs)
             export_database(dump, progress, {})
         yield [output], None
 

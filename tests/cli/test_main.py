@@ -157,13 +157,16 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_without_python_ldap_a_verb_that_needs_it_says_what_to_install(tmp_path: Path) -> None:
-    """As where python-ldap was compiled for the libldap of another release, which has gone."""
+    """As where python-ldap was compiled for the libldap of another release, which has gone. What works on files alone
+    does not load it."""
     reason = "libldap-2.5.so.0: cannot open shared object file"
     (tmp_path / "ldap.py").write_text(f"raise ImportError({reason!r}, name='_ldap')\n")
     there = {"PYTHONPATH": str(tmp_path)}
     assert command.ditseed("--help", env=there).status == 0
-    to_a_server = ("export", "-H", "ldap://127.0.0.1:1", "-o", str(tmp_path / "export"))
-    done = command.ditseed(*to_a_server, env=there)
+    for verb, *words in (["verify"], ["build", "--config", "/none"], ["export", "-o", "out"]):
+        alone = command.ditseed(verb, str(tmp_path), *words, env=there)
+        assert alone.status == UsageProblem.exit_status, alone.err
+    done = command.ditseed("compare", str(tmp_path), str(tmp_path), env=there)
     assert done.status == LibldapMissing.exit_status
     assert reason in done.err
     assert "python3-ldap" in done.err

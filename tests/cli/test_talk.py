@@ -70,7 +70,7 @@ def test_verbose_tells_steps_files_and_tools(tmp_path: Path) -> None:
     assert "INFO: " in told
     assert ": started" in told
     assert "INFO: " not in generate(tmp_path / "second").ok().err
-    missing = command.ditseed("build", "x", "--config", tmp_path, "-v")
+    missing = command.ditseed("build", "-", "--config", tmp_path, "-v")
     assert f"INFO: reading the configuration {tmp_path}" in missing.err
 
 

@@ -21,7 +21,7 @@ from loader.operations.build import BuildOptions
 from loader.operations.build.inputs import input_time
 from loader.progress import Meter
 from loader.sinks import shards
-from loader.sinks.shards import GeneratedAttributes, Slice, Source
+from loader.sinks.shards import GeneratedAttributes, Slice, SlicedLdif
 from tests.golden.everything import BY_NAME, CASES
 from tests.support.command import ditseed
 from tests.support.golden import fresh, require_fitting, slapadd
@@ -44,7 +44,7 @@ REPEATED = "ranges"
 
 def one_stream(case: Case, ldif: Path, directory: Path) -> Path | None:
     """All that several slapadds are fed, for one of them; None where there are no slices."""
-    source = Source([ldif], [case.settings.suffix], directory / "shared.ldif")
+    source = SlicedLdif([ldif], [case.settings.suffix], directory / "shared.ldif")
     plan = shards.plan(source, 1, Meter("plan"))
     if plan.unknown or plan.leaves < 2:
         return None

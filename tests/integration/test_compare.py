@@ -40,11 +40,11 @@ from loader.operations.compare import (
     Sample,
     compare,
 )
+from loader.operations.generate import to_directory
 from loader.progress import Progress
 from loader.server.options import Connection
+from loader.sources.comparable import Comparable, comparable
 from loader.sources.dit import Range
-from loader.sources.location import Location, locate
-from seeders.synthetic.generate import to_directory
 from tests.support import generating
 from tests.support.generating import text_of
 from tests.support.require import require
@@ -83,15 +83,15 @@ def connection(server: Slapd) -> Connection:
     )
 
 
-def compared(a: Location, b: Location, **options: object) -> CompareReport:
+def compared(a: Comparable, b: Comparable, **options: object) -> CompareReport:
     return compare(CompareOptions(a, b, **options), Progress("none"))  # type: ignore[arg-type]
 
 
-def at(path: Path) -> Location:
-    return locate(str(path), Connection())
+def at(path: Path) -> Comparable:
+    return comparable(str(path), Connection())
 
 
-def written(path: Path, text: bytes) -> Location:
+def written(path: Path, text: bytes) -> Comparable:
     path.write_bytes(text)
     return at(path)
 
@@ -107,13 +107,13 @@ def test_every_form_of_the_same_data_is_equal(
     to_directory(options, tmp_path / "export", Progress("none"))
     (tmp_path / "tree.ldif.gz").write_bytes(gzip.compress(generated))
     places = [
-        locate(server.ldapi_uri, who),
-        locate(server.uri, who),
-        locate(str(server.config_path), Connection()),
-        locate(str(server.home / "slapd.conf"), Connection(base=SUFFIX.upper())),
-        locate(str(server.database_dir), Connection()),
+        comparable(server.ldapi_uri, who),
+        comparable(server.uri, who),
+        comparable(str(server.config_path), Connection()),
+        comparable(str(server.home / "slapd.conf"), Connection(base=SUFFIX.upper())),
+        comparable(str(server.database_dir), Connection()),
         at(tmp_path / "export"),
-        locate(f"{tmp_path}/export/*.zst", Connection()),
+        comparable(f"{tmp_path}/export/*.zst", Connection()),
         at(tmp_path / "tree.ldif.gz"),
     ]
     for place in places:
@@ -156,7 +156,7 @@ def test_a_hard_tree_is_the_same_by_its_pages_slapcat_and_ldap(tmp_path: Path) -
     made.slapadd("".join(hard_tree(SUFFIX)))
     with made:
         who = connection(made)
-        live, stored = locate(made.ldapi_uri, who), locate(str(made.config_path), who)
+        live, stored = comparable(made.ldapi_uri, who), comparable(str(made.config_path), who)
         dumped = written(
             tmp_path / "dump.ldif", made.tool("slapcat", *made.config_arguments, "-b", SUFFIX)
         )
@@ -167,7 +167,7 @@ def test_a_hard_tree_is_the_same_by_its_pages_slapcat_and_ldap(tmp_path: Path) -
 def test_what_slapd_writes_itself_can_be_left_out(tmp_path: Path, server: Slapd) -> None:
     bare = dataclasses.replace(RECIPE, operational=False)
     text = text_of(bare)
-    a, b = written(tmp_path / "bare.ldif", text), locate(str(server.config_path), Connection())
+    a, b = written(tmp_path / "bare.ldif", text), comparable(str(server.config_path), Connection())
     assert compared(a, b).changed == ENTRIES + 2
     assert compared(a, b, ignore=(*IGNORED, *SERVER_ATTRIBUTES)).equal
 
@@ -184,7 +184,7 @@ def test_context_csn_counts_only_when_asked(generated: bytes, tmp_path: Path) ->
 def test_one_branch_of_a_database(server: Slapd) -> None:
     branch = f"ou=people,{SUFFIX}"
     who = dataclasses.replace(connection(server), base=branch)
-    report = compared(locate(server.uri, who), locate(str(server.config_path), who))
+    report = compared(comparable(server.uri, who), comparable(str(server.config_path), who))
     assert report.equal
     assert report.a.entries == ENTRIES + 1
 
@@ -193,16 +193,16 @@ def test_a_copied_database_needs_no_configuration(server: Slapd, tmp_path: Path)
     copy = tmp_path / "copy"
     copy.mkdir()
     server.tool("mdb_copy", server.database_dir, copy)
-    live = locate(server.uri, connection(server))
-    assert compared(locate(str(copy), Connection()), live).equal
+    live = comparable(server.uri, connection(server))
+    assert compared(comparable(str(copy), Connection()), live).equal
 
 
 def test_a_connection_that_breaks_is_taken_up_again(server: Slapd) -> None:
-    stored = locate(str(server.config_path), Connection())
+    stored = comparable(str(server.config_path), Connection())
     mark = server.log_size()
     with Proxy(server.uri) as proxy:
         proxy.cut_after(100_000, 300_000)
-        report = compared(locate(proxy.uri, connection(server)), stored)
+        report = compared(comparable(proxy.uri, connection(server)), stored)
     assert report.equal
     assert report.a.entries == ENTRIES + 2
     # One to look at a sample, one at the base, one that was cut, one that was cut, one that brought everything.
@@ -217,7 +217,7 @@ def test_slapds_own_user_can_still_open_the_database() -> None:
         made.slapadd("".join(hard_tree(SUFFIX)))
         lock = made.database_dir / "lock.mdb"
         lock.unlink()
-        place = locate(str(made.config_path), Connection())
+        place = comparable(str(made.config_path), Connection())
         assert compared(place, place).equal
         assert lock.owner() == "openldap"
         with made:
@@ -245,11 +245,11 @@ def test_a_hundred_planted_differences_are_found(
     text = "\n\n".join(kept) + "\n\n"
     ldif = written(tmp_path / "planted.ldif", text.encode())
     other.slapadd(text)
-    stored = locate(str(other.database_dir), Connection())
+    stored = comparable(str(other.database_dir), Connection())
     for a, b in (
-        (locate(server.uri, connection(server)), ldif),
-        (locate(str(server.config_path), Connection()), ldif),
-        (locate(str(server.database_dir), Connection()), stored),
+        (comparable(server.uri, connection(server)), ldif),
+        (comparable(str(server.config_path), Connection()), ldif),
+        (comparable(str(server.database_dir), Connection()), stored),
         (written(tmp_path / "whole.ldif", generated), stored),
     ):
         report = compared(a, b, limit=1000)
@@ -312,8 +312,8 @@ def test_the_attributes_that_differ_are_named(
     packed.write_bytes(zstandard.compress(text))
     who = connection(server)
     for a in (
-        locate(server.ldapi_uri, who),
-        locate(str(server.database_dir), Connection()),
+        comparable(server.ldapi_uri, who),
+        comparable(str(server.database_dir), Connection()),
         written(tmp_path / "a.ldif", generated),
     ):
         for one, other in ((a, at(packed)), (at(packed), a)):
@@ -329,27 +329,27 @@ def test_the_attributes_that_differ_are_named(
 def test_a_wrong_password(server: Slapd, tmp_path: Path) -> None:
     (tmp_path / "pw").write_text("wrong")
     who = dataclasses.replace(connection(server), password_file=str(tmp_path / "pw"))
-    place = locate(server.uri, who)
+    place = comparable(server.uri, who)
     with pytest.raises(BadCredentials):
-        compared(place, locate(str(server.config_path), Connection()))
+        compared(place, comparable(str(server.config_path), Connection()))
 
 
 def test_one_side_down_ends_the_other(server: Slapd) -> None:
-    down = locate("ldap://127.0.0.1:1", connection(server))
+    down = comparable("ldap://127.0.0.1:1", connection(server))
     with pytest.raises(ServerDown):
-        compared(locate(server.uri, connection(server)), down)
+        compared(comparable(server.uri, connection(server)), down)
 
 
 def test_a_base_that_is_not_there(server: Slapd) -> None:
     who = dataclasses.replace(connection(server), base=f"ou=nobody,{SUFFIX}")
-    place = locate(server.uri, who)
+    place = comparable(server.uri, who)
     with pytest.raises(NoSuchBase):
         compared(place, place)
 
 
 def test_a_limit_of_the_server_is_no_difference(server: Slapd) -> None:
     """An anonymous search is cut at 500 entries: an error, never a report."""
-    anonymous = locate(server.uri, Connection(base=SUFFIX))
+    anonymous = comparable(server.uri, Connection(base=SUFFIX))
     with pytest.raises(LimitTooLow):
         compared(anonymous, anonymous)
 
@@ -357,12 +357,12 @@ def test_a_limit_of_the_server_is_no_difference(server: Slapd) -> None:
 def test_a_file_that_was_cut(server: Slapd, generated: bytes, tmp_path: Path) -> None:
     cut = written(tmp_path / "cut.ldif", generated[:-100])
     with pytest.raises(LdifTruncated):
-        compared(cut, locate(server.uri, connection(server)))
+        compared(cut, comparable(server.uri, connection(server)))
 
 
 def test_a_damaged_database(tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_bytes(b"\0" * 65536)
-    place = locate(str(tmp_path), Connection())
+    place = comparable(str(tmp_path), Connection())
     with pytest.raises(NotLmdb):
         compared(place, place)
 
@@ -389,11 +389,11 @@ def test_a_place_that_is_none(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error):
-        locate(name, Connection())
+        comparable(name, Connection())
 
 
 def test_a_suffix_that_is_not_configured(server: Slapd) -> None:
-    place = locate(str(server.config_path), Connection(base="dc=other,dc=com"))
+    place = comparable(str(server.config_path), Connection(base="dc=other,dc=com"))
     with pytest.raises(NoSuchSuffix):
         compared(place, place)
 
@@ -402,7 +402,7 @@ def test_a_configuration_without_a_database_yet() -> None:
     """Nothing is made there."""
     made = Slapd(form="conf")
     try:
-        place = locate(str(made.config_path), Connection())
+        place = comparable(str(made.config_path), Connection())
         with pytest.raises(NotLmdb):
             compared(place, place)
         assert list(made.database_dir.iterdir()) == []

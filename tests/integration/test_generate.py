@@ -19,11 +19,11 @@ from loader import ldif, manifest
 from loader.errors import NoSpace, OutputNotEmpty, RunMismatch
 from loader.manifest import Manifest
 from loader.operations.compare import CompareOptions, compare
+from loader.operations.generate import GenerateOptions, to_directory
 from loader.progress import Meter, Progress
 from loader.server.options import Connection
+from loader.sources.comparable import comparable
 from loader.sources.dit import Range, TreeSpec
-from loader.sources.location import locate
-from seeders.synthetic.generate import GenerateOptions, to_directory
 from tests.support import generating
 from tests.support.dumped import hold
 from tests.support.generating import text_of
@@ -175,7 +175,10 @@ def test_what_slapd_holds_is_what_was_made(tmp_path: Path) -> None:
     with Slapd() as server:
         server.stop()
         server.slapadd(text_of(recipe).decode())
-        places = locate(str(tmp_path), Connection()), locate(str(server.config_path), Connection())
+        places = (
+            comparable(str(tmp_path), Connection()),
+            comparable(str(server.config_path), Connection()),
+        )
         report = compare(CompareOptions(*places, ignore=()), Progress("none"))
         assert report.equal
         assert report.b.checksum == made.content_checksum

@@ -15,8 +15,8 @@ from fixtures import replication
 from fixtures.slapd import Slapd
 from loader import errors, ldif, manifest
 from loader.errors import ManifestBroken
+from loader.operations.generate import to_directory
 from loader.progress import Meter, Progress
-from seeders.synthetic.generate import to_directory
 from tests.support import adding, generating
 from tests.support.command import Done, ditseed
 from tests.support.trees import tree

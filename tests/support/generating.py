@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
+from loader.operations.generate import GenerateOptions
 from loader.progress import Meter
 from loader.sources import dit
 from loader.sources.dit import Range, TreeSpec
 from seeders.synthetic import templates
-from seeders.synthetic.generate import GenerateOptions
 
 LISTS = (templates.LISTS,)
 PEOPLE = templates.find("people")

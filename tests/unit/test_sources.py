@@ -10,11 +10,11 @@ import pytest
 
 from loader import ldif
 from loader.errors import ManifestBroken
+from loader.operations.generate import to_directory
 from loader.progress import Meter, Progress
 from loader.sources import Source, names
 from loader.sources.ldif_files import LdifFiles
 from loader.sources.synthetic import Synthetic
-from seeders.synthetic.generate import to_directory
 from tests.support import generating
 
 ROOT = Path(__file__).parents[2]

@@ -7,13 +7,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import exports
 from loader.defaults import state_dir
 from loader.errors import UsageProblem
-from loader.operations.inputs import fingerprint, is_stream, same_file
 from loader.server.options import Connection
 from loader.sources import Source
-from loader.sources.ldif_files import STDIN, LdifFiles
+from loader.sources.ldif_files import LdifFiles
+from loader.sources.location import is_stream
 from loader.sources.synthetic import Synthetic
 
 ON_EXISTS = ("error", "skip", "replace", "newer")
@@ -42,17 +41,16 @@ class AddOptions:
     tree: Synthetic | None = None  # in the place of inputs
 
     @property
+    def files(self) -> LdifFiles:
+        return LdifFiles(self.inputs)
+
+    @property
     def streamed(self) -> bool:
-        """Does an input go by but once?"""
-        return any(is_stream(path) for path in self.inputs)
+        return self.files.streamed
 
     @property
     def source(self) -> Source:
-        return self.tree or LdifFiles(self.inputs)
-
-    @property
-    def files(self) -> list[Path]:
-        return exports.files_of(self.inputs)
+        return self.tree or self.files
 
     @property
     def directory(self) -> Path:
@@ -71,14 +69,14 @@ class AddOptions:
         return {
             "uri": self.connection.uri,
             "inputs": self._names(),
-            "files": [fingerprint(path) for path in self.files],
+            "files": self.files.fingerprints(),
             "tree": self._tree(),
             "keep_operational": self.keep_operational,
             "as_replication": self.as_replication,
         }
 
     def _names(self) -> list[str]:
-        return [str(path if is_stream(path) else path.absolute()) for path in self.files]
+        return [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()]
 
     def _tree(self) -> dict[str, object] | None:
         return self.tree.identity() if self.tree else None
@@ -87,7 +85,4 @@ class AddOptions:
         """Raise UsageProblem for options that do not go together."""
         if self.streamed and dry:
             raise UsageProblem(reason="a stream can be read only once, so --dry-run cannot read it")
-        if sum(str(path) == STDIN for path in self.inputs) > 1:
-            raise UsageProblem(reason=f"{STDIN} (standard input) is given twice")
-        if self.rejects and any(same_file(self.rejects, path) for path in self.files):
-            raise UsageProblem(reason=f"--rejects {self.rejects} is an input file as well")
+        self.files.require_fitting(self.rejects)

@@ -24,16 +24,11 @@ from loader.sources import names, synthetic
 NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
 
 
-def paths(options: BuildOptions) -> list[Path]:
-    """LDIF in loading order."""
-    return exports.files_of(options.inputs)
-
-
 @contextmanager
 def opened(options: BuildOptions) -> Iterator[list[Path]]:
     """LDIF in loading order, of which some may be read: of a tree it is made meanwhile."""
     if options.tree is None:
-        yield paths(options)
+        yield options.files.paths()
         return
     with options.tree.stream() as descriptor:
         yield [Path(f"/dev/fd/{descriptor}")]
@@ -82,7 +77,7 @@ def input_time(options: BuildOptions) -> str:
     elif options.tree is not None:
         return synthetic.MOMENT
     else:
-        found = paths(options)
+        found = options.files.paths()
         ages = [path.stat().st_mtime for path in found if path.is_file()]
         moment = min([time.time(), max(ages)] if len(ages) == len(found) else [time.time()])
     return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))

@@ -150,7 +150,7 @@ class NativeSteps:
 
     def _least(self) -> int:
         """Bytes that the database takes at least, as far as files tell; compressed ones tell less than they hold."""
-        found = [path for path in inputs.paths(self.options) if path.is_file()]
+        found = [path for path in self.options.files.paths() if path.is_file()]
         return round(LEAST * sum(path.stat().st_size for path in found))
 
     def _rules(self, claimed: Sequence[str] | None) -> BuildRules:

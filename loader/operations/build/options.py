@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import exports
 from loader.defaults import ENGINES, LADDER
 from loader.errors import UsageProblem
-from loader.operations.inputs import fingerprint, is_stream, same_file
 from loader.sources import Source
-from loader.sources.ldif_files import STDIN, LdifFiles
+from loader.sources.ldif_files import LdifFiles
 from loader.sources.synthetic import Synthetic
 
 FULL = LADDER[-1]  # every entry read again, every index made again: a level of --verify
@@ -63,13 +61,16 @@ class BuildOptions:
     reached: tuple[str, ...] = ()  # CSNs of the other parts, which the contextCSN of -w takes in
 
     @property
+    def files(self) -> LdifFiles:
+        return LdifFiles(self.inputs)
+
+    @property
     def streamed(self) -> bool:
-        """Does an input go by but once?"""
-        return any(is_stream(path) for path in self.inputs)
+        return self.files.streamed
 
     @property
     def source(self) -> Source:
-        return self.tree or LdifFiles(self.inputs)
+        return self.tree or self.files
 
     def below(self, suffix: str) -> BuildOptions:
         """The same, with the tree in the database of that suffix."""
@@ -80,7 +81,7 @@ class BuildOptions:
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption: options, and the inputs as they are now."""
         return {
-            "inputs": [fingerprint(path) for path in exports.files_of(self.inputs)],
+            "inputs": self.files.fingerprints(),
             "tree": self.tree.identity() if self.tree else None,
             "config": str(self.config_path.absolute()),
             "suffix": self.suffix,
@@ -108,12 +109,7 @@ class BuildOptions:
             raise UsageProblem(reason=f"--shards cuts files, and --from makes a stream: {_FILES}")
         if self.streamed and (self.seeding or dry):
             raise UsageProblem(reason=f"{self.inputs[0]} is not a file: {_ONCE}")
-        if self.rejects and any(
-            same_file(self.rejects, path) for path in exports.files_of(self.inputs)
-        ):
-            raise UsageProblem(reason=f"--rejects {self.rejects}: it is read, too")
-        if sum(str(path) == STDIN for path in self.inputs) > 1:
-            raise UsageProblem(reason=f"{STDIN} is given twice")
+        self.files.require_fitting(self.rejects)
 
     def _only_native(self) -> Iterator[str]:
         default = BuildOptions((), Path())

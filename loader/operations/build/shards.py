@@ -24,7 +24,7 @@ from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.sinks import shards, slapadd
-from loader.sinks.shards import GeneratedAttributes, MergeTask, Slice, Source
+from loader.sinks.shards import GeneratedAttributes, MergeTask, Slice, SlicedLdif
 from loader.storage import files
 
 
@@ -46,9 +46,9 @@ class ShardSteps:
         return self.run.directory / "slices"
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> SlicedLdif:
         suffixes = self.place.database.suffixes
-        return Source(inputs.paths(self.options), suffixes, self.home / "shared.ldif")
+        return SlicedLdif(self.options.files.paths(), suffixes, self.home / "shared.ldif")
 
     def slice(self, meter: Meter) -> Facts:
         """Where slices begin. One is none: the input is then for one slapadd, which judges it as it is."""

@@ -10,12 +10,11 @@ from pathlib import Path
 from loader import ldif, standard, units
 from loader.errors import EmptyInput
 from loader.operations.build.options import BuildOptions
-from loader.operations.inputs import is_stream
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
-from loader.sources.ldif_files import STDIN
+from loader.sources.location import STDIN, is_stream
 from loader.storage import files
 
 STEP = "spool"

@@ -149,7 +149,7 @@ def opened(where: Path | Connection) -> Iterator[Target]:
     if isinstance(where, Path):
         yield Offline(configuration.read(where))
         return
-    from loader.server.session import session  # for a server alone: python-ldap takes 20 ms to load
+    from loader.server.session import session  # python-ldap takes 40 ms to load
 
     with session(where) as bound:
         config = configuration.read_online(bound)

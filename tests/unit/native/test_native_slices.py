@@ -12,7 +12,7 @@ import zstandard
 
 from loader.progress import Meter
 from loader.sinks import shards
-from loader.sinks.shards import GeneratedAttributes, Plan, Slice, Source
+from loader.sinks.shards import GeneratedAttributes, Plan, Slice, SlicedLdif
 
 SUFFIX = "dc=example,dc=com"
 NOW = "20260102030405Z"
@@ -25,7 +25,7 @@ def _record(dn: str, *lines: str) -> str:
 
 @dataclass
 class Cut:
-    source: Source
+    source: SlicedLdif
     plan: Plan
 
     def piece(self, number: int, making: GeneratedAttributes = PLAIN) -> Slice:
@@ -40,7 +40,7 @@ class Cut:
 
 
 def _cut(directory: Path, count: int, *paths: Path, suffixes: tuple[str, ...] = (SUFFIX,)) -> Cut:
-    source = Source(paths, suffixes, directory / "shared.ldif")
+    source = SlicedLdif(paths, suffixes, directory / "shared.ldif")
     return Cut(source, shards.plan(source, count, Meter("plan")))
 
 

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use ldif::Input;
 use ldif::polled::CancellableReader;
+use ldif::walk::each_record;
+use ldif::{Field, Input, Record};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::Names;
@@ -12,6 +13,7 @@ use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
 use crate::counters::Counters;
+use crate::error::raise;
 use crate::gate::{duplicate, enter};
 use crate::results::{Arrangement, EntryDigests, ScanResult, Shard};
 
@@ -30,6 +32,29 @@ pub fn dn_key(text: &[u8]) -> Option<Vec<u8>> {
 pub fn dn_parent(text: &[u8]) -> Vec<u8> {
     let parent = schema::split_leaf(text).map_or(&b""[..], |(_, parent)| parent);
     parent.trim_ascii_start().to_vec()
+}
+
+type Attributes = Vec<(String, Vec<u8>)>;
+
+/// For short texts: the interpreter waits.
+#[pyfunction]
+pub fn records(py: Python<'_>, text: &[u8]) -> PyResult<Vec<(String, Attributes)>> {
+    let mut found = Vec::new();
+    let visit = |record: &Record<'_>| {
+        let entry = record.entry()?;
+        let name = String::from_utf8_lossy(&entry.dn).into_owned();
+        found.push((name, entry.fields.map(attribute).collect::<ldif::Result<_>>()?));
+        Ok(())
+    };
+    each_record(Input::from_reader(text), &ldif::Counters::default(), visit)
+        .map_err(|error| raise(py, error))?;
+    Ok(found)
+}
+
+fn attribute(field: ldif::Result<Field<'_>>) -> ldif::Result<(String, Vec<u8>)> {
+    let field = field?;
+    let name = String::from_utf8_lossy(field.description()).into_owned();
+    Ok((name, field.value()?.into_owned()))
 }
 
 #[pyfunction]
