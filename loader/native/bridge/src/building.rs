@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use backmdb::split::SplitTarget;
 use backmdb::{LiveSource, Method, Options, Settings, Source, ValueCheck};
+use common::{Code, WithCode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schema::{Definition, Kind};
 use values::keys::Substrings;
 
 use crate::counters::Counters;
-use crate::error::raise;
+use crate::error::{both, one_of, raised};
 use crate::feed::{Asked, Feed};
 use crate::gate::{duplicate, enter};
 
@@ -60,11 +61,8 @@ pub fn read_schema(
         definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
     let settings =
         schema::Settings { attribute_options: options, dynamic_objects, password_policy };
-    let read = schema::Schema::read(&definitions, settings);
-    let schema = |problem: schema::Problem| {
-        raise(py, ldif::Error::new(ldif::Code::Schema, problem.to_string()))
-    };
-    read.map(Schema).map_err(schema)
+    let read = schema::Schema::read(&definitions, settings).with_code(Code::Schema);
+    raised(py, read).map(Schema)
 }
 
 fn definition((kind, text, builtin): (String, String, bool)) -> PyResult<Definition> {
@@ -74,7 +72,7 @@ fn definition((kind, text, builtin): (String, String, bool)) -> PyResult<Definit
         "attribute" => Kind::AttributeType,
         "class" => Kind::ObjectClass,
         "rule" => Kind::ContentRule,
-        _ => return Err(PyValueError::new_err(format!("{kind} is no kind of definition"))),
+        _ => return one_of(None, &kind, "kind of definition"),
     };
     Ok(Definition { kind, text, builtin })
 }
@@ -259,8 +257,7 @@ pub fn build(
     head: Option<PathBuf>,
     read_again: Option<Py<PyAny>>,
 ) -> PyResult<Built> {
-    let values = ValueCheck::from_name(value_check)
-        .ok_or_else(|| PyValueError::new_err("value_check is refuse, count or skip"))?;
+    let values = one_of(ValueCheck::from_name(value_check), value_check, "value check")?;
     let options = Options {
         now,
         first,
@@ -332,11 +329,7 @@ pub fn split(
     root: Option<String>,
     claimed: Option<Vec<String>>,
 ) -> PyResult<Vec<SplitResult>> {
-    let claim = match (&root, &claimed) {
-        (Some(root), Some(csns)) => Some((root.as_str(), csns.as_slice())),
-        (None, None) => None,
-        _ => return Err(PyValueError::new_err("root and claimed go together")),
-    };
+    let claim = both(root.as_deref(), claimed.as_deref(), "root and claimed")?;
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
     let shares: Vec<SplitTarget> =
         shares.into_iter().map(|(suffixes, path)| SplitTarget { suffixes, path }).collect();
@@ -349,10 +342,7 @@ pub fn split(
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {
-    let known = |method: String| {
-        Method::from_name(&method)
-            .ok_or_else(|| PyValueError::new_err(format!("{method} is no kind of index")))
-    };
+    let known = |method: String| one_of(Method::from_name(&method), &method, "kind of index");
     Ok((name, methods.into_iter().map(known).collect::<PyResult<_>>()?))
 }
 

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use common::CancellableReader;
 use ldif::Input;
-use ldif::polled::CancellableReader;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::Names;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
 use crate::counters::Counters;
+use crate::error::both;
 use crate::gate::{duplicate, enter};
 use crate::results::{Arrangement, EntryDigests, ScanResult, Shard};
 
@@ -82,21 +82,18 @@ pub fn arrange(
 }
 
 #[pyfunction]
-#[pyo3(signature = (paths, fd, counters, context_csns=None, root=None, aliases=None))]
+#[pyo3(signature = (paths, fd, counters, *, root=None, context_csns=None, aliases=None))]
 pub fn join(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     fd: i32,
     counters: &Counters,
-    context_csns: Option<Vec<String>>,
     root: Option<String>,
+    context_csns: Option<Vec<String>>,
     aliases: Option<HashMap<String, String>>,
 ) -> PyResult<u64> {
-    let stamp = match (root, context_csns) {
-        (Some(root), Some(csns)) => Some(ContextCsnStamp::new(&root, &csns)),
-        (None, None) => None,
-        _ => return Err(PyValueError::new_err("context_csns and root go together")),
-    };
+    let stamp = both(root, context_csns, "root and context_csns")?;
+    let stamp = stamp.map(|(root, csns)| ContextCsnStamp::new(&root, &csns));
     let mut sink = CancellableReader::new(duplicate(fd)?, &counters.0);
     let aliases = Aliases::new(aliases.unwrap_or_default());
     enter(py, &counters.0, || tree::join(&paths, &mut sink, stamp, &aliases, &counters.0))

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use ::merge::Options;
 use ::merge::slices::{self, Found, OperationalAttributes, SliceOptions, SliceStart};
-use ldif::polled::CancellableReader;
+use common::CancellableReader;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
 use crate::counters::Counters;
+use crate::error::both;
 use crate::gate::{duplicate, enter};
 
 /// File, offset, line, and entries before it.
@@ -80,11 +81,7 @@ impl Slice {
         aliases: Option<HashMap<String, String>>,
         first: u64,
     ) -> PyResult<Self> {
-        let stamp = match (root, context_csns) {
-            (Some(root), Some(csns)) => Some((root, csns)),
-            (None, None) => None,
-            _ => return Err(PyValueError::new_err("context_csns and root go together")),
-        };
+        let stamp = both(root, context_csns, "root and context_csns")?;
         let (file, offset, line, before) = cut;
         let cut = SliceStart { file, offset, line, before };
         let complete = now.map(|now| OperationalAttributes::new(&now, server_id, first));

@@ -130,7 +130,7 @@ fn subtree(found: tree::Subtree) -> Subtree {
 #[derive(Debug)]
 pub struct EntryDigests {
     pub digest: Mutex<Digest>,
-    counters: Arc<ldif::Counters>,
+    counters: Arc<common::Counters>,
 }
 
 impl EntryDigests {
@@ -179,7 +179,7 @@ impl EntryDigests {
             // Always in the same order, so that a.diff(b) and b.diff(a) cannot wait for each other.
             let (left, right) = lock_both(&self.digest, &other.digest);
             let (mut left, mut right) = (left, right);
-            ldif::Result::Ok(tree::Difference::between(&mut left, &mut right, limit))
+            common::Result::Ok(tree::Difference::between(&mut left, &mut right, limit))
         })?;
         Ok(found.into())
     }

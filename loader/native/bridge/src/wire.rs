@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::Names;
 use wire::{FeedFiles, OutputFiles, Scope, Secret};
 
 use crate::counters::Counters;
+use crate::error::one_of;
 use crate::feed::Feed;
 use crate::gate::enter;
 use crate::results::EntryDigests;
@@ -64,9 +64,8 @@ impl ConnectionOptions {
     }
 }
 
-fn seconds(value: f64) -> PyResult<Duration> {
-    let refused = |_| PyValueError::new_err(format!("{value} is no number of seconds"));
-    Duration::try_from_secs_f64(value).map_err(refused)
+pub fn seconds(value: f64) -> PyResult<Duration> {
+    one_of(Duration::try_from_secs_f64(value).ok(), &value.to_string(), "number of seconds")
 }
 
 #[pyclass(frozen, module = "loader._native")]
@@ -85,8 +84,7 @@ impl Search {
         page: u32,
         subentries: bool,
     ) -> PyResult<Self> {
-        let unknown = || PyValueError::new_err(format!("{scope} is no scope"));
-        let scope = Scope::from_name(scope).ok_or_else(unknown)?;
+        let scope = one_of(Scope::from_name(scope), scope, "scope")?;
         Ok(Self(wire::Search { base, scope, filter, attributes, page, subentries }))
     }
 }
@@ -132,14 +130,14 @@ impl From<wire::sync::SyncCounts> for Synced {
 #[derive(Debug)]
 pub struct Channel {
     channel: Mutex<Option<wire::Channel>>,
-    counters: Arc<ldif::Counters>,
+    counters: Arc<common::Counters>,
 }
 
 impl Channel {
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut wire::Channel, &ldif::Counters) -> wire::Result<T> + Send,
+        work: impl FnOnce(&mut wire::Channel, &common::Counters) -> wire::Result<T> + Send,
     ) -> PyResult<T> {
         let mut work = Some(work);
         enter(py, &self.counters, || {

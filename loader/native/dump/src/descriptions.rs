@@ -3,7 +3,7 @@
 use lmdbfile::TableReader;
 use tree::{Description, Names};
 
-use crate::{Result, damaged, reading};
+use crate::{Result, damaged};
 
 /// slapd has room for so many numbers (`servers/slapd/back-mdb/attr.c`).
 const MOST: usize = 65_536;
@@ -19,8 +19,8 @@ pub(crate) struct Descriptions {
 impl Descriptions {
     pub(crate) fn read(ad2i: &TableReader<'_>, ignore: &Names) -> Result<Self> {
         let (mut found, drop) = (Vec::new(), Names::default());
-        let mut cursor = ad2i.cursor().map_err(reading)?;
-        while let Some((key, text)) = cursor.next().map_err(reading)? {
+        let mut cursor = ad2i.cursor()?;
+        while let Some((key, text)) = cursor.next()? {
             let number = codec::ad2i::read(key).map_or(MOST, |number| number as usize);
             if number >= MOST {
                 return Err(damaged("a number that no attribute can have (table ad2i)"));

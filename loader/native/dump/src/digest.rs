@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use ldif::Counters;
+use common::Counters;
 use tree::Digest;
 use tree::fingerprint::{Fingerprint, Fingerprinter};
 

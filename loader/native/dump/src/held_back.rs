@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use common::Counters;
 use extsort::RecordSorter;
-use ldif::Counters;
 
+use crate::Result;
 use crate::parents::ParentDn as Standing;
 use crate::shard::{Finished, Shard, ShardTarget};
-use crate::{Code, Error, Result};
 
 /// Bytes of memory that they take, the rest goes to a nameless file.
 const MEMORY: usize = 32 << 20;
@@ -39,7 +39,7 @@ impl HeldBackEntries {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.count += 1;
         let prefix = u128::from(place.depth) << 64 | u128::from(id);
-        held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept)).map_err(sorting)
+        Ok(held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept))?)
     }
 
     /// Writes them to files whose numbers begin at `number`: how many they were, and the files.
@@ -69,25 +69,12 @@ impl HeldBackEntries {
     pub(crate) fn each(&self, mut see: impl FnMut(u128, &[u8]) -> Result<()>) -> Result<u64> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sorter) = held.sorter.take() else { return Ok(0) };
-        let mut records = sorter.finish().map_err(sorting)?;
-        while let Some((_, kept)) = records.next().map_err(sorting)? {
+        let mut records = sorter.finish()?;
+        while let Some((_, kept)) = records.next()? {
             if let Some((print, text)) = kept.split_first_chunk() {
                 see(u128::from_le_bytes(*print), text)?;
             }
         }
         Ok(held.count)
-    }
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn sorting(error: extsort::Error) -> Error {
-    match error {
-        extsort::Error::Disk { ref dir, ref io } => {
-            let code = Error::from(std::io::Error::from(io.kind())).code;
-            let code = if code == Code::NoSpace { code } else { Code::Io };
-            Error::new(code, error.to_string()).in_file(Some(dir))
-        }
-        extsort::Error::Cancelled => Error::new(Code::Cancelled, "cancelled"),
-        extsort::Error::Misuse(what) => Error::new(Code::TooLarge, what),
     }
 }

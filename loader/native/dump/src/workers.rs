@@ -1,6 +1,6 @@
 //! Ranges shared out among workers.
 
-use ldif::Counters;
+use common::Counters;
 use tree::Names;
 use workers::{GivenUp, Turns, side_by_side};
 

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::{fmt, io};
 
+use common::Code;
+
 /// What went wrong; programs decide by this, people read the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -70,6 +72,20 @@ impl From<io::Error> for Error {
             _ => ErrorKind::Io,
         };
         Self { errno: error.raw_os_error(), ..Self::new(kind, error.to_string()) }
+    }
+}
+
+impl From<Error> for common::Error {
+    fn from(error: Error) -> Self {
+        let code = match error.kind {
+            ErrorKind::Io => Code::Io,
+            ErrorKind::NoSpace => Code::NoSpace,
+            ErrorKind::Full => Code::Full,
+            ErrorKind::TooLong => Code::TooLarge,
+            ErrorKind::Cancelled => Code::Cancelled,
+            _ => Code::Damaged,
+        };
+        Self { errno: error.errno, ..Self::new(code, error.to_string()) }
     }
 }
 

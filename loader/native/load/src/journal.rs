@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use ldif::{Error, Result};
+use common::{InFile, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Positions reserved at a time: a wait for the disk each.
@@ -74,14 +74,13 @@ struct State {
 impl Journal {
     /// Opens or makes the file (mode 0600); a record that a crash cut short is taken off.
     pub fn open(path: &Path) -> Result<(Self, PreviousRun)> {
-        let named = |error: std::io::Error| Error::from(error).in_file(Some(path));
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).mode(0o600).open(path);
-        let mut file = opened.map_err(named)?;
+        let mut file = opened.in_file(Some(path))?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(named)?;
+        file.read_to_end(&mut bytes).in_file(Some(path))?;
         let records: Vec<[u64; 3]> = bytes.chunks_exact(RECORD).map_while(decode).collect();
-        file.set_len((records.len() * RECORD) as u64).map_err(named)?;
+        file.set_len((records.len() * RECORD) as u64).in_file(Some(path))?;
         let (before, counts) = summed(&records);
         let state = State { file, reserved: before.reserved, counts };
         Ok((Self { state: Mutex::new(state) }, before))

@@ -62,6 +62,14 @@ pub struct RawSyntax<'a> {
 fn each_keyword<'a>(
     text: &'a str,
     macros: &Macros,
+    keyword: impl FnMut(&str, &mut Tokens<'a>) -> Result<(), String>,
+) -> Result<String, Problem> {
+    read_keywords(text, macros, keyword).map_err(|what| Problem::of(text, &what))
+}
+
+fn read_keywords<'a>(
+    text: &'a str,
+    macros: &Macros,
     mut keyword: impl FnMut(&str, &mut Tokens<'a>) -> Result<(), String>,
 ) -> Result<String, String> {
     let mut tokens = Tokens::new(text);
@@ -93,8 +101,7 @@ fn common(word: &str, tokens: &mut Tokens<'_>) -> Result<(), String> {
 impl<'a> RawAttribute<'a> {
     pub fn read(text: &'a str, builtin: bool, macros: &Macros) -> Result<Self, Problem> {
         let mut raw = Self { text, builtin, ..Self::default() };
-        let oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens, macros));
-        raw.oid = oid.map_err(|what| Problem::of(text, &what))?;
+        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens, macros))?;
         Ok(raw)
     }
 
@@ -155,8 +162,7 @@ fn ordered(words: &[&str]) -> Option<XOrdered> {
 impl<'a> RawClass<'a> {
     pub fn read(text: &'a str, builtin: bool, macros: &Macros) -> Result<Self, Problem> {
         let mut raw = Self { text, builtin, ..Self::default() };
-        let oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens));
-        raw.oid = oid.map_err(|what| Problem::of(text, &what))?;
+        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens))?;
         Ok(raw)
     }
 
@@ -179,8 +185,7 @@ impl<'a> RawClass<'a> {
 impl<'a> RawRule<'a> {
     pub fn read(text: &'a str, macros: &Macros) -> Result<Self, Problem> {
         let mut raw = Self { text, ..Self::default() };
-        let oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens));
-        raw.oid = oid.map_err(|what| Problem::of(text, &what))?;
+        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens))?;
         Ok(raw)
     }
 
@@ -201,8 +206,7 @@ impl<'a> RawRule<'a> {
 impl<'a> RawSyntax<'a> {
     pub fn read(text: &'a str, builtin: bool, macros: &Macros) -> Result<Self, Problem> {
         let mut raw = Self { builtin, ..Self::default() };
-        let oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens));
-        raw.oid = oid.map_err(|what| Problem::of(text, &what))?;
+        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens))?;
         Ok(raw)
     }
 

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ldif::Counters;
+use common::Counters;
 use rustix::net::{Shutdown, shutdown};
 
 use super::ffi::{self, ConnectCallbacks, Ldap, Sockbuf};

@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 pub(crate) use answers::meaning;
 use answers::{pointer, text};
+use common::Counters;
 use ffi::Ldap;
 use guard::Guard;
 use layer::BufferedLayer;
 pub(crate) use layer::IoResult;
-use ldif::Counters;
 use opening::PendingSession;
 
 use crate::error::PARAM_ERROR;

@@ -1,12 +1,22 @@
 //! What a running call has done so far, readable from other threads, and the way to stop it.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::summed::WholeFile;
-use crate::{Code, Error, Result};
+use crate::{Error, Result};
+
+/// A file as it was read from its beginning to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeFile {
+    pub path: PathBuf,
+    /// As it lies on the disk, compressed or not.
+    pub bytes: u64,
+    /// XXH3 of 128 bits of these bytes.
+    pub checksum: u128,
+}
 
 /// Entries and uncompressed bytes passed, summed over all calls that share this.
 #[derive(Debug, Default)]
@@ -42,7 +52,7 @@ impl Counters {
     }
 
     /// A file was read to its end.
-    pub(crate) fn read_whole(&self, file: WholeFile) {
+    pub fn read_whole(&self, file: WholeFile) {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).push(file);
     }
 
@@ -114,11 +124,6 @@ impl Counters {
 
     /// An error once [`Self::cancel`] was called; long calls ask once a block.
     pub fn check(&self) -> Result<()> {
-        if self.is_cancelled() { Err(Error::new(Code::Cancelled, "cancelled")) } else { Ok(()) }
-    }
-
-    /// A wait that was broken off shows as an error of the pipe; its reason is the cancelling.
-    pub fn explain(&self, error: impl Into<Error>) -> Error {
-        self.check().err().unwrap_or_else(|| error.into())
+        if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
     }
 }
