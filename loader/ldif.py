@@ -152,11 +152,9 @@ def join(
     """
     texts = [str(path) for path in paths]
     with with_counters(meter) as counters:
-        if context_csns is None:
-            return _native.join(texts, descriptor, counters, aliases=aliases)
-        csns = list(context_csns)
+        root = None if context_csns is None else root
         return _native.join(
-            texts, descriptor, counters, root=root, context_csns=csns, aliases=aliases
+            texts, descriptor, counters, root=root, context_csns=context_csns, aliases=aliases
         )
 
 

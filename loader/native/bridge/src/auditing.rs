@@ -43,7 +43,6 @@ pub struct AuditReport {
 
 #[pyfunction]
 #[pyo3(signature = (path, counters, *, level, txn, database, seen, limit, memory, jobs, scratch))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn audit(
     py: Python<'_>,
     path: PathBuf,

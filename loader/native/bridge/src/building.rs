@@ -103,16 +103,23 @@ pub struct Built {
     phases: BTreeMap<&'static str, f64>,
 }
 
-/// So many rejections are told; all are in the reject file.
-pub const TOLD: usize = 100;
+/// The first hundred; all are in the reject file.
+pub fn first_rejections(
+    py: Python<'_>,
+    all: impl Iterator<Item = (Option<Arc<PathBuf>>, u64, String, String)>,
+) -> PyResult<Vec<Py<Rejection>>> {
+    all.take(100)
+        .map(|(path, line, dn, reason)| {
+            let path = path.map(|path| path.as_ref().clone());
+            Py::new(py, Rejection { path, line, dn, reason })
+        })
+        .collect()
+}
 
 impl Built {
     fn new(py: Python<'_>, built: backmdb::Built) -> PyResult<Self> {
         let rejected = built.rejections.len() as u64;
-        let told = built.rejections.into_iter().take(TOLD).map(|one| {
-            let path = one.path.map(|path| path.as_ref().clone());
-            Py::new(py, Rejection { path, line: one.line, dn: one.dn, reason: one.reason })
-        });
+        let told = built.rejections.into_iter().map(|one| (one.path, one.line, one.dn, one.reason));
         Ok(Self {
             entries: built.entries,
             read: built.records,
@@ -120,7 +127,7 @@ impl Built {
             duplicates: built.duplicates,
             dropped: built.dropped,
             stale: built.stale,
-            rejections: told.collect::<PyResult<_>>()?,
+            rejections: first_rejections(py, told)?,
             misfits: built
                 .misfits
                 .into_iter()
@@ -155,7 +162,6 @@ impl Database {
         schema, *, suffixes, foreign, root_dn, indexes, hash64, intlen, substr, multival, sortvals, idlexp,
         max_entry_size, map_size, tables, last_mod, translucent, server_id
     ))]
-    #[allow(clippy::too_many_arguments, reason = "each is a setting of slapd's")]
     fn new(
         schema: Py<Schema>,
         suffixes: Vec<String>,
@@ -230,11 +236,6 @@ impl Input {
     jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true,
     first=0, head=None, read_again=None
 ))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
-#[allow(
-    clippy::fn_params_excessive_bools,
-    reason = "each is an option of the user's, named at the call"
-)]
 pub fn build(
     py: Python<'_>,
     inputs: Vec<Input>,
@@ -290,7 +291,6 @@ pub fn build(
 
 #[pyfunction]
 #[pyo3(signature = (path, database, counters, *, full, memory, jobs, scratch, new=true))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn verify(
     py: Python<'_>,
     path: PathBuf,
@@ -317,7 +317,6 @@ pub struct SplitResult {
 }
 
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[pyo3(signature = (inputs, schema, shares, counters, *, file_urls, root=None, claimed=None))]
 pub fn split(
     py: Python<'_>,

@@ -56,7 +56,6 @@ pub fn shard(
 
 #[pyfunction]
 #[pyo3(signature = (paths, again, out_dir, root, context_csns, counters, *, compress, drop_orphans, name_orphans=true))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn arrange(
     py: Python<'_>,
     paths: Vec<PathBuf>,

@@ -59,7 +59,6 @@ pub fn clone_compact(
 
 #[pyfunction]
 #[pyo3(signature = (source, fd, head, length, part, counters, *, compacted))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn clone_send(
     py: Python<'_>,
     source: PathBuf,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use load::{OnExists, Options, Source};
 use pyo3::prelude::*;
 
-use crate::building::{PathOrDescriptor, Rejection, TOLD};
+use crate::building::{PathOrDescriptor, Rejection, first_rejections};
 use crate::counters::Counters;
 use crate::error::one_of;
 use crate::gate::{duplicate, enter};
@@ -34,17 +34,14 @@ impl Loaded {
     fn new(py: Python<'_>, done: load::Loaded) -> PyResult<Self> {
         let rejected = done.rejections.len() as u64;
         let orphans = done.rejections.iter().all(|one| one.orphan);
-        let told = done.rejections.into_iter().take(TOLD).map(|one| {
-            let path = one.path.map(|path| path.as_ref().clone());
-            Py::new(py, Rejection { path, line: one.line, dn: one.dn, reason: one.reason })
-        });
+        let told = done.rejections.into_iter().map(|one| (one.path, one.line, one.dn, one.reason));
         Ok(Self {
             read: done.read,
             added: done.added,
             present: done.present,
             replaced: done.replaced,
             rejected,
-            rejections: told.collect::<PyResult<_>>()?,
+            rejections: first_rejections(py, told)?,
             orphans,
             stopped: done.stopped,
             before: done.before,

@@ -66,7 +66,6 @@ impl Slice {
         paths, suffixes, shared_path, *, shared, cut, own, now, server_id, root=None, context_csns=None,
         aliases=None, first=0
     ))]
-    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
     fn new(
         paths: Vec<PathBuf>,
         suffixes: Vec<String>,
@@ -146,7 +145,6 @@ pub struct Merged {
 
 #[pyfunction]
 #[pyo3(signature = (paths, out_path, counters, *, shared, map_size, idlexp, context, jobs))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn merge(
     py: Python<'_>,
     paths: Vec<PathBuf>,

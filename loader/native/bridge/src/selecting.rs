@@ -25,7 +25,6 @@ impl Selection {
     #[pyo3(signature = (
         schema, *, suffix, root_dn, last_mod, base, scope, filter, attrs, exattrs, massage
     ))]
-    #[allow(clippy::too_many_arguments, reason = "each is a setting of slapd's")]
     fn new(
         py: Python<'_>,
         schema: Py<Schema>,

@@ -43,7 +43,6 @@ pub struct Template {
 impl Template {
     #[new]
     #[pyo3(signature = (path, *, lists, suffix, seed, entries, otherwise, defines, operational))]
-    #[allow(clippy::too_many_arguments, reason = "all that decides the bytes")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -102,7 +101,6 @@ impl Template {
     }
 
     #[pyo3(signature = (fd, first, end, jobs, counters, *, compress = false))]
-    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
     fn write(
         &self,
         py: Python<'_>,
@@ -133,7 +131,6 @@ impl Template {
     }
 
     #[pyo3(signature = (fd, jobs, counters, *, operations, mix, miss, skew, seed, looks, ldif))]
-    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
     fn plan(
         &self,
         py: Python<'_>,

@@ -1,9 +1,10 @@
 //! A running server, read: connections, and the searches over them.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::lock;
 use pyo3::prelude::*;
 use tree::Names;
 use wire::{FeedFiles, OutputFiles, Scope, Secret};
@@ -26,7 +27,6 @@ impl ConnectionOptions {
         *, uri, bind_dn, secret, mechanism, authcid, authzid, realm, secprops, as_written, start_tls,
         connect_timeout, bind_timeout, silence
     ))]
-    #[allow(clippy::too_many_arguments, reason = "each is an option of ldapsearch's")]
     #[allow(clippy::similar_names, reason = "SASL named them")]
     fn new(
         uri: Option<String>,
@@ -141,7 +141,7 @@ impl Channel {
     ) -> PyResult<T> {
         let mut work = Some(work);
         enter(py, &self.counters, || {
-            let mut place = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut place = lock(&self.channel);
             let (Some(channel), Some(work)) = (place.as_mut(), work.take()) else {
                 return Err(wire::Error::closed());
             };
@@ -164,7 +164,7 @@ impl Channel {
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = None);
+        py.detach(|| *lock(&self.channel) = None);
     }
 
     #[pyo3(signature = (search, directory, name, drop, *, compress))]
@@ -214,7 +214,6 @@ impl Channel {
     }
 
     #[pyo3(signature = (search, cookie, most, changed, present, deleted, drop))]
-    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
     fn sync(
         &self,
         py: Python<'_>,
@@ -236,7 +235,7 @@ impl Channel {
 
     fn digest(&self, py: Python<'_>, search: &Search, tree: &EntryDigests) -> PyResult<()> {
         self.with(py, |channel, counters| {
-            let mut digest = tree.digest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut digest = lock(&tree.digest);
             wire::digest(channel, &search.0, &mut digest, counters)
         })
     }

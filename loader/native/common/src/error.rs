@@ -108,6 +108,10 @@ impl Error {
         Self { code, path: None, line: None, dn: None, errno: None, message: message.into() }
     }
 
+    pub fn damaged(message: impl Into<String>) -> Self {
+        Self::new(Code::Damaged, message)
+    }
+
     pub fn cancelled() -> Self {
         Self::new(Code::Cancelled, "cancelled")
     }

@@ -10,3 +10,4 @@ pub use cancellable::CancellableReader;
 pub use context::{InFile, WithCode};
 pub use counters::{Counters, WholeFile};
 pub use error::{Code, Error, Result};
+pub use workers::lock;

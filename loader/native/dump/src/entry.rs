@@ -11,7 +11,7 @@ use tree::fingerprint::{Fingerprinter, hash_value};
 
 use crate::descriptions::Descriptions;
 use crate::parents::ParentDn;
-use crate::{Error, Result, damaged};
+use crate::{Error, Result};
 
 /// An entry where it lies in the pages.
 #[derive(Debug)]
@@ -121,10 +121,9 @@ impl Entry<'_> {
         see: &mut impl FnMut(Option<&Value<'_>>),
     ) -> Result<()> {
         let number = stored.number;
-        let description = self
-            .descriptions
-            .get(number)
-            .ok_or_else(|| damaged(format!("no attribute has the number {number} (table id2e)")))?;
+        let description = self.descriptions.get(number).ok_or_else(|| {
+            Error::damaged(format!("no attribute has the number {number} (table id2e)"))
+        })?;
         if stored.apart {
             return self.apart(stored, description, see);
         }
@@ -146,7 +145,7 @@ impl Entry<'_> {
     ) -> Result<()> {
         let wrong = |what: &str| {
             let name = String::from_utf8_lossy(description.text());
-            damaged(format!("{what} of {name} (table id2v)"))
+            Error::damaged(format!("{what} of {name} (table id2v)"))
         };
         let table = self.id2v.ok_or_else(|| wrong("the table is missing that has the values"))?;
         #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]

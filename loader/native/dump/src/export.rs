@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::{Mutex, PoisonError};
 
-use common::{Counters, InFile};
+use common::{Counters, InFile, lock};
 use tree::Names;
 use tree::fingerprint::{Fingerprinter, ShardTotals};
 
@@ -196,7 +196,7 @@ impl Worker for Writer<'_> {
         let ended = self.shard.take().map_or(Ok(None), Shard::end)?;
         let before = std::mem::replace(&mut self.before, ended);
         let finished = before.map(ClosingShard::wait).transpose()?;
-        let mut done = self.all.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = lock(&self.all.done);
         done.extend(finished);
         Ok(())
     }

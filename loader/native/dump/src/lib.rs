@@ -45,7 +45,3 @@ pub struct Source<'a> {
     /// Workers.
     pub jobs: usize,
 }
-
-fn damaged(message: impl Into<String>) -> Error {
-    Error::new(Code::Damaged, message)
-}

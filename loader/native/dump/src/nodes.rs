@@ -3,7 +3,7 @@
 use codec::dn2i::{self, Node};
 use lmdbfile::{Cursor, TableReader};
 
-use crate::{Error, Result, damaged};
+use crate::{Error, Result};
 
 /// The own records of nodes, one after the other; the lists of their children are left out.
 #[derive(Debug)]
@@ -45,5 +45,5 @@ impl<'r> Nodes<'r> {
 }
 
 fn missing(id: u64) -> Error {
-    damaged(format!("entry {id} has no record of its own (table dn2i)"))
+    Error::damaged(format!("entry {id} has no record of its own (table dn2i)"))
 }

@@ -1,7 +1,7 @@
 //! Ranges of IDs of about as many pages.
 
 use crate::tables::Tables;
-use crate::{Result, damaged};
+use crate::{Error, Result};
 
 /// IDs from the first on, up to but without the second; `None` is without end.
 pub(crate) type Range = (Option<u64>, Option<u64>);
@@ -31,5 +31,5 @@ fn parts(tables: &Tables<'_>, size: u64, least: usize, most: usize) -> usize {
 
 /// An ID as a key.
 pub(crate) fn id(key: &[u8]) -> Result<u64> {
-    codec::id::read(key).ok_or_else(|| damaged("a key that is no ID (table id2e)"))
+    codec::id::read(key).ok_or_else(|| Error::damaged("a key that is no ID (table id2e)"))
 }

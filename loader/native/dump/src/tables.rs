@@ -6,7 +6,7 @@ use tree::Names;
 use crate::descriptions::Descriptions;
 use crate::entry::{Decoder, Entry};
 use crate::parents::ParentDn;
-use crate::{Result, Source, damaged};
+use crate::{Error, Result, Source};
 
 /// A snapshot, for one worker.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Snapshot {
         let table = |name: &str| {
             let found = self.0.table(name.as_bytes());
             found.ok_or_else(|| {
-                damaged(format!("the table {name} is missing: no database of back-mdb"))
+                Error::damaged(format!("the table {name} is missing: no database of back-mdb"))
             })
         };
         Ok(Tables {

@@ -9,9 +9,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use common::{InFile, Result};
+use common::{InFile, Result, lock};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Positions reserved at a time: a wait for the disk each.
@@ -88,7 +88,7 @@ impl Journal {
 
     /// Positions below `position` may be sent once this returns.
     pub fn reserve(&self, position: u64) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if position <= state.reserved {
             return Ok(());
         }
@@ -107,18 +107,14 @@ impl Journal {
         for (first, end) in runs(positions) {
             records.extend_from_slice(&encode(number, first, end));
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.file.write_all(&records)?;
         state.counts.count(kind, positions.len() as u64);
         Ok(())
     }
 
     pub fn counts(&self) -> Counts {
-        self.lock().counts
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).counts
     }
 }
 

@@ -22,8 +22,3 @@ pub mod slices;
 
 pub use common::{Code, Error, Result};
 pub use merge::{Merged, Options, merge};
-
-/// What is wrong with a shard.
-fn damaged(message: impl Into<String>) -> Error {
-    Error::new(Code::Damaged, message)
-}

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 
-use common::Counters;
+use common::{Counters, lock};
 use lmdbfile::{FileWriter, Flags, Format, Table, TreeWriter};
 
 use crate::context::{self, ContextCsnTarget};
 use crate::id2e::ContextCsns;
 use crate::pipe::{Batches, Rows, pipe, write};
 use crate::shards::Shards;
-use crate::{Result, damaged, id2e, id2v, index, nodes};
+use crate::{Error, Result, id2e, id2v, index, nodes};
 
 /// LMDB takes the machine's page size for its own.
 const PAGE_SIZE: u32 = 4096;
@@ -100,7 +100,7 @@ impl Merge<'_> {
                 "id2v" => Kind::Values,
                 "dn2i" => Kind::Nodes,
                 _ if *flags == backmdb::postings::flags() => Kind::Index,
-                _ => return Err(damaged(format!("{name} is no table of back-mdb's"))),
+                _ => return Err(Error::damaged(format!("{name} is no table of back-mdb's"))),
             };
             found.push(Part { name, flags: *flags, kind });
         }
@@ -124,7 +124,7 @@ impl Merge<'_> {
             }
             let written = self.write(&parts, receivers, file);
             // Whoever has not begun does not begin.
-            queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            lock(&queue).clear();
             written
         })
     }
@@ -134,7 +134,7 @@ impl Merge<'_> {
         let done = match part.kind {
             Kind::Entries => {
                 id2e::rows(shards, self.wanted.as_ref(), counters, &mut rows).map(|found| {
-                    *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = found;
+                    *lock(&self.newest) = found;
                 })
             }
             Kind::Values => id2v::rows(shards, counters, &mut rows),
@@ -174,8 +174,7 @@ impl Merge<'_> {
         (mut tables, held): (MergedTables, OpenRecord),
     ) -> Result<Merged> {
         if let Some((mut tree, held, value)) = held {
-            let newest =
-                std::mem::take(&mut *self.newest.lock().unwrap_or_else(PoisonError::into_inner));
+            let newest = std::mem::take(&mut *lock(&self.newest));
             let value = context::stamped(&mut self.shards, &value, &newest)?;
             tree.fill(&mut file, &held, &value)?;
             tables.push(("id2e".to_owned(), tree.finish(&mut file)?));
@@ -203,5 +202,5 @@ impl Merge<'_> {
 }
 
 fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    lock(queue).pop_front()
 }

@@ -8,7 +8,7 @@ use crate::names::{self, Names};
 use crate::peekable::PeekableCursor;
 use crate::pipe::Rows;
 use crate::shards::{Shard, Shards, table};
-use crate::{Error, Result, damaged};
+use crate::{Error, Result};
 
 pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows) -> Result<()> {
     let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
@@ -50,7 +50,8 @@ fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
         return Ok(Vec::new());
     };
     let mut from = PeekableCursor::new(&table(reader, &shard.path, "dn2i")?, b"")?;
-    let size = usize::try_from(shards.shared + 1).or(Err(damaged("too many entries")))?;
+    let size =
+        usize::try_from(shards.shared + 1).map_err(|_| Error::damaged("too many entries"))?;
     let mut parents = vec![0; size];
     while from.live && from.id() <= shards.shared {
         let id = from.id();

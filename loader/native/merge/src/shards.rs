@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lmdbfile::{Flags, Reader, TableReader};
 
-use crate::{Result, damaged};
+use crate::{Error, Result};
 
 /// back-mdb keeps 16 bits of the number of an attribute.
 const MOST_ATTRIBUTES: usize = 65_535;
@@ -37,7 +37,7 @@ impl Shard {
     }
 
     pub fn wrong(&self, what: impl AsRef<str>) -> common::Error {
-        damaged(format!("{}: {}", self.path.display(), what.as_ref()))
+        Error::damaged(format!("{}: {}", self.path.display(), what.as_ref()))
     }
 }
 
@@ -65,7 +65,8 @@ impl Shards {
             let is_plain = numbers.iter().zip(0..).all(|(new, old)| *new == old);
             found.all.push(Shard { path: path.clone(), offset, last, numbers, is_plain });
             let own = last.checked_sub(shared);
-            offset += own.ok_or_else(|| damaged("a shard without all the shared entries"))?;
+            offset +=
+                own.ok_or_else(|| Error::damaged("a shard without all the shared entries"))?;
         }
         Ok(found)
     }
@@ -91,7 +92,7 @@ impl Shards {
         if self.all.is_empty() {
             self.tables = tables;
         } else if self.tables != tables {
-            return Err(damaged(format!("{}: it has other tables", path.display())));
+            return Err(Error::damaged(format!("{}: it has other tables", path.display())));
         }
         Ok(())
     }
@@ -106,7 +107,7 @@ impl Shards {
         let mut cursor = ad2i.cursor()?;
         while let Some((number, text)) = cursor.next()? {
             if !codec::ad2i::follows(number, numbers.len() - 1) {
-                return Err(damaged("the numbers in ad2i have a gap"));
+                return Err(Error::damaged("the numbers in ad2i have a gap"));
             }
             let new = *known.entry(text.to_vec()).or_insert_with(|| {
                 self.descriptions.push(text.to_vec());
@@ -115,7 +116,7 @@ impl Shards {
             numbers.push(new);
         }
         if self.descriptions.len() > MOST_ATTRIBUTES {
-            return Err(damaged("more attribute descriptions than back-mdb has numbers"));
+            return Err(Error::damaged("more attribute descriptions than back-mdb has numbers"));
         }
         Ok(numbers)
     }
@@ -123,7 +124,7 @@ impl Shards {
 
 /// A table that every database has.
 pub fn table<'r>(reader: &'r Reader, path: &Path, name: &str) -> Result<TableReader<'r>> {
-    let missing = || damaged(format!("{}: it has no table {name}", path.display()));
+    let missing = || Error::damaged(format!("{}: it has no table {name}", path.display()));
     reader.table(name.as_bytes()).ok_or_else(missing)
 }
 
@@ -135,7 +136,10 @@ fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     let beyond = cursor.seek(&(last + 1).to_ne_bytes())?;
     let more = cursor.next()?.is_some();
     if !is_there || beyond || more {
-        return Err(damaged(format!("{}: the IDs of its entries have gaps", path.display())));
+        return Err(Error::damaged(format!(
+            "{}: the IDs of its entries have gaps",
+            path.display()
+        )));
     }
     Ok(last)
 }

@@ -45,7 +45,7 @@ impl<'e> Transaction<'e> {
     }
 
     fn table(&self, name: &str) -> Result<Table> {
-        let missing = || Error::new(Code::Damaged, format!("the table {name} is missing"));
+        let missing = || Error::damaged(format!("the table {name} is missing"));
         let mut options = self.env.database_options().types::<Bytes, Bytes>();
         options.name(name);
         if name == "dn2i" {
@@ -57,7 +57,7 @@ impl<'e> Transaction<'e> {
     }
 
     fn at(&self) -> Result<Table> {
-        self.open.ok_or_else(|| Error::new(Code::Damaged, "no table is open"))
+        self.open.ok_or_else(|| Error::damaged("no table is open"))
     }
 }
 
@@ -100,7 +100,7 @@ fn expect(removed: heed::Result<bool>) -> Result<()> {
         return Ok(());
     }
     let message = "what the entries ask of a table is not in it: look with `ditseed verify`";
-    Err(Error::new(Code::Damaged, message))
+    Err(Error::damaged(message))
 }
 
 /// LMDB's result. An error number of the system's comes as `heed::Error::Io`.
@@ -108,6 +108,6 @@ pub fn told<T>(done: heed::Result<T>) -> Result<T> {
     done.map_err(|error| match error {
         heed::Error::Io(error) => error.into(),
         heed::Error::Mdb(MdbError::MapFull) => Error::new(Code::Full, "the map is full"),
-        other => Error::new(Code::Damaged, format!("LMDB says: {other}")),
+        other => Error::damaged(format!("LMDB says: {other}")),
     })
 }

@@ -62,31 +62,26 @@ pub struct RawSyntax<'a> {
 fn each_keyword<'a>(
     text: &'a str,
     macros: &Macros,
-    keyword: impl FnMut(&str, &mut Tokens<'a>) -> Result<(), String>,
-) -> Result<String, Problem> {
-    read_keywords(text, macros, keyword).map_err(|what| Problem::of(text, &what))
-}
-
-fn read_keywords<'a>(
-    text: &'a str,
-    macros: &Macros,
     mut keyword: impl FnMut(&str, &mut Tokens<'a>) -> Result<(), String>,
-) -> Result<String, String> {
+) -> Result<String, Problem> {
     let mut tokens = Tokens::new(text);
-    let (Token::Open, Token::Bare(oid)) = (tokens.next()?, tokens.next()?) else {
-        return Err("a definition begins with \"(\" and an OID".into());
-    };
-    let oid = macros.expand(oid).ok_or_else(|| format!("unknown OID macro \"{oid}\""))?;
-    loop {
-        match tokens.next()? {
-            Token::Close => return Ok(oid),
-            Token::Bare(word) => keyword(&word.to_ascii_uppercase(), &mut tokens)?,
-            Token::End => return Err("the closing parenthesis is missing".into()),
-            Token::Open | Token::Dollar | Token::Quoted(_) => {
-                return Err("a keyword was expected".into());
+    let mut read = || {
+        let (Token::Open, Token::Bare(oid)) = (tokens.next()?, tokens.next()?) else {
+            return Err("a definition begins with \"(\" and an OID".into());
+        };
+        let oid = macros.expand(oid).ok_or_else(|| format!("unknown OID macro \"{oid}\""))?;
+        loop {
+            match tokens.next()? {
+                Token::Close => return Ok(oid),
+                Token::Bare(word) => keyword(&word.to_ascii_uppercase(), &mut tokens)?,
+                Token::End => return Err("the closing parenthesis is missing".into()),
+                Token::Open | Token::Dollar | Token::Quoted(_) => {
+                    return Err("a keyword was expected".into());
+                }
             }
         }
-    }
+    };
+    read().map_err(|what: String| Problem::of(text, &what))
 }
 
 /// `DESC` and extensions, which all kinds of definition may have.
