@@ -1,9 +1,9 @@
 //! Entries that come before one above them in the order of IDs, as after a rename to below a newer one.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use common::Counters;
+use common::{Counters, lock};
 use extsort::RecordSorter;
 
 use crate::Result;
@@ -36,10 +36,10 @@ impl HeldBackEntries {
     /// `text`: of the entry in LDIF, `print`: what it adds to the checksum.
     pub(crate) fn push(&self, id: u64, place: &Standing, print: u128, text: &[u8]) -> Result<()> {
         let kept = [&print.to_le_bytes(), text].concat();
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.0);
         held.count += 1;
         let prefix = u128::from(place.depth) << 64 | u128::from(id);
-        Ok(held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept))?)
+        held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept))
     }
 
     /// Writes them to files whose numbers begin at `number`: how many they were, and the files.
@@ -67,7 +67,7 @@ impl HeldBackEntries {
 
     /// Shows what each adds to the checksum and its LDIF, parents first: how many they were. None are left.
     pub(crate) fn each(&self, mut see: impl FnMut(u128, &[u8]) -> Result<()>) -> Result<u64> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.0);
         let Some(sorter) = held.sorter.take() else { return Ok(0) };
         let mut records = sorter.finish()?;
         while let Some((_, kept)) = records.next()? {

@@ -67,11 +67,13 @@ impl Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        let kind = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+        let found = common::Error::from(error);
+        let kind = match found.code {
+            Code::NoSpace => ErrorKind::NoSpace,
+            Code::Cancelled => ErrorKind::Cancelled,
             _ => ErrorKind::Io,
         };
-        Self { errno: error.raw_os_error(), ..Self::new(kind, error.to_string()) }
+        Self { errno: found.errno, ..Self::new(kind, found.message) }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use common::Counters;
+use common::{Counters, lock};
 use extsort::RecordSorter;
 use rustc_hash::FxHashSet;
 use tree::Names;
@@ -227,7 +227,7 @@ impl DeferredEntries {
         let path = self.number(entry.path.as_ref());
         let prefix = (entry.depth as u128) << 64 | u128::from(entry.position);
         let record = [&path.to_le_bytes()[..], &entry.line.to_le_bytes(), &entry.text].concat();
-        Ok(self.sorter.push(prefix, &record)?)
+        self.sorter.push(prefix, &record)
     }
 
     /// 0 is a stream.
@@ -254,8 +254,4 @@ fn restored(position: u64, record: &[u8], paths: &[Arc<PathBuf>]) -> common::Res
 fn is_within(key: &[u8], context: &[u8]) -> bool {
     let above = key.strip_suffix(context);
     above.is_some_and(|above| above.is_empty() || above.ends_with(b",") || context.is_empty())
-}
-
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use rustix::io::Errno;
+
 use super::cursor::table_record;
 use super::path::Path as Position;
 use super::store::BlockCache;
@@ -103,7 +105,8 @@ fn settled(file: &File) -> Result<(Layout, Meta)> {
         }
         last = again;
     }
-    Err(Error::new(ErrorKind::Io, "the meta pages change too fast to be read"))
+    let what = "the meta pages change too fast to be read";
+    Err(Error { errno: Some(Errno::BUSY.raw_os_error()), ..Error::new(ErrorKind::Io, what) })
 }
 
 fn newer(file: &File) -> Result<(Layout, Meta)> {
