@@ -134,6 +134,8 @@ class NativeError(Exception):
     dn: str | None
     result: int | None
     """Of ldap.*: the LDAP result code (RFC 4511, A.1), below 0 libldap's own (ldap.h); else None."""
+    errno: int | None
+    """What the operating system said; None where it is not to blame."""
     message: str
 
 @final
@@ -330,8 +332,9 @@ def join(
     paths: Sequence[_Path],
     fd: int,
     counters: Counters,
-    context_csns: Sequence[str] | None = None,
+    *,
     root: str | None = None,
+    context_csns: Sequence[str] | None = None,
     aliases: Mapping[str, str] | None = None,
 ) -> int:
     """Writes the records of all files to `fd`, a blank line after each; returns their number.

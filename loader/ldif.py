@@ -5,6 +5,7 @@ Blocks of whole records flow inside the core, without the GIL; Python sees count
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,8 +63,8 @@ def with_counters(meter: Meter, origin: str = "") -> Iterator[Counters]:
 
 
 def of_the_disk(error: _native.NativeError) -> bool:
-    """EIO, in the system's words."""
-    return "Input/output error" in error.message
+    """EIO."""
+    return error.errno == errno.EIO
 
 
 def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
@@ -83,7 +84,7 @@ def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
         return TooManyEntries(path=path or "the input", reason=reason)
     if error.code == "cancelled":
         return Cancelled(signal="the watch over this step")
-    if "No space left" in reason:
+    if error.code == "ldif.no_space":
         return NoSpace(path=path, lack=FULL)
     if of_the_disk(error):
         return SystemFailed(path=path, reason=reason)
@@ -151,9 +152,10 @@ def join(
     """
     texts = [str(path) for path in paths]
     with with_counters(meter) as counters:
-        if context_csns is None:
-            return _native.join(texts, descriptor, counters, aliases=aliases)
-        return _native.join(texts, descriptor, counters, list(context_csns), root, aliases)
+        root = None if context_csns is None else root
+        return _native.join(
+            texts, descriptor, counters, root=root, context_csns=context_csns, aliases=aliases
+        )
 
 
 def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> LearnResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -100,12 +101,13 @@ def _ours(error: _native.NativeError, source: Path, target: Path) -> LoaderError
         return MdbDamaged(path=source, reason=error.message)
     if error.code == "lmdb.misuse":
         return StreamRefused(path=target, reason=error.message)
-    if error.code == "lmdb.stream" or "Broken pipe" in error.message:
+    if error.code == "lmdb.stream" or error.errno == errno.EPIPE:
         reason = error.message if error.code == "lmdb.stream" else "nobody receives it any more"
         return StreamBroken(
             path=target,
             reason=reason,
             advice="Look at the messages of the other side, which give the reason.",
         )
-    failed = meta.system_error(error.code, error.message, source)
-    return failed or SystemFailed(path=source, reason=error.message)
+    if error.errno is not None:
+        return meta.system_error(error.errno, source)
+    return SystemFailed(path=source, reason=error.message)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +32,6 @@ MAGIC = 0xBEEFC0DE
 LONGEST_PAGE = 65536
 
 _HEADERS = {16: 1, 24: 3}  # length of a page header -> data format
-_SYSTEM = ("lmdb.io", "ldif.io")  # codes of the native core for an error of the operating system
-_ERRNO = re.compile(r"\(os error (\d+)\)")  # how Rust's standard library names it in the message
 _META_FLAG = 0x08
 _NO_PAGE = 2**64 - 1
 _META = struct.Struct("=IIQQ")  # magic, version, address, map size
@@ -111,12 +108,8 @@ def read_meta(place: Path) -> MetaPage:
     return found
 
 
-def system_error(code: str, message: str, path: Path) -> LoaderError | None:
-    """The error for a code and message of the native core that report an errno; None if they report none."""
-    found = _ERRNO.search(message)
-    if code not in _SYSTEM or found is None:
-        return None
-    number = int(found[1])
+def system_error(number: int, path: Path) -> LoaderError:
+    """The error for an errno that the native core met."""
     if number in (errno.EACCES, errno.EPERM):
         return NotPermitted(action="open", path=path, owner=owner_of(path))
     if number in (errno.ENOSPC, errno.EDQUOT):

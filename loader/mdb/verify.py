@@ -185,11 +185,10 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except _native.NativeError as error:
-        where = Path(naming.with_operator_paths(error.path)) if error.path else path
-        failed = meta.system_error(error.code, error.message, where)
-        if failed is None:
+        if error.errno is None:
             raise
-        raise failed from error
+        where = Path(naming.with_operator_paths(error.path)) if error.path else path
+        raise meta.system_error(error.errno, where) from error
 
 
 def _problem(found: _native.Problem) -> Problem:

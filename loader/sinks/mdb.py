@@ -27,6 +27,7 @@ from loader.errors import (
     TooManyEntries,
 )
 from loader.ldif import with_counters
+from loader.mdb import meta
 from loader.progress import Meter
 from loader.schema import Definition, Effects
 
@@ -228,9 +229,11 @@ def verify(
                 scratch=str(means.scratch),
             )
         except _native.NativeError as error:
-            if error.code == "cancelled":
+            if error.code == "build.damaged":
+                raise MdbDamaged(path=path, reason=error.message) from error
+            if error.errno is None:
                 raise  # counting() knows it
-            raise MdbDamaged(path=path, reason=error.message) from error
+            raise meta.system_error(error.errno, Path(error.path or path)) from error
 
 
 def database(target: Target) -> Database:

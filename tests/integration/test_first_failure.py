@@ -10,8 +10,11 @@ import pytest
 
 from fixtures.slapd import Slapd
 from loader import _native
-from loader.operations.verify import known_to_core
+from loader.errors import SystemFailed
+from loader.operations.verify import given_to_core
+from loader.progress import Meter
 from loader.server import configuration
+from loader.sinks import mdb
 from tests.support import generating
 
 pytestmark = pytest.mark.slapd
@@ -23,10 +26,15 @@ ENTRIES = 12_000  # a dozen blocks of 512 KiB: more than one for each worker
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[_native.Database]:
+def target() -> Iterator[mdb.Target]:
     with Slapd() as server:
         config = configuration.read(server.config_path)
-        yield known_to_core(config, config.database(server.suffix))
+        yield given_to_core(config, config.database(server.suffix)).target()
+
+
+@pytest.fixture(scope="module")
+def database(target: mdb.Target) -> _native.Database:
+    return mdb.database(target)
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +99,20 @@ def test_the_database_is_damaged(database: _native.Database, text: bytes, tmp_pa
             with pytest.raises(_native.NativeError) as caught:
                 dump.stream(nowhere.fileno(), str(tmp_path), _native.Counters(), compress=False)
             assert caught.value.code == "build.damaged"
+
+
+@pytest.mark.parametrize("away", ["data.mdb", "scratch"])
+def test_what_the_system_refuses_is_no_damage(
+    target: mdb.Target, database: _native.Database, text: bytes, tmp_path: Path, away: str
+) -> None:
+    path, data = tmp_path / "in.ldif", tmp_path / "data.mdb"
+    path.write_bytes(text)
+    build(path, database)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (data if away == data.name else scratch).rename(tmp_path / "elsewhere")
+    means = mdb.Resources(1 << 16, 2, scratch, tmp_path / "rejects.ldif")
+    with pytest.raises(SystemFailed) as caught:
+        mdb.verify(target, data, True, means, Meter("verify"))
+    assert caught.value.facts["path"] == tmp_path / away
+    assert caught.value.facts["reason"] == "No such file or directory"

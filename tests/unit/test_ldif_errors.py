@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+import errno
 
 import pytest
 
-from loader import ldif
+from loader import _native, ldif
 from loader.errors import (
     Cancelled,
     LdifSyntax,
     LdifTruncated,
     LdifUnreadable,
     LoaderError,
+    NoSpace,
+    SystemFailed,
     TooManyEntries,
 )
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"),
+    ("code", "number", "kind"),
     [
-        ("build.too_many", TooManyEntries),  # of slices and of a database that is verified, too
-        ("ldif.truncated", LdifTruncated),
-        ("ldif.syntax", LdifSyntax),
-        ("cancelled", Cancelled),
-        ("ldif.io", LdifUnreadable),
+        # of slices and of a database that is verified, too
+        ("build.too_many", None, TooManyEntries),
+        ("ldif.truncated", None, LdifTruncated),
+        ("ldif.syntax", None, LdifSyntax),
+        ("cancelled", None, Cancelled),
+        ("ldif.io", errno.EACCES, LdifUnreadable),
+        ("ldif.io", errno.EIO, SystemFailed),
+        ("ldif.no_space", errno.ENOSPC, NoSpace),
+        ("ldif.no_space", errno.EDQUOT, NoSpace),
     ],
 )
-def test_each_code_has_its_error(code: str, kind: type[LoaderError]) -> None:
-    told = SimpleNamespace(code=code, path=None, line=7, message="so it is")
-    found = ldif.as_loader_error(cast(Any, told), "x.ldif")
+def test_each_code_has_its_error(code: str, number: int | None, kind: type[LoaderError]) -> None:
+    told = _native.NativeError("so it is")
+    told.code, told.line, told.errno, told.message = code, 7, number, "so it is"
+    found = ldif.as_loader_error(told, "x.ldif")
     assert type(found) is kind
     assert "x.ldif" in str(found) or kind is Cancelled

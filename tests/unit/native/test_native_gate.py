@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
@@ -105,17 +106,13 @@ def test_errors_cross_process_borders(counters):
         _native.scan(["/nowhere"], counters)
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (str(copy), copy.code, copy.path) == (str(caught.value), "ldif.io", "/nowhere")
+    assert copy.errno == errno.ENOENT
 
 
 def test_errors_made_by_hand_have_the_attributes():
     error = _native.NativeError("text")
-    assert (error.code, error.message, error.path, error.line, error.dn) == (
-        "",
-        "",
-        None,
-        None,
-        None,
-    )
+    assert (error.code, error.message) == ("", "")
+    assert {error.path, error.line, error.dn, error.result, error.errno} == {None}
 
 
 def test_the_stub_tells_what_the_module_has():

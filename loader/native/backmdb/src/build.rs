@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use common::WithCode;
 use extsort::{KeySize, Postings, Sorted};
 use ldif::Counters;
 use lmdbfile::{FileWriter, Flags, Format, Table, TreeWriter};
@@ -24,7 +25,7 @@ use crate::live::Reread;
 use crate::naming::Suffixes;
 use crate::numbering::Numbering;
 use crate::shared::BuildContext;
-use crate::{Code, Error, Options, Result, Settings, context, postings, reject, reorder, writing};
+use crate::{Code, Error, Options, Result, Settings, context, postings, reject, reorder};
 
 /// LMDB takes the machine's page size for its own.
 const PAGE_SIZE: u32 = 4096;
@@ -129,7 +130,7 @@ impl Build<'_> {
         clock.done("read");
         counters.begin("join", 0);
         let joined = self.join(&postings, &mut gathered)?;
-        let sorted = postings.finish(self.means.threads).map_err(crate::sorting)?;
+        let sorted = postings.finish(self.means.threads)?;
         let numbering = self.number(&mut gathered, &joined)?;
         clock.done("join");
         counters.begin("write", self.indexes.tables.len() as u64 + 3);
@@ -155,7 +156,7 @@ impl Build<'_> {
     pub(crate) fn create(&self) -> Result<FileWriter> {
         let map_size = self.shared.settings.map_size;
         let options = lmdbfile::Options { format: Format::V1, page_size: PAGE_SIZE, map_size };
-        FileWriter::create(self.out, &options).map_err(writing)
+        Ok(FileWriter::create(self.out, &options)?)
     }
 
     /// Settles the IDs, and rewrites what was written with others.
@@ -201,11 +202,10 @@ impl Build<'_> {
 
     fn fill_context(&self, gathered: &mut EncodedInput) -> Result<()> {
         let Some((held, value)) = gathered.held.take() else { return Ok(()) };
-        let unknown = |refusal: values::InvalidValue| Error::new(Code::Schema, refusal.0);
-        let column = self.shared.columns.column(b"contextCSN").map_err(unknown)?;
-        let number = self.shared.columns.assign_number(&column).map_err(unknown)?;
+        let column = self.shared.columns.column(b"contextCSN").with_code(Code::Schema)?;
+        let number = self.shared.columns.assign_number(&column).with_code(Code::Schema)?;
         let value = context::with_context(&value, number, &gathered.newest)?;
-        gathered.id2e.fill(&mut gathered.file, &held, &value).map_err(writing)
+        Ok(gathered.id2e.fill(&mut gathered.file, &held, &value)?)
     }
 
     fn write(
@@ -220,7 +220,7 @@ impl Build<'_> {
         let names = &*names;
         let layout = file.layout();
         let id2e = std::mem::replace(&mut gathered.id2e, TreeWriter::new(Flags::NONE, layout));
-        let mut tables = vec![("id2e".to_owned(), id2e.finish(file).map_err(writing)?)];
+        let mut tables = vec![("id2e".to_owned(), id2e.finish(file)?)];
         let counters = self.shared.counters;
         thread::scope(|scope| {
             let children = scope.spawn(|| Children::sort(names, &parents, &self.means));
@@ -243,7 +243,7 @@ impl Build<'_> {
         tables.push(("ad2i".to_owned(), self.descriptions(file)?));
         if self.shared.settings.has_ixck {
             let empty = TreeWriter::new(Flags::INTEGERKEY, layout);
-            tables.push(("ixck".to_owned(), empty.finish(file).map_err(writing)?));
+            tables.push(("ixck".to_owned(), empty.finish(file)?));
         }
         Ok(tables)
     }
@@ -252,9 +252,9 @@ impl Build<'_> {
     fn descriptions(&self, file: &mut FileWriter) -> Result<Table> {
         let mut tree = TreeWriter::new(Flags::INTEGERKEY, file.layout());
         for (number, text) in (1u32..).zip(self.shared.columns.numbered()) {
-            tree.put(file, &codec::ad2i::key(number), text.as_bytes()).map_err(writing)?;
+            tree.put(file, &codec::ad2i::key(number), text.as_bytes())?;
         }
-        tree.finish(file).map_err(writing)
+        Ok(tree.finish(file)?)
     }
 
     fn finish(
@@ -268,7 +268,7 @@ impl Build<'_> {
         let named = tables.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
         let (duplicates, dropped) = gathered.left_out();
         let stale = gathered.stale_ids();
-        let summary = gathered.file.finish(named).map_err(writing)?;
+        let summary = gathered.file.finish(named)?;
         clock.done("sync");
         let rejected = gathered.rejections.len() as u64;
         Ok(Built {

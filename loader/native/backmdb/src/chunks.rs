@@ -119,7 +119,7 @@ impl<'a> Chunks<'a> {
                 continue;
             }
             state.follow(self.counters)?;
-            if let Some(chunk) = state.chunk(&mut buffer, self.counters)? {
+            if let Some(chunk) = state.chunk(&mut buffer)? {
                 return Ok(Some(chunk));
             }
         }
@@ -172,11 +172,11 @@ impl<'a> State<'a> {
     }
 
     /// The next chunk of the input in hand, unless it has none.
-    fn chunk(&mut self, buffer: &mut Vec<u8>, counters: &Counters) -> Result<Option<Chunk>> {
+    fn chunk(&mut self, buffer: &mut Vec<u8>) -> Result<Option<Chunk>> {
         let alone = self.open.len() == 1;
         let Some(top) = self.open.last_mut() else { return Ok(None) };
         let named = |error: Error| error.in_file(top.path.as_deref());
-        let block = top.blocks.next_block().map_err(|error| named(counters.explain(error)))?;
+        let block = top.blocks.next_block().map_err(named)?;
         let Some(block) = block else {
             self.open.pop();
             return Ok(None);

@@ -11,10 +11,10 @@ use extsort::Records;
 use ldif::Counters;
 use lmdbfile::{Cursor, FileWriter, TreeWriter};
 
+use crate::Result;
 use crate::gather::{EncodedInput, TempStorage};
 use crate::numbering::{LateParent, Numbering};
 use crate::reorder::{FirstPassTable, ROOT, lost, sorter};
-use crate::{Result, sorting, writing};
 
 /// Entries a sign of life.
 const PACE: u32 = 1 << 16;
@@ -63,7 +63,7 @@ impl<'a> RewritePlan<'a> {
     /// The entry of the empty DN, which keeps its place.
     fn root(&self, out: &mut SecondPass<'_>) -> Result<()> {
         let mut cursor = self.written.cursor()?;
-        match cursor.next().map_err(writing)? {
+        match cursor.next()? {
             Some((key, root)) if *key == ROOT => out.put(0, root),
             _ => Ok(()),
         }
@@ -92,7 +92,7 @@ struct SecondPass<'a> {
 
 impl SecondPass<'_> {
     fn put(&mut self, id: u64, value: &[u8]) -> Result<()> {
-        self.tree.put(self.file, &id.to_ne_bytes(), value).map_err(writing)
+        Ok(self.tree.put(self.file, &id.to_ne_bytes(), value)?)
     }
 }
 
@@ -108,10 +108,10 @@ impl LateValues {
         for (at, &position) in (0..).zip(&copy.late) {
             copy.live(at)?;
             if let Some(id) = copy.numbering.id(position) {
-                sorter.push(u128::from(id), old.value(position)?).map_err(sorting)?;
+                sorter.push(u128::from(id), old.value(position)?)?;
             }
         }
-        let mut late = Self { records: sorter.finish().map_err(sorting)?, next: None };
+        let mut late = Self { records: sorter.finish()?, next: None };
         late.step()?;
         Ok(late)
     }
@@ -119,7 +119,7 @@ impl LateValues {
     #[allow(clippy::cast_possible_truncation, reason = "an ID of 64 bits was put there")]
     fn step(&mut self) -> Result<()> {
         let mut kept = self.next.take().map(|(_, value)| value).unwrap_or_default();
-        if let Some((id, value)) = self.records.next().map_err(sorting)? {
+        if let Some((id, value)) = self.records.next()? {
             kept.clear();
             kept.extend_from_slice(value);
             self.next = Some((id as u64, kept));
@@ -146,7 +146,7 @@ struct FirstPass<'w> {
 impl<'w> FirstPass<'w> {
     fn new(written: &'w FirstPassTable) -> Result<Self> {
         let mut cursor = written.cursor()?;
-        cursor.seek(&1u64.to_ne_bytes()).map_err(writing)?;
+        cursor.seek(&1u64.to_ne_bytes())?;
         Ok(Self { written, cursor, last: 0 })
     }
 
@@ -154,15 +154,15 @@ impl<'w> FirstPass<'w> {
     fn value(&mut self, position: u32) -> Result<&[u8]> {
         let wanted = self.written.old_id(position);
         if wanted - self.last > NEAR {
-            self.cursor.seek(&wanted.to_ne_bytes()).map_err(writing)?;
+            self.cursor.seek(&wanted.to_ne_bytes())?;
             self.last = wanted - 1;
         }
         while self.last + 1 < wanted {
-            self.cursor.next().map_err(writing)?;
+            self.cursor.next()?;
             self.last += 1;
         }
         self.last = wanted;
-        let (_, value) = self.cursor.next().map_err(writing)?.ok_or_else(lost)?;
+        let (_, value) = self.cursor.next()?.ok_or_else(lost)?;
         Ok(value)
     }
 }

@@ -3,11 +3,11 @@
 use extsort::{RecordSorter, Records, Spool};
 use lmdbfile::{FileWriter, Flags, Table, TreeWriter};
 
+use crate::Result;
 use crate::gather::TempStorage;
 use crate::names::{self, ABOVE, Name, SUFFIX};
 use crate::numbering::{MISSING, Numbering};
 use crate::subtrees::Subtrees;
-use crate::{Result, sorting, writing};
 use codec::dn2i;
 
 /// IDs of the nodes that questions were about, by number of the question.
@@ -54,13 +54,13 @@ impl Children {
         let mut sorter =
             RecordSorter::new(means.memory / 4, means.threads, &means.scratch, &means.stop);
         let (mut reader, mut record) = (names.reader(), Vec::new());
-        while let Some(text) = reader.next().map_err(sorting)? {
+        while let Some(text) = reader.next()? {
             let name = names::read(text);
             let Some((id, parent)) = parents.ids(&name) else { continue };
             dn2i::child(&mut record, name.normal, name.pretty, u64::from(id), trees.count(id));
-            sorter.push(prefix(parent, name.normal), &record).map_err(sorting)?;
+            sorter.push(prefix(parent, name.normal), &record)?;
         }
-        Ok(Self(sorter.finish().map_err(sorting)?))
+        Ok(Self(sorter.finish()?))
     }
 }
 
@@ -70,7 +70,7 @@ fn count(names: &Spool, parents: &ParentIds<'_>) -> Result<Subtrees> {
         Subtrees::new(questions.map(|question| parents.of_question(question)).collect());
     let mut reader = names.reader();
     let mut last = (SUFFIX, None);
-    while let Some(record) = reader.next().map_err(sorting)? {
+    while let Some(record) = reader.next()? {
         let name = names::read(record);
         let Some((id, parent)) = parents.ids(&name) else { continue };
         if name.question != last.0 {
@@ -103,19 +103,19 @@ pub fn write(
     let mut tree = TreeWriter::new(Flags::INTEGERKEY | Flags::DUPSORT, file.layout());
     let mut under = SortedChildren { records: children.0, waiting: None };
     under.next()?;
-    tree.begin(&0u64.to_ne_bytes()).map_err(writing)?;
-    tree.dup(file, &dn2i::ROOT).map_err(writing)?;
+    tree.begin(&0u64.to_ne_bytes())?;
+    tree.dup(file, &dn2i::ROOT)?;
     under.write(0, &mut tree, file)?;
     let (mut reader, mut record) = (names.reader(), Vec::new());
-    while let Some(text) = reader.next().map_err(sorting)? {
+    while let Some(text) = reader.next()? {
         let name = names::read(text);
         let Some((id, parent)) = parents.ids(&name) else { continue };
-        tree.begin(&u64::from(id).to_ne_bytes()).map_err(writing)?;
+        tree.begin(&u64::from(id).to_ne_bytes())?;
         dn2i::own(&mut record, name.normal, name.pretty, u64::from(parent));
-        tree.dup(file, &record).map_err(writing)?;
+        tree.dup(file, &record)?;
         under.write(id, &mut tree, file)?;
     }
-    tree.finish(file).map_err(writing)
+    Ok(tree.finish(file)?)
 }
 
 /// The sorted children, one read ahead.
@@ -128,7 +128,7 @@ impl SortedChildren {
     #[allow(clippy::cast_possible_truncation, reason = "the prefix begins with 32 bits of ID")]
     fn next(&mut self) -> Result<()> {
         let mut kept = self.waiting.take().map(|(_, record)| record).unwrap_or_default();
-        if let Some((prefix, record)) = self.records.next().map_err(sorting)? {
+        if let Some((prefix, record)) = self.records.next()? {
             kept.clear();
             kept.extend_from_slice(record);
             self.waiting = Some(((prefix >> 96) as u32, kept));
@@ -138,9 +138,9 @@ impl SortedChildren {
 
     fn write(&mut self, parent: u32, tree: &mut TreeWriter, file: &mut FileWriter) -> Result<()> {
         while let Some((_, record)) = self.waiting.as_ref().filter(|(of, _)| *of == parent) {
-            tree.dup(file, record).map_err(writing)?;
+            tree.dup(file, record)?;
             self.next()?;
         }
-        tree.end(file).map_err(writing)
+        Ok(tree.end(file)?)
     }
 }

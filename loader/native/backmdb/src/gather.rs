@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use common::InFile;
 use extsort::{Spool, TupleSorter};
 use ldif::tail;
 use lmdbfile::{FileWriter, PendingValue, TreeWriter};
@@ -13,7 +14,7 @@ use crate::encoded::{
 };
 use crate::live::SeenEntries;
 use crate::names::{self, SUFFIX};
-use crate::{Options, Result, positions, sorting, writing};
+use crate::{Options, Result, positions};
 
 /// Marks a tuple as a parent's name that is asked for, rather than an entry's.
 pub const ASKED: u64 = 1 << 63;
@@ -156,13 +157,13 @@ impl EncodedInput {
     fn keep(&mut self, kept: &EncodedEntry, blob: &[u8], name: &[&[u8]]) -> Result<()> {
         self.entries += 1;
         self.put(self.entries, kept.hash, blob)?;
-        self.names.append_parts(name).map_err(sorting)
+        self.names.append_parts(name)
     }
 
     fn keep_rows(&mut self, position: u32, rows: &[MultivalRecord]) -> Result<()> {
         for row in rows {
             let parts = [&position.to_le_bytes()[..], &row.column.to_le_bytes(), &row.record];
-            self.rows.append_parts(&parts).map_err(sorting)?;
+            self.rows.append_parts(&parts)?;
         }
         Ok(())
     }
@@ -175,9 +176,7 @@ impl EncodedInput {
         if chunk.ends_input {
             let marks = std::mem::take(&mut self.marks);
             if let Some(last) = &chunk.marks.last {
-                marks.judge(last).map_err(|error| {
-                    error.in_file(chunk.path.as_ref().map(|path| path.as_path()))
-                })?;
+                marks.judge(last).in_file(chunk.path.as_ref().map(|path| path.as_path()))?;
             }
         }
         Ok(())
@@ -249,11 +248,11 @@ impl EncodedInput {
             (u64::from(first)..).zip(&chunk.parents).filter(|(_, parent)| parent.hash != ROOT);
         let asked = asked.map(|(number, parent)| [parent.hash[0], parent.hash[1], ASKED | number]);
         for tuple in entries.chain(asked) {
-            self.tuples.push(tuple).map_err(sorting)?;
+            self.tuples.push(tuple)?;
         }
         for parent in &chunk.parents {
             self.askers.push(if parent.hash == ROOT { names::ABOVE } else { parent.child });
-            self.asked.append(&parent.text).map_err(sorting)?;
+            self.asked.append(&parent.text)?;
         }
         Ok(first)
     }
@@ -266,10 +265,10 @@ impl EncodedInput {
     fn put(&mut self, id: u64, hash: Hash, blob: &[u8]) -> Result<()> {
         let key = id.to_ne_bytes();
         if self.held.is_none() && Some(hash) == self.bearer {
-            let held = self.id2e.held(&mut self.file, &key).map_err(writing)?;
+            let held = self.id2e.held(&mut self.file, &key)?;
             self.held = Some((held, blob.to_vec()));
             return Ok(());
         }
-        self.id2e.put(&mut self.file, &key, blob).map_err(writing)
+        Ok(self.id2e.put(&mut self.file, &key, blob)?)
     }
 }

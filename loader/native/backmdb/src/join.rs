@@ -2,10 +2,10 @@
 
 use extsort::{TupleSorter, Tuples};
 
+use crate::Result;
 use crate::gather::ASKED;
 use crate::names::ABOVE;
 use crate::numbering::MISSING;
-use crate::{Result, sorting};
 
 /// What the tuples said.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub fn join(tuples: TupleSorter<[u64; 3]>, askers: &[u32]) -> Result<ParentTable
     let answers =
         askers.iter().map(|&asker| if asker == ABOVE { ABOVE } else { MISSING }).collect();
     let mut joined = ParentTable { answers, duplicates: Vec::new(), in_order: true };
-    joined.read(tuples.finish().map_err(sorting)?, askers)?;
+    joined.read(tuples.finish()?, askers)?;
     Ok(joined)
 }
 
@@ -37,7 +37,7 @@ impl ParentTable {
     fn read(&mut self, tuples: Tuples<[u64; 3]>, askers: &[u32]) -> Result<()> {
         let mut entry: Option<([u64; 2], u32)> = None;
         for tuple in tuples {
-            let [high, low, what] = tuple.map_err(sorting)?;
+            let [high, low, what] = tuple?;
             let known =
                 entry.filter(|(hash, _)| *hash == [high, low]).map(|(_, position)| position);
             match known {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use common::WithCode;
 use rustc_hash::FxHashMap;
 
 use crate::encoded::Rejection;
@@ -14,7 +15,7 @@ use crate::numbering::{MISSING, Numbering};
 use crate::operational::Operational;
 use crate::reorder::{FirstPassTable, path_of};
 use crate::shared::BuildContext;
-use crate::{Code, Error, Result, damaged_entry, sorting};
+use crate::{Code, Result, damaged_entry};
 use codec::id2e;
 use codec::id2e::Attribute;
 
@@ -58,7 +59,7 @@ impl LateRejects {
         let most = usize::try_from(max_rejects.saturating_add(MORE_REJECTS)).unwrap_or(usize::MAX);
         let mut outcasts = Self::default();
         let mut reader = gathered.names.reader();
-        while let Some(record) = reader.next().map_err(sorting)? {
+        while let Some(record) = reader.next()? {
             let name = names::read(record);
             if numbering.id(name.position).is_some() || outcasts.found.len() >= most {
                 continue;
@@ -91,7 +92,7 @@ impl LateRejects {
         });
         self.firsts = firsts.collect();
         let mut reader = gathered.names.reader();
-        while let Some(record) = reader.next().map_err(sorting)? {
+        while let Some(record) = reader.next()? {
             let name = names::read(record);
             if let Some(place) = self.firsts.get_mut(&name.position) {
                 let path = path_of(gathered, name.path);
@@ -105,7 +106,7 @@ impl LateRejects {
     fn find_parents(&mut self, gathered: &EncodedInput) -> Result<()> {
         self.parents = self.found.iter().map(|one| (one.question, Vec::new())).collect();
         let (mut reader, mut number) = (gathered.asked.reader(), 0);
-        while let Some(text) = reader.next().map_err(sorting)? {
+        while let Some(text) = reader.next()? {
             if let Some(parent) = self.parents.get_mut(&number) {
                 *parent = text.to_vec();
             }
@@ -121,7 +122,7 @@ impl LateRejects {
         shared: &BuildContext<'_>,
     ) -> Result<Vec<Rejection>> {
         let creator = Operational::creator(shared.schema, shared.settings);
-        let creator = creator.map_err(|refusal| Error::new(Code::Schema, refusal.0))?.pretty();
+        let creator = creator.with_code(Code::Schema)?.pretty();
         let names = LdifDecoder { descriptions: shared.columns.numbered(), creator };
         self.found.iter().map(|one| self.rejection(one, written, &names)).collect()
     }

@@ -48,7 +48,7 @@ mod superseded;
 mod verify;
 mod worker;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use common::lock;
 
 pub use build::{Built, LiveSource, build};
 pub use chunks::Source;
@@ -70,36 +70,4 @@ pub fn set_orders(reader: &mut lmdbfile::Reader) {
 /// What an entry is that `codec` cannot read.
 pub fn damaged_entry() -> Error {
     Error::new(Code::Damaged, "an entry in id2e is damaged")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A sorter's error as ours.
-#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn sorting(error: extsort::Error) -> Error {
-    match error {
-        extsort::Error::Disk { dir: ref scratch, io: ref failure } => {
-            let code = Error::from(std::io::Error::from(failure.kind())).code;
-            let code = if code == Code::NoSpace { code } else { Code::Io };
-            Error::new(code, error.to_string()).in_file(Some(scratch))
-        }
-        extsort::Error::Cancelled => Error::new(Code::Cancelled, "cancelled"),
-        extsort::Error::Misuse(what) => Error::new(Code::Damaged, what),
-    }
-}
-
-/// The file writer's error as ours.
-#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-pub fn writing(error: lmdbfile::Error) -> Error {
-    use lmdbfile::ErrorKind::{Full, Io, NoSpace, TooLong};
-    let code = match error.kind {
-        Full => Code::Full,
-        NoSpace => Code::NoSpace,
-        Io => Code::Io,
-        TooLong => Code::TooLarge,
-        _ => Code::Damaged,
-    };
-    Error::new(code, error.to_string())
 }

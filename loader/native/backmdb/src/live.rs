@@ -20,7 +20,7 @@ use crate::gather::{ASKED, EncodedInput, TempStorage};
 use crate::join::{ParentTable, join};
 use crate::orphans::{self, Orphan};
 use crate::superseded::Superseded;
-use crate::{Result, build::Build, sorting};
+use crate::{Result, build::Build};
 
 /// Bytes of a spooled key.
 const SIZE: usize = 52;
@@ -111,7 +111,7 @@ impl SeenEntries {
         let learns = head || self.again.is_some();
         for parent in &chunk.parents {
             let hash = parent.hash.map(u64::to_le_bytes).concat();
-            self.questions.append(&hash).map_err(sorting)?;
+            self.questions.append(&hash)?;
         }
         chunk
             .kept
@@ -139,7 +139,7 @@ impl SeenEntries {
             self.doubtful.insert(key.uuid);
         }
         let met = SpooledKey { dn: kept.hash, key, position: kept.position };
-        self.keys.append(&met.to_bytes()).map_err(sorting)?;
+        self.keys.append(&met.to_bytes())?;
         Ok(true)
     }
 
@@ -178,9 +178,7 @@ impl SeenEntries {
     /// The tuples of all entries and questions, as [`EncodedInput`] collects them.
     fn tuples(&self, means: &TempStorage) -> Result<TupleSorter<[u64; 3]>> {
         let mut tuples = means.tuples();
-        self.each_key(|met| {
-            tuples.push([met.dn[0], met.dn[1], u64::from(met.position)]).map_err(sorting)
-        })?;
+        self.each_key(|met| tuples.push([met.dn[0], met.dn[1], u64::from(met.position)]))?;
         let mut number = 0;
         each(self.questions.reader(), |bytes| {
             let half = |at: usize| {
@@ -188,7 +186,7 @@ impl SeenEntries {
             };
             let hash = [half(0), half(8)];
             if hash != ROOT {
-                tuples.push([hash[0], hash[1], ASKED | number]).map_err(sorting)?;
+                tuples.push([hash[0], hash[1], ASKED | number])?;
             }
             number += 1;
             Ok(())
@@ -198,7 +196,7 @@ impl SeenEntries {
 }
 
 fn each(mut reader: SpoolReader<'_>, mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    while let Some(bytes) = reader.next().map_err(sorting)? {
+    while let Some(bytes) = reader.next()? {
         see(bytes)?;
     }
     Ok(())

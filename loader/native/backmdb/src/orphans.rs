@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::Result;
 use crate::gather::EncodedInput;
 use crate::join::ParentTable;
 use crate::names;
 use crate::numbering::MISSING;
 use crate::superseded::Superseded;
-use crate::{Result, sorting};
 
 /// One of those below a parent that no entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub fn without_path_to_suffix(
     while more {
         let mut found = FxHashSet::default();
         let mut reader = gathered.names.reader();
-        while let Some(record) = reader.next().map_err(sorting)? {
+        while let Some(record) = reader.next()? {
             let name = names::read(record);
             if joined.answers.get(name.question as usize) == Some(&MISSING)
                 && !overtaken.contains(name.position)
@@ -82,7 +82,7 @@ fn children(
     overtaken: &Superseded,
 ) -> Result<BTreeMap<u32, (u32, Vec<u8>)>> {
     let (mut found, mut reader) = (BTreeMap::new(), gathered.names.reader());
-    while let Some(record) = reader.next().map_err(sorting)? {
+    while let Some(record) = reader.next()? {
         let name = names::read(record);
         if missing.contains(&name.question) && !overtaken.contains(name.position) {
             found.entry(name.question).or_insert_with(|| (name.position, name.pretty.to_vec()));
@@ -97,7 +97,7 @@ fn parents(
     children: &BTreeMap<u32, (u32, Vec<u8>)>,
 ) -> Result<FxHashMap<u32, Vec<u8>>> {
     let (mut found, mut reader, mut question) = (FxHashMap::default(), gathered.asked.reader(), 0);
-    while let Some(text) = reader.next().map_err(sorting)? {
+    while let Some(text) = reader.next()? {
         if children.contains_key(&question) {
             found.insert(question, text.to_vec());
         }

@@ -5,7 +5,7 @@ use extsort::{Sorted, Visitor};
 use lmdbfile::{FileWriter, Flags, Table, TreeWriter};
 
 use crate::numbering::Numbering;
-use crate::{Error, Result, sorting, writing};
+use crate::{Error, Result};
 
 /// What an index table is to LMDB.
 pub fn flags() -> Flags {
@@ -29,7 +29,7 @@ pub fn write(
     let tree = TreeWriter::new(flags(), file.layout());
     let mut rows = TableWriter { file, tree };
     each_row(sorted, index, numbering, exponent, &mut rows)?;
-    rows.tree.finish(rows.file).map_err(writing)
+    Ok(rows.tree.finish(rows.file)?)
 }
 
 struct TableWriter<'a> {
@@ -39,9 +39,9 @@ struct TableWriter<'a> {
 
 impl IndexWriter for TableWriter<'_> {
     fn row(&mut self, key: &[u8], ids: &[u64]) -> Result<()> {
-        self.tree.begin(key).map_err(writing)?;
-        self.tree.fixed(self.file, ids).map_err(writing)?;
-        self.tree.end(self.file).map_err(writing)
+        self.tree.begin(key)?;
+        self.tree.fixed(self.file, ids)?;
+        Ok(self.tree.end(self.file)?)
     }
 }
 
@@ -67,31 +67,16 @@ struct PostingsVisitor<'a, R> {
     last: Option<u32>,
 }
 
-/// What goes wrong while postings are shown: in the sorter, or with what is made of them.
-pub(crate) struct Failure(pub Error);
-
-impl From<extsort::Error> for Failure {
-    fn from(error: extsort::Error) -> Self {
-        Self(sorting(error))
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        failure.0
-    }
-}
-
 impl<R: IndexWriter> Visitor for PostingsVisitor<'_, R> {
-    type Error = Failure;
+    type Error = Error;
 
-    fn key(&mut self, bits: u64, length: u8) -> std::result::Result<(), Failure> {
+    fn key(&mut self, bits: u64, length: u8) -> Result<()> {
         self.ids.clear();
         (self.key, self.last) = ((bits, length), None);
         Ok(())
     }
 
-    fn positions(&mut self, positions: &[u32]) -> std::result::Result<(), Failure> {
+    fn positions(&mut self, positions: &[u32]) -> Result<()> {
         for &position in positions {
             if let Some(id) = self.numbering.id(position) {
                 if self.last.replace(position) == Some(position) {
@@ -104,7 +89,7 @@ impl<R: IndexWriter> Visitor for PostingsVisitor<'_, R> {
         Ok(())
     }
 
-    fn end(&mut self) -> std::result::Result<(), Failure> {
+    fn end(&mut self) -> Result<()> {
         // All its entries are dropped.
         if self.ids.is_empty() {
             return Ok(());
@@ -113,6 +98,6 @@ impl<R: IndexWriter> Visitor for PostingsVisitor<'_, R> {
             self.ids.sort();
         }
         let key = &self.key.0.to_be_bytes()[..usize::from(self.key.1)];
-        self.rows.row(key, self.ids.row()).map_err(Failure)
+        self.rows.row(key, self.ids.row())
     }
 }

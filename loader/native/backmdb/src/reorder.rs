@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use common::WithCode;
 use extsort::{RecordSorter, Spool};
 use lmdbfile::{Cursor, FileWriter, Flags, Reader, TreeWriter};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -16,7 +17,7 @@ use crate::late_rejects::LateRejects;
 use crate::names::{self, Name, SUFFIX};
 use crate::numbering::{ABOVE, LateParent, NOTHING, Numbering};
 use crate::shared::BuildContext;
-use crate::{Code, Error, Result, sorting, writing};
+use crate::{Code, Error, Result};
 
 /// The key of the entry with the empty DN, which keeps its ID.
 pub const ROOT: [u8; 8] = [0; 8];
@@ -67,7 +68,7 @@ fn parents(gathered: &EncodedInput, joined: &ParentTable) -> Result<Vec<u32>> {
 
 fn each_name(names: &Spool, mut visit: impl FnMut(&Name<'_>, &[u8]) -> Result<()>) -> Result<()> {
     let mut reader = names.reader();
-    while let Some(record) = reader.next().map_err(sorting)? {
+    while let Some(record) = reader.next()? {
         visit(&names::read(record), record)?;
     }
     Ok(())
@@ -95,9 +96,9 @@ impl FirstPassTable {
         let tree =
             std::mem::replace(&mut gathered.id2e, TreeWriter::new(Flags::INTEGERKEY, layout));
         let mut file = std::mem::replace(&mut gathered.file, fresh);
-        let table = tree.finish(&mut file).map_err(writing)?;
-        file.finish(vec![(b"id2e".to_vec(), table)]).map_err(writing)?;
-        let reader = Reader::open(&aside).map_err(writing)?;
+        let table = tree.finish(&mut file)?;
+        file.finish(vec![(b"id2e".to_vec(), table)])?;
+        let reader = Reader::open(&aside)?;
         std::fs::remove_file(&aside)?;
         Ok(Self { reader, vacant: gathered.positions_without_id() })
     }
@@ -109,14 +110,14 @@ impl FirstPassTable {
 
     pub fn cursor(&self) -> Result<Cursor<'_>> {
         let table = self.reader.table(b"id2e").ok_or_else(lost)?;
-        table.cursor().map_err(writing)
+        Ok(table.cursor()?)
     }
 
     /// The value of the entry at `position`.
     pub fn value(&self, position: u32) -> Result<Vec<u8>> {
         let mut cursor = self.cursor()?;
-        cursor.seek(&self.old_id(position).to_ne_bytes()).map_err(writing)?;
-        Ok(cursor.next().map_err(writing)?.ok_or_else(lost)?.1.to_vec())
+        cursor.seek(&self.old_id(position).to_ne_bytes())?;
+        Ok(cursor.next()?.ok_or_else(lost)?.1.to_vec())
     }
 }
 
@@ -148,9 +149,9 @@ fn spelled(
         Ok(())
     })?;
     let (mut found, mut reader, mut number) = (FxHashMap::default(), gathered.asked.reader(), 0);
-    while let Some(text) = reader.next().map_err(sorting)? {
+    while let Some(text) = reader.next()? {
         if let Some(asker) = questions.get(&number) {
-            let dn = schema.dn(text).map_err(|refusal| Error::new(Code::Damaged, refusal.0))?;
+            let dn = schema.dn(text).with_code(Code::Damaged)?;
             for hole in &askers[asker] {
                 let above = dn.rdns.get(hole.above - 1..).unwrap_or_default();
                 let rdns = if suffixes.contains(&hole.position) { above.len() } else { 1 };
@@ -183,17 +184,17 @@ fn names_by_id(
             }
             None => record,
         };
-        sorter.push(u128::from(id), record).map_err(sorting)
+        sorter.push(u128::from(id), record)
     })?;
     into_spool(sorter, means, 8)
 }
 
 fn rows_by_id(rows: &Spool, numbering: &Numbering, means: &TempStorage) -> Result<Spool> {
     let (mut sorter, mut reader, mut number) = (sorter(means), rows.reader(), 0u64);
-    while let Some(row) = reader.next().map_err(sorting)? {
+    while let Some(row) = reader.next()? {
         let position = u32::from_le_bytes([row[0], row[1], row[2], row[3]]);
         if let Some(id) = numbering.id(position) {
-            sorter.push(u128::from(id) << 64 | u128::from(number), row).map_err(sorting)?;
+            sorter.push(u128::from(id) << 64 | u128::from(number), row)?;
         }
         number += 1;
     }
@@ -206,9 +207,9 @@ pub fn sorter(means: &TempStorage) -> RecordSorter {
 
 fn into_spool(sorter: RecordSorter, means: &TempStorage, part: usize) -> Result<Spool> {
     let mut spool = means.spool(part);
-    let mut records = sorter.finish().map_err(sorting)?;
-    while let Some((_, record)) = records.next().map_err(sorting)? {
-        spool.append(record).map_err(sorting)?;
+    let mut records = sorter.finish()?;
+    while let Some((_, record)) = records.next()? {
+        spool.append(record)?;
     }
     Ok(spool)
 }

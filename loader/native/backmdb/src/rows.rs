@@ -4,29 +4,29 @@ use codec::id2v;
 use extsort::Spool;
 use lmdbfile::{FileWriter, Flags, Table, TreeWriter};
 
+use crate::Result;
 use crate::numbering::Numbering;
-use crate::{Result, sorting, writing};
 
 /// Writes the table from rows of position, column and record, in the order of IDs.
 pub(crate) fn write(file: &mut FileWriter, rows: &Spool, numbering: &Numbering) -> Result<Table> {
     let mut tree = TreeWriter::new(Flags::DUPSORT, file.layout()).in_own_order();
     let (mut reader, mut open) = (rows.reader(), None);
-    while let Some(row) = reader.next().map_err(sorting)? {
+    while let Some(row) = reader.next()? {
         let (place, record) = row.split_at(6);
         let position = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
         let Some(id) = numbering.id(position) else { continue };
         let key = id2v::key(id, u16::from_le_bytes([place[4], place[5]]));
         if open.as_ref() != Some(&key) {
             if open.is_some() {
-                tree.end(file).map_err(writing)?;
+                tree.end(file)?;
             }
-            tree.begin(&key).map_err(writing)?;
+            tree.begin(&key)?;
             open = Some(key);
         }
-        tree.dup(file, record).map_err(writing)?;
+        tree.dup(file, record)?;
     }
     if open.is_some() {
-        tree.end(file).map_err(writing)?;
+        tree.end(file)?;
     }
-    tree.finish(file).map_err(writing)
+    Ok(tree.finish(file)?)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use common::InFile;
 use ldif::records::Records;
 use ldif::{Counters, Output, Record};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -62,7 +63,7 @@ pub fn split(
         let path = chunk.path.as_deref();
         let mut entries = 0;
         for record in Records::new(&chunk.block()) {
-            let record = record.map_err(|error| error.in_file(path))?;
+            let record = record.in_file(path)?;
             split.take(&record).map_err(|error| ldif::walk::locate(error, &record, path))?;
             entries += 1;
         }

@@ -7,7 +7,7 @@ use values::keys::Key;
 
 use crate::audit::{EntryChecker, Finding, MultivalRecords};
 use crate::indexer::Keys;
-use crate::verify::{Database, damaged, read_node, wrong};
+use crate::verify::{Database, read_node, wrong};
 use crate::{Result, damaged_entry};
 use codec::id2e;
 use codec::idl::{self, IndexRecord};
@@ -68,7 +68,7 @@ impl EntryReader<'_> {
             #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
             let number = one.number as u16;
             let key = id2v::key(id, number);
-            let found = table.get_all(&key).map_err(|error| damaged(&error))?;
+            let found = table.get_all(&key)?;
             if found.is_empty() {
                 return Err(wrong(format!("entry {id}: its values are not in id2v")));
             }
@@ -81,9 +81,8 @@ impl EntryReader<'_> {
     /// The key's list has the ID, or its range spans it.
     fn has_key(&self, table: usize, key: Key, id: u64) -> Result<()> {
         let reader = self.database.index_tables[table];
-        let read = |error: lmdbfile::Error| damaged(&error);
-        let ok = reader.contains(key.as_bytes(), &id.to_ne_bytes()).map_err(read)? || {
-            let row = idl::read(&reader.get_all(key.as_bytes()).map_err(read)?);
+        let ok = reader.contains(key.as_bytes(), &id.to_ne_bytes())? || {
+            let row = idl::read(&reader.get_all(key.as_bytes())?);
             matches!(row, Some((IndexRecord::Range(low, high), _)) if (low..=high).contains(&id))
         };
         if ok {
@@ -95,23 +94,21 @@ impl EntryReader<'_> {
 
     /// Its own record, and, for a leaf, the one in its parent's list.
     pub fn node(&self, id: u64) -> Result<()> {
-        let read = |error: lmdbfile::Error| damaged(&error);
         let missing = || wrong(format!("entry {id} is not in dn2i"));
         let key = id.to_ne_bytes();
-        let mut cursor = self.database.dn2i.cursor().map_err(read)?;
-        if !cursor.seek(&key).map_err(read)? {
+        let mut cursor = self.database.dn2i.cursor()?;
+        if !cursor.seek(&key)? {
             return Err(missing());
         }
-        let own = cursor.next().map_err(read)?.ok_or_else(missing)?.1.to_vec();
-        let has_children = cursor.next().map_err(read)?.is_some_and(|(next, _)| next == key);
+        let own = cursor.next()?.ok_or_else(missing)?.1.to_vec();
+        let has_children = cursor.next()?.is_some_and(|(next, _)| next == key);
         let found = read_node(&own)?;
         if found.child.is_some() || found.id == id {
             return Err(wrong(format!("entry {id}: its own record in dn2i is damaged")));
         }
         let mut expected = Vec::new();
         dn2i::child(&mut expected, found.normal, found.pretty, id, 1);
-        let listed =
-            || self.database.dn2i.contains(&found.id.to_ne_bytes(), &expected).map_err(read);
+        let listed = || self.database.dn2i.contains(&found.id.to_ne_bytes(), &expected);
         if has_children || listed()? {
             Ok(())
         } else {

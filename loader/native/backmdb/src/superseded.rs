@@ -2,11 +2,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::Result;
 use crate::gather::{EncodedInput, TempStorage};
 use crate::join::ParentTable;
 use crate::live::{SeenEntries, SpooledKey};
 use crate::numbering::MISSING;
-use crate::{Result, sorting};
 
 /// Positions of entries that are left out for a newer copy.
 #[derive(Debug, Default)]
@@ -101,11 +101,11 @@ fn same_uuid(live: &SeenEntries, means: &TempStorage, found: &mut FxHashSet<u32>
     #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
     live.each_key(|met| {
         let uuid = met.key.uuid;
-        tuples.push([(uuid >> 64) as u64, uuid as u64, u64::from(met.position)]).map_err(sorting)
+        tuples.push([(uuid >> 64) as u64, uuid as u64, u64::from(met.position)])
     })?;
     let mut before: Option<[u64; 3]> = None;
-    for tuple in tuples.finish().map_err(sorting)? {
-        let tuple = tuple.map_err(sorting)?;
+    for tuple in tuples.finish()? {
+        let tuple = tuple?;
         let same = before.filter(|one| one[..2] == tuple[..2] && tuple[..2] != [0, 0]);
         #[allow(clippy::cast_possible_truncation, reason = "positions have 32 bits")]
         found.extend(same.into_iter().flat_map(|one| [one[2] as u32, tuple[2] as u32]));

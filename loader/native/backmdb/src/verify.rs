@@ -41,7 +41,7 @@ pub fn verify(
         return all(path, schema, settings, (means, new), counters);
     }
     let indexes = Indexes::read(schema, settings)?;
-    let mut reader = Reader::open(path).map_err(|error| damaged(&error))?;
+    let mut reader = Reader::open(path)?;
     EntryReader::set_orders(&mut reader);
     let columns = AttributeDescriptions::new(schema, settings, &indexes);
     let database = Database::open(&reader, settings, &indexes)?;
@@ -75,11 +75,6 @@ fn all(
         None => Ok(found.entries),
         Some(first) => Err(wrong(first.to_string())),
     }
-}
-
-pub fn damaged(error: &lmdbfile::Error) -> Error {
-    let code = if error.kind == lmdbfile::ErrorKind::Io { Code::Io } else { Code::Damaged };
-    Error::new(code, error.to_string())
 }
 
 pub fn wrong(message: impl Into<String>) -> Error {
@@ -117,7 +112,7 @@ impl<'r> Database<'r> {
         let entries = id2e.record().entries;
         let nodes = dn2i.record().entries;
         // The entry of the empty DN is the root itself, which has a node and no index keys.
-        let root = id2e.get(&0u64.to_ne_bytes()).map_err(|error| damaged(&error))?;
+        let root = id2e.get(&0u64.to_ne_bytes())?;
         let placed = entries - u64::from(root.is_some());
         if nodes != 2 * placed + 1 {
             return Err(wrong(format!("{entries} entries in id2e, but {nodes} records in dn2i")));
@@ -138,8 +133,8 @@ impl<'r> Database<'r> {
 
 fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    let mut cursor = ad2i.cursor().map_err(|error| damaged(&error))?;
-    while let Some((number, text)) = cursor.next().map_err(|error| damaged(&error))? {
+    let mut cursor = ad2i.cursor()?;
+    while let Some((number, text)) = cursor.next()? {
         if !codec::ad2i::follows(number, found.len()) {
             return Err(wrong("the numbers in ad2i have a gap"));
         }
@@ -154,12 +149,12 @@ fn sample(stored: &EntryReader<'_>, counters: &Counters) -> Result<()> {
     let database = stored.database;
     let count = database.placed.min(SAMPLE);
     counters.begin("verify", count);
-    let mut cursor = database.id2e.cursor().map_err(|error| damaged(&error))?;
+    let mut cursor = database.id2e.cursor()?;
     for at in 0..count {
         counters.check()?;
         let id = 1 + at * (database.placed - 1) / (count - 1).max(1);
-        cursor.seek(&id.to_ne_bytes()).map_err(|error| damaged(&error))?;
-        let next = cursor.next().map_err(|error| damaged(&error))?;
+        cursor.seek(&id.to_ne_bytes())?;
+        let next = cursor.next()?;
         let (key, value) = next.ok_or_else(|| wrong(format!("entry {id} is not in id2e")))?;
         let id = codec::id::read(key).ok_or_else(|| wrong("a key of id2e is no entry ID"))?;
         stored.entry(id, value)?;

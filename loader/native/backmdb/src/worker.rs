@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use common::{InFile, WithCode};
 use ldif::Record;
 use ldif::records::Records;
 
@@ -29,8 +30,7 @@ impl<'a, 'c> Worker<'a, 'c> {
         shared: &'a BuildContext<'a>,
         postings: extsort::Writer,
     ) -> Result<Self> {
-        let encoder = Encoder::new(shared, postings)
-            .map_err(|refusal| Error::new(Code::Schema, refusal.0))?;
+        let encoder = Encoder::new(shared, postings).with_code(Code::Schema)?;
         Ok(Self { chunks, shared, encoder, path: None })
     }
 
@@ -40,7 +40,7 @@ impl<'a, 'c> Worker<'a, 'c> {
             return Ok(false);
         };
         out.clear();
-        let done = self.chunk(&chunk, out).map_err(|error| error.in_file(chunk.path.as_deref()));
+        let done = self.chunk(&chunk, out).in_file(chunk.path.as_deref());
         *buffer = chunk.bytes;
         done.map(|()| true)
     }
@@ -67,7 +67,7 @@ impl<'a, 'c> Worker<'a, 'c> {
             }
             judge(encoded, record, position, out)?;
         }
-        self.encoder.postings.finish_index().map_err(crate::sorting)?;
+        self.encoder.postings.finish_index()?;
         self.shared.numbers.pass(chunk.number)?;
         self.shared.counters.add(out.records, out.bytes);
         Ok(())

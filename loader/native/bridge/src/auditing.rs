@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use crate::building::Database;
 use crate::cloning::Seen;
 use crate::counters::Counters;
+use crate::error::one_of;
 use crate::gate::enter;
 
 #[pyclass(frozen, get_all, module = "loader._native")]
@@ -42,7 +43,6 @@ pub struct AuditReport {
 
 #[pyfunction]
 #[pyo3(signature = (path, counters, *, level, txn, database, seen, limit, memory, jobs, scratch))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn audit(
     py: Python<'_>,
     path: PathBuf,
@@ -56,8 +56,7 @@ pub fn audit(
     jobs: usize,
     scratch: PathBuf,
 ) -> PyResult<AuditReport> {
-    let unknown = || PyValueError::new_err(format!("{level} is no level"));
-    let level = Level::from_name(level).ok_or_else(unknown)?;
+    let level = one_of(Level::from_name(level), level, "level")?;
     let known = database.map(Database::parts);
     if level == Level::Indexes && known.is_none() {
         return Err(PyValueError::new_err("indexes are made again by a configuration"));

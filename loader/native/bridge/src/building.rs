@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use backmdb::split::SplitTarget;
 use backmdb::{LiveSource, Method, Options, Settings, Source, ValueCheck};
+use common::{Code, WithCode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schema::{Definition, Kind};
 use values::keys::Substrings;
 
 use crate::counters::Counters;
-use crate::error::raise;
+use crate::error::{both, one_of, raised};
 use crate::feed::{Asked, Feed};
 use crate::gate::{duplicate, enter};
 
@@ -60,11 +61,8 @@ pub fn read_schema(
         definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
     let settings =
         schema::Settings { attribute_options: options, dynamic_objects, password_policy };
-    let read = schema::Schema::read(&definitions, settings);
-    let schema = |problem: schema::Problem| {
-        raise(py, ldif::Error::new(ldif::Code::Schema, problem.to_string()))
-    };
-    read.map(Schema).map_err(schema)
+    let read = schema::Schema::read(&definitions, settings).with_code(Code::Schema);
+    raised(py, read).map(Schema)
 }
 
 fn definition((kind, text, builtin): (String, String, bool)) -> PyResult<Definition> {
@@ -74,7 +72,7 @@ fn definition((kind, text, builtin): (String, String, bool)) -> PyResult<Definit
         "attribute" => Kind::AttributeType,
         "class" => Kind::ObjectClass,
         "rule" => Kind::ContentRule,
-        _ => return Err(PyValueError::new_err(format!("{kind} is no kind of definition"))),
+        _ => return one_of(None, &kind, "kind of definition"),
     };
     Ok(Definition { kind, text, builtin })
 }
@@ -105,16 +103,23 @@ pub struct Built {
     phases: BTreeMap<&'static str, f64>,
 }
 
-/// So many rejections are told; all are in the reject file.
-pub const TOLD: usize = 100;
+/// The first hundred; all are in the reject file.
+pub fn first_rejections(
+    py: Python<'_>,
+    all: impl Iterator<Item = (Option<Arc<PathBuf>>, u64, String, String)>,
+) -> PyResult<Vec<Py<Rejection>>> {
+    all.take(100)
+        .map(|(path, line, dn, reason)| {
+            let path = path.map(|path| path.as_ref().clone());
+            Py::new(py, Rejection { path, line, dn, reason })
+        })
+        .collect()
+}
 
 impl Built {
     fn new(py: Python<'_>, built: backmdb::Built) -> PyResult<Self> {
         let rejected = built.rejections.len() as u64;
-        let told = built.rejections.into_iter().take(TOLD).map(|one| {
-            let path = one.path.map(|path| path.as_ref().clone());
-            Py::new(py, Rejection { path, line: one.line, dn: one.dn, reason: one.reason })
-        });
+        let told = built.rejections.into_iter().map(|one| (one.path, one.line, one.dn, one.reason));
         Ok(Self {
             entries: built.entries,
             read: built.records,
@@ -122,7 +127,7 @@ impl Built {
             duplicates: built.duplicates,
             dropped: built.dropped,
             stale: built.stale,
-            rejections: told.collect::<PyResult<_>>()?,
+            rejections: first_rejections(py, told)?,
             misfits: built
                 .misfits
                 .into_iter()
@@ -157,7 +162,6 @@ impl Database {
         schema, *, suffixes, foreign, root_dn, indexes, hash64, intlen, substr, multival, sortvals, idlexp,
         max_entry_size, map_size, tables, last_mod, translucent, server_id
     ))]
-    #[allow(clippy::too_many_arguments, reason = "each is a setting of slapd's")]
     fn new(
         schema: Py<Schema>,
         suffixes: Vec<String>,
@@ -232,11 +236,6 @@ impl Input {
     jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true,
     first=0, head=None, read_again=None
 ))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
-#[allow(
-    clippy::fn_params_excessive_bools,
-    reason = "each is an option of the user's, named at the call"
-)]
 pub fn build(
     py: Python<'_>,
     inputs: Vec<Input>,
@@ -259,8 +258,7 @@ pub fn build(
     head: Option<PathBuf>,
     read_again: Option<Py<PyAny>>,
 ) -> PyResult<Built> {
-    let values = ValueCheck::from_name(value_check)
-        .ok_or_else(|| PyValueError::new_err("value_check is refuse, count or skip"))?;
+    let values = one_of(ValueCheck::from_name(value_check), value_check, "value check")?;
     let options = Options {
         now,
         first,
@@ -293,7 +291,6 @@ pub fn build(
 
 #[pyfunction]
 #[pyo3(signature = (path, database, counters, *, full, memory, jobs, scratch, new=true))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn verify(
     py: Python<'_>,
     path: PathBuf,
@@ -320,7 +317,6 @@ pub struct SplitResult {
 }
 
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 #[pyo3(signature = (inputs, schema, shares, counters, *, file_urls, root=None, claimed=None))]
 pub fn split(
     py: Python<'_>,
@@ -332,11 +328,7 @@ pub fn split(
     root: Option<String>,
     claimed: Option<Vec<String>>,
 ) -> PyResult<Vec<SplitResult>> {
-    let claim = match (&root, &claimed) {
-        (Some(root), Some(csns)) => Some((root.as_str(), csns.as_slice())),
-        (None, None) => None,
-        _ => return Err(PyValueError::new_err("root and claimed go together")),
-    };
+    let claim = both(root.as_deref(), claimed.as_deref(), "root and claimed")?;
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
     let shares: Vec<SplitTarget> =
         shares.into_iter().map(|(suffixes, path)| SplitTarget { suffixes, path }).collect();
@@ -349,10 +341,7 @@ pub fn split(
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {
-    let known = |method: String| {
-        Method::from_name(&method)
-            .ok_or_else(|| PyValueError::new_err(format!("{method} is no kind of index")))
-    };
+    let known = |method: String| one_of(Method::from_name(&method), &method, "kind of index");
     Ok((name, methods.into_iter().map(known).collect::<PyResult<_>>()?))
 }
 

@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use ldif::polled::CancellableReader;
+use common::CancellableReader;
 use ldif::walk::each_record;
 use ldif::{Field, Input, Record};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::Names;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
 use crate::counters::Counters;
-use crate::error::raise;
+use crate::error::{both, raised};
 use crate::gate::{duplicate, enter};
 use crate::results::{Arrangement, EntryDigests, ScanResult, Shard};
 
@@ -43,15 +42,14 @@ pub fn records(py: Python<'_>, text: &[u8]) -> PyResult<Vec<(String, Attributes)
     let visit = |record: &Record<'_>| {
         let entry = record.entry()?;
         let name = String::from_utf8_lossy(&entry.dn).into_owned();
-        found.push((name, entry.fields.map(attribute).collect::<ldif::Result<_>>()?));
+        found.push((name, entry.fields.map(attribute).collect::<common::Result<_>>()?));
         Ok(())
     };
-    each_record(Input::from_reader(text), &ldif::Counters::default(), visit)
-        .map_err(|error| raise(py, error))?;
+    raised(py, each_record(Input::from_reader(text), &common::Counters::default(), visit))?;
     Ok(found)
 }
 
-fn attribute(field: ldif::Result<Field<'_>>) -> ldif::Result<(String, Vec<u8>)> {
+fn attribute(field: common::Result<Field<'_>>) -> common::Result<(String, Vec<u8>)> {
     let field = field?;
     let name = String::from_utf8_lossy(field.description()).into_owned();
     Ok((name, field.value()?.into_owned()))
@@ -81,7 +79,6 @@ pub fn shard(
 
 #[pyfunction]
 #[pyo3(signature = (paths, again, out_dir, root, context_csns, counters, *, compress, drop_orphans, name_orphans=true))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn arrange(
     py: Python<'_>,
     paths: Vec<PathBuf>,
@@ -107,21 +104,18 @@ pub fn arrange(
 }
 
 #[pyfunction]
-#[pyo3(signature = (paths, fd, counters, context_csns=None, root=None, aliases=None))]
+#[pyo3(signature = (paths, fd, counters, *, root=None, context_csns=None, aliases=None))]
 pub fn join(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     fd: i32,
     counters: &Counters,
-    context_csns: Option<Vec<String>>,
     root: Option<String>,
+    context_csns: Option<Vec<String>>,
     aliases: Option<HashMap<String, String>>,
 ) -> PyResult<u64> {
-    let stamp = match (root, context_csns) {
-        (Some(root), Some(csns)) => Some(ContextCsnStamp::new(&root, &csns)),
-        (None, None) => None,
-        _ => return Err(PyValueError::new_err("context_csns and root go together")),
-    };
+    let stamp = both(root, context_csns, "root and context_csns")?;
+    let stamp = stamp.map(|(root, csns)| ContextCsnStamp::new(&root, &csns));
     let mut sink = CancellableReader::new(duplicate(fd)?, &counters.0);
     let aliases = Aliases::new(aliases.unwrap_or_default());
     enter(py, &counters.0, || tree::join(&paths, &mut sink, stamp, &aliases, &counters.0))

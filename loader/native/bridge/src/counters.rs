@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug, Default)]
-pub struct Counters(pub Arc<ldif::Counters>);
+pub struct Counters(pub Arc<common::Counters>);
 
 #[pymethods]
 impl Counters {
@@ -28,7 +28,7 @@ impl Counters {
 
     #[getter]
     fn files(&self) -> Vec<(OsString, u64, String)> {
-        let told = |file: ldif::WholeFile| {
+        let told = |file: common::WholeFile| {
             (file.path.into_os_string(), file.bytes, format!("{:032x}", file.checksum))
         };
         self.0.files().into_iter().map(told).collect()

@@ -1,8 +1,8 @@
 //! The calls that read a database of back-mdb from its pages.
 
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
+use common::lock;
 use dump::{ShardTarget, Source};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -65,7 +65,7 @@ impl Dump {
 
     fn digest(&self, py: Python<'_>, tree: &EntryDigests, counters: &Counters) -> PyResult<()> {
         enter(py, &counters.0, || {
-            let mut digest = tree.digest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut digest = lock(&tree.digest);
             dump::digest(&self.source(), &mut digest, &counters.0)
         })
     }

@@ -1,10 +1,13 @@
-//! The core's error as a Python exception.
+//! Failures of the core as Python exceptions.
 //!
-//! Its facts are attributes, not arguments: before Python 3.12 the stable interface lets nobody add
+//! Their facts are attributes, not arguments: before Python 3.12 the stable interface lets nobody add
 //! fields to an exception class. Attributes also survive pickling, so workers can raise it.
 
+use std::path::PathBuf;
+
+use lmdbfile::ErrorKind;
 use pyo3::create_exception;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 
 create_exception!(loader._native, NativeError, PyException, "What the native core could not do.");
@@ -12,56 +15,99 @@ create_exception!(loader._native, NativeError, PyException, "What the native cor
 /// One made from Python by hand has the attributes too.
 pub fn give_attributes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let class = module.py().get_type::<NativeError>();
-    ["code", "message"].iter().try_for_each(|fact| class.setattr(fact, ""))?;
-    ["path", "line", "dn", "result"]
-        .iter()
-        .try_for_each(|fact| class.setattr(fact, module.py().None()))
+    Facts::default().set(&class)
 }
 
-/// An error of the core.
-pub trait Raise {
-    fn raise(self, py: Python<'_>) -> PyErr;
+/// The attributes of a [`NativeError`].
+#[derive(Debug, Default)]
+pub struct Facts {
+    code: &'static str,
+    path: Option<PathBuf>,
+    line: Option<u64>,
+    dn: Option<String>,
+    result: Option<i32>,
+    errno: Option<i32>,
+    message: String,
 }
 
-impl Raise for ldif::Error {
-    fn raise(self, py: Python<'_>) -> PyErr {
-        let raised = NativeError::new_err(self.to_string());
-        match describe(raised.value(py), self) {
-            Ok(()) => raised,
-            Err(failure) => failure,
-        }
+impl Facts {
+    fn set(self, on: &Bound<'_, PyAny>) -> PyResult<()> {
+        on.setattr("code", self.code)?;
+        on.setattr("path", self.path.map(PathBuf::into_os_string))?;
+        on.setattr("line", self.line)?;
+        on.setattr("dn", self.dn)?;
+        on.setattr("result", self.result)?;
+        on.setattr("errno", self.errno)?;
+        on.setattr("message", self.message)
+    }
+}
+
+/// A failure of the core; its text is that of the exception.
+pub trait Raise: ToString {
+    fn facts(self) -> Facts;
+}
+
+/// A result of the core as Python gets it.
+pub fn raised<T>(py: Python<'_>, result: Result<T, impl Raise>) -> PyResult<T> {
+    result.map_err(|error| {
+        let raised = NativeError::new_err(error.to_string());
+        error.facts().set(raised.value(py)).err().unwrap_or(raised)
+    })
+}
+
+/// What an argument names, if it is one of the names that there are.
+pub fn one_of<T>(found: Option<T>, given: &str, what: &str) -> PyResult<T> {
+    found.ok_or_else(|| PyValueError::new_err(format!("{given} is no {what}")))
+}
+
+/// Two arguments of which each makes no sense without the other.
+pub fn both<A, B>(one: Option<A>, other: Option<B>, names: &str) -> PyResult<Option<(A, B)>> {
+    if one.is_some() != other.is_some() {
+        return Err(PyValueError::new_err(format!("{names} go together")));
+    }
+    Ok(one.zip(other))
+}
+
+impl Raise for common::Error {
+    fn facts(self) -> Facts {
+        let Self { code, path, line, dn, errno, message } = self;
+        Facts { code: code.as_str(), path, line, dn, errno, message, result: None }
     }
 }
 
 impl Raise for wire::Error {
-    fn raise(self, py: Python<'_>) -> PyErr {
-        let failure = match self {
-            Self::Local(error) => return error.raise(py),
-            Self::Ldap(failure) => failure,
-        };
-        let raised = NativeError::new_err(failure.to_string());
-        match describe_failure(raised.value(py), *failure) {
-            Ok(()) => raised,
-            Err(failure) => failure,
+    fn facts(self) -> Facts {
+        match self {
+            Self::Local(error) => error.facts(),
+            Self::Ldap(failure) => {
+                let wire::Failure { phase, result, text, matched } = *failure;
+                let dn = Some(matched).filter(|matched| !matched.is_empty());
+                let (code, result, message) = (phase.code(), Some(result), text);
+                Facts { code, dn, result, message, ..Facts::default() }
+            }
         }
     }
 }
 
-fn describe_failure(raised: &Bound<'_, PyAny>, failure: wire::Failure) -> PyResult<()> {
-    raised.setattr("code", failure.phase.code())?;
-    raised.setattr("result", failure.result)?;
-    raised.setattr("dn", Some(failure.matched).filter(|matched| !matched.is_empty()))?;
-    raised.setattr("message", failure.text)
+impl Raise for lmdbfile::Error {
+    fn facts(self) -> Facts {
+        let code = match self.kind {
+            ErrorKind::Io => "lmdb.io",
+            ErrorKind::NoSpace => "lmdb.no_space",
+            ErrorKind::Full => "lmdb.full",
+            ErrorKind::Stream => "lmdb.stream",
+            ErrorKind::Misuse => "lmdb.misuse",
+            ErrorKind::Cancelled => "cancelled",
+            _ => "lmdb.damaged",
+        };
+        Facts { code, errno: self.errno, message: self.to_string(), ..Facts::default() }
+    }
 }
 
-pub fn raise(py: Python<'_>, error: impl Raise) -> PyErr {
-    error.raise(py)
-}
-
-fn describe(raised: &Bound<'_, PyAny>, error: ldif::Error) -> PyResult<()> {
-    raised.setattr("code", error.code.as_str())?;
-    raised.setattr("path", error.path.map(std::path::PathBuf::into_os_string))?;
-    raised.setattr("line", error.line)?;
-    raised.setattr("dn", error.dn)?;
-    raised.setattr("message", error.message)
+impl Raise for synth::Problem {
+    fn facts(self) -> Facts {
+        let line = (self.spot.line > 0).then_some(self.spot.line.into());
+        let (code, message) = (self.code(), self.located());
+        Facts { code, path: Some(self.path), line, message, ..Facts::default() }
+    }
 }

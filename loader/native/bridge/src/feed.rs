@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backmdb::Orphan;
-use ldif::{Code, Error};
+use common::{Code, Error, lock};
 use pyo3::prelude::*;
 
 /// Blocks that wait to be built: some ten megabytes.
@@ -47,11 +47,11 @@ impl Asked {
         Self { function, raised: Mutex::new(None) }
     }
 
-    pub fn reread(&self, orphans: Vec<Orphan>) -> ldif::Result<Vec<PathBuf>> {
+    pub fn reread(&self, orphans: Vec<Orphan>) -> common::Result<Vec<PathBuf>> {
         let told: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
         let answer = Python::attach(|py| self.function.call1(py, (told,))?.extract(py));
         answer.map_err(|error: PyErr| {
-            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *lock(&self.raised) = Some(error);
             Error::new(Code::Cancelled, "what was read again did not come")
         })
     }

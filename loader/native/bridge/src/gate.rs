@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use ldif::Counters;
+use common::Counters;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::error::{Raise, raise};
+use crate::error::{Raise, raised};
 
 /// How long a signal may wait for its Python handler.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -37,7 +37,7 @@ pub fn enter<T: Send, E: Raise + Send>(
     let result = result.unwrap_or_else(|payload| panic::resume_unwind(payload));
     match interrupt {
         Some(interrupt) => Err(interrupt),
-        None => result.map_err(|error| raise(py, error)),
+        None => raised(py, result),
     }
 }
 

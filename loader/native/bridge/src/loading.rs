@@ -1,16 +1,15 @@
 //! The call that adds LDIF to a running server.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use load::{OnExists, Options, Source};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::building::{PathOrDescriptor, Rejection, TOLD};
+use crate::building::{PathOrDescriptor, Rejection, first_rejections};
 use crate::counters::Counters;
+use crate::error::one_of;
 use crate::gate::{duplicate, enter};
-use crate::wire::ConnectionOptions;
+use crate::wire::{ConnectionOptions, seconds};
 
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug)]
@@ -35,17 +34,14 @@ impl Loaded {
     fn new(py: Python<'_>, done: load::Loaded) -> PyResult<Self> {
         let rejected = done.rejections.len() as u64;
         let orphans = done.rejections.iter().all(|one| one.orphan);
-        let told = done.rejections.into_iter().take(TOLD).map(|one| {
-            let path = one.path.map(|path| path.as_ref().clone());
-            Py::new(py, Rejection { path, line: one.line, dn: one.dn, reason: one.reason })
-        });
+        let told = done.rejections.into_iter().map(|one| (one.path, one.line, one.dn, one.reason));
         Ok(Self {
             read: done.read,
             added: done.added,
             present: done.present,
             replaced: done.replaced,
             rejected,
-            rejections: told.collect::<PyResult<_>>()?,
+            rejections: first_rejections(py, told)?,
             orphans,
             stopped: done.stopped,
             before: done.before,
@@ -100,13 +96,12 @@ pub struct LoadOptions {
 impl LoadOptions {
     fn options(self) -> PyResult<Options> {
         let exists = OnExists::from_name(&self.exists);
-        let patience = Duration::try_from_secs_f64(self.patience);
         Ok(Options {
             jobs: self.jobs.max(1),
             batch: self.batch,
             transactions: self.transactions,
             window: (self.window.0.max(1), self.window.1.max(self.window.0).max(1)),
-            exists: exists.ok_or_else(|| wrong("exists"))?,
+            exists: one_of(exists, &self.exists, "way with entries that exist")?,
             leave_out: self.leave_out,
             relax: self.relax,
             contexts: self.contexts,
@@ -118,13 +113,9 @@ impl LoadOptions {
             all_uncertain: self.all_uncertain,
             memory: self.memory,
             scratch: self.scratch,
-            patience: patience.map_err(|_| wrong("patience"))?,
+            patience: seconds(self.patience)?,
         })
     }
-}
-
-fn wrong(name: &str) -> PyErr {
-    PyValueError::new_err(format!("{name} is out of range"))
 }
 
 #[pyfunction]

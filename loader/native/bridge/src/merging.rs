@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use ::merge::Options;
 use ::merge::slices::{self, Found, OperationalAttributes, SliceOptions, SliceStart};
-use ldif::polled::CancellableReader;
+use common::CancellableReader;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
 use crate::counters::Counters;
+use crate::error::both;
 use crate::gate::{duplicate, enter};
 
 /// File, offset, line, and entries before it.
@@ -65,7 +66,6 @@ impl Slice {
         paths, suffixes, shared_path, *, shared, cut, own, now, server_id, root=None, context_csns=None,
         aliases=None, first=0
     ))]
-    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
     fn new(
         paths: Vec<PathBuf>,
         suffixes: Vec<String>,
@@ -80,11 +80,7 @@ impl Slice {
         aliases: Option<HashMap<String, String>>,
         first: u64,
     ) -> PyResult<Self> {
-        let stamp = match (root, context_csns) {
-            (Some(root), Some(csns)) => Some((root, csns)),
-            (None, None) => None,
-            _ => return Err(PyValueError::new_err("context_csns and root go together")),
-        };
+        let stamp = both(root, context_csns, "root and context_csns")?;
         let (file, offset, line, before) = cut;
         let cut = SliceStart { file, offset, line, before };
         let complete = now.map(|now| OperationalAttributes::new(&now, server_id, first));
@@ -149,7 +145,6 @@ pub struct Merged {
 
 #[pyfunction]
 #[pyo3(signature = (paths, out_path, counters, *, shared, map_size, idlexp, context, jobs))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn merge(
     py: Python<'_>,
     paths: Vec<PathBuf>,

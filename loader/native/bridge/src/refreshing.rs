@@ -34,7 +34,6 @@ impl From<ChangeCounts> for Refreshed {
     directory, database, counters, *, changed, present, deleted, lost, reached, claimed, allowed, now, memory, jobs,
     scratch
 ))]
-#[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
 pub fn refresh(
     py: Python<'_>,
     directory: PathBuf,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use common::lock;
 use pyo3::prelude::*;
 use tree::{Digest, Names};
 
@@ -130,7 +131,7 @@ fn subtree(found: tree::Subtree) -> Subtree {
 #[derive(Debug)]
 pub struct EntryDigests {
     pub digest: Mutex<Digest>,
-    counters: Arc<ldif::Counters>,
+    counters: Arc<common::Counters>,
 }
 
 impl EntryDigests {
@@ -140,7 +141,7 @@ impl EntryDigests {
 
     /// Another thread may be adding: wait without the interpreter lock.
     fn with<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&mut Digest) -> T + Send) -> T {
-        py.detach(|| act(&mut self.digest.lock().unwrap_or_else(PoisonError::into_inner)))
+        py.detach(|| act(&mut lock(&self.digest)))
     }
 }
 
@@ -148,7 +149,7 @@ impl EntryDigests {
 impl EntryDigests {
     fn add_path(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         gate::enter(py, &self.counters, || {
-            let mut digest = self.digest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut digest = lock(&self.digest);
             digest.add_path(&path, &self.counters)
         })
     }
@@ -156,7 +157,7 @@ impl EntryDigests {
     fn add_fd(&self, py: Python<'_>, fd: i32) -> PyResult<()> {
         let fd = gate::duplicate(fd)?;
         gate::enter(py, &self.counters, || {
-            let mut digest = self.digest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut digest = lock(&self.digest);
             digest.add_stream(ldif::Input::from_fd(fd, &self.counters)?, &self.counters)
         })
     }
@@ -179,7 +180,7 @@ impl EntryDigests {
             // Always in the same order, so that a.diff(b) and b.diff(a) cannot wait for each other.
             let (left, right) = lock_both(&self.digest, &other.digest);
             let (mut left, mut right) = (left, right);
-            ldif::Result::Ok(tree::Difference::between(&mut left, &mut right, limit))
+            common::Result::Ok(tree::Difference::between(&mut left, &mut right, limit))
         })?;
         Ok(found.into())
     }
@@ -188,7 +189,6 @@ impl EntryDigests {
 type Guard<'a> = std::sync::MutexGuard<'a, Digest>;
 
 fn lock_both<'a>(left: &'a Mutex<Digest>, right: &'a Mutex<Digest>) -> (Guard<'a>, Guard<'a>) {
-    let lock = |digest: &'a Mutex<Digest>| digest.lock().unwrap_or_else(PoisonError::into_inner);
     if std::ptr::from_ref(left) < std::ptr::from_ref(right) {
         let left = lock(left);
         (left, lock(right))

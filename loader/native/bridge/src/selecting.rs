@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use ::select::{AttributeLists, Scope, Settings};
-use pyo3::exceptions::PyValueError;
+use common::{Code, WithCode};
 use pyo3::prelude::*;
 
 use crate::building::Schema;
 use crate::counters::Counters;
-use crate::error::raise;
+use crate::error::{one_of, raised};
 use crate::gate::enter;
 
 /// A consumer's syncrepl, understood by its schema.
@@ -25,7 +25,6 @@ impl Selection {
     #[pyo3(signature = (
         schema, *, suffix, root_dn, last_mod, base, scope, filter, attrs, exattrs, massage
     ))]
-    #[allow(clippy::too_many_arguments, reason = "each is a setting of slapd's")]
     fn new(
         py: Python<'_>,
         schema: Py<Schema>,
@@ -39,16 +38,11 @@ impl Selection {
         exattrs: Vec<String>,
         massage: Option<String>,
     ) -> PyResult<Self> {
-        let Some(scope) = Scope::from_name(scope) else {
-            return Err(PyValueError::new_err(format!("{scope} is no scope")));
-        };
+        let scope = one_of(Scope::from_name(scope), scope, "scope")?;
         let listed = AttributeLists { attrs, exattrs };
         let settings = Settings { suffix, root_dn, last_mod, base, scope, filter, listed, massage };
         let read = ::select::Selection::read(&settings, schema.get().inner());
-        let refused = |refusal: values::InvalidValue| {
-            raise(py, ldif::Error::new(ldif::Code::Unproven, refusal.0.into_owned()))
-        };
-        Ok(Self { read: read.map_err(refused)?, schema })
+        Ok(Self { read: raised(py, read.with_code(Code::Unproven))?, schema })
     }
 
     fn request(&self) -> Vec<String> {

@@ -9,26 +9,9 @@ use pyo3::types::PyBytes;
 use synth::{Maker, Options, Problem, Task, Tree, compile, model, toml};
 
 use crate::counters::Counters;
-use crate::error::{NativeError, Raise, raise};
+use crate::error::raised;
 use crate::gate::{duplicate, enter};
 use crate::results::Shard;
-
-impl Raise for Problem {
-    fn raise(self, py: Python<'_>) -> PyErr {
-        let raised = NativeError::new_err(self.to_string());
-        let value = raised.value(py);
-        let line = (self.spot.line > 0).then_some(self.spot.line);
-        let given = value
-            .setattr("code", self.code())
-            .and_then(|()| value.setattr("message", self.located()))
-            .and_then(|()| value.setattr("line", line))
-            .and_then(|()| value.setattr("path", self.path.into_os_string()));
-        match given {
-            Ok(()) => raised,
-            Err(failure) => failure,
-        }
-    }
-}
 
 /// Reads a template, whatever its syntax. Its lists are looked for beside it, then in `lists`. `suffix` instead of the
 /// template's, where the template tells of it.
@@ -60,7 +43,6 @@ pub struct Template {
 impl Template {
     #[new]
     #[pyo3(signature = (path, *, lists, suffix, seed, entries, otherwise, defines, operational))]
-    #[allow(clippy::too_many_arguments, reason = "all that decides the bytes")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -73,12 +55,14 @@ impl Template {
         operational: bool,
     ) -> PyResult<Self> {
         let options = Options { seed, suffix, entries, otherwise, operational };
-        let made = py.detach(|| {
-            let template = read(&path, &lists, &defines, options.suffix.as_deref())?;
-            let tree = compile(&template, &options)?;
-            Ok(Self { template, tree })
-        });
-        made.map_err(|problem: Problem| raise(py, problem))
+        raised(
+            py,
+            py.detach(|| {
+                let template = read(&path, &lists, &defines, options.suffix.as_deref())?;
+                let tree = compile(&template, &options)?;
+                Ok::<_, Problem>(Self { template, tree })
+            }),
+        )
     }
 
     #[getter]
@@ -117,7 +101,6 @@ impl Template {
     }
 
     #[pyo3(signature = (fd, first, end, jobs, counters, *, compress = false))]
-    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
     fn write(
         &self,
         py: Python<'_>,
@@ -148,7 +131,6 @@ impl Template {
     }
 
     #[pyo3(signature = (fd, jobs, counters, *, operations, mix, miss, skew, seed, looks, ldif))]
-    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
     fn plan(
         &self,
         py: Python<'_>,
@@ -172,8 +154,8 @@ impl Template {
             let wishes = PlanOptions { operations, mix, miss, skew, seed, looks: looks.collect() };
             Plan::new(&self.template, &self.tree, &wishes)
         });
-        let plan =
-            planned.map_err(|message| raise(py, Problem::asked(&self.template.path, message)))?;
+        let asked = |message| Problem::asked(&self.template.path, message);
+        let plan = raised(py, planned.map_err(asked))?;
         let lines = Lines { plan: &plan, ldif };
         let task = Task { items: &lines, first: 0, end: operations, jobs };
         enter(py, &counters.0, || synth::to_descriptor(&task, fd, false, &counters.0))

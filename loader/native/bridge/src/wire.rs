@@ -1,15 +1,16 @@
 //! A running server, read: connections, and the searches over them.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
+use common::lock;
 use pyo3::prelude::*;
 use tree::Names;
 use wire::{FeedFiles, OutputFiles, Scope, Secret};
 
 use crate::counters::Counters;
+use crate::error::one_of;
 use crate::feed::Feed;
 use crate::gate::enter;
 use crate::results::EntryDigests;
@@ -26,7 +27,6 @@ impl ConnectionOptions {
         *, uri, bind_dn, secret, mechanism, authcid, authzid, realm, secprops, as_written, start_tls,
         connect_timeout, bind_timeout, silence
     ))]
-    #[allow(clippy::too_many_arguments, reason = "each is an option of ldapsearch's")]
     #[allow(clippy::similar_names, reason = "SASL named them")]
     fn new(
         uri: Option<String>,
@@ -64,9 +64,8 @@ impl ConnectionOptions {
     }
 }
 
-fn seconds(value: f64) -> PyResult<Duration> {
-    let refused = |_| PyValueError::new_err(format!("{value} is no number of seconds"));
-    Duration::try_from_secs_f64(value).map_err(refused)
+pub fn seconds(value: f64) -> PyResult<Duration> {
+    one_of(Duration::try_from_secs_f64(value).ok(), &value.to_string(), "number of seconds")
 }
 
 #[pyclass(frozen, module = "loader._native")]
@@ -85,8 +84,7 @@ impl Search {
         page: u32,
         subentries: bool,
     ) -> PyResult<Self> {
-        let unknown = || PyValueError::new_err(format!("{scope} is no scope"));
-        let scope = Scope::from_name(scope).ok_or_else(unknown)?;
+        let scope = one_of(Scope::from_name(scope), scope, "scope")?;
         Ok(Self(wire::Search { base, scope, filter, attributes, page, subentries }))
     }
 }
@@ -132,18 +130,18 @@ impl From<wire::sync::SyncCounts> for Synced {
 #[derive(Debug)]
 pub struct Channel {
     channel: Mutex<Option<wire::Channel>>,
-    counters: Arc<ldif::Counters>,
+    counters: Arc<common::Counters>,
 }
 
 impl Channel {
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut wire::Channel, &ldif::Counters) -> wire::Result<T> + Send,
+        work: impl FnOnce(&mut wire::Channel, &common::Counters) -> wire::Result<T> + Send,
     ) -> PyResult<T> {
         let mut work = Some(work);
         enter(py, &self.counters, || {
-            let mut place = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut place = lock(&self.channel);
             let (Some(channel), Some(work)) = (place.as_mut(), work.take()) else {
                 return Err(wire::Error::closed());
             };
@@ -166,7 +164,7 @@ impl Channel {
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = None);
+        py.detach(|| *lock(&self.channel) = None);
     }
 
     #[pyo3(signature = (search, directory, name, drop, *, compress))]
@@ -216,7 +214,6 @@ impl Channel {
     }
 
     #[pyo3(signature = (search, cookie, most, changed, present, deleted, drop))]
-    #[allow(clippy::too_many_arguments, reason = "one call is one phase, with all it needs")]
     fn sync(
         &self,
         py: Python<'_>,
@@ -238,7 +235,7 @@ impl Channel {
 
     fn digest(&self, py: Python<'_>, search: &Search, tree: &EntryDigests) -> PyResult<()> {
         self.with(py, |channel, counters| {
-            let mut digest = tree.digest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut digest = lock(&tree.digest);
             wire::digest(channel, &search.0, &mut digest, counters)
         })
     }

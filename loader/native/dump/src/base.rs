@@ -4,7 +4,7 @@ use codec::dn2i;
 use tree::name::ParsedDn;
 
 use crate::tables::Tables;
-use crate::{Code, Error, Result, damaged, reading};
+use crate::{Code, Error, Result};
 
 /// A node by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,11 +63,14 @@ fn is_above(key: &[u8], wanted: &[u8]) -> bool {
 /// Shows the children of a node until `go_on` is false.
 fn children(tables: &Tables<'_>, of: &Found, mut go_on: impl FnMut(Found) -> bool) -> Result<()> {
     let key = of.id.to_ne_bytes();
-    let mut cursor = tables.dn2i.cursor().map_err(reading)?;
-    cursor.seek(&key).map_err(reading)?;
-    while let Some((_, record)) = cursor.next().map_err(reading)?.filter(|(at, _)| *at == key) {
+    let mut cursor = tables.dn2i.cursor()?;
+    cursor.seek(&key)?;
+    while let Some((_, record)) = cursor.next()?.filter(|(at, _)| *at == key) {
         let Some(node) = dn2i::read(record) else {
-            return Err(damaged(format!("a record of entry {} is damaged (table dn2i)", of.id)));
+            return Err(Error::damaged(format!(
+                "a record of entry {} is damaged (table dn2i)",
+                of.id
+            )));
         };
         let comma: &[u8] = if of.dn.is_empty() { b"" } else { b"," };
         let dn = [node.pretty, comma, &of.dn].concat();

@@ -1,6 +1,6 @@
 //! A few entries by their names.
 
-use ldif::Counters;
+use common::Counters;
 use ldif::write::line;
 
 use crate::tables::Snapshot;

@@ -3,7 +3,7 @@
 use lmdbfile::TableReader;
 use tree::{Description, Names};
 
-use crate::{Result, damaged, reading};
+use crate::{Error, Result};
 
 /// slapd has room for so many numbers (`servers/slapd/back-mdb/attr.c`).
 const MOST: usize = 65_536;
@@ -19,15 +19,15 @@ pub(crate) struct Descriptions {
 impl Descriptions {
     pub(crate) fn read(ad2i: &TableReader<'_>, ignore: &Names) -> Result<Self> {
         let (mut found, drop) = (Vec::new(), Names::default());
-        let mut cursor = ad2i.cursor().map_err(reading)?;
-        while let Some((key, text)) = cursor.next().map_err(reading)? {
+        let mut cursor = ad2i.cursor()?;
+        while let Some((key, text)) = cursor.next()? {
             let number = codec::ad2i::read(key).map_or(MOST, |number| number as usize);
             if number >= MOST {
-                return Err(damaged("a number that no attribute can have (table ad2i)"));
+                return Err(Error::damaged("a number that no attribute can have (table ad2i)"));
             }
             let description = Description::learn(text, &drop, ignore).ok_or_else(|| {
                 let text = text[..text.len().min(80)].escape_ascii();
-                damaged(format!("\"{text}\" is no attribute description (table ad2i)"))
+                Error::damaged(format!("\"{text}\" is no attribute description (table ad2i)"))
             })?;
             found.resize_with(found.len().max(number + 1), || None);
             found[number] = Some(description);

@@ -1,8 +1,8 @@
 //! A database as fingerprints.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use ldif::Counters;
+use common::{Counters, lock};
 use tree::Digest;
 use tree::fingerprint::{Fingerprint, Fingerprinter};
 
@@ -53,7 +53,7 @@ struct DigestWorker<'a, 'd> {
 
 impl DigestWorker<'_, '_> {
     fn hand_over(&mut self) {
-        let mut digest = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut digest = lock(self.all);
         let mut start = 0;
         for (print, end) in self.batch.drain(..) {
             digest.add_entry(&print, &self.names[start..end]);

@@ -11,7 +11,7 @@ use tree::fingerprint::{Fingerprinter, hash_value};
 
 use crate::descriptions::Descriptions;
 use crate::parents::ParentDn;
-use crate::{Error, Result, damaged, reading};
+use crate::{Error, Result};
 
 /// An entry where it lies in the pages.
 #[derive(Debug)]
@@ -121,10 +121,9 @@ impl Entry<'_> {
         see: &mut impl FnMut(Option<&Value<'_>>),
     ) -> Result<()> {
         let number = stored.number;
-        let description = self
-            .descriptions
-            .get(number)
-            .ok_or_else(|| damaged(format!("no attribute has the number {number} (table id2e)")))?;
+        let description = self.descriptions.get(number).ok_or_else(|| {
+            Error::damaged(format!("no attribute has the number {number} (table id2e)"))
+        })?;
         if stored.apart {
             return self.apart(stored, description, see);
         }
@@ -146,15 +145,15 @@ impl Entry<'_> {
     ) -> Result<()> {
         let wrong = |what: &str| {
             let name = String::from_utf8_lossy(description.text());
-            damaged(format!("{what} of {name} (table id2v)"))
+            Error::damaged(format!("{what} of {name} (table id2v)"))
         };
         let table = self.id2v.ok_or_else(|| wrong("the table is missing that has the values"))?;
         #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
         let number = stored.number as u16;
         let key = id2v::key(self.id, number);
-        let (mut cursor, mut count) = (table.cursor().map_err(reading)?, 0);
-        cursor.seek(&key).map_err(reading)?;
-        while let Some((_, row)) = cursor.next().map_err(reading)?.filter(|(at, _)| *at == key) {
+        let (mut cursor, mut count) = (table.cursor()?, 0);
+        cursor.seek(&key)?;
+        while let Some((_, row)) = cursor.next()?.filter(|(at, _)| *at == key) {
             let (_, bytes) =
                 id2v::read_row(row, stored.has_normals).ok_or_else(|| wrong("a damaged value"))?;
             see(Some(&Value { description, bytes, at: count as usize, single: false }));

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::{Mutex, PoisonError};
 
-use ldif::Counters;
+use common::{Counters, InFile, lock};
 use tree::Names;
 use tree::fingerprint::{Fingerprinter, ShardTotals};
 
@@ -14,7 +14,7 @@ use crate::shard::{ClosingShard, Finished, Shard};
 use crate::tables::{Snapshot, Tables};
 use crate::walk::WalkCounts;
 use crate::workers::{Plan, Worker};
-use crate::{Error, Result, Source, ranges, reading};
+use crate::{Result, Source, ranges};
 
 pub use crate::shard::ShardTarget;
 
@@ -69,7 +69,7 @@ pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> 
 
 fn sync(place: &ShardTarget) -> Result<()> {
     let synced = File::open(&place.directory).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| Error::from(error).in_file(Some(&place.directory)))
+    synced.in_file(Some(&place.directory))
 }
 
 /// What is said of the whole.
@@ -85,7 +85,7 @@ impl ExportHead {
     pub(crate) fn find(tables: &Tables<'_>, source: &Source<'_>) -> Result<Self> {
         let base = source.base.map(|base| base::find(tables, base)).transpose()?;
         let suffixes = base::suffixes(tables)?;
-        let rooted = tables.id2e.get(&0u64.to_ne_bytes()).map_err(reading)?.is_some();
+        let rooted = tables.id2e.get(&0u64.to_ne_bytes())?.is_some();
         let root = Found { id: 0, dn: Vec::new() };
         let suffix = match &base {
             // With the suffix "", contextCSN stands in the entry of the empty DN.
@@ -196,7 +196,7 @@ impl Worker for Writer<'_> {
         let ended = self.shard.take().map_or(Ok(None), Shard::end)?;
         let before = std::mem::replace(&mut self.before, ended);
         let finished = before.map(ClosingShard::wait).transpose()?;
-        let mut done = self.all.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = lock(&self.all.done);
         done.extend(finished);
         Ok(())
     }

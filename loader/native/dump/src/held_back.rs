@@ -1,14 +1,14 @@
 //! Entries that come before one above them in the order of IDs, as after a rename to below a newer one.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use common::{Counters, lock};
 use extsort::RecordSorter;
-use ldif::Counters;
 
+use crate::Result;
 use crate::parents::ParentDn as Standing;
 use crate::shard::{Finished, Shard, ShardTarget};
-use crate::{Code, Error, Result};
 
 /// Bytes of memory that they take, the rest goes to a nameless file.
 const MEMORY: usize = 32 << 20;
@@ -36,10 +36,10 @@ impl HeldBackEntries {
     /// `text`: of the entry in LDIF, `print`: what it adds to the checksum.
     pub(crate) fn push(&self, id: u64, place: &Standing, print: u128, text: &[u8]) -> Result<()> {
         let kept = [&print.to_le_bytes(), text].concat();
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.0);
         held.count += 1;
         let prefix = u128::from(place.depth) << 64 | u128::from(id);
-        held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept)).map_err(sorting)
+        held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept))
     }
 
     /// Writes them to files whose numbers begin at `number`: how many they were, and the files.
@@ -67,27 +67,14 @@ impl HeldBackEntries {
 
     /// Shows what each adds to the checksum and its LDIF, parents first: how many they were. None are left.
     pub(crate) fn each(&self, mut see: impl FnMut(u128, &[u8]) -> Result<()>) -> Result<u64> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.0);
         let Some(sorter) = held.sorter.take() else { return Ok(0) };
-        let mut records = sorter.finish().map_err(sorting)?;
-        while let Some((_, kept)) = records.next().map_err(sorting)? {
+        let mut records = sorter.finish()?;
+        while let Some((_, kept)) = records.next()? {
             if let Some((print, text)) = kept.split_first_chunk() {
                 see(u128::from_le_bytes(*print), text)?;
             }
         }
         Ok(held.count)
-    }
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn sorting(error: extsort::Error) -> Error {
-    match error {
-        extsort::Error::Disk { ref dir, ref io } => {
-            let code = Error::from(std::io::Error::from(io.kind())).code;
-            let code = if code == Code::NoSpace { code } else { Code::Io };
-            Error::new(code, error.to_string()).in_file(Some(dir))
-        }
-        extsort::Error::Cancelled => Error::new(Code::Cancelled, "cancelled"),
-        extsort::Error::Misuse(what) => Error::new(Code::TooLarge, what),
     }
 }

@@ -26,9 +26,9 @@ mod workers;
 use std::path::Path;
 
 pub use by_dn::pick;
+pub use common::{Code, Error, Result};
 pub use digest::digest;
 pub use export::{Exported, ShardTarget, export};
-pub use ldif::{Code, Error, Result};
 pub use shard::Finished;
 pub use stream::stream;
 
@@ -44,18 +44,4 @@ pub struct Source<'a> {
     pub base: Option<&'a str>,
     /// Workers.
     pub jobs: usize,
-}
-
-/// The reader's error as ours.
-#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn reading(error: lmdbfile::Error) -> Error {
-    let code = match error.kind {
-        lmdbfile::ErrorKind::Io => Code::Io,
-        _ => Code::Damaged,
-    };
-    Error::new(code, error.to_string())
-}
-
-fn damaged(message: impl Into<String>) -> Error {
-    Error::new(Code::Damaged, message)
 }

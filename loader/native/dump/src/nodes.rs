@@ -3,7 +3,7 @@
 use codec::dn2i::{self, Node};
 use lmdbfile::{Cursor, TableReader};
 
-use crate::{Error, Result, damaged, reading};
+use crate::{Error, Result};
 
 /// The own records of nodes, one after the other; the lists of their children are left out.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Nodes<'r> {
 
 impl<'r> Nodes<'r> {
     pub(crate) fn new(dn2i: &TableReader<'r>) -> Result<Self> {
-        let cursor = dn2i.cursor().map_err(reading)?;
+        let cursor = dn2i.cursor()?;
         Ok(Self { cursor, id: None, record: Vec::new() })
     }
 
@@ -26,7 +26,7 @@ impl<'r> Nodes<'r> {
             self.take()?;
         }
         if self.id != Some(id) {
-            self.cursor.seek(&id.to_ne_bytes()).map_err(reading)?;
+            self.cursor.seek(&id.to_ne_bytes())?;
             self.take()?;
         }
         let own = (self.id == Some(id)).then(|| dn2i::read(&self.record)).flatten();
@@ -36,7 +36,7 @@ impl<'r> Nodes<'r> {
     fn take(&mut self) -> Result<()> {
         self.id = None;
         self.record.clear();
-        if let Some((key, record)) = self.cursor.next().map_err(reading)? {
+        if let Some((key, record)) = self.cursor.next()? {
             self.id = codec::id::read(key);
             self.record.extend_from_slice(record);
         }
@@ -45,5 +45,5 @@ impl<'r> Nodes<'r> {
 }
 
 fn missing(id: u64) -> Error {
-    damaged(format!("entry {id} has no record of its own (table dn2i)"))
+    Error::damaged(format!("entry {id} has no record of its own (table dn2i)"))
 }

@@ -6,7 +6,7 @@ use lmdbfile::TableReader;
 use rustc_hash::FxHashMap;
 
 use crate::nodes::Nodes;
-use crate::{Error, Result, damaged};
+use crate::{Error, Result};
 
 /// Bytes of names that are kept.
 const KEPT: usize = 16 << 20;
@@ -118,5 +118,5 @@ impl<'r> Parents<'r> {
 }
 
 fn endless(id: u64) -> Error {
-    damaged(format!("entry {id}: the way from it to the root is endless (table dn2i)"))
+    Error::damaged(format!("entry {id}: the way from it to the root is endless (table dn2i)"))
 }

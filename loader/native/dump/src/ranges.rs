@@ -1,7 +1,7 @@
 //! Ranges of IDs of about as many pages.
 
 use crate::tables::Tables;
-use crate::{Result, damaged, reading};
+use crate::{Error, Result};
 
 /// IDs from the first on, up to but without the second; `None` is without end.
 pub(crate) type Range = (Option<u64>, Option<u64>);
@@ -10,7 +10,7 @@ pub(crate) type Range = (Option<u64>, Option<u64>);
 /// where it is small.
 pub(crate) fn cut(tables: &Tables<'_>, size: u64, jobs: usize, most: usize) -> Result<Vec<Range>> {
     let parts = parts(tables, size, 4 * jobs, most);
-    let keys = tables.id2e.cuts(parts).map_err(reading)?;
+    let keys = tables.id2e.cuts(parts)?;
     let wanted = parts.min(keys.len() + 1);
     let (mut ranges, mut from) = (Vec::new(), None);
     for at in 1..wanted {
@@ -31,5 +31,5 @@ fn parts(tables: &Tables<'_>, size: u64, least: usize, most: usize) -> usize {
 
 /// An ID as a key.
 pub(crate) fn id(key: &[u8]) -> Result<u64> {
-    codec::id::read(key).ok_or_else(|| damaged("a key that is no ID (table id2e)"))
+    codec::id::read(key).ok_or_else(|| Error::damaged("a key that is no ID (table id2e)"))
 }

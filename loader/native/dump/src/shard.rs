@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ldif::{Output, Result};
+use common::Result;
+use ldif::Output;
 use tree::fingerprint::ShardTotals;
 
 /// Written at once.

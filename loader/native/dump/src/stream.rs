@@ -3,7 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use ldif::{Code, Counters, StreamWriter};
+use common::{Code, Counters};
+use ldif::StreamWriter;
 use tree::Names;
 use tree::fingerprint::{Checksum, Fingerprinter};
 use workers::Turn;

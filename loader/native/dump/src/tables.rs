@@ -6,7 +6,7 @@ use tree::Names;
 use crate::descriptions::Descriptions;
 use crate::entry::{Decoder, Entry};
 use crate::parents::ParentDn;
-use crate::{Result, Source, damaged, reading};
+use crate::{Error, Result, Source};
 
 /// A snapshot, for one worker.
 #[derive(Debug)]
@@ -18,21 +18,21 @@ impl Snapshot {
             Some(txn) => Reader::open_at(source.path, txn),
             None => Reader::open(source.path),
         };
-        let mut reader = opened.map_err(reading)?;
+        let mut reader = opened?;
         backmdb::set_orders(&mut reader);
         Ok(Self(reader))
     }
 
     /// The same for another worker.
     pub(crate) fn fork(&self) -> Result<Self> {
-        self.0.fork().map(Self).map_err(reading)
+        Ok(Self(self.0.fork()?))
     }
 
     pub(crate) fn tables(&self) -> Result<Tables<'_>> {
         let table = |name: &str| {
             let found = self.0.table(name.as_bytes());
             found.ok_or_else(|| {
-                damaged(format!("the table {name} is missing: no database of back-mdb"))
+                Error::damaged(format!("the table {name} is missing: no database of back-mdb"))
             })
         };
         Ok(Tables {
@@ -58,7 +58,7 @@ pub(crate) struct Tables<'r> {
 impl Tables<'_> {
     /// Shows the entry `id` alone, unless it was never added.
     pub(crate) fn show(&self, id: u64, see: impl FnOnce(&Entry<'_>) -> Result<()>) -> Result<()> {
-        let value = self.id2e.get(&id.to_ne_bytes()).map_err(reading)?.unwrap_or_default();
+        let value = self.id2e.get(&id.to_ne_bytes())?.unwrap_or_default();
         if value.is_empty() {
             return Ok(());
         }

@@ -1,14 +1,14 @@
 //! A range of IDs, entry by entry.
 
-use ldif::Counters;
+use common::Counters;
 
+use crate::Result;
 use crate::descriptions::Descriptions;
 use crate::entry::{Decoder, Entry};
 use crate::nodes::Nodes;
 use crate::parents::{ParentDn, Parents};
 use crate::ranges::{Range, id};
 use crate::tables::Tables;
-use crate::{Result, reading};
 
 /// Entries after which a worker tells what it did, and looks whether to go on.
 const STEP: u64 = 256;
@@ -69,12 +69,12 @@ impl<'w> Walker<'w> {
         mut go_on: impl FnMut() -> Result<()>,
         mut see: impl FnMut(&Entry<'_>) -> Result<u64>,
     ) -> Result<()> {
-        let mut cursor = self.tables.id2e.cursor().map_err(reading)?;
+        let mut cursor = self.tables.id2e.cursor()?;
         if let Some(from) = range.0 {
-            cursor.seek(&from.to_ne_bytes()).map_err(reading)?;
+            cursor.seek(&from.to_ne_bytes())?;
         }
         let (mut told, mut bytes) = (self.met.entries, 0);
-        while let Some((key, value)) = cursor.next().map_err(reading)? {
+        while let Some((key, value)) = cursor.next()? {
             let id = id(key)?;
             if range.1.is_some_and(|to| id >= to) {
                 break;

@@ -1,6 +1,6 @@
 //! Ranges shared out among workers.
 
-use ldif::Counters;
+use common::Counters;
 use tree::Names;
 use workers::{GivenUp, Turns, side_by_side};
 
@@ -8,7 +8,7 @@ use crate::entry::Entry;
 use crate::ranges::Range;
 use crate::tables::Snapshot;
 use crate::walk::{WalkCounts, Walker};
-use crate::{Result, damaged};
+use crate::{Error, Result};
 
 /// What a worker does with its entries.
 pub(crate) trait Worker {
@@ -69,7 +69,7 @@ impl Plan<'_> {
             return Ok(met);
         }
         let (met, said) = (met.records, self.records);
-        Err(damaged(format!("{met} entries were met, {said} should be there (table id2e)")))
+        Err(Error::damaged(format!("{met} entries were met, {said} should be there (table id2e)")))
     }
 
     fn work<W: Worker>(

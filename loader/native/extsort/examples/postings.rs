@@ -5,7 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use extsort::{Error, KeySize, Postings, Result, Sorted, Visitor, Writer};
+use common::{Error, Result};
+use extsort::{KeySize, Postings, Sorted, Visitor, Writer};
 
 const ENTRIES: u32 = 1_000_000;
 /// Entries in a block, and postings of each entry to the indexes of 4-grams.

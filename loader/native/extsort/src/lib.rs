@@ -5,7 +5,6 @@
 //! have no name, so that nothing of them is left after the process, however it ends. What comes out
 //! depends neither on the limit nor on the number of threads.
 
-mod error;
 mod memory;
 mod merge;
 mod postings;
@@ -14,8 +13,12 @@ mod scratch;
 mod spool;
 mod tuples;
 
-pub use error::{Error, Result};
+use common::{Code, Error, Result};
 pub use postings::{KeySize, Postings, Sorted, Visitor, Writer};
 pub use records::{RecordSorter, Records};
 pub use spool::{Spool, SpoolReader};
 pub use tuples::{TupleSorter, Tuples};
+
+fn too_large() -> Error {
+    Error::new(Code::TooLarge, "a record of 4 GiB or more")
+}

@@ -22,7 +22,7 @@ impl Resources {
 
     /// To be asked about once a millisecond of work.
     pub fn check_cancelled(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
+        if self.stop.load(Ordering::Relaxed) { Err(Error::cancelled()) } else { Ok(()) }
     }
 
     /// Bytes to write at once, so that even a rotating disk spends its time writing.

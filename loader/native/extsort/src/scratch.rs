@@ -7,10 +7,9 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::OnceLock;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Error, Result};
+use common::{Code, Error, Result, lock};
 
 #[derive(Debug)]
 pub(crate) struct TempFile {
@@ -30,13 +29,13 @@ impl TempFile {
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
         let file = self.file()?;
         let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        file.write_all_at(bytes, offset).map_err(|io| self.failed(io))?;
+        self.told(file.write_all_at(bytes, offset))?;
         Ok(offset)
     }
 
     /// Fills `bytes` with what was appended at `offset`.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        self.file()?.read_exact_at(bytes, offset).map_err(|io| self.failed(io))
+        self.told(self.file()?.read_exact_at(bytes, offset))
     }
 
     /// What was read is not what was written.
@@ -44,17 +43,25 @@ impl TempFile {
         self.failed(io::Error::new(io::ErrorKind::InvalidData, "its contents have changed"))
     }
 
-    fn failed(&self, io: io::Error) -> Error {
-        Error::disk(&self.dir, io)
+    fn told<T>(&self, done: io::Result<T>) -> Result<T> {
+        done.map_err(|error| self.failed(error))
+    }
+
+    /// What the system has not refused was not read back as it was written.
+    fn failed(&self, error: io::Error) -> Error {
+        let found = Error::from(error);
+        let code = if found.errno.is_some() { found.code } else { Code::Damaged };
+        let message = format!("temporary file: {}", found.message);
+        Error { code, message, ..found }.in_file(Some(&self.dir))
     }
 
     fn file(&self) -> Result<&File> {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.making);
         if self.file.get().is_none() {
-            let made = make(&self.dir).map_err(|io| self.failed(io))?;
+            let made = self.told(make(&self.dir))?;
             return Ok(self.file.get_or_init(|| made));
         }
         self.file()
@@ -188,7 +195,19 @@ mod tests {
         let scratch = TempFile::new(Path::new("/var/tmp"));
         scratch.file.set(OpenOptions::new().write(true).open("/dev/full").unwrap()).unwrap();
         let error = scratch.append(b"x").unwrap_err();
-        let expected = "temporary file in /var/tmp: No space left on device (os error 28)";
+        let expected = "/var/tmp: temporary file: No space left on device (os error 28)";
+        assert_eq!((error.code, error.errno), (Code::NoSpace, Some(28)));
         assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn what_the_system_refuses_is_told_and_only_changed_contents_are_damage() {
+        let scratch = TempFile::new(Path::new("/var/tmp"));
+        for errno in [5, 13] {
+            let error = scratch.failed(io::Error::from_raw_os_error(errno));
+            assert_eq!((error.code, error.errno), (Code::Io, Some(errno)));
+        }
+        assert_eq!(scratch.damaged().code, Code::Damaged);
+        assert_eq!(scratch.failed(io::ErrorKind::UnexpectedEof.into()).code, Code::Damaged);
     }
 }

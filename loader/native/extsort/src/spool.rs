@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::memory::Resources;
 use crate::scratch::Window;
-use crate::{Error, Result};
+use crate::{Result, too_large};
 
 /// Bytes before a record: its length.
 const HEADER: usize = 4;
@@ -25,7 +25,7 @@ const PATIENCE: u64 = 1 << 16;
 /// assert_eq!(reader.next()?, Some(&b"one"[..]));
 /// assert_eq!(reader.next()?, Some(&b"two"[..]));
 /// assert_eq!(reader.next()?, None);
-/// # Ok::<(), extsort::Error>(())
+/// # Ok::<(), common::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Spool {
@@ -41,7 +41,7 @@ pub struct Spool {
 
 impl Spool {
     /// Uses about `memory` bytes, then a temporary file in `dir`. When `stop` is raised, all calls
-    /// end with [`Error::Cancelled`].
+    /// end with [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         let means = Resources::new(memory, dir, stop);
         Self { means, first: Vec::new(), spilled: 0, last: Vec::new(), records: 0 }
@@ -55,7 +55,7 @@ impl Spool {
     /// Appends one record that is made of several parts.
     pub fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        let header = u32::try_from(len).map_err(|_| Error::Misuse("a record of 4 GiB or more"))?;
+        let header = u32::try_from(len).map_err(|_| too_large())?;
         let in_memory = self.means.memory - self.means.memory / 8;
         let is_first = self.spilled == 0
             && self.last.is_empty()

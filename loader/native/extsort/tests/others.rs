@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use extsort::{Error, RecordSorter, Result, Spool, TupleSorter};
+use common::{Code, Error, Result};
+use extsort::{RecordSorter, Spool, TupleSorter};
 use proptest::prelude::*;
 
 const MIB: usize = 1 << 20;
@@ -133,7 +134,7 @@ fn many_spilled_runs_are_merged() {
 #[test]
 fn a_directory_that_is_not_there_is_named() {
     let nowhere = Path::new("/nowhere");
-    let expected = "temporary file in /nowhere: No such file or directory (os error 2)";
+    let expected = "/nowhere: temporary file: No such file or directory (os error 2)";
 
     let mut records = RecordSorter::new(0, 1, nowhere, &Arc::default());
     let mut tuples = TupleSorter::new(0, 1, nowhere, &Arc::default());
@@ -154,7 +155,7 @@ fn the_stop_flag_ends_everything() {
     let dir = std::env::temp_dir();
     let mut records = RecordSorter::new(MIB, 1, &dir, &stop);
     records.push(1, b"x").unwrap();
-    assert!(matches!(records.finish(), Err(Error::Cancelled)));
+    assert!(matches!(records.finish(), Err(Error { code: Code::Cancelled, .. })));
     let tuples = TupleSorter::<u64>::new(MIB, 1, &dir, &stop);
-    assert!(matches!(tuples.finish(), Err(Error::Cancelled)));
+    assert!(matches!(tuples.finish(), Err(Error { code: Code::Cancelled, .. })));
 }

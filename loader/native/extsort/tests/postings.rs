@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use extsort::{Error, KeySize, Postings, Result, Visitor, Writer};
+use common::{Code, Error, Result};
+use extsort::{KeySize, Postings, Visitor, Writer};
 use proptest::prelude::*;
 
 const MIB: usize = 1 << 20;
@@ -193,19 +194,25 @@ fn one() -> (Postings, Writer) {
 #[test]
 fn what_would_lose_postings_is_an_error() {
     let (postings, writer) = one();
-    assert!(matches!(postings.finish(1), Err(Error::Misuse(_))), "{writer:?}");
+    assert!(matches!(postings.finish(1), Err(Error { code: Code::Damaged, .. })), "{writer:?}");
 
     let (postings, mut writer) = one();
     writer.push_long(0, 1 << 63, 1, 2);
     drop(writer);
-    assert!(matches!(postings.finish(1), Err(Error::Misuse(_))));
+    assert!(matches!(postings.finish(1), Err(Error { code: Code::Damaged, .. })));
 
     let (postings, writer) = one();
     drop(writer);
     let sorted = postings.finish(1).unwrap();
     sorted.visit(0, &mut Seen::default()).unwrap();
-    assert!(matches!(sorted.visit(0, &mut Seen::default()), Err(Error::Misuse(_))));
-    assert!(matches!(sorted.visit(1, &mut Seen::default()), Err(Error::Misuse(_))));
+    assert!(matches!(
+        sorted.visit(0, &mut Seen::default()),
+        Err(Error { code: Code::Damaged, .. })
+    ));
+    assert!(matches!(
+        sorted.visit(1, &mut Seen::default()),
+        Err(Error { code: Code::Damaged, .. })
+    ));
 }
 
 #[test]
@@ -215,7 +222,7 @@ fn the_error_of_the_file_names_its_directory() {
         writer.push(0, position, position);
     }
     let error = writer.finish_index().unwrap_err().to_string();
-    assert_eq!(error, "temporary file in /nowhere: No such file or directory (os error 2)");
+    assert_eq!(error, "/nowhere: temporary file: No such file or directory (os error 2)");
 }
 
 struct Failing;
@@ -224,7 +231,7 @@ impl Visitor for Failing {
     type Error = Error;
 
     fn key(&mut self, bits: u64, _: u8) -> Result<()> {
-        if bits >> 32 < 3000 { Ok(()) } else { Err(Error::Misuse("enough")) }
+        if bits >> 32 < 3000 { Ok(()) } else { Err(Error::new(Code::Damaged, "enough")) }
     }
 
     fn positions(&mut self, _: &[u32]) -> Result<()> {
@@ -254,8 +261,8 @@ fn the_stop_flag_ends_everything() {
     let mut writer = postings.writer();
     writer.push(0, 1, 2);
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    assert!(matches!(writer.finish_index(), Err(Error::Cancelled)));
+    assert!(matches!(writer.finish_index(), Err(Error { code: Code::Cancelled, .. })));
     drop(writer);
     let visited = postings.finish(1).unwrap().visit(0, &mut Seen::default());
-    assert!(matches!(visited, Err(Error::Cancelled)));
+    assert!(matches!(visited, Err(Error { code: Code::Cancelled, .. })));
 }

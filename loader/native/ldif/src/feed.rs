@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use common::lock;
+
 use crate::{Code, Counters, Error, Result};
 
 /// How long a wait may overlook that its call is cancelled.
@@ -96,12 +98,8 @@ impl Feed {
     }
 
     fn end(&self, end: FeedEnd) {
-        self.lock().end = Some(end);
+        lock(&self.state).end = Some(end);
         self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wait(
@@ -109,7 +107,7 @@ impl Feed {
         stop: &Counters,
         ready: impl Fn(&State) -> bool,
     ) -> Result<MutexGuard<'_, State>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             stop.check()?;
             if matches!(state.end, Some(FeedEnd::Broken)) {

@@ -1,14 +1,12 @@
 //! The lines of one record: unfolded, split at the colon, decoded on demand.
 
 use std::borrow::Cow;
-use std::io::Read;
 use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use memchr::memchr;
 
-use crate::blocks::MAX_RECORD;
 use crate::{Code, Error, Record, Result, url};
 
 /// A record taken apart at its head: the DN, and the attribute lines still to be read.
@@ -108,21 +106,11 @@ impl<'a> Field<'a> {
 
     /// The value that `attribute:< file:///path` names.
     fn read_file(&self) -> Result<Vec<u8>> {
-        let url = String::from_utf8_lossy(&self.text[self.value_at..]).into_owned();
-        let refuse = |why: &str| Error::new(Code::Url, format!("{url}: {why}")).at(self.line);
-        let path = url::path(&url).map_err(refuse)?;
-        let failed = |error: std::io::Error| refuse(&error.to_string());
-        // Not opened before it is known: a pipe would wait, and a device never end.
-        if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(refuse(url::NO_FILE));
-        }
-        let file = std::fs::File::open(path).map_err(failed)?;
-        let mut value = Vec::new();
-        file.take(MAX_RECORD as u64 + 1).read_to_end(&mut value).map_err(failed)?;
-        if value.len() > MAX_RECORD {
-            return Err(refuse("larger than 256 MiB"));
-        }
-        Ok(value)
+        let url = String::from_utf8_lossy(&self.text[self.value_at..]);
+        url::read(&url).map_err(|error| {
+            let message = format!("{url}: {}", error.message);
+            Error { code: Code::Url, message, ..error }.at(self.line)
+        })
     }
 
     fn decode(&self) -> Result<Vec<u8>> {

@@ -5,8 +5,9 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use common::{CancellableReader, InFile};
+
 use crate::blocks::BLOCK_SIZE;
-use crate::polled::CancellableReader;
 use crate::summed::ChecksummedReader;
 use crate::{Code, Counters, Error, Result};
 
@@ -35,19 +36,19 @@ pub struct Input<'a> {
 impl<'a> Input<'a> {
     /// Reads a file; at its end `counters` are told its size and checksum as it was read.
     pub fn from_path(path: &Path, counters: &'a Counters) -> Result<Self> {
-        let open = || {
+        let open = || -> Result<Self> {
             let file = ChecksummedReader::new(File::open(path)?, path, counters);
             let (compression, reader) = sniff(file)?;
             expect_name_kept(path, compression)?;
             let reader = decompress(compression, reader)?;
             Ok(Input { path: Some(path.to_path_buf()), block_size: BLOCK_SIZE, reader })
         };
-        open().map_err(|error: Error| error.in_file(Some(path)))
+        open().in_file(Some(path))
     }
 
     /// The same from `offset` on, in uncompressed bytes.
     pub fn from_path_at(path: &Path, offset: u64, counters: &'a Counters) -> Result<Self> {
-        let open = || {
+        let open = || -> Result<Self> {
             let mut file = File::open(path)?;
             let (compression, reader) = sniff(&file)?;
             if compression == Compression::None {
@@ -60,15 +61,13 @@ impl<'a> Input<'a> {
             io::copy(&mut input.by_ref().take(offset), &mut io::sink())?;
             Ok(input)
         };
-        let input = open().map_err(|error: Error| error.in_file(Some(path)))?;
+        let input: Input<'_> = open().in_file(Some(path))?;
         Ok(Input { path: Some(path.to_path_buf()), ..input })
     }
 
     /// Reads a pipe, socket or file; a wait for the other side ends when `counters` is cancelled.
     pub fn from_fd(fd: OwnedFd, counters: &'a Counters) -> Result<Self> {
-        let sniffed =
-            sniff(CancellableReader::new(fd, counters)).map_err(|error| counters.explain(error));
-        let (compression, reader) = sniffed?;
+        let (compression, reader) = sniff(CancellableReader::new(fd, counters))?;
         let reader = decompress(compression, reader)?;
         Ok(Self { path: None, block_size: PIPE_BLOCK, reader })
     }

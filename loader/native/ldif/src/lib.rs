@@ -5,14 +5,11 @@
 //! them together. [`write`](mod@write) and [`output`] go the other way. No schema, no tree, no Python.
 
 pub mod blocks;
-pub mod counters;
-pub mod error;
 pub mod feed;
 pub mod fields;
 pub mod input;
 pub mod outflow;
 pub mod output;
-pub mod polled;
 pub mod records;
 pub mod rejects;
 mod summed;
@@ -21,12 +18,10 @@ pub mod url;
 pub mod walk;
 pub mod write;
 
-pub use counters::Counters;
-pub use error::{Code, Error, Result};
+pub use common::{Code, Counters, Error, Result};
 pub use feed::Feed;
 pub use fields::{Entry, Field, Fields};
 pub use input::Input;
 pub use outflow::StreamWriter;
 pub use output::{Closing, Output};
 pub use records::{Include, Record};
-pub use summed::WholeFile;

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
+use common::CancellableReader;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 
-use crate::polled::CancellableReader;
 use crate::{Counters, Result};
 
 const LEVEL: i32 = 3;
@@ -19,7 +19,6 @@ const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const BROKEN: &[u8] = b"\n\nditseed: the LDIF ends early, the rest of it could not be made\n\n";
 
 pub struct StreamWriter<'a> {
-    counters: &'a Counters,
     /// Beside the one that is written to.
     fd: OwnedFd,
     way: Encoding<'a>,
@@ -49,24 +48,23 @@ impl<'a> StreamWriter<'a> {
                 Encoding::Zstd(Box::new(packed))
             }
         };
-        Ok(Self { counters, fd, way })
+        Ok(Self { fd, way })
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let written = match &mut self.way {
-            Encoding::Plain(target) => target.write_all(bytes),
-            Encoding::Zstd(packed) => packed.write_all(bytes),
-        };
-        written.map_err(|error| self.counters.explain(error))
+        match &mut self.way {
+            Encoding::Plain(target) => target.write_all(bytes)?,
+            Encoding::Zstd(packed) => packed.write_all(bytes)?,
+        }
+        Ok(())
     }
 
     pub fn finish(self) -> Result<()> {
         match self.way {
-            Encoding::Plain(_) => Ok(()),
-            Encoding::Zstd(packed) => {
-                packed.finish().map(drop).map_err(|error| self.counters.explain(error))
-            }
+            Encoding::Plain(_) => {}
+            Encoding::Zstd(packed) => drop(packed.finish()?),
         }
+        Ok(())
     }
 
     /// Sees to it that nobody takes what was written for all there is. A packed stream without its end shows that itself.
@@ -86,8 +84,8 @@ impl std::fmt::Debug for StreamWriter<'_> {
 }
 
 impl<'a> Target<'a> {
-    fn of(fd: OwnedFd, counters: &'a Counters) -> Result<Self> {
-        let kind = FileType::from_raw_mode(fstat(&fd).map_err(io::Error::from)?.st_mode);
+    fn of(fd: OwnedFd, counters: &'a Counters) -> io::Result<Self> {
+        let kind = FileType::from_raw_mode(fstat(&fd)?.st_mode);
         let is_prompt = matches!(
             kind,
             FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice

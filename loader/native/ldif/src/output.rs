@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use common::InFile;
 use disk::DirectWriter;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -45,12 +46,12 @@ impl Output {
     }
 
     fn with_sum(path: &Path, threads: u32, sum: Option<Box<Xxh3>>) -> Result<Self> {
-        let sink = Sink::create(path, threads, sum).map_err(|error| locate(error, path))?;
+        let sink = located(Sink::create(path, threads, sum), path)?;
         Ok(Self { path: path.to_path_buf(), sink })
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.sink.write_all(bytes).map_err(|error| locate(error, &self.path))
+        located(self.sink.write_all(bytes), &self.path)
     }
 
     /// Ends the file and waits until it is on the disk. Its XXH3 of 128 bits in hexadecimal digits if it is summed,
@@ -62,10 +63,8 @@ impl Output {
     /// Ends the file without waiting.
     pub fn end(self) -> Result<Closing> {
         let Self { path, sink } = self;
-        match sink.end() {
-            Ok((rest, sum)) => Ok(Closing { path, rest, sum }),
-            Err(error) => Err(locate(error, &path)),
-        }
+        let (rest, sum) = located(sink.end(), &path)?;
+        Ok(Closing { path, rest, sum })
     }
 }
 
@@ -90,7 +89,7 @@ impl Closing {
             ClosingFile::Stream(ending) => ending.wait(),
             ClosingFile::File(file) => file.sync_all(),
         };
-        synced.map_err(|error| locate(error, &self.path))?;
+        located(synced, &self.path)?;
         Ok(self.sum)
     }
 }
@@ -127,7 +126,7 @@ impl Sink {
             }
             Self::Zstd(encoder) => {
                 let Checksummed { inner, sum } = encoder.finish()?;
-                let file = inner.into_inner().map_err(io::IntoInnerError::into_error)?;
+                let file = inner.into_inner()?;
                 Ok((ClosingFile::File(file), text(sum)))
             }
         }
@@ -165,10 +164,9 @@ impl std::fmt::Debug for Output {
 }
 
 /// A failed write to our own output is the system's fault, never a damaged stream.
-fn locate(error: io::Error, path: &Path) -> Error {
-    let mut error = Error::from(error).in_file(Some(path));
-    if error.code == Code::Corrupt || error.code == Code::Truncated {
-        error.code = Code::Io;
-    }
-    error
+fn located<T>(done: io::Result<T>, path: &Path) -> Result<T> {
+    done.in_file(Some(path)).map_err(|error| match error.code {
+        Code::Corrupt | Code::Truncated => Error { code: Code::Io, ..error },
+        _ => error,
+    })
 }

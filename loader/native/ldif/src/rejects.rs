@@ -5,7 +5,9 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::{Error, Result};
+use common::InFile;
+
+use crate::Result;
 
 /// A rejected entry.
 #[derive(Debug, Clone, Copy)]
@@ -21,14 +23,14 @@ pub struct Reject<'a> {
 /// Writes a new file (mode 0600: it may hold passwords), on the disk when this returns. The caller has removed an older
 /// one; whatever stands there nevertheless, a symbolic link say, somebody else has put there, and it is an error.
 pub fn write<'a>(path: &Path, rejects: impl IntoIterator<Item = Reject<'a>>) -> Result<()> {
-    let save = || {
+    let save = || -> std::io::Result<()> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(path)?;
         let mut out = BufWriter::new(file);
         rejects.into_iter().try_for_each(|one| one.write(&mut out))?;
-        out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()
+        out.into_inner()?.sync_all()
     };
-    save().map_err(|error| Error::from(error).in_file(Some(path)))
+    save().in_file(Some(path))
 }
 
 /// The file, or "the stream".

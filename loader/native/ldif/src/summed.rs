@@ -6,17 +6,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::Counters;
-
-/// A file as it was read from its beginning to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WholeFile {
-    pub path: PathBuf,
-    /// As it lies on the disk, compressed or not.
-    pub bytes: u64,
-    /// XXH3 of 128 bits of these bytes.
-    pub checksum: u128,
-}
+use common::{Counters, WholeFile};
 
 /// Tells `counters` at the end of the file; one that is not read to its end is not told.
 pub(crate) struct ChecksummedReader<'a> {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use common::InFile;
+
 use crate::blocks::{Blocks, MAX_RECORD};
 use crate::records::Records;
 use crate::{Code, Counters, Error, Input, Record, Result};
@@ -19,13 +21,12 @@ pub fn each_record(
     let mut bytes = 0;
     loop {
         counters.check()?;
-        let next = blocks.next_block().map_err(|error| counters.explain(error));
-        let Some(block) = next.map_err(|error| error.in_file(path.as_deref()))? else {
+        let Some(block) = blocks.next_block().in_file(path.as_deref())? else {
             return Ok(bytes);
         };
         let mut entries = 0;
         for record in Records::new(&block) {
-            let record = record.map_err(|error| error.in_file(path.as_deref()))?;
+            let record = record.in_file(path.as_deref())?;
             visit(&record).map_err(|error| locate(error, &record, path.as_deref()))?;
             entries += 1;
         }

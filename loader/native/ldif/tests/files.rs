@@ -146,7 +146,7 @@ fn what_was_read_to_its_end_is_told_with_its_checksum() {
         ldif::walk::each_record(Input::from_path(&path, &counters).unwrap(), &counters, |_| Ok(()))
             .unwrap();
         let (bytes, checksum) = (content.len() as u64, xxhash_rust::xxh3::xxh3_128(&content));
-        assert_eq!(counters.files(), [ldif::WholeFile { path, bytes, checksum }]);
+        assert_eq!(counters.files(), [common::WholeFile { path, bytes, checksum }]);
     }
 }
 

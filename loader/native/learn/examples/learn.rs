@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use ldif::Counters;
+use common::Counters;
 
-fn main() -> ldif::Result<()> {
+fn main() -> common::Result<()> {
     let sources = std::env::args_os().skip(1).map(|path| learn::Source::Path(path.into()));
     let began = Instant::now();
     let learned = learn::learn(sources.collect(), 2, &Counters::default())?;

@@ -1,6 +1,7 @@
 //! The sample of one kind, decoded: its entries' values, attribute by attribute.
 
-use ldif::{Record, Result};
+use common::Result;
+use ldif::Record;
 use rustc_hash::FxHashMap;
 
 use crate::kind::Kind;

@@ -5,7 +5,7 @@ mod origin;
 mod shared;
 mod values;
 
-use ldif::Result;
+use common::Result;
 
 use crate::columns::SampledEntries;
 use crate::kind::{Attribute, Kind};

@@ -32,8 +32,9 @@ mod value;
 mod vocabulary;
 mod words;
 
+use common::{Code, Counters, Error, Result};
+
 pub use backmdb::Source;
-use ldif::{Code, Counters, Error, Result};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Learned {

@@ -2,9 +2,9 @@
 
 use backmdb::Source;
 use backmdb::chunks::{Chunk, Chunks};
+use common::{Counters, InFile, Result};
 use ldif::records::Records;
 use ldif::walk::locate;
-use ldif::{Counters, Result};
 
 use crate::statistics::Statistics;
 
@@ -33,7 +33,7 @@ fn work(chunks: &Chunks<'_>, counters: &Counters) -> Result<Statistics> {
 fn count(chunk: &Chunk, gather: &mut Statistics) -> Result<()> {
     let path = chunk.path.as_deref();
     for record in Records::new(&chunk.block()) {
-        let record = record.map_err(|error| error.in_file(path))?;
+        let record = record.in_file(path)?;
         gather.record(&record).map_err(|error| locate(error, &record, path))?;
     }
     Ok(())

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use ldif::{Record, Result};
+use common::Result;
+use ldif::Record;
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ldif::{Code, Error, Result};
+use common::{Code, Error, Result};
 
 use crate::describe::{Created, Described, Item, Line, Means, describe};
 use crate::place::length;

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-use ldif::{Code, Counters};
+use common::{Code, Counters};
 use learn::{Learned, Source, learn};
 
-fn learned(ldif: &str, jobs: usize) -> ldif::Result<Learned> {
+fn learned(ldif: &str, jobs: usize) -> common::Result<Learned> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(ldif.as_bytes()).unwrap();
     learn(vec![Source::Path(file.path().to_path_buf())], jobs, &Counters::default())

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::{fmt, io};
 
+use common::Code;
+
 /// What went wrong; programs decide by this, people read the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -69,11 +71,27 @@ pub(crate) fn used_twice(page: u64) -> Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        let kind = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+        let found = common::Error::from(error);
+        let kind = match found.code {
+            Code::NoSpace => ErrorKind::NoSpace,
+            Code::Cancelled => ErrorKind::Cancelled,
             _ => ErrorKind::Io,
         };
-        Self { errno: error.raw_os_error(), ..Self::new(kind, error.to_string()) }
+        Self { errno: found.errno, ..Self::new(kind, found.message) }
+    }
+}
+
+impl From<Error> for common::Error {
+    fn from(error: Error) -> Self {
+        let code = match error.kind {
+            ErrorKind::Io => Code::Io,
+            ErrorKind::NoSpace => Code::NoSpace,
+            ErrorKind::Full => Code::Full,
+            ErrorKind::TooLong => Code::TooLarge,
+            ErrorKind::Cancelled => Code::Cancelled,
+            _ => Code::Damaged,
+        };
+        Self { errno: error.errno, ..Self::new(code, error.to_string()) }
     }
 }
 

@@ -30,15 +30,15 @@ impl<'a> EntryReads<'a> {
 
     /// Their content: user attributes, and whatever else the LDIF has, such as the `ref` of a referral, which servers
     /// show on request only.
-    pub fn with_content(entries: Vec<&'a Entry>, leave_out: &Names) -> ldif::Result<Self> {
+    pub fn with_content(entries: Vec<&'a Entry>, leave_out: &Names) -> common::Result<Self> {
         let attributes =
-            entries.iter().map(|entry| content(entry, leave_out)).collect::<ldif::Result<_>>()?;
+            entries.iter().map(|entry| content(entry, leave_out)).collect::<common::Result<_>>()?;
         let looks = Self::new(entries.into_iter().map(|entry| entry.dn.as_slice()).collect());
         Ok(Self { attributes, ..looks })
     }
 }
 
-fn content(entry: &Entry, leave_out: &Names) -> ldif::Result<Vec<Vec<u8>>> {
+fn content(entry: &Entry, leave_out: &Names) -> common::Result<Vec<Vec<u8>>> {
     let fields = entry.fields()?;
     let sent = fields.iter().filter(|field| !leave_out.hold(field));
     let mut own: Vec<Vec<u8>> =

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use common::lock;
 use rustc_hash::FxHashMap;
 
 use crate::entry::Entry;
@@ -52,7 +53,7 @@ impl BatchQueue {
 
     /// Hands over entries once there is room; false when nobody wants them any more.
     pub fn put(&self, entries: Vec<Entry>, cancelled: impl Fn() -> bool) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         while state.waiting.len() >= self.room && !state.stopped {
             if cancelled() {
                 return false;
@@ -69,28 +70,28 @@ impl BatchQueue {
 
     /// Another pass begins.
     pub fn begin(&self) {
-        self.lock().ended = false;
+        lock(&self.state).ended = false;
     }
 
     /// No more batches will come.
     pub fn end(&self) {
-        self.lock().ended = true;
+        lock(&self.state).ended = true;
         self.changed.notify_all();
     }
 
     /// Nobody shall go on.
     pub fn stop(&self) {
-        self.lock().stopped = true;
+        lock(&self.state).stopped = true;
         self.changed.notify_all();
     }
 
     pub fn is_stopped(&self) -> bool {
-        self.lock().stopped
+        lock(&self.state).stopped
     }
 
     /// The next batch; `None` when there are no more.
     pub fn take(&self, cancelled: impl Fn() -> bool) -> Option<Batch> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if state.stopped || cancelled() {
                 return None;
@@ -108,7 +109,7 @@ impl BatchQueue {
 
     /// Waits until all of `after` are settled. `Some(true)`: one of them left entries out; `None`: stopped.
     pub fn wait_for(&self, after: &BTreeSet<u64>, cancelled: impl Fn() -> bool) -> Option<bool> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if state.stopped || cancelled() {
                 return None;
@@ -122,7 +123,7 @@ impl BatchQueue {
 
     /// The batch is done; `troubled`: some of its entries are not on the server.
     pub fn settle(&self, batch: &Batch, troubled: bool) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.open.remove(&batch.number);
         for entry in &batch.entries {
             if state.names.get(&entry.name) == Some(&batch.number) {
@@ -136,10 +137,6 @@ impl BatchQueue {
         let oldest = state.open.first().copied().unwrap_or(u64::MAX);
         state.troubled.retain(|_, next| oldest < *next);
         self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {

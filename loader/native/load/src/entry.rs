@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use common::Result;
+use ldif::Field;
 use ldif::records::Record;
-use ldif::{Field, Result};
 use tree::Names;
 use tree::fingerprint::{hash, hash_description};
 use tree::name::ParsedDn;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ldif::Counters;
+use common::Counters;
 use wire::ber::Writer;
 use wire::message::{Message, tag};
 use wire::{Channel, ConnectionOptions, Result};

@@ -42,7 +42,7 @@ impl ServerEntry {
     }
 
     /// Is the LDIF's entry newer by its entryCSN, or else by its modifyTimestamp? Without both it is not.
-    pub fn is_older_than(&self, entry: &Entry) -> ldif::Result<bool> {
+    pub fn is_older_than(&self, entry: &Entry) -> common::Result<bool> {
         let fields = entry.fields()?;
         let first =
             |name: &str| fields.iter().find(|field| field.is(name)).map(Field::value).transpose();
@@ -74,7 +74,7 @@ impl ServerEntry {
         leave_out: &tree::Names,
         aliases: &Aliases,
         loosely: bool,
-    ) -> ldif::Result<Vec<Modification>> {
+    ) -> common::Result<Vec<Modification>> {
         let fields: Vec<_> =
             entry.fields()?.into_iter().filter(|field| !leave_out.hold(field)).collect();
         let groups = GroupedValues::new(&fields)?;

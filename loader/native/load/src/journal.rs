@@ -9,9 +9,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use ldif::{Error, Result};
+use common::{InFile, Result, lock};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Positions reserved at a time: a wait for the disk each.
@@ -74,14 +74,13 @@ struct State {
 impl Journal {
     /// Opens or makes the file (mode 0600); a record that a crash cut short is taken off.
     pub fn open(path: &Path) -> Result<(Self, PreviousRun)> {
-        let named = |error: std::io::Error| Error::from(error).in_file(Some(path));
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).mode(0o600).open(path);
-        let mut file = opened.map_err(named)?;
+        let mut file = opened.in_file(Some(path))?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(named)?;
+        file.read_to_end(&mut bytes).in_file(Some(path))?;
         let records: Vec<[u64; 3]> = bytes.chunks_exact(RECORD).map_while(decode).collect();
-        file.set_len((records.len() * RECORD) as u64).map_err(named)?;
+        file.set_len((records.len() * RECORD) as u64).in_file(Some(path))?;
         let (before, counts) = summed(&records);
         let state = State { file, reserved: before.reserved, counts };
         Ok((Self { state: Mutex::new(state) }, before))
@@ -89,7 +88,7 @@ impl Journal {
 
     /// Positions below `position` may be sent once this returns.
     pub fn reserve(&self, position: u64) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if position <= state.reserved {
             return Ok(());
         }
@@ -108,18 +107,14 @@ impl Journal {
         for (first, end) in runs(positions) {
             records.extend_from_slice(&encode(number, first, end));
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.file.write_all(&records)?;
         state.counts.count(kind, positions.len() as u64);
         Ok(())
     }
 
     pub fn counts(&self) -> Counts {
-        self.lock().counts
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).counts
     }
 }
 

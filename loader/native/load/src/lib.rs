@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
+use common::{Code, Counters};
 use ldif::rejects::{self, Reject};
-use ldif::{Code, Counters};
 use wire::{ConnectionOptions, Result};
 use workers::Crew;
 
@@ -99,7 +99,7 @@ fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Res
 }
 
 /// Reads on this thread while others add.
-fn pass(shared: &Shared<'_>, read: impl FnOnce() -> ldif::Result<()>) -> Result<()> {
+fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Result<()> {
     let calms: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
     let over = AtomicBool::new(false);
     let stop = || shared.board.stop();
@@ -124,7 +124,7 @@ fn pass(shared: &Shared<'_>, read: impl FnOnce() -> ldif::Result<()>) -> Result<
 }
 
 /// The error that came first in meaning: a reader that was told to stop says no more than that.
-fn ended(worked: Result<()>, read: ldif::Result<()>, shared: &Shared<'_>) -> Result<()> {
+fn ended(worked: Result<()>, read: common::Result<()>, shared: &Shared<'_>) -> Result<()> {
     worked?;
     match read {
         Err(error) if error.code == Code::Cancelled && !shared.counters.is_cancelled() => Ok(()),
@@ -152,19 +152,5 @@ fn loaded(shared: &Shared<'_>, read: u64, earlier: Counts, rejections: Vec<Rejec
         reconnects: tally.reconnects.load(Relaxed),
         transactions: tally.transactions.load(Relaxed),
         largest: shared.tuner.largest(),
-    }
-}
-
-/// A sorter's error as ours.
-#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn sorting(error: extsort::Error) -> ldif::Error {
-    match error {
-        extsort::Error::Disk { dir: ref scratch, io: ref failure } => {
-            let code = ldif::Error::from(std::io::Error::from(failure.kind())).code;
-            let code = if code == Code::NoSpace { code } else { Code::Io };
-            ldif::Error::new(code, error.to_string()).in_file(Some(scratch))
-        }
-        extsort::Error::Cancelled => ldif::Error::new(Code::Cancelled, "cancelled"),
-        extsort::Error::Misuse(what) => ldif::Error::new(Code::Damaged, what),
     }
 }

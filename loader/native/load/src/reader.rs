@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::{Code, Error, InFile, Result};
 use ldif::tail::TruncationDetector;
 use ldif::walk::each_record;
-use ldif::{Code, Error, Input, Record, Result};
+use ldif::{Input, Record};
 
 use crate::entry::Entry;
 use crate::journal::PreviousRun;
@@ -65,7 +66,7 @@ impl<'a> Reader<'a> {
         each_record(input, self.shared.counters, |record| {
             self.record(record, path.as_ref(), &mut tail)
         })?;
-        tail.end().map_err(|error| error.in_file(path.as_ref().map(|path| path.as_path())))
+        tail.end().in_file(path.as_ref().map(|path| path.as_path()))
     }
 
     fn record(

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use common::{Counters, lock};
 use extsort::RecordSorter;
-use ldif::Counters;
 use rustc_hash::FxHashSet;
 use tree::Names;
 use tree::fingerprint::hash;
@@ -17,7 +17,6 @@ use crate::batch_queue::BatchQueue;
 use crate::entry::Entry;
 use crate::journal::Journal;
 use crate::options::Options;
-use crate::sorting;
 use crate::tuner::BatchSize;
 
 /// Parents known to be there that are kept in mind; then the list begins anew.
@@ -195,7 +194,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Puts an entry aside until all others were tried.
-    pub fn defer(&self, entry: &Entry) -> ldif::Result<()> {
+    pub fn defer(&self, entry: &Entry) -> common::Result<()> {
         self.tally.deferred.fetch_add(1, Relaxed);
         lock(&self.deferred).put(entry)
     }
@@ -203,12 +202,12 @@ impl<'a> Shared<'a> {
     /// Gives out the entries that were put aside, parents before children.
     pub fn each_deferred(
         &self,
-        mut take: impl FnMut(Entry) -> ldif::Result<bool>,
-    ) -> ldif::Result<()> {
+        mut take: impl FnMut(Entry) -> common::Result<bool>,
+    ) -> common::Result<()> {
         let empty = DeferredEntries::new(self.options, self.counters);
         let deferred = std::mem::replace(&mut *lock(&self.deferred), empty);
-        let mut sorted = deferred.sorter.finish().map_err(sorting)?;
-        while let Some((prefix, record)) = sorted.next().map_err(sorting)? {
+        let mut sorted = deferred.sorter.finish()?;
+        while let Some((prefix, record)) = sorted.next()? {
             let position = u64::try_from(prefix & u128::from(u64::MAX)).unwrap_or_default();
             if !take(restored(position, record, &deferred.paths)?)? {
                 break;
@@ -224,11 +223,11 @@ impl DeferredEntries {
         Self { sorter, paths: Vec::new() }
     }
 
-    fn put(&mut self, entry: &Entry) -> ldif::Result<()> {
+    fn put(&mut self, entry: &Entry) -> common::Result<()> {
         let path = self.number(entry.path.as_ref());
         let prefix = (entry.depth as u128) << 64 | u128::from(entry.position);
         let record = [&path.to_le_bytes()[..], &entry.line.to_le_bytes(), &entry.text].concat();
-        self.sorter.push(prefix, &record).map_err(sorting)
+        self.sorter.push(prefix, &record)
     }
 
     /// 0 is a stream.
@@ -243,7 +242,7 @@ impl DeferredEntries {
     }
 }
 
-fn restored(position: u64, record: &[u8], paths: &[Arc<PathBuf>]) -> ldif::Result<Entry> {
+fn restored(position: u64, record: &[u8], paths: &[Arc<PathBuf>]) -> common::Result<Entry> {
     let number = |at: usize| {
         let bytes = record.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
         u64::from_le_bytes(bytes.unwrap_or_default())
@@ -255,8 +254,4 @@ fn restored(position: u64, record: &[u8], paths: &[Arc<PathBuf>]) -> ldif::Resul
 fn is_within(key: &[u8], context: &[u8]) -> bool {
     let above = key.strip_suffix(context);
     above.is_some_and(|above| above.is_empty() || above.ends_with(b",") || context.is_empty())
-}
-
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

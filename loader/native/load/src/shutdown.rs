@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ldif::Counters;
+use common::Counters;
 
 const PATIENCE: Duration = Duration::from_millis(50);
 

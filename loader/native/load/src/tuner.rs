@@ -1,7 +1,9 @@
 //! How many entries a transaction takes: as many as the server commits in a fair time.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
+
+use common::lock;
 
 /// Nobody knows the server yet.
 const FIRST: usize = 256;
@@ -32,12 +34,12 @@ impl BatchSize {
     }
 
     pub fn size(&self) -> usize {
-        self.lock().size
+        lock(&self.state).size
     }
 
     /// So many entries were committed, in so much time.
     pub fn learn(&self, entries: usize, time: Duration) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.largest = state.largest.max(entries);
         if self.fixed || entries < state.size {
             return;
@@ -51,11 +53,7 @@ impl BatchSize {
 
     /// The most entries that were committed at once.
     pub fn largest(&self) -> usize {
-        self.lock().largest
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).largest
     }
 }
 

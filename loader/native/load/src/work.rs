@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ldif::Result;
+use common::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch_queue::Batch;
@@ -171,7 +171,7 @@ impl<'a> BatchWork<'a> {
     }
 }
 
-fn located(error: ldif::Error, entry: &Entry) -> ldif::Error {
+fn located(error: common::Error, entry: &Entry) -> common::Error {
     let path = entry.path.as_deref().map(std::path::PathBuf::as_path);
     error.in_file(path).at(entry.line).of_entry(Some(&entry.dn))
 }

@@ -70,7 +70,7 @@ impl<'p> Planner<'p> {
     }
 
     /// Operation `number` of the plan.
-    pub fn operation(&mut self, number: u64) -> ldif::Result<Operation> {
+    pub fn operation(&mut self, number: u64) -> common::Result<Operation> {
         let mut dice = RandomBits { bits: self.plan.stream.at(number), turn: 0 };
         let (action, ordinal) = self.plan.schedule.at(number);
         let (deletes, renames) = (self.plan.deletes, self.plan.renames);
@@ -92,7 +92,7 @@ impl<'p> Planner<'p> {
         &mut self,
         dice: &mut RandomBits,
         fits: impl Fn(&TargetKind) -> bool,
-    ) -> ldif::Result<Target<'p>> {
+    ) -> common::Result<Target<'p>> {
         let found = self.plan.subject(dice.throw(), fits);
         let place = found.or_else(|| self.plan.subject(dice.throw(), |_| true)).unwrap_or(0);
         let index = self.plan.targets[place].often(dice.throw());
@@ -100,18 +100,18 @@ impl<'p> Planner<'p> {
     }
 
     /// One of those that are taken away, by its number among them.
-    fn once(&mut self, thing: u64) -> ldif::Result<Target<'p>> {
+    fn once(&mut self, thing: u64) -> common::Result<Target<'p>> {
         let (place, number) = self.plan.once.holder(thing).unwrap_or((0, 0));
         let index = self.plan.targets[place].once(number);
         self.target(place, index)
     }
 
-    fn target(&mut self, place: usize, index: u64) -> ldif::Result<Target<'p>> {
+    fn target(&mut self, place: usize, index: u64) -> common::Result<Target<'p>> {
         let subject = &self.plan.subjects[place];
         Ok(Target { subject, index, record: self.record(subject, index)? })
     }
 
-    fn record(&mut self, subject: &TargetKind, index: u64) -> ldif::Result<Record> {
+    fn record(&mut self, subject: &TargetKind, index: u64) -> common::Result<Record> {
         self.text.clear();
         self.maker.entry_of(subject.kind, index, &mut self.text);
         Record::read(&self.text)
@@ -131,7 +131,7 @@ impl<'p> Planner<'p> {
 
     // --- searches -------------------------------------------------------------------------------------------------
 
-    fn search(&mut self, dice: &mut RandomBits) -> ldif::Result<Operation> {
+    fn search(&mut self, dice: &mut RandomBits) -> common::Result<Operation> {
         let mut target = self.often(dice, |subject| !subject.looks.is_empty())?;
         for _ in 0..TRIES {
             let Some(look) = look(dice, &target.subject.looks, self.plan.reading) else { break };
@@ -145,7 +145,7 @@ impl<'p> Planner<'p> {
     }
 
     /// For what nobody is called.
-    fn missing(&mut self, dice: &mut RandomBits) -> ldif::Result<Operation> {
+    fn missing(&mut self, dice: &mut RandomBits) -> common::Result<Operation> {
         let target = self.often(dice, |subject| !subject.looks.is_empty())?;
         let nobody = format!("nobody-{:016x}", dice.throw());
         let named = look(dice, &target.subject.looks, self.plan.reading)
@@ -164,7 +164,7 @@ impl<'p> Planner<'p> {
 
     // --- binds ----------------------------------------------------------------------------------------------------
 
-    fn bind(&mut self, dice: &mut RandomBits) -> ldif::Result<Operation> {
+    fn bind(&mut self, dice: &mut RandomBits) -> common::Result<Operation> {
         for _ in 0..TRIES {
             let target = self.often(dice, |subject| subject.password.is_some())?;
             let Some(mut password) = self.password(&target) else { continue };
@@ -193,7 +193,7 @@ impl<'p> Planner<'p> {
     // --- changes --------------------------------------------------------------------------------------------------
 
     /// An attribute gets the values that another entry of the kind has.
-    fn modify(&mut self, dice: &mut RandomBits) -> ldif::Result<Operation> {
+    fn modify(&mut self, dice: &mut RandomBits) -> common::Result<Operation> {
         let target = self.often(dice, |subject| !subject.changing.is_empty())?;
         let subject = target.subject;
         let place = self.plan.subjects.iter().position(|one| one.kind == subject.kind).unwrap_or(0);
@@ -214,7 +214,7 @@ impl<'p> Planner<'p> {
     }
 
     /// A copy of an entry under another name.
-    fn add(&mut self, thing: u64, ordinal: u64) -> ldif::Result<Operation> {
+    fn add(&mut self, thing: u64, ordinal: u64) -> common::Result<Operation> {
         let target = self.once(thing)?;
         let (rdn, old, new) = self.renamed(&target, &format!("-new{ordinal}"));
         let dn = [rdn.as_slice(), b",", &self.parent(&target)].concat();
@@ -229,7 +229,7 @@ impl<'p> Planner<'p> {
         Ok(Operation::Add { dn, values: values.collect() })
     }
 
-    fn rename(&mut self, thing: u64) -> ldif::Result<Operation> {
+    fn rename(&mut self, thing: u64) -> common::Result<Operation> {
         let target = self.once(thing)?;
         let (rdn, ..) = self.renamed(&target, "-renamed");
         Ok(Operation::Rename { dn: target.record.dn, rdn })

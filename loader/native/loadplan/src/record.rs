@@ -11,7 +11,7 @@ pub struct Record {
 
 impl Record {
     /// Of a record that this crate has written.
-    pub fn read(bytes: &[u8]) -> ldif::Result<Self> {
+    pub fn read(bytes: &[u8]) -> common::Result<Self> {
         let text = Text { bytes: bytes.trim_ascii_end(), line: 1, closed: true, last: true };
         let entry = text.entry()?;
         let mut record = Self { dn: entry.dn.into_owned(), values: Vec::new() };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use codec::id2e;
-use ldif::Counters;
+use common::Counters;
 use tree::csn;
 
 use crate::peekable::PeekableCursor;

@@ -1,7 +1,7 @@
 //! id2v: values of attributes that have many, with other IDs and numbers.
 
 use codec::id2v;
-use ldif::Counters;
+use common::Counters;
 
 use crate::Result;
 use crate::peekable::PeekableCursor;

@@ -2,7 +2,7 @@
 
 use codec::id;
 use codec::idl::{self, IndexRecord};
-use ldif::Counters;
+use common::Counters;
 use lmdbfile::Reader;
 
 use crate::Result;

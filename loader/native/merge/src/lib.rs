@@ -20,16 +20,5 @@ mod pipe;
 mod shards;
 pub mod slices;
 
-pub use ldif::{Code, Error, Result};
+pub use common::{Code, Error, Result};
 pub use merge::{Merged, Options, merge};
-
-/// What is wrong with a shard.
-fn damaged(message: impl Into<String>) -> Error {
-    Error::new(Code::Damaged, message)
-}
-
-/// The file reader's and writer's errors as ours.
-#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn of_file(error: lmdbfile::Error) -> Error {
-    backmdb::writing(error)
-}

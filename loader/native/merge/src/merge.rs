@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 
-use ldif::Counters;
+use common::{Counters, lock};
 use lmdbfile::{FileWriter, Flags, Format, Table, TreeWriter};
 
 use crate::context::{self, ContextCsnTarget};
 use crate::id2e::ContextCsns;
 use crate::pipe::{Batches, Rows, pipe, write};
 use crate::shards::Shards;
-use crate::{Result, damaged, id2e, id2v, index, nodes, of_file};
+use crate::{Error, Result, id2e, id2v, index, nodes};
 
 /// LMDB takes the machine's page size for its own.
 const PAGE_SIZE: u32 = 4096;
@@ -55,7 +55,7 @@ pub fn merge(
         .transpose()?;
     let map_size = options.map_size;
     let asked = lmdbfile::Options { format: Format::V1, page_size: PAGE_SIZE, map_size };
-    let mut file = FileWriter::create(out, &asked).map_err(of_file)?;
+    let mut file = FileWriter::create(out, &asked)?;
     let task = Merge { shards, wanted, options, counters, newest: Mutex::default() };
     let tables = task.tables(&mut file)?;
     task.finish(file, tables)
@@ -100,7 +100,7 @@ impl Merge<'_> {
                 "id2v" => Kind::Values,
                 "dn2i" => Kind::Nodes,
                 _ if *flags == backmdb::postings::flags() => Kind::Index,
-                _ => return Err(damaged(format!("{name} is no table of back-mdb's"))),
+                _ => return Err(Error::damaged(format!("{name} is no table of back-mdb's"))),
             };
             found.push(Part { name, flags: *flags, kind });
         }
@@ -124,7 +124,7 @@ impl Merge<'_> {
             }
             let written = self.write(&parts, receivers, file);
             // Whoever has not begun does not begin.
-            queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            lock(&queue).clear();
             written
         })
     }
@@ -134,7 +134,7 @@ impl Merge<'_> {
         let done = match part.kind {
             Kind::Entries => {
                 id2e::rows(shards, self.wanted.as_ref(), counters, &mut rows).map(|found| {
-                    *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = found;
+                    *lock(&self.newest) = found;
                 })
             }
             Kind::Values => id2v::rows(shards, counters, &mut rows),
@@ -161,7 +161,7 @@ impl Merge<'_> {
             }
             match write(batches, &mut tree, file, self.counters)? {
                 Some((held, value)) => waiting = Some((tree, held, value)),
-                None => tables.push((part.name.clone(), tree.finish(file).map_err(of_file)?)),
+                None => tables.push((part.name.clone(), tree.finish(file)?)),
             }
             self.counters.advance(1);
         }
@@ -174,21 +174,20 @@ impl Merge<'_> {
         (mut tables, held): (MergedTables, OpenRecord),
     ) -> Result<Merged> {
         if let Some((mut tree, held, value)) = held {
-            let newest =
-                std::mem::take(&mut *self.newest.lock().unwrap_or_else(PoisonError::into_inner));
+            let newest = std::mem::take(&mut *lock(&self.newest));
             let value = context::stamped(&mut self.shards, &value, &newest)?;
-            tree.fill(&mut file, &held, &value).map_err(of_file)?;
-            tables.push(("id2e".to_owned(), tree.finish(&mut file).map_err(of_file)?));
+            tree.fill(&mut file, &held, &value)?;
+            tables.push(("id2e".to_owned(), tree.finish(&mut file)?));
         }
         tables.push(("ad2i".to_owned(), self.descriptions(&mut file)?));
         if self.shards.tables.iter().any(|(name, _)| name == b"ixck") {
             let empty = TreeWriter::new(Flags::INTEGERKEY, file.layout());
-            tables.push(("ixck".to_owned(), empty.finish(&mut file).map_err(of_file)?));
+            tables.push(("ixck".to_owned(), empty.finish(&mut file)?));
         }
         self.counters.begin("sync", 0);
         let counts = tables.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
         let named = tables.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
-        let summary = file.finish(named).map_err(of_file)?;
+        let summary = file.finish(named)?;
         let entries = self.shards.entries();
         Ok(Merged { entries, pages: summary.pages, bytes: summary.bytes, tables: counts })
     }
@@ -196,12 +195,12 @@ impl Merge<'_> {
     fn descriptions(&self, file: &mut FileWriter) -> Result<Table> {
         let mut tree = TreeWriter::new(Flags::INTEGERKEY, file.layout());
         for (number, text) in (1u32..).zip(&self.shards.descriptions) {
-            tree.put(file, &codec::ad2i::key(number), text).map_err(of_file)?;
+            tree.put(file, &codec::ad2i::key(number), text)?;
         }
-        tree.finish(file).map_err(of_file)
+        Ok(tree.finish(file)?)
     }
 }
 
 fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    lock(queue).pop_front()
 }

@@ -1,14 +1,14 @@
 //! dn2i: the tree. Children of shared entries come together from all shards.
 
 use codec::dn2i::{self, Node};
-use ldif::Counters;
+use common::Counters;
 use lmdbfile::Reader;
 
 use crate::names::{self, Names};
 use crate::peekable::PeekableCursor;
 use crate::pipe::Rows;
 use crate::shards::{Shard, Shards, table};
-use crate::{Error, Result, damaged};
+use crate::{Error, Result};
 
 pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows) -> Result<()> {
     let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
@@ -34,7 +34,7 @@ pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
     for (number, shard) in shards.all.iter().enumerate() {
         let reader = shard.reader()?;
         let records = table(&reader, &shard.path, "dn2i")?.get_all(&0u64.to_ne_bytes());
-        for record in records.map_err(crate::of_file)?.iter().skip(1) {
+        for record in records?.iter().skip(1) {
             let child = child(shard, record)?;
             if number == 0 || child.id > shards.shared {
                 found.push((child.normal.to_vec(), shards.id(shard, child.id)?));
@@ -50,7 +50,8 @@ fn counted(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
         return Ok(Vec::new());
     };
     let mut from = PeekableCursor::new(&table(reader, &shard.path, "dn2i")?, b"")?;
-    let size = usize::try_from(shards.shared + 1).map_err(|_| damaged("too many entries"))?;
+    let size =
+        usize::try_from(shards.shared + 1).map_err(|_| Error::damaged("too many entries"))?;
     let mut parents = vec![0; size];
     while from.live && from.id() <= shards.shared {
         let id = from.id();

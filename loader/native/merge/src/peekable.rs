@@ -2,7 +2,7 @@
 
 use lmdbfile::{Cursor, TableReader};
 
-use crate::{Result, of_file};
+use crate::Result;
 
 #[derive(Debug)]
 pub struct PeekableCursor<'r> {
@@ -16,9 +16,9 @@ pub struct PeekableCursor<'r> {
 impl<'r> PeekableCursor<'r> {
     /// On the first key that is not below `key`; empty is the beginning.
     pub fn new(table: &TableReader<'r>, key: &[u8]) -> Result<Self> {
-        let mut cursor = table.cursor().map_err(of_file)?;
+        let mut cursor = table.cursor()?;
         if !key.is_empty() {
-            cursor.seek(key).map_err(of_file)?;
+            cursor.seek(key)?;
         }
         let mut peek = Self { cursor, key: Vec::new(), value: Vec::new(), live: false };
         peek.step()?;
@@ -27,12 +27,12 @@ impl<'r> PeekableCursor<'r> {
 
     /// To the first key that is not below `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.cursor.seek(key).map_err(of_file)?;
+        self.cursor.seek(key)?;
         self.step()
     }
 
     pub fn step(&mut self) -> Result<()> {
-        let next = self.cursor.next().map_err(of_file)?;
+        let next = self.cursor.next()?;
         self.live = next.is_some();
         if let Some((key, value)) = next {
             if self.key != key {

@@ -3,10 +3,11 @@
 use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use ldif::Counters;
+use common::Counters;
 use lmdbfile::{FileWriter, PendingValue, TreeWriter};
+use workers::GivenUp;
 
-use crate::{Result, damaged, of_file};
+use crate::Result;
 
 /// Bytes of a batch.
 const FULL: usize = 1 << 20;
@@ -83,15 +84,14 @@ impl Rows {
     }
 
     fn send(&mut self) -> Result<()> {
-        let sent = self.send.send(Ok(mem::take(&mut self.batch)));
-        sent.map_err(|_| damaged("nobody writes the table any more"))
+        Ok(self.send.send(Ok(mem::take(&mut self.batch))).or(Err(GivenUp))?)
     }
 
     /// The table is whole, or cannot be.
     pub fn close(mut self, result: Result<()>) {
         let _ = match result {
-            Ok(()) => self.send(),
-            Err(error) => self.send.send(Err(error)).map_err(|_| damaged("")),
+            Ok(()) => self.send().is_ok(),
+            Err(error) => self.send.send(Err(error)).is_ok(),
         };
     }
 }
@@ -122,7 +122,7 @@ pub fn write(
                 Step::Ids(count) => tree.fixed(file, take(&mut ids, count)),
                 Step::End => tree.end(file),
             };
-            done.map_err(of_file)?;
+            done?;
         }
     }
     Ok(held)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lmdbfile::{Flags, Reader, TableReader};
 
-use crate::{Result, damaged, of_file};
+use crate::{Error, Result};
 
 /// back-mdb keeps 16 bits of the number of an attribute.
 const MOST_ATTRIBUTES: usize = 65_535;
@@ -25,7 +25,7 @@ pub struct Shard {
 
 impl Shard {
     pub fn reader(&self) -> Result<Reader> {
-        let mut reader = Reader::open_scattered(&self.path).map_err(of_file)?;
+        let mut reader = Reader::open_scattered(&self.path)?;
         backmdb::set_orders(&mut reader);
         Ok(reader)
     }
@@ -36,8 +36,8 @@ impl Shard {
         new.ok_or_else(|| self.wrong(format!("attribute {old} is not in ad2i")))
     }
 
-    pub fn wrong(&self, what: impl AsRef<str>) -> ldif::Error {
-        damaged(format!("{}: {}", self.path.display(), what.as_ref()))
+    pub fn wrong(&self, what: impl AsRef<str>) -> common::Error {
+        Error::damaged(format!("{}: {}", self.path.display(), what.as_ref()))
     }
 }
 
@@ -58,14 +58,15 @@ impl Shards {
         let mut known = HashMap::new();
         let mut offset = 0;
         for path in paths {
-            let reader = Reader::open_scattered(path).map_err(of_file)?;
+            let reader = Reader::open_scattered(path)?;
             found.same_tables(path, &reader)?;
             let numbers = found.numbers(&table(&reader, path, "ad2i")?, &mut known)?;
             let last = last_id(&table(&reader, path, "id2e")?, path)?;
             let is_plain = numbers.iter().zip(0..).all(|(new, old)| *new == old);
             found.all.push(Shard { path: path.clone(), offset, last, numbers, is_plain });
             let own = last.checked_sub(shared);
-            offset += own.ok_or_else(|| damaged("a shard without all the shared entries"))?;
+            offset +=
+                own.ok_or_else(|| Error::damaged("a shard without all the shared entries"))?;
         }
         Ok(found)
     }
@@ -91,7 +92,7 @@ impl Shards {
         if self.all.is_empty() {
             self.tables = tables;
         } else if self.tables != tables {
-            return Err(damaged(format!("{}: it has other tables", path.display())));
+            return Err(Error::damaged(format!("{}: it has other tables", path.display())));
         }
         Ok(())
     }
@@ -103,10 +104,10 @@ impl Shards {
         known: &mut HashMap<Vec<u8>, u32>,
     ) -> Result<Vec<u32>> {
         let mut numbers = vec![0];
-        let mut cursor = ad2i.cursor().map_err(of_file)?;
-        while let Some((number, text)) = cursor.next().map_err(of_file)? {
+        let mut cursor = ad2i.cursor()?;
+        while let Some((number, text)) = cursor.next()? {
             if !codec::ad2i::follows(number, numbers.len() - 1) {
-                return Err(damaged("the numbers in ad2i have a gap"));
+                return Err(Error::damaged("the numbers in ad2i have a gap"));
             }
             let new = *known.entry(text.to_vec()).or_insert_with(|| {
                 self.descriptions.push(text.to_vec());
@@ -115,7 +116,7 @@ impl Shards {
             numbers.push(new);
         }
         if self.descriptions.len() > MOST_ATTRIBUTES {
-            return Err(damaged("more attribute descriptions than back-mdb has numbers"));
+            return Err(Error::damaged("more attribute descriptions than back-mdb has numbers"));
         }
         Ok(numbers)
     }
@@ -123,19 +124,22 @@ impl Shards {
 
 /// A table that every database has.
 pub fn table<'r>(reader: &'r Reader, path: &Path, name: &str) -> Result<TableReader<'r>> {
-    let missing = || damaged(format!("{}: it has no table {name}", path.display()));
+    let missing = || Error::damaged(format!("{}: it has no table {name}", path.display()));
     reader.table(name.as_bytes()).ok_or_else(missing)
 }
 
 /// slapadd leaves no gap, so the greatest ID is the number of entries.
 fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     let last = id2e.record().entries;
-    let mut cursor = id2e.cursor().map_err(of_file)?;
-    let is_there = last == 0 || cursor.seek(&last.to_ne_bytes()).map_err(of_file)?;
-    let beyond = cursor.seek(&(last + 1).to_ne_bytes()).map_err(of_file)?;
-    let more = cursor.next().map_err(of_file)?.is_some();
+    let mut cursor = id2e.cursor()?;
+    let is_there = last == 0 || cursor.seek(&last.to_ne_bytes())?;
+    let beyond = cursor.seek(&(last + 1).to_ne_bytes())?;
+    let more = cursor.next()?.is_some();
     if !is_there || beyond || more {
-        return Err(damaged(format!("{}: the IDs of its entries have gaps", path.display())));
+        return Err(Error::damaged(format!(
+            "{}: the IDs of its entries have gaps",
+            path.display()
+        )));
     }
     Ok(last)
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use codec::dn2i;
 use codec::id2e::{self, Attribute, Parts};
-use ldif::{Code, Counters};
+use common::{Code, Counters};
 use lmdbfile::{FileWriter, Flags, Format, Options, Reader, Table, TreeWriter};
 use merge::{Merged, merge};
 
@@ -96,7 +96,7 @@ fn table(file: &mut FileWriter, flags: Flags, rows: Rows) -> Table {
     tree.finish(file).unwrap()
 }
 
-fn merged(paths: &[PathBuf], out: &Path, list_exponent: u32) -> ldif::Result<Merged> {
+fn merged(paths: &[PathBuf], out: &Path, list_exponent: u32) -> common::Result<Merged> {
     let options =
         merge::Options { shared: 1, map_size: 1 << 30, list_exponent, context: None, jobs: 2 };
     merge(paths, out, &options, &Counters::default())

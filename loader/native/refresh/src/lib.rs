@@ -12,8 +12,8 @@ use std::path::Path;
 
 use backmdb::changes::{self, ChangeCounts, SyncResult};
 use backmdb::{Options, Settings};
+use common::{Code, Counters, Error, InFile, Result};
 use heed::{Env, EnvOpenOptions};
-use ldif::{Code, Counters, Error, Result};
 use schema::Schema;
 
 use transaction::Transaction;
@@ -52,13 +52,12 @@ pub fn refresh(
 }
 
 fn open(directory: &Path, map_size: u64) -> Result<Env> {
-    let map_size = usize::try_from(map_size / WHOLE * WHOLE);
-    let map_size =
-        map_size.map_err(|_| Error::new(Code::Full, "maxsize is more than fits here"))?;
+    let too_large = |_| Error::new(Code::Full, "maxsize is more than fits here");
+    let map_size = usize::try_from(map_size / WHOLE * WHOLE).map_err(too_large)?;
     let mut options = EnvOpenOptions::new();
     options.map_size(map_size).max_dbs(MOST_TABLES);
     // SAFETY: the file is mapped, so nobody but LMDB may change it: slapd does not run, and its locks keep others away.
     #[allow(unsafe_code)]
     let opened = unsafe { options.open(directory) };
-    opened.map_err(|error| transaction::ours(error).in_file(Some(directory)))
+    transaction::told(opened).in_file(Some(directory))
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use backmdb::changes::Sink;
 use codec::dn2i;
+use common::{Code, Error, Result};
 use heed::types::Bytes;
 use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RwTxn};
-use ldif::{Code, Error, Result};
 
 /// What stands behind a name in dn2i does not count.
 enum Dn2idOrder {}
@@ -36,28 +36,28 @@ pub struct Transaction<'e> {
 
 impl<'e> Transaction<'e> {
     pub fn begin(env: &'e Env) -> Result<Self> {
-        let txn = env.write_txn().map_err(ours)?;
+        let txn = told(env.write_txn())?;
         Ok(Self { env, txn, tables: HashMap::new(), open: None })
     }
 
     pub fn commit(self) -> Result<()> {
-        self.txn.commit().map_err(ours)
+        told(self.txn.commit())
     }
 
     fn table(&self, name: &str) -> Result<Table> {
-        let missing = || Error::new(Code::Damaged, format!("the table {name} is missing"));
+        let missing = || Error::damaged(format!("the table {name} is missing"));
         let mut options = self.env.database_options().types::<Bytes, Bytes>();
         options.name(name);
         if name == "dn2i" {
             let mut options = options.dup_sort_comparator::<Dn2idOrder>();
-            let found = options.name(name).open(&self.txn).map_err(ours)?;
+            let found = told(options.name(name).open(&self.txn))?;
             return found.map(Table::Nodes).ok_or_else(missing);
         }
-        options.open(&self.txn).map_err(ours)?.map(Table::Plain).ok_or_else(missing)
+        told(options.open(&self.txn))?.map(Table::Plain).ok_or_else(missing)
     }
 
     fn at(&self) -> Result<Table> {
-        self.open.ok_or_else(|| Error::new(Code::Damaged, "no table is open"))
+        self.open.ok_or_else(|| Error::damaged("no table is open"))
     }
 }
 
@@ -71,11 +71,10 @@ impl Sink for Transaction<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        match self.at()? {
+        told(match self.at()? {
             Table::Plain(table) => table.put(&mut self.txn, key, value),
             Table::Nodes(table) => table.put(&mut self.txn, key, value),
-        }
-        .map_err(ours)
+        })
     }
 
     fn remove(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -97,17 +96,18 @@ impl Sink for Transaction<'_> {
 
 /// What is to go must be there.
 fn expect(removed: heed::Result<bool>) -> Result<()> {
-    if removed.map_err(ours)? {
+    if told(removed)? {
         return Ok(());
     }
     let message = "what the entries ask of a table is not in it: look with `ditseed verify`";
-    Err(Error::new(Code::Damaged, message))
+    Err(Error::damaged(message))
 }
 
-pub fn ours(error: heed::Error) -> Error {
-    match error {
+/// LMDB's result. An error number of the system's comes as `heed::Error::Io`.
+pub fn told<T>(done: heed::Result<T>) -> Result<T> {
+    done.map_err(|error| match error {
         heed::Error::Io(error) => error.into(),
         heed::Error::Mdb(MdbError::MapFull) => Error::new(Code::Full, "the map is full"),
-        other => Error::new(Code::Damaged, format!("LMDB says: {other}")),
-    }
+        other => Error::damaged(format!("LMDB says: {other}")),
+    })
 }

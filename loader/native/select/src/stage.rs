@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::path::Path;
 
+use common::{Code, Counters, Result, WithCode};
 use ldif::walk::each_record;
-use ldif::{Code, Counters, Error, Field, Input, Output, Record, Result, write};
+use ldif::{Field, Input, Output, Record, write};
 use schema::Schema;
-use values::InvalidValue;
 
 use crate::columns::{AttributeDescriptions, SpecialAttribute};
 use crate::filter::{FilterResult, Values};
@@ -116,7 +116,7 @@ impl<'a> Stage<'a> {
             return Ok(());
         }
         // A name that the schema cannot read is no matter in an entry that is not wanted.
-        let Some(placed) = placed.map_err(refused)? else { return Ok(()) };
+        let Some(placed) = placed.with_code(Code::Syntax)? else { return Ok(()) };
         self.done.kept += 1;
         self.glue.above(&placed, self.found.csn.as_deref());
         self.write(record, &placed);
@@ -172,10 +172,8 @@ impl<'a> Stage<'a> {
         };
         let value = field.value()?;
         let (id, mut normal) = (description.attribute, Vec::new());
-        match self.schema.normalise(id, &value, &mut normal) {
-            Ok(true) => {}
-            Ok(false) => normal = value.into_owned(),
-            Err(refusal) => return Err(refused(refusal)),
+        if !self.schema.normalise(id, &value, &mut normal).with_code(Code::Syntax)? {
+            normal = value.into_owned();
         }
         for &asked in &column.asked {
             let attributes = &mut self.found.asked[asked];
@@ -236,7 +234,7 @@ impl<'a> Stage<'a> {
             let own = Counters::default(); // its progress is not that of the work
             each_record(Input::from_path(entries, &own)?, &own, |record| {
                 counters.check()?;
-                wanted.present(&namer.normal(&record.entry()?.dn).map_err(refused)?);
+                wanted.present(&namer.normal(&record.entry()?.dn).with_code(Code::Syntax)?);
                 Ok(())
             })?;
         }
@@ -254,8 +252,4 @@ impl<'a> Stage<'a> {
         out.finish()?;
         Ok(self.done)
     }
-}
-
-fn refused(refusal: InvalidValue) -> Error {
-    Error::new(Code::Syntax, refusal.0.into_owned())
 }

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::alias::{Alias, even};
-use crate::problem::{Location, Problem};
+use crate::problem::{Location, Problem, read_text};
 
 /// Bytes of the largest list that is read.
 const LARGEST: u64 = 64 << 20;
@@ -154,15 +154,7 @@ impl Reading {
 
 /// The text of a list's file.
 pub fn text(path: &Path) -> Result<String, Problem> {
-    let wrong = |message: String| Problem::new(path, Location::default(), message);
-    let size = path.metadata().map_err(|error| wrong(error.to_string()))?.len();
-    if size > LARGEST {
-        return Err(wrong(format!("{size} bytes: a list may have {LARGEST} at most")));
-    }
-    let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|error| {
-        wrong(format!("not UTF-8 text (byte {})", error.utf8_error().valid_up_to()))
-    })
+    read_text(path, LARGEST, "a list")
 }
 
 /// The file of a list: beside the template, or else in one of the other directories.

@@ -1,7 +1,8 @@
 //! What is wrong with a template, and where.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 
 /// A place in a file. It does not count for what a template says, so its debug form is always the same.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +66,23 @@ impl fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+/// The text of a file that somebody wrote; `what` it is, and its bytes at most.
+pub fn read_text(path: &Path, largest: u64, what: &str) -> Result<String, Problem> {
+    let read = || -> Result<String, Box<dyn std::error::Error>> {
+        let facts = path.metadata()?;
+        if !facts.is_file() {
+            return Err("not a file".into());
+        }
+        if facts.len() > largest {
+            return Err(format!("{} bytes: {what} may have {largest} at most", facts.len()).into());
+        }
+        let text = String::from_utf8(std::fs::read(path)?);
+        let at = |wrong: FromUtf8Error| wrong.utf8_error().valid_up_to();
+        Ok(text.map_err(|wrong| format!("not UTF-8 text (byte {})", at(wrong)))?)
+    };
+    read().map_err(|reason| Problem::new(path, Location::default(), reason.to_string()))
+}
 
 /// Names that are shown, at most.
 const SHOWN: usize = 40;

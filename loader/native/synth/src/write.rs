@@ -5,7 +5,8 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use ldif::{Code, Counters, Error, Output, Record, Result, StreamWriter};
+use common::{Code, Counters, Error, Result};
+use ldif::{Output, Record, StreamWriter};
 use tree::Shard;
 use tree::fingerprint::{Checksum, Fingerprinter};
 use workers::{Turn, Turns, side_by_side};

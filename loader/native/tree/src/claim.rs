@@ -8,7 +8,8 @@
 
 use std::collections::HashMap;
 
-use ldif::{Record, Result, write};
+use common::Result;
+use ldif::{Record, write};
 
 use crate::csn;
 

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use common::{Counters, InFile, Result};
 use ldif::tail::TruncationDetector;
 use ldif::walk::each_record;
-use ldif::{Counters, Input, Record, Result};
+use ldif::{Input, Record};
 
 use crate::fingerprint::{Checksum, Fingerprint, Fingerprinter};
 use crate::names::Names;
@@ -46,7 +47,7 @@ impl Digest {
             tail.record(record, b"");
             self.add(record, Some(&mut tail))
         })?;
-        tail.end().map_err(|error| error.in_file(Some(path)))
+        tail.end().in_file(Some(path))
     }
 
     /// A pipe; whether it ended as it should is known to who made it.

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use ldif::{Field, Record, Result};
+use common::Result;
+use ldif::{Field, Record};
 
 use crate::fingerprint::hash_description;
 use crate::names::{Aliases, Names};

@@ -3,7 +3,8 @@
 //! xxh3 keeps accidents apart (at 10^9 entries the chance of any two alike is 10^-21); it does not
 //! withstand someone who builds collisions on purpose.
 
-use ldif::{Field, Record, Result};
+use common::Result;
+use ldif::{Field, Record};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128, xxh3_128_with_seed};
 
 use crate::name::ParsedDn;

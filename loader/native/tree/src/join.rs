@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
+use common::{Code, Counters, Error, Result};
 use ldif::walk::each_record;
-use ldif::{Code, Counters, Error, Input, Record, Result, write};
+use ldif::{Input, Record, write};
 
 use crate::claim::Claim;
 use crate::editor::Editor;
@@ -138,16 +139,16 @@ pub fn join(
                 Some(stamping) => stamping.copy(&mut editor, record, &mut text)?,
             }
             entries += 1;
-            if text.len() < CHUNK { Ok(()) } else { send(&mut text, sink, counters) }
+            if text.len() < CHUNK { Ok(()) } else { send(&mut text, sink) }
         })?;
     }
-    send(&mut text, sink, counters)?;
+    send(&mut text, sink)?;
     stamping.map_or(Ok(()), |stamping| stamping.root.require_found())?;
     Ok(entries)
 }
 
-fn send(text: &mut Vec<u8>, sink: &mut impl Write, counters: &Counters) -> Result<()> {
+fn send(text: &mut Vec<u8>, sink: &mut impl Write) -> Result<()> {
     let sent = sink.write_all(text);
     text.clear();
-    sent.map_err(|error| counters.explain(error))
+    Ok(sent?)
 }

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ldif::{Record, Result};
+use common::Result;
+use ldif::Record;
 
 use crate::csn;
 use crate::fingerprint::{Fingerprinter, hash};

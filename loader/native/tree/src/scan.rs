@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use common::{Counters, InFile, Result};
 use ldif::tail::TruncationDetector;
 use ldif::walk::each_record;
-use ldif::{Counters, Entry, Field, Input, Record, Result};
+use ldif::{Entry, Field, Input, Record};
 
 use crate::csn;
 
@@ -38,7 +39,7 @@ pub fn scan(paths: &[impl AsRef<Path>], counters: &Counters) -> Result<Scan> {
         let visit = |record: &Record<'_>| scanner.record(record, &mut tail);
         let bytes = each_record(input, counters, visit)?;
         scanner.scan.bytes += bytes;
-        tail.end().map_err(|error| error.in_file(Some(path)))?;
+        tail.end().in_file(Some(path))?;
     }
     Ok(scanner.finish(paths))
 }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use common::{Counters, Result};
 use ldif::walk::each_record;
-use ldif::{Counters, Input, Output, Result};
+use ldif::{Input, Output};
 
 use crate::editor::Editor;
 use crate::fingerprint::{Checksum, Fingerprinter};

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ldif::Counters;
+use common::Counters;
 use ldif::blocks::Block;
 use ldif::records::Records;
 use tree::fingerprint::Fingerprinter;

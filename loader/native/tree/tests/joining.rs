@@ -7,8 +7,7 @@ use std::io::Read;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ldif::polled::CancellableReader;
-use ldif::{Code, Counters};
+use common::{CancellableReader, Code, Counters};
 use rustix::pipe::pipe;
 use support::{Entry, put};
 use tempfile::tempdir;

@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ldif::Counters;
+use common::Counters;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use support::{Entry, digest, dns, files, put};

@@ -1,6 +1,6 @@
 //! Where two trees differ.
 
-use ldif::Counters;
+use common::Counters;
 use tree::{Difference, Digest, Names, Subtree};
 
 fn digest(records: &[(&str, &str)]) -> Digest {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ldif::Counters;
+use common::Counters;
 use wire::{Channel, ConnectionOptions, Scope, Search, Secret, search};
 
 fn main() -> wire::Result<()> {

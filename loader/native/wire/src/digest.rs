@@ -1,6 +1,6 @@
 //! Searches whose entries are looked at and not kept.
 
-use ldif::Counters;
+use common::Counters;
 use tree::fingerprint::{Fingerprinter, hash_value};
 use tree::{Digest, Names};
 

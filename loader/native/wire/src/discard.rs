@@ -1,6 +1,6 @@
 //! Searches whose entries are counted and dropped: what reading a server takes when nothing is done with what it says.
 
-use ldif::Counters;
+use common::Counters;
 
 use crate::{Channel, Result, Search, search};
 

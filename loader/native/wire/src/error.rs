@@ -56,12 +56,12 @@ pub struct Failure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     Ldap(Box<Failure>),
-    Local(Box<ldif::Error>),
+    Local(Box<common::Error>),
 }
 
 impl From<workers::Panicked> for Error {
     fn from(panicked: workers::Panicked) -> Self {
-        ldif::Error::from(panicked).into()
+        common::Error::from(panicked).into()
     }
 }
 
@@ -106,8 +106,8 @@ impl From<Failure> for Error {
     }
 }
 
-impl From<ldif::Error> for Error {
-    fn from(error: ldif::Error) -> Self {
+impl From<common::Error> for Error {
+    fn from(error: common::Error) -> Self {
         Self::Local(Box::new(error))
     }
 }

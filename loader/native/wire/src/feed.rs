@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use ldif::{Counters, Feed, Output};
+use common::Counters;
+use ldif::{Feed, Output};
 use tree::Names;
 
 use crate::message::Entry;
@@ -63,7 +64,7 @@ impl<'a> Feeder<'a> {
         besides: FeedFiles<'_>,
         drop: Names,
         counters: &'a Counters,
-    ) -> ldif::Result<Self> {
+    ) -> common::Result<Self> {
         Ok(Self {
             feed,
             counters,
@@ -96,7 +97,7 @@ impl<'a> Feeder<'a> {
         self.counted = self.block.len();
     }
 
-    fn pass_on(&mut self) -> ldif::Result<()> {
+    fn pass_on(&mut self) -> common::Result<()> {
         self.count();
         if let Some(copy) = &mut self.copy {
             copy.write(&self.block)?;
@@ -108,7 +109,7 @@ impl<'a> Feeder<'a> {
         Ok(())
     }
 
-    fn finish(mut self) -> ldif::Result<u64> {
+    fn finish(mut self) -> common::Result<u64> {
         if !self.block.is_empty() {
             self.pass_on()?;
         }

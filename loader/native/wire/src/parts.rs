@@ -3,7 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use ldif::{Closing, Counters, Output};
+use common::{Counters, InFile};
+use ldif::{Closing, Output};
 use tree::{Names, row};
 
 use crate::message::Entry;
@@ -109,7 +110,7 @@ struct Piece {
 }
 
 impl<'a> Writer<'a> {
-    fn new(place: &'a OutputFiles, drop: Names) -> ldif::Result<Self> {
+    fn new(place: &'a OutputFiles, drop: Names) -> common::Result<Self> {
         remove_old(place)?;
         let (recorder, done) = (Recorder::new(drop), SearchOutput::default());
         let inner = Output::create(&place.inner(), 0)?;
@@ -140,7 +141,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn flush(&mut self, counters: &Counters) -> ldif::Result<()> {
+    fn flush(&mut self, counters: &Counters) -> common::Result<()> {
         if self.waiting == 0 {
             return Ok(());
         }
@@ -170,14 +171,14 @@ impl<'a> Writer<'a> {
     }
 
     /// Until the disk has the piece before.
-    fn wait(&mut self) -> ldif::Result<()> {
+    fn wait(&mut self) -> common::Result<()> {
         let Some([rows, ldif]) = self.before.take() else { return Ok(()) };
         rows.wait()?;
         self.done.sums.push(ldif.wait()?);
         Ok(())
     }
 
-    fn begin(&mut self) -> ldif::Result<Piece> {
+    fn begin(&mut self) -> common::Result<Piece> {
         let suffix = if self.place.compress { "ldif.zst" } else { "ldif" };
         let name = format!("{}-{:03}.{suffix}", self.place.name, self.done.files.len());
         let path = self.place.directory.join(name);
@@ -187,27 +188,27 @@ impl<'a> Writer<'a> {
         Ok(Piece { ldif, rows, bytes: 0 })
     }
 
-    fn finish(mut self) -> ldif::Result<SearchOutput> {
+    fn finish(mut self) -> common::Result<SearchOutput> {
         self.wait()?;
         self.before = self.piece.take().map(Piece::end).transpose()?;
         self.wait()?;
         self.inner.finish()?;
         let directory = &self.place.directory;
         let synced = File::open(directory).and_then(|directory| directory.sync_all());
-        synced.map_err(|error| ldif::Error::from(error).in_file(Some(directory)))?;
+        synced.in_file(Some(directory))?;
         Ok(self.done)
     }
 }
 
 impl Piece {
-    fn end(self) -> ldif::Result<[Closing; 2]> {
+    fn end(self) -> common::Result<[Closing; 2]> {
         Ok([self.rows.end()?, self.ldif.end()?])
     }
 }
 
 /// An earlier try may have made more files than this one will.
-fn remove_old(place: &OutputFiles) -> ldif::Result<()> {
-    let remove = || {
+fn remove_old(place: &OutputFiles) -> common::Result<()> {
+    let remove = || -> std::io::Result<()> {
         for file in fs::read_dir(&place.directory)? {
             let path = file?.path();
             if is_ours(&path, &place.name) {
@@ -216,8 +217,7 @@ fn remove_old(place: &OutputFiles) -> ldif::Result<()> {
         }
         Ok(())
     };
-    remove()
-        .map_err(|error: std::io::Error| ldif::Error::from(error).in_file(Some(&place.directory)))
+    remove().in_file(Some(&place.directory))
 }
 
 fn is_ours(path: &Path, name: &str) -> bool {

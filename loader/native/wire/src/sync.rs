@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ldif::{Counters, Output};
+use common::Counters;
+use ldif::Output;
 use tree::Names;
 
 use crate::ber::{OCTETS, Reader, SET, Writer};

@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GivenUp;
 
-/// What a thread that panicked held is still read: its panic is an error of the crew.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Waits for its turn. What a thread that panicked held is still read: its panic is an error of its own.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,8 +3,7 @@
 use lmdbfile::{Cursor, TableReader};
 
 use super::findings::Finding;
-use crate::verify::damaged;
-use crate::{Error, sorting};
+use crate::Error;
 
 /// IDs from `from` up to, but without, `to`.
 #[derive(Debug, Clone, Copy)]
@@ -36,15 +35,9 @@ impl StopReason {
 impl From<lmdbfile::Error> for StopReason {
     fn from(error: lmdbfile::Error) -> Self {
         if error.kind == lmdbfile::ErrorKind::Io {
-            return Self::Failed(Box::new(damaged(&error)));
+            return Self::Failed(Box::new(error.into()));
         }
         Self::damage((&error).into())
-    }
-}
-
-impl From<extsort::Error> for StopReason {
-    fn from(error: extsort::Error) -> Self {
-        Self::Failed(Box::new(sorting(error)))
     }
 }
 

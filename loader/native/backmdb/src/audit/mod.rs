@@ -25,6 +25,7 @@ pub(crate) mod walk;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use common::InFile;
 use ldif::Counters;
 use lmdbfile::{ErrorKind, Reader, Seen};
 use schema::Schema;
@@ -32,7 +33,7 @@ use schema::Schema;
 use crate::descriptions::AttributeDescriptions;
 use crate::stored::EntryReader;
 use crate::verify::Resources;
-use crate::{Code, Error, Result, Settings, sorting};
+use crate::{Result, Settings};
 pub use entry_checker::EntryChecker;
 use findings::Findings;
 pub use findings::{Finding, Kind, Problem};
@@ -111,7 +112,7 @@ pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
         Ok(reader) => reader,
         Err(error) => {
             if error.kind == ErrorKind::Io {
-                return Err(unreadable(&error, look.path));
+                return Err(error).in_file(Some(look.path));
             }
             findings.add(Kind::Head, || (&error).into());
             verdict.problems.extend(findings.problems);
@@ -123,11 +124,6 @@ pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
     name(&reader, &mut findings);
     verdict.problems.extend(findings.problems);
     Ok(verdict)
-}
-
-/// The operating system does not let it be read, which says nothing of what it holds.
-fn unreadable(error: &lmdbfile::Error, path: &Path) -> Error {
-    Error::new(Code::Io, error.to_string()).in_file(Some(path))
 }
 
 impl AuditOptions<'_> {
@@ -145,7 +141,7 @@ impl AuditOptions<'_> {
         // A file may end before its last page when that one is free: only the walk can tell.
         if self.level >= Level::Pages || !reader.is_whole() {
             damaged = pages::check(reader, self.new, self.seen, self.counters, findings)
-                .map_err(|error| unreadable(&error, self.path))?;
+                .in_file(Some(self.path))?;
         }
         self.counters.check()?;
         if self.level < Level::Tree {
@@ -180,7 +176,7 @@ impl AuditOptions<'_> {
         verdict.notes.extend(judge.notes());
         let postings = asked.postings(self.means, self.counters);
         parts::check(self, reader, &texts, Some((&judge, &postings)), findings)?;
-        let sorted = postings.finish(self.means.jobs).map_err(sorting)?;
+        let sorted = postings.finish(self.means.jobs)?;
         let (limit, jobs, counters) = (self.limit, self.means.jobs, self.counters);
         let task = indexes::Task {
             asked: &asked,

@@ -6,7 +6,7 @@ use lmdbfile::TableReader;
 
 use super::findings::{Finding, Findings, Kind};
 use super::sums::name_hash;
-use crate::{Result, sorting, verify};
+use crate::{Result, verify};
 use codec::dn2i;
 
 /// What is known of a node from one record: its ID, what is told, and by whom.
@@ -40,8 +40,8 @@ pub fn check(
         return Ok(());
     }
     let mut of_node: Vec<NodeClaim> = Vec::new();
-    for fact in sorter.finish().map_err(sorting)? {
-        let fact = fact.map_err(sorting)?;
+    for fact in sorter.finish()? {
+        let fact = fact?;
         if of_node.first().is_some_and(|first| first[0] != fact[0]) {
             judge(&of_node, findings);
             of_node.clear();
@@ -86,8 +86,7 @@ fn collect(
                 let listed = sorter.push([node.id, LISTED, id, hash(node.id, id, &node)]);
                 listed.and_then(|()| sorter.push([node.id, TOLD, entries, id]))
             }
-        }
-        .map_err(sorting)?;
+        }?;
     }
     held(open, sorter).map(Ok)
 }
@@ -99,7 +98,7 @@ fn hash(id: u64, parent: u64, node: &dn2i::Node<'_>) -> u64 {
 
 fn held(open: Option<[u64; 2]>, sorter: &mut TupleSorter<NodeClaim>) -> Result<()> {
     match open {
-        Some([id, entries]) if id > 0 => sorter.push([id, HELD, entries, 0]).map_err(sorting),
+        Some([id, entries]) if id > 0 => sorter.push([id, HELD, entries, 0]),
         _ => Ok(()),
     }
 }

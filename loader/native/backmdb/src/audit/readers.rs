@@ -3,7 +3,7 @@
 use lmdbfile::Reader;
 use workers::Turns;
 
-use crate::{Result, verify};
+use crate::Result;
 
 /// Calls `work` in each of `jobs` threads, or in fewer where there are fewer parts. After an error nobody takes another
 /// part.
@@ -14,8 +14,7 @@ pub fn side_by_side(
     work: impl Fn(&Reader, &Turns) -> Result<()> + Sync,
 ) -> Result<()> {
     let readers = (0..jobs.clamp(1, parts.max(1))).map(|_| reader.fork());
-    let readers: lmdbfile::Result<Vec<_>> = readers.collect();
-    let readers = readers.map_err(|error| verify::damaged(&error))?;
+    let readers = readers.collect::<lmdbfile::Result<Vec<_>>>()?;
     let turns = Turns::new(parts);
     workers::side_by_side(readers, &|| turns.stop(), |reader| work(&reader, &turns)).map(drop)
 }

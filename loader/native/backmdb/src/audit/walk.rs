@@ -13,7 +13,7 @@ use super::entry_checker::EntryChecker;
 use super::expected_postings::ExpectedPostings;
 use super::findings::{Finding, Findings, Kind};
 use super::sums::NodeChecksums;
-use crate::{Code, Error, Result, sorting};
+use crate::{Code, Error, Result};
 use codec::dn2i;
 
 /// The tables of one reader.
@@ -120,7 +120,7 @@ impl Walk<'_> {
                 let message = "an entry ID above 4,294,967,295: the indexes of such a database cannot be checked";
                 Err(Error::new(Code::TooMany, message))
             }
-            Some((_, mut posted)) => posted.writer.finish_index().map_err(sorting),
+            Some((_, mut posted)) => posted.writer.finish_index(),
             None => Ok(()),
         }
     }

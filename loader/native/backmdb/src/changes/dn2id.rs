@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use common::WithCode;
 use lmdbfile::TableReader;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Sink;
 use crate::encoded::{Hash, ROOT};
 use crate::naming::{self, Suffixes};
-use crate::verify::{damaged, read_node, wrong};
+use crate::verify::{read_node, wrong};
 use crate::{Code, Error, Result};
 use codec::dn2i;
 use schema::Schema;
@@ -89,7 +90,7 @@ impl<'r> Dn2idChanges<'r> {
     /// The node as the file has it.
     pub fn old(&mut self, id: u64) -> Result<&NodeBefore> {
         if !self.old.contains_key(&id) {
-            let record = self.dn2i.get(&id.to_ne_bytes()).map_err(|error| damaged(&error))?;
+            let record = self.dn2i.get(&id.to_ne_bytes())?;
             let record = record.ok_or_else(|| wrong(format!("entry {id} is not in dn2i")))?;
             let node = read_node(&record)?;
             let (normal, pretty) = (node.normal.into(), node.pretty.into());
@@ -138,8 +139,7 @@ impl<'r> Dn2idChanges<'r> {
     fn listed(&mut self, id: u64) -> Result<Vec<u8>> {
         let (mut like, old) = (Vec::new(), self.old(id)?.clone());
         dn2i::child(&mut like, &old.normal, &old.pretty, id, 0);
-        let found =
-            self.dn2i.find(&old.parent.to_ne_bytes(), &like).map_err(|error| damaged(&error))?;
+        let found = self.dn2i.find(&old.parent.to_ne_bytes(), &like)?;
         found.ok_or_else(|| wrong(format!("entry {id} is not in its parent's list")))
     }
 
@@ -204,8 +204,7 @@ impl<'r> Dn2idChanges<'r> {
         }
         let mut like = Vec::new();
         dn2i::child(&mut like, normal, normal, 0, 0);
-        let found =
-            self.dn2i.find(&parent.to_ne_bytes(), &like).map_err(|error| damaged(&error))?;
+        let found = self.dn2i.find(&parent.to_ne_bytes(), &like)?;
         let id = found.map(|record| read_node(&record).map(|node| node.id)).transpose()?;
         Ok(id.filter(|id| !self.taken.contains(id)))
     }
@@ -218,8 +217,7 @@ impl<'r> Dn2idChanges<'r> {
         if let Some(id) = self.found.get(&hash) {
             return Ok(Some(*id));
         }
-        let refused = |refusal: values::InvalidValue| Error::new(Code::Schema, refusal.0);
-        let dn = self.schema.dn(text).map_err(refused)?;
+        let dn = self.schema.dn(text).with_code(Code::Schema)?;
         let Some(steps) = self.suffixes.steps(&dn) else { return Ok(None) };
         let mut at = 0;
         for step in steps {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use common::WithCode;
 use extsort::{KeySize, Postings, Sorted};
 use lmdbfile::Reader;
 use rustc_hash::FxHashMap;
@@ -16,8 +17,8 @@ use crate::encoded::Hash;
 use crate::entry::Encoder;
 use crate::naming;
 use crate::shared::BuildContext;
-use crate::verify::{Database, damaged, wrong};
-use crate::{Code, Error, Result, damaged_entry, sorting};
+use crate::verify::{Database, wrong};
+use crate::{Code, Result, damaged_entry};
 use codec::id2e::{self, Attribute};
 
 /// What all is done with.
@@ -64,8 +65,7 @@ pub fn apply(task: &RefreshContext<'_>, sink: &mut impl Sink) -> Result<ChangeCo
     let sizes: Vec<_> = task.database.indexes.tables.iter().map(|table| size(table.long)).collect();
     let options = shared.options;
     let keys = Postings::new(&sizes, options.memory, &options.scratch, counters.flag());
-    let mut encoder = Encoder::new(shared, keys.writer())
-        .map_err(|refusal| Error::new(Code::Schema, refusal.0))?;
+    let mut encoder = Encoder::new(shared, keys.writer()).with_code(Code::Schema)?;
     let arrived = receive(shared, task.told, &mut encoder)?;
     drop(encoder);
     let uuid_number = uuid_number(shared)?;
@@ -81,7 +81,7 @@ pub fn apply(task: &RefreshContext<'_>, sink: &mut impl Sink) -> Result<ChangeCo
     counters.begin("keys", 0);
     let root = work.root()?;
     work.old_keys(ExpectedPostings::new(keys.writer()), root.as_ref())?;
-    let sorted = keys.finish(options.jobs).map_err(sorting)?;
+    let sorted = keys.finish(options.jobs)?;
     counters.begin("write", task.database.indexes.tables.len() as u64 + 3);
     work.write(root, &sorted, sink)
 }
@@ -163,7 +163,7 @@ impl Refresh<'_, '_> {
 
     /// Parents first. New entries get their IDs in that order.
     fn place(&mut self, movers: Vec<usize>) -> Result<()> {
-        let last = self.task.database.id2e.last_key().map_err(|error| damaged(&error))?;
+        let last = self.task.database.id2e.last_key()?;
         let mut next = last.map_or(Ok(0), |key| id_of(&key))? + 1;
         let mut by_depth: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let mut depths: FxHashMap<u32, usize> = FxHashMap::default();
@@ -189,7 +189,7 @@ impl Refresh<'_, '_> {
     fn depth(&self, parent: u32) -> Result<usize> {
         let (_, text) = &self.arrived.parents[parent as usize];
         let dn = self.task.shared.schema.dn(text);
-        Ok(dn.map_err(|refusal| Error::new(Code::Schema, refusal.0))?.rdns.len())
+        Ok(dn.with_code(Code::Schema)?.rdns.len())
     }
 
     /// Whether the entry has found its place; if not, whom to ask about is noted.
@@ -223,7 +223,7 @@ impl Refresh<'_, '_> {
 
     fn old_value(&self, id: u64) -> Result<Vec<u8>> {
         let value = self.task.database.id2e.get(&id.to_ne_bytes());
-        let value = value.map_err(|error| damaged(&error))?;
+        let value = value?;
         value.ok_or_else(|| wrong(format!("entry {id} is not in id2e")))
     }
 
@@ -245,9 +245,8 @@ impl Refresh<'_, '_> {
 
     fn with_context(&self, value: &[u8]) -> Result<Vec<u8>> {
         let columns = &self.task.shared.columns;
-        let refused = |refusal: values::InvalidValue| Error::new(Code::Schema, refusal.0);
-        let column = columns.column(b"contextCSN").map_err(refused)?;
-        let number = columns.assign_number(&column).map_err(refused)?;
+        let column = columns.column(b"contextCSN").with_code(Code::Schema)?;
+        let number = columns.assign_number(&column).with_code(Code::Schema)?;
         let claimed = self.task.shared.options.claimed.as_deref().unwrap_or_default();
         let mut parts = id2e::read(value).ok_or_else(damaged_entry)?;
         let values: Vec<&[u8]> = claimed.iter().map(String::as_bytes).collect();
@@ -273,7 +272,7 @@ impl Refresh<'_, '_> {
                     found.get_or_insert(finding);
                 }
             });
-            posted.writer.finish_index().map_err(sorting)?;
+            posted.writer.finish_index()?;
             found.map_or(Ok(()), |finding| Err(wrong(finding.to_string())))
         };
         for number in 0..self.arrived.entries.len() {
@@ -300,7 +299,7 @@ impl Refresh<'_, '_> {
             );
             self.ids.0.push(Some(root.id));
         }
-        posted.writer.finish_index().map_err(sorting)
+        posted.writer.finish_index()
     }
 
     fn write(
@@ -384,6 +383,6 @@ impl Refresh<'_, '_> {
 /// The hash of a suffix.
 fn hash_of(shared: &BuildContext<'_>, text: &str) -> Result<Hash> {
     let dn = shared.schema.dn(text.as_bytes());
-    let dn = dn.map_err(|refusal| Error::new(Code::Schema, refusal.0))?;
+    let dn = dn.with_code(Code::Schema)?;
     Ok(naming::hash(crate::encoded::ROOT, &dn.normal()))
 }

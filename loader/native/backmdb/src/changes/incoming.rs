@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 
+use common::{InFile, WithCode};
 use ldif::records::Records;
 use ldif::{Counters, Record};
 use rustc_hash::FxHashMap;
@@ -72,8 +73,8 @@ pub fn receive(
     encoder: &mut Encoder<'_>,
 ) -> Result<ReceivedEntries> {
     let path = shared.options.scratch.join("values");
-    let file = File::create(&path).map_err(|error| Error::from(error).in_file(Some(&path)))?;
-    let values = File::open(&path).map_err(|error| Error::from(error).in_file(Some(&path)))?;
+    let file = File::create(&path).in_file(Some(&path))?;
+    let values = File::open(&path).in_file(Some(&path))?;
     let arrived = ReceivedEntries {
         entries: Vec::new(),
         by_uuid: FxHashMap::default(),
@@ -95,8 +96,8 @@ pub fn receive(
 /// The number of entryUUID in ad2i.
 pub fn uuid_number(shared: &BuildContext<'_>) -> Result<u32> {
     let column = shared.columns.column(b"entryUUID");
-    let column = column.map_err(|refusal| Error::new(Code::Schema, refusal.0))?;
-    shared.columns.assign_number(&column).map_err(|refusal| Error::new(Code::Schema, refusal.0))
+    let column = column.with_code(Code::Schema)?;
+    shared.columns.assign_number(&column).with_code(Code::Schema)
 }
 
 /// The entryUUID of a value of id2e.
@@ -124,7 +125,7 @@ impl Receiver {
             for record in Records::new(&chunk.block()) {
                 out.clear();
                 encoder.parents.clear();
-                let record = record.map_err(|error| error.in_file(chunk.path.as_deref()))?;
+                let record = record.in_file(chunk.path.as_deref())?;
                 let position = self.position()?;
                 encoder
                     .encode(&record, position, &mut out)
@@ -132,7 +133,7 @@ impl Receiver {
                 self.keep(&out)?;
             }
             counters.add(0, chunk.bytes.len() as u64);
-            encoder.postings.finish_index().map_err(crate::sorting)?;
+            encoder.postings.finish_index()?;
             buffer = chunk.bytes;
         }
         Ok(())

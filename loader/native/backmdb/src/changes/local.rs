@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
+use common::{InFile, WithCode};
 use lmdbfile::Reader;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tree::claim::Claim;
@@ -15,7 +16,6 @@ use super::{SyncResult, Uuid};
 use crate::audit::parts::id_ranges;
 use crate::audit::readers::side_by_side;
 use crate::indexer::Keys;
-use crate::verify::damaged;
 use crate::{Code, Error, Result, damaged_entry, lock};
 use codec::id2e;
 
@@ -133,9 +133,9 @@ impl<'a> LocalQuery<'a> {
             let Some(id2e) = reader.table(b"id2e") else { return Ok(()) };
             for at in turns.iter() {
                 let (mut local, mut seen) = (Local::default(), 0);
-                let mut cursor = id2e.cursor().map_err(|error| damaged(&error))?;
-                cursor.seek(&spans[at].from.to_ne_bytes()).map_err(|error| damaged(&error))?;
-                while let Some((key, value)) = cursor.next().map_err(|error| damaged(&error))? {
+                let mut cursor = id2e.cursor()?;
+                cursor.seek(&spans[at].from.to_ne_bytes())?;
+                while let Some((key, value)) = cursor.next()? {
                     let id = id_of(key)?;
                     if !spans[at].has(id) {
                         break;
@@ -186,12 +186,12 @@ impl<'a> LocalQuery<'a> {
         let tables = (reader.table(index.name.as_bytes()), reader.table(b"id2e"));
         let (Some(table), Some(id2e)) = tables else { return Ok(None) };
         for key in keys {
-            for id in table.get_all(key).map_err(|error| damaged(&error))? {
+            for id in table.get_all(key)? {
                 let id = id_of(&id)?;
                 if id == 0 {
                     return Ok(None);
                 }
-                if let Some(value) = id2e.get(&id.to_ne_bytes()).map_err(|error| damaged(&error))? {
+                if let Some(value) = id2e.get(&id.to_ne_bytes())? {
                     self.note(id, &value, &mut local)?;
                 }
             }
@@ -206,7 +206,7 @@ pub fn id_of(key: &[u8]) -> Result<u64> {
 
 fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {
     let path = path.as_ref();
-    let bytes = fs::read(path).map_err(|error| Error::from(error).in_file(Some(path)))?;
+    let bytes = fs::read(path).in_file(Some(path))?;
     if bytes.len() % UUID != 0 {
         return Err(Error::new(Code::Truncated, "a list of entryUUIDs").in_file(Some(path)));
     }
@@ -244,12 +244,11 @@ fn index(task: &RefreshContext<'_>) -> Option<Index> {
 
 impl Index {
     fn key(&self, task: &RefreshContext<'_>, uuid: Uuid) -> Result<Vec<u8>> {
-        let refused = |refusal: values::InvalidValue| Error::new(Code::Schema, refusal.0);
-        let column = task.shared.columns.column(b"entryUUID").map_err(refused)?;
+        let column = task.shared.columns.column(b"entryUUID").with_code(Code::Schema)?;
         let (bytes, mut found) = (uuid.to_be_bytes(), IndexKeys::default());
         for indexer in column.indexers.iter().filter(|one| one.table == self.at) {
             let values = std::iter::once(bytes.as_slice());
-            indexer.each(task.shared.settings, values, &[], &mut found).map_err(refused)?;
+            indexer.each(task.shared.settings, values, &[], &mut found).with_code(Code::Schema)?;
         }
         let key = found.0.first().map(|(_, key)| key.as_bytes().to_vec());
         key.ok_or_else(|| Error::new(Code::Damaged, "an entryUUID without an index key"))

@@ -11,6 +11,7 @@ mod postings;
 
 use std::path::PathBuf;
 
+use common::WithCode;
 use ldif::Counters;
 use lmdbfile::Reader;
 use schema::Schema;
@@ -20,7 +21,7 @@ use crate::descriptions::AttributeDescriptions;
 use crate::naming::Suffixes;
 use crate::shared::BuildContext;
 use crate::stored::EntryReader;
-use crate::verify::{Database, damaged};
+use crate::verify::Database;
 use crate::{Code, Error, Options, Result, Settings};
 use tree::claim::Claim;
 
@@ -76,7 +77,7 @@ pub fn apply(
     sink: &mut impl Sink,
     counters: &Counters,
 ) -> Result<ChangeCounts> {
-    let mut reader = Reader::open(path).map_err(|error| damaged(&error))?;
+    let mut reader = Reader::open(path)?;
     EntryReader::set_orders(&mut reader);
     let asked = ConfiguredIndexes::of(&reader, known.0, known.1)?;
     let database = Database::open(&reader, &asked.settings, &asked.indexes)?;
@@ -90,7 +91,7 @@ pub fn apply(
         options,
         counters,
         columns,
-        suffixes: suffixes.map_err(|refusal| Error::new(Code::Schema, refusal.0))?,
+        suffixes: suffixes.with_code(Code::Schema)?,
         claim: Some(Claim::new(options.claimed.as_deref().unwrap_or_default())),
         live: false,
         positions: workers::Turn::new(0),

@@ -6,9 +6,8 @@ use lmdbfile::TableReader;
 
 use super::Sink;
 use super::local::id_of;
-use crate::Result;
-use crate::postings::Failure;
-use crate::verify::{damaged, wrong};
+use crate::verify::wrong;
+use crate::{Error, Result};
 
 /// An even position stands for the keys of an entry before it changed, the odd one after it for those it has now.
 pub fn apply(
@@ -43,14 +42,14 @@ struct IndexChanges<'a, 'r, S> {
 }
 
 impl<S: Sink> Visitor for IndexChanges<'_, '_, S> {
-    type Error = Failure;
+    type Error = Error;
 
-    fn key(&mut self, bits: u64, length: u8) -> std::result::Result<(), Failure> {
+    fn key(&mut self, bits: u64, length: u8) -> Result<()> {
         self.list = List { key: (bits, length), ..List::default() };
         Ok(())
     }
 
-    fn positions(&mut self, positions: &[u32]) -> std::result::Result<(), Failure> {
+    fn positions(&mut self, positions: &[u32]) -> Result<()> {
         for &position in positions {
             let before = self.list.last.replace(position);
             let Some(id) = (self.id)(position).filter(|_| before != Some(position)) else {
@@ -67,19 +66,19 @@ impl<S: Sink> Visitor for IndexChanges<'_, '_, S> {
         Ok(())
     }
 
-    fn end(&mut self) -> std::result::Result<(), Failure> {
+    fn end(&mut self) -> Result<()> {
         let List { key: (bits, length), gone, new, .. } = std::mem::take(&mut self.list);
         if gone.is_empty() && new.is_empty() {
             return Ok(());
         }
         let key = &bits.to_be_bytes()[..usize::from(length)];
-        self.change(key, gone, new).map_err(Failure)
+        self.change(key, gone, new)
     }
 }
 
 impl<S: Sink> IndexChanges<'_, '_, S> {
     fn change(&mut self, key: &[u8], mut gone: Vec<u64>, mut new: Vec<u64>) -> Result<()> {
-        let had = self.table.counted(key).map_err(|error| damaged(&error))?;
+        let had = self.table.counted(key)?;
         let (first, count) =
             had.map_or((1, 0), |(first, count)| (id_of(&first).unwrap_or(1), count));
         if first == 0 {
@@ -119,7 +118,7 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
     }
 
     fn row(&self, key: &[u8]) -> Result<(IndexRecord, Vec<u64>)> {
-        let values = self.table.get_all(key).map_err(|error| damaged(&error))?;
+        let values = self.table.get_all(key)?;
         idl::read(&values).ok_or_else(|| wrong("an index has an ID that has not 8 bytes"))
     }
 

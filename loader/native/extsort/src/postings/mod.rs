@@ -42,7 +42,7 @@ pub enum KeySize {
 /// writer.finish_index()?;
 /// drop(writer);
 /// let sorted = postings.finish(1)?;
-/// # Ok::<(), extsort::Error>(())
+/// # Ok::<(), common::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Postings {
@@ -66,7 +66,7 @@ enum Index {
 impl Postings {
     /// One index for each of `indexes`. Uses about `memory` bytes (at least 16 MiB are sensible),
     /// then a temporary file in `dir`. When `stop` is raised, all calls end with
-    /// [`Error::Cancelled`].
+    /// [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(indexes: &[KeySize], memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         let indexes = indexes.iter().map(|size| match size {
             KeySize::Four => Index::Four(Store::new()),
@@ -98,9 +98,9 @@ impl Postings {
     /// All is pushed; each visit may use `threads` threads besides the visitor's own.
     pub fn finish(self, threads: usize) -> Result<Sorted> {
         let shared = Arc::into_inner(self.shared)
-            .ok_or(Error::Misuse("postings are finished while a writer still has some"))?;
+            .ok_or_else(|| Error::damaged("postings are finished while a writer still has some"))?;
         if shared.misused.into_inner() {
-            return Err(Error::Misuse("a long key was pushed to an index of keys of four bytes"));
+            return Err(Error::damaged("a long key was pushed to an index of keys of four bytes"));
         }
         Ok(Sorted::new(shared.indexes, shared.means, threads.max(1)))
     }

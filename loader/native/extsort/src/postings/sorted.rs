@@ -1,6 +1,8 @@
 //! Reading sorted postings.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use common::lock;
 
 use super::Index;
 use super::batch::Batch;
@@ -51,9 +53,10 @@ impl Sorted {
     }
 
     fn take(&self, index: usize) -> Result<Index> {
-        let place = self.indexes.get(index).ok_or(Error::Misuse("there is no such index"))?;
-        let index = place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        index.ok_or(Error::Misuse("the postings of an index are visited twice"))
+        let place =
+            self.indexes.get(index).ok_or_else(|| Error::damaged("there is no such index"))?;
+        let index = lock(place).take();
+        index.ok_or_else(|| Error::damaged("the postings of an index are visited twice"))
     }
 
     fn visit_store<I: Item, V: Visitor>(

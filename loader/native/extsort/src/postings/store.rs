@@ -1,7 +1,9 @@
 //! All postings of one index.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use common::lock;
 
 use super::batch::{Grouper, TaskSender};
 use super::chunk::{BUCKETS, BucketBounds, Chunk, gather};
@@ -33,23 +35,19 @@ impl<I: Item> Store<I> {
         Self { split: OnceLock::new(), held: Mutex::new(held) }
     }
 
-    fn held(&self) -> MutexGuard<'_, Buffered<I>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes over what is in `buffer`, at least one item, of a writer.
     pub fn take(&self, buffer: &mut Vec<I>, writer: usize) {
         let split = self.split.get_or_init(|| BucketBounds::new(buffer));
         let chunk = Chunk::new(*split, buffer, writer);
         buffer.clear();
-        let mut held = self.held();
+        let mut held = lock(&self.held);
         held.bytes += chunk.bytes();
         held.chunks.push_back(chunk);
     }
 
     /// Bytes held in memory.
     pub fn bytes(&self) -> usize {
-        self.held().bytes
+        lock(&self.held).bytes
     }
 
     /// Moves the oldest chunks to the file: at least one, and of `bytes` bytes if there are so many.
@@ -59,14 +57,14 @@ impl<I: Item> Store<I> {
             return Ok(());
         }
         let run = run::spill(&chunks, means)?;
-        self.held().runs.push(run);
+        lock(&self.held).runs.push(run);
         Ok(())
     }
 
     /// Removes the oldest chunks.
     fn oldest(&self, bytes: usize) -> Vec<Chunk<I>> {
         let (mut chunks, mut taken) = (Vec::new(), 0);
-        let mut held = self.held();
+        let mut held = lock(&self.held);
         while taken < bytes.max(1) {
             let Some(chunk) = held.chunks.pop_front() else { break };
             taken += chunk.bytes();

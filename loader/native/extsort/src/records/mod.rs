@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::memory::Resources;
 use crate::scratch::{Appender, Window};
-use crate::{Error, Result};
+use crate::{Result, too_large};
 use block::Block;
 use merge::{Merge, Part, load};
 
@@ -26,7 +26,7 @@ use merge::{Merge, Part, load};
 /// assert_eq!(sorted.next()?, Some((7, &b"a"[..])));
 /// assert_eq!(sorted.next()?, Some((7, &b"b"[..])));
 /// assert_eq!(sorted.next()?, None);
-/// # Ok::<(), extsort::Error>(())
+/// # Ok::<(), common::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct RecordSorter {
@@ -40,7 +40,7 @@ pub struct RecordSorter {
 
 impl RecordSorter {
     /// Uses about `memory` bytes, then a temporary file in `dir`, and up to `threads` threads to
-    /// sort. When `stop` is raised, all calls end with [`Error::Cancelled`].
+    /// sort. When `stop` is raised, all calls end with [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(memory: usize, threads: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         let means = Arc::new(Resources::new(memory, dir, stop));
         let (full, runs) = (Vec::new(), Vec::new());
@@ -57,7 +57,7 @@ impl RecordSorter {
         if self.open.size() >= self.block() {
             self.settle()?;
         }
-        self.open.push(prefix, bytes).ok_or(Error::Misuse("a record of 4 GiB or more"))
+        self.open.push(prefix, bytes).ok_or_else(too_large)
     }
 
     /// Starts a new block, and spills all when they have three quarters of the memory.

@@ -5,9 +5,10 @@ mod part;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
+use common::lock;
 
 use crate::Result;
 use crate::memory::Resources;
@@ -27,7 +28,7 @@ const PATIENCE: u64 = 1 << 16;
 /// sorter.extend(&[[1, 2], [1, 1]])?;
 /// let sorted = sorter.finish()?.collect::<Result<Vec<_>, _>>()?;
 /// assert_eq!(sorted, [[1, 1], [1, 2], [2, 1]]);
-/// # Ok::<(), extsort::Error>(())
+/// # Ok::<(), common::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct TupleSorter<T> {
@@ -50,7 +51,7 @@ struct Buffered<T> {
 
 impl<T: Pod + Ord + Send> TupleSorter<T> {
     /// Uses about `memory` bytes, then a temporary file in `dir`, and up to `threads` threads to
-    /// sort. When `stop` is raised, all calls end with [`Error::Cancelled`](crate::Error).
+    /// sort. When `stop` is raised, all calls end with [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(memory: usize, threads: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         let block = (memory / 32).min(16 << 20) / size_of::<T>().max(1);
         Self {
@@ -73,7 +74,7 @@ impl<T: Pod + Ord + Send> TupleSorter<T> {
     /// Adds many; several threads may do so at the same time.
     pub fn extend(&self, mut tuples: &[T]) -> Result<()> {
         while !tuples.is_empty() {
-            let mut held = self.held();
+            let mut held = lock(&self.held);
             let room = self.block.saturating_sub(held.open.len());
             let (now, later) = tuples.split_at(tuples.len().min(room));
             held.open.extend_from_slice(now);
@@ -87,14 +88,10 @@ impl<T: Pod + Ord + Send> TupleSorter<T> {
         Ok(())
     }
 
-    fn held(&self) -> MutexGuard<'_, Buffered<T>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts a new block, and spills all when they have half of the memory.
     fn settle(&self) -> Result<()> {
         self.means.check_cancelled()?;
-        let mut held = self.held();
+        let mut held = lock(&self.held);
         if held.open.len() >= self.block {
             let next = Vec::with_capacity(self.block);
             let full = std::mem::replace(&mut held.open, next);
@@ -106,9 +103,9 @@ impl<T: Pod + Ord + Send> TupleSorter<T> {
         }
         let blocks = std::mem::take(&mut held.full);
         drop(held);
-        let _one_at_a_time = self.spilling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.spilling);
         let run = self.spill(blocks)?;
-        self.held().runs.push(run);
+        lock(&self.held).runs.push(run);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use disk::Direct;
+use rustix::io::Errno;
 
 use super::path::Path as Position;
 use super::rules::TreeRules;
@@ -108,7 +109,8 @@ fn settled(file: &File) -> Result<(Layout, Meta)> {
         }
         last = again;
     }
-    Err(Error::new(ErrorKind::Io, "the meta pages change too fast to be read"))
+    let what = "the meta pages change too fast to be read";
+    Err(Error { errno: Some(Errno::BUSY.raw_os_error()), ..Error::new(ErrorKind::Io, what) })
 }
 
 fn newer(file: &File) -> Result<(Layout, Meta)> {

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ldif::{Counters, Record, Result};
+use common::{Counters, Result};
+use ldif::Record;
 use rustc_hash::FxHashSet;
 use tree::editor::Editor;
 use tree::fingerprint::hash_description;
@@ -82,7 +83,7 @@ impl SentCounts<'_> {
         let sent = sink.write_all(text);
         text.clear();
         self.counters.add(std::mem::take(&mut self.entries), std::mem::take(&mut self.bytes));
-        sent.map_err(|error| self.counters.explain(error))
+        Ok(sent?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ldif::{Counters, Result};
+use common::{Counters, Result};
 use tree::join::ContextCsnStamp;
 use tree::name::ParsedDn;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use backmdb::MOST_ENTRIES;
-use ldif::{Code, Counters, Error, Result};
+use common::{Code, Counters, Error, Result};
 use rustc_hash::FxHashMap;
 
 use super::key::Keys;

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use ldif::{Output, Record, Result};
+use common::Result;
+use ldif::{Output, Record};
 use rustc_hash::FxHashMap;
 
 use super::key::Key;

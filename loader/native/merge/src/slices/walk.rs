@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use common::{Counters, InFile, Result};
 use ldif::blocks::{Blocks, MAX_RECORD};
 use ldif::records::Records;
 use ldif::walk::locate;
-use ldif::{Counters, Input, Record, Result};
+use ldif::{Input, Record};
 
 /// Where a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,11 +51,11 @@ fn walk_file(
     let block_size = input.block_size;
     let mut blocks = Blocks::with_sizes(input, block_size, MAX_RECORD);
     let mut offset = start.offset;
-    while let Some(block) = blocks.next_block().map_err(|error| error.in_file(Some(path)))? {
+    while let Some(block) = blocks.next_block().in_file(Some(path))? {
         counters.check()?;
         let block_start = block.bytes.as_ptr() as usize;
         for record in Records::new(&block) {
-            let mut record = record.map_err(|error| error.in_file(Some(path)))?;
+            let mut record = record.in_file(Some(path))?;
             record.line += start.line - 1;
             let at = (record.bytes.as_ptr() as usize - block_start) as u64;
             let place = RecordLocation { file: start.file, offset: offset + at, line: record.line };

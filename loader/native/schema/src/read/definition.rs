@@ -63,22 +63,25 @@ fn each_keyword<'a>(
     text: &'a str,
     macros: &Macros,
     mut keyword: impl FnMut(&str, &mut Tokens<'a>) -> Result<(), String>,
-) -> Result<String, String> {
+) -> Result<String, Problem> {
     let mut tokens = Tokens::new(text);
-    let (Token::Open, Token::Bare(oid)) = (tokens.next()?, tokens.next()?) else {
-        return Err("a definition begins with \"(\" and an OID".into());
-    };
-    let oid = macros.expand(oid).ok_or_else(|| format!("unknown OID macro \"{oid}\""))?;
-    loop {
-        match tokens.next()? {
-            Token::Close => return Ok(oid),
-            Token::Bare(word) => keyword(&word.to_ascii_uppercase(), &mut tokens)?,
-            Token::End => return Err("the closing parenthesis is missing".into()),
-            Token::Open | Token::Dollar | Token::Quoted(_) => {
-                return Err("a keyword was expected".into());
+    let mut read = || {
+        let (Token::Open, Token::Bare(oid)) = (tokens.next()?, tokens.next()?) else {
+            return Err("a definition begins with \"(\" and an OID".into());
+        };
+        let oid = macros.expand(oid).ok_or_else(|| format!("unknown OID macro \"{oid}\""))?;
+        loop {
+            match tokens.next()? {
+                Token::Close => return Ok(oid),
+                Token::Bare(word) => keyword(&word.to_ascii_uppercase(), &mut tokens)?,
+                Token::End => return Err("the closing parenthesis is missing".into()),
+                Token::Open | Token::Dollar | Token::Quoted(_) => {
+                    return Err("a keyword was expected".into());
+                }
             }
         }
-    }
+    };
+    read().map_err(|what: String| Problem::of(text, &what))
 }
 
 /// `DESC` and extensions, which all kinds of definition may have.
@@ -93,8 +96,7 @@ fn common(word: &str, tokens: &mut Tokens<'_>) -> Result<(), String> {
 impl<'a> RawAttribute<'a> {
     pub fn read(text: &'a str, builtin: bool, macros: &Macros) -> Result<Self, Problem> {
         let mut raw = Self { text, builtin, ..Self::default() };
-        let oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens, macros));
-        raw.oid = oid.map_err(|what| Problem::of(text, &what))?;
+        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens, macros))?;
         Ok(raw)
     }
 
@@ -155,8 +157,7 @@ fn ordered(words: &[&str]) -> Option<XOrdered> {
 impl<'a> RawClass<'a> {
     pub fn read(text: &'a str, builtin: bool, macros: &Macros) -> Result<Self, Problem> {
         let mut raw = Self { text, builtin, ..Self::default() };
-        let oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens));
-        raw.oid = oid.map_err(|what| Problem::of(text, &what))?;
+        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens))?;
         Ok(raw)
     }
 
@@ -179,8 +180,7 @@ impl<'a> RawClass<'a> {
 impl<'a> RawRule<'a> {
     pub fn read(text: &'a str, macros: &Macros) -> Result<Self, Problem> {
         let mut raw = Self { text, ..Self::default() };
-        let oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens));
-        raw.oid = oid.map_err(|what| Problem::of(text, &what))?;
+        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens))?;
         Ok(raw)
     }
 
@@ -201,8 +201,7 @@ impl<'a> RawRule<'a> {
 impl<'a> RawSyntax<'a> {
     pub fn read(text: &'a str, builtin: bool, macros: &Macros) -> Result<Self, Problem> {
         let mut raw = Self { builtin, ..Self::default() };
-        let oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens));
-        raw.oid = oid.map_err(|what| Problem::of(text, &what))?;
+        raw.oid = each_keyword(text, macros, |word, tokens| raw.keyword(word, tokens))?;
         Ok(raw)
     }
 

@@ -12,7 +12,7 @@ mod vocabulary;
 use std::path::{Path, PathBuf};
 
 use crate::model::{self, Template};
-use crate::problem::{Location, Problem};
+use crate::problem::{Problem, read_text};
 use document::{Document, Lines, Table};
 
 pub use tags::{NAMES as TAGS, distribution};
@@ -31,18 +31,7 @@ pub fn read(path: &Path, lists: &[PathBuf]) -> Result<Template, Problem> {
 
 /// The text of a template file of any syntax.
 pub fn text_of(path: &Path) -> Result<String, Problem> {
-    let wrong = |message: String| Problem::new(path, Location::default(), message);
-    let facts = path.metadata().map_err(|error| wrong(error.to_string()))?;
-    if !facts.is_file() {
-        return Err(wrong("not a file".to_owned()));
-    }
-    if facts.len() > LARGEST {
-        return Err(wrong(format!("{} bytes: a template may have {LARGEST}", facts.len())));
-    }
-    let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|error| {
-        wrong(format!("not UTF-8 text (byte {})", error.utf8_error().valid_up_to()))
-    })
+    read_text(path, LARGEST, "a template")
 }
 
 /// Reads a template from its text; `path` is for messages, and lists are looked for in `places`.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use ldif::{Code, Counters, Error, Result};
+use common::{Code, Counters, Error, InFile, Result};
 
 use crate::row::{self, EntryRecord};
 
@@ -42,15 +42,14 @@ impl List {
         counted: bool,
         mut see: impl FnMut(&EntryRecord),
     ) -> Result<()> {
-        let failed = |error| Error::from(error).in_file(Some(&self.path));
-        let mut file = File::open(&self.path).map_err(failed)?;
+        let mut file = File::open(&self.path).in_file(Some(&self.path))?;
         let mut lot = vec![0; LOT.min(self.rows) * row::SIZE];
         let mut left = self.rows;
         while left > 0 {
             counters.check()?;
             let count = LOT.min(left);
             let lot = &mut lot[..count * row::SIZE];
-            file.read_exact(lot).map_err(failed)?;
+            file.read_exact(lot).in_file(Some(&self.path))?;
             let mut bytes = 0;
             for row in lot.chunks_exact(row::SIZE).map(EntryRecord::from_bytes) {
                 bytes += u64::from(row.length);

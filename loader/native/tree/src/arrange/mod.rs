@@ -13,8 +13,9 @@ mod rows;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use common::{Code, Counters, Error, InFile, Result};
 use ldif::walk::each_record;
-use ldif::{Code, Counters, Error, Input, Record, Result};
+use ldif::{Input, Record};
 
 use self::pieces::Pieces;
 use self::plan::{Decision, RowDecision};
@@ -112,14 +113,14 @@ pub fn arrange(task: &Task<'_>, out_dir: &Path, counters: &Counters) -> Result<A
 }
 
 fn expect_empty(directory: &Path) -> Result<()> {
-    let check = || {
+    let check = || -> Result<()> {
         fs::create_dir_all(directory)?;
         if fs::read_dir(directory)?.next().is_none() {
             return Ok(());
         }
         Err(Error::new(Code::NotEmpty, "the output directory is not empty"))
     };
-    check().map_err(|error: Error| error.in_file(Some(directory)))
+    check().in_file(Some(directory))
 }
 
 /// The second pass.

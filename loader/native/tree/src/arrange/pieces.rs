@@ -6,7 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ldif::{Error, Output, Result};
+use common::{InFile, Result};
+use ldif::Output;
 
 use crate::fingerprint::ShardTotals;
 
@@ -46,7 +47,7 @@ impl Pieces {
     pub(super) fn take(&mut self, path: &Path, shard: usize, tally: ShardTotals) -> Result<String> {
         let target = self.shard(shard);
         let taken = fs::hard_link(path, &target).or_else(|_| copy(path, &target));
-        taken.map_err(|error| Error::from(error).in_file(Some(&target)))?;
+        taken.in_file(Some(&target))?;
         self.done.push((self.name(shard), tally));
         Ok(self.name(shard))
     }
@@ -99,14 +100,14 @@ impl Pieces {
         }
         let name = format!("0000-interior.{}", self.suffix);
         let whole = self.directory.join(&name);
-        let join = || {
+        let join = || -> io::Result<()> {
             if let Some(first) = paths.first() {
                 fs::rename(first, &whole)?;
                 append(&paths[1..], &whole)?;
             }
             File::open(&self.directory)?.sync_all()
         };
-        join().map_err(|error| Error::from(error).in_file(Some(&whole)))?;
+        join().in_file(Some(&whole))?;
         let mut files = self.done;
         if !paths.is_empty() {
             files.push((name, self.interior));

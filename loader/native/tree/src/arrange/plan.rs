@@ -3,7 +3,7 @@
 //! Memory: 2 bytes an entry, 8 to 16 more while duplicates are looked for, and hashes of the entries that may
 //! be one, of the parents, and nothing else: rows are read again instead. 30 million entries: 60 MB, 0.4 GB at the peak.
 
-use ldif::{Counters, Result};
+use common::{Counters, Result};
 use rustc_hash::FxHashSet;
 
 use super::Task;

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use common::{Counters, Result};
+use ldif::Input;
 use ldif::walk::each_record;
-use ldif::{Counters, Input, Result};
 
 use super::list::List;
 use crate::fingerprint::Fingerprinter;

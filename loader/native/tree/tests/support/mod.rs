@@ -5,7 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ldif::{Counters, write};
+use common::Counters;
+use ldif::write;
 use tree::{Digest, Names};
 
 /// One entry: its DN, and its attributes in their order.

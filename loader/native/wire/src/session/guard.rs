@@ -8,12 +8,12 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ldif::Counters;
+use common::{Counters, lock};
 use rustix::net::{Shutdown, shutdown};
 
 use super::ffi::{self, ConnectCallbacks, Ldap, Sockbuf};
@@ -106,10 +106,6 @@ impl State {
             let _ = shutdown(socket, Shutdown::Both);
         }
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// libldap has connected a socket; a handshake may follow.

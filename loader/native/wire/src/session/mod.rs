@@ -13,16 +13,16 @@ use std::ffi::{c_int, c_long, c_void};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 pub(crate) use answers::meaning;
 use answers::{pointer, text};
+use common::{Counters, lock};
 use ffi::Ldap;
 use guard::Guard;
 use layer::BufferedLayer;
 pub(crate) use layer::IoResult;
-use ldif::Counters;
 use opening::PendingSession;
 
 use crate::error::PARAM_ERROR;
@@ -107,7 +107,7 @@ fn initialize(link: &ConnectionOptions) -> Result<Handle> {
     let uri = link.uri.as_deref().map(|uri| text(uri, "the URI")).transpose()?;
     let mut session: *mut Ldap = ptr::null_mut();
     let code = {
-        let _alone = SETTING_UP.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&SETTING_UP);
         // SAFETY: writes one pointer; a null URI stands for that of ldap.conf.
         unsafe { ffi::ldap_initialize(&raw mut session, pointer(uri.as_ref())) }
     };

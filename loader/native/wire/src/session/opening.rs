@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char, c_int, c_long};
 use std::ptr;
 use std::time::Instant;
 
-use ldif::Counters;
+use common::Counters;
 
 use super::answers::{Message, meaning, pointer, text, text_option};
 use super::{Handle, check_silence, ffi, sasl};

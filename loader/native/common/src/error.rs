@@ -96,6 +96,8 @@ pub struct Error {
     pub path: Option<PathBuf>,
     pub line: Option<u64>,
     pub dn: Option<String>,
+    /// The operating system's error number, of [`Code::Io`] and [`Code::NoSpace`].
+    pub errno: Option<i32>,
     pub message: String,
 }
 
@@ -103,7 +105,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, path: None, line: None, dn: None, message: message.into() }
+        Self { code, path: None, line: None, dn: None, errno: None, message: message.into() }
+    }
+
+    pub fn damaged(message: impl Into<String>) -> Self {
+        Self::new(Code::Damaged, message)
+    }
+
+    pub fn cancelled() -> Self {
+        Self::new(Code::Cancelled, "cancelled")
     }
 
     #[must_use]
@@ -132,6 +142,11 @@ impl Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
+        // One of ours that went through somebody else's reader or writer, as that of a cancelled wait does.
+        let error = match error.downcast::<Self>() {
+            Ok(own) => return own,
+            Err(error) => error,
+        };
         let code = match error.kind() {
             io::ErrorKind::UnexpectedEof => Code::Truncated,
             io::ErrorKind::BrokenPipe => Code::Pipe,
@@ -140,7 +155,13 @@ impl From<io::Error> for Error {
             _ if error.raw_os_error().is_none() => Code::Corrupt,
             _ => Code::Io,
         };
-        Self::new(code, error.to_string())
+        Self { errno: error.raw_os_error(), ..Self::new(code, error.to_string()) }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
     }
 }
 
@@ -174,3 +195,42 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{InFile, WithCode};
+
+    #[test]
+    fn what_the_system_refuses_is_never_damage() {
+        let told = |errno| Error::from(io::Error::from_raw_os_error(errno));
+        for (errno, code) in [
+            (13, Code::Io),
+            (5, Code::Io),
+            (2, Code::Io),
+            (28, Code::NoSpace),
+            (122, Code::NoSpace),
+            (32, Code::Pipe),
+        ] {
+            assert_eq!((told(errno).code, told(errno).errno), (code, Some(errno)));
+        }
+        let cut = Error::from(io::Error::from(io::ErrorKind::UnexpectedEof));
+        let garbled = Error::from(io::Error::other("Unknown frame descriptor"));
+        assert_eq!((cut.code, garbled.code), (Code::Truncated, Code::Corrupt));
+    }
+
+    #[test]
+    fn an_error_of_ours_passes_through_the_readers_of_others() {
+        let ours = Error::new(Code::Syntax, "text").at(7).in_file(Some("a".as_ref()));
+        assert_eq!(Error::from(io::Error::from(ours.clone())), ours);
+    }
+
+    #[test]
+    fn a_caller_adds_what_it_knows() {
+        let refused: io::Result<()> = Err(io::Error::from_raw_os_error(13));
+        let error = refused.in_file(Some("a".as_ref())).in_file(Some("b".as_ref())).unwrap_err();
+        assert_eq!(error.to_string(), "a: Permission denied (os error 13)");
+        let error = Err::<(), _>("no DN").with_code(Code::Unproven).unwrap_err();
+        assert_eq!(error, Error::new(Code::Unproven, "no DN"));
+    }
+}

@@ -1,12 +1,22 @@
 //! What a running call has done so far, readable from other threads, and the way to stop it.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::summed::WholeFile;
-use crate::{Code, Error, Result};
+use crate::{Error, Result, lock};
+
+/// A file as it was read from its beginning to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeFile {
+    pub path: PathBuf,
+    /// As it lies on the disk, compressed or not.
+    pub bytes: u64,
+    /// XXH3 of 128 bits of these bytes.
+    pub checksum: u128,
+}
 
 /// Entries and uncompressed bytes passed, summed over all calls that share this.
 #[derive(Debug, Default)]
@@ -42,13 +52,13 @@ impl Counters {
     }
 
     /// A file was read to its end.
-    pub(crate) fn read_whole(&self, file: WholeFile) {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+    pub fn read_whole(&self, file: WholeFile) {
+        lock(&self.files).push(file);
     }
 
     /// The files that were read to their ends.
     pub fn files(&self) -> Vec<WholeFile> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.files).clone()
     }
 
     pub fn cancel(&self) {
@@ -68,7 +78,7 @@ impl Counters {
     pub fn begin(&self, stage: &'static str, total: u64) {
         self.done.store(0, Relaxed);
         self.total.store(total, Relaxed);
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+        *lock(&self.stage) = stage;
     }
 
     /// Parts of the stage are done.
@@ -78,13 +88,13 @@ impl Counters {
 
     /// The stage, and how many of its parts are done of how many.
     pub fn stage(&self) -> (&'static str, u64, u64) {
-        let stage = *self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let stage = *lock(&self.stage);
         (stage, self.done.load(Relaxed), self.total.load(Relaxed))
     }
 
     /// From now on no more than `rate` entries a second; 0 is as fast as can be.
     pub fn limit(&self, rate: u64) {
-        let mut paced = self.paced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paced = lock(&self.paced);
         *paced = Some((Instant::now(), self.entries()));
         self.rate.store(rate, Relaxed);
     }
@@ -106,7 +116,7 @@ impl Counters {
         if rate == 0 {
             return false;
         }
-        let paced = *self.paced.lock().unwrap_or_else(PoisonError::into_inner);
+        let paced = *lock(&self.paced);
         let Some((since, before)) = paced else { return false };
         let due = since.elapsed().as_millis() * u128::from(rate) / 1000;
         u128::from(self.entries().saturating_sub(before)) > due
@@ -114,11 +124,6 @@ impl Counters {
 
     /// An error once [`Self::cancel`] was called; long calls ask once a block.
     pub fn check(&self) -> Result<()> {
-        if self.is_cancelled() { Err(Error::new(Code::Cancelled, "cancelled")) } else { Ok(()) }
-    }
-
-    /// A wait that was broken off shows as an error of the pipe; its reason is the cancelling.
-    pub fn explain(&self, error: impl Into<Error>) -> Error {
-        self.check().err().unwrap_or_else(|| error.into())
+        if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
     }
 }

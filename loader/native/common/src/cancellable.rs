@@ -41,9 +41,7 @@ impl<'a> CancellableReader<'a> {
         mut act: impl FnMut(&OwnedFd) -> Result<usize, Errno>,
     ) -> io::Result<usize> {
         loop {
-            if self.counters.is_cancelled() {
-                return Err(io::Error::other("cancelled"));
-            }
+            self.counters.check()?;
             let mut polled = [PollFd::new(&self.fd, event)];
             let done = match poll(&mut polled, Some(&PATIENCE)) {
                 Ok(0) => continue,
@@ -51,6 +49,8 @@ impl<'a> CancellableReader<'a> {
                 Err(error) => Err(error),
             };
             if !matches!(done, Err(Errno::INTR | Errno::AGAIN)) {
+                // Whoever cancels may also end the other side: then that is no reason of its own.
+                self.counters.check()?;
                 return Ok(done?);
             }
         }
