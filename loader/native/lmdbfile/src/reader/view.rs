@@ -49,7 +49,7 @@ impl View {
         let (lower, upper) = (usize::from(header.lower), usize::from(header.upper));
         let pointers = lower.checked_sub(layout.page_header).filter(|size| size % 2 == 0);
         let count = pointers.ok_or("the pointers of a page end before they begin")? / 2;
-        let view = Self { kind, block, range, layout, count };
+        let view = Self { block, range, layout, kind, count };
         match view.kind {
             _ if count == 0 => Err("a page without content"),
             Kind::Leaf2(size) if count * size > view.range.len() - layout.page_header => {
