@@ -114,8 +114,7 @@ impl PageSource {
         self.source.has(offset, count)
     }
 
-    /// So many pages from the first on, in the order of `numbers` and as they are; runs of them that are `long` are read
-    /// past the cache.
+    /// These pages, one after the other and as they are; runs of them that are `long` are read past the cache.
     pub fn many(&self, numbers: &[u64], long: impl Fn(usize) -> bool) -> Result<Buffer> {
         let size = self.layout.page_size;
         let mut buffer = self.spare.buffer(numbers.len() * size);
@@ -153,10 +152,6 @@ impl PageSource {
     /// All of the file will be read, in no order.
     pub fn want_all(&self) {
         self.ahead.iter().for_each(Readahead::read_whole_file);
-    }
-
-    pub const fn is_read_ahead(&self) -> bool {
-        self.ahead.is_some()
     }
 }
 

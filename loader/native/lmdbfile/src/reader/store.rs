@@ -107,7 +107,7 @@ impl BlockCache {
 
     /// A page of a tree that is gone through, in the order of its keys.
     pub fn next_view(&self, number: u64) -> Result<View> {
-        if !self.scattered.get() && self.source.is_read_ahead() {
+        if !self.scattered.get() {
             self.look(number);
         }
         let view = self.view(number)?;
