@@ -5,8 +5,6 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::io::Errno;
-
 use super::cursor::table_record;
 use super::path::Path as Position;
 use super::store::BlockCache;
@@ -106,7 +104,10 @@ fn settled(file: &File) -> Result<(Layout, Meta)> {
         last = again;
     }
     let what = "the meta pages change too fast to be read";
-    Err(Error { errno: Some(Errno::BUSY.raw_os_error()), ..Error::new(ErrorKind::Io, what) })
+    Err(Error {
+        errno: Some(rustix::io::Errno::BUSY.raw_os_error()),
+        ..Error::new(ErrorKind::Io, what)
+    })
 }
 
 fn newer(file: &File) -> Result<(Layout, Meta)> {
