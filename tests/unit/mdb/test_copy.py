@@ -6,12 +6,14 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import lmdb
 import pytest
 
+from loader import _native
 from loader.errors import MdbDamaged, NotLmdb, ReadersFull
 from loader.mdb import copy, environment, look, meta, names
 from loader.mdb.verify import verify
@@ -199,3 +201,16 @@ def _overwrite(path: Path, page: int) -> None:
     with path.open("r+b") as file:
         file.seek(4096 * page + 8)
         file.write(bytes(4088))
+
+
+def test_a_wait_for_the_other_side_can_be_cancelled(tmp_path: Path) -> None:
+    counters = _native.Counters()
+    reading, writing = os.pipe()
+    try:
+        threading.Timer(0.3, counters.cancel).start()
+        with pytest.raises(_native.NativeError) as caught:
+            _native.clone_receive(reading, tmp_path / "copy", tmp_path / "journal", counters)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert caught.value.code == "cancelled"

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use common::CancellableReader;
+use common::CancellablePipe;
 use ldif::walk::each_record;
 use ldif::{Field, Input, Record};
 use pyo3::prelude::*;
@@ -116,7 +116,7 @@ pub fn join(
 ) -> PyResult<u64> {
     let stamp = both(root, context_csns, "root and context_csns")?;
     let stamp = stamp.map(|(root, csns)| ContextCsnStamp::new(&root, &csns));
-    let mut sink = CancellableReader::new(duplicate(fd)?, &counters.0);
+    let mut sink = CancellablePipe::new(duplicate(fd)?, &counters.0);
     let aliases = Aliases::new(aliases.unwrap_or_default());
     enter(py, &counters.0, || tree::join(&paths, &mut sink, stamp, &aliases, &counters.0))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use common::CancellableReader;
+use common::CancellablePipe;
 use lmdbfile::Reader;
 use lmdbfile::copy::{Image, ResumePoint, copy, receive, send};
 use pyo3::exceptions::PyValueError;
@@ -72,7 +72,7 @@ pub fn clone_send(
     let part: Option<ResumePoint> =
         part.map(str::parse).transpose().map_err(PyValueError::new_err)?;
     let image = Image { head: &head, length, compacted };
-    let mut out = CancellableReader::new(duplicate(fd)?, &counters.0);
+    let mut out = CancellablePipe::new(duplicate(fd)?, &counters.0);
     let watch = |bytes| counted(counters, bytes);
     enter(py, &counters.0, || send(&source, &image, part, &mut out, &watch))
 }
@@ -85,7 +85,7 @@ pub fn clone_receive(
     journal: PathBuf,
     counters: &Counters,
 ) -> PyResult<u64> {
-    let mut input = CancellableReader::new(duplicate(fd)?, &counters.0);
+    let mut input = CancellablePipe::new(duplicate(fd)?, &counters.0);
     let watch = |bytes| counted(counters, bytes);
     enter(py, &counters.0, || receive(&mut input, &target, &journal, &watch))
 }

@@ -1,4 +1,4 @@
-//! Failures of the core as Python exceptions.
+//! Failures of the core as Python exceptions, and arguments that are refused before a call.
 //!
 //! Their facts are attributes, not arguments: before Python 3.12 the stable interface lets nobody add
 //! fields to an exception class. Attributes also survive pickling, so workers can raise it.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ::merge::Options;
 use ::merge::slices::{self, Found, OperationalAttributes, SliceOptions, SliceStart};
-use common::CancellableReader;
+use common::CancellablePipe;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::join::ContextCsnStamp;
@@ -89,7 +89,7 @@ impl Slice {
     }
 
     fn feed(&self, py: Python<'_>, fd: i32, counters: &Counters) -> PyResult<(u64, bool)> {
-        let mut sink = CancellableReader::new(duplicate(fd)?, &counters.0);
+        let mut sink = CancellablePipe::new(duplicate(fd)?, &counters.0);
         let work = || slices::feed(&self.core(), &mut sink, self.stamping(), &counters.0);
         enter(py, &counters.0, work).map(|fed| (fed.entries, fed.root_met))
     }

@@ -19,14 +19,14 @@ const PIPE_WRITE: usize = 4096;
 const PIPE: usize = 1 << 20;
 
 #[derive(Debug)]
-pub struct CancellableReader<'a> {
+pub struct CancellablePipe<'a> {
     fd: OwnedFd,
     counters: &'a Counters,
     /// Bytes of a write at most.
     most: usize,
 }
 
-impl<'a> CancellableReader<'a> {
+impl<'a> CancellablePipe<'a> {
     pub fn new(fd: OwnedFd, counters: &'a Counters) -> Self {
         match prompt(&fd) {
             Some(fd) => Self { fd, counters, most: PIPE },
@@ -57,13 +57,13 @@ impl<'a> CancellableReader<'a> {
     }
 }
 
-impl Read for CancellableReader<'_> {
+impl Read for CancellablePipe<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.when_ready(PollFlags::IN, |fd| rustix::io::read(fd, &mut *buffer))
     }
 }
 
-impl Write for CancellableReader<'_> {
+impl Write for CancellablePipe<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = &bytes[..bytes.len().min(self.most)];
         self.when_ready(PollFlags::OUT, |fd| rustix::io::write(fd, piece))
@@ -99,7 +99,7 @@ mod tests {
         let (read, write) = rustix::pipe::pipe().unwrap();
         let theirs = write.try_clone().unwrap();
         let counters = Counters::default();
-        let mut polled = CancellableReader::new(write, &counters);
+        let mut polled = CancellablePipe::new(write, &counters);
         let bytes = vec![7; 3 << 20];
         let taken = polled.write(&bytes).unwrap();
         assert!(taken > PIPE_WRITE, "{taken}");
@@ -121,7 +121,7 @@ mod tests {
         let (read, write) = rustix::pipe::pipe().unwrap();
         drop(read);
         let counters = Counters::default();
-        let error = CancellableReader::new(write, &counters).write(b"x").unwrap_err();
+        let error = CancellablePipe::new(write, &counters).write(b"x").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }
 }

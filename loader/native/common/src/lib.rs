@@ -6,7 +6,7 @@ mod context;
 mod counters;
 mod error;
 
-pub use cancellable::CancellableReader;
+pub use cancellable::CancellablePipe;
 pub use context::{InFile, WithCode};
 pub use counters::{Counters, WholeFile};
 pub use error::{Code, Error, Result};

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use common::{CancellableReader, InFile};
+use common::{CancellablePipe, InFile};
 
 use crate::blocks::BLOCK_SIZE;
 use crate::summed::ChecksummedReader;
@@ -67,7 +67,7 @@ impl<'a> Input<'a> {
 
     /// Reads a pipe, socket or file; a wait for the other side ends when `counters` is cancelled.
     pub fn from_fd(fd: OwnedFd, counters: &'a Counters) -> Result<Self> {
-        let (compression, reader) = sniff(CancellableReader::new(fd, counters))?;
+        let (compression, reader) = sniff(CancellablePipe::new(fd, counters))?;
         let reader = decompress(compression, reader)?;
         Ok(Self { path: None, block_size: PIPE_BLOCK, reader })
     }

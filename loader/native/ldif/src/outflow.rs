@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-use common::CancellableReader;
+use common::CancellablePipe;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 
@@ -32,7 +32,7 @@ enum Encoding<'a> {
 enum Target<'a> {
     /// Nobody waits at the other end.
     Prompt(OwnedFd),
-    Polled(CancellableReader<'a>),
+    Polled(CancellablePipe<'a>),
 }
 
 impl<'a> StreamWriter<'a> {
@@ -93,7 +93,7 @@ impl<'a> Target<'a> {
         Ok(if is_prompt {
             Self::Prompt(fd)
         } else {
-            Self::Polled(CancellableReader::new(fd, counters))
+            Self::Polled(CancellablePipe::new(fd, counters))
         })
     }
 }

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{CancellableReader, Code, Counters};
+use common::{CancellablePipe, Code, Counters};
 use rustix::pipe::pipe;
 use support::{Entry, put};
 use tempfile::tempdir;
@@ -31,7 +31,7 @@ fn all_records_come_through_a_pipe() {
         text
     });
     let counters = Counters::default();
-    let mut sink = CancellableReader::new(writer, &counters);
+    let mut sink = CancellablePipe::new(writer, &counters);
     assert_eq!(join(&paths, &mut sink, None, &Aliases::default(), &counters).unwrap(), 1600);
     drop(sink);
     let expected: Vec<u8> = paths.iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
@@ -46,7 +46,7 @@ fn a_reader_that_is_gone_is_told_as_such() {
     let (reader, writer) = pipe().unwrap();
     drop(reader);
     let counters = Counters::default();
-    let mut sink = CancellableReader::new(writer, &counters);
+    let mut sink = CancellablePipe::new(writer, &counters);
     assert_eq!(
         join(&paths, &mut sink, None, &Aliases::default(), &counters).unwrap_err().code,
         Code::Pipe
@@ -65,7 +65,7 @@ fn a_stalled_reader_does_not_hold_cancelling_up() {
             thread::sleep(Duration::from_millis(100));
             counters.cancel();
         });
-        let mut sink = CancellableReader::new(writer, &counters);
+        let mut sink = CancellablePipe::new(writer, &counters);
         assert_eq!(
             join(&paths, &mut sink, None, &Aliases::default(), &counters).unwrap_err().code,
             Code::Cancelled

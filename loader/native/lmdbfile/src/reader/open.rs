@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use disk::Direct;
-use rustix::io::Errno;
 
 use super::path::Path as Position;
 use super::rules::TreeRules;
@@ -110,7 +109,10 @@ fn settled(file: &File) -> Result<(Layout, Meta)> {
         last = again;
     }
     let what = "the meta pages change too fast to be read";
-    Err(Error { errno: Some(Errno::BUSY.raw_os_error()), ..Error::new(ErrorKind::Io, what) })
+    Err(Error {
+        errno: Some(rustix::io::Errno::BUSY.raw_os_error()),
+        ..Error::new(ErrorKind::Io, what)
+    })
 }
 
 fn newer(file: &File) -> Result<(Layout, Meta)> {
