@@ -5,7 +5,6 @@ Each is read whole into a digest, and asked again for a few of its entries.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,7 +110,7 @@ class Database:
     def find(self, names: Sequence[str]) -> Entries:
         found: Entries = {}
         for part in self.mdb.parts():
-            found.update(records.find(io.BytesIO(mdb.find(part, names)), names))
+            found.update(records.find(mdb.find(part, names), names))
         return found
 
 
@@ -136,8 +135,7 @@ class Files:
     def find(self, names: Sequence[str]) -> Entries:
         found: Entries = {}
         for path in self.paths:
-            with records.opened(path) as stream:
-                found.update(records.find(stream, names))
+            found.update(records.find(path, names))
         return found
 
 
