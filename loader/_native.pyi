@@ -269,8 +269,11 @@ def dn_key(text: bytes) -> bytes | None:
 def dn_parent(text: bytes) -> bytes:
     """The DN above, as spelt; empty for a single RDN and for what is no DN."""
 
-def records(text: bytes) -> list[tuple[str, list[tuple[str, bytes]]]]:
-    """DN and attribute lines of each record, in order. For short texts: the interpreter lock is kept."""
+def records(
+    text: bytes | int, keys: set[bytes] | None, most: int, counters: Counters
+) -> list[tuple[str, list[tuple[str, bytes]]]]:
+    """DN and attribute lines of records in order, at most so many; of each of `keys` (`dn_key`) the first. text: an int
+    is a descriptor. All that is found is in memory."""
 
 def scan(paths: Sequence[_Path], counters: Counters) -> ScanResult:
     """A first look at files; every base64 value is decoded, and cut files are refused."""

@@ -6,12 +6,12 @@ Blocks of whole records flow inside the core, without the GIL; Python sees count
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import _native
+from loader import _native, dn
 from loader._native import (
     Arrangement,
     Counters,
@@ -164,10 +164,19 @@ def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter
         return _native.learn([str(path) for path in paths], descriptor, jobs, counters)
 
 
-def records(text: bytes, origin: str) -> list[tuple[str, Mapping[str, Sequence[bytes]]]]:
-    """DN and attributes of each record of a short text, in order."""
-    with with_counters(Meter("records"), origin):
-        return [(name, _by_description(lines)) for name, lines in _native.records(text)]
+def records(
+    text: bytes | int, origin: str, names: Collection[str] | None = None, most: int = 0
+) -> list[tuple[str, Mapping[str, Sequence[bytes]]]]:
+    """DN and attributes of the records of a text or descriptor, in order: the first with each of these names, or all;
+    at `most` so many, if not 0."""
+    keys = (
+        None
+        if names is None
+        else {dn.key(name).encode("utf-8", "surrogateescape") for name in names}
+    )
+    with with_counters(Meter("records"), origin) as counters:
+        found = _native.records(text, keys, most or len(keys or ()), counters)
+    return [(name, _by_description(lines)) for name, lines in found]
 
 
 def _by_description(lines: Sequence[tuple[str, bytes]]) -> dict[str, list[bytes]]:

@@ -106,18 +106,12 @@ def generate(
         standard.reserve_output()
     template = recipe.compiled()
     packing = compress or ("none" if streamed else defaults.COMPRESS)
-    asked = GenerateOptions(
-        recipe,
-        template,
-        _range_of(template, piece),
-        jobs or resources.processors(),
-        packing,
-        shard_entries,
-    )
+    part, threads = _range_of(template, piece), jobs or resources.processors()
+    asked = GenerateOptions(recipe, template, part, threads, packing, shard_entries)
     if streamed:
-        packed = packing == "zstd"
-        what = "packed LDIF" if packed else "LDIF"
-        to_stream(asked, standard.output(what, readable=not packed), progress)
+        plain = packing == "none"
+        to = standard.output("LDIF" if plain else "packed LDIF", readable=plain)
+        to_stream(asked, to, progress)
         return
     made = to_directory(asked, Path(output), progress, restart)
     if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from loader.operations.tune.target import Target, opened
 from loader.run.journal import Outcome as Ended
 from loader.server.options import Connection
 
-_TARGET_OPTIONS = (
+target_options = options.stack(
     options.optional_config_option,
     access.connection_options,
     click.option(
@@ -32,13 +32,6 @@ _TARGET_OPTIONS = (
     options.dry_run_option,
     options.json_option,
 )
-
-
-def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Which server, and whether to change it."""
-    for option in reversed(_TARGET_OPTIONS):
-        function = option(function)
-    return function
 
 
 @click.group("tune")
@@ -85,17 +78,10 @@ def maxsize_command(size: int | str | None, **given: Any) -> None:
             if wished or size is not None
             else None
         )
-    if as_json:
-        show_json(_facts(target, found, outcome))
-        return
-    show_table(_MAXSIZE_HEADINGS, [_maxsize_row(one) for one in found])
-    _show_notes(found)
-    _show_outcome(outcome)
+    _show(target, found, outcome, as_json, _MAXSIZE, map(_maxsize_row, found))
 
 
-_MAXSIZE_HEADINGS = (
-    *("suffix", "maxsize", "map size", "used", "file", "on disk", "disk free", "recommended"),
-)
+_MAXSIZE = ("suffix", "maxsize", "map size", "used", "file", "on disk", "disk free", "recommended")
 
 
 def _maxsize_row(one: maxsize.MapUsage) -> list[str]:
@@ -163,15 +149,8 @@ def indexes_command(
             if wish == IndexChange()
             else indexing.change_indexes(target, suffix, wish, apply, not no_reindex, progress)
         )
-    if as_json:
-        show_json(_facts(target, found, outcome))
-        return
-    show_table(
-        ("suffix", "attribute", "index", "records"),
-        [row for one in found for row in _index_rows(one)],
-    )
-    _show_notes(found)
-    _show_outcome(outcome)
+    rows = (row for one in found for row in _index_rows(one))
+    _show(target, found, outcome, as_json, ("suffix", "attribute", "index", "records"), rows)
 
 
 def _index_rows(one: indexing.IndexSettings) -> Iterator[tuple[str, str, str, str]]:
@@ -207,12 +186,8 @@ def sync_command(nosync: str | None, **given: Any) -> None:
         outcome = (
             None if nosync is None else syncing.change_nosync(target, suffix, nosync == "on", apply)
         )
-    if as_json:
-        show_json(_facts(target, found, outcome))
-        return
-    show_table(("suffix", "nosync", "envflags", "checkpoint"), [_sync_row(one) for one in found])
-    _show_notes(found)
-    _show_outcome(outcome)
+    headings = ("suffix", "nosync", "envflags", "checkpoint")
+    _show(target, found, outcome, as_json, headings, map(_sync_row, found))
 
 
 def _sync_row(one: syncing.SyncSettings) -> tuple[str, str, str, str]:
@@ -268,23 +243,26 @@ def _target(given: dict[str, Any], apply: bool) -> Iterator[Target]:
         yield target
 
 
-def _facts(target: Target, found: Sequence[Any], outcome: Outcome | None) -> dict[str, Any]:
-    return {
-        "target": target.config.where,
-        "databases": [dataclasses.asdict(one) for one in found],
-        "change": None if outcome is None else dataclasses.asdict(outcome),
-    }
-
-
-def _show_notes(found: Sequence[Any]) -> None:
-    for one in found:
-        for note in one.notes:
-            show(f"{one.suffix}: {note}")
-
-
-def _show_outcome(outcome: Outcome | None) -> None:
-    if outcome is None:
+def _show(
+    target: Target,
+    found: Sequence[Any],
+    outcome: Outcome | None,
+    as_json: bool,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+) -> None:
+    if as_json:
+        change = None if outcome is None else dataclasses.asdict(outcome)
+        databases = [dataclasses.asdict(one) for one in found]
+        show_json({"target": target.config.where, "databases": databases, "change": change})
         return
+    show_table(headings, list(rows))
+    show(*(f"{one.suffix}: {note}" for one in found for note in one.notes))
+    if outcome is not None:
+        _show_outcome(outcome)
+
+
+def _show_outcome(outcome: Outcome) -> None:
     show("")
     if outcome.difference:
         show(*outcome.difference.split("\n"))

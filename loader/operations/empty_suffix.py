@@ -31,10 +31,7 @@ def write(path: Path) -> Path:
 
 def begins_with_root(path: Path) -> bool:
     """Is the first entry of an LDIF file the one of the empty DN, as slapcat writes it?"""
-    with records.opened(path) as stream:
-        for name in records.names(stream):
-            return not name
-    return False
+    return [name for name, _ in records.entries(path, most=1)] == [""]
 
 
 def completed(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:

@@ -101,9 +101,7 @@ class MovedContainers:
         changed already when it was met nobody knows."""
         stood, seen = {}, csn.by_server(self.began)
         for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if names else ():
-            with records.opened(path) as noted:
-                found = records.find(noted, names)
-            for name, entry in found.items():
+            for name, entry in records.find(path, names).items():
                 if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen):
                     stood[first_value(entry, "entryuuid")] = name
         return stood
@@ -188,12 +186,11 @@ def changed_containers(
     where = f"(&{newer(since, now)}{INNER})"
     source.fetch(connection, replace(asked, where=where, attributes=_NAMES_ONLY), look, meter)
     seen = csn.by_server(since)
-    with records.opened(look) as found:
-        return {
-            name: first_value(entry, "entryuuid")
-            for name, entry in records.entries(found)
-            if not csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen)
-        }
+    return {
+        name: first_value(entry, "entryuuid")
+        for name, entry in records.entries(look)
+        if not csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen)
+    }
 
 
 def newer(since: Sequence[str], now: Sequence[str]) -> str:

@@ -59,8 +59,7 @@ def suffix_in(directory: Path) -> str | None:
     if environment.entry_count(directory) > MOST:
         return None
     descriptor = os.memfd_create("entries", os.MFD_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as text:
+    with os.fdopen(descriptor, "rb"):
         mdb.stream(mdb.Part(directory), descriptor, False, 1, Meter("look"))
-        text.seek(0)
-        found = list(records.entries(text))
+        found = records.entries(Path(f"/dev/fd/{descriptor}"))
     return found[0][0] if is_all(found) else None

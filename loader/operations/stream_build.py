@@ -22,7 +22,7 @@ from loader.operations.build import proven
 from loader.operations.build.native import SHARE
 from loader.operations.build.native import NativeSteps as Building
 from loader.operations.build.options import BuildOptions
-from loader.operations.export import ExportOptions, ExportSteps, plan_of
+from loader.operations.export import ExportOptions, ExportSteps, notes, plan_of
 from loader.operations.publish import TargetDatabase
 from loader.operations.reread import Reread
 from loader.operations.shards import clear
@@ -91,7 +91,7 @@ class _StreamStep:
             facts = self._make(
                 meter, [*head, *fed], start, LiveSource(next(iter(head), None), again)
             )
-        hidden, _ = self.reading.notes(meter, start, cut, facts)
+        hidden, _ = notes(self.reading.options, meter, start, cut, facts["entries"])
         if not self.allow_hidden:
             hidden_values.require_nothing_hidden(start["uri"], hidden)
         return {**facts, "context_csns": start["context_csns"]}

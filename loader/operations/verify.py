@@ -153,21 +153,15 @@ def _mending(options: VerifyOptions, config: Config | None, verdict: AuditReport
 
 def _place(options: VerifyOptions) -> tuple[Path, Config | None]:
     """Where to look, and the configuration if one is given."""
-    if options.config_path is None:
-        if options.place is None:
-            raise UsageProblem(reason="say what to verify: a directory, or --config")
-        return _named(options.place), None
-    config = configuration.read(options.config_path)
+    config = configuration.read(options.config_path) if options.config_path else None
     if options.place is not None:
-        return _named(options.place), config
+        return _there(locate(str(options.place), Kind.DATABASE, Kind.DATA_FILE).path), config
+    if config is None:
+        raise UsageProblem(reason="say what to verify: a directory, or --config")
     directory = config.database(options.suffix).directory
     if directory is None:
         raise NoSuchPath(path=f"{options.config_path}: the directory of its database")
     return _there(directory), config
-
-
-def _named(place: Path) -> Path:
-    return _there(locate(str(place), Kind.DATABASE, Kind.DATA_FILE).path)
 
 
 def _there(place: Path) -> Path:

@@ -5,11 +5,9 @@ Each is read whole into a digest, and asked again for a few of its entries.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from loader import dn, exports, ldif
 from loader.errors import NoSuchBase
@@ -28,23 +26,6 @@ from loader.sources.records import Entries
 _TAKEN = (Kind.SERVER, Kind.DATABASE, Kind.CONFIGURATION, Kind.LDIF)
 
 
-class Comparable(Protocol):
-    """Entries that are to be compared."""
-
-    @property
-    def label(self) -> str:
-        """For people and reports; no secrets."""
-        ...
-
-    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        """Read all of it."""
-        ...
-
-    def find(self, names: Sequence[str]) -> Entries:
-        """The entries of these DNs, as far as they are there; keys are `dn.key(DN)`."""
-        ...
-
-
 @dataclass(frozen=True)
 class Server:
     """A running server, below the base of its connection; or what a search finds there, and no more."""
@@ -54,9 +35,11 @@ class Server:
 
     @property
     def label(self) -> str:
+        """For people and reports; no secrets."""
         return self.connection.uri or "the default server"
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
+        """Read all of it."""
         searches = [self.asked] if self.asked else self._whole(meter)
         return ldap.with_retries(lambda: self._digest(searches, ignore, meter), meter)
 
@@ -80,6 +63,7 @@ class Server:
             return tree
 
     def find(self, names: Sequence[str]) -> Entries:
+        """The entries of these DNs, as far as they are there; keys are `dn.key(DN)`."""
         found: Entries = {}
         with session(self.connection) as server:
             attributes = self.asked.attributes if self.asked else subschema.everything(server)
@@ -111,7 +95,7 @@ class Database:
     def find(self, names: Sequence[str]) -> Entries:
         found: Entries = {}
         for part in self.mdb.parts():
-            found.update(records.find(io.BytesIO(mdb.find(part, names)), names))
+            found.update(records.find(mdb.find(part, names), names))
         return found
 
 
@@ -136,9 +120,11 @@ class Files:
     def find(self, names: Sequence[str]) -> Entries:
         found: Entries = {}
         for path in self.paths:
-            with records.opened(path) as stream:
-                found.update(records.find(stream, names))
+            found.update(records.find(path, names))
         return found
+
+
+Comparable = Server | Database | Files
 
 
 def comparable(text: str, connection: Connection, again: bool = False) -> Comparable:

@@ -41,11 +41,9 @@ class LdifFiles:
     def require_fitting(self, rejects: Path | None) -> None:
         """Raises UsageProblem if standard input is given twice, or rejects would overwrite an input."""
         require_once(map(str, self.given))
-        if rejects and rejects.exists() and any(map(rejects.samefile, self._there())):
+        there = [path for path in self.paths() if path.exists()] if rejects else []
+        if rejects and rejects.exists() and any(map(rejects.samefile, there)):
             raise UsageProblem(reason=f"--rejects {rejects}: it is read, too")
-
-    def _there(self) -> list[Path]:
-        return [path for path in self.paths() if path.exists()]
 
     @contextmanager
     def reading(self, meter: Meter) -> Iterator[Inputs]:

@@ -75,4 +75,4 @@ def test_a_run_is_bound_to_its_inputs_and_not_to_its_means(ldif: Path) -> None:
 
 def test_a_stream_has_no_identity() -> None:
     assert options(Path("-")).identity()["inputs"] == [["-"]]
-    assert options(Path("-")).streamed
+    assert options(Path("-")).files.streamed

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import gzip
-import io
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,20 +32,24 @@ NAMES = [
 ]
 
 
-class Dripping:
-    """A stream that gives a few bytes at a time, as a pipe may."""
+def dripping(text: bytes, size: int) -> dict[str, records.Entry]:
+    """What is found in a pipe that gives a few bytes at a time."""
+    reading, writing = os.pipe()
 
-    def __init__(self, text: bytes, size: int) -> None:
-        self._file, self._size = io.BytesIO(text), size
+    def write() -> None:
+        with os.fdopen(writing, "wb", buffering=0) as pipe:
+            for start in range(0, len(text), size):
+                pipe.write(text[start : start + size])
 
-    def read(self, size: int, /) -> bytes:
-        return self._file.read(min(size, self._size))
+    with os.fdopen(reading), ThreadPoolExecutor(1) as pool:
+        pool.submit(write)
+        return records.find(Path(f"/dev/fd/{reading}"), NAMES)
 
 
 @given(st.integers(1, 200), st.booleans())
 def test_records_are_found_wherever_the_reads_end(size: int, windows: bool) -> None:
     text = LDIF.replace("\n", "\r\n") if windows else LDIF
-    found = records.find(Dripping(text.encode(), size), NAMES)
+    found = dripping(text.encode(), size)
     assert found == {
         "cn=one,dc=x": {
             "objectclass": frozenset([b"device"]),
@@ -62,7 +67,7 @@ def test_records_are_found_wherever_the_reads_end(size: int, windows: bool) -> N
 
 
 def test_what_is_not_there_is_not_found() -> None:
-    assert records.find(io.BytesIO(LDIF.encode()), ["cn=no,dc=x", "dc=x", "cn=on,dc=x"]) == {}
+    assert records.find(LDIF.encode(), ["cn=no,dc=x", "dc=x", "cn=on,dc=x"]) == {}
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
@@ -72,5 +77,14 @@ def test_compressed_files_are_known_by_their_bytes(tmp_path: Path, pack: object)
     half = text.index(b"DN:")
     path = tmp_path / "any.name"
     path.write_bytes(pack(text[:half]) + pack(text[half:]))
-    with records.opened(path) as stream:
-        assert len(records.find(stream, NAMES)) == len(NAMES)
+    assert len(records.find(path, NAMES)) == len(NAMES)
+
+
+def test_the_first_ones_in_order() -> None:
+    """Nothing behind them is looked at."""
+    found = records.entries(LDIF.encode() + b"no colon\n", most=2)
+    assert [name for name, _ in found] == ["cn=one,dc=x", "cn=zwölf,dc=x"]
+    assert [name for name, _ in records.entries(LDIF.encode())][2:4] == [
+        "CN = Three , DC=X",
+        "cn=a very long name that is folded,dc=x",
+    ]

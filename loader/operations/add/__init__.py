@@ -58,11 +58,11 @@ def add(
         offer = subschema.read(server)
     nosync.release_open_leases(options.connection)
     shadow.give_back_standing(options.connection)
-    anew = restart or options.streamed or _begins_anew(directory, identity)
+    anew = restart or options.files.streamed or _begins_anew(directory, identity)
     with open_run(directory, "add", identity, progress, timeouts, anew) as run:
         work = _AddSteps(options, run, offer)
         start = run.do("start", work.start)
-        scan = {} if options.streamed else run.do("scan", work.scan)
+        scan = {} if options.files.streamed else run.do("scan", work.scan)
         with work.lease():
             facts = run.do("load", lambda meter: work.load(meter, start, scan), scan.get("entries"))
         work.journal.unlink(missing_ok=True)

@@ -45,10 +45,6 @@ class AddOptions:
         return LdifFiles(self.inputs)
 
     @property
-    def streamed(self) -> bool:
-        return self.files.streamed
-
-    @property
     def source(self) -> Source:
         return self.tree or self.files
 
@@ -83,6 +79,6 @@ class AddOptions:
 
     def require_fitting(self, dry: bool = False) -> None:
         """Raise UsageProblem for options that do not go together."""
-        if self.streamed and dry:
+        if self.files.streamed and dry:
             raise UsageProblem(reason="a stream can be read only once, so --dry-run cannot read it")
         self.files.require_fitting(self.rejects)

@@ -48,7 +48,7 @@ def build(
     identity = options.identity()
     run_dir = place.directory / RUN_DIR
     # What came from a stream is gone, and nobody knows whether the next one brings the same.
-    anew = place.begins_anew(run_dir, "build", identity, restart or options.streamed)
+    anew = place.begins_anew(run_dir, "build", identity, restart or options.files.streamed)
     with open_run(run_dir, "build", identity, progress, timeouts, anew) as run:
         return {**build_steps(options, run, place), **run.told_before()}
 

@@ -65,10 +65,6 @@ class BuildOptions:
         return LdifFiles(self.inputs)
 
     @property
-    def streamed(self) -> bool:
-        return self.files.streamed
-
-    @property
     def source(self) -> Source:
         return self.tree or self.files
 
@@ -107,7 +103,7 @@ class BuildOptions:
             raise UsageProblem(reason="--shards works with --engine slapadd only")
         if self.shards and self.tree:
             raise UsageProblem(reason=f"--shards cuts files, and --from makes a stream: {_FILES}")
-        if self.streamed and (self.seeding or dry):
+        if self.files.streamed and (self.seeding or dry):
             raise UsageProblem(reason=f"{self.inputs[0]} is not a file: {_ONCE}")
         self.files.require_fitting(self.rejects)
 

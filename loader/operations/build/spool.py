@@ -23,7 +23,7 @@ STEP = "spool"
 def spooled(options: BuildOptions, run: Run) -> BuildOptions:
     """The same, with files in the place of streams: packed, mode 0600, in the run directory. They stay until `remove`,
     so that what is refused can be looked up."""
-    if not options.streamed:
+    if not options.files.streamed:
         return options
     made = run.do(STEP, lambda meter: _spool(options, run, meter))
     inputs = (

@@ -10,7 +10,7 @@ import dataclasses
 from loader import manifest
 from loader.manifest import Manifest
 from loader.operations.export.options import ExportOptions
-from loader.operations.export.planning import plan_of, trial_plan
+from loader.operations.export.planning import notes, plan_of, trial_plan
 from loader.operations.export.steps import ExportSteps
 from loader.operations.shards import into, require_output
 from loader.progress import Progress
@@ -24,6 +24,7 @@ __all__ = [
     "ExportSteps",
     "export",
     "export_steps",
+    "notes",
     "plan",
     "plan_of",
     "trial_plan",

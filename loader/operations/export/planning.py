@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from loader.errors import EmptyInput, LimitTooLow, ServerRefused
+from loader.operations import empty_suffix, moved
 from loader.operations import hidden_values as sights
-from loader.operations import moved
 from loader.operations.export.options import ExportOptions
 from loader.operations.replicas import (
     Replicas,
@@ -131,6 +131,35 @@ def _hidden(
             f"no entry shows {server.connection.who} a userPassword: access control may hide it"
         ]
     return []
+
+
+def notes(
+    options: ExportOptions, meter: Meter, start: Facts, cut: Facts, entries: int
+) -> tuple[list[str], list[str]]:
+    """What the operator should know when so many entries were read: what the server hides or shows otherwise than it is
+    stored, and the rest."""
+    hidden = list(cut.get("hidden", []))
+    counted, calm = source.with_retries(lambda: _counted(options, meter, start), meter)
+    if options.narrowing:
+        return hidden, []
+    if empty_suffix.is_empty(start["base"]) and start["context_csns"] and counted is not None:
+        counted = max(counted, entries)  # the root may not be stored yet
+    if counted is None or counted == entries:
+        return hidden, []
+    counts = f"the server counts {counted:,} entries"
+    if not calm or counted < entries:
+        return hidden, [f"{counts}: the tree changed meanwhile; syncrepl brings the rest"]
+    others = "" if with_subentries(start) else ", or they are subentries"
+    who = options.connection.who
+    return [*hidden, f"{counts}: access control hides the others from {who}{others}"], []
+
+
+def _counted(options: ExportOptions, meter: Meter, start: Facts) -> tuple[int | None, bool]:
+    """Entries that the server has, and whether nothing has changed since the start."""
+    base = start["base"]
+    with session(Replicas(options.providers, base, meter).living()) as server:
+        counted = planner.expected(server, base)
+        return counted, moved.context_csns(server, base) == start["context_csns"]
 
 
 def with_subentries(start: Facts) -> bool:

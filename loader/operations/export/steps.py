@@ -9,9 +9,10 @@ from pathlib import Path
 from loader import csn, ldif
 from loader.errors import LoaderError
 from loader.ldif import Arrangement, ArrangeTask
-from loader.operations import empty_suffix, moved
+from loader.operations import empty_suffix
 from loader.operations.export.options import ExportOptions
 from loader.operations.export.planning import (
+    notes,
     plan_of,
     plan_of_reading,
     start_of,
@@ -27,9 +28,6 @@ from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.server.options import Connection
-from loader.server.session import session
-from loader.sources import ldap as source
-from loader.sources import planner
 from loader.sources.planner import Piece, Plan
 from loader.storage import files
 
@@ -155,8 +153,13 @@ class ExportSteps:
         if looker is None:
             raise replicas.apart()
         containers = self.containers(meter, start, looker)
-        if self.options.narrowing:
-            return self._arranged(self._arrange_narrowed(meter, start, containers, since))
+        narrowing = self.options.narrowing
+        if narrowing:
+            # Whoever builds puts glue in the place of parents that are not wanted, so an orphan shows nothing, and the
+            # containers are looked at once more in any case.
+            if since and not narrowing.is_flat:
+                containers.settle(since)
+            return self._arranged(self._arrange(meter, {**start, "context_csns": []}, False))
         read_again = Reread(containers, start["context_csns"], since)
         found = self._arrange(meter, start, drop_orphans=False)
         while found.orphans:
@@ -165,24 +168,8 @@ class ExportSteps:
         return self._arranged(found)
 
     def _arranged(self, found: Arrangement) -> Facts:
-        return {
-            "entries": found.entries,
-            "duplicates": found.duplicates,
-            "dropped": found.dropped,
-            "checksum": found.checksum,
-            "taken": dict(found.taken),
-            "files": found.files,
-        }
-
-    def _arrange_narrowed(
-        self, meter: Meter, start: Facts, containers: MovedContainers, since: list[str]
-    ) -> Arrangement:
-        """Parents may be missing, for they need not be among what is wanted: whoever builds puts glue in their places.
-        So an orphan shows nothing, and the containers are looked at once more in any case."""
-        narrowing = self.options.narrowing
-        if since and narrowing and not narrowing.is_flat:
-            containers.settle(since)
-        return self._arrange(meter, {**start, "context_csns": []}, drop_orphans=False)
+        names = ("entries", "duplicates", "dropped", "checksum", "files")
+        return {**{name: getattr(found, name) for name in names}, "taken": dict(found.taken)}
 
     def _arrange(self, meter: Meter, start: Facts, drop_orphans: bool) -> Arrangement:
         arranged = self.sink.empty_arranged()
@@ -201,43 +188,15 @@ class ExportSteps:
         found = (self.parts.glob(f"{kind}-*{suffix}") for suffix in (".ldif", ".ldif.zst"))
         return sorted(path for paths in found for path in paths)
 
-    def _known_sums(self, taken: dict[str, str]) -> dict[str, str]:
-        """Of shards that are files as they were read."""
-        sums = self._pieces.sums()
-        return {name: sums[part] for name, part in taken.items() if part in sums}
-
-    def _counted(self, meter: Meter, start: Facts) -> tuple[int | None, bool]:
-        """Entries that the server has, and whether nothing has changed since the start."""
-        with session(self._replicas(meter, start).living()) as server:
-            counted = planner.expected(server, start["base"])
-            return counted, moved.context_csns(server, start["base"]) == start["context_csns"]
-
-    def notes(
-        self, meter: Meter, start: Facts, cut: Facts, arranged: Facts
-    ) -> tuple[list[str], list[str]]:
-        """What the operator should know: what the server hides or shows otherwise than it is stored, and the rest."""
-        who, hidden = self.options.connection.who, list(cut.get("hidden", []))
-        counted, calm = source.with_retries(lambda: self._counted(meter, start), meter)
-        if self.options.narrowing:
-            return hidden, []
-        if empty_suffix.is_empty(start["base"]) and start["context_csns"] and counted is not None:
-            counted = max(counted, arranged["entries"])  # the root may not be stored yet
-        if counted is None or counted == arranged["entries"]:
-            return hidden, []
-        counts = f"the server counts {counted:,} entries"
-        if not calm or counted < arranged["entries"]:
-            return hidden, [f"{counts}: the tree changed meanwhile; syncrepl brings the rest"]
-        others = "" if with_subentries(start) else ", or they are subentries"
-        return [*hidden, f"{counts}: access control hides the others from {who}{others}"], []
-
     def publish(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> Facts:
         """Move the shards to their place, and write the manifest."""
-        sums = self._known_sums(arranged["taken"])
+        read = self._pieces.sums()  # of shards that are files as they were read
+        sums = {name: read.get(part) for name, part in arranged["taken"].items()}
         self.sink.take([name for name, *_ in arranged["files"]])
         shards = [
             self.sink.shard(name, entries, content, sums.get(name))
             for name, entries, content in arranged["files"]
         ]
-        hidden, others = self.notes(meter, start, cut, arranged)
+        hidden, others = notes(self.options, meter, start, cut, arranged["entries"])
         whole = {**start, **arranged}
         return self.sink.finish(whole, shards, start["uri"], cut["how"], hidden, others)

@@ -1,18 +1,19 @@
 //! The module's functions: arguments in, one call to the core through the gate, result out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io::Cursor;
 use std::path::PathBuf;
 
-use common::CancellablePipe;
+use common::{CancellablePipe, Code, Error};
 use ldif::walk::each_record;
-use ldif::{Field, Input, Record};
+use ldif::{Field, Input};
 use pyo3::prelude::*;
 use tree::Names;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
 use crate::counters::Counters;
-use crate::error::{both, raised};
+use crate::error::both;
 use crate::gate::{duplicate, enter};
 use crate::results::{Arrangement, EntryDigests, ScanResult, Shard};
 
@@ -33,20 +34,51 @@ pub fn dn_parent(text: &[u8]) -> Vec<u8> {
     parent.trim_ascii_start().to_vec()
 }
 
-type Attributes = Vec<(String, Vec<u8>)>;
+type Entry = (String, Vec<(String, Vec<u8>)>);
 
-/// For short texts: the interpreter waits.
+#[derive(FromPyObject)]
+pub enum Text {
+    Descriptor(i32),
+    Bytes(Vec<u8>),
+}
+
 #[pyfunction]
-pub fn records(py: Python<'_>, text: &[u8]) -> PyResult<Vec<(String, Attributes)>> {
-    let mut found = Vec::new();
-    let visit = |record: &Record<'_>| {
-        let entry = record.entry()?;
-        let name = String::from_utf8_lossy(&entry.dn).into_owned();
-        found.push((name, entry.fields.map(attribute).collect::<common::Result<_>>()?));
-        Ok(())
+pub fn records(
+    py: Python<'_>,
+    text: Text,
+    mut keys: Option<HashSet<Vec<u8>>>,
+    most: usize,
+    counters: &Counters,
+) -> PyResult<Vec<Entry>> {
+    let counters = &counters.0;
+    let (fd, bytes) = match text {
+        Text::Descriptor(fd) => (Some(duplicate(fd)?), Vec::new()),
+        Text::Bytes(bytes) => (None, bytes),
     };
-    raised(py, each_record(Input::from_reader(text), &common::Counters::default(), visit))?;
-    Ok(found)
+    let work = || {
+        let input = match fd {
+            Some(fd) => Input::from_fd(fd, counters)?,
+            None => Input::from_reader(Cursor::new(bytes)),
+        };
+        let (mut found, mut enough) = (Vec::new(), false);
+        let walked = each_record(input, counters, |record| {
+            let entry = record.entry()?;
+            if keys.as_mut().is_none_or(|keys| is_among(&entry.dn, keys)) {
+                let name = String::from_utf8_lossy(&entry.dn).into_owned();
+                found.push((name, entry.fields.map(attribute).collect::<common::Result<_>>()?));
+                enough = found.len() == most;
+            }
+            if enough { Err(Error::new(Code::Cancelled, "enough was read")) } else { Ok(()) }
+        });
+        walked.map_or_else(|error| if enough { Ok(()) } else { Err(error) }, |_| Ok(()))?;
+        Ok::<_, Error>(found)
+    };
+    enter(py, counters, work)
+}
+
+/// It is then taken out: the first record of a name counts.
+fn is_among(dn: &[u8], keys: &mut HashSet<Vec<u8>>) -> bool {
+    schema::dn_key(dn).is_ok_and(|key| keys.remove(&key))
 }
 
 fn attribute(field: common::Result<Field<'_>>) -> common::Result<(String, Vec<u8>)> {
