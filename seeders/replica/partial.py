@@ -16,7 +16,6 @@ from loader import csn, exports, ldif, syncrepl
 from loader.config import Config, Database
 from loader.defaults import ENGINES
 from loader.errors import EmptyInput, NoContextCSN, PartialReplica
-from loader.operations import moved
 from loader.operations.build import BuildOptions, build_steps, inputs
 from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
@@ -25,7 +24,6 @@ from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.server.options import Connection
 from loader.server.search import Search
-from loader.server.session import Session
 from loader.sources import selection
 from loader.sources.location import Server
 from loader.sources.narrowing import Narrowing
@@ -42,9 +40,6 @@ _NEVER = {
 _BY_SEED = (
     "Seed a second, empty database by --strategy search with the same configuration, and compare that with this one "
     "(ditseed compare)."
-)
-_NO_CONTEXT = (
-    "Check that the provider has the syncprov overlay, and that the bind DN may read contextCSN."
 )
 
 
@@ -92,15 +87,6 @@ class Partial:
         theirs = dataclasses.replace(consumer, base=self.database.suffix)
         left_out = tuple(self.unevaluated.left_out())
         return Server(self.provider(provider), asked), Server(theirs, here), left_out
-
-    def look_at(self, provider: Session) -> list[str]:
-        """The provider's contextCSN; its entry of the search base must be there. Raises NoContextCSN, NoSuchBase."""
-        base = self.syncrepl.searchbase
-        provider.read(base, ["1.1"])
-        found = moved.context_csns(provider, base)
-        if not found:
-            raise NoContextCSN(where=provider.uri, suffix=base, advice=_NO_CONTEXT)
-        return found
 
 
 def of(

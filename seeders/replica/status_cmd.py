@@ -14,12 +14,10 @@ from loader.cli.report import show, show_facts, show_json, show_table
 from loader.errors import NoRun, UsageProblem
 from loader.operations import build
 from loader.run.catalogue import DoneStep, Facts
-from loader.server.options import Connection
 from seeders.replica import preparing
-from seeders.replica import seed as seeding
 from seeders.replica import status as standing
-from seeders.replica.online import OnlineOptions
 from seeders.replica.status import Status
+from seeders.replica.strategies import online, stopped
 
 _GOES_ON = "interrupted; the same `replica seed` command resumes"
 
@@ -62,13 +60,11 @@ def command(
             reason="give either --config (a stopped consumer) or --consumer (a running one)"
         )
     if consumer is not None:
-        _online(
-            consumer, OnlineOptions(Connection(consumer, base=suffix), run_dir=run_dir), as_json
-        )
+        _online(consumer, online.run_dir_of(consumer, suffix, run_dir), as_json)
         return
     assert config_path is not None
     place = build.target_database(config_path, suffix, replace=False)
-    steps, done = seeding.status(seeding.run_dir_of(run_dir, place))
+    steps, done = stopped.status(stopped.run_dir_of(run_dir, place))
     if as_json:
         show_json({"done": done, "steps": [step.__dict__ for step in steps]})
         return
@@ -76,11 +72,11 @@ def command(
     show("finished" if done else _GOES_ON)
 
 
-def _online(uri: str, asked: OnlineOptions, as_json: bool) -> None:
+def _online(uri: str, directory: Path, as_json: bool) -> None:
     loads, leases = standing.loads_of(uri), standing.leases_of(uri)
-    found = standing.of_online(asked)
+    found = standing.of_online(directory, uri)
     if found is None and not loads and not leases:
-        raise NoRun(path=asked.directory)
+        raise NoRun(path=directory)
     if as_json:
         seed = {**dataclasses.asdict(found), "done": found.done} if found else None
         show_json({"seed": seed, "loads": loads, "leases": leases})
