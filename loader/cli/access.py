@@ -167,14 +167,12 @@ def connection_of(options: dict[str, Any]) -> Connection:
     return Connection(**taken, password=password, sasl=Sasl(**sasl))
 
 
-_OF_SECOND = ("consumer_bind_dn", "consumer_mechanism")
-
-
-def second_of(first: Connection, options: dict[str, Any]) -> Connection:
-    """Take the second server's options out of a command's arguments; what they leave open is as for the first."""
-    keep_strongest(options, _OF_SECOND, ("consumer_password_file",))
+def second_of(first: Connection, options: dict[str, Any], name: str = "consumer") -> Connection:
+    """Take the options of another account or server, --NAME-bind-dn and so on, out of a command's arguments; what they
+    leave open is as for the first."""
+    keep_strongest(options, (f"{name}_bind_dn", f"{name}_mechanism"), (f"{name}_password_file",))
     bind_dn, password_file, mechanism = (
-        options.pop(f"consumer_{name}") for name in ("bind_dn", "password_file", "mechanism")
+        options.pop(f"{name}_{one}", None) for one in ("bind_dn", "password_file", "mechanism")
     )
     return replace(
         first,

@@ -33,10 +33,6 @@ from loader.syncrepl import Syncrepl
 STEP = "select"
 _ENTRIES, _GLUE = FILES = "selected.ldif", "glue.ldif"  # in the run directory
 _ITSELF = "Let slapd fill this consumer by itself, or change its syncrepl."
-# What no seed can do, or slapd itself cannot.
-_NEVER = {
-    "attrsonly": "slapd's own consumer ends with a failed assertion at the first entry without values",
-}
 _BY_SEED = (
     "Seed a second, empty database by --strategy search with the same configuration, and compare that with this one "
     "(ditseed compare)."
@@ -108,9 +104,11 @@ def of(
     if len(database.suffixes) > 1 or not database.suffix:
         reason = "the database has several suffixes, or the empty one, and slapd's consumer glues below a single one"
         raise _refused(partial, options, reason, _ITSELF)
-    for option in options:
-        if option in _NEVER:
-            raise _refused(partial, (option,), _NEVER[option], f"Take {option} out of it.")
+    if "attrsonly" in options:
+        reason = (
+            "slapd's own consumer ends with a failed assertion at the first entry without values"
+        )
+        raise _refused(partial, ("attrsonly",), reason, "Take attrsonly out of it.")
     if engine == "slapadd" and found.schemachecking and {"attrs", "exattrs"} & set(options):
         reason = "with schemachecking=on slapd refuses entries without the attribute of their RDN, and slapadd adds it"
         raise _refused(partial, options, reason, "Use --engine native.")
@@ -123,25 +121,16 @@ def of(
 
 
 def _require_known_kind(config: Config, found: Syncrepl) -> None:
-    strange = {
-        "type=dirSync": found.type == "dirsync",
-        "syncdata=changelog": found.syncdata == "changelog",
-    }
-    for option, is_so in strange.items():
-        if is_so:
-            facts = {"config": config.where, "rid": found.rid, "options": option, "advice": _ITSELF}
-            raise PartialReplica(
-                **facts, reason="its provider is no OpenLDAP, and has no contextCSN"
-            )
+    dirsync, changelog = found.type == "dirsync", found.syncdata == "changelog"
+    if dirsync or changelog:
+        option = "type=dirSync" if dirsync else "syncdata=changelog"
+        facts = {"config": config.where, "rid": found.rid, "options": option, "advice": _ITSELF}
+        raise PartialReplica(**facts, reason="its provider is no OpenLDAP, and has no contextCSN")
 
 
 def _refused(partial: Partial, options: Sequence[str], reason: str, advice: str) -> PartialReplica:
-    facts = {
-        "config": partial.config.where,
-        "rid": partial.syncrepl.rid,
-        "options": ", ".join(options),
-    }
-    return PartialReplica(**facts, reason=reason, advice=advice)
+    facts = {"config": partial.config.where, "rid": partial.syncrepl.rid}
+    return PartialReplica(**facts, options=", ".join(options), reason=reason, advice=advice)
 
 
 def build(

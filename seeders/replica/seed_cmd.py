@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,10 @@ from seeders.replica.preparing import Admin
 from seeders.replica.seed import STRATEGIES
 from seeders.replica.strategies import SeedOptions
 
+_OF_CONSUMER = ("uri", "bind_dn", "password_file", "mechanism")
 # The parameters of a field of SeedOptions, if they have other names.
-_PARAMETERS = {
-    "consumer": (
-        "consumer_uri",
-        *(f"consumer_{name}" for name in ("bind_dn", "password_file", "mechanism")),
-    ),
-    "replicas": (),
-}
+_PARAMETERS = {"consumer": tuple(f"consumer_{name}" for name in _OF_CONSUMER), "replicas": ()}
+_READING = ("jobs", "pieces", "page")
 
 
 def _account_options(name: str, purpose: str) -> Callable[[Function], Function]:
@@ -156,56 +151,34 @@ def command(
 def _refuse_unfitting(given: Mapping[str, Any]) -> None:
     """Options on the command line that the chosen strategy does not take. A profile serves all strategies."""
     chosen = STRATEGIES[given["strategy"]].takes
-    for field in sorted(
-        frozenset[str]().union(*(one.takes for one in STRATEGIES.values())) - chosen
-    ):
+    for field in sorted({name for one in STRATEGIES.values() for name in one.takes} - chosen):
         takers = ", ".join(name for name, one in STRATEGIES.items() if field in one.takes)
         options.refuse_given(_PARAMETERS.get(field, (field,)), f"--strategy {takers}")
     if "replicas" not in chosen and len(given["uris"]) > 1 and options.is_given("uris"):
         raise UsageProblem(reason="-H several times is only for --strategy search")
-    if given["source"] and options.is_given("source"):
-        options.refuse_given(
-            ("jobs", "pieces", "page"), "reading a provider (-H), not LDIF (--from)"
-        )
+    if given["source"]:
+        options.refuse_given(_READING, "reading a provider (-H), not LDIF (--from)")
 
 
 def _options_of(takes: Collection[str], given: dict[str, Any]) -> SeedOptions:
     """What the strategy takes of what was given."""
     connection, replicas = access.providers_of(given)
-    consumer, admin = consumer_of(connection, given), _admin_of(connection, given)
-    suffix, strategy, run_dir = (given.pop(name) for name in ("suffix", "strategy", "run_dir"))
+    more = {"consumer": consumer_of(connection, given), "replicas": replicas}
+    admin, suffix = _admin_of(connection, given), given.pop("suffix")
     jobs = given["jobs"] or resources.connections()
-    fields = {**given, "jobs": jobs, "consumer": consumer, "replicas": replicas}
+    fields = {**given, **more, "jobs": jobs}
     return SeedOptions(
-        strategy=strategy,
         suffix=connection.base if suffix is None else suffix,
         connection=connection if connection.uri else None,
-        run_dir=run_dir,
         admin=admin,
-        **{name: value for name, value in fields.items() if name in takes},
+        **{name: fields[name] for name in {"strategy", "run_dir", *takes}},
     )
 
 
 def _admin_of(provider: Connection, given: dict[str, Any]) -> Admin | None:
     """As whom the provider is prepared; None: it is not."""
     wanted = given.pop("prepare_provider")
-    config, data = (
-        _bound_as(provider, given.pop(f"{name}_bind_dn"), given.pop(f"{name}_password_file"))
-        for name in ("config", "admin")
-    )
+    config, data = (access.second_of(provider, given, name) for name in ("config", "admin"))
     if wanted and provider.uri is None:
         raise UsageProblem(reason="--prepare-provider needs the provider: -H URI")
     return Admin(config, data) if wanted else None
-
-
-def _bound_as(provider: Connection, bind_dn: str | None, file: str | None) -> Connection:
-    if bind_dn is None:
-        return provider
-    sasl = dataclasses.replace(provider.sasl, authcid=None)
-    return dataclasses.replace(
-        provider,
-        bind_dn=bind_dn,
-        password_file=file or provider.password_file,
-        mechanism=None,
-        sasl=sasl,
-    )

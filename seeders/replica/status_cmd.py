@@ -51,10 +51,10 @@ def command(
       ditseed replica status --config /etc/ldap/slapd.d
       ditseed replica status --consumer ldapi:/// -b dc=example,dc=com
     """
-    if options.is_given("consumer") != options.is_given("config_path"):
-        config_path, consumer = (
-            (None, consumer) if options.is_given("consumer") else (config_path, None)
-        )
+    if options.is_given("consumer") and not options.is_given("config_path"):
+        config_path = None
+    if options.is_given("config_path") and not options.is_given("consumer"):
+        consumer = None
     if (config_path is None) == (consumer is None):
         raise UsageProblem(
             reason="give either --config (a stopped consumer) or --consumer (a running one)"
@@ -89,15 +89,10 @@ def _online(uri: str, directory: Path, as_json: bool) -> None:
 
 
 def _show_steps(steps: Sequence[DoneStep]) -> None:
-    rows = [
-        (
-            step.name,
-            units.number(step.entries),
-            units.duration(step.seconds),
-            units.rate(step.entries, step.seconds),
-        )
-        for step in steps
-    ]
+    rows = []
+    for step in steps:
+        rate = units.rate(step.entries, step.seconds)
+        rows.append((step.name, units.number(step.entries), units.duration(step.seconds), rate))
     show_table(("step", "entries", "time", "entries/s"), rows)
 
 
@@ -115,17 +110,12 @@ def _show_seed(found: Status) -> None:
 
 
 def _show_loads(loads: Sequence[Facts]) -> None:
-    rows = [
-        (
-            " ".join(one["inputs"]),
-            _so_far(one["entries"], one["expected"]),
-            f"{units.duration(one['heard'])} ago",
-            "finished"
-            if one["done"]
-            else one["process"] or "interrupted; the same command resumes",
-        )
-        for one in loads
-    ]
+    rows = []
+    for one in loads:
+        state = one["process"] or "interrupted; the same command resumes"
+        so_far, heard = _so_far(one["entries"], one["expected"]), units.duration(one["heard"])
+        shown = (so_far, f"{heard} ago", "finished" if one["done"] else state)
+        rows.append((" ".join(one["inputs"]), *shown))
     if rows:
         show_table(("add", "entries", "last heard", "process"), rows)
 

@@ -61,14 +61,8 @@ def command(
     asked = VerifyOptions(provider, consumer, config_path, seconds, limit)
     waited, report, how = checking.verify(asked, options.progress_of(progress_mode))
     if as_json:
-        show_json(
-            {
-                "waited": waited,
-                "compared_as": how,
-                **dataclasses.asdict(report),
-                "equal": report.equal,
-            }
-        )
+        said = {"waited": waited, "compared_as": how, **dataclasses.asdict(report)}
+        show_json({**said, "equal": report.equal})
     else:
         show_facts({"compared as": how, **_compared(waited, report)})
         show(*_how_to_see(report), *preparing.standing(provider.uri or ""))
@@ -82,16 +76,13 @@ def _compared(waited: float, report: CompareReport) -> dict[str, object]:
         "checksums": f"{report.a.checksum} and {report.b.checksum}",
         "differences": f"{report.only_a + report.only_b + report.changed:,}",
         **{f"{number}: {_KINDS[one.kind]}": _named(one) for number, one in _numbered(report)},
-        **(
-            {"not compared": f"{', '.join(report.local)}: each server keeps them for itself"}
-            if report.local
-            else {}
-        ),
+        **({"not compared": f"{', '.join(report.local)}{_LOCAL}"} if report.local else {}),
         **{f"note {number}": one for number, one in enumerate(report.notes, 1)},
         "verdict": _verdict(report),
     }
 
 
+_LOCAL = ": each server keeps them for itself"
 _KINDS = {"only-a": "missing", "only-b": "only on the replica", "changed": "differs"}
 
 

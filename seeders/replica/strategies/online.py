@@ -34,6 +34,11 @@ from loader.server.session import Session, session
 from loader.storage import files
 from seeders.replica.strategies import Consumer, SeedOptions, Strategy, reading
 
+_STRATEGY = "--strategy online"
+_EMPTY_SUFFIX = (
+    "cannot seed a database with the empty suffix: its contextCSN stands in an entry that no client can write; use "
+    "--strategy search, ldif or clone"
+)
 _NO_CONTEXT = "Use the output of `ditseed export`, which always has one."
 _ONLY_EMPTY = (
     "Stop slapd and give --strategy search --replace to replace the database (only an empty one is seeded online); "
@@ -61,13 +66,10 @@ class Online(Strategy):
 
     def __init__(self, options: SeedOptions) -> None:
         if options.consumer is None:
-            raise UsageProblem(
-                reason="--strategy online needs the running consumer: --consumer URI"
-            )
+            raise UsageProblem(reason=f"{_STRATEGY} needs the running consumer: --consumer URI")
         if (options.connection is None) == (not options.source):
-            raise UsageProblem(
-                reason="--strategy online takes the entries from a provider (-H) or from LDIF (--from), one of them"
-            )
+            reason = "takes the entries from a provider (-H) or from LDIF (--from), one of them"
+            raise UsageProblem(reason=f"{_STRATEGY} {reason}")
         self.options = options
         self.server = dataclasses.replace(options.consumer, base=options.suffix)
 
@@ -96,10 +98,7 @@ class Online(Strategy):
             shadow.require_free(config, database)
             _require_one(config, database)
         if empty_suffix.is_empty(database.suffix):
-            raise UsageProblem(
-                reason="--strategy online cannot seed a database with the empty suffix: its contextCSN stands in an "
-                "entry that no client can write; use --strategy search, ldif or clone"
-            )
+            raise UsageProblem(reason=f"{_STRATEGY} {_EMPTY_SUFFIX}")
         with session(self.server) as server:
             if server.exists(database.suffix):
                 raise _not_empty(server, config.where, database)
@@ -133,9 +132,8 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
         entries, whole = [], False
     found = [(name, {key: set(values) for key, values in one.items()}) for name, one in entries]
     if not (whole and packaged.is_all(found)):
-        return ReplicaNotEmpty(
-            where=where, suffix=suffix, what="entries already", advice=_ONLY_EMPTY
-        )
+        what = "entries already"
+        return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=_ONLY_EMPTY)
     admin = shlex.quote(database.root_dn or "ROOTDN")
     names = " ".join(shlex.quote(name) for name, _ in reversed(found))
     advice = (
@@ -198,13 +196,9 @@ class _OnlineSteps:
         return {"context_csns": claimed}
 
     def adding(self) -> AddOptions:
-        return AddOptions(
-            self.server,
-            (self.joined,),
-            nosync=self.options.nosync,
-            as_replication=True,
-            run_dir=self.run.directory / "add",
-        )
+        nosync, run_dir = self.options.nosync, self.run.directory / "add"
+        inputs = (self.joined,)
+        return AddOptions(self.server, inputs, nosync=nosync, as_replication=True, run_dir=run_dir)
 
     def claim(self, suffix: str, facts: Facts) -> Facts:
         """The contextCSN last: without it no syncrepl takes a part for the whole."""
