@@ -124,9 +124,8 @@ class Searches(ABC):
     def require_shown(self, asked: Search, entries: int) -> None:
         """Begin the search and see whether the server goes on to show `entries` of them, or all that there are. Their
         attributes are not asked for, and whatever limits the server has apply. Raises LimitTooLow."""
-        self._asking(
-            f"search {asked.base}", lambda: _looked_through(self._ldap, asked, entries), asked.base
-        )
+        base = asked.base
+        self._asking(f"search {base}", lambda: _looked_through(self._ldap, asked, entries), base)
 
     def matches(self, dn: str, where: str) -> bool:
         """Is the filter true of this entry?"""

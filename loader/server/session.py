@@ -45,9 +45,8 @@ class Session(Suffixes):
     def __init__(self, connection: Connection, given_up: threading.Event | None = None) -> None:
         self.connection = connection
         configured = str(ldap.get_option(ldap.OPT_URI) or "ldap://localhost")
-        self.uri = connection.uri or configured.removesuffix(
-            "/??base"
-        )  # libldap's own default has it
+        # libldap's own default has this suffix.
+        self.uri = connection.uri or configured.removesuffix("/??base")
         self._given_up = given_up
         self._waits = False  # libldap still waits for an answer that nobody wants any more
         self._explains = False
@@ -96,9 +95,8 @@ class Session(Suffixes):
     ) -> LoaderError:
         """`seconds`: how long the question took."""
         facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-        reason = "; ".join(str(facts[key]) for key in ("desc", "info") if facts.get(key)) or str(
-            error
-        )
+        told = [str(facts[key]) for key in ("desc", "info") if facts.get(key)]
+        reason = "; ".join(told) or str(error)
         if isinstance(error, ldap.TIMEOUT):
             # libldap minds TIMEOUT and NETWORK_TIMEOUT of ldap.conf, too, and does not say which it was.
             reason = f"{operation}: no answer within {seconds:.0f} s"
@@ -140,10 +138,8 @@ class Session(Suffixes):
 
     def replace(self, dn: str, changes: Mapping[str, Sequence[bytes]]) -> None:
         """Set attributes; an empty sequence removes one."""
-        self.modify(
-            dn,
-            [(ldap.MOD_REPLACE, name, list(values) or None) for name, values in changes.items()],
-        )
+        of = ldap.MOD_REPLACE
+        self.modify(dn, [(of, name, list(values) or None) for name, values in changes.items()])
 
     def replace_if(self, dn: str, where: str, changes: Mapping[str, Sequence[bytes]]) -> bool:
         """Set attributes of an entry of which the filter is true (RFC 4528); False where it is not."""

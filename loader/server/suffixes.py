@@ -17,9 +17,8 @@ class Suffixes(Searches):
     uri: str
 
     def naming_contexts(self) -> list[str]:
-        return [
-            value.decode() for value in self.read("", ["namingContexts"]).get("namingcontexts", [])
-        ]
+        found = self.read("", ["namingContexts"]).get("namingcontexts", [])
+        return [value.decode() for value in found]
 
     def context_of(self, base: str) -> str:
         """The naming context that holds `base`; `base` itself where none is shown."""
@@ -44,17 +43,14 @@ class Suffixes(Searches):
         contexts = self.naming_contexts()
         if len(contexts) == 1:
             return contexts[0]
-        known = ", ".join(contexts)
-        raise NoSuchBase(
-            uri=self.uri, base="(none given; use -b)", who=self.connection.who, known=known
-        )
+        base, who = "(none given; use -b)", self.connection.who
+        raise NoSuchBase(uri=self.uri, base=base, who=who, known=", ".join(contexts))
 
     def counted(self, base: str) -> int | None:
         """Entries in the database whose suffix is `base`, as slapd's monitor counts them (olmMDBEntries, 2.5 and
         later); None when it does not tell us."""
-        where = ldap.filter.filter_format(
-            "(&(objectClass=olmMDBDatabase)(namingContexts=%s))", [base]
-        )
+        database = "(&(objectClass=olmMDBDatabase)(namingContexts=%s))"
+        where = ldap.filter.filter_format(database, [base])
         try:
             found = self.find("cn=Databases,cn=Monitor", where, ["olmMDBEntries"])
         except (NoSuchBase, ServerRefused, LimitTooLow):

@@ -16,7 +16,6 @@ from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.server.options import Connection
 from seeders.replica import seed as seeding
-from seeders.replica.consumer_cmd import consumer_of, consumer_options
 from seeders.replica.preparing import Admin
 from seeders.replica.seed import STRATEGIES
 from seeders.replica.strategies import SeedOptions
@@ -55,7 +54,7 @@ def _account_options(name: str, purpose: str) -> Callable[[Function], Function]:
 @access.providers_options_beside_w
 @options.optional_config_option
 @options.consumer_suffix_option
-@consumer_options(required=False)
+@access.consumer_options(required=False)
 @click.option(
     "--from",
     "source",
@@ -163,7 +162,7 @@ def _refuse_unfitting(given: Mapping[str, Any]) -> None:
 def _options_of(takes: Collection[str], given: dict[str, Any]) -> SeedOptions:
     """What the strategy takes of what was given."""
     connection, replicas = access.providers_of(given)
-    more = {"consumer": consumer_of(connection, given), "replicas": replicas}
+    more = {"consumer": access.consumer_of(connection, given), "replicas": replicas}
     admin, suffix = _admin_of(connection, given), given.pop("suffix")
     jobs = given["jobs"] or resources.connections()
     fields = {**given, **more, "jobs": jobs}

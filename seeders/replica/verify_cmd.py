@@ -15,13 +15,12 @@ from loader.cli.report import show, show_facts, show_json
 from loader.operations.compare import CompareReport, Sample
 from seeders.replica import preparing
 from seeders.replica import verify as checking
-from seeders.replica.consumer_cmd import consumer_of, consumer_options
 from seeders.replica.verify import VerifyOptions
 
 
 @click.command("verify")
 @access.connection_options
-@consumer_options(required=True)
+@access.consumer_options(required=True)
 @options.optional_config_option
 @click.option(
     "--wait",
@@ -55,7 +54,7 @@ def command(
           -y /root/replicator.pw --consumer ldap://new-replica
     """
     provider = access.connection_of(connecting)
-    consumer = consumer_of(provider, connecting)
+    consumer = access.consumer_of(provider, connecting)
     assert consumer is not None
     seconds = None if wait is None else units.parse_duration(wait)
     asked = VerifyOptions(provider, consumer, config_path, seconds, limit)
