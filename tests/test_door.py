@@ -33,7 +33,7 @@ ALLOWED: Mapping[str, str] = {
     "loader.server.compiled_schema": "a temporary directory",
     "loader.server.private": "the run directory, or a temporary one",
     "loader.server.hidden_config": "a temporary directory",
-    "seeders.replica.online": "the run directory",
+    "seeders.replica.strategies.online": "the run directory",
 }
 _OS = {"chown", "lchown", "chmod", "rename", "replace", "link", "symlink", "truncate", "mkfifo"}
 _SHUTIL = {"copy", "copy2", "copyfile", "copytree", "move", "chown", "copymode", "copystat"}

@@ -126,6 +126,13 @@ def second_options(at: str) -> Callable[[Function], Function]:
     )
 
 
+def consumer_options(required: bool) -> Callable[[Function], Function]:
+    """The running replica: where it is, and how to bind there."""
+    said = "URI of the replica: ldap://, ldaps:// or ldapi://."
+    uri = click.option("--consumer", "consumer_uri", metavar="URI", required=required, help=said)
+    return stack(uri, second_options("the replica"))
+
+
 def reading_options(jobs: str, where: str = "") -> Callable[[Function], Function]:
     """How a server is read. jobs: what --jobs says; where: the strategies it is all for, `search, online: `."""
 
@@ -167,14 +174,12 @@ def connection_of(options: dict[str, Any]) -> Connection:
     return Connection(**taken, password=password, sasl=Sasl(**sasl))
 
 
-_OF_SECOND = ("consumer_bind_dn", "consumer_mechanism")
-
-
-def second_of(first: Connection, options: dict[str, Any]) -> Connection:
-    """Take the second server's options out of a command's arguments; what they leave open is as for the first."""
-    keep_strongest(options, _OF_SECOND, ("consumer_password_file",))
+def second_of(first: Connection, options: dict[str, Any], name: str = "consumer") -> Connection:
+    """Take the options of another account or server, --NAME-bind-dn and so on, out of a command's arguments; what they
+    leave open is as for the first."""
+    keep_strongest(options, (f"{name}_bind_dn", f"{name}_mechanism"), (f"{name}_password_file",))
     bind_dn, password_file, mechanism = (
-        options.pop(f"consumer_{name}") for name in ("bind_dn", "password_file", "mechanism")
+        options.pop(f"{name}_{one}", None) for one in ("bind_dn", "password_file", "mechanism")
     )
     return replace(
         first,
@@ -183,6 +188,12 @@ def second_of(first: Connection, options: dict[str, Any]) -> Connection:
         mechanism=mechanism or (None if bind_dn else first.mechanism),
         sasl=replace(first.sasl, authcid=None) if bind_dn else first.sasl,
     )
+
+
+def consumer_of(provider: Connection, options: dict[str, Any]) -> Connection | None:
+    """Take the consumer's options out of a command's arguments."""
+    uri, bound = options.pop("consumer_uri"), second_of(provider, options)
+    return None if uri is None else replace(bound, uri=uri)
 
 
 def _require_password(taken: dict[str, Any], password: str | None) -> None:

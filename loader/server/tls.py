@@ -27,6 +27,13 @@ _ANY_CERTIFICATE = (ldap.OPT_X_TLS_NEVER, ldap.OPT_X_TLS_ALLOW)
 # LDAPMessage 1, ExtendedRequest 1.3.6.1.4.1.1466.20037 (RFC 4511, 4.14), in BER.
 _START_TLS = b"\x30\x1d\x02\x01\x01\x77\x18\x80\x16" + b"1.3.6.1.4.1.1466.20037"
 _RESULT_CODE = b"\x0a\x01"  # tag and length of the ENUMERATED that begins an LDAPResult
+_CUT = ("non-properly terminated", "unexpected eof")  # GnuTLS, OpenSSL
+
+
+def is_named(reason: str) -> bool:
+    """Does it speak of TLS? A line that was cut is no TLS that was refused, whatever ran over it."""
+    words = ("certificate", "TLS", "SSL", "handshake")
+    return any(word in reason for word in words) and not any(word in reason for word in _CUT)
 
 
 def failure(uri: str, start_tls: int) -> str | None:

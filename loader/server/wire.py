@@ -32,7 +32,7 @@ from loader.server import limits, tls
 from loader.server.options import Connection
 from loader.server.refusal import bind_error
 from loader.server.search import Search
-from loader.server.session import is_tls, session
+from loader.server.session import session
 from loader.server.timeouts import SILENCE, bind_limit, connect_limit
 
 __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
@@ -200,7 +200,7 @@ def _broken(error: _native.NativeError, uri: str, start_tls: int) -> LoaderError
     """libldap says little about a handshake that failed."""
     reason = str(error)
     why = None if error.code == "ldap.lost" else tls.failure(uri, start_tls)
-    if why or error.code == "ldap.tls" or is_tls(reason):
+    if why or error.code == "ldap.tls" or tls.is_named(reason):
         return TlsFailed(uri=uri, reason=why or reason)
     if error.code == "ldap.connect":
         return ServerDown(uri=uri, reason=reason)

@@ -13,13 +13,9 @@ from loader.config import Config
 from loader.server.sync import SyncAnswer
 
 _START = 0.2  # seconds: to connect, bind and ask
-_BUCKETS = (
-    65536  # slapd's list of entryUUIDs is so many AVL trees, told apart by the first two bytes
-)
+_BUCKETS = 65536  # AVL trees, by the first two bytes: slapd's list of entryUUIDs
 _NAMED = 2.4e-6  # seconds an entryUUID while the trees have few nodes
-_DEEPER = (
-    1.1e-6  # more, whenever the trees have twice as many nodes: each one is a look into cold memory
-)
+_DEEPER = 1.1e-6  # more for twice as many nodes in the trees: one more look into cold memory
 _SHALLOW = 2.2  # doublings that _NAMED pays for
 _ENTRY = 28e-6  # seconds an entry that comes whole and is found unchanged
 _LINES_NAMED, _LINES_ENTRY = 9.7e-6, 72e-6  # more, where the consumer's log level is `sync`

@@ -56,9 +56,7 @@ class CatchUpProbe:
     def expected(self) -> CatchUpForecast:
         lacking = tuple(sorted(self._writers() - csn.by_server(self.claimed).keys()))
         if lacking and self.known is None and self._moved(WATCH):
-            return (
-                self._exact()
-            )  # perhaps it is itself a consumer, and the writes are another server's
+            return self._exact()  # it may be a consumer itself, and the writes another server's
         if lacking:
             sure = self.known is not None
             return self._of(SyncAnswer.WHOLE, self._why_whole(lacking), sure, lacking=lacking)
@@ -87,11 +85,8 @@ class CatchUpProbe:
 
     def _why_whole(self, lacking: Sequence[str]) -> str:
         listed = ", ".join(sorted(csn.by_server(self.claimed)))
-        unless = (
-            ""
-            if self.known
-            else " (unless it is itself a consumer, which writes nothing of its own)"
-        )
+        consumer = " (unless it is itself a consumer, which writes nothing of its own)"
+        unless = "" if self.known else consumer
         return (
             f"no CSN of server ID {' and '.join(lacking)} stands in its contextCSN yet (there are those of {listed}); "
             f"with the first one it takes the consumer's cookie for incomplete and ignores it{unless}"
@@ -138,9 +133,8 @@ class CatchUpProbe:
             SyncAnswer.WHOLE: "it cannot place the contextCSN of this seed",
         }
         if reply.answer is SyncAnswer.PRESENT and not (self.known and self.known.logs):
-            return self._of(
-                SyncAnswer.PRESENT, "it has no session log that reaches back to this contextCSN"
-            )
+            why = "it has no session log that reaches back to this contextCSN"
+            return self._of(SyncAnswer.PRESENT, why)
         return self._of(reply.answer, reasons.get(reply.answer, reply.reason))
 
     def _inferred(self) -> CatchUpForecast:
@@ -196,9 +190,8 @@ class CatchUpProbe:
     def _ask(self, other: str) -> SyncAnswer:
         """With one CSN in the place of that of the same server ID."""
         sid = csn.server_id(other)
-        return self._reply(
-            [one for one in self.claimed if csn.server_id(one) != sid] + [other]
-        ).answer
+        others = [one for one in self.claimed if csn.server_id(one) != sid]
+        return self._reply([*others, other]).answer
 
     def _reply(self, csns: Sequence[str]) -> sync.Reply:
         found = self.server.read(self.suffix, ["entryUUID"]).get("entryuuid", [])

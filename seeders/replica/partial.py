@@ -16,7 +16,6 @@ from loader import csn, exports, ldif, syncrepl
 from loader.config import Config, Database
 from loader.defaults import ENGINES
 from loader.errors import EmptyInput, NoContextCSN, PartialReplica
-from loader.operations import moved
 from loader.operations.build import BuildOptions, build_steps, inputs
 from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
@@ -25,7 +24,6 @@ from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.server.options import Connection
 from loader.server.search import Search
-from loader.server.session import Session
 from loader.sources import selection
 from loader.sources.comparable import Server
 from loader.sources.narrowing import Narrowing
@@ -35,16 +33,9 @@ from loader.syncrepl import Syncrepl
 STEP = "select"
 _ENTRIES, _GLUE = FILES = "selected.ldif", "glue.ldif"  # in the run directory
 _ITSELF = "Let slapd fill this consumer by itself, or change its syncrepl."
-# What no seed can do, or slapd itself cannot.
-_NEVER = {
-    "attrsonly": "slapd's own consumer ends with a failed assertion at the first entry without values",
-}
 _BY_SEED = (
     "Seed a second, empty database by --strategy search with the same configuration, and compare that with this one "
     "(ditseed compare)."
-)
-_NO_CONTEXT = (
-    "Check that the provider has the syncprov overlay, and that the bind DN may read contextCSN."
 )
 
 
@@ -93,15 +84,6 @@ class Partial:
         left_out = tuple(self.unevaluated.left_out())
         return Server(self.provider(provider), asked), Server(theirs, here), left_out
 
-    def look_at(self, provider: Session) -> list[str]:
-        """The provider's contextCSN; its entry of the search base must be there. Raises NoContextCSN, NoSuchBase."""
-        base = self.syncrepl.searchbase
-        provider.read(base, ["1.1"])
-        found = moved.context_csns(provider, base)
-        if not found:
-            raise NoContextCSN(where=provider.uri, suffix=base, advice=_NO_CONTEXT)
-        return found
-
 
 def of(
     config: Config,
@@ -122,9 +104,11 @@ def of(
     if len(database.suffixes) > 1 or not database.suffix:
         reason = "the database has several suffixes, or the empty one, and slapd's consumer glues below a single one"
         raise _refused(partial, options, reason, _ITSELF)
-    for option in options:
-        if option in _NEVER:
-            raise _refused(partial, (option,), _NEVER[option], f"Take {option} out of it.")
+    if "attrsonly" in options:
+        reason = (
+            "slapd's own consumer ends with a failed assertion at the first entry without values"
+        )
+        raise _refused(partial, ("attrsonly",), reason, "Take attrsonly out of it.")
     if engine == "slapadd" and found.schemachecking and {"attrs", "exattrs"} & set(options):
         reason = "with schemachecking=on slapd refuses entries without the attribute of their RDN, and slapadd adds it"
         raise _refused(partial, options, reason, "Use --engine native.")
@@ -137,25 +121,16 @@ def of(
 
 
 def _require_known_kind(config: Config, found: Syncrepl) -> None:
-    strange = {
-        "type=dirSync": found.type == "dirsync",
-        "syncdata=changelog": found.syncdata == "changelog",
-    }
-    for option, is_so in strange.items():
-        if is_so:
-            facts = {"config": config.where, "rid": found.rid, "options": option, "advice": _ITSELF}
-            raise PartialReplica(
-                **facts, reason="its provider is no OpenLDAP, and has no contextCSN"
-            )
+    dirsync, changelog = found.type == "dirsync", found.syncdata == "changelog"
+    if dirsync or changelog:
+        option = "type=dirSync" if dirsync else "syncdata=changelog"
+        facts = {"config": config.where, "rid": found.rid, "options": option, "advice": _ITSELF}
+        raise PartialReplica(**facts, reason="its provider is no OpenLDAP, and has no contextCSN")
 
 
 def _refused(partial: Partial, options: Sequence[str], reason: str, advice: str) -> PartialReplica:
-    facts = {
-        "config": partial.config.where,
-        "rid": partial.syncrepl.rid,
-        "options": ", ".join(options),
-    }
-    return PartialReplica(**facts, reason=reason, advice=advice)
+    facts = {"config": partial.config.where, "rid": partial.syncrepl.rid}
+    return PartialReplica(**facts, options=", ".join(options), reason=reason, advice=advice)
 
 
 def build(

@@ -63,14 +63,9 @@ def _write(server: Session, suffix: str, known: Syncprov | None) -> Iterator[str
     if known and not known.writes_itself:
         where = "URI-OF-ITS-OWN-PROVIDER"
     yield f"ldapmodify -x -D {shlex.quote(who)} -W -H {where} <<'EOF'"
-    record = [
-        shell_commands.line("dn", suffix.encode()),
-        "changetype: modify",
-        "replace: objectClass",
-    ]
-    record += [
-        shell_commands.line("objectClass", value) for value in _object_classes(server, suffix)
-    ]
+    line, classes = shell_commands.line, _object_classes(server, suffix)
+    record = [line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
+    record += [line("objectClass", value) for value in classes]
     yield from record
     if known is None:
         # Of a log that has one write nothing can be seen from outside.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import looking as loads
@@ -11,7 +12,6 @@ from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.run import lease
 from loader.run.catalogue import DoneStep, Facts
 from loader.run.looking import RunStatus, status_of
-from seeders.replica.online import OnlineOptions
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class Status:
         return self.step is None
 
 
-def of_online(options: OnlineOptions) -> Status | None:
+def of_online(directory: Path, uri: str) -> Status | None:
     """Of --strategy online; None where no run is."""
-    run = status_of(options.directory)
+    run = status_of(directory)
     if run is None:
         return None
-    load = status_of(options.directory / "add")
+    load = status_of(directory / "add")
     step = _next(run, load)
     return Status(
         steps=[*run.steps, *(load.steps if load else [])],
         step=step,
         process=run.process,
         heard=time.time() - run.heard,
-        leases=leases_of(options.consumer.uri or ""),
+        leases=leases_of(uri),
         run_dir=str(run.directory),
         **_progress(step, run, load),
     )

@@ -14,12 +14,10 @@ from loader.cli.report import show, show_facts, show_json, show_table
 from loader.errors import NoRun, UsageProblem
 from loader.operations import build
 from loader.run.catalogue import DoneStep, Facts
-from loader.server.options import Connection
 from seeders.replica import preparing
-from seeders.replica import seed as seeding
 from seeders.replica import status as standing
-from seeders.replica.online import OnlineOptions
 from seeders.replica.status import Status
+from seeders.replica.strategies import online, stopped
 
 _GOES_ON = "interrupted; the same `replica seed` command resumes"
 
@@ -53,22 +51,20 @@ def command(
       ditseed replica status --config /etc/ldap/slapd.d
       ditseed replica status --consumer ldapi:/// -b dc=example,dc=com
     """
-    if options.is_given("consumer") != options.is_given("config_path"):
-        config_path, consumer = (
-            (None, consumer) if options.is_given("consumer") else (config_path, None)
-        )
+    if options.is_given("consumer") and not options.is_given("config_path"):
+        config_path = None
+    if options.is_given("config_path") and not options.is_given("consumer"):
+        consumer = None
     if (config_path is None) == (consumer is None):
         raise UsageProblem(
             reason="give either --config (a stopped consumer) or --consumer (a running one)"
         )
     if consumer is not None:
-        _online(
-            consumer, OnlineOptions(Connection(consumer, base=suffix), run_dir=run_dir), as_json
-        )
+        _online(consumer, online.run_dir_of(consumer, suffix, run_dir), as_json)
         return
     assert config_path is not None
     place = build.target_database(config_path, suffix, replace=False)
-    steps, done = seeding.status(seeding.run_dir_of(run_dir, place))
+    steps, done = stopped.status(stopped.run_dir_of(run_dir, place))
     if as_json:
         show_json({"done": done, "steps": [step.__dict__ for step in steps]})
         return
@@ -76,11 +72,11 @@ def command(
     show("finished" if done else _GOES_ON)
 
 
-def _online(uri: str, asked: OnlineOptions, as_json: bool) -> None:
+def _online(uri: str, directory: Path, as_json: bool) -> None:
     loads, leases = standing.loads_of(uri), standing.leases_of(uri)
-    found = standing.of_online(asked)
+    found = standing.of_online(directory, uri)
     if found is None and not loads and not leases:
-        raise NoRun(path=asked.directory)
+        raise NoRun(path=directory)
     if as_json:
         seed = {**dataclasses.asdict(found), "done": found.done} if found else None
         show_json({"seed": seed, "loads": loads, "leases": leases})
@@ -93,15 +89,10 @@ def _online(uri: str, asked: OnlineOptions, as_json: bool) -> None:
 
 
 def _show_steps(steps: Sequence[DoneStep]) -> None:
-    rows = [
-        (
-            step.name,
-            units.number(step.entries),
-            units.duration(step.seconds),
-            units.rate(step.entries, step.seconds),
-        )
-        for step in steps
-    ]
+    rows = []
+    for step in steps:
+        rate = units.rate(step.entries, step.seconds)
+        rows.append((step.name, units.number(step.entries), units.duration(step.seconds), rate))
     show_table(("step", "entries", "time", "entries/s"), rows)
 
 
@@ -119,17 +110,12 @@ def _show_seed(found: Status) -> None:
 
 
 def _show_loads(loads: Sequence[Facts]) -> None:
-    rows = [
-        (
-            " ".join(one["inputs"]),
-            _so_far(one["entries"], one["expected"]),
-            f"{units.duration(one['heard'])} ago",
-            "finished"
-            if one["done"]
-            else one["process"] or "interrupted; the same command resumes",
-        )
-        for one in loads
-    ]
+    rows = []
+    for one in loads:
+        state = one["process"] or "interrupted; the same command resumes"
+        so_far, heard = _so_far(one["entries"], one["expected"]), units.duration(one["heard"])
+        shown = (so_far, f"{heard} ago", "finished" if one["done"] else state)
+        rows.append((" ".join(one["inputs"]), *shown))
     if rows:
         show_table(("add", "entries", "last heard", "process"), rows)
 

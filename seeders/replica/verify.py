@@ -20,8 +20,7 @@ from seeders.replica.partial import Partial
 @dataclass(frozen=True)
 class VerifyOptions:
     """`wait` in seconds: how long the replica may need to catch up from the moment it is asked; None: as long as that
-    should take. `config_path`: the
-    consumer's configuration, where it can be read here; else its cn=config is asked."""
+    should take. `config_path`: the consumer's configuration, where it can be read here; else its cn=config is asked."""
 
     provider: Connection
     consumer: Connection
@@ -46,9 +45,8 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     connections = (options.provider, options.consumer)
     waited = waiting.catch_up(connections, bases, options.wait, progress)
     ignored = (*IGNORED, *left_out)
-    asked = CompareOptions(
-        provider_side, consumer_side, ignored, options.limit, show_attributes=True
-    )
+    sides = (provider_side, consumer_side)
+    asked = CompareOptions(*sides, ignored, options.limit, show_attributes=True)
     return waited, local.compared(asked, progress), how
 
 

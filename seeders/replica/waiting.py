@@ -132,10 +132,9 @@ class _CatchUpWait:
 
     def _tell(self, wanted: Mapping[str, str]) -> None:
         self._count()
-        csns = (
-            f"contextCSN of the replica {_short(self._seen.csns)}, of the provider {_short(wanted)}"
-        )
-        self.meter.note = f"{self.doing()}; {csns}: {behind(self._seen.csns, wanted)}"
+        has = self._seen.csns
+        csns = f"contextCSN of the replica {_short(has)}, of the provider {_short(wanted)}"
+        self.meter.note = f"{self.doing()}; {csns}: {behind(has, wanted)}"
 
     def _count(self) -> None:
         """Bytes that the provider has sent since the first look, our own answers among them."""
@@ -169,11 +168,9 @@ class _CatchUpWait:
 
     def _not_in_sync(self, wanted: Mapping[str, str]) -> NotInSync:
         facts = {"consumer": self.consumer.uri, "provider": self.provider.uri}
-        csns = self._seen.csns
-        state = (
-            f"{self.doing()}; its contextCSN is {_listed(csns)}, the provider's is {_listed(wanted)}: "
-            f"{behind(csns, wanted)}"
-        )
+        has = self._seen.csns
+        csns = f"its contextCSN is {_listed(has)}, the provider's is {_listed(wanted)}"
+        state = f"{self.doing()}; {csns}: {behind(has, wanted)}"
         waited = units.duration(self.meter.seconds)
         return NotInSync(**facts, waited=waited, state=state, advice=self._advice())
 
@@ -192,10 +189,8 @@ def seen(consumer: Connection, base: str) -> ConsumerState:
     """The consumer's contextCSN; none while it has none or is only just starting."""
     try:
         with session(consumer) as server:
-            phase, asked = (
-                _monitored(server, "olmSRSyncPhase"),
-                _monitored(server, "olmSRLastCookieSent"),
-            )
+            phase = _monitored(server, "olmSRSyncPhase")
+            asked = _monitored(server, "olmSRLastCookieSent")
             csns = tuple(asked.partition("csn=")[2].split(",")[0].split(";"))
             return ConsumerState(_context(server, base), phase, tuple(csn.by_server(csns).values()))
     except LoaderError as error:
@@ -213,10 +208,9 @@ def _context(server: Session, base: str) -> dict[str, str]:
 
 def _monitored(server: Session, attribute: str) -> str:
     """Of its syncrepls, as its monitor has it; that of the first."""
+    where = "(objectClass=olmSyncReplInstance)"
     try:
-        found = server.find(
-            "cn=Databases,cn=Monitor", "(objectClass=olmSyncReplInstance)", [attribute]
-        )
+        found = server.find("cn=Databases,cn=Monitor", where, [attribute])
     except LoaderError:
         return ""
     values = [value for _, entry in found for value in entry.get(attribute.lower(), [])]

@@ -45,7 +45,8 @@ def fresh(both: Pair) -> Iterator[Pair]:
 
 def _command(both: Pair, strategy: str, engine: str = ENGINES[0]) -> list[str]:
     small = SMALL if strategy == "search" else ()
-    return both.seed(strategy, *small, "--engine", engine)
+    by = () if strategy == "clone" else ("--engine", engine)
+    return both.seed(strategy, *small, *by)
 
 
 def _points(both: Pair, strategy: str, engine: str) -> list[str]:

@@ -8,46 +8,65 @@ was committed when it was told.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from loader import csn
-from loader.errors import NoContextCSN, UsageProblem
+from loader import csn, glue
+from loader.errors import GlueRefused, NoContextCSN
 from loader.mdb import context_csn, copy, environment, meta, names, verify
 from loader.mdb.hold_back import cap_entry_csns
 from loader.mdb.meta import DATA
 from loader.operations import indexing, schema
 from loader.operations.estimate import choose_maxsize
-from loader.operations.publish import TargetDatabase, publish_environment
+from loader.operations.publish import publish_environment
 from loader.operations.target import require_readable_format
-from loader.progress import Meter
+from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.storage import files
-from seeders.replica.seed import SeedOptions, needs_source
+from seeders.replica.strategies import SeedOptions
+from seeders.replica.strategies.stopped import TAKES, StoppedConsumer
 
 
-def run(options: SeedOptions, run: Run, place: TargetDatabase) -> Facts:
-    work = _CloneSteps(options, run, place)
-    run.do("schema", work.schema)
-    copied = run.do("copy", work.copy)
-    stamped = run.do("stamp", work.stamp)
-    run.do("index", work.index)
-    checked = run.do("check", work.check)
-    published = run.do("publish", lambda meter: work.publish(copied, checked))
-    return {**checked, **stamped, **published}
+class Clone(StoppedConsumer):
+    takes = TAKES | {"source"}
+    steps = ("preflight", "schema", "copy", "stamp", "index", "check", "publish")
+
+    def __init__(self, options: SeedOptions) -> None:
+        super().__init__(options)
+        if len(options.source) != 1:
+            self._lacks("one --from: a database directory")
+        (self.source,) = options.source
+
+    def require_buildable(self) -> None:
+        """A clone is of one database, and nothing tells whether copies of several are of the same moment."""
+        for one in glue.subordinates(self.place.config, self.place.database):
+            reason = f"the database of {one.suffix} holds a part of the same tree, and a clone is of one database"
+            advice = "Use --strategy search or ldif."
+            suffix = self.place.database.suffix
+            raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
+
+    def estimate(self, progress: Progress) -> Facts:
+        size = files.allocated_bytes(self.source / DATA)
+        files.require_space(self.place.directory, size)
+        return {"bytes": size}
+
+    def fill(self, run: Run) -> Facts:
+        work = _CloneSteps(self, run)
+        run.do("schema", work.schema)
+        copied = run.do("copy", work.copy)
+        stamped = run.do("stamp", work.stamp)
+        run.do("index", work.index)
+        checked = run.do("check", work.check)
+        published = run.do("publish", lambda meter: work.publish(copied, checked))
+        return {**checked, **stamped, **published}
 
 
 class _CloneSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
-    def __init__(self, options: SeedOptions, run: Run, place: TargetDatabase) -> None:
-        sources = needs_source(options)
-        if len(sources) != 1:
-            raise UsageProblem(reason="--strategy clone takes one --from: a database directory")
-        self.source: Path = sources[0]
-        self.options, self.run, self.place = options, run, place
-        self.suffix = place.database.suffix
+    def __init__(self, strategy: Clone, run: Run) -> None:
+        self.source, self.place, self.options = strategy.source, strategy.place, strategy.options
+        self.suffix, self.run = self.place.database.suffix, run
         self.made = run.directory / "environment"
 
     def schema(self, meter: Meter) -> Facts:

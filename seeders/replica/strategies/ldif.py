@@ -7,21 +7,34 @@ as a slapcat; in a search of a changing server a later change can be in the LDIF
 from __future__ import annotations
 
 from loader import exports
-from loader.operations import empty_suffix
-from loader.operations.build import build_steps
-from loader.operations.publish import TargetDatabase
+from loader.operations import build, empty_suffix
+from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
 from seeders.replica import partial
-from seeders.replica.seed import SeedOptions, build_options, needs_source, partial_of
+from seeders.replica.strategies import SeedOptions
+from seeders.replica.strategies.stopped import TAKES, StoppedConsumer
 
 
-def run(options: SeedOptions, run: Run, place: TargetDatabase) -> Facts:
-    sources = needs_source(options)
-    wanted = partial_of(options, place)
-    if wanted:
-        return partial.build(wanted, build_options(options, *sources), run, place, None)
-    if empty_suffix.is_empty(place.database.suffix):
-        first = next(iter(exports.files_of(sources)))
-        sources = empty_suffix.completed(sources, first, run.directory)
-    return build_steps(build_options(options, *sources), run, place)
+class Ldif(StoppedConsumer):
+    takes = TAKES | {"source", "engine", "write_context", "allow_hidden"}
+    steps = ("preflight", partial.STEP, *build.STEPS)
+    reads_ldif = True
+
+    def __init__(self, options: SeedOptions) -> None:
+        super().__init__(options)
+        if not options.source:
+            self._lacks("--from: LDIF files or an export directory")
+
+    def estimate(self, progress: Progress) -> Facts:
+        building = self.building(*self.options.source)
+        return {} if self.partial else build.plan(building, progress)
+
+    def fill(self, run: Run) -> Facts:
+        sources = self.options.source
+        if self.partial:
+            return partial.build(self.partial, self.building(*sources), run, self.place, None)
+        if empty_suffix.is_empty(self.place.database.suffix):
+            first = next(iter(exports.files_of(sources)))
+            sources = empty_suffix.completed(sources, first, run.directory)
+        return build.build_steps(self.building(*sources), run, self.place)

@@ -1,0 +1,70 @@
+"""The first step of every seeding asks, before any entry is read: can the consumer be filled in this way; does the
+provider hold this suffix, and show all of it; what will it send to the consumer afterwards?"""
+
+from __future__ import annotations
+
+from loader import syncrepl
+from loader.operations import hidden_values, replicas
+from loader.run.catalogue import Facts
+from loader.server.options import Connection
+from loader.server.session import session
+from loader.sources.location import is_stream
+from loader.storage import files
+from seeders.replica import claims, forecast, preparing
+from seeders.replica.strategies import Consumer, Strategy
+
+
+def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
+    """With --prepare-provider the provider is prepared, unless this is a dry run, once all other checks have passed."""
+    options, consumer = strategy.options, strategy.consumer()
+    _require_source(strategy)
+    suffix, provider = consumer.database.suffix, options.connection
+    if provider is None:
+        forecast.without_provider()
+        return {"suffix": suffix}
+    base, log_base = _base(consumer, provider), _log_base(consumer, provider)
+    csns = _context_csns(strategy, consumer, base)
+    found: Facts = {"suffix": suffix, "provider": provider.uri}
+    if options.admin and not dry_run:
+        found["prepared"] = preparing.prepare(options.admin, base, log_base)
+        csns = _context_csns(strategy, consumer, base)
+    claimed = claims.of_ldif(options.source) if strategy.reads_ldif and options.source else csns
+    part = consumer.partial is not None
+    foreseen = forecast.forecast(provider, base, claimed, consumer.config, log_base, part)
+    return {**found, "context_csns": csns, **foreseen}
+
+
+def _base(consumer: Consumer, provider: Connection) -> str:
+    """The consumer may have a part of the provider's tree as its own suffix."""
+    if consumer.partial:
+        return consumer.partial.syncrepl.searchbase
+    return provider.base or consumer.database.suffix
+
+
+def _log_base(consumer: Consumer, provider: Connection) -> str | None:
+    """The accesslog from which the consumer's syncrepl takes changes."""
+    found = syncrepl.of_database(consumer.config, consumer.database, provider.uri)
+    return found.log_base if found else None
+
+
+def _require_source(strategy: Strategy) -> None:
+    for one in strategy.options.source:
+        if not is_stream(one):
+            files.require_readable(one)
+        if strategy.reads_ldif and not strategy.options.allow_hidden:
+            hidden_values.require_whole(one)
+
+
+def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str]:
+    """What every provider covers. Each must have the base and, if it is read by searches, show everything below."""
+    options, told = strategy.options, []
+    wants = consumer.partial.narrowing().wants if consumer.partial else None
+    for connection in (options.connection, *options.replicas):
+        assert connection is not None
+        with session(connection) as provider:
+            provider.read(base, ["1.1"])
+            told.append(strategy.context_csns(provider, base))
+            if not options.source and not options.allow_hidden:
+                own = consumer.database.overlays
+                hidden_values.require_all_visible(provider, base, wants, own=own)
+    return replicas.lowest(told)

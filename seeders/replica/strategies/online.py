@@ -1,0 +1,208 @@
+"""Strategy online: entries go into a running, empty server that cannot be stopped, over LDAP.
+
+The server takes them as replication would bring them (loader/operations/add/shadow.py), so that entryUUID and entryCSN
+are the provider's; the contextCSN is written last. Whoever then adds olcSyncrepl to it gets what changed since.
+Nothing tells yet what that will ask for, so it is always a whole replica: partial ones are seeded while stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import csn, exports, glue, ldif
+from loader.config import Config, Database
+from loader.defaults import state_dir
+from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
+from loader.operations import empty_suffix, packaged
+from loader.operations.add import STEPS as ADD_STEPS
+from loader.operations.add import AddOptions, add, shadow
+from loader.operations.export import STEPS as EXPORT_STEPS
+from loader.operations.tune.target import opened
+from loader.progress import Meter, Progress
+from loader.run.catalogue import Facts
+from loader.run.killpoint import killpoint
+from loader.run.steps import Run
+from loader.server import writing
+from loader.server.options import Connection
+from loader.server.session import Session, session
+from loader.storage import files
+from seeders.replica.strategies import Consumer, SeedOptions, Strategy, reading
+
+_STRATEGY = "--strategy online"
+_EMPTY_SUFFIX = (
+    "cannot seed a database with the empty suffix: its contextCSN stands in an entry that no client can write; use "
+    "--strategy search, ldif or clone"
+)
+_NO_CONTEXT = "Use the output of `ditseed export`, which always has one."
+_ONLY_EMPTY = (
+    "Stop slapd and give --strategy search --replace to replace the database (only an empty one is seeded online); "
+    "`ditseed add --on-exists skip` adds to what is there."
+)
+_NEXT = (
+    "add olcSyncrepl (and olcUpdateRef) to the database; it fetches what changed since. It must ask for everything (no "
+    "filter, attrs ...): the replica is a whole one"
+)
+
+
+def run_dir_of(uri: str | None, suffix: str | None, named: Path | None) -> Path:
+    """--run-dir, or the one of this consumer in the state directory."""
+    if named is not None:
+        return named.absolute()
+    text = json.dumps([uri, suffix])
+    return state_dir() / "seed" / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Online(Strategy):
+    takes = reading.TAKES | {"consumer", "source", "nosync"}
+    steps = ("preflight", *EXPORT_STEPS, "join", *ADD_STEPS, "claim")
+    verb = "replica seed online"
+    reads_ldif = True
+
+    def __init__(self, options: SeedOptions) -> None:
+        if options.consumer is None:
+            raise UsageProblem(reason=f"{_STRATEGY} needs the running consumer: --consumer URI")
+        if (options.connection is None) == (not options.source):
+            reason = "takes the entries from a provider (-H) or from LDIF (--from), one of them"
+            raise UsageProblem(reason=f"{_STRATEGY} {reason}")
+        self.options = options
+        self.server = dataclasses.replace(options.consumer, base=options.suffix)
+
+    @property
+    def run_dir(self) -> Path:
+        return run_dir_of(self.server.uri, self.server.base, self.options.run_dir)
+
+    def identity(self) -> dict[str, object]:
+        provider = self.options.connection
+        return {
+            "consumer": self.server.identity(),
+            "provider": provider.identity() if provider else None,
+            "source": [str(path.absolute()) for path in self.options.source],
+        }
+
+    def begins_anew(self, restart: bool) -> bool:
+        return restart
+
+    def begin(self, run: Run, anew: bool) -> None:
+        shadow.give_back_standing(self.server)
+
+    def consumer(self) -> Consumer:
+        """It must be there, empty, and nobody's replica."""
+        with opened(self.server) as target:
+            config, database = target.config, target.config.database(self.server.base)
+            shadow.require_free(config, database)
+            _require_one(config, database)
+        if empty_suffix.is_empty(database.suffix):
+            raise UsageProblem(reason=f"{_STRATEGY} {_EMPTY_SUFFIX}")
+        with session(self.server) as server:
+            if server.exists(database.suffix):
+                raise _not_empty(server, config.where, database)
+            writing.require_first(server, config, database)
+        return Consumer(config, database)
+
+    def context_csns(self, provider: Session, base: str) -> list[str]:
+        """As the entry of the base has it: nothing else brings it into the LDIF."""
+        return provider.context_csns(base)
+
+    def plan(self, suffix: str, progress: Progress) -> Facts:
+        if self.options.source:
+            return {}
+        asked = reading.reading(self.options, suffix, self.run_dir)
+        return reading.estimate(asked, progress)
+
+    def run(self, run: Run) -> Facts:
+        work = _OnlineSteps(self.options, self.server, run)
+        facts = run.catalogue.found("claim") or work.load()
+        files.remove_tree(run.directory / "export")
+        work.joined.unlink(missing_ok=True)
+        return {**facts, "next": _NEXT}
+
+
+def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
+    """With what the package of slapd leaves there told from data that somebody may need."""
+    suffix = database.suffix
+    try:
+        entries, whole = server.first(suffix, packaged.MOST + 1, ["*", "+"])
+    except LoaderError:
+        entries, whole = [], False
+    found = [(name, {key: set(values) for key, values in one.items()}) for name, one in entries]
+    if not (whole and packaged.is_all(found)):
+        what = "entries already"
+        return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=_ONLY_EMPTY)
+    admin = shlex.quote(database.root_dn or "ROOTDN")
+    names = " ".join(shlex.quote(name) for name, _ in reversed(found))
+    advice = (
+        "Delete it as the root DN of that database, then give the same command again: "
+        f"ldapdelete -x -W -D {admin} -H {shlex.quote(server.uri)} {names} "
+        "(slapd 2.4 cannot delete the entry of a suffix: stop it, and use --strategy search --replace)"
+    )
+    what = "the entry that installing slapd made, and none of yours"
+    return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=advice)
+
+
+def _require_one(config: Config, database: Database) -> None:
+    """slapd lets the updatedn of one database write what only replication may, and only into that one."""
+    for one in glue.subordinates(config, database):
+        reason = f"the database of {one.suffix} holds a part of the same tree, which only an offline seed can fill"
+        advice = "Stop that server, and use --strategy search or ldif."
+        raise GlueRefused(suffix=database.suffix, reason=reason, advice=advice)
+
+
+@dataclass(frozen=True)
+class _OnlineSteps:
+    """The steps' bodies. Each can be done again from its beginning."""
+
+    options: SeedOptions
+    server: Connection
+    run: Run
+
+    @property
+    def joined(self) -> Path:
+        return self.run.directory / "joined.ldif"
+
+    def load(self) -> Facts:
+        suffix = (self.run.catalogue.found("preflight") or {})["suffix"]
+        source = self.options.source or self._export(suffix)
+        joined = self.run.do("join", lambda meter: self.join(meter, source, suffix))
+        with shadow.update_dn_set(self.server, suffix):
+            added = add(self.adding(), self.run.progress, dict(self.run.timeouts))
+            facts = {"entries": added["added"] + added["present"], **joined}
+            return self.run.do("claim", lambda meter: self.claim(suffix, facts))
+
+    def _export(self, suffix: str) -> tuple[Path, ...]:
+        asked = reading.reading(self.options, suffix, self.run.directory / "export")
+        if self.run.catalogue.found("join") is None:
+            reading.export(self.options, asked, self.run)
+        return (asked.output,)
+
+    def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> Facts:
+        """One file, in which nothing is newer than the contextCSN that the replica will claim."""
+        with exports.held(source, meter) as paths:
+            scan = ldif.scan(paths, meter)
+        exports.require_entries(source, scan.entries)
+        claimed = sorted(csn.by_server(scan.context_csns).values())
+        if not claimed:
+            raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT)
+        opener = os.open(self.joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(opener, "wb") as file:
+            with exports.held(source, meter) as paths:
+                ldif.join(paths, file.fileno(), meter, claimed, suffix)
+            os.fsync(file.fileno())
+        return {"context_csns": claimed}
+
+    def adding(self) -> AddOptions:
+        nosync, run_dir = self.options.nosync, self.run.directory / "add"
+        inputs = (self.joined,)
+        return AddOptions(self.server, inputs, nosync=nosync, as_replication=True, run_dir=run_dir)
+
+    def claim(self, suffix: str, facts: Facts) -> Facts:
+        """The contextCSN last: without it no syncrepl takes a part for the whole."""
+        killpoint("claim.middle")
+        with session(self.server) as server:
+            server.replace(suffix, {"contextCSN": [one.encode() for one in facts["context_csns"]]})
+        return facts
