@@ -8,6 +8,7 @@ use crate::{Error, Flags, Order, Result, Table};
 
 const OUT_OF_ORDER: &str = "keys or values that are not in ascending order";
 
+/// The rules of one tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TreeRules {
     /// Of the table that the tree is, or to which it belongs.
@@ -57,7 +58,7 @@ impl TreeRules {
         Self { role: Role::Values(kind), order: self.value_order, ..*self }
     }
 
-    /// The only ones that matter.
+    /// Those to look for on a page of the tree.
     pub const fn orders(&self) -> Orders<'_> {
         let (keys, values) =
             (std::slice::from_ref(&self.order), std::slice::from_ref(&self.value_order));
@@ -88,13 +89,14 @@ impl TreeRules {
         }
     }
 
+    /// What stands on the page, if it may stand in that place.
     pub fn page(&self, number: u64, view: &View, place: Place<'_>) -> Result<Contents> {
         let contents = Contents::new(view, self.orders());
         self.check(number, &contents, self.orders(), place)?;
         Ok(contents)
     }
 
-    /// `orders`: those that were looked for in it.
+    /// Whether a page with these contents may stand in that place. `orders`: those that were looked for in it.
     pub fn check(
         &self,
         number: u64,
@@ -113,7 +115,7 @@ impl TreeRules {
         checked.map_err(|what| Error::corrupt(number, what))
     }
 
-    /// The same of a page whose contents nobody wants. `again`: it has passed before, wherever it stood.
+    /// The same of a page whose contents nobody wants. `again`: it has passed these rules before, wherever it stood.
     pub fn check_view(
         &self,
         number: u64,

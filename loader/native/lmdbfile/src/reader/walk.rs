@@ -215,8 +215,9 @@ impl Walk<'_> {
                 self.add(tree.table.name, first, pages, PageKind::Overflow)
             }
             Pointer::Values(record) => {
+                self.tree(tree.table, **record, tree.rules.values(record.pad))?;
                 tree.seen.entries += record.entries - 1; // The key counted as one.
-                self.tree(tree.table, **record, tree.rules.values(record.pad))
+                Ok(())
             }
             Pointer::Table(_) => Ok(()),
         }
