@@ -16,9 +16,7 @@ impl TemplateError {
     pub fn new(spot: Location, message: impl Into<String>) -> Self {
         Self { spot, message: message.into() }
     }
-}
 
-impl TemplateError {
     pub fn in_file(self, path: &Path) -> Problem {
         Problem::new(path, self.spot, self.message)
     }

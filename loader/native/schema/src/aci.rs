@@ -3,7 +3,7 @@
 
 use crate::dn::DnForm;
 use crate::normalise::is_oid;
-use crate::{InvalidValue, Schema};
+use crate::{InvalidValue, Schema, refuse};
 
 const SCOPES: [&str; 3] = ["entry", "children", "subtree"];
 const GRANTS: [&str; 2] = ["grant", "deny"];
@@ -17,10 +17,6 @@ const SETS: [&str; 2] = ["set", "set-ref"];
 const ALL: &[u8] = b"[all]";
 /// Pseudo attributes as OpenLDAP 2.1 wrote them.
 const OLD: [(&[u8], &[u8]); 2] = [(b"[entry]", b"entry"), (b"[children]", b"children")];
-
-fn refuse<T>(message: &'static str) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
-}
 
 /// The word as `words` spell it, whatever its case here.
 fn canonical(word: &[u8], words: &[&'static str]) -> Option<&'static str> {

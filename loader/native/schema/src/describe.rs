@@ -1,6 +1,6 @@
 //! Attribute descriptions: a type and its options (`servers/slapd/ad.c`).
 
-use crate::{AttributeId, InvalidValue, Schema};
+use crate::{AttributeId, InvalidValue, Schema, refuse};
 
 /// An attribute type with options, as slapd keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,10 +24,6 @@ impl Description {
 /// Limits of slapd's parser.
 const MAX_OPTIONS: usize = 128;
 const MAX_OPTIONS_LENGTH: usize = 1024;
-
-fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
-}
 
 impl Schema {
     /// Reads a description such as `cn;lang-EN`, by any name of the type or its OID.

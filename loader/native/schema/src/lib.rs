@@ -35,3 +35,4 @@ pub use read::{Definition, Kind, Settings};
 pub use rules::{Rule, RuleKind};
 pub use schema::Schema;
 pub use values::InvalidValue;
+use values::refuse;

@@ -2,11 +2,7 @@
 
 use crate::dn::DnForm;
 use crate::syntax::{Check, Pretty};
-use crate::{AttributeId, InvalidValue, Normalise, Schema, component, x509};
-
-fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
-}
+use crate::{AttributeId, InvalidValue, Normalise, Schema, component, refuse, x509};
 
 /// Steps over the `{n}` of an ordered value: the number with its braces, and the rest.
 fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {

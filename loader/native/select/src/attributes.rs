@@ -2,7 +2,7 @@
 //! `syncrepl_message_to_entry` in `servers/slapd/syncrepl.c`).
 
 use schema::{AttributeId, AttributeType, Description, Schema};
-use values::InvalidValue;
+use values::{InvalidValue, refuse};
 
 /// What syncrepl asks for besides any list.
 const ALWAYS: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
@@ -34,10 +34,6 @@ pub struct Attributes {
     excluded: Vec<AttributeId>,
 }
 
-fn refuse<T>(message: String) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
-}
-
 impl Attributes {
     pub fn read(listed: &AttributeLists, schema: &Schema) -> Result<Self, InvalidValue> {
         let star = listed.attrs.iter().any(|name| name == "*");
@@ -48,12 +44,11 @@ impl Attributes {
             found.extend(described("attrs", name, schema)?);
         }
         if found.iter().any(|one: &Description| one.tagged || one.binary) && (star || plus) {
-            return refuse("attrs: slapd ends with a list of options and \"*\" or \"+\"".into());
+            return refuse("attrs: slapd ends with a list of options and \"*\" or \"+\"");
         }
         if !listed.exattrs.is_empty() && names().any(|name| name.starts_with('@')) {
             return refuse(
-                "exattrs beside a class in attrs: slapd's consumer removes some of them at random"
-                    .into(),
+                "exattrs beside a class in attrs: slapd's consumer removes some of them at random",
             );
         }
         // Nothing listed is everything.

@@ -18,6 +18,6 @@ pub mod uuid;
 
 pub use normalise::Normaliser;
 pub use order::Order;
-pub use refusal::InvalidValue;
+pub use refusal::{InvalidValue, refuse};
 pub use syntax::Syntax;
 pub use text::utf8;

@@ -24,3 +24,8 @@ impl fmt::Display for InvalidValue {
 }
 
 impl std::error::Error for InvalidValue {}
+
+/// The refusal as the result of whatever was asked for.
+pub fn refuse<T>(clause: impl Into<Cow<'static, str>>) -> Result<T, InvalidValue> {
+    Err(InvalidValue(clause.into()))
+}

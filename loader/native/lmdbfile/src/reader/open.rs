@@ -108,11 +108,8 @@ fn settled(file: &File) -> Result<(Layout, Meta)> {
         }
         last = again;
     }
-    let what = "the meta pages change too fast to be read";
-    Err(Error {
-        errno: Some(rustix::io::Errno::BUSY.raw_os_error()),
-        ..Error::new(ErrorKind::Io, what)
-    })
+    // The meta pages change too fast to be read.
+    Err(std::io::Error::from(rustix::io::Errno::BUSY).into())
 }
 
 fn newer(file: &File) -> Result<(Layout, Meta)> {

@@ -5,7 +5,7 @@ mod filter;
 mod url;
 
 use crate::dn::DnForm;
-use crate::{InvalidValue, Schema};
+use crate::{InvalidValue, Schema, refuse};
 
 /// slapd copies `u:` rules into a buffer of this size.
 const LONGEST_USER: usize = 8192;
@@ -17,10 +17,6 @@ const SCOPES: [(&[u8], &[u8]); 4] = [
     (b"subtree:", b"dn.subtree:"),
     (b"onelevel:", b"dn.onelevel:"),
 ];
-
-fn refuse<T>(message: &'static str) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
-}
 
 /// What follows `head`, whatever the case of its letters.
 fn after<'a>(text: &'a [u8], head: &[u8]) -> Option<&'a [u8]> {

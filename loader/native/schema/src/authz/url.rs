@@ -1,6 +1,6 @@
 //! LDAP URLs as far as authorization rules may have them (`libraries/libldap/url.c`).
 
-use values::InvalidValue;
+use values::{InvalidValue, refuse};
 
 /// Base, scope and filter, decoded.
 pub struct Url {
@@ -20,10 +20,6 @@ const SCOPES: [(&str, &str); 8] = [
     ("subordinate", "subordinate"),
     ("children", "subordinate"),
 ];
-
-fn refuse<T>(message: &'static str) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
-}
 
 /// `None` if the text does not begin as an LDAP URL does. A host, attributes and extensions are
 /// refused, and so are the schemes for encrypted and local connections.

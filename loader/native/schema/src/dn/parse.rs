@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::InvalidValue;
+use crate::{InvalidValue, refuse};
 
 /// `type=value` as written: the name, and the value without escapes.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,10 +47,6 @@ pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>, InvalidValue> {
         None => Ok(rdn),
         Some(_) => refuse("more than one RDN"),
     }
-}
-
-fn refuse<T>(message: &'static str) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
 }
 
 struct Parser<'a> {

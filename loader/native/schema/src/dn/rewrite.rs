@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::parse::{self, RawAva, RawRdn};
 use super::{Ava, MAX_LENGTH, Rdn, within_limit, write};
-use crate::{AttributeId, InvalidValue, Schema, XOrdered};
+use crate::{AttributeId, InvalidValue, Schema, XOrdered, refuse};
 
 /// What a DN is rewritten to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,10 +20,6 @@ struct PartialAva<'a> {
     attribute: AttributeId,
     name: &'a str,
     value: Cow<'a, [u8]>,
-}
-
-fn refuse<T>(message: String) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
 }
 
 impl Schema {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{DnForm, within_limit};
 use crate::syntax::Pretty;
-use crate::{AttributeId, InvalidValue, Normalise, Schema};
+use crate::{AttributeId, InvalidValue, Normalise, Schema, refuse};
 
 /// DNs stand in values of DNs. slapd follows them as deep as 8192 bytes allow; nobody has more than
 /// two.
@@ -13,10 +13,6 @@ const MAX_DEPTH: u32 = 16;
 /// One level further into DNs that stand in DNs.
 pub fn deeper(depth: u32) -> Result<u32, InvalidValue> {
     if depth < MAX_DEPTH { Ok(depth + 1) } else { refuse("DNs within DNs go too deep") }
-}
-
-fn refuse<T>(message: impl Into<Cow<'static, str>>) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
 }
 
 impl Schema {

@@ -5,14 +5,10 @@ mod name;
 mod shape;
 mod tlv;
 
-use crate::{InvalidValue, Schema};
+use crate::{InvalidValue, Schema, refuse};
 
 use shape::{attribute_certificate, certificate, certificate_list};
 pub use shape::{is_attribute_certificate, is_certificate, is_certificate_list};
-
-fn refuse<T>(message: &'static str) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
-}
 
 /// Appends the normal form of a certificate, or of what slapadd takes for one: its serial number and
 /// issuer.

@@ -2,7 +2,7 @@
 //! `mra.c`). What slapd cannot assert is Undefined; what cannot be answered here as slapd would is refused.
 
 use schema::{AttributeType, Description, Normalise, RuleKind, Schema};
-use values::{InvalidValue, Normaliser};
+use values::{InvalidValue, Normaliser, refuse};
 
 use super::assertion::{Comparison, SubstringAssertion, Test, compared, in_ordering_form};
 use super::parse::{Item, ItemKind, Node};
@@ -19,10 +19,6 @@ const UNDEFINED: Compiled = Compiled::Known(FilterResult::Undefined);
 pub struct Compiler<'a> {
     schema: &'a Schema,
     pub asked: Vec<Description>,
-}
-
-fn refuse<T>(message: String) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
 }
 
 impl<'a> Compiler<'a> {
@@ -45,7 +41,7 @@ impl<'a> Compiler<'a> {
 
     fn item(&mut self, item: &Item) -> Result<Compiled, InvalidValue> {
         if item.attribute.is_empty() {
-            return refuse("an extensible match without an attribute cannot be evaluated".into());
+            return refuse("an extensible match without an attribute cannot be evaluated");
         }
         let Ok(description) = self.schema.describe(item.attribute.as_bytes()) else {
             return Ok(UNDEFINED);

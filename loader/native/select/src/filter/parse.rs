@@ -1,6 +1,6 @@
 //! The text of a filter taken apart, as libldap does it (`libraries/libldap/filter.c`).
 
-use values::InvalidValue;
+use values::{InvalidValue, refuse};
 
 /// slapd's `slap_max_filter_depth`.
 const DEEPEST: usize = 1000;
@@ -35,10 +35,6 @@ pub enum ItemKind {
         dn: bool,
         value: Vec<u8>,
     },
-}
-
-fn refuse<T>(message: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, InvalidValue> {
-    Err(InvalidValue(message.into()))
 }
 
 /// slapd also takes a single item without parentheses.
