@@ -20,6 +20,8 @@ mod ranges;
 mod shard;
 mod stream;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod walk;
 mod workers;
 

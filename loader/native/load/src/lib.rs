@@ -19,6 +19,8 @@ mod reader;
 mod requests;
 mod shared;
 mod shutdown;
+#[cfg(test)]
+mod tests;
 mod tuner;
 mod work;
 mod worker;
