@@ -67,7 +67,8 @@ fn index(build: &Build, table: &str) -> Vec<Vec<u64>> {
     let mut cursor = reader.table(table.as_bytes()).unwrap().cursor().unwrap();
     while let Some((key, id)) = cursor.next().unwrap() {
         if rows.is_empty() || key != last {
-            (last, _) = (key.to_vec(), rows.push(Vec::new()));
+            last = key.to_vec();
+            rows.push(Vec::new());
         }
         rows.last_mut().unwrap().push(codec::id::read(id).unwrap());
     }
@@ -124,8 +125,8 @@ fn a_dn_that_comes_twice_is_rejected_and_told_with_the_place_of_the_first() {
 
     fs::remove_file(&build.options.rejects).unwrap();
     build.options.max_rejects = 1;
-    let built = build.run(&text).unwrap();
-    assert_eq!((built.records, built.entries, built.rejections.len()), (4, 3, 1));
+    let done = build.run(&text).unwrap();
+    assert_eq!((done.records, done.entries, done.rejections.len()), (4, 3, 1));
     assert_eq!(stored(&build, 2, "description").2, [b"first"]);
     assert_eq!(nodes(&build)[2], (3, 1, "ou=b".into()));
 }
@@ -143,9 +144,9 @@ fn orphans_are_rejected_with_all_below_them_and_the_cause_of_each_is_told() {
     assert_eq!(build.run(&text).unwrap_err().code, Code::MissingParents);
     fs::remove_file(&build.options.rejects).unwrap();
     build.options.max_rejects = 2;
-    let built = build.run(&text).unwrap();
+    let done = build.run(&text).unwrap();
     let told: Vec<_> =
-        built.rejections.iter().map(|one| (one.line, &*one.reason, one.orphan)).collect();
+        done.rejections.iter().map(|one| (one.line, &*one.reason, one.orphan)).collect();
     let missing = "its parent ou=gone,dc=example,dc=com is missing";
     let rejected = "its parent ou=child,ou=gone,dc=example,dc=com was rejected";
     assert_eq!(told, [(4, missing, true), (7, rejected, true)]);
@@ -186,8 +187,8 @@ fn values_move_to_id2v_when_they_are_more_than_multival_says() {
         unit("ou=two,dc=example,dc=com", "description: A\ndescription: b\n"),
         unit("ou=three,dc=example,dc=com", "description: C\ndescription: b\ndescription: a\n"),
     ];
-    let built = build.run(&text.concat()).unwrap();
-    assert_eq!(built.tables["id2v"], 3);
+    let done = build.run(&text.concat()).unwrap();
+    assert_eq!(done.tables["id2v"], 3);
     assert_eq!(stored(&build, 2, "description"), (false, 2, vec![b"A".to_vec(), b"b".to_vec()]));
     assert_eq!(stored(&build, 3, "description"), (true, 3, Vec::new()));
     let reader = opened(&build);
@@ -321,6 +322,13 @@ fn a_file_that_cannot_be_read_is_named_whatever_the_other_workers_do() {
     let refused = build.run_sources(named.into(), None, &Counters::default()).unwrap_err();
     assert_eq!(refused.path, Some(build.path("1.ldif.zst")), "{refused}");
     assert!(matches!(refused.code, Code::Corrupt | Code::Truncated), "{refused}");
+}
+
+#[test]
+fn an_error_of_a_record_that_ends_the_build_is_told_with_its_file() {
+    let build = Build::new();
+    let refused = build.run(&format!("version: 2\n\n{SUFFIX}")).unwrap_err();
+    assert_eq!((refused.code, refused.path), (Code::Version, Some(build.path("in.ldif"))));
 }
 
 #[test]

@@ -151,6 +151,17 @@ fn a_subtree_is_its_base_and_all_below_however_the_base_is_spelled() {
 }
 
 #[test]
+fn a_name_that_only_ends_like_the_base_is_not_on_the_way_to_it() {
+    let text = [
+        SUFFIX,
+        "dn: c=de,dc=example,dc=com\nobjectClass: country\n\n",
+        "dn: dc=de,dc=example,dc=com\nobjectClass: domain\n\n",
+    ];
+    let (_, text) = export(&built(&text.concat()), Some("dc=de,dc=example,dc=com"), 1).unwrap();
+    assert_eq!(dns(&text), ["dc=de,dc=example,dc=com"]);
+}
+
+#[test]
 fn a_base_that_is_not_there_is_refused() {
     for base in ["ou=c,dc=example,dc=com", "dc=com", "ou=b,dc=example,dc=com"] {
         assert_eq!(export(&small(), Some(base), 2).unwrap_err().code, Code::NoSuchBase, "{base}");
