@@ -28,7 +28,7 @@ pub struct Exported {
     pub entries: u64,
     /// Entries that have children but were never added themselves; the export does not contain them.
     pub holes: u64,
-    /// Entries with a lower ID than their parent, and all entries below them. They are in the last files, parents first.
+    /// Entries with a lower ID than their parent, and all entries below them. They come last, parents first.
     pub late: u64,
     /// The size of the LDIF before compression.
     pub bytes: u64,
