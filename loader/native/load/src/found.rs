@@ -68,8 +68,8 @@ impl ServerEntry {
     /// Returns the attributes that a modify must replace to make the user attributes equal to those of the LDIF; none
     /// if they are equal.
     ///
-    /// With `loosely`, values that differ only in case, in spaces or in the spelling of a DN are equal, because a server
-    /// may store a value in another spelling. The values of the RDN are kept, because servers add them.
+    /// With `loosely`, values that differ only in case, in spaces or in the spelling of a DN are equal, because a
+    /// server may store a value in another spelling. The values of the RDN are kept, because servers add them.
     pub fn changes(
         &self,
         entry: &Entry,
