@@ -124,8 +124,8 @@ impl<'a> Shared<'a> {
     /// Whether an add outside of a transaction has used each of these attribute descriptions.
     ///
     /// back-mdb assigns a number to a description when it writes the first value. If a transaction that was the first
-    /// to use a description is aborted, slapd (2.5 and 2.6) forgets the name but keeps the number. Entries written after
-    /// that cannot be read, or have the wrong attributes. So a transaction must not be the first to use a description.
+    /// to use a description is aborted, slapd (2.5 and 2.6) forgets the name but keeps the number. Entries written
+    /// after that cannot be read, or have the wrong attributes. So a transaction must not be the first to use one.
     pub fn all_descriptions_added(&self, descriptions: &[u64]) -> bool {
         let known = lock(&self.known);
         descriptions.iter().all(|one| known.contains(one))
