@@ -45,8 +45,14 @@ pub mod split;
 mod stored;
 mod subtrees;
 mod superseded;
+#[cfg(test)]
+mod tests;
 mod verify;
 mod worker;
+
+/// The fixture of the tests, which another crate shares, calls this crate by its name.
+#[cfg(test)]
+extern crate self as backmdb;
 
 use common::lock;
 

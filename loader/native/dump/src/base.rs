@@ -1,4 +1,4 @@
-//! Entries by their names, without a schema.
+//! Finds entries by their DNs in dn2i, without a schema.
 
 use codec::dn2i;
 use tree::name::ParsedDn;
@@ -6,18 +6,18 @@ use tree::name::ParsedDn;
 use crate::tables::Tables;
 use crate::{Code, Error, Result};
 
-/// A node by its name.
+/// A node of dn2i and its DN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) id: u64,
     pub(crate) dn: Vec<u8>,
 }
 
-/// The entry of this DN.
+/// Finds the entry with this DN.
 pub(crate) fn find(tables: &Tables<'_>, dn: &str) -> Result<Found> {
     let wanted = key(dn.as_bytes());
     let mut here = Found { id: 0, dn: Vec::new() };
-    // With each step the name becomes longer.
+    // This ends: the DN grows by at least one RDN with each step.
     while let Some(below) = step(tables, &here, &wanted)? {
         if key(&below.dn) == wanted {
             return Ok(below);
@@ -27,23 +27,23 @@ pub(crate) fn find(tables: &Tables<'_>, dn: &str) -> Result<Found> {
     Err(Error::new(Code::NoSuchBase, format!("there is no entry {dn}")))
 }
 
-/// What is no DN to slapd of today, a database of an earlier one may still hold.
+/// A database written by an older slapd may contain DNs that the strict parser rejects, so there is a fallback.
 fn key(dn: &[u8]) -> Vec<u8> {
     schema::dn_key(dn).unwrap_or_else(|_| ParsedDn::new(dn).key().to_vec())
 }
 
-/// The nodes below the root.
+/// The suffixes: the nodes directly below the root node (ID 0).
 pub(crate) fn suffixes(tables: &Tables<'_>) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     children(tables, &Found { id: 0, dn: Vec::new() }, |child| {
         found.push(child);
-        // More than any configuration has.
+        // A limit for damaged databases; no configuration has that many suffixes.
         found.len() < 1000
     })?;
     Ok(found)
 }
 
-/// The child of `here` that is the wanted one, or on the way to it.
+/// Finds the child of `here` that is the wanted entry or one of its ancestors.
 fn step(tables: &Tables<'_>, here: &Found, wanted: &[u8]) -> Result<Option<Found>> {
     let mut found = None;
     children(tables, here, |child| {
@@ -60,7 +60,7 @@ fn is_above(key: &[u8], wanted: &[u8]) -> bool {
     !key.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(b","))
 }
 
-/// Shows the children of a node until `go_on` is false.
+/// Calls `go_on` for each child of a node until it returns false.
 fn children(tables: &Tables<'_>, of: &Found, mut go_on: impl FnMut(Found) -> bool) -> Result<()> {
     let key = of.id.to_ne_bytes();
     let mut cursor = tables.dn2i.cursor()?;

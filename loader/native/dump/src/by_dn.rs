@@ -1,4 +1,4 @@
-//! A few entries by their names.
+//! Reads single entries by DN.
 
 use common::Counters;
 use ldif::write::line;
@@ -6,7 +6,7 @@ use ldif::write::line;
 use crate::tables::Snapshot;
 use crate::{Code, Result, Source, base};
 
-/// The entries of these DNs as LDIF, as far as they are there.
+/// Returns the entries with these DNs as LDIF. DNs without an entry are skipped.
 pub fn pick(source: &Source<'_>, names: &[String], counters: &Counters) -> Result<Vec<u8>> {
     let snapshot = Snapshot::open(source)?;
     let tables = snapshot.tables()?;

@@ -5,14 +5,14 @@ use tree::{Description, Names};
 
 use crate::{Error, Result};
 
-/// slapd has room for so many numbers (`servers/slapd/back-mdb/attr.c`).
+/// slapd supports no more attribute descriptions in one database (`servers/slapd/back-mdb/attr.c`).
 const MOST: usize = 65_536;
 
 #[derive(Debug)]
 pub(crate) struct Descriptions {
-    /// By number.
+    /// Indexed by the number in ad2i.
     known: Vec<Option<Description>>,
-    /// No two numbers stand for the same description, as slapd never makes it.
+    /// Whether each description has only one number. slapd never assigns two, but a damaged table may contain them.
     pub(crate) distinct: bool,
 }
 

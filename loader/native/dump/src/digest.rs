@@ -1,4 +1,4 @@
-//! A database as fingerprints.
+//! Computes the digest of a database.
 
 use std::sync::Mutex;
 
@@ -11,10 +11,10 @@ use crate::tables::Snapshot;
 use crate::workers::{Plan, Worker};
 use crate::{Result, Source, base, ranges};
 
-/// Bytes of pages of one range.
+/// The size of the pages of one range, in bytes.
 const PIECE: u64 = 16 << 20;
 const MOST: usize = 10_000;
-/// Entries after which a worker hands over what it has.
+/// A worker adds its fingerprints to the shared digest in batches, so that it rarely waits for the lock.
 const BATCH: usize = 1024;
 
 /// Adds every entry of `source` to `digest`.
@@ -42,11 +42,11 @@ pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> 
     plan.run(&snapshot, taker, || ()).map(drop)
 }
 
-/// One worker's part.
+/// The state of one worker.
 struct DigestWorker<'a, 'd> {
     all: &'a Mutex<&'d mut Digest>,
     printer: Fingerprinter,
-    /// Fingerprints, and where the names end.
+    /// Each fingerprint with the end of its DN in `names`.
     batch: Vec<(Fingerprint, usize)>,
     names: Vec<u8>,
 }

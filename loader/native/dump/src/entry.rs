@@ -1,4 +1,4 @@
-//! One entry: its name and its attributes.
+//! Decodes one entry and writes it as LDIF.
 
 use backmdb::damaged_entry;
 use codec::id2e::{self, Stored};
@@ -13,7 +13,7 @@ use crate::descriptions::Descriptions;
 use crate::parents::ParentDn;
 use crate::{Error, Result};
 
-/// An entry where it lies in the pages.
+/// An entry that borrows its value from the pages of the database.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) id: u64,
@@ -28,9 +28,9 @@ pub(crate) struct Entry<'a> {
 pub(crate) struct Value<'a> {
     pub(crate) description: &'a Description,
     pub(crate) bytes: &'a [u8],
-    /// Which of the attribute's values it is.
+    /// Its index among the values of the attribute.
     at: usize,
-    /// The attribute has no other.
+    /// Whether the attribute has only this value.
     single: bool,
 }
 
@@ -40,7 +40,7 @@ impl Value<'_> {
         self.add(hash_value(self.description.hash, self.bytes), printer);
     }
 
-    /// Appends its line too.
+    /// Adds the value to the fingerprint, and appends it to `out` as a line of LDIF.
     #[inline]
     pub(crate) fn record(&self, out: &mut Vec<u8>, printer: &mut Fingerprinter) {
         self.add(self.description.record(self.at, self.bytes, out), printer);
@@ -57,7 +57,7 @@ impl Value<'_> {
 }
 
 impl Entry<'_> {
-    /// Appends it as LDIF: its fingerprint.
+    /// Appends the entry as LDIF and returns its fingerprint.
     #[inline]
     pub(crate) fn record(&self, text: &mut Vec<u8>, printer: &mut Fingerprinter) -> Result<u128> {
         line(text, b"dn", &self.place.dn);
@@ -74,9 +74,9 @@ impl Entry<'_> {
         Ok(printer.end(&self.place.dn).combined())
     }
 
-    /// Shows every value, those of one attribute side by side: slapd 2.6.11 to 2.6.14 damage entries that are loaded
-    /// otherwise. `None` comes first, and once more when an attribute turns out to stand in several places: what was shown
-    /// by then is void.
+    /// Calls `see` for every value, with the values of one attribute together: slapd 2.6.11 to 2.6.14 corrupt an entry
+    /// that is loaded with the values of an attribute in several places. The first call passes `None`. If an attribute
+    /// turns out to be stored in several places, `None` is passed again, and the caller discards the values so far.
     #[inline]
     pub(crate) fn each(&self, mut see: impl FnMut(Option<&Value<'_>>)) -> Result<()> {
         self.shown(&mut see).map_err(|error| {
@@ -136,7 +136,7 @@ impl Entry<'_> {
         Ok(())
     }
 
-    /// Values that live in id2v. slapd too takes it for damage when they are fewer than it wrote down.
+    /// Reads the values from id2v. Like slapd, it treats a number of values other than the recorded one as corruption.
     fn apart(
         &self,
         stored: &Stored<'_>,
@@ -166,12 +166,13 @@ impl Entry<'_> {
     }
 }
 
-/// Low bits of the numbers of attributes so far: one that is met again may be a number that is there already.
+/// A bitmap of the attribute numbers seen so far, by their low 9 bits. A set bit means that the number may have been
+/// seen before; a clear bit means that it has not.
 #[derive(Debug, Default)]
 struct SeenDescriptions([u64; 8]);
 
 impl SeenDescriptions {
-    /// Whether it was there.
+    /// Sets the bit of `number` and returns whether it was set before.
     #[inline]
     fn add(&mut self, number: u32) -> bool {
         let (word, bit) = (&mut self.0[number as usize / 64 % 8], 1 << (number % 64));
@@ -181,7 +182,7 @@ impl SeenDescriptions {
     }
 }
 
-/// Gives entries what they are read with.
+/// Creates [`Entry`] values with the tables that decoding needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Decoder<'d> {
     pub(crate) descriptions: &'d Descriptions,
@@ -189,7 +190,7 @@ pub(crate) struct Decoder<'d> {
 }
 
 impl<'d> Decoder<'d> {
-    /// `value`: what id2e has under `id`.
+    /// `value` is the value of the key `id` in id2e.
     #[inline]
     pub(crate) fn entry<'a>(&self, id: u64, value: &'a [u8], place: &'a ParentDn) -> Entry<'a>
     where
@@ -200,7 +201,7 @@ impl<'d> Decoder<'d> {
     }
 }
 
-/// Puts attributes behind the first of the same number.
+/// Reorders attributes so that those with the same number follow one another, in the place of the first.
 fn bring_together(all: &mut [Stored<'_>]) {
     let mut firsts = FxHashMap::default();
     for (at, one) in all.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A database as files of LDIF.
+//! Exports a database to LDIF files.
 
 use std::fs::File;
 use std::sync::{Mutex, PoisonError};
@@ -18,34 +18,34 @@ use crate::{Result, Source, ranges};
 
 pub use crate::shard::ShardTarget;
 
-/// Bytes of pages for one file.
+/// The size of the pages that go to one file, in bytes.
 const PIECE: u64 = 64 << 20;
-/// Files of entries that come in the order of their IDs.
+/// The highest number of files, those of held-back entries not included.
 const MOST: usize = 2000;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported {
     pub entries: u64,
-    /// Parents that were never added: they are in no file.
+    /// Entries that have children but were never added themselves; the export does not contain them.
     pub holes: u64,
-    /// Entries that come after one below them in the order of IDs or are below such; they stand in the last files.
+    /// Entries with a lower ID than their parent, and all entries below them. They come last, parents first.
     pub late: u64,
-    /// Of LDIF, before compression.
+    /// The size of the LDIF before compression.
     pub bytes: u64,
-    /// That of a tree digest of all files with nothing ignored.
+    /// The checksum of a [`tree::Digest`] of all files that ignores no attribute.
     pub checksum: String,
-    /// In the order in which they load; none of a stream.
+    /// In the order in which they must be loaded; empty for a stream.
     pub files: Vec<Finished>,
-    /// The base as the database spells it, or the suffix; empty where there are several.
+    /// The base, or else the suffix, as the database spells it; empty if there is no base but several suffixes.
     pub base: String,
-    /// Of the suffix, as stored.
+    /// The values of contextCSN of the suffix entry.
     pub context_csns: Vec<String>,
-    /// Ranges of IDs into which it was cut.
+    /// The number of ID ranges that the workers shared.
     pub ranges: usize,
 }
 
-/// Writes all entries of `source` into the empty directory of `place`, parents first. On the disk when it returns; same
-/// database, same bytes.
+/// Writes all entries of `source` to files in the empty directory of `place`, parents before children. The files are
+/// synced when it returns, and depend only on the contents of the database.
 pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> Result<Exported> {
     let snapshot = Snapshot::open(source)?;
     let tables = snapshot.tables()?;
@@ -72,10 +72,10 @@ fn sync(place: &ShardTarget) -> Result<()> {
     synced.in_file(Some(&place.directory))
 }
 
-/// What is said of the whole.
+/// What a report says about the database as a whole.
 #[derive(Debug)]
 pub(crate) struct ExportHead {
-    /// Of the wanted base, 0 for all.
+    /// The ID of the base; 0 selects all entries.
     pub(crate) id: u64,
     pub(crate) dn: String,
     pub(crate) context_csns: Vec<String>,
@@ -88,7 +88,7 @@ impl ExportHead {
         let rooted = tables.id2e.get(&0u64.to_ne_bytes())?.is_some();
         let root = Found { id: 0, dn: Vec::new() };
         let suffix = match &base {
-            // With the suffix "", contextCSN stands in the entry of the empty DN.
+            // If the suffix is "", the entry with the empty DN holds contextCSN.
             _ if rooted => Some(&root),
             Some(base) => suffixes.iter().find(|suffix| base.dn.ends_with(&suffix.dn)),
             None => suffixes.first().filter(|_| suffixes.len() == 1),
@@ -121,7 +121,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What all workers have done.
+/// The results of all workers.
 #[derive(Debug)]
 struct Gathered {
     late: HeldBackEntries,
@@ -154,14 +154,14 @@ impl Gathered {
     }
 }
 
-/// One worker's part.
+/// The state of one worker.
 #[derive(Debug)]
 struct Writer<'g> {
     place: &'g ShardTarget,
     all: &'g Gathered,
     printer: Fingerprinter,
     shard: Option<Shard>,
-    /// The one before.
+    /// The previous shard. It is synced while the worker writes the current one.
     before: Option<ClosingShard>,
 }
 

@@ -1,4 +1,4 @@
-//! Entries that come before one above them in the order of IDs, as after a rename to below a newer one.
+//! Entries with a lower ID than their parent, as after a rename (modrdn) to a newer parent, and all entries below them.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -10,30 +10,30 @@ use crate::Result;
 use crate::parents::ParentDn as Standing;
 use crate::shard::{Finished, Shard, ShardTarget};
 
-/// Bytes of memory that they take, the rest goes to a nameless file.
+/// The memory limit in bytes; what exceeds it goes to an unlinked temporary file.
 const MEMORY: usize = 32 << 20;
-/// LDIF of one file, before compression.
+/// The size of the LDIF of one file before compression, in bytes.
 const PIECE: u64 = 64 << 20;
 
-/// Held back until all others are written; then they come in the order of their depth, so that parents are first.
+/// They are held back until all other entries are written, and then sorted by depth, so that parents come first.
 #[derive(Debug)]
 pub(crate) struct HeldBackEntries(Mutex<HeldBack>);
 
 #[derive(Debug)]
 struct HeldBack {
-    /// `None` once they were taken.
+    /// `None` after [`HeldBackEntries::each`].
     sorter: Option<RecordSorter>,
     count: u64,
 }
 
 impl HeldBackEntries {
-    /// `scratch`: the directory of the nameless file.
+    /// `scratch` is the directory of the temporary file.
     pub(crate) fn new(scratch: &Path, counters: &Counters) -> Self {
         let sorter = RecordSorter::new(MEMORY, 1, scratch, counters.flag());
         Self(Mutex::new(HeldBack { sorter: Some(sorter), count: 0 }))
     }
 
-    /// `text`: of the entry in LDIF, `print`: what it adds to the checksum.
+    /// `text` is the entry as LDIF, `print` is its fingerprint.
     pub(crate) fn push(&self, id: u64, place: &Standing, print: u128, text: &[u8]) -> Result<()> {
         let kept = [&print.to_le_bytes(), text].concat();
         let mut held = lock(&self.0);
@@ -42,7 +42,7 @@ impl HeldBackEntries {
         held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept))
     }
 
-    /// Writes them to files whose numbers begin at `number`: how many they were, and the files.
+    /// Writes the entries to files numbered from `number` on, and returns the number of entries and the files.
     pub(crate) fn write(
         &self,
         place: &ShardTarget,
@@ -65,7 +65,8 @@ impl HeldBackEntries {
         Ok((count, files))
     }
 
-    /// Shows what each adds to the checksum and its LDIF, parents first: how many they were. None are left.
+    /// Calls `see` with the fingerprint and the LDIF of each entry, parents first; returns the number of entries. A
+    /// second call finds none.
     pub(crate) fn each(&self, mut see: impl FnMut(u128, &[u8]) -> Result<()>) -> Result<u64> {
         let mut held = lock(&self.0);
         let Some(sorter) = held.sorter.take() else { return Ok(0) };

@@ -1,11 +1,12 @@
-//! The entries of a database of back-mdb, read from the pages of a snapshot by several workers.
+//! Reads the entries of a back-mdb database from the pages of one LMDB snapshot, with several threads.
 //!
-//! id2e has an entry's attributes, dn2i its name and its parent's ID, id2v the values of attributes that have very many.
-//! Each worker takes ranges of IDs ([`ranges`]) and goes through id2e and dn2i side by side ([`walk`]); names of parents
-//! are kept, as many as fit ([`parents`]). No schema and no configuration is needed.
+//! id2e holds the attributes of an entry, dn2i its RDN and the ID of its parent, and id2v the values of attributes that
+//! exceed the `multival` threshold. Each worker takes ranges of entry IDs ([`ranges`]) and reads id2e and dn2i in
+//! parallel ([`walk`]). The DNs of parents are cached ([`parents`]). Neither the schema nor slapd's configuration is
+//! needed.
 //!
-//! What is done with the entries: [`export`](export()) writes them as files of LDIF, [`stream`](stream()) as one stream, [`digest`] takes their fingerprints, [`pick`] gives
-//! those of a few names.
+//! [`export`](export()) writes the entries to LDIF files, [`stream`](stream()) writes them to one stream, [`digest`]
+//! adds their fingerprints to a digest, and [`pick`] returns the entries of the given DNs.
 
 mod base;
 mod by_dn;
@@ -20,6 +21,8 @@ mod ranges;
 mod shard;
 mod stream;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod walk;
 mod workers;
 
@@ -32,16 +35,16 @@ pub use export::{Exported, ShardTarget, export};
 pub use shard::Finished;
 pub use stream::stream;
 
-/// What is read.
+/// The database to read, and the part of it that is wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The data file.
     pub path: &'a Path,
-    /// The transaction of which somebody holds a reader's slot: the newest snapshot is read, whatever is written
-    /// meanwhile. `None`: nobody writes.
+    /// The transaction for which the caller holds a slot in LMDB's reader table, so that its pages are not reused while
+    /// they are read. `None` means that no process writes to the database.
     pub txn: Option<u64>,
-    /// The entry that with all below it is wanted; `None` is everything.
+    /// The DN of the subtree to read; `None` reads all entries.
     pub base: Option<&'a str>,
-    /// Workers.
+    /// The number of worker threads.
     pub jobs: usize,
 }

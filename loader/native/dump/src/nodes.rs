@@ -1,11 +1,11 @@
-//! The table dn2i, gone through in the order of IDs.
+//! Reads dn2i in the order of entry IDs.
 
 use codec::dn2i::{self, Node};
 use lmdbfile::{Cursor, TableReader};
 
 use crate::{Error, Result};
 
-/// The own records of nodes, one after the other; the lists of their children are left out.
+/// Reads the first record of each node, which holds its RDN and its parent's ID, and skips the records of its children.
 #[derive(Debug)]
 pub(crate) struct Nodes<'r> {
     cursor: Cursor<'r>,
@@ -19,7 +19,7 @@ impl<'r> Nodes<'r> {
         Ok(Self { cursor, id: None, record: Vec::new() })
     }
 
-    /// The node `id`; cheap when it comes next.
+    /// Returns the node `id`. This needs no search of the B+tree if `id` is the next key of the table.
     pub(crate) fn find(&mut self, id: u64) -> Result<Node<'_>> {
         if self.id.is_some_and(|here| here < id) {
             self.cursor.skip();

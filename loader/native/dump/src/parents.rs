@@ -1,4 +1,4 @@
-//! Names of entries that have others below them.
+//! A cache of the DNs of entries that have children.
 
 use std::sync::Arc;
 
@@ -8,28 +8,29 @@ use rustc_hash::FxHashMap;
 use crate::nodes::Nodes;
 use crate::{Error, Result};
 
-/// Bytes of names that are kept.
+/// The size limit of the cache, in bytes.
 const KEPT: usize = 16 << 20;
-/// What a name costs besides its text.
+/// The estimated overhead of a cached DN, in bytes.
 const EACH: usize = 100;
-/// slapd takes no DN of more than 8,192 bytes (`SLAP_LDAPDN_MAXLEN`), but what is above it may be renamed.
+/// slapd accepts no DN longer than 8,192 bytes (`SLAP_LDAPDN_MAXLEN`), but the rename of an ancestor may make it
+/// longer. A DN beyond this limit is taken for a cycle in dn2i.
 const LONGEST: usize = 1 << 16;
 
-/// Where an entry stands.
+/// The DN of an entry, and what follows from its ancestors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ParentDn {
-    /// Pretty, as slapcat has it.
+    /// In pretty form, as slapcat prints it.
     pub(crate) dn: Vec<u8>,
-    /// Number of nodes on the way from the root.
+    /// The number of nodes on the path from the root.
     pub(crate) depth: u32,
-    /// An entry on the way comes after one below it, in the order of IDs.
+    /// The entry, or one of its ancestors, has a lower ID than its parent.
     pub(crate) late: bool,
-    /// It is the wanted base, or below it.
+    /// The entry is the base or below it.
     pub(crate) inside: bool,
 }
 
 impl ParentDn {
-    /// Makes it that of the child `id`, whose parent has the ID `parent` and stands at `above`.
+    /// Sets all fields for the entry `id` with the RDN `name`, whose parent has the ID `parent` and the values `above`.
     pub(crate) fn set(&mut self, id: u64, name: &[u8], parent: u64, above: &Self, base: u64) {
         self.dn.clear();
         self.dn.extend_from_slice(name);
@@ -43,7 +44,7 @@ impl ParentDn {
     }
 }
 
-/// Finds places of parents by ID; forgets all when they become too many.
+/// Finds the DNs of parents by ID. The cache is emptied when it exceeds its limit.
 #[derive(Debug)]
 pub(crate) struct Parents<'r> {
     nodes: Nodes<'r>,
@@ -55,7 +56,7 @@ pub(crate) struct Parents<'r> {
 }
 
 impl<'r> Parents<'r> {
-    /// `base`: the ID of the wanted base, 0 for the root above all.
+    /// `base` is the ID of the base; 0 is the root node, which selects all entries.
     pub(crate) fn new(dn2i: &TableReader<'r>, base: u64) -> Result<Self> {
         let root = Arc::new(ParentDn { inside: base == 0, ..ParentDn::default() });
         let last = (0, Arc::clone(&root));

@@ -1,13 +1,13 @@
-//! Ranges of IDs of about as many pages.
+//! Divides id2e into ranges of IDs with about the same number of pages.
 
 use crate::tables::Tables;
 use crate::{Error, Result};
 
-/// IDs from the first on, up to but without the second; `None` is without end.
+/// From the first ID (inclusive) to the second (exclusive); `None` means no bound.
 pub(crate) type Range = (Option<u64>, Option<u64>);
 
-/// Cuts id2e into ranges of about `size` bytes of pages, four or more for each of `jobs` and at most `most` of them; fewer
-/// where it is small.
+/// Divides id2e into ranges of about `size` bytes of pages: at least four for each of `jobs` workers, but at most
+/// `most`. A small table may have fewer.
 pub(crate) fn cut(tables: &Tables<'_>, size: u64, jobs: usize, most: usize) -> Result<Vec<Range>> {
     let parts = parts(tables, size, 4 * jobs, most);
     let keys = tables.id2e.cuts(parts)?;
@@ -29,7 +29,7 @@ fn parts(tables: &Tables<'_>, size: u64, least: usize, most: usize) -> usize {
     usize::try_from(parts).unwrap_or(most).clamp(least, most.max(least))
 }
 
-/// An ID as a key.
+/// Reads the ID from a key.
 pub(crate) fn id(key: &[u8]) -> Result<u64> {
     codec::id::read(key).ok_or_else(|| Error::damaged("a key that is no ID (table id2e)"))
 }

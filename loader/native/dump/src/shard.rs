@@ -1,4 +1,4 @@
-//! Files of LDIF that are loaded one after the other.
+//! Writes the numbered LDIF files of an export.
 
 use std::path::{Path, PathBuf};
 
@@ -6,26 +6,26 @@ use common::Result;
 use ldif::Output;
 use tree::fingerprint::ShardTotals;
 
-/// Written at once.
+/// The size of one write, in bytes.
 const CHUNK: usize = 256 << 10;
 
-/// Where files go, and what is done to them.
+/// The directory of the files, and whether they are compressed.
 #[derive(Debug, Clone)]
 pub struct ShardTarget {
     pub directory: PathBuf,
-    /// With zstd; `.zst` is added to the names.
+    /// Compress with zstd, and append `.zst` to the file names.
     pub compress: bool,
 }
 
 impl ShardTarget {
-    /// Names sort as the numbers do.
+    /// File names sort in the order of their numbers.
     pub(crate) fn name(&self, number: usize) -> String {
         let suffix = if self.compress { "ldif.zst" } else { "ldif" };
         format!("{number:04}.{suffix}")
     }
 }
 
-/// One file, made with its first entry.
+/// A file under way. It is created when the first data is written, so that a range without entries leaves no file.
 #[derive(Debug)]
 pub(crate) struct Shard {
     name: String,
@@ -37,11 +37,11 @@ pub(crate) struct Shard {
     pub(crate) tally: ShardTotals,
 }
 
-/// A finished one.
+/// A file that is complete and synced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     pub name: String,
-    /// XXH3 of 128 bits, in hexadecimal digits.
+    /// The 128-bit XXH3 checksum of the file, in hexadecimal.
     pub sum: String,
     /// Before compression.
     pub bytes: u64,
@@ -55,7 +55,7 @@ impl Shard {
         Self { name, path, output: None, text, bytes: 0, tally: ShardTotals::default() }
     }
 
-    /// What was added to `text` is whole entries.
+    /// Writes `text` if there is enough of it. The caller has appended complete entries only.
     #[inline]
     pub(crate) fn written(&mut self) -> Result<()> {
         if self.text.len() < CHUNK { Ok(()) } else { self.flush() }
@@ -76,12 +76,12 @@ impl Shard {
         written
     }
 
-    /// On the disk; `None` where there was no entry.
+    /// Closes the file and waits until it is synced; `None` if there was no entry.
     pub(crate) fn finish(self) -> Result<Option<Finished>> {
         self.end()?.map(ClosingShard::wait).transpose()
     }
 
-    /// No more comes.
+    /// Ends the file without waiting for the sync.
     pub(crate) fn end(mut self) -> Result<Option<ClosingShard>> {
         self.flush()?;
         let Some(output) = self.output else { return Ok(None) };
@@ -90,7 +90,7 @@ impl Shard {
     }
 }
 
-/// One on its way to the disk.
+/// A complete file that is being synced.
 #[derive(Debug)]
 pub(crate) struct ClosingShard {
     name: String,
@@ -100,7 +100,7 @@ pub(crate) struct ClosingShard {
 }
 
 impl ClosingShard {
-    /// Until it is there.
+    /// Waits until the file is synced.
     pub(crate) fn wait(self) -> Result<Finished> {
         let sum = self.output.wait()?;
         Ok(Finished { name: self.name, sum, bytes: self.bytes, tally: self.tally })

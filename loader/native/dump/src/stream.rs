@@ -1,4 +1,4 @@
-//! A database as one stream of LDIF: workers make ranges side by side, and hand them on in the order of IDs.
+//! Writes a database as one stream of LDIF. The workers convert ranges in parallel and write them in the order of IDs.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,16 +16,17 @@ use crate::tables::Snapshot;
 use crate::workers::{Plan, Worker};
 use crate::{Result, Source, ranges};
 
-/// Bytes of pages of one range.
+/// The size of the pages of one range, in bytes.
 const PIECE: u64 = 2 << 20;
 const MOST: usize = 100_000;
-/// Bytes of LDIF that a worker makes ahead of its turn.
+/// The size of the LDIF that a worker buffers before it waits for its turn to write, in bytes.
 const FULL: usize = 4 << 20;
-/// More compress for nobody.
+/// The highest number of zstd threads.
 const THREADS: usize = 200;
 
-/// Writes all entries of `source` to `fd`, parents first, packed by zstd if wanted: the records of
-/// [`export`](crate::export()) in the same order. `scratch`: a directory for a nameless file, if many entries come late.
+/// Writes all entries of `source` to `fd`, optionally compressed with zstd: the same records in the same order as
+/// [`export`](crate::export()). `scratch` is the directory of a temporary file for the entries that are held back,
+/// which is used if they exceed the memory limit.
 pub fn stream(
     source: &Source<'_>,
     fd: OwnedFd,
@@ -86,7 +87,7 @@ fn write(
     })
 }
 
-/// What is written, in the order of the ranges.
+/// The output, which the workers use in the order of the ranges.
 struct Told<'l, 'o> {
     out: &'l mut StreamWriter<'o>,
     done: Done,
@@ -98,7 +99,7 @@ struct Done {
     bytes: u64,
 }
 
-/// One worker's part.
+/// The state of one worker.
 struct StreamWorker<'t, 'l, 'o> {
     line: &'t Turn<Told<'l, 'o>>,
     late: &'t HeldBackEntries,

@@ -1,4 +1,4 @@
-//! The tables that entries are made of.
+//! Opens the tables that hold the entries.
 
 use lmdbfile::{Reader, TableReader};
 use tree::Names;
@@ -8,7 +8,7 @@ use crate::entry::{Decoder, Entry};
 use crate::parents::ParentDn;
 use crate::{Error, Result, Source};
 
-/// A snapshot, for one worker.
+/// A snapshot of the database, as one worker reads it.
 #[derive(Debug)]
 pub(crate) struct Snapshot(Reader);
 
@@ -23,7 +23,7 @@ impl Snapshot {
         Ok(Self(reader))
     }
 
-    /// The same for another worker.
+    /// Opens the same snapshot for another worker.
     pub(crate) fn fork(&self) -> Result<Self> {
         Ok(Self(self.0.fork()?))
     }
@@ -50,13 +50,13 @@ pub(crate) struct Tables<'r> {
     pub(crate) id2e: TableReader<'r>,
     pub(crate) dn2i: TableReader<'r>,
     ad2i: TableReader<'r>,
-    /// There from slapd 2.5 on.
+    /// Exists in databases of slapd 2.5 and later.
     pub(crate) id2v: Option<TableReader<'r>>,
     pub(crate) page_size: u64,
 }
 
 impl Tables<'_> {
-    /// Shows the entry `id` alone, unless it was never added.
+    /// Calls `see` with the entry `id`, unless it was never added. The entry has no DN.
     pub(crate) fn show(&self, id: u64, see: impl FnOnce(&Entry<'_>) -> Result<()>) -> Result<()> {
         let value = self.id2e.get(&id.to_ne_bytes())?.unwrap_or_default();
         if value.is_empty() {
@@ -67,7 +67,7 @@ impl Tables<'_> {
         see(&decoder.entry(id, &value, &ParentDn::default()))
     }
 
-    /// `ignore`: attributes that do not count in fingerprints.
+    /// `ignore` names the attributes that fingerprints leave out.
     pub(crate) fn descriptions(&self, ignore: &Names) -> Result<Descriptions> {
         Descriptions::read(&self.ad2i, ignore)
     }

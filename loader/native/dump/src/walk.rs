@@ -1,4 +1,4 @@
-//! A range of IDs, entry by entry.
+//! Reads the entries of a range of IDs.
 
 use common::Counters;
 
@@ -10,17 +10,17 @@ use crate::parents::{ParentDn, Parents};
 use crate::ranges::{Range, id};
 use crate::tables::Tables;
 
-/// Entries after which a worker tells what it did, and looks whether to go on.
+/// After this number of records, a worker updates the counters and checks whether it has been told to stop.
 const STEP: u64 = 256;
 
-/// What was met.
+/// The numbers of records and entries read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WalkCounts {
     /// Records of id2e.
     pub(crate) records: u64,
-    /// Entries that were wanted.
+    /// Entries at or below the base.
     pub(crate) entries: u64,
-    /// Parents that were never added, which have a record without content.
+    /// Records without content: entries that have children but were never added themselves.
     pub(crate) holes: u64,
 }
 
@@ -32,7 +32,7 @@ impl WalkCounts {
     }
 }
 
-/// Goes through ranges; keeps what it learned of names.
+/// Reads ranges, and keeps its cache of parents from one range to the next.
 #[derive(Debug)]
 pub(crate) struct Walker<'w> {
     tables: Tables<'w>,
@@ -44,7 +44,7 @@ pub(crate) struct Walker<'w> {
 }
 
 impl<'w> Walker<'w> {
-    /// `base`: the ID of the wanted base, 0 for all.
+    /// `base` is the ID of the base; 0 selects all entries.
     pub(crate) fn new(
         tables: &Tables<'w>,
         descriptions: &'w Descriptions,
@@ -60,8 +60,8 @@ impl<'w> Walker<'w> {
         })
     }
 
-    /// Shows every wanted entry of the range. `see` tells the bytes that count in `counters`, `go_on` is asked now
-    /// and then.
+    /// Calls `see` for every entry of the range that is at or below the base. `see` returns the number of bytes to add
+    /// to `counters`. An error of `go_on`, which is called at intervals, ends the walk.
     pub(crate) fn range(
         &mut self,
         range: Range,

@@ -1,4 +1,4 @@
-//! Ranges shared out among workers.
+//! Distributes the ranges among the workers.
 
 use common::Counters;
 use tree::Names;
@@ -12,43 +12,43 @@ use crate::{Error, Result};
 
 /// What a worker does with its entries.
 pub(crate) trait Worker {
-    /// The range of this number comes.
+    /// Called before the first entry of a range, with the number of the range.
     fn begin(&mut self, _range: usize) -> Result<()> {
         Ok(())
     }
 
-    /// The bytes of it that count.
+    /// Processes an entry, and returns the number of bytes to count as progress.
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64>;
 
-    /// The range is at its end.
+    /// Called after the last entry of a range.
     fn end(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// No other range comes.
+    /// Called after the last range of this worker.
     fn close(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
-/// What all workers have in common.
+/// What is the same for all workers.
 #[derive(Debug)]
 pub(crate) struct Plan<'p> {
-    /// Workers.
+    /// The number of worker threads.
     pub(crate) jobs: usize,
-    /// The ID of the wanted base, 0 for all.
+    /// The ID of the base; 0 selects all entries.
     pub(crate) base: u64,
-    /// Attributes that do not count in fingerprints.
+    /// Attributes that fingerprints leave out.
     pub(crate) ignore: &'p Names,
     pub(crate) ranges: &'p [Range],
-    /// Records that id2e says it has.
+    /// The number of records according to LMDB's record of the table id2e.
     pub(crate) records: u64,
     pub(crate) counters: &'p Counters,
 }
 
 impl Plan<'_> {
-    /// Goes through all ranges with as many workers as wanted. Every record of id2e must have been met. `stop` lets
-    /// nobody wait any more.
+    /// Processes all ranges, and fails if the number of records read is not the one that id2e claims. `stop` is called
+    /// when a worker fails; it must wake workers that wait.
     pub(crate) fn run<W: Worker>(
         &self,
         snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! Requests about entries that may be there already: reads, and modifies.
+//! Searches and modifies of entries that may exist already.
 
 use tree::Names;
 use wire::Result;
@@ -12,24 +12,24 @@ use crate::requests;
 
 const NOTHING: &[u8] = b"1.1";
 
-/// Reads of single entries.
+/// Base searches for single entries.
 #[derive(Debug)]
 pub struct EntryReads<'a> {
     names: Vec<&'a [u8]>,
-    /// What is asked for, for each of `names`; of no entry anything if there is none.
+    /// The requested attributes for each of `names`; empty if no attributes are requested of any entry.
     attributes: Vec<Vec<Vec<u8>>>,
     pub found: Vec<Option<ServerEntry>>,
 }
 
 impl<'a> EntryReads<'a> {
-    /// Whether they are there.
+    /// Asks only whether the entries exist.
     pub fn new(names: Vec<&'a [u8]>) -> Self {
         let found = names.iter().map(|_| None).collect();
         Self { names, attributes: Vec::new(), found }
     }
 
-    /// Their content: user attributes, and whatever else the LDIF has, such as the `ref` of a referral, which servers
-    /// show on request only.
+    /// Asks for the user attributes, and for any other attribute that the LDIF contains, such as `ref` of a referral
+    /// object, which servers return only when it is requested.
     pub fn with_content(entries: Vec<&'a Entry>, leave_out: &Names) -> common::Result<Self> {
         let attributes =
             entries.iter().map(|entry| content(entry, leave_out)).collect::<common::Result<_>>()?;
@@ -74,7 +74,7 @@ impl Requester for EntryReads<'_> {
     }
 }
 
-/// Modifies of entries that are there.
+/// Modifies of entries that exist.
 #[derive(Debug)]
 pub struct EntryModifies<'a> {
     list: Vec<(&'a [u8], Vec<Modification>)>,

@@ -1,7 +1,7 @@
-//! Batches on their way from the reader to the connections, and who must wait for whom.
+//! The queue of batches between the reader and the connections, and the dependencies between batches.
 //!
-//! A batch depends on the earlier ones that hold a parent of its entries, or an entry of the same DN, and are not
-//! settled. Earlier ones are taken first and never wait for later ones, so somebody can always go on.
+//! A batch depends on every unsettled earlier batch that contains a parent of one of its entries, or an entry with the
+//! same DN. Batches are taken in order and never wait for later ones, so there is no deadlock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,14 +12,14 @@ use rustc_hash::FxHashMap;
 
 use crate::entry::Entry;
 
-/// How long a wait may overlook that the load was cancelled.
+/// A waiting thread notices after this time at the latest that the load was cancelled.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct Batch {
     pub number: u64,
     pub entries: Vec<Entry>,
-    /// Numbers of batches to wait for.
+    /// The numbers of the batches that this one depends on.
     pub after: BTreeSet<u64>,
 }
 
@@ -27,19 +27,19 @@ pub struct Batch {
 pub struct BatchQueue {
     state: Mutex<State>,
     changed: Condvar,
-    /// Batches that may wait to be taken.
+    /// The highest number of batches in the queue.
     room: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Batch>,
-    /// Not settled.
+    /// The numbers of the batches that are not settled.
     open: BTreeSet<u64>,
-    /// Settled, but some of their entries are not on the server. With the number of the first batch that cannot
-    /// depend on it; kept until all before that are settled.
+    /// Batches that are settled although some of their entries are not on the server, each with the number of the first
+    /// batch that cannot depend on it. They are kept until all batches before that number are settled.
     troubled: BTreeMap<u64, u64>,
-    /// DN's hash -> the last open batch with such an entry.
+    /// Maps the hash of a DN to the last unsettled batch that contains an entry with this DN.
     names: FxHashMap<u128, u64>,
     next: u64,
     ended: bool,
@@ -51,7 +51,7 @@ impl BatchQueue {
         Self { state: Mutex::default(), changed: Condvar::new(), room }
     }
 
-    /// Hands over entries once there is room; false when nobody wants them any more.
+    /// Appends a batch once there is room; returns false if the load was stopped or cancelled.
     pub fn put(&self, entries: Vec<Entry>, cancelled: impl Fn() -> bool) -> bool {
         let mut state = lock(&self.state);
         while state.waiting.len() >= self.room && !state.stopped {
@@ -68,7 +68,7 @@ impl BatchQueue {
         true
     }
 
-    /// Another pass begins.
+    /// Reopens the queue for the second pass.
     pub fn begin(&self) {
         lock(&self.state).ended = false;
     }
@@ -79,7 +79,7 @@ impl BatchQueue {
         self.changed.notify_all();
     }
 
-    /// Nobody shall go on.
+    /// Wakes all waiting threads; nothing is put or taken any more.
     pub fn stop(&self) {
         lock(&self.state).stopped = true;
         self.changed.notify_all();
@@ -89,7 +89,7 @@ impl BatchQueue {
         lock(&self.state).stopped
     }
 
-    /// The next batch; `None` when there are no more.
+    /// Takes the next batch; `None` if there are no more, or if the load was stopped or cancelled.
     pub fn take(&self, cancelled: impl Fn() -> bool) -> Option<Batch> {
         let mut state = lock(&self.state);
         loop {
@@ -107,7 +107,8 @@ impl BatchQueue {
         }
     }
 
-    /// Waits until all of `after` are settled. `Some(true)`: one of them left entries out; `None`: stopped.
+    /// Waits until all batches of `after` are settled. `Some(true)` means that some of their entries are not on the
+    /// server; `None` means that the load was stopped or cancelled.
     pub fn wait_for(&self, after: &BTreeSet<u64>, cancelled: impl Fn() -> bool) -> Option<bool> {
         let mut state = lock(&self.state);
         loop {
@@ -121,7 +122,7 @@ impl BatchQueue {
         }
     }
 
-    /// The batch is done; `troubled`: some of its entries are not on the server.
+    /// Marks the batch as settled. `troubled` says that some of its entries are not on the server.
     pub fn settle(&self, batch: &Batch, troubled: bool) {
         let mut state = lock(&self.state);
         state.open.remove(&batch.number);

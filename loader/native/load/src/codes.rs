@@ -1,4 +1,4 @@
-//! Result codes (RFC 4511, 4.1.9 and A.2) as a load takes them.
+//! What LDAP result codes (RFC 4511, 4.1.9 and A.2) mean to a load.
 
 pub const OTHER_DATABASE: i32 = 71; // affectsMultipleDSAs
 pub const NO_SUCH_OBJECT: i32 = 32;
@@ -39,17 +39,17 @@ const NAMES: [(i32, &str); 32] = [
     (80, "other"),
 ];
 
-/// The server cannot now, and may soon.
+/// The server is busy or unavailable, so the request is worth a retry.
 pub const fn is_transient(code: i32) -> bool {
     matches!(code, 51 | 52)
 }
 
-/// The server, or this database of it, has no transactions after all.
+/// The server, or this database, does not support transactions although the root DSE announces them.
 pub const fn is_no_transaction(code: i32) -> bool {
     matches!(code, 2 | 12 | 53)
 }
 
-/// As it stands in the reject file.
+/// The reason as the reject file gives it.
 pub fn reason(code: i32, text: &str) -> String {
     let name = NAMES.iter().find(|(known, _)| *known == code);
     let name =

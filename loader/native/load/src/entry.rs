@@ -1,4 +1,4 @@
-//! One entry of the input, and the add that it becomes.
+//! One entry of the input, and the add request that is made of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::requests;
 
-/// A record as it stands in the input, and its place in the tree.
+/// A record of the input, with hashes that identify the entry and its parent.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Number of the record in the input, from 0, over all files.
+    /// The number of the record, counted from 0 over all input files.
     pub position: u64,
     /// `None` for a stream.
     pub path: Option<Arc<PathBuf>>,
-    /// Of its first line, from 1.
+    /// The number of its first line, from 1.
     pub line: u64,
     pub text: Vec<u8>,
     pub dn: Vec<u8>,
-    /// Hash of the DN's key, and of its parent's.
+    /// The hashes of the normalized DN and of the parent's.
     pub name: u128,
     pub parent: u128,
     /// Number of RDNs.
@@ -63,19 +63,20 @@ fn record(text: &[u8], line: u64) -> Record<'_> {
     Record { bytes: text, line, closed: true, last: false }
 }
 
-/// What is sent for an entry.
+/// An entry, ready to be sent.
 #[derive(Debug)]
 pub struct Prepared {
     /// An `AddRequest`.
     pub operation: Vec<u8>,
-    /// Hashes of its attribute descriptions, those of the RDN included, together with the suffix.
+    /// Hashes of its attribute descriptions, including those of the RDN. Each is combined with the hash of the suffix,
+    /// because every database numbers descriptions by itself.
     pub descriptions: Vec<u64>,
-    /// Values that are left out.
+    /// The number of values that are not sent.
     pub left_out: u64,
 }
 
 impl Prepared {
-    /// `context`: the hash of its suffix.
+    /// `context` is the hash of the suffix (see [`crate::shared::Shared::context`]).
     pub fn new(entry: &Entry, leave_out: &Names, context: u64) -> Result<Self> {
         let all = entry.fields()?;
         let count = all.len();
@@ -98,7 +99,7 @@ impl Prepared {
     }
 }
 
-/// Attribute types of an RDN, in lower case.
+/// The attribute types of the RDN, in lower case.
 pub fn naming_types(dn: &[u8]) -> Vec<Vec<u8>> {
     let name = ParsedDn::new(dn);
     let rdn = &name.key()[..name.key().len() - name.parent().len()];
@@ -107,13 +108,13 @@ pub fn naming_types(dn: &[u8]) -> Vec<Vec<u8>> {
     types.map(<[u8]>::to_vec).collect()
 }
 
-/// Values side by side that belong to one description, wherever they stand in the record.
+/// The values of a record, grouped by attribute description.
 #[derive(Debug)]
 pub struct GroupedValues<'a> {
     pub values: Vec<std::borrow::Cow<'a, [u8]>>,
-    /// Hash of each description in lower case, in the order of their first values.
+    /// The hash of each description in lower case, in the order of first occurrence.
     pub descriptions: Vec<u64>,
-    /// Of each description: which fields.
+    /// For each description, the indexes of its fields.
     pub members: Vec<Vec<usize>>,
 }
 

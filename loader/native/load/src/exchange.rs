@@ -1,4 +1,4 @@
-//! One connection: requests go out many at a time, and each gets its answer.
+//! One connection with many outstanding requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use wire::{Channel, ConnectionOptions, Result};
 use crate::asks::EntryReads;
 use crate::requests::{self, Controls};
 
-/// May a request go out now?
+/// Whether a request may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendWindow {
     Yes,
-    /// An answer that is under way decides.
+    /// That depends on a response that has not arrived.
     Wait,
     Never,
 }
@@ -31,7 +31,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct TransactionOutcome {
     pub answer: Answer,
-    /// Message ID of the add that failed, when the server tells it (RFC 5805, 3.2).
+    /// The message ID of the add that failed, if the server reports it (RFC 5805, 3.2).
     pub guilty: Option<i32>,
 }
 
@@ -42,21 +42,22 @@ pub struct RequestPipeline {
     writer: Writer,
 }
 
-/// Somebody who has many requests and takes their answers.
+/// A set of requests that takes their responses.
 pub trait Requester {
     fn count(&self) -> usize;
     fn ready(&self, request: usize) -> SendWindow;
     fn encode(&mut self, request: usize, id: i32, out: &mut Writer);
-    /// An answer, or a part of it.
+    /// Takes a response, or one of the messages of a search response.
     fn take(&mut self, request: usize, message: &Message<'_>) -> Result<()>;
 }
 
-/// Requests a second that make it worth to have more of them under way; and so often the way is measured.
+/// The window is large enough for this number of requests per second at the round-trip time, which is the least of
+/// [`TIMES`] measurements.
 const RATE: f64 = 5_000.0;
 const TIMES: usize = 3;
 
 impl RequestPipeline {
-    /// Connects and binds, and sees how far away the server is: the longer the way, the more may be on it.
+    /// Connects, binds and measures the round-trip time: the longer it is, the more requests may be outstanding.
     pub fn open(
         link: &ConnectionOptions,
         stop: &Arc<Counters>,
@@ -84,7 +85,7 @@ impl RequestPipeline {
         Ok(begun.elapsed())
     }
 
-    /// Sends all requests that may go, never more than the window unanswered.
+    /// Sends all requests that may be sent, with no more of them outstanding than the window allows.
     pub fn pipeline(&mut self, asker: &mut impl Requester) -> Result<()> {
         let mut open: Vec<(i32, usize)> = Vec::with_capacity(self.window);
         let (mut next, count) = (0, asker.count());
@@ -112,7 +113,7 @@ impl RequestPipeline {
         Ok(id)
     }
 
-    /// Waits for one message, and takes all that are there with it.
+    /// Waits for one message, and also takes all others that have arrived.
     fn collect(&mut self, asker: &mut impl Requester, open: &mut Vec<(i32, usize)>) -> Result<()> {
         let message = self.channel.receive()?;
         deliver(&message, asker, open)?;
@@ -132,7 +133,7 @@ impl RequestPipeline {
         if message.id == id { Ok(message) } else { Err(unexpected(&message)) }
     }
 
-    /// Begins a transaction: its identifier, or why not.
+    /// Starts a transaction; returns its identifier, or the server's refusal.
     pub fn start(&mut self) -> Result<std::result::Result<Vec<u8>, Answer>> {
         let message = self.ask(requests::start)?;
         let told = message.extended()?;
@@ -177,17 +178,17 @@ fn unexpected(message: &Message<'_>) -> wire::Error {
     wire::Failure::new(wire::Phase::Protocol, 2, text).into()
 }
 
-/// Adds, in the order of a list.
+/// Adds that are sent in the order of a list.
 #[derive(Debug)]
 pub struct Adds<'a> {
-    /// Requests, each with the place in the list of its parent if that stands there.
+    /// The requests, each with the index of its parent if that is in the list.
     pub list: Vec<(&'a [u8], Option<usize>)>,
     pub controls: Controls,
-    /// Message IDs, 0 for one that was not sent.
+    /// The message IDs; 0 if the request was not sent.
     pub ids: Vec<i32>,
     pub answers: Vec<Option<Answer>>,
     sent: Vec<Option<Instant>>,
-    /// The longest time that an answer took.
+    /// The longest response time.
     pub slowest: Duration,
 }
 
@@ -204,8 +205,8 @@ impl Requester for Adds<'_> {
         self.list.len()
     }
 
-    /// A server works on the requests of a connection side by side, so a child waits for its parent's answer; and a
-    /// child whose parent was refused is kept back.
+    /// A server processes the requests of a connection in parallel. So a child is not sent before the response to its
+    /// parent's add, and never if the parent was refused.
     fn ready(&self, request: usize) -> SendWindow {
         let Some(parent) = self.list[request].1 else { return SendWindow::Yes };
         match &self.answers[parent] {

@@ -1,4 +1,4 @@
-//! An entry as the server shows it, beside what the LDIF says.
+//! Compares an entry on the server with the entry in the LDIF.
 
 use ldif::Field;
 use rustc_hash::FxHashMap;
@@ -11,13 +11,13 @@ use crate::entry::{Entry, GroupedValues, naming_types};
 use crate::options::Aliases;
 
 const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
-/// What is asked for when the content counts.
+/// The attributes to request if the content is to be compared.
 pub const CONTENT: &[&str] = &["*", STAMPS[0], STAMPS[1]];
 
-/// Attributes by description in lower case, the server's name for it.
+/// Attributes by description, in lower case and with the server's name of the attribute type.
 type Attributes = FxHashMap<Vec<u8>, (Vec<u8>, Vec<Vec<u8>>)>;
 
-/// An entry as the server shows it.
+/// An entry as the server returned it.
 #[derive(Debug, Default)]
 pub struct ServerEntry {
     attributes: Attributes,
@@ -41,7 +41,8 @@ impl ServerEntry {
         Ok(found)
     }
 
-    /// Is the LDIF's entry newer by its entryCSN, or else by its modifyTimestamp? Without both it is not.
+    /// Whether the entry in the LDIF is newer by its entryCSN, or else by its modifyTimestamp. If it has neither, it is
+    /// not newer.
     pub fn is_older_than(&self, entry: &Entry) -> common::Result<bool> {
         let fields = entry.fields()?;
         let first =
@@ -64,10 +65,11 @@ impl ServerEntry {
         Ok(false)
     }
 
-    /// What a Modify must replace to make the user attributes equal to the LDIF's; nothing when they are.
+    /// Returns the attributes that a modify must replace to make the user attributes equal to those of the LDIF; none
+    /// if they are equal.
     ///
-    /// With `loosely`, values are equal that differ in case and spaces only, or as DNs: a server may store another
-    /// spelling than it was given. The values of the RDN stay, for a server adds them.
+    /// With `loosely`, values that differ only in case, in spaces or in the spelling of a DN are equal, because a
+    /// server may store a value in another spelling. The values of the RDN are kept, because servers add them.
     pub fn changes(
         &self,
         entry: &Entry,
@@ -102,7 +104,8 @@ impl ServerEntry {
         Ok(changes)
     }
 
-    /// Is it what an earlier try of ours must have made of the entry? A password that is hashed or hidden counts.
+    /// Whether an earlier attempt of this load must have added the entry. A password that the server has hashed, or
+    /// does not return, counts as equal.
     pub fn was_added_by_this_load(&self, changes: &[Modification]) -> bool {
         changes.iter().all(|(description, values)| self.is_password(description, values))
     }
@@ -125,7 +128,7 @@ fn server_name(description: &[u8], aliases: &Aliases) -> Vec<u8> {
     known.map_or_else(|| lower.clone(), |(_, name)| [name.as_bytes(), &lower[end..]].concat())
 }
 
-/// The same values in whatever order; with `more`, theirs may have others beside.
+/// Whether the values are the same in any order. With `more`, the server may have further values.
 fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: bool) -> bool {
     let sorted = |values: &[Vec<u8>]| {
         let mut values: Vec<Vec<u8>> = values.iter().map(|value| fold(value)).collect();
@@ -136,7 +139,7 @@ fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: 
     if more { ours.iter().all(|value| theirs.binary_search(value).is_ok()) } else { ours == theirs }
 }
 
-/// One spelling for values that differ in case and spaces, or as DNs do.
+/// Maps values that differ only in case, in spaces or in the spelling of a DN to the same bytes.
 fn folded(value: &[u8]) -> Vec<u8> {
     let text = if value.contains(&b'=') {
         ParsedDn::new(value).key().to_vec()

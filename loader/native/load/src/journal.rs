@@ -1,9 +1,10 @@
-//! What is done already, so that a load that was killed goes on: appended, one record for a run of entries.
+//! The journal of a load, from which a load that was killed is resumed. Records are appended; each is about a run of
+//! consecutive entries, which are identified by their positions in the input.
 //!
-//! An entry stands for its position in the input. Before one is sent, all up to some position beyond it are
-//! reserved, and that is on the disk: what is neither reserved nor done was never sent. What is reserved and not
-//! done may be on the server or not. Records of what is done need no waiting for the disk: after a crash of the
-//! host such entries are uncertain again, and found to be there.
+//! Before an entry is sent, a record that reserves all positions up to one beyond it is synced. An entry that is not
+//! reserved was never sent. An entry that is reserved but not recorded as done may or may not be on the server. Records
+//! of entries that are done are not synced: after a crash of the host, the load looks for these entries on the server
+//! and finds them there.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -14,7 +15,7 @@ use std::sync::Mutex;
 use common::{InFile, Result, lock};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Positions reserved at a time: a wait for the disk each.
+/// The number of positions reserved at a time. Each reservation costs one sync.
 const AHEAD: u64 = 1 << 16;
 const RECORD: usize = 32;
 
@@ -28,7 +29,7 @@ pub enum Kind {
 const RESERVED: u64 = 1;
 const KINDS: [(Kind, u64); 3] = [(Kind::Added, 2), (Kind::Present, 3), (Kind::Replaced, 4)];
 
-/// How many entries ended how, earlier runs' included.
+/// The numbers of entries by their outcome, including those of earlier runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub added: u64,
@@ -50,12 +51,12 @@ impl Counts {
     }
 }
 
-/// What an earlier run left.
+/// The state in which an earlier run left the journal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PreviousRun {
-    /// Ascending, apart from each other; each from its first position to the one after its last.
+    /// Disjoint ranges of positions in ascending order, each with an exclusive end.
     pub done: Vec<(u64, u64)>,
-    /// Positions below it may have been sent.
+    /// Entries at positions below this one may have been sent.
     pub reserved: u64,
 }
 
@@ -72,7 +73,7 @@ struct State {
 }
 
 impl Journal {
-    /// Opens or makes the file (mode 0600); a record that a crash cut short is taken off.
+    /// Opens or creates the file (mode 0600), and truncates it after its last complete record.
     pub fn open(path: &Path) -> Result<(Self, PreviousRun)> {
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).mode(0o600).open(path);
@@ -86,7 +87,7 @@ impl Journal {
         Ok((Self { state: Mutex::new(state) }, before))
     }
 
-    /// Positions below `position` may be sent once this returns.
+    /// Reserves the positions below `position`; their entries may be sent when it returns.
     pub fn reserve(&self, position: u64) -> Result<()> {
         let mut state = lock(&self.state);
         if position <= state.reserved {
@@ -99,7 +100,7 @@ impl Journal {
         Ok(())
     }
 
-    /// These positions, ascending, are done.
+    /// Records that the entries at these positions, in ascending order, are done.
     pub fn settle(&self, kind: Kind, positions: &[u64]) -> Result<()> {
         let number =
             KINDS.iter().find(|(known, _)| *known == kind).map_or(0, |(_, number)| *number);

@@ -1,10 +1,10 @@
-//! Named points at which a test may end the process as `kill -9` would; as loader/run/killpoint.py.
+//! Named points at which a test may end the process as `kill -9` does; see also loader/run/killpoint.py.
 
 use rustix::process::{Signal, getpid, kill_process};
 
 const VARIABLE: &str = "DITSEED_KILL_AT";
 
-/// Dies here when the variable names this point.
+/// Kills the process if the environment variable names this point.
 pub fn killpoint(name: &str) {
     if std::env::var_os(VARIABLE).is_some_and(|wanted| wanted == name) {
         let _ = kill_process(getpid(), Signal::KILL);

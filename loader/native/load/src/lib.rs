@@ -1,10 +1,10 @@
-//! LDIF into a running server.
+//! Adds entries from LDIF to a running server.
 //!
-//! One thread reads and cuts the input into batches ([`reader`], [`board`]); each connection takes batches
-//! ([`worker`]) and adds their entries in an LDAP transaction (RFC 5805) where the server has these, or else by
-//! themselves, many under way at a time ([`exchange`]). What is done stands in a [`journal`], so that a load that
-//! was killed goes on with what is missing. Entries that came before their parents are tried again after all
-//! others. An entry that the server does not take is a [`Rejection`], and no other entry suffers for it.
+//! One thread reads the input and divides it into batches ([`reader`], [`batch_queue`]). Each connection takes batches
+//! ([`worker`]) and adds their entries in LDAP transactions (RFC 5805) if the server supports them, or else one by
+//! one, with many requests outstanding at a time ([`exchange`]). A [`journal`] records which entries are done, so that
+//! a load that was killed can be resumed. Entries that come before their parents are tried again after all others. An
+//! entry that the server refuses becomes a [`Rejection`] and does not affect the others.
 
 mod asks;
 mod batch_queue;
@@ -19,6 +19,8 @@ mod reader;
 mod requests;
 mod shared;
 mod shutdown;
+#[cfg(test)]
+mod tests;
 mod tuner;
 mod work;
 mod worker;
@@ -41,27 +43,27 @@ use shared::Shared;
 use shutdown::{Shutdown, pass_on};
 use worker::Worker;
 
-/// How a load ended; its counts hold what earlier runs did, too.
+/// The result of a load. The counts include earlier runs of the same load.
 #[derive(Debug)]
 pub struct Loaded {
     pub read: u64,
     pub added: u64,
-    /// There already, and left as they were.
+    /// Entries that existed already and were not changed.
     pub present: u64,
     pub replaced: u64,
-    /// In the order of the input; all are in the reject file.
+    /// In the order of the input. The reject file contains all of them.
     pub rejections: Vec<Rejection>,
-    /// There were more rejections than may be, so not all was read.
+    /// There were more rejections than allowed, so the input was not read to its end.
     pub stopped: bool,
-    /// Entries that earlier runs were done with.
+    /// Entries that earlier runs had finished.
     pub before: u64,
-    /// Values left out.
+    /// Values that were not sent because of [`Options::leave_out`].
     pub left_out: u64,
     /// Entries that waited for their parents.
     pub deferred: u64,
     pub reconnects: u64,
     pub transactions: u64,
-    /// Entries in the largest transaction.
+    /// The number of entries in the largest transaction.
     pub largest: usize,
 }
 
@@ -84,7 +86,7 @@ pub fn load(
     Ok(loaded(&shared, records, earlier, rejections))
 }
 
-/// All of the input, then what was put aside.
+/// Loads the input, and then the entries that were deferred.
 fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Result<u64> {
     let mut reader = Reader::new(shared, before);
     pass(shared, || reader.read(sources))?;
@@ -98,7 +100,7 @@ fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Res
     Ok(records)
 }
 
-/// Reads on this thread while others add.
+/// Reads on this thread while one thread for each connection adds.
 fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Result<()> {
     let calms: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
     let over = AtomicBool::new(false);
@@ -114,7 +116,7 @@ fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Resul
             shared.board.stop();
         }
         for worker in workers {
-            // Its failure, a panic among them, is the crew's.
+            // The crew has recorded its failure, even if it was a panic.
             let _ = worker.join();
         }
         over.store(true, Relaxed);
@@ -123,7 +125,8 @@ fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Resul
     ended(crew.end(), read, shared)
 }
 
-/// The error that came first in meaning: a reader that was told to stop says no more than that.
+/// Returns the root cause: the failure of a worker, or else that of the reader. A reader that only stopped because the
+/// load has too many rejections reports `Cancelled`, which is no error then.
 fn ended(worked: Result<()>, read: common::Result<()>, shared: &Shared<'_>) -> Result<()> {
     worked?;
     match read {

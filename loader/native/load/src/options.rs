@@ -1,4 +1,4 @@
-//! What a load is asked to do.
+//! The options of a load.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ pub enum Source {
     Stream(OwnedFd),
 }
 
-/// What becomes of an entry whose DN is there already.
+/// What to do with an entry whose DN already exists on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnExists {
-    /// It is rejected.
+    /// Reject the entry.
     Error,
-    /// The server's stays.
+    /// Keep the server's entry.
     Skip,
-    /// The server's user attributes become those of the LDIF.
+    /// Replace the user attributes of the server's entry with those of the LDIF.
     Replace,
-    /// As `Replace`, where the LDIF's entry is newer by entryCSN or modifyTimestamp.
+    /// Like `Replace`, if the entry in the LDIF is newer by entryCSN or modifyTimestamp; else keep the server's entry.
     Newer,
 }
 
@@ -35,43 +35,43 @@ impl OnExists {
         })
     }
 
-    /// Is more asked of an entry that is there than whether it is?
+    /// Whether the content of an existing entry must be read.
     pub const fn compares(self) -> bool {
         matches!(self, Self::Replace | Self::Newer)
     }
 }
 
-/// The server's name of an attribute for each of its other names, all in lower case.
+/// Pairs of another name of an attribute type and the name that the server uses, both in lower case.
 pub type Aliases = Vec<(String, String)>;
 
 #[derive(Debug)]
 pub struct Options {
-    /// Connections.
+    /// The number of connections.
     pub jobs: usize,
-    /// Entries a transaction; 0 finds out, 1 makes none.
+    /// The number of entries per transaction; 0 adjusts it to the server, 1 uses no transactions.
     pub batch: usize,
-    /// The server offers transactions.
+    /// Whether the server supports transactions.
     pub transactions: bool,
-    /// Requests that may wait for their answers on one connection: on a quick way to the server, and at most.
+    /// The number of outstanding requests on one connection: with a short round-trip time, and the upper limit.
     pub window: (usize, usize),
     pub exists: OnExists,
-    /// Attributes that are left out, whatever their options.
+    /// Attribute types that are not sent, with any attribute options.
     pub leave_out: Vec<String>,
-    /// Adds carry the relax control (draft-zeilenga-ldap-relax).
+    /// Whether adds carry the Relax Rules control (draft-zeilenga-ldap-relax).
     pub relax: bool,
-    /// Suffixes of the server: their entries have no parent there.
+    /// The suffixes of the server, whose entries have no parent.
     pub contexts: Vec<String>,
     pub aliases: Aliases,
     pub max_rejects: u64,
     pub rejects: PathBuf,
-    /// Entries a second; 0 is without limit.
+    /// The highest rate in entries per second; 0 means no limit.
     pub max_rate: u64,
     pub journal: PathBuf,
-    /// Any entry of the input may have been added by an earlier run.
+    /// Whether an earlier run may have added any of the entries.
     pub all_uncertain: bool,
-    /// Bytes for entries that wait for their parents; what is more goes to nameless files in `scratch`.
+    /// The memory limit for deferred entries, in bytes. What exceeds it goes to unlinked temporary files in `scratch`.
     pub memory: usize,
     pub scratch: PathBuf,
-    /// So long a server that is gone is tried again.
+    /// How long to try to reconnect to a server that does not respond.
     pub patience: Duration,
 }

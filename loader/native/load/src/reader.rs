@@ -1,4 +1,4 @@
-//! The input, cut into batches.
+//! Reads the input and divides it into batches.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::journal::PreviousRun;
 use crate::options::Source;
 use crate::shared::Shared;
 
-/// A batch of entries is no larger, whatever their number.
+/// A batch that reaches this size in bytes is complete, whatever its number of entries.
 const MOST_BYTES: usize = 8 << 20;
 const NAP: Duration = Duration::from_millis(50);
 
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         self.hand_over()
     }
 
-    /// A file that was cut is refused before its last entries are sent.
+    /// Refuses a truncated file before its last batch is sent.
     fn input(&mut self, input: Input<'_>) -> Result<()> {
         let path = input.path.clone().map(Arc::new);
         let mut tail = TruncationDetector::default();
@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
         self.batch.len() >= self.size() || self.bytes >= MOST_BYTES
     }
 
-    /// With a limit of the rate, no batch is of more than a second.
+    /// If the rate is limited, a batch holds at most the entries of one second.
     fn size(&self) -> usize {
         let size = self.shared.tuner.size();
         match self.shared.options.max_rate {
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Hands over what has come together.
+    /// Puts the current batch into the queue.
     pub fn hand_over(&mut self) -> Result<()> {
         let Some(last) = self.batch.last().map(|entry| entry.position) else { return Ok(()) };
         let entries = std::mem::take(&mut self.batch);
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         Err(Error::new(Code::Cancelled, "the load was stopped"))
     }
 
-    /// Waits until so many more may go.
+    /// Waits until the rate limit allows these entries.
     fn keep_rate(&mut self, entries: u64) -> Result<()> {
         let rate = self.shared.options.max_rate;
         if rate > 0 {
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Hands over once more what was put aside, parents before children.
+    /// Puts the deferred entries into the queue again, parents before children.
     pub fn read_deferred(&mut self) -> Result<()> {
         let shared = self.shared;
         shared.each_deferred(|entry| {

@@ -1,4 +1,4 @@
-//! The requests of a load, encoded (RFC 4511; transactions: RFC 5805).
+//! Encodes the requests of a load (RFC 4511; transactions: RFC 5805).
 
 use wire::ber::{OCTETS, SEQUENCE, SET, Writer};
 
@@ -21,11 +21,11 @@ const REPLACE: i32 = 2;
 /// An attribute description and its values.
 pub type Attribute<'a> = (&'a [u8], &'a [&'a [u8]]);
 
-/// What goes with an add beside itself.
+/// The controls of an add.
 #[derive(Debug, Clone, Default)]
 pub struct Controls {
     pub relax: bool,
-    /// Identifier of the transaction that it belongs to.
+    /// The identifier of its transaction.
     pub transaction: Option<Vec<u8>>,
 }
 
@@ -51,7 +51,7 @@ fn attribute(out: &mut Writer, (description, values): Attribute<'_>) {
     });
 }
 
-/// A whole message with an encoded operation.
+/// Encodes an `LDAPMessage` around an encoded operation.
 pub fn add(out: &mut Writer, id: i32, operation: &[u8], controls: &Controls) {
     out.sequence(|message| {
         message.integer(id);
@@ -107,7 +107,7 @@ fn extended(out: &mut Writer, id: i32, name: &[u8], value: Option<&[u8]>) {
     });
 }
 
-/// Reads one entry, referral objects too.
+/// Encodes a search for one entry, which may be a referral object.
 pub fn read<'a>(
     out: &mut Writer,
     id: i32,
@@ -134,7 +134,7 @@ pub fn read<'a>(
     });
 }
 
-/// Replaces attributes; one without values is removed.
+/// Encodes a modify that replaces attributes; an attribute without values is removed.
 pub fn replace(out: &mut Writer, id: i32, dn: &[u8], changes: &[(Vec<u8>, Vec<Vec<u8>>)]) {
     out.sequence(|message| {
         message.integer(id);

@@ -1,4 +1,4 @@
-//! What all connections of a load share.
+//! The state that all connections of a load share.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,10 +19,10 @@ use crate::journal::Journal;
 use crate::options::Options;
 use crate::tuner::BatchSize;
 
-/// Parents known to be there that are kept in mind; then the list begins anew.
+/// The size limit of the set of parents that are known to exist; a full set is cleared.
 const PARENTS: usize = 1 << 20;
 
-/// An entry that is not loaded, and why.
+/// An entry that was not loaded, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     pub position: u64,
@@ -30,12 +30,12 @@ pub struct Rejection {
     pub line: u64,
     pub dn: String,
     pub reason: String,
-    /// Its parent is not there.
+    /// Whether it was rejected because its parent does not exist.
     pub orphan: bool,
     pub text: Vec<u8>,
 }
 
-/// How often what happened.
+/// Counters for the report.
 #[derive(Debug, Default)]
 pub struct RejectCounts {
     pub left_out: AtomicU64,
@@ -50,18 +50,18 @@ pub struct Shared<'a> {
     pub link: &'a ConnectionOptions,
     pub counters: &'a Arc<Counters>,
     pub leave_out: Names,
-    /// Keys of the suffixes' DNs.
+    /// The normalized DNs of the suffixes.
     contexts: Vec<Vec<u8>>,
     pub board: BatchQueue,
     pub journal: Journal,
     pub tuner: BatchSize,
     pub tally: RejectCounts,
     pub reserved_before: u64,
-    /// Adds go in transactions.
+    /// Whether transactions are used; cleared if the server turns out not to support them.
     pub transactions: AtomicBool,
-    /// What waited for parents is tried for the last time.
+    /// The second pass is under way, in which an entry without a parent is rejected instead of deferred.
     pub last_pass: AtomicBool,
-    /// Most entries of the last batch were there already.
+    /// Most entries of the last batch existed already, so entries are looked for before they are sent.
     pub look_first: AtomicBool,
     known: Mutex<FxHashSet<u64>>,
     parents: Mutex<FxHashSet<u128>>,
@@ -69,7 +69,7 @@ pub struct Shared<'a> {
     deferred: Mutex<DeferredEntries>,
 }
 
-/// Entries that wait for their parents.
+/// Entries whose parents did not exist, for the second pass.
 #[derive(Debug)]
 struct DeferredEntries {
     sorter: RecordSorter,
@@ -115,17 +115,16 @@ impl<'a> Shared<'a> {
         self.last_pass.load(Relaxed)
     }
 
-    /// May it have been added by an earlier run?
+    /// Whether an earlier run may have added the entry.
     pub fn is_uncertain(&self, entry: &Entry) -> bool {
         self.options.all_uncertain || entry.position < self.reserved_before
     }
 
-    /// Does the database know all these attribute descriptions?
+    /// Whether an add outside of a transaction has used each of these attribute descriptions.
     ///
-    /// back-mdb numbers a description when its first value is written. When a transaction ends in failure that was
-    /// the first to use one, slapd (2.5 and 2.6) forgets the name but not the number, and entries written after that
-    /// cannot be read, or change their attributes. So only descriptions that a single add has made known are used in
-    /// transactions.
+    /// back-mdb assigns a number to a description when it writes the first value. If a transaction that was the first
+    /// to use a description is aborted, slapd (2.5 and 2.6) forgets the name but keeps the number. Entries written
+    /// after that cannot be read, or have the wrong attributes. So a transaction must not be the first to use one.
     pub fn all_descriptions_added(&self, descriptions: &[u64]) -> bool {
         let known = lock(&self.known);
         descriptions.iter().all(|one| known.contains(one))
@@ -135,7 +134,7 @@ impl<'a> Shared<'a> {
         lock(&self.known).extend(descriptions);
     }
 
-    /// The hash of the longest suffix that an entry is below, each is a database of its own.
+    /// The hash of the suffix of the entry's database; 0 if the server has only one suffix.
     pub fn context(&self, entry: &Entry) -> u64 {
         if self.contexts.len() < 2 {
             return 0;
@@ -169,7 +168,7 @@ impl<'a> Shared<'a> {
         lock(&self.parents).remove(&name);
     }
 
-    /// Rejects an entry; the load ends when there are too many.
+    /// Records a rejection; stops the load if there are too many.
     pub fn reject(&self, entry: &Entry, reason: String, orphan: bool) {
         let mut rejections = lock(&self.rejections);
         rejections.push(Rejection {
@@ -193,13 +192,13 @@ impl<'a> Shared<'a> {
         rejections
     }
 
-    /// Puts an entry aside until all others were tried.
+    /// Keeps an entry for the second pass.
     pub fn defer(&self, entry: &Entry) -> common::Result<()> {
         self.tally.deferred.fetch_add(1, Relaxed);
         lock(&self.deferred).put(entry)
     }
 
-    /// Gives out the entries that were put aside, parents before children.
+    /// Passes the deferred entries to `take`, parents before children, until it returns false.
     pub fn each_deferred(
         &self,
         mut take: impl FnMut(Entry) -> common::Result<bool>,
@@ -230,7 +229,7 @@ impl DeferredEntries {
         self.sorter.push(prefix, &record)
     }
 
-    /// 0 is a stream.
+    /// The number of a path in `paths`, from 1; 0 for a stream.
     fn number(&mut self, path: Option<&Arc<PathBuf>>) -> u64 {
         let Some(path) = path else { return 0 };
         let known = self.paths.iter().rposition(|known| known == path);

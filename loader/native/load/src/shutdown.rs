@@ -1,7 +1,8 @@
-//! Stopping a load without breaking off a commit.
+//! Stops a load without interrupting a commit.
 //!
-//! A slapd (2.5 and 2.6) whose client goes while it works on the end of a transaction frees the entries that it
-//! works on, and crashes. So whoever waits for a commit is left in peace, for a while, when the load is cancelled.
+//! If the client disconnects while slapd (2.5 and 2.6) processes the end of a transaction, slapd frees the entries that
+//! it is still using, and crashes. So a connection that waits for a commit is not closed at once when the load is
+//! cancelled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,10 +13,10 @@ use common::Counters;
 
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// So long a commit may take once the load was cancelled.
+/// The time that a commit has to finish after the load is cancelled.
 const COMMIT: Duration = Duration::from_secs(60);
 
-/// What stops one connection, and whether it commits.
+/// The stop flag of one connection, and whether it is waiting for a commit.
 #[derive(Debug, Default)]
 pub struct Shutdown {
     stop: Arc<Counters>,
@@ -23,12 +24,12 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// For the connection.
+    /// The flag that the connection checks.
     pub const fn stop(&self) -> &Arc<Counters> {
         &self.stop
     }
 
-    /// Does what must not be broken off.
+    /// Runs `work`, during which [`pass_on`] does not stop the connection until its time limit.
     pub fn without_interruption<T>(&self, work: impl FnOnce() -> T) -> T {
         self.committing.store(true, Relaxed);
         let done = work();
@@ -37,7 +38,7 @@ impl Shutdown {
     }
 }
 
-/// Passes on that the load is cancelled, until it has ended.
+/// Waits until the load is cancelled or has ended; if it is cancelled, stops the connections.
 pub fn pass_on(counters: &Counters, all: &[Shutdown], ended: &AtomicBool) {
     while !counters.is_cancelled() {
         if ended.load(Relaxed) {

@@ -1,17 +1,18 @@
-//! How many entries a transaction takes: as many as the server commits in a fair time.
+//! Adjusts the number of entries per transaction to the time that the server needs to commit them.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
+/// The size of the first transaction.
 use common::lock;
 
-/// Nobody knows the server yet.
 const FIRST: usize = 256;
 const LEAST: usize = 16;
-/// LMDB keeps the pages that a transaction changes in a sorted list, which costs more and more: slapd 2.5 took 2.3 s
-/// of processor time for 20,000 entries in transactions of 1,000, 3.4 s in those of 5,000, 12.9 s in one.
+/// LMDB keeps the dirty pages of a transaction in a sorted list, so that the cost of each grows with their number. For
+/// 20,000 entries, slapd 2.5 took 2.3 s of CPU time in transactions of 1,000 entries, 3.4 s in transactions of 5,000,
+/// and 12.9 s in a single transaction.
 const MOST: usize = 1024;
-/// Commits that are shorter than the first are made of more, longer than the second of fewer.
+/// If a commit takes less than the first time, the next ones get more entries; more than the second, fewer.
 const FAIR: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 #[derive(Debug)]
@@ -27,7 +28,7 @@ struct State {
 }
 
 impl BatchSize {
-    /// With `size` 0 it is found out.
+    /// A `size` of 0 is adjusted to the server; any other is fixed.
     pub fn new(size: usize) -> Self {
         let first = if size == 0 { FIRST } else { size };
         Self { state: Mutex::new(State { size: first, largest: 0 }), fixed: size != 0 }
@@ -37,7 +38,7 @@ impl BatchSize {
         lock(&self.state).size
     }
 
-    /// So many entries were committed, in so much time.
+    /// Adjusts the size after a commit.
     pub fn learn(&self, entries: usize, time: Duration) {
         let mut state = lock(&self.state);
         state.largest = state.largest.max(entries);
@@ -51,7 +52,7 @@ impl BatchSize {
         }
     }
 
-    /// The most entries that were committed at once.
+    /// The number of entries in the largest transaction so far.
     pub fn largest(&self) -> usize {
         lock(&self.state).largest
     }

@@ -1,4 +1,4 @@
-//! A batch in a connection's hands: what is sent for each entry, and what has become of it.
+//! A batch that a connection is working on: the request for each entry, and its state.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,16 +11,16 @@ use crate::entry::{Entry, Prepared};
 use crate::journal::Kind;
 use crate::shared::Shared;
 
-/// What is known about one entry.
+/// The state of one entry.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntryState {
-    /// It may be on the server already, for an answer was lost.
+    /// It may be on the server already, because a response was lost or an earlier run may have sent it.
     pub uncertain: bool,
-    /// To be looked for on the server before it is sent again.
+    /// It must be looked for on the server before it is sent.
     pub look: bool,
-    /// How often it was looked for, and was not to be seen.
+    /// How often it was looked for and not found.
     pub looks: u8,
-    /// To be added by itself, outside a transaction.
+    /// It must be added outside of a transaction.
     pub alone: bool,
 }
 
@@ -32,13 +32,13 @@ pub struct BatchWork<'a> {
     pub marks: Vec<EntryState>,
     /// Entries still to be settled, in the order of the input.
     pub todo: VecDeque<usize>,
-    /// Entries a transaction takes for now.
+    /// The number of entries that go into one transaction at present.
     pub size: usize,
-    /// Connections in a row that broke at once while these entries were sent.
+    /// How many connections in succession broke before any of these entries was settled.
     pub breaks: usize,
     pub sending: usize,
     pub troubled: bool,
-    /// Entries that were there already.
+    /// The number of entries that existed already.
     pub there: usize,
     settled: Vec<(Kind, u64)>,
     fates: u64,
@@ -84,7 +84,8 @@ impl<'a> BatchWork<'a> {
         self.todo.iter().copied().take(most.max(1)).collect()
     }
 
-    /// Those of the first entries that may go in one transaction: known descriptions, no DN twice.
+    /// The first entries, as far as they may share a transaction: all their attribute descriptions have been added
+    /// before, and no DN occurs twice.
     pub fn fit(&self, most: usize) -> Vec<usize> {
         let mut names = FxHashSet::default();
         let fits = |at: &usize| {
@@ -95,7 +96,7 @@ impl<'a> BatchWork<'a> {
         self.todo.iter().copied().take(most.max(1)).take_while(fits).collect()
     }
 
-    /// Requests for some entries, each with the place of its parent among them.
+    /// The add requests of these entries, each with the index of its parent in `list`.
     pub fn adds(&self, list: &[usize]) -> Vec<(&[u8], Option<usize>)> {
         let mut places = FxHashMap::default();
         let request = |(place, &at): (usize, &usize)| {
@@ -107,7 +108,7 @@ impl<'a> BatchWork<'a> {
         list.iter().enumerate().map(request).collect()
     }
 
-    /// Entries whose parent is not known to be there, nor among `list`, nor in a batch that is waited for.
+    /// The entries whose parents are neither earlier in `list` nor known to exist.
     pub fn without_parent(&self, list: &[usize]) -> Vec<usize> {
         let mut names = FxHashSet::default();
         let is_open = |at: &usize| {
@@ -118,7 +119,7 @@ impl<'a> BatchWork<'a> {
         list.iter().copied().filter(is_open).collect()
     }
 
-    /// Where one is there already, others are, as a rule.
+    /// Looks for all remaining entries before they are sent: if one exists already, others usually do.
     pub fn look_for_all(&mut self) {
         for &at in &self.todo {
             self.marks[at].look |= self.marks[at].looks == 0;
@@ -137,7 +138,7 @@ impl<'a> BatchWork<'a> {
         self.done(at);
     }
 
-    /// Its parent is not there: put aside for later, or rejected when this is later.
+    /// Handles an entry whose parent does not exist: the first pass defers it, the second rejects it.
     pub fn orphan(&mut self, at: usize, reason: impl FnOnce() -> String) -> Result<()> {
         if self.shared.is_last_pass() {
             self.reject(at, reason(), true);
@@ -155,7 +156,7 @@ impl<'a> BatchWork<'a> {
         self.breaks = 0;
     }
 
-    /// Writes down what was settled.
+    /// Writes the settled entries to the journal.
     pub fn record(&mut self) -> Result<()> {
         let settled = std::mem::take(&mut self.settled);
         for kind in [Kind::Added, Kind::Present, Kind::Replaced] {

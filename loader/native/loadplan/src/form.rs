@@ -1,4 +1,4 @@
-//! Operations as lines of JSON, and changes as LDIF.
+//! Writes operations as lines of JSON, and updates as LDIF change records.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// What a client does, and what becomes of it.
+/// An operation of a client, with its expected result.
 #[derive(Debug)]
 pub enum Operation {
     Search {
@@ -20,7 +20,7 @@ pub enum Operation {
         password: Vec<u8>,
         result: u8,
     },
-    /// One attribute gets these values in the place of all it has.
+    /// Replaces all values of one attribute.
     Modify {
         dn: Vec<u8>,
         attribute: String,
@@ -33,7 +33,7 @@ pub enum Operation {
     Delete {
         dn: Vec<u8>,
     },
-    /// The old RDN goes.
+    /// With `deleteoldrdn`.
     Rename {
         dn: Vec<u8>,
         rdn: Vec<u8>,
@@ -43,15 +43,15 @@ pub enum Operation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedEntries {
     Exactly(u64),
-    /// Nobody counted; a client asks for so many.
+    /// The number of results is unknown; the client sets this size limit.
     Some {
         limit: u64,
     },
-    /// The base is not there.
+    /// The search base does not exist.
     NoBase,
 }
 
-/// Of LDAP (RFC 4511, A.1).
+/// An LDAP result code (RFC 4511, A.1).
 const NO_SUCH_OBJECT: u8 = 32;
 
 impl Operation {
@@ -90,7 +90,7 @@ impl Operation {
         out.push(b'\n');
     }
 
-    /// Appends a change record; of what changes nothing, nothing.
+    /// Appends a change record if the operation is an update.
     pub fn ldif(&self, out: &mut Vec<u8>) {
         use ldif::write::line;
         let (dn, kind) = match self {
@@ -142,13 +142,13 @@ fn grouped(values: &[(String, Vec<u8>)]) -> Map<String, Value> {
     found
 }
 
-/// A string, or what is no UTF-8 as `{"base64": ...}`.
+/// A JSON string, or `{"base64": ...}` for bytes that are not UTF-8.
 fn text(bytes: &[u8]) -> Value {
     std::str::from_utf8(bytes)
         .map_or_else(|_| json!({"base64": STANDARD.encode(bytes)}), Value::from)
 }
 
-/// A value in a filter (RFC 4515, 3).
+/// Escapes an assertion value for a search filter (RFC 4515, 3).
 pub fn escaped(value: &[u8]) -> String {
     let plain = std::str::from_utf8(value).is_ok();
     let mut out = String::with_capacity(value.len());

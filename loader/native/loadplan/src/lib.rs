@@ -1,8 +1,9 @@
-//! Load plans: what clients ask of a tree and how they change it, one operation after another. Each follows from the
-//! seed and its number alone, as entries do, and says what becomes of it.
+//! Load plans: sequences of operations that clients send to a synthetic tree. Each operation is determined by the seed
+//! and its number alone, as entries are, and states its expected result.
 //!
-//! What is said stays true while the whole plan is carried out in any order, but for changes of one entry among each
-//! other: entries that are deleted or renamed are never searched, and what is searched by is not modified.
+//! The expected results hold if the operations are executed in any order, except that updates of the same entry must
+//! keep theirs: entries that are deleted or renamed are never searched for, and attributes that searches use are not
+//! modified.
 
 mod form;
 mod mix;
@@ -27,18 +28,18 @@ use mix::Schedule;
 use subject::{TargetKind, subjects};
 use targets::{Shares, Targets};
 
-/// What a plan is to be.
+/// The options of a plan.
 #[derive(Debug, Clone)]
 pub struct PlanOptions {
     pub operations: u64,
-    /// How many of each, of the sum.
+    /// The weight of each kind of operation, relative to the sum.
     pub mix: Vec<(Action, u64)>,
-    /// The part of searches that find nothing, and of binds that are refused; 0 to 1.
+    /// The share of searches that find nothing and of binds that are refused, from 0 to 1.
     pub miss: f64,
-    /// The exponent of Zipf's law for who is asked for.
+    /// The exponent of the Zipf distribution that selects the entries.
     pub skew: f64,
     pub seed: i64,
-    /// What is searched by; nothing leaves it to the attributes of the template.
+    /// The searches to use; if empty, they are derived from the attributes of the template.
     pub looks: Vec<SearchWeight>,
 }
 
@@ -48,13 +49,13 @@ const READING: u64 = 20;
 /// Sources of new entries: no more are needed for variety.
 const SPARES: u64 = 1000;
 
-/// A plan made ready: any operation of it can be made by its number.
+/// A prepared plan, which can produce any operation by its number.
 #[derive(Debug)]
 pub struct Plan<'t> {
     tree: &'t Tree,
     operations: u64,
     miss: f64,
-    /// The weight of reading an entry by its name.
+    /// The weight of base searches.
     reading: u64,
     schedule: Schedule,
     stream: Stream,
@@ -68,7 +69,7 @@ pub struct Plan<'t> {
     spares: u64,
 }
 
-/// A plan as it is written down: lines of JSON, or change records.
+/// The output format of a plan: lines of JSON, or LDIF change records.
 #[derive(Debug)]
 pub struct Lines<'p> {
     pub plan: &'p Plan<'p>,
@@ -143,7 +144,7 @@ impl<'t> Plan<'t> {
         })
     }
 
-    /// One of the subjects that `fits`, those with many entries more often.
+    /// Selects one of the subjects that `fits` accepts, with the number of their entries as weight.
     fn subject(&self, bits: u64, fits: impl Fn(&TargetKind) -> bool) -> Option<usize> {
         let fitting = |(_, subject): &(usize, &TargetKind)| fits(subject);
         let all: u64 =

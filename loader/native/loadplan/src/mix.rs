@@ -1,5 +1,5 @@
-//! Which operation stands where: in every round of a plan each kind has exactly its share, in random order, so that the
-//! how-manieth of its kind an operation is follows from its number alone.
+//! The kind of each operation. A plan consists of rounds, in each of which every kind has exactly its share, in random
+//! order. So the index of an operation among those of its kind can be computed from its number alone.
 
 use synth::draw::Stream;
 use synth::permute::Permutation;
@@ -36,7 +36,7 @@ impl Action {
     }
 }
 
-/// The sum of all shares at most.
+/// The upper limit of the sum of all shares.
 const LONGEST: u64 = 1_000_000;
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Schedule {
         Ok(Self { shares: placed, sum, round: Permutation::new(sum), stream })
     }
 
-    /// What operation `number` does, and how many of its kind come before it or in its place.
+    /// The kind of operation `number`, and its index among the operations of this kind.
     pub fn at(&self, number: u64) -> (Action, u64) {
         let (round, place) = (number / self.sum, number % self.sum);
         let place = self.round.place(self.stream.at(round), place);
@@ -71,7 +71,7 @@ impl Schedule {
         (action, round * share + place - first)
     }
 
-    /// The second number of [`Self::at`] is less than this for all of so many operations.
+    /// An upper bound, exclusive, of the index that [`Self::at`] returns for any of the first `operations` operations.
     pub fn most(&self, action: Action, operations: u64) -> u64 {
         let share = self.shares.iter().find(|(known, ..)| *known == action);
         operations.div_ceil(self.sum) * share.map_or(0, |(_, share, _)| *share)

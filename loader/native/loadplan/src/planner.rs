@@ -1,4 +1,4 @@
-//! One operation after another.
+//! Produces the operations of a plan.
 
 use crate::Plan;
 use crate::form::{ExpectedEntries, Operation, escaped};
@@ -11,7 +11,7 @@ use synth::Maker;
 use synth::draw::{again, below, unit};
 use synth::escape;
 
-/// Makes the operations of a plan; one for each thread.
+/// Produces operations. Every thread has its own.
 #[derive(Debug)]
 pub struct Planner<'p> {
     plan: &'p Plan<'p>,
@@ -19,19 +19,19 @@ pub struct Planner<'p> {
     text: Vec<u8>,
 }
 
-/// So often another entry is looked at, when one lacks what is needed.
+/// How often another entry is tried if one lacks the attribute that the operation needs.
 const TRIES: u64 = 16;
-/// Entries that are asked for where many may be found.
+/// The size limit of searches that may find many entries.
 const LIMIT: u64 = 50;
-/// Bytes of a value in a filter.
+/// The maximum length of a value in a filter, in bytes.
 const FILTER: usize = 400;
-/// Bytes and values that a modification writes.
+/// The maximum size in bytes, and the maximum number of values, that a modify writes.
 const CHANGE: (usize, usize) = (4096, 50);
-/// LDAP's answers to a bind.
+/// Result codes of a bind.
 const SUCCESS: u8 = 0;
 const INVALID_CREDENTIALS: u8 = 49;
 
-/// Random bits, one after another.
+/// A sequence of pseudo-random numbers.
 struct RandomBits {
     bits: u64,
     turn: u64,
@@ -57,7 +57,7 @@ impl RandomBits {
     }
 }
 
-/// An entry that an operation is about.
+/// The entry on which an operation works.
 struct Target<'p> {
     subject: &'p TargetKind,
     index: u64,
@@ -87,7 +87,7 @@ impl<'p> Planner<'p> {
 
     // --- targets --------------------------------------------------------------------------------------------------
 
-    /// One that is read, of a subject that fits; of any where none does.
+    /// Selects an entry to read, of a kind that `fits` accepts, or of any kind if there is none.
     fn often(
         &mut self,
         dice: &mut RandomBits,
@@ -99,7 +99,7 @@ impl<'p> Planner<'p> {
         self.target(place, index)
     }
 
-    /// One of those that are taken away, by its number among them.
+    /// The entry to delete or rename with this number.
     fn once(&mut self, thing: u64) -> common::Result<Target<'p>> {
         let (place, number) = self.plan.once.holder(thing).unwrap_or((0, 0));
         let index = self.plan.targets[place].once(number);
@@ -144,7 +144,7 @@ impl<'p> Planner<'p> {
         Ok(Operation::Search { base, scope: "base", filter, found: ExpectedEntries::Exactly(1) })
     }
 
-    /// For what nobody is called.
+    /// Searches for a value that no entry has.
     fn missing(&mut self, dice: &mut RandomBits) -> common::Result<Operation> {
         let target = self.often(dice, |subject| !subject.looks.is_empty())?;
         let nobody = format!("nobody-{:016x}", dice.throw());
@@ -180,7 +180,8 @@ impl<'p> Planner<'p> {
         Ok(Operation::Bind { dn, password: b"wrong".to_vec(), result: INVALID_CREDENTIALS })
     }
 
-    /// The entry was made just now, so its values are at hand. An empty password would be no bind at all.
+    /// The entry was generated last, so its values are still available. An empty password would make the bind an
+    /// unauthenticated one (RFC 4513, 5.1.2).
     fn password(&self, target: &Target<'_>) -> Option<Vec<u8>> {
         let stored = target.record.values(PASSWORD).next()?;
         let plain = match target.subject.password? {
@@ -192,7 +193,7 @@ impl<'p> Planner<'p> {
 
     // --- changes --------------------------------------------------------------------------------------------------
 
-    /// An attribute gets the values that another entry of the kind has.
+    /// Replaces the values of an attribute with those of another entry of the same kind.
     fn modify(&mut self, dice: &mut RandomBits) -> common::Result<Operation> {
         let target = self.often(dice, |subject| !subject.changing.is_empty())?;
         let subject = target.subject;
@@ -208,7 +209,7 @@ impl<'p> Planner<'p> {
                 return Ok(Operation::Modify { dn: target.record.dn, attribute, values });
             }
         }
-        // The others have none, or too many: it keeps its own.
+        // No other entry has suitable values, so the entry keeps its own.
         let values = target.record.values(&attribute).map(<[u8]>::to_vec).collect();
         Ok(Operation::Modify { dn: target.record.dn, attribute, values })
     }
@@ -264,7 +265,7 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// None stands for reading the entry by its name.
+/// `None` stands for a base search.
 fn look<'s>(
     dice: &mut RandomBits,
     looks: &'s [SearchFilter],
@@ -279,7 +280,7 @@ fn look<'s>(
     })
 }
 
-/// The filter that finds the entry this way, when it can be found so.
+/// The filter that finds the entry, if it has a suitable value.
 fn filter(
     dice: &mut RandomBits,
     look: &SearchFilter,
@@ -303,7 +304,7 @@ fn filter(
     Some((filter, found))
 }
 
-/// Three to six letters; of plain ones only, for a letter with its accents must not be cut.
+/// The first three to six letters, if the value is ASCII: a letter must not be separated from its combining accents.
 fn beginning(dice: &mut RandomBits, value: &[u8]) -> Option<String> {
     let length = usize::try_from(3 + dice.below(4)).ok()?;
     let start = value.get(..length.min(value.len()))?;
@@ -311,7 +312,7 @@ fn beginning(dice: &mut RandomBits, value: &[u8]) -> Option<String> {
     whole.then(|| escaped(start))
 }
 
-/// A value of the same look that nobody has: an address stays one, a DN too.
+/// A value of the same form that no entry has: an address stays an address, a DN stays a DN.
 fn unlike(nobody: &str, value: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(value);
     match (text.find('@'), text.find(',')) {

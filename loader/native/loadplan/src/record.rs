@@ -1,4 +1,4 @@
-//! An entry as it was made, taken apart again.
+//! Parses the generated LDIF of an entry.
 
 use ldif::Record as Text;
 
@@ -10,7 +10,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Of a record that this crate has written.
+    /// Parses a record of the generator. It does not support LDIF in general.
     pub fn read(bytes: &[u8]) -> common::Result<Self> {
         let text = Text { bytes: bytes.trim_ascii_end(), line: 1, closed: true, last: true };
         let entry = text.entry()?;

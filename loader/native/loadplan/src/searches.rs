@@ -1,4 +1,4 @@
-//! What clients search a kind of entry by.
+//! The searches by which clients find the entries of one kind.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use synth::model::{Kind, Template, Text};
 pub struct SearchFilter {
     pub attribute: String,
     pub form: FilterForm,
-    /// At most one entry of the tree is found.
+    /// The search finds at most one entry of the tree.
     pub unique: bool,
     pub weight: u64,
 }
@@ -24,10 +24,10 @@ pub enum FilterForm {
     Beginning,
 }
 
-/// What a caller asks for instead: attribute, form and weight.
+/// A search that the caller requests: attribute, form and weight.
 pub type SearchWeight = (String, FilterForm, u64);
 
-/// Attributes of the usual schemas that have a rule for equality; whether they have one for substrings too.
+/// Attributes of the common schemas that have an EQUALITY rule, and whether they have a SUBSTR rule too.
 const KNOWN: [(&str, bool); 45] = [
     ("acctAlias", true),
     ("acctCustomer", true),
@@ -75,7 +75,7 @@ const KNOWN: [(&str, bool); 45] = [
     ("manager", false),
     ("carLicense", true),
 ];
-/// Those that people type the beginning of.
+/// Attributes for which users type the beginning of a value.
 const TYPED: [&str; 6] = ["cn", "sn", "givenName", "displayName", "mail", "uid"];
 
 const NAMING: u64 = 100;
@@ -135,7 +135,8 @@ pub struct Texts<'t> {
     template: &'t Template,
     /// Attribute type in lower case -> kind and text.
     by_type: HashMap<String, Vec<(&'t str, Text)>>,
-    /// Comparisons that are left: a template of strangers must not take for ever, and without an answer it is no.
+    /// The number of comparisons left. It limits the time that an untrusted template may take; when it reaches 0, the
+    /// values count as not unique.
     left: Cell<u64>,
 }
 
@@ -154,7 +155,7 @@ impl<'t> Texts<'t> {
         Self { template, by_type, left: Cell::new(COMPARISONS) }
     }
 
-    /// No other entry of the tree has a value of that attribute that one of this kind has.
+    /// Whether no value of the attribute in an entry of this kind occurs in another entry of the tree.
     fn finds_one(&self, kind: &Kind, count: u64, attribute: &str) -> bool {
         let wanted = type_of(attribute);
         let texts = self.by_type.get(&wanted).map_or(&[][..], Vec::as_slice);
@@ -178,7 +179,7 @@ impl<'t> Texts<'t> {
     }
 }
 
-/// `uid;x-option` and `uid=...` are of the type `uid`.
+/// The attribute type: `uid` for both `uid;x-option` and `uid=...`.
 fn type_of(text: &str) -> String {
     let end = text.find([';', '=']).unwrap_or(text.len());
     text[..end].to_ascii_lowercase()

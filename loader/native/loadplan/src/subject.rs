@@ -1,11 +1,11 @@
-//! What a plan may do with the entries of a kind.
+//! The operations that are possible with the entries of one kind.
 
 use crate::searches::{SearchFilter, SearchWeight, Texts, is_naming, looks};
 use crate::unique::flattened;
 use synth::Tree;
 use synth::model::{Kind, Parent, Piece, Tag, Template};
 
-/// A kind that has entries, and no meaning of its own to a server (aliases and referrals have).
+/// A kind of entry that the tree contains. Aliases and referrals are excluded, because servers treat them specially.
 #[derive(Debug)]
 pub struct TargetKind {
     /// Its place in the tree.
@@ -13,15 +13,15 @@ pub struct TargetKind {
     pub count: u64,
     pub looks: Vec<SearchFilter>,
     pub password: Option<Password>,
-    /// Attributes that a change may give other values, and nobody searches by.
+    /// Attributes that may be modified, because no search uses them.
     pub changing: Vec<String>,
-    /// Nothing lies below its entries, and a word may be put behind their names.
+    /// Its entries have no children, and the syntax of their RDNs allows a word to be appended, so they may be renamed.
     pub loose: bool,
     /// As the template has them.
     pub attributes: Vec<String>,
 }
 
-/// Where the password of an entry stands before it is hashed.
+/// Where the clear-text password of an entry is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Password {
     /// A place among the values of the entry.

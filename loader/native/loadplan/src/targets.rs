@@ -1,24 +1,24 @@
-//! Which entries a plan reads, and which it takes away: no entry is both, so that what is said of a search stays true
-//! while the plan is carried out.
+//! Selects the entries that a plan reads, and those that it deletes or renames. No entry is in both sets, so that the
+//! expected results of searches hold while the plan is executed.
 
 use synth::distribution::Zipf;
 use synth::draw::{Stream, below};
 use synth::permute::Permutation;
 
-/// Entries of one kind in an order of their own: read ones from its beginning on, the first of them most often; those
-/// that are deleted or renamed from its end.
+/// A permutation of the entries of one kind. Entries to read are taken from its beginning, the first ones most often;
+/// entries to delete or rename are taken from its end.
 #[derive(Debug)]
 pub struct Targets {
     count: u64,
     order: Permutation,
     key: u64,
     rank: Zipf,
-    /// How many stand before those that are not read.
+    /// The number of entries that may be read.
     read: u64,
 }
 
 impl Targets {
-    /// `once`: so many are not read. `skew`: the exponent of Zipf's law.
+    /// `once` is the number of entries to delete or rename, `skew` the exponent of the Zipf distribution.
     pub fn new(count: u64, once: u64, skew: f64, stream: Stream) -> Result<Self, String> {
         let read = count.saturating_sub(once).max(1);
         let rank = Zipf::new(read, skew)?;
@@ -26,26 +26,27 @@ impl Targets {
         Ok(Self { count, order, key: stream.at(0), rank, read })
     }
 
-    /// One that is read; few are very often.
+    /// Selects an entry to read, by a Zipf distribution.
     pub fn often(&self, bits: u64) -> u64 {
         self.order.place(self.key, self.rank.rank(bits) - 1)
     }
 
-    /// One of those that are not read.
+    /// Selects an entry to delete or rename, by its number among them.
     pub fn once(&self, number: u64) -> u64 {
         self.order.place(self.key, (self.read + number).min(self.count - 1))
     }
 
-    /// Any at all.
+    /// Selects any entry.
     pub const fn any(&self, bits: u64) -> u64 {
         below(bits, self.count)
     }
 }
 
-/// So many things dealt out to holders by their weights; each thing knows its holder, and its number there.
+/// Distributes items among holders in proportion to their weights. The holder of an item, and the item's index there,
+/// follow from the number of the item.
 #[derive(Debug)]
 pub struct Shares {
-    /// The first thing of each holder; the last is the number of all.
+    /// The first item of each holder, followed by the number of items.
     firsts: Vec<u64>,
     order: Permutation,
     key: u64,
@@ -64,12 +65,12 @@ impl Shares {
         Self { firsts, order: Permutation::new(things), key: stream.at(0) }
     }
 
-    /// How many a holder gets.
+    /// The number of items of a holder.
     pub fn of(&self, holder: usize) -> u64 {
         self.firsts[holder + 1] - self.firsts[holder]
     }
 
-    /// The holder of a thing, and its number there; None when there is no holder.
+    /// The holder of an item, and the item's index there; `None` if there is no holder.
     pub fn holder(&self, thing: u64) -> Option<(usize, u64)> {
         let place = self.order.place(self.key, thing);
         let holder = self.firsts.partition_point(|first| *first <= place).checked_sub(1)?;

@@ -1,20 +1,21 @@
-//! Whether a text of a template tells its entry apart from all others of its kind, so that a search for it finds one.
+//! Determines whether a text of a template gives every entry of its kind a different value, so that a search for the
+//! value finds one entry.
 
 use synth::list::List;
 use synth::model::{Item, Kind, Piece, Tag, Template, Text};
 
-/// Values that name values that name values: no deeper than this, and no more pieces.
+/// Limits for values that refer to other values: the depth of references, and the number of pieces.
 const DEEPEST: usize = 32;
 const MOST: usize = 1000;
 
-/// The text with the values it names in their place.
+/// Replaces the references in a text by the texts of the values.
 pub fn flattened(kind: &Kind, text: &Text) -> Text {
     let mut out = Vec::new();
     flatten(kind, text, DEEPEST, &mut { MOST }, &mut out);
     out
 }
 
-/// `left`: pieces that may still be looked at; others stay as they are.
+/// `left` is the number of pieces that may still be replaced; further ones stay as they are.
 fn flatten(kind: &Kind, text: &Text, depth: usize, left: &mut usize, out: &mut Text) {
     for piece in text {
         *left = left.saturating_sub(1);
@@ -35,7 +36,7 @@ fn is_plain(item: &Item) -> bool {
     item.chance >= 1.0 && item.conditions.is_empty() && item.count.is_none()
 }
 
-/// True when no two entries of the kind can have the same of it. False says nothing.
+/// Whether it is certain that all entries of the kind have different values. False means that it is unknown.
 pub fn is_unique(template: &Template, kind: &Kind, count: u64, text: &Text) -> bool {
     let text = flattened(kind, text);
     (0..text.len()).any(|at| {
@@ -91,7 +92,8 @@ const fn is_literal(piece: &Piece) -> bool {
     matches!(piece, Piece::Literal(_))
 }
 
-/// The number ends at the first sign of some sort, such as the @ of an address.
+/// Whether the number is followed by a character that ends it, such as the @ of an address, and that cannot occur
+/// before it.
 fn is_delimited(template: &Template, kind: &Kind, before: &[Piece], after: &[Piece]) -> bool {
     let Some(Piece::Literal(next)) = after.first() else { return false };
     let Some(&sign) = next.first() else { return false };
@@ -129,14 +131,15 @@ fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool 
     }
 }
 
-/// True when no value of one can be a value of the other, whatever the tags become: they begin or end with other words.
+/// Whether it is certain that the two texts have no value in common, whatever their tags produce, because they begin or
+/// end with different words.
 pub fn never_overlap(template: &Template, one: &Text, other: &Text) -> bool {
     let words = |piece: Option<&Piece>| words(template, piece);
     differ(&words(one.first()), &words(other.first()), false)
         || differ(&words(one.last()), &words(other.last()), true)
 }
 
-/// Lists of more values are not looked through.
+/// Longer lists are not compared, to limit the time.
 const WORDS: usize = 400;
 
 /// How many words a text may begin or end with.
@@ -145,7 +148,7 @@ pub fn words_of(template: &Template, text: &Text) -> u64 {
     count(text.first()).max(count(text.last()))
 }
 
-/// What a piece may become, in lower case; nothing when nobody knows.
+/// The values that a piece may produce, in lower case; empty if they are unknown.
 fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
     match piece {
         Some(Piece::Literal(bytes)) => vec![bytes.to_ascii_lowercase()],
@@ -161,7 +164,8 @@ fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
     }
 }
 
-/// Each differs from each in a byte that both have, counted from the beginning or from the end.
+/// Whether every word of one list differs from every word of the other within the length of the shorter one, counted
+/// from the beginning or from the end.
 fn differ(some: &[Vec<u8>], others: &[Vec<u8>], from_end: bool) -> bool {
     let apart = |one: &[u8], other: &[u8]| {
         if from_end {

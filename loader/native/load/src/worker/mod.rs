@@ -1,4 +1,4 @@
-//! One connection at work: takes batches, and brings each entry to its end.
+//! A worker with one connection, which takes batches and settles their entries.
 
 mod parents;
 mod present;
@@ -19,12 +19,13 @@ use crate::shared::Shared;
 use crate::shutdown::Shutdown;
 use crate::work::BatchWork;
 
-/// So often an entry is looked for that is not to be seen, and yet in the way. The server may still have been at
-/// work on a request whose answer was lost.
+/// How often an entry is looked for that the server reports as existing but does not return. The server may still be
+/// processing a request whose response was lost.
 const LOOKS: u8 = 3;
 
-/// Between the last answer on a connection and the end of a transaction. slapd (2.5 and 2.6) sends the answer to an
-/// add before its thread is done with it, and the end of the transaction frees it: come too soon, it crashes slapd.
+/// The pause between the last response on a connection and the end of a transaction. slapd (2.5 and 2.6) responds to
+/// an add before its thread has finished with the operation, which the end of the transaction frees. If the end comes
+/// too early, slapd crashes.
 const REST: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl<'a> Worker<'a> {
     pub fn run(&mut self) -> Result<()> {
         let done = self.all();
         if done.is_err() {
-            // The server's threads may not be done yet with what is queued on this connection.
+            // The server's threads may still be processing operations of this connection.
             thread::sleep(REST);
         }
         done
@@ -75,7 +76,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Brings some entries of the batch a step further.
+    /// Takes the next step with some entries of the batch.
     fn round(&mut self, work: &mut BatchWork<'_>) -> Result<()> {
         work.sending = 0;
         let first = work.first(work.size);
@@ -101,7 +102,7 @@ impl<'a> Worker<'a> {
         RequestPipeline::open(self.shared.link, self.calm.stop(), self.shared.options.window)
     }
 
-    /// Waits for the batches that this one depends on; `None` when the load was stopped meanwhile.
+    /// Waits for the batches that this one depends on; see [`crate::batch_queue::BatchQueue::wait_for`].
     fn wait(&self, work: &BatchWork<'_>) -> Option<bool> {
         let counters = self.shared.counters;
         self.shared.board.wait_for(&work.batch.after, || counters.is_cancelled())

@@ -1,4 +1,4 @@
-//! Is the parent there? Asked before, for one entry without would undo a whole transaction.
+//! Checks before a transaction that the parents of its entries exist, because one missing parent aborts it.
 
 use rustc_hash::FxHashSet;
 use wire::Result;
@@ -8,7 +8,7 @@ use crate::asks::EntryReads;
 use crate::work::BatchWork;
 
 impl Worker<'_> {
-    /// Entries whose parent is not there would undo the whole transaction. True when some were put aside.
+    /// Removes entries without a parent from the batch. Returns true if the transaction must be composed again.
     pub(super) fn defer_entries_without_parent(
         &mut self,
         work: &mut BatchWork<'_>,
@@ -24,7 +24,7 @@ impl Worker<'_> {
         self.find_orphans(work, &open)
     }
 
-    /// The same again for all, when an earlier batch did not load all of its entries.
+    /// Checks all parents again, because an earlier batch did not load all of its entries.
     pub(super) fn has_orphans(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<bool> {
         for &at in list {
             self.shared.forget_parent(work.entry(at).parent);
@@ -53,7 +53,7 @@ impl Worker<'_> {
         self.put_aside(work, open, &missing)
     }
 
-    /// Those whose parent is missing, and what is below them.
+    /// Defers the entries whose parents are missing; in the second pass, has them added outside of the transaction.
     fn put_aside(
         &self,
         work: &mut BatchWork<'_>,
@@ -64,7 +64,7 @@ impl Worker<'_> {
             open.iter().copied().filter(|&at| missing.contains(&work.entry(at).parent)).collect();
         for &at in &orphans {
             if self.shared.is_last_pass() {
-                // The server has the last word.
+                // The response to its own add is the reason that is reported.
                 work.marks[at].alone = true;
             } else {
                 work.orphan(at, String::new)?;

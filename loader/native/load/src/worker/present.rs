@@ -1,4 +1,4 @@
-//! Entries that may be there already.
+//! Handles entries that may exist already.
 
 use wire::Result;
 
@@ -11,7 +11,7 @@ use crate::options::OnExists;
 use crate::work::BatchWork;
 
 impl Worker<'_> {
-    /// Looks for entries that may be there already, and settles those that are.
+    /// Looks for entries that may exist already, and settles those that do.
     pub(super) fn look(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<()> {
         if self.wait(work).is_none() {
             return Ok(());
@@ -41,7 +41,7 @@ impl Worker<'_> {
         self.replace(work, changes)
     }
 
-    /// What becomes of an entry that is there; the changes to be made, if any.
+    /// Decides what to do with an entry that exists; returns the modifications, if there are any.
     fn settle_found(
         &self,
         work: &mut BatchWork<'_>,

@@ -1,4 +1,4 @@
-//! Connections that break, and servers that are busy.
+//! Recovers from broken connections and busy servers.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -10,18 +10,18 @@ use super::Worker;
 use crate::codes;
 use crate::work::BatchWork;
 
-/// The first pause before a server that is gone is tried again, and the longest.
+/// The shortest and the longest pause between attempts to reconnect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 const NAP: Duration = Duration::from_millis(50);
 
-/// So often a server may close the connection at a single entry before that is the entry's fault.
+/// If the server closes the connection this often at a single entry, the entry is to blame.
 const BREAKS: usize = 5;
 
-/// Bytes that a request of slapd's defaults may have from anybody (`SLAP_SB_MAX_INCOMING_DEFAULT`).
+/// slapd's default size limit for requests of anonymous clients, in bytes (`SLAP_SB_MAX_INCOMING_DEFAULT`).
 const LARGE: usize = (1 << 18) - 1;
 
 impl Worker<'_> {
-    /// Connects again after the connection broke, or the server was busy; any other error ends the load.
+    /// Reconnects if the connection broke or the server was busy; any other error ends the load.
     pub(super) fn recover(&mut self, work: &mut BatchWork<'_>, error: Error) -> Result<()> {
         let reason = retryable(error)?;
         let was_up = self.exchange.take().is_some();
@@ -36,7 +36,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Tries until there is a connection, with longer and longer pauses. True when the first try did it.
+    /// Tries to connect, with increasing pauses. Returns true if the first attempt succeeded.
     fn connect(&mut self) -> Result<bool> {
         let (begun, mut pause) = (Instant::now(), PAUSES[0]);
         loop {
@@ -67,7 +67,8 @@ impl Worker<'_> {
     }
 }
 
-/// The server is there and closes the connection again and again: some entry may be what it does not take.
+/// Finds the entry at which the server closes the connection every time: first fewer entries are sent at a time, then
+/// a single entry that does so repeatedly is rejected.
 fn suspect(work: &mut BatchWork<'_>, reason: &Failure) {
     work.breaks += 1;
     if work.sending > 1 {
@@ -83,7 +84,7 @@ fn suspect(work: &mut BatchWork<'_>, reason: &Failure) {
     }
 }
 
-/// The failure, when it may be gone at the next try.
+/// Returns the failure if another attempt may succeed.
 fn retryable(error: Error) -> Result<Failure> {
     match error {
         Error::Ldap(failure) if is_passing(&failure) => Ok(*failure),

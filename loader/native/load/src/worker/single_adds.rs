@@ -1,4 +1,4 @@
-//! Adds by themselves, many under way at a time.
+//! Adds outside of transactions, many of them outstanding at a time.
 
 use wire::Result;
 
@@ -31,7 +31,7 @@ impl Worker<'_> {
                     there |= answer.code == codes::EXISTS;
                     self.judge(work, at, &answer)?;
                 }
-                // Sent, and the answer is lost.
+                // It was sent, and the response was lost.
                 None if id != 0 => (work.marks[at].uncertain, work.marks[at].look) = (true, true),
                 None => {}
             }
@@ -44,7 +44,7 @@ impl Worker<'_> {
         passing.map_or(Ok(()), |answer| Err(busy(&answer)))
     }
 
-    /// What an add's own answer means.
+    /// Settles an entry according to the response to its add.
     fn judge(&self, work: &mut BatchWork<'_>, at: usize, answer: &Answer) -> Result<()> {
         let mark = &mut work.marks[at];
         mark.alone = false;

@@ -1,4 +1,4 @@
-//! Adds in one transaction: all of them are done, or none.
+//! Adds in a transaction (RFC 5805).
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -14,15 +14,16 @@ use crate::killpoint::killpoint;
 use crate::requests::Controls;
 use crate::work::BatchWork;
 
-/// How much longer than [`REST`], at most: how far the server's threads lag shows in how long its answers took.
+/// The pause is longer than [`REST`] if responses were slow, because the server's threads lag behind then; this is its
+/// upper limit.
 const MOST_REST: Duration = Duration::from_secs(1);
 const FACTOR: u32 = 4;
 
-/// After an entry was found guilty, no fewer go together.
+/// The smallest limit for the next transaction after one that failed because of a single entry.
 const LEAST: usize = 8;
 
 impl Worker<'_> {
-    /// Adds in one transaction.
+    /// Adds the entries of `list` in one transaction.
     pub(super) fn together(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<()> {
         if self.defer_entries_without_parent(work, list)? {
             return Ok(());
@@ -48,14 +49,15 @@ impl Worker<'_> {
             waited.is_some() && !(waited == Some(true) && self.has_orphans(work, &queued)?);
         thread::sleep(rested.saturating_duration_since(Instant::now()));
         if queued.is_empty() || !sure {
-            // Nothing was done yet, so nothing is undone.
+            // The server has not executed any of the adds yet, so this loses nothing.
             self.exchange()?.end(false, &transaction)?;
             return Ok(());
         }
         self.commit(work, list, &queued, &ids, &transaction)
     }
 
-    /// What the server refused at once; the others, which it keeps for the end of the transaction.
+    /// Handles the adds that the server refused at once. Returns the others, which it executes at the end of the
+    /// transaction.
     fn sort_out(
         &self,
         work: &mut BatchWork<'_>,
@@ -70,8 +72,8 @@ impl Worker<'_> {
                     work.marks[at].alone = true;
                     unfit += 1;
                 }
-                // Another database: with the next transaction. What else is refused is asked for once more, by
-                // itself: its answer then is not of a transaction.
+                // An entry of another database goes into the next transaction. Any other entry that is refused
+                // is added alone, for a response that has nothing to do with the transaction.
                 Some(answer) => {
                     work.marks[at].alone |=
                         answer.code != codes::OTHER_DATABASE || queued.is_empty();
@@ -122,7 +124,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Nothing of a transaction was done, for one entry is guilty.
+    /// Prepares another attempt after a transaction that failed because of one entry.
     fn blame(&self, work: &mut BatchWork<'_>, queued: &[usize], guilty: Option<usize>, code: i32) {
         let Some(at) = guilty else {
             match queued {
@@ -131,7 +133,7 @@ impl Worker<'_> {
             }
             return;
         };
-        // What is before it is known to be good; by itself it gets an answer of its own, with the reason.
+        // The server accepted the entries before it. Added alone, the entry gets a response with the reason.
         work.marks[at].alone = true;
         let before = queued.iter().position(|one| *one == at).unwrap_or(0);
         work.size = before.max(LEAST);

@@ -1,0 +1,395 @@
+//! Whole builds of small inputs, read back from the pages of the finished file.
+
+mod fixture;
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use codec::{dn2i, id2e};
+use ldif::Counters;
+use lmdbfile::Reader;
+
+use crate::{Code, Method, Source};
+use fixture::{Build, SUFFIX, unit};
+
+fn opened(build: &Build) -> Reader {
+    let mut reader = Reader::open(&build.path("data.mdb")).unwrap();
+    crate::set_orders(&mut reader);
+    reader
+}
+
+/// ID, parent's ID and RDN of each node, by ID.
+fn nodes(build: &Build) -> Vec<(u64, u64, String)> {
+    let reader = opened(build);
+    let mut cursor = reader.table(b"dn2i").unwrap().cursor().unwrap();
+    let mut found = Vec::new();
+    while let Some((key, record)) = cursor.next().unwrap() {
+        let id = codec::id::read(key).unwrap();
+        let node = dn2i::read(record).unwrap();
+        if id > 0 && node.child.is_none() {
+            found.push((id, node.id, String::from_utf8(node.pretty.to_vec()).unwrap()));
+        }
+    }
+    found
+}
+
+fn names(build: &Build) -> Vec<String> {
+    nodes(build).into_iter().map(|(_, _, name)| name).collect()
+}
+
+/// The values of an attribute of the entry `id`, as id2e has them, and whether it says that they are in id2v.
+fn stored(build: &Build, id: u64, name: &str) -> (bool, u32, Vec<Vec<u8>>) {
+    let reader = opened(build);
+    let number = number(&reader, name);
+    let value = reader.table(b"id2e").unwrap().get(&id.to_ne_bytes()).unwrap().unwrap();
+    let parts = id2e::read_whole(&value).unwrap();
+    let found = parts.attributes.iter().find(|one| one.number == number).unwrap();
+    (found.apart, found.count, found.values.iter().map(|one| one.to_vec()).collect())
+}
+
+fn number(reader: &Reader, name: &str) -> u32 {
+    let mut cursor = reader.table(b"ad2i").unwrap().cursor().unwrap();
+    while let Some((key, text)) = cursor.next().unwrap() {
+        if text == name.as_bytes() {
+            return codec::ad2i::read(key).unwrap();
+        }
+    }
+    panic!("ad2i has no {name}")
+}
+
+/// The rows of an index by key.
+fn index(build: &Build, table: &str) -> Vec<Vec<u64>> {
+    let reader = opened(build);
+    let (mut rows, mut last): (Vec<Vec<u64>>, Vec<u8>) = (Vec::new(), Vec::new());
+    let mut cursor = reader.table(table.as_bytes()).unwrap().cursor().unwrap();
+    while let Some((key, id)) = cursor.next().unwrap() {
+        if rows.is_empty() || key != last {
+            last = key.to_vec();
+            rows.push(Vec::new());
+        }
+        rows.last_mut().unwrap().push(codec::id::read(id).unwrap());
+    }
+    rows
+}
+
+fn rejects(build: &Build) -> String {
+    fs::read_to_string(&build.options.rejects).unwrap()
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap()
+}
+
+#[test]
+fn ids_follow_the_input_but_missing_ancestors_come_first() {
+    let build = Build::new();
+    let text = [
+        unit("ou=deep,ou=mid,ou=top,dc=example,dc=com", ""),
+        SUFFIX.into(),
+        unit("ou=side,dc=example,dc=com", ""),
+        unit("ou=mid,ou=top,dc=example,dc=com", ""),
+        unit("ou=top,dc=example,dc=com", ""),
+    ];
+    assert_eq!(build.run(&text.concat()).unwrap().entries, 5);
+    let expected = [
+        (1, 0, "dc=example,dc=com"),
+        (2, 1, "ou=top"),
+        (3, 2, "ou=mid"),
+        (4, 3, "ou=deep"),
+        (5, 1, "ou=side"),
+    ];
+    assert_eq!(nodes(&build), expected.map(|(id, parent, name)| (id, parent, name.to_owned())));
+    // What is stored under an ID follows the new order too.
+    assert_eq!(stored(&build, 4, "ou").2, [b"deep"]);
+    assert_eq!(stored(&build, 5, "ou").2, [b"side"]);
+}
+
+#[test]
+fn a_dn_that_comes_twice_is_rejected_and_told_with_the_place_of_the_first() {
+    let mut build = Build::new();
+    let text = [
+        SUFFIX.into(),
+        unit("ou=a,dc=example,dc=com", "description: first\n"),
+        unit("OU=A, dc=Example,dc=com", "description: second\n"),
+        unit("ou=b,dc=example,dc=com", ""),
+    ]
+    .concat();
+    let refused = build.run(&text).unwrap_err();
+    assert_eq!((refused.code, refused.line), (Code::Rejected, Some(8)));
+    assert!(refused.message.contains("this DN was there before"), "{refused}");
+    assert!(refused.message.contains("in.ldif, line 4"), "{refused}");
+    assert!(rejects(&build).contains("description: second"));
+
+    fs::remove_file(&build.options.rejects).unwrap();
+    build.options.max_rejects = 1;
+    let done = build.run(&text).unwrap();
+    assert_eq!((done.records, done.entries, done.rejections.len()), (4, 3, 1));
+    assert_eq!(stored(&build, 2, "description").2, [b"first"]);
+    assert_eq!(nodes(&build)[2], (3, 1, "ou=b".into()));
+}
+
+#[test]
+fn orphans_are_rejected_with_all_below_them_and_the_cause_of_each_is_told() {
+    let mut build = Build::new();
+    let text = [
+        SUFFIX.into(),
+        unit("ou=child,ou=gone,dc=example,dc=com", ""),
+        unit("ou=below,ou=child,ou=gone,dc=example,dc=com", ""),
+        unit("ou=kept,dc=example,dc=com", ""),
+    ]
+    .concat();
+    assert_eq!(build.run(&text).unwrap_err().code, Code::MissingParents);
+    fs::remove_file(&build.options.rejects).unwrap();
+    build.options.max_rejects = 2;
+    let done = build.run(&text).unwrap();
+    let told: Vec<_> =
+        done.rejections.iter().map(|one| (one.line, &*one.reason, one.orphan)).collect();
+    let missing = "its parent ou=gone,dc=example,dc=com is missing";
+    let rejected = "its parent ou=child,ou=gone,dc=example,dc=com was rejected";
+    assert_eq!(told, [(4, missing, true), (7, rejected, true)]);
+    assert_eq!(names(&build), ["dc=example,dc=com", "ou=kept"]);
+    assert!(rejects(&build).contains("dn: ou=below,ou=child,ou=gone,dc=example,dc=com\n"));
+}
+
+#[test]
+fn without_the_entry_of_the_suffix_nothing_is_built() {
+    let build = Build::new();
+    let refused = build.run(&unit("ou=a,dc=example,dc=com", "")).unwrap_err();
+    assert_eq!(refused.code, Code::MissingParents);
+    assert!(refused.message.contains("its parent dc=example,dc=com is missing"), "{refused}");
+}
+
+#[test]
+fn entries_of_other_suffixes_are_rejected() {
+    let mut build = Build::new();
+    build.settings.foreign = vec!["ou=glued,dc=example,dc=com".into()];
+    build.options.max_rejects = 2;
+    let text = [SUFFIX, &unit("dc=other", ""), &unit("ou=glued,dc=example,dc=com", "")].concat();
+    let reasons: Vec<_> =
+        build.run(&text).unwrap().rejections.into_iter().map(|one| one.reason).collect();
+    assert_eq!(reasons, ["not below a suffix of the database", "another database holds it"]);
+}
+
+#[test]
+fn an_input_without_entries_is_refused() {
+    assert_eq!(Build::new().run("version: 1\n").unwrap_err().code, Code::Empty);
+}
+
+#[test]
+fn values_move_to_id2v_when_they_are_more_than_multival_says() {
+    let mut build = Build::new();
+    build.settings.apart_above = vec![("description".into(), 2)];
+    let text = [
+        SUFFIX.into(),
+        unit("ou=two,dc=example,dc=com", "description: A\ndescription: b\n"),
+        unit("ou=three,dc=example,dc=com", "description: C\ndescription: b\ndescription: a\n"),
+    ];
+    let done = build.run(&text.concat()).unwrap();
+    assert_eq!(done.tables["id2v"], 3);
+    assert_eq!(stored(&build, 2, "description"), (false, 2, vec![b"A".to_vec(), b"b".to_vec()]));
+    assert_eq!(stored(&build, 3, "description"), (true, 3, Vec::new()));
+    let reader = opened(&build);
+    let number = u16::try_from(number(&reader, "description")).unwrap();
+    let rows = reader.table(b"id2v").unwrap().get_all(&codec::id2v::key(3, number)).unwrap();
+    let values: Vec<_> =
+        rows.iter().map(|row| codec::id2v::read_row(row, true).unwrap().1).collect();
+    assert_eq!(values, [b"a", b"b", b"C"]);
+}
+
+#[test]
+fn a_value_of_id2v_has_room_in_511_bytes_with_its_normal_form() {
+    let mut build = Build::new();
+    build.settings.apart_above = vec![("description".into(), 1)];
+    let text = |length: usize| {
+        let long = "x".repeat(length);
+        [SUFFIX, &unit("ou=a,dc=example,dc=com", &format!("description: {long}\ndescription: b\n"))]
+            .concat()
+    };
+    // Value and normal form, a NUL behind each, and two bytes of length.
+    build.run(&text(253)).unwrap();
+    let refused = build.run(&text(254)).unwrap_err();
+    assert_eq!(refused.code, Code::Rejected);
+    assert!(
+        refused.message.contains("description: a value is too long to live apart"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn an_rdn_has_room_in_dn2i_up_to_491_bytes_with_its_normal_form() {
+    let build = Build::new();
+    let text = |length: usize| {
+        [SUFFIX, &unit(&format!("ou={},dc=example,dc=com", "x".repeat(length)), "")].concat()
+    };
+    build.run(&text(242)).unwrap();
+    assert_eq!(names(&build)[1].len(), 245);
+    assert_eq!(build.run(&text(243)).unwrap_err().code, Code::Rejected);
+}
+
+#[test]
+fn the_layout_follows_the_version_of_slapd() {
+    let mut build = Build::new();
+    let tables = |build: &Build| build.run(SUFFIX).unwrap().tables.into_keys().collect::<Vec<_>>();
+    assert_eq!(tables(&build), ["ad2i", "dn2i", "id2e", "id2v", "ixck"]);
+    build.settings.has_ixck = false;
+    assert_eq!(tables(&build), ["ad2i", "dn2i", "id2e", "id2v"]);
+    (build.settings.has_id2v, build.settings.of_2_4) = (false, true);
+    assert_eq!(tables(&build), ["ad2i", "dn2i", "id2e"]);
+    assert_eq!(opened(&build).names().collect::<Vec<_>>(), [&b"ad2i"[..], b"dn2i", b"id2e"]);
+}
+
+#[test]
+fn index_keys_of_times_differ_between_2_4_and_2_5() {
+    let keys = |of_2_4: bool| {
+        let mut build = Build::new();
+        build.settings.of_2_4 = of_2_4;
+        build.settings.indexes = vec![("createTimestamp".into(), vec![Method::Equality])];
+        build.run(&SUFFIX.replace("\n\n", "\ncreateTimestamp: 20200101000000Z\n\n")).unwrap();
+        let reader = opened(&build);
+        reader.table(b"createTimestamp").unwrap().last_key().unwrap().unwrap()
+    };
+    assert_ne!(keys(true), keys(false));
+}
+
+/// `count` units with a description, below the suffix, which has none.
+fn many(count: u64) -> String {
+    let each = (0..count).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n"));
+    std::iter::once(SUFFIX.to_owned()).chain(each).collect()
+}
+
+#[test]
+fn a_key_of_65_535_entries_is_a_list_and_of_one_more_a_range() {
+    let mut build = Build::new();
+    let presence = |name: &str| (name.to_owned(), vec![Method::Presence]);
+    build.settings.indexes = vec![presence("objectClass"), presence("description")];
+    build.run(&many(65_535)).unwrap();
+    let list = index(&build, "description").remove(0);
+    assert!(list.iter().copied().eq(2..=65_536));
+    assert_eq!(index(&build, "objectClass"), [[0, 1, 65_536]]);
+}
+
+#[test]
+fn idlexp_moves_the_limit() {
+    let mut build = Build::new();
+    build.settings.list_exponent = 2;
+    build.settings.indexes = vec![("description".into(), vec![Method::Presence])];
+    build.run(&many(3)).unwrap();
+    assert_eq!(index(&build, "description"), [[2, 3, 4]]);
+    build.run(&many(4)).unwrap();
+    assert_eq!(index(&build, "description"), [[0, 2, 5]]);
+    build.run(&many(40)).unwrap();
+    assert_eq!(index(&build, "description"), [[0, 2, 41]]);
+}
+
+#[test]
+fn values_larger_than_a_page_read_back() {
+    let build = Build::new();
+    let long = "long ".repeat(4000) + "end";
+    let text =
+        [SUFFIX, &unit("ou=a,dc=example,dc=com", &format!("description: {long}\n"))].concat();
+    build.run(&text).unwrap();
+    assert_eq!(stored(&build, 2, "description").2, [long.as_bytes()]);
+    let record = opened(&build).table(b"id2e").unwrap().record();
+    assert!(record.overflow_pages >= 10, "{record:?}");
+}
+
+#[test]
+fn maxentrysize_allows_exactly_its_size() {
+    let mut build = Build::new();
+    let text = [SUFFIX, &unit("ou=a,dc=example,dc=com", "description: some words\n")].concat();
+    build.run(&text).unwrap();
+    let value = opened(&build).table(b"id2e").unwrap().get(&2u64.to_ne_bytes()).unwrap().unwrap();
+    build.settings.max_entry_size = value.len();
+    build.run(&text).unwrap();
+    build.settings.max_entry_size -= 1;
+    let refused = build.run(&text).unwrap_err();
+    assert_eq!((refused.code, refused.line), (Code::Rejected, Some(4)));
+    assert!(refused.message.contains("larger than maxentrysize"), "{refused}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_whatever_the_other_workers_do() {
+    let mut build = Build::new();
+    build.options.jobs = 4;
+    fs::write(build.path("0.ldif"), many(5000)).unwrap();
+    let packed = b"\x28\xb5\x2f\xfd\x04\x58 this is no frame";
+    fs::write(build.path("1.ldif.zst"), packed).unwrap();
+    fs::write(build.path("2.ldif"), unit("ou=z,dc=example,dc=com", "").repeat(5000)).unwrap();
+    let named = ["0.ldif", "1.ldif.zst", "2.ldif"].map(|name| Source::Path(build.path(name)));
+    let refused = build.run_sources(named.into(), None, &Counters::default()).unwrap_err();
+    assert_eq!(refused.path, Some(build.path("1.ldif.zst")), "{refused}");
+    assert!(matches!(refused.code, Code::Corrupt | Code::Truncated), "{refused}");
+}
+
+#[test]
+fn an_error_of_a_record_that_ends_the_build_is_told_with_its_file() {
+    let build = Build::new();
+    let refused = build.run(&format!("version: 2\n\n{SUFFIX}")).unwrap_err();
+    assert_eq!((refused.code, refused.path), (Code::Version, Some(build.path("in.ldif"))));
+}
+
+#[test]
+fn an_input_that_is_missing_is_named() {
+    let build = Build::new();
+    fs::write(build.path("0.ldif"), many(10)).unwrap();
+    let named = ["0.ldif", "none.ldif"].map(|name| Source::Path(build.path(name)));
+    let refused = build.run_sources(named.into(), None, &Counters::default()).unwrap_err();
+    assert_eq!((refused.code, refused.path), (Code::Io, Some(build.path("none.ldif"))));
+}
+
+#[test]
+fn a_map_size_that_is_too_small_ends_the_build() {
+    let mut build = Build::new();
+    build.options.jobs = 4;
+    build.settings.map_size = 40 * 4096;
+    assert_eq!(build.run(&many(5000)).unwrap_err().code, Code::Full);
+}
+
+#[test]
+fn a_build_that_waits_for_its_input_can_be_cancelled() {
+    let build = Build::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut writer = File::from(std::os::fd::OwnedFd::from(writer));
+    writer.write_all(many(10).as_bytes()).unwrap();
+    let counters = Counters::default();
+    let refused = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(100));
+            counters.cancel();
+        });
+        build.run_sources(vec![Source::Stream(reader.into())], None, &counters).unwrap_err()
+    });
+    assert_eq!(refused.code, Code::Cancelled);
+    drop(writer);
+}
+
+#[test]
+fn little_memory_makes_the_same_file_through_the_scratch_directory() {
+    let mut build = Build::new();
+    let methods = vec![Method::Equality, Method::Substrings];
+    build.settings.indexes =
+        vec![("ou".into(), methods), ("entryUUID".into(), vec![Method::Equality])];
+    // Children first, so that names are sorted too.
+    let units = (0..5000).map(|at| unit(&format!("ou=unit {at},ou=last,dc=example,dc=com"), ""));
+    let text: String = std::iter::once(SUFFIX.into())
+        .chain(units)
+        .chain([unit("ou=last,dc=example,dc=com", "")])
+        .collect();
+    build.run(&text).unwrap();
+    let in_memory = read(&build.path("data.mdb"));
+
+    build.options.memory = 64 << 10;
+    build.run(&text).unwrap();
+    assert!(read(&build.path("data.mdb")) == in_memory, "another memory limit makes another file");
+}
+
+#[test]
+fn a_scratch_directory_that_is_missing_is_named() {
+    let mut build = Build::new();
+    build.options.scratch = build.path("no such directory");
+    let refused = build.run(&many(5000)).unwrap_err();
+    assert_eq!((refused.code, refused.path), (Code::Io, Some(build.path("no such directory"))));
+}

@@ -1,0 +1,314 @@
+//! Databases that the builder wrote, read as LDIF; some with a record taken out of them.
+
+#[path = "../../backmdb/src/tests/fixture.rs"]
+mod fixture;
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use backmdb::{LiveSource, Orphan};
+use codec::dn2i;
+use ldif::Counters;
+use lmdbfile::{FileWriter, Flags, Format, Options, Reader, TreeWriter};
+use tree::{Digest, Names};
+
+use crate::{Code, Error, Exported, Result, ShardTarget, Source};
+use fixture::{Build, SUFFIX, unit};
+
+fn built(text: &str) -> Build {
+    let build = Build::new();
+    build.run(text).unwrap();
+    build
+}
+
+/// Exports the subtree of `base` with so many workers: what was told, and all files in their order.
+fn export(build: &Build, base: Option<&str>, jobs: usize) -> Result<(Exported, String)> {
+    let path = build.path("data.mdb");
+    let source = Source { path: &path, txn: None, base, jobs };
+    let directory = build.path("out");
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir(&directory).unwrap();
+    let place = ShardTarget { directory: directory.clone(), compress: false };
+    let told = crate::export(&source, &place, &Counters::default())?;
+    let read = |one: &crate::Finished| fs::read_to_string(directory.join(&one.name)).unwrap();
+    let text = told.files.iter().map(read).collect();
+    Ok((told, text))
+}
+
+fn text(build: &Build) -> String {
+    export(build, None, 2).unwrap().1
+}
+
+/// The DNs of LDIF, in order.
+fn dns(text: &str) -> Vec<&str> {
+    text.lines().filter_map(|line| line.strip_prefix("dn: ")).collect()
+}
+
+#[test]
+fn an_entry_comes_as_slapcat_prints_it() {
+    let mut build = Build::new();
+    build.settings.last_mod = false;
+    let long = "word ".repeat(2000) + "end";
+    let lines = format!(
+        "ou: a\ndescription: {long}\ndescription:: IGxlYWRpbmc=\ndescription:: dHJhaWxpbmcg\n\
+         description:: OmNvbG9u\ndescription:: PGxlc3M=\ndescription:: w6k=\ndescription:: YQpi\n\
+         description: a: <b> #c\ndescription;lang-en: #hash\n"
+    );
+    build.run(&[SUFFIX, &unit("OU=A, dc=example,dc=com", &lines)].concat()).unwrap();
+    let text = text(&build);
+    let (_, entry) = text.split_once("\n\n").unwrap();
+    let head = "dn: ou=A,dc=example,dc=com\nobjectClass: organizationalUnit\n";
+    assert!(entry.starts_with(&format!("{head}{lines}")), "{entry}");
+    assert!(entry.ends_with("\n\n"));
+}
+
+#[test]
+fn a_dn_that_is_not_ascii_comes_in_base64() {
+    let build = built(
+        &[SUFFIX, "dn:: b3U9w6ksZGM9ZXhhbXBsZSxkYz1jb20=\nobjectClass: organizationalUnit\n"]
+            .concat(),
+    );
+    assert!(text(&build).contains("\ndn:: b3U9w6ksZGM9ZXhhbXBsZSxkYz1jb20=\n"));
+}
+
+#[test]
+fn entries_come_in_the_order_of_their_ids_however_many_work() {
+    let units = (0..3000).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n"));
+    let build = built(&std::iter::once(SUFFIX.into()).chain(units).collect::<String>());
+    let (alone, all) = export(&build, None, 1).unwrap();
+    let (shared, same) = export(&build, None, 4).unwrap();
+    assert_eq!((alone.entries, shared.entries), (3001, 3001));
+    assert!(shared.files.len() > 4 && shared.checksum == alone.checksum);
+    assert!(all == same, "the number of workers changes the text");
+    let wanted = (0..3000).map(|at| format!("ou={at},dc=example,dc=com"));
+    assert!(dns(&all)[1..].iter().copied().eq(wanted));
+}
+
+/// A build beside a live server leaves a child the lesser ID, as slapd does when it moves an entry below a newer one.
+fn with_late_parent() -> Build {
+    let build = Build::new();
+    let text = [
+        SUFFIX.into(),
+        unit("ou=deep,ou=moved,ou=newer,dc=example,dc=com", ""),
+        unit("ou=moved,ou=newer,dc=example,dc=com", ""),
+        unit("ou=newer,dc=example,dc=com", ""),
+        unit("ou=last,dc=example,dc=com", ""),
+    ];
+    fs::write(build.path("in.ldif"), text.concat()).unwrap();
+    let read_again = |_: Vec<Orphan>| Ok(Vec::<PathBuf>::new());
+    let live = LiveSource { head: None, read_again: &read_again };
+    let sources = vec![backmdb::Source::Path(build.path("in.ldif"))];
+    build.run_sources(sources, Some(live), &Counters::default()).unwrap();
+    build
+}
+
+#[test]
+fn entries_with_a_lesser_id_than_an_ancestor_come_last_parents_first() {
+    let (told, text) = export(&with_late_parent(), None, 2).unwrap();
+    assert_eq!((told.entries, told.late), (5, 2));
+    let expected = [
+        "dc=example,dc=com",
+        "ou=newer,dc=example,dc=com",
+        "ou=last,dc=example,dc=com",
+        "ou=moved,ou=newer,dc=example,dc=com",
+        "ou=deep,ou=moved,ou=newer,dc=example,dc=com",
+    ];
+    assert_eq!(dns(&text), expected);
+}
+
+#[test]
+fn a_stream_and_a_digest_agree_with_the_files() {
+    let build = with_late_parent();
+    let (told, text) = export(&build, None, 2).unwrap();
+    let path = build.path("data.mdb");
+    let source = Source { path: &path, txn: None, base: None, jobs: 3 };
+    let out = File::create(build.path("stream.ldif")).unwrap();
+    let streamed =
+        crate::stream(&source, out.into(), false, &build.path(""), &Counters::default()).unwrap();
+    assert_eq!(fs::read_to_string(build.path("stream.ldif")).unwrap(), text);
+    assert_eq!((streamed.checksum, streamed.bytes), (told.checksum.clone(), text.len() as u64));
+    let mut digest = Digest::new(Names::default());
+    crate::digest(&source, &mut digest, &Counters::default()).unwrap();
+    assert_eq!((digest.entries(), digest.checksum()), (5, told.checksum));
+}
+
+fn small() -> Build {
+    let text = [
+        SUFFIX.into(),
+        unit("ou=a,dc=example,dc=com", "description: one\n"),
+        unit("ou=aa,dc=example,dc=com", ""),
+        unit("ou=b,ou=a,dc=example,dc=com", ""),
+    ];
+    built(&text.concat())
+}
+
+#[test]
+fn a_subtree_is_its_base_and_all_below_however_the_base_is_spelled() {
+    let build = small();
+    let (told, text) = export(&build, Some("OU=A , DC=example,dc=com"), 2).unwrap();
+    assert_eq!((told.entries, &*told.base), (2, "ou=a,dc=example,dc=com"));
+    assert_eq!(dns(&text), ["ou=a,dc=example,dc=com", "ou=b,ou=a,dc=example,dc=com"]);
+}
+
+#[test]
+fn a_name_that_only_ends_like_the_base_is_not_on_the_way_to_it() {
+    let text = [
+        SUFFIX,
+        "dn: c=de,dc=example,dc=com\nobjectClass: country\n\n",
+        "dn: dc=de,dc=example,dc=com\nobjectClass: domain\n\n",
+    ];
+    let (_, text) = export(&built(&text.concat()), Some("dc=de,dc=example,dc=com"), 1).unwrap();
+    assert_eq!(dns(&text), ["dc=de,dc=example,dc=com"]);
+}
+
+#[test]
+fn a_base_that_is_not_there_is_refused() {
+    for base in ["ou=c,dc=example,dc=com", "dc=com", "ou=b,dc=example,dc=com"] {
+        assert_eq!(export(&small(), Some(base), 2).unwrap_err().code, Code::NoSuchBase, "{base}");
+    }
+}
+
+#[test]
+fn single_entries_are_picked_by_their_names_and_missing_ones_left_out() {
+    let build = small();
+    let path = build.path("data.mdb");
+    let source = Source { path: &path, txn: None, base: None, jobs: 1 };
+    let names = ["ou=AA,dc=example,dc=com", "ou=c,dc=example,dc=com", "ou=a,dc=example,dc=com"];
+    let picked = crate::pick(&source, &names.map(String::from), &Counters::default()).unwrap();
+    let picked = String::from_utf8(picked).unwrap();
+    assert_eq!(dns(&picked), ["ou=aa,dc=example,dc=com", "ou=a,dc=example,dc=com"]);
+    assert!(picked.contains("\ndescription: one\n"));
+}
+
+#[test]
+fn values_come_from_id2v_too() {
+    let mut build = Build::new();
+    build.settings.apart_above = vec![("description".into(), 2)];
+    let lines = "description: a\ndescription: b\ndescription: c\n";
+    build.run(&[SUFFIX, &unit("ou=a,dc=example,dc=com", lines)].concat()).unwrap();
+    assert!(text(&build).contains(&format!("\n{lines}")));
+
+    without(&build, |table, _, value| table == b"id2v" && value.starts_with(b"b"));
+    let refused = refused(&build);
+    assert_eq!(refused.message, "entry 2: 2 values instead of 3 of description (table id2v)");
+}
+
+/// Writes the database anew without the records for which `is_lost` is true.
+fn without(build: &Build, is_lost: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
+    let path = build.path("data.mdb");
+    let mut reader = Reader::open(&path).unwrap();
+    backmdb::set_orders(&mut reader);
+    let copy = build.path("copy.mdb");
+    let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 30 };
+    let mut file = FileWriter::create(&copy, &options).unwrap();
+    let mut tables = Vec::new();
+    for name in reader.names() {
+        let table = reader.table(name).unwrap();
+        let flags = table.record().flags;
+        let mut tree = TreeWriter::new(flags, file.layout()).in_own_order();
+        let (mut rows, mut cursor) = (Vec::new(), table.cursor().unwrap());
+        while let Some((key, value)) = cursor.next().unwrap() {
+            if !is_lost(name, key, value) {
+                rows.push((key.to_vec(), value.to_vec()));
+            }
+        }
+        for same in rows.chunk_by(|one, other| one.0 == other.0) {
+            if flags.contains(Flags::DUPSORT) {
+                tree.begin(&same[0].0).unwrap();
+                for (_, value) in same {
+                    tree.dup(&mut file, value).unwrap();
+                }
+                tree.end(&mut file).unwrap();
+            } else {
+                tree.put(&mut file, &same[0].0, &same[0].1).unwrap();
+            }
+        }
+        tables.push((name.to_vec(), tree.finish(&mut file).unwrap()));
+    }
+    file.finish(tables).unwrap();
+    fs::rename(copy, path).unwrap();
+}
+
+/// Why the database cannot be exported: always as damage, whatever other workers say.
+fn refused(build: &Build) -> Error {
+    let refused = export(build, None, 4).unwrap_err();
+    assert_eq!(refused.code, Code::Damaged, "{refused}");
+    refused
+}
+
+#[test]
+fn a_database_that_is_only_copied_reads_as_before() {
+    let build = small();
+    let before = text(&build);
+    without(&build, |_, _, _| false);
+    assert_eq!(text(&build), before);
+}
+
+#[test]
+fn an_attribute_number_that_ad2i_does_not_know_is_told_with_the_entry() {
+    let build = small();
+    without(&build, |table, _, value| table == b"ad2i" && value == b"description");
+    let message = refused(&build).message;
+    assert!(message.starts_with("entry 2: no attribute has the number "), "{message}");
+}
+
+#[test]
+fn a_node_that_dn2i_lacks_is_told_with_the_entry() {
+    for lost in [2, 4] {
+        let build = small();
+        without(&build, |table, key, value| {
+            let is_own = dn2i::read(value).is_some_and(|node| node.child.is_none());
+            table == b"dn2i" && codec::id::read(key) == Some(lost) && is_own
+        });
+        assert_eq!(
+            refused(&build).message,
+            format!("entry {lost} has no record of its own (table dn2i)")
+        );
+    }
+}
+
+#[test]
+fn among_many_entries_the_one_that_is_damaged_is_told() {
+    let units = (0..3000).map(|at| {
+        let line = if at == 1500 { "street: here\n" } else { "description: x\n" };
+        unit(&format!("ou={at},dc=example,dc=com"), line)
+    });
+    let build = built(&std::iter::once(SUFFIX.into()).chain(units).collect::<String>());
+    without(&build, |table, _, value| table == b"ad2i" && value == b"street");
+    let message = refused(&build).message;
+    assert!(message.starts_with("entry 1502: no attribute has the number "), "{message}");
+}
+
+#[test]
+fn a_file_that_is_no_database_of_back_mdb_is_refused() {
+    let build = small();
+    let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 30 };
+    let file = FileWriter::create(&build.path("other.mdb"), &options).unwrap();
+    file.finish(Vec::new()).unwrap();
+    fs::rename(build.path("other.mdb"), build.path("data.mdb")).unwrap();
+    let message = refused(&build).message;
+    assert_eq!(message, "the table id2e is missing: no database of back-mdb");
+}
+
+#[test]
+fn a_database_of_2_4_has_no_id2v_and_reads_all_the_same() {
+    let mut build = Build::new();
+    (build.settings.has_id2v, build.settings.has_ixck, build.settings.of_2_4) =
+        (false, false, true);
+    build.run(&[SUFFIX, &unit("ou=a,dc=example,dc=com", "description: x\n")].concat()).unwrap();
+    let reader = Reader::open(&build.path("data.mdb")).unwrap();
+    assert!(reader.names().all(|name| name != b"id2v"));
+    assert!(text(&build).contains("\ndescription: x\n"));
+}
+
+#[test]
+fn a_cancelled_export_ends_as_such() {
+    let build = small();
+    let path = build.path("data.mdb");
+    let source = Source { path: &path, txn: None, base: None, jobs: 4 };
+    fs::create_dir(build.path("out")).unwrap();
+    let place = ShardTarget { directory: build.path("out"), compress: false };
+    let counters = Counters::default();
+    counters.cancel();
+    assert_eq!(crate::export(&source, &place, &counters).unwrap_err().code, Code::Cancelled);
+}

@@ -1,0 +1,258 @@
+//! Loads as far as they go without a server, and what stands between the input and a connection.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ldif::{Code, Counters};
+use tree::Names;
+use wire::{ConnectionOptions, Error, Phase};
+
+use crate::batch_queue::Batch;
+use crate::entry::{Entry, Prepared};
+use crate::journal::{Journal, Kind};
+use crate::shared::Shared;
+use crate::work::BatchWork;
+use crate::{Loaded, OnExists, Options, Result, Source, load};
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            jobs: 2,
+            batch: 0,
+            transactions: true,
+            window: (16, 256),
+            exists: OnExists::Error,
+            leave_out: Vec::new(),
+            relax: false,
+            contexts: vec!["dc=example,dc=com".into()],
+            aliases: Vec::new(),
+            max_rejects: 0,
+            rejects: self.path("rejects.ldif"),
+            max_rate: 0,
+            journal: self.path("journal"),
+            all_uncertain: false,
+            memory: 1 << 20,
+            scratch: self.0.path().to_owned(),
+            patience: Duration::ZERO,
+        }
+    }
+
+    /// Loads `text` into a server that nobody runs.
+    fn load(&self, text: &str, counters: &Arc<Counters>) -> Result<Loaded> {
+        fs::write(self.path("in.ldif"), text).unwrap();
+        let sources = vec![Source::Path(self.path("in.ldif"))];
+        load(sources, &closed_port(), &self.options(), counters)
+    }
+
+    fn refused(&self, text: &str) -> ldif::Error {
+        match self.load(text, &Arc::default()).unwrap_err() {
+            Error::Local(error) => *error,
+            Error::Ldap(failure) => panic!("{failure:?}"),
+        }
+    }
+}
+
+/// A port of this host on which nobody listens any more.
+fn closed_port() -> ConnectionOptions {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("ldap://{}", listener.local_addr().unwrap());
+    ConnectionOptions { uri: Some(uri), ..ConnectionOptions::default() }
+}
+
+fn unit(dn: &str) -> String {
+    format!("dn: {dn}\nobjectClass: organizationalUnit\n\n")
+}
+
+fn units(count: usize) -> String {
+    (0..count).map(|at| unit(&format!("ou={at},dc=example,dc=com"))).collect()
+}
+
+#[test]
+fn a_server_that_is_not_there_ends_the_load_and_rejects_nothing() {
+    let place = Place::new();
+    let Error::Ldap(failure) = place.load(&units(100), &Arc::default()).unwrap_err() else {
+        panic!("no failure of LDAP");
+    };
+    assert_eq!(failure.phase, Phase::Connect, "{failure:?}");
+    assert!(!place.path("rejects.ldif").exists());
+    let (journal, before) = Journal::open(&place.path("journal")).unwrap();
+    assert_eq!((journal.counts().sum(), before.done.len()), (0, 0));
+    assert!(before.reserved >= 100, "what may have been sent is not written down");
+}
+
+#[test]
+fn an_input_that_is_no_ldif_is_told_with_its_place_before_anything_is_sent() {
+    let place = Place::new();
+    let refused = place.refused(&(units(2) + "dn: ou=x,dc=example,dc=com\nno colon\n"));
+    assert_eq!((refused.code, refused.line), (Code::Syntax, Some(8)), "{refused}");
+    assert_eq!(refused.path, Some(place.path("in.ldif")));
+}
+
+#[test]
+fn an_input_that_was_cut_is_refused_before_its_last_entries_are_sent() {
+    let place = Place::new();
+    let stamped = |at: usize| {
+        let csn = "entryCSN: 20260101000000.000000Z#000000#001#000000\n\n";
+        units(at + 1).split_inclusive("\n\n").last().unwrap().replace("\n\n", "\n") + csn
+    };
+    let text: String = (0..5).map(stamped).collect();
+    let cut = text.rfind("entryCSN").unwrap();
+    let refused = place.refused(&text[..cut]);
+    assert_eq!(refused.code, Code::Truncated, "{refused}");
+    assert_eq!(refused.dn.as_deref(), Some("ou=4,dc=example,dc=com"));
+}
+
+#[test]
+fn an_input_that_is_missing_is_named() {
+    let place = Place::new();
+    let sources = vec![Source::Path(place.path("none.ldif"))];
+    let refused = load(sources, &closed_port(), &place.options(), &Arc::default()).unwrap_err();
+    let Error::Local(error) = refused else { panic!("{refused:?}") };
+    assert_eq!((error.code, error.path), (Code::Io, Some(place.path("none.ldif"))));
+}
+
+#[test]
+fn a_cancelled_load_ends_as_such() {
+    let place = Place::new();
+    let counters = Arc::new(Counters::default());
+    counters.cancel();
+    let Error::Local(error) = place.load(&units(10), &counters).unwrap_err() else {
+        panic!("no error of our own");
+    };
+    assert_eq!(error.code, Code::Cancelled);
+}
+
+#[test]
+fn what_an_earlier_run_has_done_is_not_sent_again() {
+    let place = Place::new();
+    let (journal, _) = Journal::open(&place.path("journal")).unwrap();
+    journal.reserve(5).unwrap();
+    journal.settle(Kind::Added, &[0, 1, 3]).unwrap();
+    journal.settle(Kind::Present, &[2, 4]).unwrap();
+    drop(journal);
+    // Nobody listens, so one entry that is sent ends the load.
+    let loaded = place.load(&units(5), &Arc::default()).unwrap();
+    assert_eq!((loaded.read, loaded.added, loaded.present, loaded.before), (5, 3, 2, 5));
+    let sent = place.load(&units(6), &Arc::default()).unwrap_err();
+    assert!(matches!(sent, Error::Ldap(_)), "{sent:?}");
+}
+
+fn entry(position: u64, dn: &str) -> Entry {
+    Entry::new(position, None, 1 + 3 * position, unit(dn).trim_end().as_bytes()).unwrap()
+}
+
+/// Shows what all connections share, of a load with these options.
+fn with_shared<R>(options: &Options, show: impl FnOnce(&Shared<'_>) -> R) -> R {
+    let (journal, before) = Journal::open(&options.journal).unwrap();
+    let (link, counters) = (ConnectionOptions::default(), Arc::default());
+    show(&Shared::new(options, &link, &counters, journal, before.reserved))
+}
+
+#[test]
+fn entries_that_waited_come_back_as_they_were_parents_first() {
+    let place = Place::new();
+    // Not enough for ten thousand: they go through a file.
+    let options = Options { memory: 64 << 10, ..place.options() };
+    let count = 10_000;
+    let path = Arc::new(place.path("in.ldif"));
+    with_shared(&options, |shared| {
+        for position in 0..count {
+            let above = if position % 2 == 0 { "ou=a,ou=b," } else { "" };
+            let waits = entry(position, &format!("ou={position},{above}dc=example,dc=com"));
+            shared.defer(&Entry { path: Some(Arc::clone(&path)), ..waits }).unwrap();
+        }
+        let mut found = Vec::new();
+        let take = |entry: Entry| {
+            assert_eq!(entry.line, 1 + 3 * entry.position);
+            assert_eq!(entry.path.as_ref(), Some(&path));
+            found.push(entry.position);
+            Ok(true)
+        };
+        shared.each_deferred(take).unwrap();
+        let expected =
+            (0..count).filter(|at| at % 2 == 1).chain((0..count).filter(|at| at % 2 == 0));
+        assert!(found.into_iter().eq(expected));
+        shared.each_deferred(|entry| panic!("{entry:?} came twice")).unwrap();
+    });
+}
+
+#[test]
+fn a_transaction_takes_only_known_descriptions_and_no_dn_twice() {
+    let place = Place::new();
+    with_shared(&place.options(), |shared| {
+        let dns = ["ou=1,dc=example,dc=com", "ou=2,dc=example,dc=com", "OU=1,DC=example,dc=com"];
+        let entries = (0..).zip(dns).map(|(at, dn)| entry(at, dn)).collect();
+        let batch = Batch { number: 0, entries, after: std::collections::BTreeSet::new() };
+        let work = BatchWork::new(shared, batch).unwrap();
+        assert_eq!(work.fit(9), []);
+        shared.learn(&work.prepared[0].descriptions);
+        assert_eq!((work.fit(9), work.fit(1)), (vec![0, 1], vec![0]));
+    });
+}
+
+#[test]
+fn only_entries_without_a_known_parent_must_look_for_it() {
+    let place = Place::new();
+    with_shared(&place.options(), |shared| {
+        let dns = [
+            "dc=example,dc=com",
+            "ou=below,dc=example,dc=com",
+            "ou=known,ou=seen,dc=example,dc=com",
+            "ou=lost,ou=gone,dc=example,dc=com",
+        ];
+        let entries = (0..).zip(dns).map(|(at, dn)| entry(at, dn)).collect();
+        let batch = Batch { number: 0, entries, after: std::collections::BTreeSet::new() };
+        let work = BatchWork::new(shared, batch).unwrap();
+        assert_eq!(work.without_parent(&[0, 1, 2, 3]), [2, 3]);
+        shared.remember_parent(work.entry(2).parent);
+        assert_eq!(work.without_parent(&[0, 1, 2, 3]), [3]);
+        shared.forget_parent(work.entry(2).parent);
+        assert_eq!(work.without_parent(&[2, 3]), [2, 3]);
+    });
+}
+
+#[test]
+fn one_rejection_more_than_may_be_stops_the_load() {
+    let place = Place::new();
+    let options = Options { max_rejects: 1, ..place.options() };
+    with_shared(&options, |shared| {
+        shared.reject(&entry(7, "ou=7,dc=example,dc=com"), "late".into(), false);
+        assert!(!shared.board.is_stopped());
+        shared.reject(&entry(3, "ou=3,dc=example,dc=com"), "early".into(), true);
+        assert!(shared.board.is_stopped());
+        let told = shared.rejections();
+        let told: Vec<_> =
+            told.iter().map(|one| (one.position, &*one.reason, one.orphan)).collect();
+        assert_eq!(told, [(3, "early", true), (7, "late", false)]);
+    });
+}
+
+#[test]
+fn values_that_stand_apart_in_the_record_are_sent_as_one_attribute() {
+    let add = |lines: &str, leave_out: &[String]| {
+        let text = format!("dn: ou=a,dc=example,dc=com\n{lines}");
+        let entry = Entry::new(0, None, 1, text.as_bytes()).unwrap();
+        Prepared::new(&entry, &Names::new(leave_out), 0).unwrap()
+    };
+    let scattered = add("description: x\nou: a\nDescription: y\n", &[]);
+    let together = add("description: x\ndescription: y\nou: a\n", &[]);
+    assert_eq!(scattered.operation, together.operation);
+    let without = add(
+        "description: x\nentryCSN: z\nentryCSN;x-a: z\ndescription: y\nou: a\n",
+        &["entryCSN".into()],
+    );
+    assert_eq!((without.operation, without.left_out), (together.operation, 2));
+}
