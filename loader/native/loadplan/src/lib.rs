@@ -44,9 +44,9 @@ pub struct PlanOptions {
 }
 
 const MOST: u64 = 1 << 40;
-/// Beside the weights of looks that nobody gave.
+/// The weight of base searches if the other searches are derived from the template.
 const READING: u64 = 20;
-/// Sources of new entries: no more are needed for variety.
+/// The number of entries that adds copy; more would not make the new entries more varied.
 const SPARES: u64 = 1000;
 
 /// A prepared plan, which can produce any operation by its number.
@@ -60,9 +60,9 @@ pub struct Plan<'t> {
     schedule: Schedule,
     stream: Stream,
     subjects: Vec<TargetKind>,
-    /// Of each subject.
+    /// In the order of `subjects`.
     targets: Vec<Targets>,
-    /// Who is deleted, renamed, and copied: things 0 and on, in this order.
+    /// Distributes the entries to delete, rename and copy, numbered in this order, among the subjects.
     once: Shares,
     deletes: u64,
     renames: u64,
@@ -96,7 +96,7 @@ impl Items for Lines<'_> {
 }
 
 impl<'t> Plan<'t> {
-    /// What cannot be done is told.
+    /// Prepares a plan; the error says why the template does not allow it.
     pub fn new(template: &Template, tree: &'t Tree, wishes: &PlanOptions) -> Result<Self, String> {
         if wishes.operations > MOST {
             return Err(format!("{} operations: {MOST} at most", wishes.operations));
@@ -160,12 +160,12 @@ impl<'t> Plan<'t> {
     }
 }
 
-/// Entries that may be taken away: some must be left to be read.
+/// The number of entries that may be deleted, renamed or copied. Some must remain to be read.
 const fn room(subject: &TargetKind) -> u64 {
     if subject.loose { subject.count.saturating_sub(2) } else { 0 }
 }
 
-/// Every operation that is asked for has something to do.
+/// Checks that the tree has suitable entries for every requested kind of operation.
 fn require(
     subjects: &[TargetKind],
     schedule: &Schedule,

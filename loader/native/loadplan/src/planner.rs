@@ -99,7 +99,7 @@ impl<'p> Planner<'p> {
         self.target(place, index)
     }
 
-    /// The entry to delete or rename with this number.
+    /// The entry to delete, rename or copy with this number.
     fn once(&mut self, thing: u64) -> common::Result<Target<'p>> {
         let (place, number) = self.plan.once.holder(thing).unwrap_or((0, 0));
         let index = self.plan.targets[place].once(number);
@@ -214,7 +214,7 @@ impl<'p> Planner<'p> {
         Ok(Operation::Modify { dn: target.record.dn, attribute, values })
     }
 
-    /// A copy of an entry under another name.
+    /// Adds a copy of an entry under another RDN.
     fn add(&mut self, thing: u64, ordinal: u64) -> common::Result<Operation> {
         let target = self.once(thing)?;
         let (rdn, old, new) = self.renamed(&target, &format!("-new{ordinal}"));
@@ -236,7 +236,7 @@ impl<'p> Planner<'p> {
         Ok(Operation::Rename { dn: target.record.dn, rdn })
     }
 
-    /// The first naming attribute and its value; the entry was made last.
+    /// The first naming attribute and its value. The entry must be the one that was generated last.
     fn naming(&self, target: &Target<'_>) -> (String, Vec<u8>) {
         let (name, slot) = &self.plan.tree.kinds()[target.subject.kind].rdn()[0];
         (
@@ -245,7 +245,7 @@ impl<'p> Planner<'p> {
         )
     }
 
-    /// The RDN with more behind its first value; that value before and after.
+    /// Returns the RDN with `more` appended to its first value, and that value before and after.
     fn renamed(&self, target: &Target<'_>, more: &str) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
         let (_, old) = self.naming(target);
         let new = [old.as_slice(), more.as_bytes()].concat();

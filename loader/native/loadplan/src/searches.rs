@@ -83,7 +83,7 @@ const UNIQUE: u64 = 40;
 const SHARED: u64 = 2;
 const BEGINNING: u64 = 2;
 
-/// How a kind is searched, or nothing that is known to be worth it.
+/// The searches for the entries of a kind; empty if no attribute is suitable.
 pub fn looks(
     texts: &Texts<'_>,
     kind: &Kind,
@@ -129,7 +129,7 @@ pub fn is_naming(kind: &Kind, attribute: &str) -> bool {
     kind.rdn.iter().any(|name| name.eq_ignore_ascii_case(attribute))
 }
 
-/// All texts of a template by the attribute they are for.
+/// All texts of a template by attribute type.
 #[derive(Debug)]
 pub struct Texts<'t> {
     template: &'t Template,

@@ -24,17 +24,17 @@ pub struct TargetKind {
 /// Where the clear-text password of an entry is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Password {
-    /// A place among the values of the entry.
+    /// In the value with this index among the values of the generator.
     Slot(usize),
-    /// In the attribute itself.
+    /// In the attribute itself, which is not hashed.
     Plain,
 }
 
 pub const PASSWORD: &str = "userPassword";
 const ELSEWHERE: [&[u8]; 2] = [b"alias", b"referral"];
-/// Bytes of a name that may grow.
+/// The maximum length of an RDN value to which a word may be appended, in bytes.
 const LONG: u64 = 100;
-/// Naming attributes whose syntax takes no words.
+/// Naming attributes whose syntax does not allow words.
 const NUMBERS: [&str; 8] = [
     "uidNumber",
     "gidNumber",
@@ -81,7 +81,7 @@ fn is_elsewhere(kind: &Kind) -> bool {
     })
 }
 
-/// Where all is searched by something, a search that may find many gives way.
+/// The attributes that may be modified. If searches use all attributes, one that is not unique is removed from `looks`.
 fn changing(kind: &Kind, looks: &mut Vec<SearchFilter>) -> Vec<String> {
     let all = kind.attributes.iter().map(|one| &one.description).filter(|name| {
         let fixed = ["objectClass", PASSWORD].iter().any(|fixed| fixed.eq_ignore_ascii_case(name));
@@ -104,7 +104,7 @@ fn changing(kind: &Kind, looks: &mut Vec<SearchFilter>) -> Vec<String> {
     shared
 }
 
-/// The first of its passwords that is always there.
+/// The first password that every entry of the kind has.
 fn password(kind: &Kind) -> Option<Password> {
     let held = kind.attributes.iter().find(|one| one.description.eq_ignore_ascii_case(PASSWORD))?;
     let item = held.items.iter().find(|item| item.chance >= 1.0 && item.conditions.is_empty())?;

@@ -1,12 +1,12 @@
-//! Selects the entries that a plan reads, and those that it deletes or renames. No entry is in both sets, so that the
-//! expected results of searches hold while the plan is executed.
+//! Selects the entries that a plan reads, and those that it deletes, renames or copies. No entry is in both sets, so
+//! that the expected results of searches hold while the plan is executed.
 
 use synth::distribution::Zipf;
 use synth::draw::{Stream, below};
 use synth::permute::Permutation;
 
 /// A permutation of the entries of one kind. Entries to read are taken from its beginning, the first ones most often;
-/// entries to delete or rename are taken from its end.
+/// entries to delete, rename or copy are taken from its end.
 #[derive(Debug)]
 pub struct Targets {
     count: u64,
@@ -18,7 +18,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// `once` is the number of entries to delete or rename, `skew` the exponent of the Zipf distribution.
+    /// `once` is the number of entries that are not read, `skew` the exponent of the Zipf distribution.
     pub fn new(count: u64, once: u64, skew: f64, stream: Stream) -> Result<Self, String> {
         let read = count.saturating_sub(once).max(1);
         let rank = Zipf::new(read, skew)?;
@@ -31,7 +31,7 @@ impl Targets {
         self.order.place(self.key, self.rank.rank(bits) - 1)
     }
 
-    /// Selects an entry to delete or rename, by its number among them.
+    /// The entry to delete, rename or copy with this number.
     pub fn once(&self, number: u64) -> u64 {
         self.order.place(self.key, (self.read + number).min(self.count - 1))
     }
