@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use codec::tables;
 use common::WithCode;
 use extsort::{KeySize, Postings, Sorted};
 use ldif::Counters;
-use lmdbfile::{FileWriter, Flags, Format, Table, TreeWriter};
+use lmdbfile::{FileWriter, Format, Table};
 use schema::Schema;
 use tree::claim::Claim;
 
@@ -219,7 +220,7 @@ impl Build<'_> {
         let EncodedInput { file, names, rows, .. } = gathered;
         let names = &*names;
         let layout = file.layout();
-        let id2e = std::mem::replace(&mut gathered.id2e, TreeWriter::new(Flags::NONE, layout));
+        let id2e = std::mem::replace(&mut gathered.id2e, tables::ID2E.writer(layout));
         let mut tables = vec![("id2e".to_owned(), id2e.finish(file)?)];
         let counters = self.shared.counters;
         thread::scope(|scope| {
@@ -242,7 +243,7 @@ impl Build<'_> {
         })?;
         tables.push(("ad2i".to_owned(), self.descriptions(file)?));
         if self.shared.settings.has_ixck {
-            let empty = TreeWriter::new(Flags::INTEGERKEY, layout);
+            let empty = tables::IXCK.writer(layout);
             tables.push(("ixck".to_owned(), empty.finish(file)?));
         }
         Ok(tables)
@@ -250,7 +251,7 @@ impl Build<'_> {
 
     /// The table ad2i.
     fn descriptions(&self, file: &mut FileWriter) -> Result<Table> {
-        let mut tree = TreeWriter::new(Flags::INTEGERKEY, file.layout());
+        let mut tree = tables::AD2I.writer(file.layout());
         for (number, text) in (1u32..).zip(self.shared.columns.numbered()) {
             tree.put(file, &codec::ad2i::key(number), text.as_bytes())?;
         }

@@ -1,14 +1,14 @@
 //! The table dn2i: for each node its own record, then one for each child.
 
 use extsort::{RecordSorter, Records, Spool};
-use lmdbfile::{FileWriter, Flags, Table, TreeWriter};
+use lmdbfile::{FileWriter, Table, TreeWriter};
 
 use crate::Result;
 use crate::gather::TempStorage;
 use crate::names::{self, ABOVE, Name, SUFFIX};
 use crate::numbering::{MISSING, Numbering};
 use crate::subtrees::Subtrees;
-use codec::dn2i;
+use codec::{dn2i, tables};
 
 /// IDs of the nodes that questions were about, by number of the question.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ pub fn write(
     parents: &ParentIds<'_>,
     children: Children,
 ) -> Result<Table> {
-    let mut tree = TreeWriter::new(Flags::INTEGERKEY | Flags::DUPSORT, file.layout());
+    let mut tree = tables::DN2I.writer(file.layout());
     let mut under = SortedChildren { records: children.0, waiting: None };
     under.next()?;
     tree.begin(&0u64.to_ne_bytes())?;

@@ -100,7 +100,7 @@ impl EncodedInput {
         let layout = file.layout();
         Self {
             file,
-            id2e: TreeWriter::new(lmdbfile::Flags::INTEGERKEY, layout),
+            id2e: codec::tables::ID2E.writer(layout),
             held: None,
             names: means.spool(8),
             rows: means.spool(16),

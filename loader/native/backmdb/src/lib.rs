@@ -68,11 +68,6 @@ pub use positions::MOST_ENTRIES;
 pub use settings::{Method, Options, Settings, ValueCheck};
 pub use verify::{Resources as VerifyMeans, verify};
 
-/// Tells a reader the orders that back-mdb gave its tables.
-pub fn set_orders(reader: &mut lmdbfile::Reader) {
-    stored::EntryReader::set_orders(reader);
-}
-
 /// What an entry is that `codec` cannot read.
 pub fn damaged_entry() -> Error {
     Error::new(Code::Damaged, "an entry in id2e is damaged")

@@ -1,16 +1,11 @@
 //! An index table from its sorted postings: lists of entry IDs, or ranges of them where they are long.
 
-use codec::idl;
+use codec::{idl, tables};
 use extsort::{Sorted, Visitor};
-use lmdbfile::{FileWriter, Flags, Table, TreeWriter};
+use lmdbfile::{FileWriter, Table, TreeWriter};
 
 use crate::numbering::Numbering;
 use crate::{Error, Result};
-
-/// What an index table is to LMDB.
-pub fn flags() -> Flags {
-    Flags::DUPSORT | Flags::DUPFIXED | Flags::INTEGERDUP
-}
 
 /// Takes the rows of an index table, key by key.
 pub trait IndexWriter {
@@ -26,7 +21,7 @@ pub fn write(
     numbering: &Numbering,
     exponent: u32,
 ) -> Result<Table> {
-    let tree = TreeWriter::new(flags(), file.layout());
+    let tree = TreeWriter::new(tables::INDEX, file.layout());
     let mut rows = TableWriter { file, tree };
     each_row(sorted, index, numbering, exponent, &mut rows)?;
     Ok(rows.tree.finish(rows.file)?)

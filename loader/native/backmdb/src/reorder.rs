@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use codec::tables;
 use common::WithCode;
 use extsort::{RecordSorter, Spool};
-use lmdbfile::{Cursor, FileWriter, Flags, Reader, TreeWriter};
+use lmdbfile::{Cursor, FileWriter, Reader};
 use rustc_hash::{FxHashMap, FxHashSet};
 use schema::Schema;
 
@@ -93,8 +94,7 @@ impl FirstPassTable {
         std::fs::rename(out, &aside)?;
         let fresh = create()?;
         let layout = fresh.layout();
-        let tree =
-            std::mem::replace(&mut gathered.id2e, TreeWriter::new(Flags::INTEGERKEY, layout));
+        let tree = std::mem::replace(&mut gathered.id2e, tables::ID2E.writer(layout));
         let mut file = std::mem::replace(&mut gathered.file, fresh);
         let table = tree.finish(&mut file)?;
         file.finish(vec![(b"id2e".to_vec(), table)])?;

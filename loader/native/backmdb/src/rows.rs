@@ -1,15 +1,15 @@
 //! The table id2v: values of attributes that have many (`multival`).
 
-use codec::id2v;
+use codec::{id2v, tables};
 use extsort::Spool;
-use lmdbfile::{FileWriter, Flags, Table, TreeWriter};
+use lmdbfile::{FileWriter, Table};
 
 use crate::Result;
 use crate::numbering::Numbering;
 
 /// Writes the table from rows of position, column and record, in the order of IDs.
 pub(crate) fn write(file: &mut FileWriter, rows: &Spool, numbering: &Numbering) -> Result<Table> {
-    let mut tree = TreeWriter::new(Flags::DUPSORT, file.layout()).in_own_order();
+    let mut tree = tables::ID2V.writer(file.layout());
     let (mut reader, mut open) = (rows.reader(), None);
     while let Some(row) = reader.next()? {
         let (place, record) = row.split_at(6);

@@ -1,8 +1,5 @@
 //! One stored entry: taken apart, its normal forms made again, its keys looked for.
 
-use std::cmp::Ordering;
-
-use lmdbfile::{Order, Reader};
 use values::keys::Key;
 
 use crate::audit::{EntryChecker, Finding, MultivalRecords};
@@ -34,17 +31,6 @@ impl Keys for IndexKeys {
 }
 
 impl EntryReader<'_> {
-    /// id2v has an order of back-mdb's own: by ID, then by number. That of its values is the attributes'.
-    /// And so has dn2i: what stands behind a name does not count, which shows in branches, whose copies of
-    /// records grow old.
-    pub fn set_orders(reader: &mut Reader) {
-        let values = |left: &[u8], right: &[u8]| {
-            if left == right { Ordering::Equal } else { Ordering::Less }
-        };
-        reader.set_orders(b"id2v", Order::Custom(id2v::compare_keys), Order::Custom(values));
-        reader.set_orders(b"dn2i", Order::Integer, Order::Custom(dn2i::compare));
-    }
-
     /// Takes an entry's value apart: all of it, and its index keys, must be as we would make it.
     pub fn entry(&self, id: u64, value: &[u8]) -> Result<()> {
         let parts = id2e::read_whole(value).ok_or_else(damaged_entry)?;

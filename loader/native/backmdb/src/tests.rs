@@ -17,7 +17,7 @@ use fixture::{Build, SUFFIX, unit};
 
 fn opened(build: &Build) -> Reader {
     let mut reader = Reader::open(&build.path("data.mdb")).unwrap();
-    crate::set_orders(&mut reader);
+    codec::tables::set_orders(&mut reader);
     reader
 }
 

@@ -42,7 +42,7 @@ pub fn verify(
     }
     let indexes = Indexes::read(schema, settings)?;
     let mut reader = Reader::open(path)?;
-    EntryReader::set_orders(&mut reader);
+    codec::tables::set_orders(&mut reader);
     let columns = AttributeDescriptions::new(schema, settings, &indexes);
     let database = Database::open(&reader, settings, &indexes)?;
     let judge = EntryChecker::new(schema, settings, &columns, &database.texts);

@@ -51,7 +51,7 @@ pub fn clone_compact(
 ) -> PyResult<u64> {
     let work = || {
         let mut reader = Reader::open_meta(&source, &meta)?;
-        backmdb::audit::set_orders(&mut reader);
+        codec::tables::set_orders(&mut reader);
         reader.compact(&target, &|bytes| counted(counters, bytes))
     };
     enter(py, &counters.0, work).map(|made| made.bytes)

@@ -9,3 +9,4 @@ pub mod id;
 pub mod id2e;
 pub mod id2v;
 pub mod idl;
+pub mod tables;

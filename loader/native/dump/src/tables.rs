@@ -19,7 +19,7 @@ impl Snapshot {
             None => Reader::open(source.path),
         };
         let mut reader = opened?;
-        backmdb::set_orders(&mut reader);
+        codec::tables::set_orders(&mut reader);
         Ok(Self(reader))
     }
 

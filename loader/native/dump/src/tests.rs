@@ -197,7 +197,7 @@ fn values_come_from_id2v_too() {
 fn without(build: &Build, is_lost: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
     let path = build.path("data.mdb");
     let mut reader = Reader::open(&path).unwrap();
-    backmdb::set_orders(&mut reader);
+    codec::tables::set_orders(&mut reader);
     let copy = build.path("copy.mdb");
     let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 30 };
     let mut file = FileWriter::create(&copy, &options).unwrap();

@@ -1,23 +1,18 @@
 //! Whether a database that was built hangs together.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use backmdb::Built;
-use codec::id2e;
-use lmdbfile::{Order, Reader, TableReader};
-
-/// Tables that are no index.
-const OWN: [&[u8]; 5] = [b"ad2i", b"dn2i", b"id2e", b"id2v", b"ixck"];
+use codec::{id2e, tables};
+use lmdbfile::{Reader, TableReader};
 
 /// # Panics
 /// When something does not fit.
 pub fn check(path: &Path, built: &Built) {
     assert_eq!(built.records, built.entries + built.rejections.len() as u64);
     let mut reader = Reader::open(path).expect("the file opens");
-    // Its values are in an order that only the attribute's rule knows.
-    reader.set_orders(b"id2v", Order::Custom(rows), Order::Custom(|_, _| Ordering::Less));
+    tables::set_orders(&mut reader);
     let found = reader.walk(&mut |_| {}).expect("the file is sound");
     assert!(found.unreachable.is_empty(), "{:?}", found.unreachable);
     let told = built.tables.iter().map(|(name, values)| (name.as_bytes(), *values));
@@ -26,15 +21,10 @@ pub fn check(path: &Path, built: &Built) {
     let attributes = built.tables["ad2i"];
     entries(&table(&reader, b"id2e"), built.entries, attributes);
     tree(&table(&reader, b"dn2i"), built.entries);
-    for name in reader.names().filter(|name| !OWN.contains(name)) {
+    let is_index = |name: &&[u8]| tables::ALL.iter().all(|table| table.name.as_bytes() != *name);
+    for name in reader.names().filter(is_index) {
         index(&table(&reader, name), built.entries);
     }
-}
-
-/// Keys of id2v: an ID and the number of an attribute. The reader begins with a key of no bytes.
-fn rows(left: &[u8], right: &[u8]) -> Ordering {
-    let parts = |key: &[u8]| (key.len() == 10).then(|| (number(key), key[9], key[8]));
-    parts(left).cmp(&parts(right))
 }
 
 fn table<'r>(reader: &'r Reader, name: &[u8]) -> TableReader<'r> {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
+use codec::tables;
 use common::{Counters, lock};
-use lmdbfile::{FileWriter, Flags, Format, Table, TreeWriter};
+use lmdbfile::{FileWriter, Format, Table, TreeWriter};
 
 use crate::context::{self, ContextCsnTarget};
 use crate::id2e::ContextCsns;
@@ -73,7 +74,6 @@ struct Merge<'a> {
 #[derive(Debug, Clone)]
 struct Part {
     name: String,
-    flags: Flags,
     kind: Kind,
 }
 
@@ -94,15 +94,17 @@ impl Merge<'_> {
         let mut found = Vec::new();
         for (name, flags) in &self.shards.tables {
             let name = String::from_utf8_lossy(name).into_owned();
+            if *flags != tables::flags(&name) {
+                return Err(Error::damaged(format!("{name} is no table of back-mdb's")));
+            }
             let kind = match name.as_str() {
                 "ad2i" | "ixck" => continue,
                 "id2e" => Kind::Entries,
                 "id2v" => Kind::Values,
                 "dn2i" => Kind::Nodes,
-                _ if *flags == backmdb::postings::flags() => Kind::Index,
-                _ => return Err(Error::damaged(format!("{name} is no table of back-mdb's"))),
+                _ => Kind::Index,
             };
-            found.push(Part { name, flags: *flags, kind });
+            found.push(Part { name, kind });
         }
         found.sort_by_key(|part| part.kind);
         Ok(found)
@@ -155,10 +157,7 @@ impl Merge<'_> {
     ) -> Result<(MergedTables, OpenRecord)> {
         let (mut tables, mut waiting) = (Vec::new(), None);
         for (part, batches) in parts.iter().zip(receivers) {
-            let mut tree = TreeWriter::new(part.flags, file.layout());
-            if part.kind == Kind::Values {
-                tree = tree.in_own_order();
-            }
+            let mut tree = tables::writer(&part.name, file.layout());
             match write(batches, &mut tree, file, self.counters)? {
                 Some((held, value)) => waiting = Some((tree, held, value)),
                 None => tables.push((part.name.clone(), tree.finish(file)?)),
@@ -181,7 +180,7 @@ impl Merge<'_> {
         }
         tables.push(("ad2i".to_owned(), self.descriptions(&mut file)?));
         if self.shards.tables.iter().any(|(name, _)| name == b"ixck") {
-            let empty = TreeWriter::new(Flags::INTEGERKEY, file.layout());
+            let empty = tables::IXCK.writer(file.layout());
             tables.push(("ixck".to_owned(), empty.finish(&mut file)?));
         }
         self.counters.begin("sync", 0);
@@ -193,7 +192,7 @@ impl Merge<'_> {
     }
 
     fn descriptions(&self, file: &mut FileWriter) -> Result<Table> {
-        let mut tree = TreeWriter::new(Flags::INTEGERKEY, file.layout());
+        let mut tree = tables::AD2I.writer(file.layout());
         for (number, text) in (1u32..).zip(&self.shards.descriptions) {
             tree.put(file, &codec::ad2i::key(number), text)?;
         }

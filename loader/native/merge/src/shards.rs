@@ -26,7 +26,7 @@ pub struct Shard {
 impl Shard {
     pub fn reader(&self) -> Result<Reader> {
         let mut reader = Reader::open_scattered(&self.path)?;
-        backmdb::set_orders(&mut reader);
+        codec::tables::set_orders(&mut reader);
         Ok(reader)
     }
 

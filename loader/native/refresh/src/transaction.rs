@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use backmdb::changes::Sink;
-use codec::dn2i;
+use codec::tables::DN2I;
 use common::{Code, Error, Result};
 use heed::types::Bytes;
 use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RwTxn};
@@ -14,7 +14,7 @@ enum Dn2idOrder {}
 
 impl Comparator for Dn2idOrder {
     fn compare(left: &[u8], right: &[u8]) -> Ordering {
-        dn2i::compare(left, right)
+        DN2I.value_order.compare(left, right)
     }
 }
 
@@ -48,7 +48,7 @@ impl<'e> Transaction<'e> {
         let missing = || Error::damaged(format!("the table {name} is missing"));
         let mut options = self.env.database_options().types::<Bytes, Bytes>();
         options.name(name);
-        if name == "dn2i" {
+        if name == DN2I.name {
             let mut options = options.dup_sort_comparator::<Dn2idOrder>();
             let found = told(options.name(name).open(&self.txn))?;
             return found.map(Table::Nodes).ok_or_else(missing);

@@ -1,13 +1,10 @@
 //! The first rung: the tables that back-mdb has, with their flags, and counts that must fit together.
 
+use codec::tables;
 use lmdbfile::{Flags, Reader, Table};
 
 use super::findings::{Finding, Findings, Kind};
-use crate::postings;
 
-/// Tables that are no index, and whether every database has them.
-pub const OWN: [(&str, bool); 5] =
-    [("ad2i", true), ("dn2i", true), ("id2e", true), ("id2v", false), ("ixck", false)];
 /// The bit of LMDB's own flags that may be set in the table of free pages (`MDB_FIXEDMAP`), and those that
 /// mean something for a table.
 const FIXED_MAP: u16 = 0x01;
@@ -17,27 +14,17 @@ pub fn check(reader: &Reader, findings: &mut Findings) {
     let [free, main] = reader.system_tables();
     flags("free", free, Flags::INTEGERKEY, !FIXED_MAP & OF_TABLE, findings);
     flags("main", main, Flags::NONE, u16::MAX, findings);
-    for (name, _) in OWN.iter().filter(|(_, always)| *always) {
+    for name in tables::ALL.iter().filter(|table| table.required).map(|table| table.name) {
         if reader.table(name.as_bytes()).is_none() {
             findings.add(Kind::Table, || Finding::new("the table is missing").of_table(name));
         }
     }
     for name in reader.names() {
         if let (Some(table), Ok(text)) = (reader.table(name), std::str::from_utf8(name)) {
-            flags(text, table.record(), expected(text), u16::MAX, findings);
+            flags(text, table.record(), tables::flags(text), u16::MAX, findings);
         }
     }
     counts(reader, findings);
-}
-
-/// What slapd opens its tables with (`servers/slapd/back-mdb`: init.c, id2entry.c, index.c).
-fn expected(name: &str) -> Flags {
-    match name {
-        "ad2i" | "id2e" | "ixck" => Flags::INTEGERKEY,
-        "dn2i" => Flags::INTEGERKEY | Flags::DUPSORT,
-        "id2v" => Flags::DUPSORT,
-        _ => postings::flags(),
-    }
 }
 
 fn flags(name: &str, record: Table, expected: Flags, mask: u16, findings: &mut Findings) {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
+use codec::tables;
 use extsort::{KeySize, Postings, Sorted};
 use ldif::Counters;
 use lmdbfile::Reader;
@@ -10,7 +11,6 @@ use schema::Schema;
 
 use super::ahead::StopReason;
 use super::findings::{Finding, Findings, Kind};
-use super::head::OWN;
 use super::index_comparison::{IndexComparison, IndexCounts};
 use super::readers::side_by_side;
 use crate::indexes::Indexes;
@@ -55,7 +55,7 @@ impl ConfiguredIndexes {
 
     /// Tables of the file that the configuration has no index for.
     pub fn unconfigured_indexes(&self, reader: &Reader) -> Vec<String> {
-        let own = OWN.iter().map(|(name, _)| name.as_bytes());
+        let own = tables::ALL.iter().map(|table| table.name.as_bytes());
         let known = self.indexes.tables.iter().map(|table| table.name.as_bytes());
         let left_out = self.left_out.iter().map(String::as_bytes);
         let known: BTreeSet<&[u8]> = own.chain(known).chain(left_out).collect();

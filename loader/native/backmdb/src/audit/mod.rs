@@ -25,13 +25,13 @@ pub(crate) mod walk;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use codec::tables;
 use common::InFile;
 use ldif::Counters;
 use lmdbfile::{ErrorKind, Reader, Seen};
 use schema::Schema;
 
 use crate::descriptions::AttributeDescriptions;
-use crate::stored::EntryReader;
 use crate::verify::Resources;
 use crate::{Result, Settings};
 pub use entry_checker::EntryChecker;
@@ -91,15 +91,10 @@ pub struct AuditReport {
     pub notes: Vec<String>,
 }
 
-/// Those of the tables that back-mdb gives an order of its own.
-pub fn set_orders(reader: &mut Reader) {
-    EntryReader::set_orders(reader);
-}
-
 /// For whoever copies the snapshot that the meta page `meta` of the file tells of, to note what its pages are.
 pub fn seen(path: &Path, meta: &[u8]) -> lmdbfile::Result<Seen> {
     let mut reader = Reader::open_meta(path, meta)?;
-    EntryReader::set_orders(&mut reader);
+    tables::set_orders(&mut reader);
     Ok(Seen::new(&reader))
 }
 
@@ -119,7 +114,7 @@ pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
             return Ok(verdict);
         }
     };
-    EntryReader::set_orders(&mut reader);
+    tables::set_orders(&mut reader);
     look.climb(&reader, &mut verdict, &mut findings)?;
     name(&reader, &mut findings);
     verdict.problems.extend(findings.problems);

@@ -20,7 +20,6 @@ use crate::audit::indexes::ConfiguredIndexes;
 use crate::descriptions::AttributeDescriptions;
 use crate::naming::Suffixes;
 use crate::shared::BuildContext;
-use crate::stored::EntryReader;
 use crate::verify::Database;
 use crate::{Code, Error, Options, Result, Settings};
 use tree::claim::Claim;
@@ -78,7 +77,7 @@ pub fn apply(
     counters: &Counters,
 ) -> Result<ChangeCounts> {
     let mut reader = Reader::open(path)?;
-    EntryReader::set_orders(&mut reader);
+    codec::tables::set_orders(&mut reader);
     let asked = ConfiguredIndexes::of(&reader, known.0, known.1)?;
     let database = Database::open(&reader, &asked.settings, &asked.indexes)?;
     require_known(&asked, &database)?;

@@ -175,7 +175,7 @@ mod tests {
         let path = directory.path().join("data.mdb");
         let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 20 };
         let mut file = FileWriter::create(&path, &options).unwrap();
-        let mut tree = TreeWriter::new(crate::postings::flags(), file.layout());
+        let mut tree = TreeWriter::new(codec::tables::INDEX, file.layout());
         if !before.is_empty() {
             tree.begin(b"key!").unwrap();
             tree.fixed(&mut file, before).unwrap();

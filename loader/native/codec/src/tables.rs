@@ -1,0 +1,74 @@
+//! The tables of back-mdb: what slapd opens each with (`servers/slapd/back-mdb`: init.c, id2entry.c, index.c), and how
+//! their keys and values compare.
+
+use std::cmp::Ordering;
+
+use lmdbfile::{Flags, Layout, Order, Reader, TreeWriter};
+
+use crate::{dn2i, id2v};
+
+/// A table that is no index.
+#[derive(Debug, Clone, Copy)]
+pub struct Table {
+    pub name: &'static str,
+    pub flags: Flags,
+    pub key_order: Order,
+    pub value_order: Order,
+    /// Every database has it, whichever slapd made it.
+    pub required: bool,
+}
+
+/// An index table: entry IDs by index key.
+pub const INDEX: Flags = Flags::DUPFIXED.union(Flags::INTEGERDUP);
+
+pub const AD2I: Table = Table::new("ad2i", Flags::INTEGERKEY);
+pub const DN2I: Table = Table {
+    value_order: Order::Custom(dn2i::compare),
+    ..Table::new("dn2i", Flags::INTEGERKEY.union(Flags::DUPSORT))
+};
+pub const ID2E: Table = Table::new("id2e", Flags::INTEGERKEY);
+pub const ID2V: Table = Table {
+    key_order: Order::Custom(id2v::compare_keys),
+    value_order: Order::Custom(in_any_order),
+    required: false,
+    ..Table::new("id2v", Flags::DUPSORT)
+};
+pub const IXCK: Table = Table { required: false, ..Table::new("ixck", Flags::INTEGERKEY) };
+
+pub const ALL: [Table; 5] = [AD2I, DN2I, ID2E, ID2V, IXCK];
+
+impl Table {
+    const fn new(name: &'static str, flags: Flags) -> Self {
+        let (key_order, value_order) = (flags.key_order(), flags.value_order());
+        Self { name, flags, key_order, value_order, required: true }
+    }
+
+    /// Writes the table. Only id2v's order is the caller's: dn2i's is also that of its records' bytes.
+    pub fn writer(&self, layout: Layout) -> TreeWriter {
+        let tree = TreeWriter::new(self.flags, layout);
+        if matches!(self.key_order, Order::Custom(_)) { tree.in_own_order() } else { tree }
+    }
+}
+
+/// The flags of the table `name`; what is none of [`ALL`] is an index.
+pub fn flags(name: &str) -> Flags {
+    ALL.iter().find(|table| table.name == name).map_or(INDEX, |table| table.flags)
+}
+
+/// Writes the table `name`.
+pub fn writer(name: &str, layout: Layout) -> TreeWriter {
+    let own = ALL.iter().find(|table| table.name == name);
+    own.map_or_else(|| TreeWriter::new(INDEX, layout), |table| table.writer(layout))
+}
+
+/// Tells a reader the orders that back-mdb gives its tables.
+pub fn set_orders(reader: &mut Reader) {
+    for table in ALL {
+        reader.set_orders(table.name.as_bytes(), table.key_order, table.value_order);
+    }
+}
+
+/// The order of an attribute's values in id2v is that of its equality rule, which only the schema knows.
+fn in_any_order(left: &[u8], right: &[u8]) -> Ordering {
+    if left == right { Ordering::Equal } else { Ordering::Less }
+}
