@@ -11,6 +11,7 @@ same before the filters and after them.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +40,8 @@ _OF_EACH = 2  # entries with a secret
 _FIRST = 200  # entries among which each kind at each place is looked at once
 _CONTAINERS = 30
 _LOOKS = 40  # entries looked at in all
-_TRIES = 10  # looks at one entry that others change meanwhile
+_TRIES = 10  # looks at one entry that others change meanwhile, or more of them within
+_PATIENCE = 1.0  # seconds
 _MARKS = ("entrycsn", "entryuuid")  # a change, or another entry of that name, brings another one
 _NOT_ASKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 _KIND = ("objectClass",)
@@ -220,7 +222,7 @@ class _EntryCheck:
     def look(self) -> None:
         """What changes all the time is not judged: others of its kind will be."""
         among: set[str] | None = None
-        for _ in range(_TRIES):
+        for _ in _tries():
             entry = self.server.read(self.name)
             seen = self._seen(entry, among)
             among = {*seen.hidden, *seen.computed, *seen.readable}
@@ -296,6 +298,15 @@ class _EntryCheck:
             found.update(alias.lower() for alias in one.names)
             one = self.schema.get_obj(AttributeType, one.sup[0]) if one.sup else None
         return found
+
+
+def _tries() -> Iterator[int]:
+    """A near server is asked more often than one to which each question takes long."""
+    begun = time.monotonic()
+    for number in itertools.count():
+        if number >= _TRIES and time.monotonic() - begun > _PATIENCE:
+            return
+        yield number
 
 
 def _is_same(before: Attributes, after: Attributes) -> bool:
