@@ -79,6 +79,7 @@ def test_one_server_makes_no_copies() -> None:
     assert servers.discarded == []
 
 
+@pytest.mark.alone
 def test_what_a_slow_server_reads_is_read_again() -> None:
     servers = Servers({0: 20_000, 1: 200})
     begun = time.monotonic()
@@ -87,6 +88,7 @@ def test_what_a_slow_server_reads_is_read_again() -> None:
     assert [slot.server for slot, _ in servers.discarded] == [1]
 
 
+@pytest.mark.alone
 def test_a_server_that_is_a_little_slower_keeps_its_piece() -> None:
     servers = Servers({0: 5000, 1: 4500})
     servers.assert_all(servers.share())
