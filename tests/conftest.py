@@ -13,6 +13,7 @@ from fixtures import replication
 from fixtures.slapd import Form, Slapd, missing_slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
+from tests.support import costs
 from tests.support.require import require
 
 SUFFIX = "dc=example,dc=com"
@@ -23,12 +24,14 @@ LONGEST = (
 )  # begun first, so that no worker ends with one alone
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A shell's background job ignores Ctrl-C, and one under nohup hang-ups; what it starts would too, for only what is
     ignored is inherited. Tests send both: so a handler takes them and does nothing."""
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    if place := config.getoption(costs.OPTION):
+        config.pluginmanager.register(costs.Costs(place))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -42,6 +45,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["with", "without", "only"],
         default="with",
         help="The tests that must run beside nothing: with the others, not, or only they.",
+    )
+    parser.addoption(
+        costs.OPTION,
+        type=Path,
+        metavar="FILE",
+        help="Write what each test took to FILE, and print the sums by folder.",
     )
 
 

@@ -1,0 +1,68 @@
+"""What each test takes, in seconds and in processor seconds of itself and of the processes that it waited for.
+
+`bin/test --costs FILE` writes a line of JSON for each test to FILE, and prints the sums by folder."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections import defaultdict
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OPTION = "--costs"
+
+
+@dataclass
+class Cost:
+    """Seconds by the clock, and of processors."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    def add(self, other: Cost) -> None:
+        self.wall += other.wall
+        self.cpu += other.cpu
+
+
+class Costs:
+    """The plugin: a worker notes what each phase of a test took, the process that reports adds it up."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._before = processor_seconds()
+        self._tests: dict[str, Cost] = defaultdict(Cost)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
+        report = yield
+        now = processor_seconds()
+        report.cpu = now - self._before  # xdist carries every attribute of a report
+        self._before = now
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._tests[report.nodeid].add(Cost(report.duration, getattr(report, "cpu", 0.0)))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        folders: dict[str, Cost] = defaultdict(Cost)
+        with self._place.open("a") as file:
+            for name, cost in self._tests.items():
+                file.write(json.dumps({"test": name, **asdict(cost)}) + "\n")
+                folders["/".join(name.split("::")[0].split("/")[:2])].add(cost)
+        terminalreporter.section("seconds and processor seconds by folder")
+        for name, cost in sorted(folders.items(), key=lambda one: -one[1].cpu):
+            terminalreporter.write_line(f"{cost.wall:8.0f} {cost.cpu:8.0f}  {name}")
+
+
+def processor_seconds() -> float:
+    """Of this process, and of all processes that it has waited for."""
+    used = (
+        resource.getrusage(resource.RUSAGE_SELF),
+        resource.getrusage(resource.RUSAGE_CHILDREN),
+    )
+    return sum(one.ru_utime + one.ru_stime for one in used)
