@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import preloaded
+
 COMMAND = Path(sys.executable).with_name("ditseed")
 _STATE = tempfile.TemporaryDirectory(prefix="ditseed-state-")  # not the operator's own
 atexit.register(_STATE.cleanup)
@@ -54,13 +56,16 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 def start(
     *arguments: object, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
 ) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    """Begin a run: forked by a process that has imported everything, where that is the same."""
+    its = environment(env)
+    process = preloaded.Process if not prefix and preloaded.fits(its) else subprocess.Popen
+    return process(
         arguments_of(*arguments, prefix=prefix),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(env),
+        env=its,
     )
 
 
