@@ -78,7 +78,7 @@ class _Server:
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "DITSEED_ROOM": _ROOM},
+                env={**os.environ, "ROOM_FOR_A_NAME": _ROOM},
                 cwd=Path(__file__).parents[2],
             )
 
@@ -130,7 +130,7 @@ def main() -> None:
     """Import, then fork for everyone who asks, until nobody can any more."""
     asked = socket.socket(fileno=int(sys.argv[1]))
     getproctitle()  # finds its room, which the environment of a run does not show
-    os.environ.pop("DITSEED_ROOM")
+    os.environ.pop("ROOM_FOR_A_NAME")
     _import_all()
     gc.freeze()
     with contextlib.suppress(KeyboardInterrupt):

@@ -27,6 +27,20 @@ def wait_until_gone(*texts: str, but: int, seconds: float = 5.0) -> dict[int, st
         time.sleep(0.02)
 
 
+def has_ended(pid: int, seconds: float = 5.0) -> bool:
+    """Is it gone, or a zombie, within that long?"""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def _command_lines() -> Iterator[tuple[int, str]]:
     for place in Path("/proc").glob("[0-9]*"):
         try:
