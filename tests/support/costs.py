@@ -46,14 +46,16 @@ class Costs:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._tests[report.nodeid].add(Cost(report.duration, getattr(report, "cpu", 0.0)))
+        cost = self._tests[report.nodeid]
+        cost.add(Cost(report.duration, getattr(report, "cpu", 0.0)))
+        if report.when == "teardown":
+            with self._place.open("a") as file:
+                file.write(json.dumps({"test": report.nodeid, **asdict(cost)}) + "\n")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         folders: dict[str, Cost] = defaultdict(Cost)
-        with self._place.open("a") as file:
-            for name, cost in self._tests.items():
-                file.write(json.dumps({"test": name, **asdict(cost)}) + "\n")
-                folders["/".join(name.split("::")[0].split("/")[:2])].add(cost)
+        for name, cost in self._tests.items():
+            folders["/".join(name.split("::")[0].split("/")[:2])].add(cost)
         terminalreporter.section("seconds and processor seconds by folder")
         for name, cost in sorted(folders.items(), key=lambda one: -one[1].cpu):
             terminalreporter.write_line(f"{cost.wall:8.0f} {cost.cpu:8.0f}  {name}")
