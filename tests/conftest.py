@@ -13,7 +13,7 @@ from fixtures import replication
 from fixtures.slapd import Form, Slapd, missing_slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
-from tests.support import costs
+from tests.support import costs, tiers
 from tests.support.require import require
 
 SUFFIX = "dc=example,dc=com"
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     if place := config.getoption(costs.OPTION):
-        config.pluginmanager.register(costs.Costs(place))
+        config.pluginmanager.register(costs.Costs(place, hasattr(config, "workerinput")))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -47,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="The tests that must run beside nothing: with the others, not, or only they.",
     )
     parser.addoption(
+        tiers.OPTION,
+        choices=[tiers.MAIN, tiers.ALL],
+        default=tiers.ALL,
+        help="main: without what only `bin/test --all` runs (tests/support/tiers.py).",
+    )
+    parser.addoption(
         costs.OPTION,
         type=Path,
         metavar="FILE",
@@ -59,12 +65,15 @@ def _of_this_phase(item: pytest.Item, phase: str) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of --alone, what is wanted; `heavy` runs only when it is named."""
+    """Of --tier and --alone, what is wanted; `heavy` runs only when it is named."""
     phase = config.getoption("--alone")
-    left = [item for item in items if not _of_this_phase(item, phase)]
+    main = config.getoption(tiers.OPTION) == tiers.MAIN
+    later = tiers.left_to_all(item.nodeid for item in items) if main else set()
+    left = [item for item in items if item.nodeid in later or not _of_this_phase(item, phase)]
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if _of_this_phase(item, phase)]
+        gone = set(left)
+        items[:] = [item for item in items if item not in gone]
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     if "heavy" in (config.option.markexpr or ""):
         return

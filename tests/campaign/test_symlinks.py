@@ -6,6 +6,7 @@ Short here: one verb of each kind. The whole campaign is `bin/campaign symlinks`
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,16 @@ pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
 
 SHORT = 60  # swaps for each name
 SOME = (
-    r"^(build|replica seed clone|replica refresh|clone into|clone - into|backup restore|"
-    r"backup run into|export into|generate learn|tune indexes)$"
+    "build",
+    "replica seed clone",
+    "replica refresh",
+    "clone into",
+    "clone - into",
+    "backup restore",
+    "backup run into",
+    "export into",
+    "generate learn",
+    "tune indexes",
 )
 
 
@@ -28,11 +37,12 @@ def _told(found: list[Trial]) -> str:
     return "\n".join(map(str, found))
 
 
-def test_nothing_outside_is_touched() -> None:
+@pytest.mark.parametrize("verb", SOME)
+def test_nothing_outside_is_touched(verb: str) -> None:
     require(symlink_trials.missing())
-    found = list(symlink_trials.trials(SHORT, SOME))
+    found = list(symlink_trials.trials(SHORT, f"^{re.escape(verb)}$"))
     print(_told(found))
-    assert len(found) == 10
+    assert len(found) == 1
     assert all(one.names and one.swaps >= SHORT for one in found), _told(found)
     assert all(one.sound for one in found), _told(found)
 

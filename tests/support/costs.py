@@ -32,8 +32,9 @@ class Cost:
 class Costs:
     """The plugin: a worker notes what each phase of a test took, the process that reports adds it up."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, is_worker: bool) -> None:
         self._place = place
+        self._is_worker = is_worker
         self._before = processor_seconds()
         self._tests: dict[str, Cost] = defaultdict(Cost)
 
@@ -46,6 +47,8 @@ class Costs:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self._is_worker:
+            return
         cost = self._tests[report.nodeid]
         cost.add(Cost(report.duration, getattr(report, "cpu", 0.0)))
         if report.when == "teardown":

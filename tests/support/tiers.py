@@ -1,0 +1,80 @@
+"""Which tests `bin/test` runs, and which only `bin/test --all` does: one table.
+
+Of the tests whose ID begins as a row says, `kept` run in `bin/test`: so many, evenly spread over the sorted IDs, so that
+they are the same in every order and on every worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+OPTION = "--tier"
+MAIN, ALL = "main", "all"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """where: the beginning of IDs. instead: what runs in `bin/test` where none of these does."""
+
+    where: str
+    kept: int
+    why: str
+    instead: str = ""
+
+    def left_out(self, names: Iterable[str]) -> set[str]:
+        """Those of `names` that only --all runs."""
+        found = sorted(name for name in names if name.startswith(self.where))
+        chosen = {index * len(found) // self.kept for index in range(self.kept)}
+        return {name for index, name in enumerate(found) if index not in chosen}
+
+
+_RELEASE = "slapd of another release in a root directory of its own"
+_CASES = "the golden cases, which golden/test_equal.py runs all"
+_MATRIX = "the same code with the next row"
+_INTERRUPTED = "each verb in each phase; the code that waits is one"
+
+TABLE = (
+    Matrix("tests/installed/test_main_job.py", 0, "builds packages", "tests/unit/test_packaged.py"),
+    Matrix("tests/installed/test_packages.py", 0, "builds packages", "tests/unit/test_packaged.py"),
+    Matrix(
+        "tests/integration/test_other_servers.py",
+        0,
+        "OpenDJ in a JVM, 389 Directory Server",
+        "tests/integration/test_export.py",
+    ),
+    Matrix("tests/campaign/test_symlinks.py::test_nothing_outside_is_touched", 3, "a campaign"),
+    Matrix("tests/campaign/test_faults.py::test_each_call", 1, "a campaign"),
+    Matrix("tests/golden/test_shards.py::test_equal_to_one_slapadd", 8, _CASES),
+    Matrix("tests/golden/test_shards.py::test_random_trees", 1, _MATRIX),
+    Matrix("tests/golden/test_spellings.py", 12, _MATRIX),
+    Matrix("tests/golden/test_versions.py", 6, _RELEASE),
+    Matrix("tests/golden/test_glued.py::test_every_database", 8, _MATRIX),
+    Matrix("tests/golden/test_refused.py::test_what_slapadd_says", 8, "the list against slapadd"),
+    Matrix("tests/integration/test_export_mdb.py::test_every_golden_database", 10, _CASES),
+    Matrix("tests/integration/test_never_answers.py::test_ctrl_c", 10, _INTERRUPTED),
+    Matrix("tests/integration/test_never_answers.py::test_a_time_limit", 4, _INTERRUPTED),
+    Matrix("tests/integration/test_truncated.py::test_damaged_before", 12, _MATRIX),
+    Matrix("tests/integration/test_truncated.py::test_cut_in_the_middle", 6, _MATRIX),
+    Matrix("tests/integration/test_truncated.py::test_that_cannot_be_read", 4, _MATRIX),
+    Matrix("tests/integration/test_catch_up.py", 16, _RELEASE),
+    Matrix("tests/integration/test_refresh_versions.py", 1, _RELEASE),
+    Matrix("tests/integration/test_chroots.py", 2, _RELEASE),
+    Matrix("tests/integration/test_container.py", 2, "the container of fixtures/container"),
+    Matrix("tests/integration/test_harness.py", 6, "what fixtures/ offers to tests"),
+    Matrix("tests/integration/test_seed_moved.py::test_renamed_while_it_is_read", 10, _MATRIX),
+    Matrix("tests/integration/test_partial.py", 24, _MATRIX),
+    Matrix("tests/integration/test_private_configuration.py::test_nothing_else", 20, _MATRIX),
+    Matrix("tests/integration/test_private_configuration.py::test_every_name", 6, _MATRIX),
+    Matrix("tests/compat/test_definitions.py::test_syntax", 5, _MATRIX),
+    Matrix("tests/compat/test_definitions.py::test_rule", 7, _MATRIX),
+    Matrix("tests/compat/test_overlays.py", 8, _MATRIX),
+    Matrix("tests/compat/test_overlays_seeded.py", 5, _MATRIX),
+    Matrix("tests/compat/test_options.py", 8, _MATRIX),
+)
+
+
+def left_to_all(names: Iterable[str]) -> set[str]:
+    """Those of `names` that `bin/test` leaves to `bin/test --all`."""
+    listed = list(names)
+    return set().union(*(row.left_out(listed) for row in TABLE))
