@@ -37,6 +37,7 @@ mod positions;
 pub mod postings;
 mod reading;
 mod reject;
+mod reject_text;
 mod reorder;
 mod rows;
 mod settings;

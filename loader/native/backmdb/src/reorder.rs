@@ -17,6 +17,7 @@ use crate::join::ParentTable;
 use crate::late_rejects::LateRejects;
 use crate::names::{self, Name, SUFFIX};
 use crate::numbering::{ABOVE, LateParent, NOTHING, Numbering};
+use crate::rows::MultivalRow;
 use crate::shared::BuildContext;
 use crate::{Code, Error, Result};
 
@@ -192,8 +193,7 @@ fn names_by_id(
 fn rows_by_id(rows: &Spool, numbering: &Numbering, means: &TempStorage) -> Result<Spool> {
     let (mut sorter, mut reader, mut number) = (sorter(means), rows.reader(), 0u64);
     while let Some(row) = reader.next()? {
-        let position = u32::from_le_bytes([row[0], row[1], row[2], row[3]]);
-        if let Some(id) = numbering.id(position) {
+        if let Some(id) = numbering.id(MultivalRow::read(row).position) {
             sorter.push(u128::from(id) << 64 | u128::from(number), row)?;
         }
         number += 1;
