@@ -63,7 +63,7 @@ pub use descriptions::InvalidValues;
 pub use encoded::Rejection;
 pub use indexes::LONGEST_INTEGER;
 pub use ldif::{Code, Error, Result};
-pub use live::Reread;
+pub use live::{Renamed, Reread};
 pub use orphans::Orphan;
 pub use positions::MOST_ENTRIES;
 pub use settings::{Method, Options, Settings, ValueCheck};
