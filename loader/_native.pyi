@@ -108,6 +108,7 @@ class NativeError(Exception):
       build.missing_parents  as that, and all for want of a parent
       build.damaged        what was written does not read back; or a database that is read is damaged: page or
                            entry, and table, stand in the message
+      internal             a bug: a thread panicked, or a call had no place where it was made
       mdb.no_such_base     the database has no entry of that name
       lmdb.damaged      a data file with pages that make no sense; the message names page and table
       lmdb.no_space     no space or quota for a copy
