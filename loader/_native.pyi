@@ -108,6 +108,7 @@ class NativeError(Exception):
       build.missing_parents  as that, and all for want of a parent
       build.damaged        what was written does not read back; or a database that is read is damaged: page or
                            entry, and table, stand in the message
+      internal             a bug: a thread panicked, or a call had no place where it was made
       mdb.no_such_base     the database has no entry of that name
       lmdb.damaged      a data file with pages that make no sense; the message names page and table
       lmdb.no_space     no space or quota for a copy
@@ -225,6 +226,9 @@ class Arrangement:
     def orphans(self) -> list[tuple[str, str, str]]:
         """(parent, child, entryUUID of the child or ""): parents that the input lacks, each once as its
         first child spells it, with that child. Empty with `drop_orphans`, and without `name_orphans`."""
+    @property
+    def renamed(self) -> list[str]:
+        """entryUUIDs that were met under more than one DN; of each only the newest entry is written. Not distinct."""
 
 @final
 class EntryDigests:
@@ -663,6 +667,7 @@ def build(
     first: int = 0,
     head: _Path | None = None,
     read_again: Callable[[list[tuple[str, str, str]]], Sequence[_Path]] | None = None,
+    renamed: Callable[[list[str]], None] | None = None,
 ) -> Built:
     """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
 
@@ -678,7 +683,9 @@ def build(
     read_again: the entries come from a server that goes on to change. Called when all inputs are read, with nothing,
     and then with entries whose parent is nowhere (the parent's DN, the DN, the entryUUID), until there are none or
     it names no files any more; they are left out then. It names LDIF of what was read since. Of entries that were read
-    more than once one is kept. head: the first input, whose entries come again.
+    more than once one is kept. head: the first input, whose entries come again. renamed: called once, before anything
+    is numbered, with the entryUUIDs that were met under more than one DN, if there are any; what it raises ends the
+    build.
     """
 
 @final

@@ -70,14 +70,12 @@ def of_the_disk(error: _native.NativeError) -> bool:
 def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
     """The LoaderError for a native one."""
     path, line, reason = error.path or origin, error.line or 0, error.message
-    if error.code == "ldif.truncated":
-        return LdifTruncated(path=path, line=line, reason=reason)
-    if error.code == "ldif.syntax":
-        return LdifSyntax(path=path, line=line, reason=reason)
+    if error.code == "internal":
+        raise error  # a bug, which the command line reports as one, with what led to it
+    if error.code in ("ldif.truncated", "ldif.syntax", "ldif.include"):
+        return _at_a_line(error.code, path=path, line=line, reason=reason)
     if error.code == "ldif.encoding":
         return LdifEncoding(path=path, reason=reason)
-    if error.code == "ldif.include":
-        return IncludeRefused(path=path, line=line, reason=reason)
     if error.code == "build.empty":
         return NothingToLearn(reason=error.message)
     if error.code == "build.too_many":
@@ -89,6 +87,14 @@ def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
     if of_the_disk(error):
         return SystemFailed(path=path, reason=reason)
     return LdifUnreadable(path=path, reason=reason)
+
+
+def _at_a_line(code: str, **facts: object) -> LoaderError:
+    if code == "ldif.truncated":
+        return LdifTruncated(**facts)
+    if code == "ldif.syntax":
+        return LdifSyntax(**facts)
+    return IncludeRefused(**facts)
 
 
 def scan(paths: Sequence[Path], meter: Meter) -> ScanResult:

@@ -22,8 +22,6 @@ ALLOWED: Mapping[str, str] = {
     "loader.mdb.map_size": "an environment in the run directory",
     "loader.native.values.make_tables": "the checkout's own sources",
     "loader.operations.backup.pack": "the private directory that the caller made",
-    "loader.operations.build.native": "the run directory",
-    "loader.operations.build.shards": "the run directory",
     "loader.operations.empty_suffix": "the run directory",
     "loader.operations.pieces": "the run directory",
     "loader.operations.publish": "an environment in the run directory",

@@ -93,6 +93,7 @@ from loader.errors.replica import RefreshRefused as RefreshRefused
 from loader.errors.replica import RefreshUseless as RefreshUseless
 from loader.errors.replica import ReplicaNotEmpty as ReplicaNotEmpty
 from loader.errors.replica import ReplicasApart as ReplicasApart
+from loader.errors.replica import SharedUuid as SharedUuid
 from loader.errors.replica import TreeRestless as TreeRestless
 from loader.errors.server import BadCredentials as BadCredentials
 from loader.errors.server import ConnectionLost as ConnectionLost

@@ -44,6 +44,16 @@ class TreeRestless(LoaderError):
     hint = "Run the same command again when nobody is renaming subtrees; ditseed keeps the entries that it has read."
 
 
+class SharedUuid(LoaderError):
+    code, exit_status = "server.shared_uuid", 110
+    message = "{first} and {dn} share the entryUUID {uuid}"
+    hint = (
+        "Replication cannot tell them apart. Delete one of them on the server and add it again, which gives it an "
+        "entryUUID of its own. To copy both as they are, read the database instead: --strategy clone, or "
+        "`ditseed export DATABASE-DIRECTORY`."
+    )
+
+
 class NotAReplica(LoaderError):
     code, exit_status = "seed.is_consumer", 71
     message = "{where}: {suffix} is already a consumer: syncrepl writes to it, and slapd lets no other client write"

@@ -89,7 +89,10 @@ class _StreamStep:
         again = Reread(containers, start["context_csns"], start["context_csns"])
         with self._fed(meter, plan_of(cut, self.reading.options.page)) as fed:
             facts = self._make(
-                meter, [*head, *fed], start, LiveSource(next(iter(head), None), again)
+                meter,
+                [*head, *fed],
+                start,
+                LiveSource(next(iter(head), None), again, containers.require_renamed),
             )
         hidden, _ = notes(self.reading.options, meter, start, cut, facts["entries"])
         if not self.allow_hidden:

@@ -96,11 +96,13 @@ class LiveSource:
     """The entries come from a server that goes on to change. `head` is the first input, and its entries come again.
 
     `read_again` is called on a thread of the core when all is read, without orphans, and then for those that there are;
-    it names LDIF files of what was read since. Where it names none, orphans are left out.
+    it names LDIF files of what was read since. Where it names none, orphans are left out. `renamed` is called before
+    anything is numbered, with the entryUUIDs that were met under more than one DN; what it raises ends the build.
     """
 
     head: Path | None
     read_again: Callable[[Sequence[Orphan]], Sequence[Path]]
+    renamed: Callable[[Sequence[str]], None]
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ def build(
                 rejects_path=str(means.rejects),
                 head=head,
                 read_again=asked or None,
+                renamed=beside.renamed if beside else None,
             )
         except _native.NativeError as error:
             ours = _ours(error, target, inputs, out, means)

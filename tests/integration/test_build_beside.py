@@ -54,6 +54,7 @@ class Reading:
     target: Slapd
     scratch: Path
     asked: list[list[Orphan]] = field(default_factory=list)
+    renamed: list[str] = field(default_factory=list)
 
     def build(
         self, parts: Sequence[str], *answers: str, head: str | None = None
@@ -72,7 +73,7 @@ class Reading:
         place = target_database(options.config_path, SUFFIX, False)
         with open_run(self.scratch / "run", "test", {}, Progress("none")) as run:
             work = NativeSteps(options, run, place)
-            beside = LiveSource(first[0] if first else None, read_again)
+            beside = LiveSource(first[0] if first else None, read_again, self.renamed.extend)
             facts = work.make(Meter("stream"), inputs, [CLAIMED], beside)
             checked = work.check(Meter("check"), facts)
             work.publish(facts, checked)
@@ -107,6 +108,7 @@ def test_renamed_between_two_pieces(reading: Reading) -> None:
     _has(found, PEOPLE, NEW)
     assert f"entryCSN: {CLAIMED}" in found[NEW]
     assert reading.asked == [[]]
+    assert reading.renamed == [dict(stamps(OLD))["entryUUID"]]
 
 
 @pytest.mark.parametrize("turned", [False, True])

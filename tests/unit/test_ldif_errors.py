@@ -39,3 +39,11 @@ def test_each_code_has_its_error(code: str, number: int | None, kind: type[Loade
     found = ldif.as_loader_error(told, "x.ldif")
     assert type(found) is kind
     assert "x.ldif" in str(found) or kind is Cancelled
+
+
+def test_a_bug_stays_one() -> None:
+    """The command line reports it as `internal`, with a traceback; it is no fault of a file."""
+    told = _native.NativeError("a worker panicked")
+    told.code, told.line, told.errno, told.message = "internal", None, None, "a worker panicked"
+    with pytest.raises(_native.NativeError):
+        ldif.as_loader_error(told, "x.ldif")

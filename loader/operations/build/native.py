@@ -143,7 +143,7 @@ class NativeSteps:
             how = (self._rules(claimed), self._means(scratch), meter)
             built = mdb.build(self.target, read, partial, *how, beside=beside)
         killpoint("load.middle")
-        partial.rename(self.made / DATA)
+        files.publish(partial, self.made / DATA)
         if built.stale:
             stale.remove(self.made, built.stale)
         return self._told(built)

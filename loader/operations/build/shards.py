@@ -181,7 +181,7 @@ class ShardSteps:
         partial = made / (DATA + files.PARTIAL)
         written = shards.merge(task, self.source, partial, meter)
         killpoint("merge.middle")
-        partial.rename(made / DATA)
+        files.publish(partial, made / DATA)
         return {"entries": written}
 
 

@@ -159,19 +159,21 @@ class ExportSteps:
             # containers are looked at once more in any case.
             if since and not narrowing.is_flat:
                 containers.settle(since)
-            return self._arranged(self._arrange(meter, {**start, "context_csns": []}, False))
+            return self._arranged(self._arrange(containers, {**start, "context_csns": []}, False))
         read_again = Reread(containers, start["context_csns"], since)
-        found = self._arrange(meter, start, drop_orphans=False)
+        found = self._arrange(containers, start, drop_orphans=False)
         while found.orphans:
             some = read_again.for_orphans(found.orphans)
-            found = self._arrange(meter, start, drop_orphans=not some)
+            found = self._arrange(containers, start, drop_orphans=not some)
         return self._arranged(found)
 
     def _arranged(self, found: Arrangement) -> Facts:
         names = ("entries", "duplicates", "dropped", "checksum", "files")
         return {**{name: getattr(found, name) for name in names}, "taken": dict(found.taken)}
 
-    def _arrange(self, meter: Meter, start: Facts, drop_orphans: bool) -> Arrangement:
+    def _arrange(
+        self, containers: MovedContainers, start: Facts, drop_orphans: bool
+    ) -> Arrangement:
         arranged = self.sink.empty_arranged()
         task = ArrangeTask(
             paths=self._files("part"),
@@ -182,7 +184,9 @@ class ExportSteps:
             drop_orphans=drop_orphans,
             name_orphans=self.options.narrowing is None,
         )
-        return ldif.arrange(task, arranged, meter)
+        found = ldif.arrange(task, arranged, containers.meter)
+        containers.require_renamed(found.renamed)
+        return found
 
     def _files(self, kind: str) -> list[Path]:
         found = (self.parts.glob(f"{kind}-*{suffix}") for suffix in (".ldif", ".ldif.zst"))

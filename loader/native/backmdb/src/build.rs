@@ -22,7 +22,7 @@ use crate::encoded::Rejection;
 use crate::gather::{EncodedInput, TempStorage};
 use crate::indexes::Indexes;
 use crate::join::{ParentTable, join};
-use crate::live::Reread;
+use crate::live::{Renamed, Reread};
 use crate::naming::Suffixes;
 use crate::numbering::Numbering;
 use crate::shared::BuildContext;
@@ -58,6 +58,7 @@ pub struct LiveSource<'a> {
     /// The input that comes before all others, and whose entries come once more: parents of many.
     pub head: Option<&'a Path>,
     pub read_again: &'a Reread<'a>,
+    pub renamed: &'a Renamed<'a>,
 }
 
 impl fmt::Debug for LiveSource<'_> {
@@ -142,7 +143,7 @@ impl Build<'_> {
 
     fn join(&self, postings: &Postings, gathered: &mut EncodedInput) -> Result<ParentTable> {
         match self.beside {
-            Some(beside) => self.resolve(postings, gathered, beside.read_again),
+            Some(beside) => self.resolve(postings, gathered, beside),
             None => join(gathered.take_tuples(&self.means), &gathered.askers),
         }
     }

@@ -14,7 +14,7 @@ use lmdbfile::{Cursor, FileWriter, TreeWriter};
 use crate::Result;
 use crate::gather::{EncodedInput, TempStorage};
 use crate::numbering::{LateParent, Numbering};
-use crate::reorder::{FirstPassTable, ROOT, lost, sorter};
+use crate::reorder::{FirstPassTable, ROOT, at, sorter};
 
 /// Entries a sign of life.
 const PACE: u32 = 1 << 16;
@@ -162,7 +162,6 @@ impl<'w> FirstPass<'w> {
             self.last += 1;
         }
         self.last = wanted;
-        let (_, value) = self.cursor.next()?.ok_or_else(lost)?;
-        Ok(value)
+        at(self.cursor.next()?, wanted)
     }
 }

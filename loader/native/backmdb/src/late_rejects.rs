@@ -7,17 +7,17 @@ use std::sync::Arc;
 use common::WithCode;
 use rustc_hash::FxHashMap;
 
-use crate::encoded::Rejection;
+use crate::encoded::{MultivalRecord, Rejection};
 use crate::gather::{EncodedInput, MORE_REJECTS};
 use crate::join::ParentTable;
 use crate::names::{self, SUFFIX};
 use crate::numbering::{MISSING, Numbering};
 use crate::operational::Operational;
+use crate::reject_text::LdifDecoder;
 use crate::reorder::{FirstPassTable, path_of};
+use crate::rows::MultivalRow;
 use crate::shared::BuildContext;
-use crate::{Code, Result, damaged_entry};
-use codec::id2e;
-use codec::id2e::Attribute;
+use crate::{Code, Result};
 
 #[derive(Debug, Default)]
 pub struct LateRejects {
@@ -26,6 +26,8 @@ pub struct LateRejects {
     firsts: FxHashMap<u32, String>,
     /// DNs of parents by number of the question.
     parents: BTreeMap<u32, Vec<u8>>,
+    /// The rows that the rejected entries were to have in id2v, by position.
+    rows: FxHashMap<u32, Vec<MultivalRecord>>,
 }
 
 #[derive(Debug)]
@@ -82,7 +84,20 @@ impl LateRejects {
         }
         outcasts.find_firsts(gathered)?;
         outcasts.find_parents(gathered)?;
+        outcasts.find_rows(gathered)?;
         Ok(outcasts)
+    }
+
+    fn find_rows(&mut self, gathered: &EncodedInput) -> Result<()> {
+        self.rows = self.found.iter().map(|one| (one.position, Vec::new())).collect();
+        let mut reader = gathered.rows.reader();
+        while let Some(row) = reader.next()? {
+            let row = MultivalRow::read(row);
+            if let Some(rows) = self.rows.get_mut(&row.position) {
+                rows.push(MultivalRecord { column: row.column, record: row.record.to_vec() });
+            }
+        }
+        Ok(())
     }
 
     fn find_firsts(&mut self, gathered: &EncodedInput) -> Result<()> {
@@ -123,7 +138,7 @@ impl LateRejects {
     ) -> Result<Vec<Rejection>> {
         let creator = Operational::creator(shared.schema, shared.settings);
         let creator = creator.with_code(Code::Schema)?.pretty();
-        let names = LdifDecoder { descriptions: shared.columns.numbered(), creator };
+        let names = LdifDecoder::new(shared.columns.numbered(), creator);
         self.found.iter().map(|one| self.rejection(one, written, &names)).collect()
     }
 
@@ -144,50 +159,15 @@ impl LateRejects {
             RejectReason::ParentMissing => format!("its parent {above} is missing"),
             RejectReason::ParentRejected => format!("its parent {above} was rejected"),
         };
+        let rows = self.rows.get(&one.position).map_or(&[][..], Vec::as_slice);
         Ok(Rejection {
             position: one.position,
             path: one.path.clone(),
             line: one.line,
             reason,
             orphan: !matches!(one.fault, RejectReason::Duplicate(_)),
-            text: names.text(&dn, &written.value(one.position)?, one.made_uuid)?,
+            text: names.text(&dn, &written.value(one.position)?, rows, one.made_uuid)?,
             dn: String::from_utf8_lossy(&dn).into_owned(),
         })
-    }
-}
-
-/// What turns a stored entry into LDIF.
-struct LdifDecoder {
-    /// By their numbers, from 1.
-    descriptions: Vec<String>,
-    creator: Vec<u8>,
-}
-
-impl LdifDecoder {
-    /// The entry as it was given: without what the build added.
-    fn text(&self, dn: &[u8], value: &[u8], made_uuid: bool) -> Result<Vec<u8>> {
-        let mut out = Vec::new();
-        ldif::write::line(&mut out, b"dn", dn);
-        for one in &id2e::read(value).ok_or_else(damaged_entry)?.attributes {
-            let at = (one.number as usize).checked_sub(1);
-            let name = at.and_then(|at| self.descriptions.get(at)).map_or("", String::as_str);
-            if !self.is_made(name, one, made_uuid) {
-                one.values
-                    .iter()
-                    .for_each(|value| ldif::write::line(&mut out, name.as_bytes(), value));
-            }
-        }
-        Ok(out)
-    }
-
-    /// Times and CSNs that are made have no normal forms; the rest would be made again just so.
-    fn is_made(&self, name: &str, one: &Attribute<'_>, made_uuid: bool) -> bool {
-        match name {
-            "structuralObjectClass" => true,
-            "entryUUID" => made_uuid,
-            "createTimestamp" | "modifyTimestamp" | "entryCSN" => !one.has_normals,
-            "creatorsName" | "modifiersName" => one.values == [self.creator.as_slice()],
-            _ => false,
-        }
     }
 }

@@ -20,7 +20,7 @@ use crate::gather::{ASKED, EncodedInput, TempStorage};
 use crate::join::{ParentTable, join};
 use crate::orphans::{self, Orphan};
 use crate::superseded::Superseded;
-use crate::{Result, build::Build};
+use crate::{LiveSource, Result, build::Build};
 
 /// Bytes of a spooled key.
 const SIZE: usize = 52;
@@ -28,6 +28,10 @@ const SIZE: usize = 52;
 /// Who reads the server again: gets the entries whose parent is nowhere, none the first time, and names LDIF files of what
 /// was read since. Names it none, such entries are left out.
 pub type Reread<'a> = dyn Fn(Vec<Orphan>) -> Result<Vec<PathBuf>> + Sync + 'a;
+
+/// Who asks the server about entryUUIDs that were met under more than one DN: whether each is one entry, which was
+/// renamed. Fails if it is not.
+pub type Renamed<'a> = dyn Fn(Vec<String>) -> Result<()> + Sync + 'a;
 
 /// What is kept in mind of the entries besides.
 #[derive(Debug)]
@@ -208,7 +212,7 @@ impl Build<'_> {
         &self,
         postings: &extsort::Postings,
         gathered: &mut EncodedInput,
-        read_again: &Reread<'_>,
+        LiveSource { read_again, renamed, .. }: LiveSource<'_>,
     ) -> Result<ParentTable> {
         self.expect_few_rejects(gathered)?;
         self.read_on(postings, gathered, read_again(Vec::new())?)?;
@@ -221,6 +225,7 @@ impl Build<'_> {
             let orphans = orphans::find(gathered, &joined, &overtaken)?;
             let paths = if orphans.is_empty() { Vec::new() } else { read_again(orphans)? };
             if paths.is_empty() {
+                expect_renamed(&overtaken, renamed)?;
                 let lost = orphans::without_path_to_suffix(gathered, &mut joined, &overtaken)?;
                 if let Some(live) = &mut gathered.live {
                     live.leave_out(&overtaken, &lost);
@@ -249,6 +254,12 @@ impl Build<'_> {
         }
         Ok(())
     }
+}
+
+/// Asks about entries that were left out for one of another name.
+fn expect_renamed(overtaken: &Superseded, ask: &Renamed<'_>) -> Result<()> {
+    let renamed = overtaken.renamed();
+    if renamed.is_empty() { Ok(()) } else { ask(renamed) }
 }
 
 /// The entryUUIDs of all records.

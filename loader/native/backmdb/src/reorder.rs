@@ -17,6 +17,7 @@ use crate::join::ParentTable;
 use crate::late_rejects::LateRejects;
 use crate::names::{self, Name, SUFFIX};
 use crate::numbering::{ABOVE, LateParent, NOTHING, Numbering};
+use crate::rows::MultivalRow;
 use crate::shared::BuildContext;
 use crate::{Code, Error, Result};
 
@@ -115,13 +116,19 @@ impl FirstPassTable {
 
     /// The value of the entry at `position`.
     pub fn value(&self, position: u32) -> Result<Vec<u8>> {
-        let mut cursor = self.cursor()?;
-        cursor.seek(&self.old_id(position).to_ne_bytes())?;
-        Ok(cursor.next()?.ok_or_else(lost)?.1.to_vec())
+        let (mut cursor, id) = (self.cursor()?, self.old_id(position));
+        cursor.seek(&id.to_ne_bytes())?;
+        Ok(at(cursor.next()?, id)?.to_vec())
     }
 }
 
-pub fn lost() -> Error {
+/// The value that was found, if it is that of `id`.
+pub fn at<'a>(found: Option<(&[u8], &'a [u8])>, id: u64) -> Result<&'a [u8]> {
+    let own = found.filter(|(key, _)| *key == id.to_ne_bytes());
+    own.map(|(_, value)| value).ok_or_else(lost)
+}
+
+fn lost() -> Error {
     Error::new(Code::Damaged, "an entry that was written is not there")
 }
 
@@ -192,8 +199,7 @@ fn names_by_id(
 fn rows_by_id(rows: &Spool, numbering: &Numbering, means: &TempStorage) -> Result<Spool> {
     let (mut sorter, mut reader, mut number) = (sorter(means), rows.reader(), 0u64);
     while let Some(row) = reader.next()? {
-        let position = u32::from_le_bytes([row[0], row[1], row[2], row[3]]);
-        if let Some(id) = numbering.id(position) {
+        if let Some(id) = numbering.id(MultivalRow::read(row).position) {
             sorter.push(u128::from(id) << 64 | u128::from(number), row)?;
         }
         number += 1;
@@ -217,4 +223,18 @@ fn into_spool(sorter: RecordSorter, means: &TempStorage, part: usize) -> Result<
 /// The path of a spooled name.
 pub fn path_of(gathered: &EncodedInput, index: u32) -> Option<Arc<PathBuf>> {
     (index as usize).checked_sub(1).and_then(|index| gathered.paths.get(index)).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_of_another_id_is_not_taken() {
+        let found = 3u64.to_ne_bytes();
+        assert_eq!(at(Some((&found[..], b"x")), 3).unwrap(), b"x");
+        for found in [Some((&found[..], &b"x"[..])), None] {
+            assert_eq!(at(found, 2).unwrap_err().code, Code::Damaged);
+        }
+    }
 }

@@ -7,15 +7,30 @@ use lmdbfile::{FileWriter, Table};
 use crate::Result;
 use crate::numbering::Numbering;
 
+/// A row as it is spooled.
+pub(crate) struct MultivalRow<'a> {
+    pub position: u32,
+    /// Number of the attribute in ad2i.
+    pub column: u16,
+    pub record: &'a [u8],
+}
+
+impl<'a> MultivalRow<'a> {
+    pub fn read(row: &'a [u8]) -> Self {
+        let (place, record) = row.split_at(6);
+        let position = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
+        Self { position, column: u16::from_le_bytes([place[4], place[5]]), record }
+    }
+}
+
 /// Writes the table from rows of position, column and record, in the order of IDs.
 pub(crate) fn write(file: &mut FileWriter, rows: &Spool, numbering: &Numbering) -> Result<Table> {
     let mut tree = tables::ID2V.writer(file.layout());
     let (mut reader, mut open) = (rows.reader(), None);
     while let Some(row) = reader.next()? {
-        let (place, record) = row.split_at(6);
-        let position = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
-        let Some(id) = numbering.id(position) else { continue };
-        let key = id2v::key(id, u16::from_le_bytes([place[4], place[5]]));
+        let row = MultivalRow::read(row);
+        let Some(id) = numbering.id(row.position) else { continue };
+        let key = id2v::key(id, row.column);
         if open.as_ref() != Some(&key) {
             if open.is_some() {
                 tree.end(file)?;
@@ -23,7 +38,7 @@ pub(crate) fn write(file: &mut FileWriter, rows: &Spool, numbering: &Numbering) 
             tree.begin(&key)?;
             open = Some(key);
         }
-        tree.dup(file, record)?;
+        tree.dup(file, row.record)?;
     }
     if open.is_some() {
         tree.end(file)?;

@@ -13,6 +13,8 @@ use crate::numbering::MISSING;
 pub struct Superseded {
     /// And who has the DN now.
     all: FxHashMap<u32, Option<u32>>,
+    /// entryUUIDs that were met under more than one DN.
+    renamed: FxHashSet<u128>,
 }
 
 impl Superseded {
@@ -60,6 +62,9 @@ impl Superseded {
         for pair in met.windows(2) {
             if pair[0].key.uuid == pair[1].key.uuid && pair[0].key.uuid != 0 {
                 self.all.insert(pair[0].position, None);
+                if pair[0].dn != pair[1].dn {
+                    self.renamed.insert(pair[0].key.uuid);
+                }
             }
         }
         met.sort_unstable_by_key(|one| (one.dn, age(one)));
@@ -83,6 +88,14 @@ impl Superseded {
                 *answer = by.unwrap_or(MISSING);
             }
         }
+    }
+
+    /// entryUUIDs that were met under more than one DN, in ascending order.
+    pub fn renamed(&self) -> Vec<String> {
+        let mut found: Vec<u128> = self.renamed.iter().copied().collect();
+        found.sort_unstable();
+        let spelled = |uuid: u128| values::uuid::spelled(uuid);
+        found.into_iter().map(|uuid| String::from_utf8_lossy(&spelled(uuid)).into_owned()).collect()
     }
 
     /// In no order.

@@ -200,6 +200,31 @@ fn values_move_to_id2v_when_they_are_more_than_multival_says() {
 }
 
 #[test]
+fn rejected_entries_keep_the_values_that_live_in_id2v() {
+    let mut build = Build::new();
+    build.settings.apart_above = vec![("description".into(), 2), ("telephoneNumber".into(), 1)];
+    build.options.max_rejects = 3;
+    let many = "description: C\ndescription: b\ndescription:: w6Q=\n";
+    let phones = "telephoneNumber: 1 23\ntelephoneNumber: 4-5\n";
+    let text = [
+        SUFFIX.into(),
+        unit("ou=kept,dc=example,dc=com", many),
+        unit("ou=kept,dc=example,dc=com", &format!("{many}{phones}")),
+        unit("ou=child,ou=gone,dc=example,dc=com", many),
+        unit("ou=few,ou=gone,dc=example,dc=com", "description: one\n"),
+    ];
+    assert_eq!(build.run(&text.concat()).unwrap().rejections.len(), 3);
+    let rejects = rejects(&build);
+    let described: Vec<&str> =
+        rejects.lines().filter(|line| line.starts_with("description")).collect();
+    let three = ["description: b", "description: C", "description:: w6Q="];
+    assert_eq!(described, [&three[..], &three, &["description: one"]].concat());
+    for phone in phones.lines() {
+        assert_eq!(rejects.lines().filter(|line| *line == phone).count(), 1);
+    }
+}
+
+#[test]
 fn a_value_of_id2v_has_room_in_511_bytes_with_its_normal_form() {
     let mut build = Build::new();
     build.settings.apart_above = vec![("description".into(), 1)];

@@ -234,7 +234,7 @@ impl Input {
 #[pyo3(signature = (
     inputs, out_path, database, counters, *, now, write_context, claimed, value_check, file_urls, memory,
     jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true,
-    first=0, head=None, read_again=None
+    first=0, head=None, read_again=None, renamed=None
 ))]
 pub fn build(
     py: Python<'_>,
@@ -257,6 +257,7 @@ pub fn build(
     first: u64,
     head: Option<PathBuf>,
     read_again: Option<Py<PyAny>>,
+    renamed: Option<Py<PyAny>>,
 ) -> PyResult<Built> {
     let values = one_of(ValueCheck::from_name(value_check), value_check, "value check")?;
     let options = Options {
@@ -276,11 +277,16 @@ pub fn build(
     };
     let sources = inputs.into_iter().map(Input::source).collect::<PyResult<Vec<_>>>()?;
     let (schema, settings) = database.parts();
-    let asked = read_again.map(Asked::new);
+    let asked = read_again.map(|read_again| Asked::new(read_again, renamed));
     let built = enter(py, &counters.0, || {
         let ask =
             |orphans| asked.as_ref().map_or_else(|| Ok(Vec::new()), |one| one.reread(orphans));
-        let beside = asked.as_ref().map(|_| LiveSource { head: head.as_deref(), read_again: &ask });
+        let renamed = |uuids| asked.as_ref().map_or(Ok(()), |one| one.renamed(uuids));
+        let beside = asked.as_ref().map(|_| LiveSource {
+            head: head.as_deref(),
+            read_again: &ask,
+            renamed: &renamed,
+        });
         backmdb::build(sources, beside, &out_path, schema, settings, &options, &counters.0)
     });
     match (built, asked.and_then(Asked::exception)) {

@@ -35,25 +35,34 @@ impl Feed {
     }
 }
 
-/// A Python function that reads the server again. What it raises ends the build and comes out of it.
+/// Python functions that ask the server again. What they raise ends the build and comes out of it.
 #[derive(Debug)]
 pub struct Asked {
-    function: Py<PyAny>,
+    read_again: Py<PyAny>,
+    renamed: Option<Py<PyAny>>,
     raised: Mutex<Option<PyErr>>,
 }
 
 impl Asked {
-    pub fn new(function: Py<PyAny>) -> Self {
-        Self { function, raised: Mutex::new(None) }
+    pub fn new(read_again: Py<PyAny>, renamed: Option<Py<PyAny>>) -> Self {
+        Self { read_again, renamed, raised: Mutex::new(None) }
     }
 
     pub fn reread(&self, orphans: Vec<Orphan>) -> common::Result<Vec<PathBuf>> {
         let told: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
-        let answer = Python::attach(|py| self.function.call1(py, (told,))?.extract(py));
-        answer.map_err(|error: PyErr| {
-            *lock(&self.raised) = Some(error);
-            Error::new(Code::Cancelled, "what was read again did not come")
-        })
+        let answer = Python::attach(|py| self.read_again.call1(py, (told,))?.extract(py));
+        answer.map_err(|error| self.refused(error))
+    }
+
+    pub fn renamed(&self, uuids: Vec<String>) -> common::Result<()> {
+        let Some(function) = &self.renamed else { return Ok(()) };
+        let answer = Python::attach(|py| function.call1(py, (uuids,)));
+        answer.map(drop).map_err(|error| self.refused(error))
+    }
+
+    fn refused(&self, error: PyErr) -> Error {
+        *lock(&self.raised) = Some(error);
+        Error::new(Code::Cancelled, "the server was asked again, and no answer came")
     }
 
     /// What the function raised.

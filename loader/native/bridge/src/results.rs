@@ -75,6 +75,7 @@ pub struct Arrangement {
     files: Vec<(String, u64, String)>,
     taken: Vec<(String, String)>,
     orphans: Vec<(String, String, String)>,
+    renamed: Vec<String>,
 }
 
 fn tallied((name, tally): (String, tree::fingerprint::ShardTotals)) -> (String, u64, String) {
@@ -92,6 +93,7 @@ impl From<tree::Arrangement> for Arrangement {
             files: done.files.into_iter().map(tallied).collect(),
             taken: done.taken,
             orphans: done.orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect(),
+            renamed: done.renamed,
         }
     }
 }

@@ -54,6 +54,8 @@ pub enum Code {
     Damaged,
     /// The database has no entry of the name that was to be the base.
     NoSuchBase,
+    /// A bug of ours: a thread that panicked, or a call that has no place where it was made.
+    Internal,
     /// Someone called [`Counters::cancel`](crate::Counters::cancel).
     Cancelled,
 }
@@ -85,6 +87,7 @@ impl Code {
             Self::Duplicate => "build.duplicate",
             Self::Damaged => "build.damaged",
             Self::NoSuchBase => "mdb.no_such_base",
+            Self::Internal => "internal",
             Self::Cancelled => "cancelled",
         }
     }
@@ -174,7 +177,7 @@ impl From<workers::GivenUp> for Error {
 
 impl From<workers::Panicked> for Error {
     fn from(panicked: workers::Panicked) -> Self {
-        Self::new(Code::Damaged, panicked.to_string())
+        Self::new(Code::Internal, panicked.to_string())
     }
 }
 
@@ -217,6 +220,11 @@ mod tests {
         let cut = Error::from(io::Error::from(io::ErrorKind::UnexpectedEof));
         let garbled = Error::from(io::Error::other("Unknown frame descriptor"));
         assert_eq!((cut.code, garbled.code), (Code::Truncated, Code::Corrupt));
+    }
+
+    #[test]
+    fn a_panic_is_a_bug_and_no_damage() {
+        assert_eq!(Error::from(workers::Panicked).code, Code::Internal);
     }
 
     #[test]

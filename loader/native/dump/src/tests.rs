@@ -96,7 +96,7 @@ fn with_late_parent() -> Build {
     ];
     fs::write(build.path("in.ldif"), text.concat()).unwrap();
     let read_again = |_: Vec<Orphan>| Ok(Vec::<PathBuf>::new());
-    let live = LiveSource { head: None, read_again: &read_again };
+    let live = LiveSource { head: None, read_again: &read_again, renamed: &|_| Ok(()) };
     let sources = vec![backmdb::Source::Path(build.path("in.ldif"))];
     build.run_sources(sources, Some(live), &Counters::default()).unwrap();
     build

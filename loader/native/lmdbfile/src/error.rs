@@ -89,7 +89,8 @@ impl From<Error> for common::Error {
             ErrorKind::Full => Code::Full,
             ErrorKind::TooLong => Code::TooLarge,
             ErrorKind::Cancelled => Code::Cancelled,
-            _ => Code::Damaged,
+            ErrorKind::Order | ErrorKind::Empty | ErrorKind::Misuse => Code::Internal,
+            ErrorKind::Corrupt | ErrorKind::Stream => Code::Damaged,
         };
         Self { errno: error.errno, ..Self::new(code, error.to_string()) }
     }
@@ -108,3 +109,19 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_a_bug_does_is_not_called_damage() {
+        let code = |kind| common::Error::from(Error::new(kind, "x")).code;
+        for kind in [ErrorKind::Order, ErrorKind::Empty, ErrorKind::Misuse] {
+            assert_eq!(code(kind), Code::Internal);
+        }
+        for kind in [ErrorKind::Corrupt, ErrorKind::Stream] {
+            assert_eq!(code(kind), Code::Damaged);
+        }
+    }
+}

@@ -68,12 +68,27 @@ pub struct Journal {
 #[derive(Debug)]
 struct State {
     file: File,
+    /// Bytes of whole records.
+    length: u64,
     reserved: u64,
     counts: Counts,
 }
 
+impl State {
+    /// Appends whole records. What a full disk cuts is taken back: records behind it could not be read.
+    fn append(&mut self, records: &[u8]) -> Result<()> {
+        if let Err(error) = self.file.write_all(records) {
+            self.file.set_len(self.length)?;
+            return Err(error.into());
+        }
+        self.length += records.len() as u64;
+        Ok(())
+    }
+}
+
 impl Journal {
-    /// Opens or creates the file (mode 0600), and truncates it after its last complete record.
+    /// Opens or creates the file (mode 0600), and truncates it after its last complete record. Its directory is synced,
+    /// so that what is reserved in it is not lost with its name.
     pub fn open(path: &Path) -> Result<(Self, PreviousRun)> {
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).mode(0o600).open(path);
@@ -81,9 +96,12 @@ impl Journal {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).in_file(Some(path))?;
         let records: Vec<[u64; 3]> = bytes.chunks_exact(RECORD).map_while(decode).collect();
-        file.set_len((records.len() * RECORD) as u64).in_file(Some(path))?;
+        let length = (records.len() * RECORD) as u64;
+        file.set_len(length).in_file(Some(path))?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        File::open(directory).and_then(|held| held.sync_all()).in_file(Some(directory))?;
         let (before, counts) = summed(&records);
-        let state = State { file, reserved: before.reserved, counts };
+        let state = State { file, length, reserved: before.reserved, counts };
         Ok((Self { state: Mutex::new(state) }, before))
     }
 
@@ -94,7 +112,7 @@ impl Journal {
             return Ok(());
         }
         let reserved = position + AHEAD;
-        state.file.write_all(&encode(RESERVED, 0, reserved))?;
+        state.append(&encode(RESERVED, 0, reserved))?;
         state.file.sync_data()?;
         state.reserved = reserved;
         Ok(())
@@ -109,7 +127,7 @@ impl Journal {
             records.extend_from_slice(&encode(number, first, end));
         }
         let mut state = lock(&self.state);
-        state.file.write_all(&records)?;
+        state.append(&records)?;
         state.counts.count(kind, positions.len() as u64);
         Ok(())
     }
@@ -169,6 +187,8 @@ fn joined(runs: &[(u64, u64)]) -> Vec<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -198,6 +218,33 @@ mod tests {
         assert_eq!(before.done, [(0, 1)]);
         journal.settle(Kind::Added, &[7]).unwrap();
         assert_eq!(Journal::open(&path).unwrap().1.done, [(0, 1), (7, 8)]);
+    }
+
+    /// Another process of this test has room for two records and a half, and then for more.
+    #[test]
+    fn an_append_that_the_disk_cuts_does_not_hide_the_next() {
+        const PATH: &str = "DITSEED_TEST_JOURNAL";
+        const NAME: &str = "journal::tests::an_append_that_the_disk_cuts_does_not_hide_the_next";
+        let prlimit = |arguments: &[&str]| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "trap '' XFSZ; exec prlimit \"$@\"", "sh"]).args(arguments);
+            command
+        };
+        if let Some(path) = std::env::var_os(PATH) {
+            let (journal, _) = Journal::open(path.as_ref()).unwrap();
+            journal.settle(Kind::Added, &[0, 2]).unwrap();
+            journal.settle(Kind::Added, &[4]).unwrap_err();
+            let own = std::process::id().to_string();
+            assert!(prlimit(&["--fsize=unlimited", "--pid", &own]).status().unwrap().success());
+            return journal.settle(Kind::Added, &[6]).unwrap();
+        }
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("journal");
+        let test = std::env::current_exe().unwrap();
+        let mut child = prlimit(&["--fsize=80:unlimited", test.to_str().unwrap()]);
+        let done = child.args(["--exact", NAME]).env(PATH, &path).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+        assert_eq!(Journal::open(&path).unwrap().1.done, [(0, 1), (2, 3), (6, 7)]);
     }
 
     #[test]

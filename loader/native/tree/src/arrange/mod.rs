@@ -44,6 +44,8 @@ pub struct Arrangement {
     pub taken: Vec<(String, String)>,
     /// Parents that the input lacks, each once, with the first child that names it.
     pub orphans: Vec<Orphan>,
+    /// entryUUIDs that were met under more than one DN, of which one entry is kept. One may be listed more than once.
+    pub renamed: Vec<String>,
 }
 
 /// An entry whose parent is nowhere.
@@ -57,18 +59,26 @@ pub struct Orphan {
 
 impl Orphan {
     fn of(record: &Record<'_>) -> Result<Self> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let entry = record.entry()?;
-        let (parent, dn) = (text(parent_text(&entry.dn)), text(&entry.dn));
-        let mut uuid = String::new();
-        for field in entry.fields {
-            let field = field?;
-            if field.is("entryUUID") {
-                uuid = text(&field.value()?);
-            }
-        }
-        Ok(Self { parent, dn, uuid })
+        let dn = record.entry()?.dn;
+        let (parent, uuid) = (text(parent_text(&dn)), uuid(record)?);
+        Ok(Self { parent, dn: text(&dn), uuid })
     }
+}
+
+/// The entryUUID; empty when the record has none.
+fn uuid(record: &Record<'_>) -> Result<String> {
+    let mut uuid = String::new();
+    for field in record.entry()?.fields {
+        let field = field?;
+        if field.is("entryUUID") {
+            uuid = text(&field.value()?);
+        }
+    }
+    Ok(uuid)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// What to arrange, and how.
@@ -182,6 +192,10 @@ impl Writer {
     fn record(&mut self, record: &Record<'_>, verdict: RowDecision, shard: usize) -> Result<()> {
         match verdict.fate {
             Decision::Overtaken => self.done.duplicates += 1,
+            Decision::Renamed => {
+                self.done.duplicates += 1;
+                self.done.renamed.push(uuid(record)?);
+            }
             Decision::Dropped => self.done.dropped += 1,
             Decision::Leaf | Decision::Interior => self.keep(record, verdict, shard)?,
         }

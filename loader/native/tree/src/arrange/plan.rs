@@ -19,8 +19,10 @@ pub(super) enum Decision {
     Leaf,
     /// Others stand under it, or it is the root.
     Interior,
-    /// Left out: a newer one has its entryUUID or DN.
+    /// Left out: a newer one has its DN, or is the same entry once more.
     Overtaken,
+    /// Left out: a newer one has its entryUUID under another DN.
+    Renamed,
     /// Left out: an ancestor is nowhere.
     Dropped,
 }
@@ -139,11 +141,13 @@ impl Plan<'_> {
     fn drop_older(&mut self, keys: &mut [Key], again: usize) -> bool {
         let mut any = false;
         let age = |key: &Key| if key.at < again { (key.csn, key.at) } else { (u128::MAX, key.at) };
-        for of in [|key: &Key| key.uuid, |key: &Key| key.dn] {
+        for of in [|key: &Key| key.dn, |key: &Key| key.uuid] {
             keys.sort_unstable_by_key(|key| (of(key), age(key)));
             for pair in keys.windows(2) {
                 if of(&pair[0]) == of(&pair[1]) && of(&pair[0]) != 0 {
-                    self.verdicts[pair[0].at].fate = Decision::Overtaken;
+                    let renamed = pair[0].dn != pair[1].dn;
+                    let fate = if renamed { Decision::Renamed } else { Decision::Overtaken };
+                    self.verdicts[pair[0].at].fate = fate;
                     any = true;
                 }
             }

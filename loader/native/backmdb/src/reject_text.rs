@@ -1,0 +1,64 @@
+//! A rejected entry as LDIF again, from what was written of it.
+
+use codec::id2e::{self, Attribute};
+use codec::id2v;
+
+use crate::encoded::MultivalRecord;
+use crate::{Result, damaged_entry};
+
+/// What turns a stored entry into LDIF.
+pub struct LdifDecoder {
+    /// By their numbers, from 1.
+    descriptions: Vec<String>,
+    creator: Vec<u8>,
+}
+
+impl LdifDecoder {
+    pub const fn new(descriptions: Vec<String>, creator: Vec<u8>) -> Self {
+        Self { descriptions, creator }
+    }
+
+    /// The entry as it was given: without what the build added. `rows`: what it was to have in id2v.
+    pub fn text(
+        &self,
+        dn: &[u8],
+        value: &[u8],
+        rows: &[MultivalRecord],
+        made_uuid: bool,
+    ) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        ldif::write::line(&mut out, b"dn", dn);
+        for one in &id2e::read(value).ok_or_else(damaged_entry)?.attributes {
+            let at = (one.number as usize).checked_sub(1);
+            let name = at.and_then(|at| self.descriptions.get(at)).ok_or_else(damaged_entry)?;
+            if !self.is_made(name, one, made_uuid) {
+                let values = values(one, rows).ok_or_else(damaged_entry)?;
+                let mut put = |value: &[u8]| ldif::write::line(&mut out, name.as_bytes(), value);
+                values.into_iter().for_each(&mut put);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Times and CSNs that are made have no normal forms; the rest would be made again just so.
+    fn is_made(&self, name: &str, one: &Attribute<'_>, made_uuid: bool) -> bool {
+        match name {
+            "structuralObjectClass" => true,
+            "entryUUID" => made_uuid,
+            "createTimestamp" | "modifyTimestamp" | "entryCSN" => !one.has_normals,
+            "creatorsName" | "modifiersName" => one.values == [self.creator.as_slice()],
+            _ => false,
+        }
+    }
+}
+
+/// The values of an attribute, wherever they live. `None`: not all of them can be read.
+fn values<'a>(one: &Attribute<'a>, rows: &'a [MultivalRecord]) -> Option<Vec<&'a [u8]>> {
+    if !one.apart {
+        return Some(one.values.clone());
+    }
+    let own = rows.iter().filter(|row| u32::from(row.column) == one.number);
+    let read = |row: &'a MultivalRecord| id2v::read_row(&row.record, one.has_normals);
+    let values: Vec<&[u8]> = own.map(|row| Some(read(row)?.1)).collect::<Option<_>>()?;
+    (!values.is_empty()).then_some(values)
+}
