@@ -45,7 +45,7 @@ class TreeRestless(LoaderError):
 
 
 class SharedUuid(LoaderError):
-    code, exit_status = "server.shared_uuid", 110
+    code, exit_status = "server.shared_uuid", 112
     message = "{first} and {dn} share the entryUUID {uuid}"
     hint = (
         "Replication cannot tell them apart. Delete one of them on the server and add it again, which gives it an "
