@@ -1,10 +1,8 @@
-"""The fuzz targets on their seeds and on all inputs that once broke them; `bin/fuzz` and `bin/fuzz-files` go on from
-there."""
+"""The beginning of what `bin/fuzz-files` runs, and the manners of `bin/fuzz`. The seeds of the fuzz targets, and all
+inputs that once broke them, are replayed by `cargo test` (loader/native/fuzz/tests/replay.rs)."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,32 +15,9 @@ from loader.progress import Meter
 from tests.fuzz.hostile import mutate
 from tests.fuzz.hostile.campaign import chance_of, worked
 from tests.fuzz.hostile.targets import TARGETS
-from tests.support.require import require
 
 ROOT = Path(__file__).parents[2]
 CRATE = ROOT / "loader/native/fuzz"
-CARGO = os.environ.get("CARGO") or shutil.which("cargo")
-
-
-def cargo(*arguments: str) -> None:
-    """Shares what is already built of the workspace."""
-    require(None if CARGO else "cargo is not installed")
-    assert CARGO
-    place = ["--manifest-path", str(CRATE.parent / "Cargo.toml"), "--workspace"]
-    target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "loader/native/target"))
-    done = subprocess.run(
-        [CARGO, *arguments[:1], *place, *arguments[1:]],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"CARGO_TARGET_DIR": target, "RUST_BACKTRACE": "0"},
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-
-
-@pytest.mark.timeout(900)
-def test_seeds_and_regressions() -> None:
-    cargo("test", "--locked", "-q", "--test", "replay")
 
 
 def test_every_target_has_seeds_and_words() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import random
 import subprocess
 import sys
@@ -19,7 +18,8 @@ from fixtures.slapd_config import Installation
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
 
-CRATE = Path(__file__).parents[2] / "loader" / "native" / "values"
+ROOT = Path(__file__).parents[2]
+CRATE = ROOT / "loader/native/values"
 SYNTAX = "1.3.6.1.4.1.1466.115.121.1."
 IA5_RULES = "1.3.6.1.4.1.1466.109.114."
 # name -> number of the syntax, equality rule and its OID, substrings rule and its OID, approx
@@ -118,8 +118,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Database:
 def ask(questions: Iterable[tuple[str, bytes]]) -> list[str]:
     """What the crate answers to (operation, value); see examples/normalise.rs."""
     lines = "".join(f"{operation} {value.hex()}\n" for operation, value in questions)
-    cargo = [os.environ.get("CARGO", "cargo"), "run", "--locked", "-q", "--example", "normalise"]
-    command = [*cargo, "--manifest-path", str(CRATE / "Cargo.toml")]
+    command = [
+        ROOT / "bin/cargo",
+        "run",
+        "--locked",
+        "-q",
+        "-p",
+        "values",
+        "--example",
+        "normalise",
+    ]
     return subprocess.run(
         command, input=lines, capture_output=True, text=True, check=True
     ).stdout.split("\n")[:-1]
