@@ -27,6 +27,7 @@ from loader.errors.config import SyncreplUnreadable as SyncreplUnreadable
 from loader.errors.database import BackupDamaged as BackupDamaged
 from loader.errors.database import BackupFromFuture as BackupFromFuture
 from loader.errors.database import IndexesUnknown as IndexesUnknown
+from loader.errors.database import LatestBroken as LatestBroken
 from loader.errors.database import LockUnheeded as LockUnheeded
 from loader.errors.database import MapFull as MapFull
 from loader.errors.database import MdbBusy as MdbBusy

@@ -135,6 +135,14 @@ class BackupFromFuture(LoaderError):
     hint = "Set the clock, or give a backup from `ditseed backup list` instead of `latest`."
 
 
+class LatestBroken(LoaderError):
+    """reason: of the manifest. advice: how to take the one before it."""
+
+    code, exit_status = "backup.latest_broken", 111
+    message = "{path}: the latest backup, {name}, cannot be used: its manifest {reason}"
+    hint = "{advice}"
+
+
 class BackupDamaged(LoaderError):
     code, exit_status = "backup.damaged", 63
     message = "{path}: {reason}"
