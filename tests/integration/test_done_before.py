@@ -17,7 +17,7 @@ from loader import errors, manifest, units
 from tests.support import adding
 from tests.support.command import Done, ditseed
 from tests.support.seeding import Pair, pair
-from tests.support.trees import tree
+from tests.support.trees import emptied, tree
 
 pytestmark = pytest.mark.slapd
 
@@ -48,6 +48,7 @@ def told(again: Done) -> None:
     """On stderr, and in the report."""
     again.ok()
     assert re.search(NOTHING + MOMENT, again.err), again.err
+    assert "/proc/" not in again.err  # the run directory by its name
     assert re.fullmatch(MOMENT, again.facts["done_before"])
 
 
@@ -102,6 +103,21 @@ def test_a_build(target: Slapd, people_ldif: Path, engine: str) -> None:
 def test_adding(slapd_instance: Slapd, people_ldif: Path) -> None:
     adding.add(slapd_instance, people_ldif).ok()
     told(adding.add(slapd_instance, people_ldif, "--json"))
+
+
+def test_a_server_that_was_made_anew_is_filled_again(
+    slapd_instance: Slapd, people_ldif: Path
+) -> None:
+    adding.add(slapd_instance, people_ldif).ok()
+    before = tree(slapd_instance.slapcat())
+    emptied(slapd_instance)
+    again = adding.add(slapd_instance, people_ldif).ok()
+    assert NOTHING not in again.err
+    assert len(tree(slapd_instance.slapcat())) == len(before)
+    told(adding.add(slapd_instance, people_ldif, "--json"))
+    emptied(slapd_instance)
+    slapd_instance.ldapadd(adding.TOP)  # another entry of that name
+    refused(adding.add(slapd_instance, people_ldif), errors.AddRefused)
 
 
 def test_exports(both: Pair, tmp_path: Path) -> None:
