@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
 from loader import errors, manifest, units
 from tests.support import adding
 from tests.support.command import Done, ditseed
@@ -98,6 +99,50 @@ def test_a_build(target: Slapd, people_ldif: Path, engine: str) -> None:
     )
     target.stop()
     refused(ditseed(*build, "--engine", engine), errors.ChangedSince)
+
+
+def test_a_file_that_is_another_one_under_the_same_inode(
+    target: Slapd, people_ldif: Path, tmp_path: Path
+) -> None:
+    """The inode and the transaction number, which is 1 in all that ditseed builds, say nothing of what was written over
+    it. A slapd that opened it, and wrote nothing, has changed nothing."""
+    build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix)
+    data = target.database_dir / "data.mdb"
+    few = tmp_path / "few.ldif"
+    few.write_text(adding.TOP)
+    with closing(Slapd()) as server:
+        ditseed("build", few, "--config", server.config_path, "-b", server.suffix).ok()
+        another = (server.database_dir / "data.mdb").read_bytes()
+    ditseed(*build).ok()
+    sound = data.read_bytes()
+    target.start()
+    assert len(target.search()) > 1
+    target.stop()
+    told(ditseed(*build, "--json"))
+    spoiled = sound[: len(sound) // 2] + bytes(99) + sound[len(sound) // 2 + 99 :]
+    damages = {"another": another, "in the middle": spoiled, "cut": sound[:65536], "empty": b""}
+    for what, content in damages.items():
+        data.write_bytes(content)
+        again = ditseed(*build)
+        assert again.status == errors.ChangedSince.exit_status, (what, again)
+        assert "(1,029 entries then, " in again.err
+        assert data.read_bytes() == content
+    ditseed(*build, "--restart", "--replace").ok()
+    told(ditseed(*build, "--json"))
+
+
+def test_a_map_that_is_written_to_makes_the_file_longer(people_ldif: Path) -> None:
+    """slapd with `envflags writemap` gives the file the length of its map when it opens it."""
+    with closing(
+        Slapd(Settings(maxsize=64 << 20, database_lines=("envflags writemap",)))
+    ) as server:
+        build = ("build", people_ldif, "--config", server.config_path, "-b", server.suffix)
+        ditseed(*build).ok()
+        before = (server.database_dir / "data.mdb").stat().st_size
+        server.start()
+        server.stop()
+        assert (server.database_dir / "data.mdb").stat().st_size > before
+        told(ditseed(*build, "--json"))
 
 
 def test_adding(slapd_instance: Slapd, people_ldif: Path) -> None:
