@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from loader import plain
+from loader import naming, plain
 
 _NAMES = (
     "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
@@ -38,7 +38,11 @@ class SecretFormatter(logging.Formatter):
 
 
 def _argument(value: object) -> object:
-    return value if isinstance(value, int | float) else plain.sentence(redact(str(value)))
+    return (
+        value
+        if isinstance(value, int | float)
+        else plain.sentence(redact(naming.with_operator_paths(str(value))))
+    )
 
 
 RED, YELLOW, BOLD = "1;31", "1;33", "1"  # ECMA-48, SGR

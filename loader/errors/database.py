@@ -32,6 +32,17 @@ class TargetInUse(LoaderError):
     hint = "Stop the slapd that uses it first: systemctl stop slapd."
 
 
+class LockUnheeded(LoaderError):
+    """reason: who writes to the database without looking at the reader slots of its lock.mdb."""
+
+    code, exit_status = "mdb.lock_unheeded", 110
+    message = "{path}: {reason}, so nothing keeps slapd from reusing pages while they are read"
+    hint = (
+        "Restart slapd (systemctl restart slapd), then run the same command again: lock.mdb was removed or replaced "
+        "while slapd was running, and slapd looks for it only when it starts."
+    )
+
+
 class MdbDamaged(LoaderError):
     code, exit_status = "mdb.damaged", 54
     message = "{path}: {reason}"
@@ -122,6 +133,14 @@ class BackupFromFuture(LoaderError):
     code, exit_status = "backup.from_future", 90
     message = "{path}: {name} is dated {made}, in the future, so ditseed cannot tell which backup is the latest"
     hint = "Set the clock, or give a backup from `ditseed backup list` instead of `latest`."
+
+
+class LatestBroken(LoaderError):
+    """reason: of the manifest. advice: how to take the one before it."""
+
+    code, exit_status = "backup.latest_broken", 111
+    message = "{path}: the latest backup, {name}, cannot be used: its manifest {reason}"
+    hint = "{advice}"
 
 
 class BackupDamaged(LoaderError):

@@ -30,7 +30,7 @@ from loader.errors import (
     NoReflink,
     NoSpace,
 )
-from loader.mdb import copying, environment, isolated, meta
+from loader.mdb import copying, environment, heeded, isolated, meta
 from loader.mdb.copying import Seen
 from loader.mdb.environment import explained
 from loader.mdb.snapshot import FORMAT, CopyableSnapshot, image, require_known
@@ -182,7 +182,7 @@ def _no_space(target: Path, needed: int) -> NoSpace:
 def streaming(source: Path, out: IO[bytes] | int | None = None) -> Iterator[Child]:
     """The process that writes the copy to `out`, by default a pipe; then call `apart.finish`."""
     try:
-        with isolated.started(_copy, source, stdout=out) as child:
+        with heeded.required(source), isolated.started(_copy, source, stdout=out) as child:
             yield child
     except BaseException:
         with contextlib.suppress(LoaderError):

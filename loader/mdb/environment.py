@@ -19,6 +19,7 @@ from loader import naming
 from loader.errors import (
     FULL,
     LoaderError,
+    LockUnheeded,
     MapFull,
     MdbDamaged,
     NoSpace,
@@ -36,6 +37,8 @@ from loader.storage.files import Owner
 LOCK = "lock.mdb"
 ID = struct.Struct("=Q")  # an entry ID, as key and as value
 MANY = 512  # named tables; slapd allows 128 or 256
+
+UNHEEDED = "it was written to while it was read, by a process that does not use its lock.mdb"
 
 Environment = Any  # lmdb.Environment, lmdb.Transaction and the handle of a table; py-lmdb before 3 has no types
 Transaction = Any
@@ -74,11 +77,30 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
         naming.register(shown, place)
         _open.add(identity)
         try:
-            yield environment
+            with _heeded(environment, path):
+                yield environment
         finally:
             environment.close()
             _open.discard(identity)
             naming.forget(shown)
+
+
+@contextmanager
+def _heeded(environment: Environment, path: Path) -> Iterator[None]:
+    """Was the environment written to by who uses its lock.mdb? That tells the last transaction to the next one. (The
+    meta page is written first, so it may be ahead by one.) Raises LockUnheeded."""
+    try:
+        yield
+    except (lmdb.Error, LoaderError):
+        _require_heeded(environment, path)
+        raise
+    _require_heeded(environment, path)
+
+
+def _require_heeded(environment: Environment, path: Path) -> None:
+    written = meta.read_meta(path).txnid
+    if written > int(environment.info()["last_txnid"]) + 1:
+        raise LockUnheeded(path=path, reason=UNHEEDED)
 
 
 @contextmanager

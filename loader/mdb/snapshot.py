@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from loader.errors import MdbBusy, OtherFormat
-from loader.mdb import isolated, meta
+from loader.mdb import heeded, isolated, meta
 from loader.mdb.environment import Environment, explained, opened, require_table, rows
 from loader.storage import files
 from loader.storage.held import checked_file
@@ -82,7 +82,7 @@ def image(place: Path) -> Iterator[CopyableSnapshot]:
 @contextmanager
 def _holding(place: Path, what: str) -> Iterator[dict[str, Any]]:
     """A process that holds the slot as long as the body runs."""
-    with isolated.started(_hold, place, what) as child:
+    with heeded.required(place), isolated.started(_hold, place, what) as child:
         assert child.process.stdout is not None
         assert child.process.stdin is not None
         line = child.process.stdout.readline()

@@ -26,7 +26,7 @@ from loader import _native, naming, resources, units
 from loader.defaults import LEVELS
 from loader.errors import MdbDamaged, UsageProblem
 from loader.ldif import with_counters
-from loader.mdb import isolated, meta, snapshot
+from loader.mdb import heeded, isolated, meta, snapshot
 from loader.mdb.environment import ID, LOCK, opened, require_table, rows
 from loader.progress import Meter
 from loader.storage.held import checked_file
@@ -202,8 +202,12 @@ def _problem(found: _native.Problem) -> Problem:
 @contextmanager
 def _held(place: Path) -> Iterator[int | None]:
     """A reader's slot of an environment that others may write to: its transaction. None where nobody can."""
-    if not (place / LOCK).exists() or _head_is_damaged(place):
+    if not place.is_dir() or _head_is_damaged(place):
         yield None
+        return
+    if not (place / LOCK).exists():
+        with heeded.required(place):
+            yield None
         return
     with snapshot.held(place) as held:
         yield held.txn

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import xxhash
+
 from loader import units
 from loader.config import Config, Database
-from loader.errors import ChangedSince
+from loader.errors import ChangedSince, MdbDamaged, NotLmdb
 from loader.mdb import environment, meta
 from loader.mdb.meta import DATA
 from loader.operations.target import put, require_target
@@ -95,17 +97,62 @@ class TargetDatabase:
 
 
 def published(data: Path, entries: int) -> Facts:
-    """What tells later whether a database was written to: LMDB's transaction number. The entries are for people."""
+    """What tells later whether a database was written to, or is another one. The entries are for people."""
     with held.checked_file(data) as pin:
-        return {"transaction": meta.read_meta(pin).txnid, "entries": entries}
+        facts = meta.read_meta(pin)
+        length = 2 * facts.page_size
+        return {
+            "transaction": facts.txnid,
+            "entries": entries,
+            "head": [length, _digest(pin, length)],
+            **_written(pin),
+        }
+
+
+def _digest(data: Path, length: int) -> str:
+    """Of both meta pages."""
+    with files.reading(data) as file:
+        return xxhash.xxh3_128_hexdigest(file.read(length))
+
+
+def _written(data: Path) -> Facts:
+    status = data.stat()
+    return {"size": status.st_size, "modified": status.st_mtime_ns}
 
 
 def require_as_published(directory: Path, before: Facts, finished: str) -> None:
-    """Raises ChangedSince where the database was written to since it was `published`."""
-    if meta.read_meta(directory).txnid != before["transaction"]:
-        counted = environment.entry_count(directory)
-        then, count = units.number(before["entries"]), units.number(counted)
-        raise ChangedSince(path=directory / DATA, finished=finished, then=then, now=count)
+    """Raises ChangedSince where the database was written to since it was `published`, by LMDB or by anything else."""
+    if not _is_as_published(directory, before):
+        then = units.number(before["entries"])
+        now = _entries_now(directory)
+        raise ChangedSince(path=directory / DATA, finished=finished, then=then, now=now)
+
+
+def _is_as_published(directory: Path, before: Facts) -> bool:
+    """With MDB_WRITEMAP (envflags writemap) the file gets the length of its map when it is opened, and a new mtime."""
+    with held.checked_file(directory / DATA) as pin:
+        if "head" not in before:  # of an earlier version
+            return bool(_transaction(pin) == before["transaction"])
+        length, digest = before["head"]
+        now = _written(pin)
+        if _digest(pin, length) != digest:
+            return False
+    grown = bool(now["size"] > before["size"])
+    return grown or now == {name: before[name] for name in now}
+
+
+def _transaction(data: Path) -> int | None:
+    try:
+        return meta.read_meta(data).txnid
+    except (MdbDamaged, NotLmdb):
+        return None
+
+
+def _entries_now(directory: Path) -> str:
+    try:
+        return units.number(environment.entry_count(directory))
+    except (MdbDamaged, NotLmdb):
+        return "none that can be read"
 
 
 def publish_environment(

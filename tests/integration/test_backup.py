@@ -8,6 +8,7 @@ import logging
 import os
 import pwd
 import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from fixtures.slapd_config import Settings
 from loader.errors import (
     BackupDamaged,
     BackupFromFuture,
+    LatestBroken,
     LoaderError,
     Locked,
     ManifestBroken,
@@ -602,6 +604,41 @@ def test_a_manifest_of_wrong_types_is_refused(damaged: Path, facts: dict[str, ob
     for verb in ("list", "check"):
         told = ditseed("backup", verb, "-R", damaged)
         assert "internal" not in told.out + told.err
+
+
+@pytest.mark.parametrize("what", ["no manifest", "cut", "alone"])
+def test_the_latest_is_not_an_older_one(damaged: Path, tmp_path: Path, what: str) -> None:
+    """Whoever asks for the latest state gets it, or is told which one cannot be had, and how to take the one before."""
+    (older,) = repository.listing(damaged).backups
+    newer = damaged / repository.new_id(damaged, repository.now(), older.suffix)
+    newer.mkdir()
+    if what != "no manifest":
+        (newer / "manifest.json").write_bytes(
+            (damaged / older.id / "manifest.json").read_bytes()[:99]
+        )
+    if what == "alone":
+        shutil.rmtree(damaged / older.id)
+    into = ("-R", damaged, "--target", tmp_path / "made")
+    for more in ((), ("-b", older.suffix), ("--dry-run",)):
+        done = ditseed("backup", "restore", "latest", *into, *more)
+        assert (done.status, done.out) == (LatestBroken.exit_status, ""), done.err
+        assert newer.name in done.err
+        assert (f"backup restore {older.id} -R {damaged}" in done.err) == (what != "alone")
+    assert not (tmp_path / "made").exists()
+    assert ditseed("backup", "check", "-R", damaged).status == Status.CRITICAL
+    if what != "alone":
+        ditseed("backup", "restore", older.id, *into).ok()
+
+
+def test_a_broken_one_of_another_suffix_or_an_older_one_is_no_reason(damaged: Path) -> None:
+    (made,) = repository.listing(damaged).backups
+    when = repository.now()
+    repository_of_both = repository.new_id(damaged, when, "dc=another,dc=org")
+    (damaged / repository_of_both).mkdir()
+    (damaged / f"20200101T000000Z-{made.id.partition('-')[2]}").mkdir()
+    assert repository.find(damaged, "latest", made.suffix).id == made.id
+    with pytest.raises(LatestBroken, match=repository_of_both):
+        repository.find(damaged, "latest")
 
 
 def test_other_entries_than_the_manifest_says_are_told(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -100,6 +101,23 @@ def _slapcat_entries(like: Slapd, directory: Path) -> int:
         return reader.slapcat().count("\ndn:") + 1
     finally:
         reader.close()
+
+
+def test_a_source_on_a_read_only_mount(stopped: Slapd, tmp_path: Path) -> None:
+    """A snapshot of a file system, for instance, with the lock.mdb that slapd left."""
+    require(None if os.geteuid() == 0 else "mounts, which needs root")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    run(stopped.database_dir, kept)
+    (kept / "lock.mdb").touch()
+    subprocess.run(["mount", "--bind", "-o", "ro", kept, kept], check=True)
+    try:
+        for more in ({}, {"compact": True}):
+            report = run(kept, tmp_path / f"clone{len(more)}", **more)
+            assert report.entries == 1029
+        ditseed("backup", "run", "-R", tmp_path / "repo", "--source", kept).ok()
+    finally:
+        subprocess.run(["umount", kept], check=True)
 
 
 def test_owner_and_mode(stopped: Slapd, tmp_path: Path) -> None:

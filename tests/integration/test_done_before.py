@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
 from loader import errors, manifest, units
 from tests.support import adding
 from tests.support.command import Done, ditseed
 from tests.support.seeding import Pair, pair
-from tests.support.trees import tree
+from tests.support.trees import emptied, tree
 
 pytestmark = pytest.mark.slapd
 
@@ -48,6 +49,7 @@ def told(again: Done) -> None:
     """On stderr, and in the report."""
     again.ok()
     assert re.search(NOTHING + MOMENT, again.err), again.err
+    assert "/proc/" not in again.err  # the run directory by its name
     assert re.fullmatch(MOMENT, again.facts["done_before"])
 
 
@@ -99,9 +101,68 @@ def test_a_build(target: Slapd, people_ldif: Path, engine: str) -> None:
     refused(ditseed(*build, "--engine", engine), errors.ChangedSince)
 
 
+def test_a_file_that_is_another_one_under_the_same_inode(
+    target: Slapd, people_ldif: Path, tmp_path: Path
+) -> None:
+    """The inode and the transaction number, which is 1 in all that ditseed builds, say nothing of what was written over
+    it. A slapd that opened it, and wrote nothing, has changed nothing."""
+    build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix)
+    data = target.database_dir / "data.mdb"
+    few = tmp_path / "few.ldif"
+    few.write_text(adding.TOP)
+    with closing(Slapd()) as server:
+        ditseed("build", few, "--config", server.config_path, "-b", server.suffix).ok()
+        another = (server.database_dir / "data.mdb").read_bytes()
+    ditseed(*build).ok()
+    sound = data.read_bytes()
+    target.start()
+    assert len(target.search()) > 1
+    target.stop()
+    told(ditseed(*build, "--json"))
+    spoiled = sound[: len(sound) // 2] + bytes(99) + sound[len(sound) // 2 + 99 :]
+    damages = {"another": another, "in the middle": spoiled, "cut": sound[:65536], "empty": b""}
+    for what, content in damages.items():
+        data.write_bytes(content)
+        again = ditseed(*build)
+        assert again.status == errors.ChangedSince.exit_status, (what, again)
+        assert "(1,029 entries then, " in again.err
+        assert data.read_bytes() == content
+    ditseed(*build, "--restart", "--replace").ok()
+    told(ditseed(*build, "--json"))
+
+
+def test_a_map_that_is_written_to_makes_the_file_longer(people_ldif: Path) -> None:
+    """slapd with `envflags writemap` gives the file the length of its map when it opens it."""
+    with closing(
+        Slapd(Settings(maxsize=64 << 20, database_lines=("envflags writemap",)))
+    ) as server:
+        build = ("build", people_ldif, "--config", server.config_path, "-b", server.suffix)
+        ditseed(*build).ok()
+        before = (server.database_dir / "data.mdb").stat().st_size
+        server.start()
+        server.stop()
+        assert (server.database_dir / "data.mdb").stat().st_size > before
+        told(ditseed(*build, "--json"))
+
+
 def test_adding(slapd_instance: Slapd, people_ldif: Path) -> None:
     adding.add(slapd_instance, people_ldif).ok()
     told(adding.add(slapd_instance, people_ldif, "--json"))
+
+
+def test_a_server_that_was_made_anew_is_filled_again(
+    slapd_instance: Slapd, people_ldif: Path
+) -> None:
+    adding.add(slapd_instance, people_ldif).ok()
+    before = tree(slapd_instance.slapcat())
+    emptied(slapd_instance)
+    again = adding.add(slapd_instance, people_ldif).ok()
+    assert NOTHING not in again.err
+    assert len(tree(slapd_instance.slapcat())) == len(before)
+    told(adding.add(slapd_instance, people_ldif, "--json"))
+    emptied(slapd_instance)
+    slapd_instance.ldapadd(adding.TOP)  # another entry of that name
+    refused(adding.add(slapd_instance, people_ldif), errors.AddRefused)
 
 
 def test_exports(both: Pair, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from pathlib import Path
@@ -151,11 +152,15 @@ def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
     source.slapadd(TOP + "\n" + person("one"))
     seed = ("replica", "seed", "--strategy", "online", "-H", source.uri, "--allow-hidden")
     bind = ("-D", "cn=replicator", "-y", source.replicator_password_file, "-b", SUFFIX)
-    there = ("--consumer", server.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
+    _, uri, _, who, _, password = _ways(server)["ldap"][:6]
+    there = ("--consumer", uri, "--consumer-bind-dn", who, "--consumer-password-file", password)
     with source:
         killed = _run(tmp_path, *seed, *bind, *there, kill_at="updatedn.taken")
         assert killed.status == -signal.SIGKILL, killed
         assert _settings(server) == {"olcUpdateDN"}
+        (standing,) = _leases(tmp_path)
+        undo = json.loads(standing.read_text())["undo"]
+        assert undo.endswith("| ldapmodify -Q -Y EXTERNAL -H ldapi:///")  # no other way to be root
         path = write(tmp_path / "y.ldif", TOP)
         # slapd writes for nobody else until it is restarted ("shadow context"): so the load itself is refused.
         done = _run(tmp_path, "add", path, *_ways(server)["ldap"], "-b", SUFFIX)

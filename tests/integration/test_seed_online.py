@@ -18,7 +18,7 @@ from fixtures.slapd import Slapd
 from fixtures.trees import write_people
 from loader import errors
 from tests.support.command import Done, ditseed
-from tests.support.trees import assert_same
+from tests.support.trees import assert_same, emptied
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(900)]
 
@@ -109,6 +109,23 @@ def test_once_done_it_does_nothing(short_tmp: Path) -> None:
         again = seed(source, target, short_tmp, "--json").ok().facts
         assert again == first
         assert first["entries"] == len(target.search(attributes=("1.1",)))
+
+
+def test_a_consumer_that_was_made_anew_is_seeded_again(short_tmp: Path) -> None:
+    """What was done there once says nothing of the server that is there now."""
+    said = "nothing was done now"
+    with pair(short_tmp, 50) as (source, target):
+        seed(source, target, short_tmp).ok()
+        assert said in seed(source, target, short_tmp).ok().err
+        target.restart()
+        assert said in seed(source, target, short_tmp).ok().err
+        emptied(target)
+        assert said not in seed(source, target, short_tmp).ok().err
+        assert_same(source, target)
+        emptied(target)
+        target.ldapadd(f"dn: {target.suffix}\nobjectClass: domain\ndc: example\n")
+        done = seed(source, target, short_tmp)
+        assert done.status == errors.ReplicaNotEmpty.exit_status, done
 
 
 def test_a_server_with_entries_is_refused(short_tmp: Path) -> None:

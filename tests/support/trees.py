@@ -35,3 +35,11 @@ def assert_same(left: Slapd, right: Slapd) -> None:
     assert one, "an empty database proves nothing"
     found = list(differences(one, other))
     assert not found, f"{len(found)} entries differ:\n" + "\n".join(found[:10])
+
+
+def emptied(server: Slapd) -> None:
+    """The same running server at the same URI, made anew: its database is gone."""
+    server.stop()
+    for path in server.database_dir.glob("*.mdb"):
+        path.unlink()
+    server.start()

@@ -12,6 +12,7 @@ from pathlib import Path
 from loader import defaults, dn, exports, ldif, overlays
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError
 from loader.ldif import ScanResult
+from loader.operations import bound
 from loader.operations.add import nosync, shadow
 from loader.operations.add.looking import JOURNAL
 from loader.operations.add.options import ON_EXISTS, AddOptions
@@ -58,7 +59,7 @@ def add(
         offer = subschema.read(server)
     nosync.release_open_leases(options.connection)
     shadow.give_back_standing(options.connection)
-    anew = restart or options.files.streamed or _begins_anew(directory, identity)
+    anew = restart or options.files.streamed or _begins_anew(options, directory, identity)
     with open_run(directory, "add", identity, progress, timeouts, anew) as run:
         work = _AddSteps(options, run, offer)
         start = run.do("start", work.start)
@@ -66,7 +67,8 @@ def add(
         with work.lease():
             facts = run.do("load", lambda meter: work.load(meter, start, scan), scan.get("entries"))
         work.journal.unlink(missing_ok=True)
-        return {**facts, **run.told_before()}
+        told = {name: value for name, value in facts.items() if name != bound.BOUND}
+        return {**told, **run.told_before()}
 
 
 def plan(options: AddOptions, progress: Progress) -> Facts:
@@ -108,13 +110,17 @@ def _scanned(options: AddOptions, meter: Meter) -> ScanResult:
     return found
 
 
-def _begins_anew(directory: Path, identity: Facts) -> bool:
-    """Whether the run there is none to go on with: it has ended with other options, or its files are others now."""
+def _begins_anew(options: AddOptions, directory: Path, identity: Facts) -> bool:
+    """Whether the run there is none to go on with: it has ended with other options, its files are others now, or what
+    it added is not on the server any more."""
     with recorded(directory) as catalogue:
         if catalogue is None:
             return False
         differ = catalogue.differences("add", identity)
-        return bool(differ) and (differ == ["files"] or catalogue.found("load") is not None)
+        done = catalogue.found("load")
+        if differ or done is None:
+            return bool(differ) and (differ == ["files"] or done is not None)
+    return not bound.is_there(options.connection, done)
 
 
 def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
@@ -157,11 +163,16 @@ class _AddSteps:
     def scan(self, meter: Meter) -> Facts:
         """Is every file whole, and how many entries are there? Nothing is sent before."""
         if self.options.tree is not None:
-            return {"entries": self.options.tree.compiled.entries}
+            tree = self.options.tree.compiled
+            return {"entries": tree.entries, "first_dn": tree.suffix}
         found = _scanned(self.options, meter)
         if not found.entries:
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
-        return {"entries": found.entries, "attributes": sorted(found.attributes)}
+        return {
+            "entries": found.entries,
+            "attributes": sorted(found.attributes),
+            "first_dn": found.first_dn,
+        }
 
     def load(self, meter: Meter, start: Facts, scan: Facts) -> Facts:
         options = self.options
@@ -177,7 +188,15 @@ class _AddSteps:
                 meter,
             )
         killpoint("load.middle")
-        return {**self._told(loaded), "seconds": round(meter.seconds, 3)}
+        told = {**self._told(loaded), "seconds": round(meter.seconds, 3)}
+        return {**told, bound.BOUND: self._bound(scan.get("first_dn"))}
+
+    def _bound(self, first: str | None) -> Facts | None:
+        """By the suffix alone where the first entry was refused."""
+        if first is None:
+            return None
+        server = self.options.connection
+        return bound.found(server, first, first) or bound.found(server, first)
 
     def _rules(self, scan: Facts) -> AddRules:
         options = self.options

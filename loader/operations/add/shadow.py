@@ -18,7 +18,7 @@ from loader.operations import leases
 from loader.operations.add.leases import lending
 from loader.run import lease
 from loader.run.lease import Lease
-from loader.server import configuration, configuration_write
+from loader.server import configuration, configuration_write, shell_commands
 from loader.server.options import Connection
 from loader.server.session import session
 
@@ -77,7 +77,7 @@ def _by_hand(database: Database, uri: str, *settings: str) -> str:
     """A command for root of that host."""
     changes = "-\\n".join(f"delete: {one}\\n" for one in settings)
     text = f"dn: {database.entry_dn}\\nchangetype: modify\\n{changes}"
-    return f"printf {shlex.quote(text)} | ldapmodify -Q -Y EXTERNAL -H {shlex.quote(uri)}"
+    return f"printf {shlex.quote(text)} | ldapmodify {shell_commands.external(uri)}"
 
 
 def _switch_on(connection: Connection, suffix: str) -> None:

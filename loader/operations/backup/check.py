@@ -67,6 +67,10 @@ def _check(repo: Path, limits: Limits, suffix: str | None) -> Check:
             f"{newest.id} is dated {newest.made}, later than now: which is the latest is not known"
         )
         return Check(Status.CRITICAL, reason, len(found.backups), None, None, limits)
+    broken = repository.broken_latest(found, suffix)
+    if broken is not None:
+        reason = f"the latest cannot be used: {broken}"
+        return Check(Status.CRITICAL, reason, len(found.backups), None, None, limits)
     if not found.backups:
         return Check(Status.CRITICAL, f"no backup in {repo}", 0, None, None, limits)
     latest = found.backups[-1]

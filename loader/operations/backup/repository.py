@@ -9,12 +9,19 @@ import dataclasses
 import datetime
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import dn, typed
-from loader.errors import BackupFromFuture, ManifestBroken, NoSuchBackup, NoSuchPath
+from loader import dn, naming, typed
+from loader.errors import (
+    BackupFromFuture,
+    LatestBroken,
+    ManifestBroken,
+    NoSuchBackup,
+    NoSuchPath,
+)
 from loader.storage.files import PARTIAL, explained
 from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
@@ -24,6 +31,7 @@ FORMAT = 1
 LATEST = "latest"
 SKEW = datetime.timedelta(minutes=5)  # by which clocks of hosts that share a repository may differ
 _TIME = "%Y%m%dT%H%M%SZ"
+_STAMP = len("20261121T070501Z")
 
 
 @dataclass(frozen=True)
@@ -73,13 +81,17 @@ def now() -> datetime.datetime:
 
 def new_id(repo: Path, when: datetime.datetime, suffix: str) -> str:
     """Time and suffix; a number behind it for a second one within the second."""
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", suffix).strip("-").lower() or "root"
-    name = f"{when.strftime(_TIME)}-{slug[:100]}"
+    name = f"{when.strftime(_TIME)}-{_slug(suffix)}"
     number = 2
     while (repo / name).exists():
         name = f"{name.removesuffix(f'-{number - 1}')}-{number}"
         number += 1
     return name
+
+
+def _slug(suffix: str) -> str:
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", suffix).strip("-").lower() or "root"
+    return slug[:100]
 
 
 def read(directory: Path) -> Backup:
@@ -144,8 +156,9 @@ def _directories(repo: Path) -> Iterator[Path]:
 
 
 def find(repo: Path, name: str, suffix: str | None = None) -> Backup:
-    """By id, or the latest (of a suffix). Raises NoSuchBackup, ManifestBroken; BackupFromFuture where it is not known
-    which is the latest, for a clock was wrong: this host's, or that of a backup."""
+    """By id, or the latest (of a suffix). Raises NoSuchBackup, ManifestBroken; LatestBroken where the latest cannot be
+    used; BackupFromFuture where it is not known which is the latest, for a clock was wrong: this host's, or that of a
+    backup."""
     if name != LATEST:
         if Path(name).name != name or not (repo / name).is_dir() or name.endswith(PARTIAL):
             raise NoSuchBackup(path=repo, name=name)
@@ -154,9 +167,38 @@ def find(repo: Path, name: str, suffix: str | None = None) -> Backup:
     if found.future:
         newest = found.future[-1]
         raise BackupFromFuture(path=repo, name=newest.id, made=newest.made)
+    broken = broken_latest(found, suffix)
+    if broken is not None:
+        raise _latest_broken(repo, found, broken)
     if not found.backups:
         raise NoSuchBackup(path=repo, name="at all" if suffix is None else f"of {suffix}")
     return found.backups[-1]
+
+
+def broken_latest(found: Listing, suffix: str | None) -> ManifestBroken | None:
+    """The manifest of a backup that is newer than those that can be read, as far as the name tells."""
+    newest = found.backups[-1].id[:_STAMP] if found.backups else ""
+    for error in reversed(found.broken):
+        name = _name_of(error)
+        of_suffix = suffix is None or re.fullmatch(rf"-{_slug(suffix)}(-\d+)?", name[_STAMP:])
+        if of_suffix and name[:_STAMP] >= newest:
+            return error
+    return None
+
+
+def _latest_broken(repo: Path, found: Listing, broken: ManifestBroken) -> LatestBroken:
+    advice = "Take a new backup: there is no older one."
+    if found.backups:
+        older = found.backups[-1]
+        command = f"ditseed backup restore {older.id} -R {shlex.quote(naming.told(str(repo)))}"
+        advice = f"Run `{command}` with the other options as they were: it restores the older state of {older.made}."
+    return LatestBroken(
+        path=repo, name=_name_of(broken), reason=broken.facts["reason"], advice=advice
+    )
+
+
+def _name_of(error: ManifestBroken) -> str:
+    return Path(str(error.facts["path"])).parent.name
 
 
 def unfinished_backups(repo: Path) -> list[Path]:

@@ -19,13 +19,13 @@ from loader import csn, exports, glue, ldif
 from loader.config import Config, Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
-from loader.operations import empty_suffix, packaged
+from loader.operations import bound, empty_suffix, packaged
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, add, shadow
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.tune.target import opened
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts
+from loader.run.catalogue import Facts, recorded
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.server import writing
@@ -86,7 +86,16 @@ class Online(Strategy):
         }
 
     def begins_anew(self, restart: bool) -> bool:
-        return restart
+        """Whether the run is none to go on with: what it has finished is not on that server any more. Then the consumer
+        is asked before the run is forgotten."""
+        if restart:
+            return True
+        with recorded(self.run_dir) as catalogue:
+            done = catalogue.found("claim") if catalogue else None
+        if done is None or bound.is_there(self.server, done):
+            return False
+        self.consumer()
+        return True
 
     def begin(self, run: Run, anew: bool) -> None:
         shadow.give_back_standing(self.server)
@@ -120,7 +129,8 @@ class Online(Strategy):
         facts = run.catalogue.found("claim") or work.load()
         files.remove_tree(run.directory / "export")
         work.joined.unlink(missing_ok=True)
-        return {**facts, "next": _NEXT}
+        told = {name: value for name, value in facts.items() if name != bound.BOUND}
+        return {**told, "next": _NEXT}
 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
@@ -205,4 +215,4 @@ class _OnlineSteps:
         killpoint("claim.middle")
         with session(self.server) as server:
             server.replace(suffix, {"contextCSN": [one.encode() for one in facts["context_csns"]]})
-        return facts
+        return {**facts, bound.BOUND: bound.found(self.server, suffix)}

@@ -1,0 +1,84 @@
+"""The walks of ARCHITECTURE.md, walked: each file that is named does something when the verb runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Slapd
+from tests.support.command import ditseed, environment
+from tests.test_documented import walks
+
+pytestmark = pytest.mark.slapd
+
+# Runs a command and tells in which files functions were called. (The body of a class is none: it has no fast locals.)
+WALKED = """
+import inspect, json, os, sys, threading
+os._exit = sys.exit  # so that what was walked can be told
+walked = set()
+def note(frame, event, argument):
+    if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        walked.add(frame.f_code.co_filename)
+from loader.cli import main
+told = sys.argv.pop(1)
+threading.setprofile(note)
+sys.setprofile(note)
+try:
+    main()
+finally:
+    sys.setprofile(None)
+    with open(told, "w") as file:
+        json.dump(sorted(walked), file)
+"""
+
+
+@pytest.fixture(scope="module")
+def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("backups")
+    ditseed("backup", "run", "-R", place, "--source", stopped.database_dir).ok()
+    return place
+
+
+VERBS = (
+    *("backup check", "backup list", "backup restore", "backup run", "build", "clone"),
+    *("compare", "generate tree", "tune maxsize", "verify"),
+)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_walk_is_the_way_that_the_verb_takes(
+    stopped: Slapd, other: Slapd, repo: Path, people_ldif: Path, tmp_path: Path, verb: str
+) -> None:
+    out, data = tmp_path / "out", stopped.database_dir
+    more: dict[str, tuple[object, ...]] = {
+        "backup check": ("-R", repo),
+        "backup list": ("-R", repo),
+        "backup restore": ("latest", "-R", repo, "--target", out),
+        "backup run": ("-R", out, "--source", data),
+        "build": (people_ldif, "--config", other.config_path, "-b", other.suffix),
+        "clone": (data, out),
+        "compare": (data, data),
+        "generate tree": ("people", "-n", 10, "-o", out),
+        "tune maxsize": (
+            "--maxsize",
+            "2G",
+            "--apply",
+            "--config",
+            other.config_path,
+            "-b",
+            other.suffix,
+        ),
+        "verify": (data,),
+    }
+    told = tmp_path / "walked"
+    command = [sys.executable, "-c", WALKED, told, *verb.split(), *more[verb]]
+    done = subprocess.run(
+        list(map(str, command)), env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    walked = set(json.loads(told.read_text()))
+    assert [path.name for path in walks()[verb] if str(path) not in walked] == []
