@@ -38,7 +38,7 @@ from `loader/errors/`.
 | 0 | success |
 | 1 | done, but something was rejected or differs (`compare`, `replica verify`), or is not sound (`verify`) |
 | 2 | an error that is not in the table below |
-| 3 to 99 | an error of the table below; 3: the command line is wrong |
+| 3 to 119 | an error of the table below; 3: the command line is wrong |
 | 128 + n | ended by signal n: 129 SIGHUP, 130 Ctrl-C, 141 the reader of the output has ended (SIGPIPE), 143 SIGTERM |
 
 `backup check` is a monitoring plugin, and has the exit statuses of one: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.

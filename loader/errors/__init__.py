@@ -1,6 +1,6 @@
 """Every error an operator can meet: a stable code, an exit status, a message, a hint. One module for each area.
 
-Exit status: 0 fine; 1 done with rejects or differences; 2 error; 3-99 a particular error;
+Exit status: 0 fine; 1 done with rejects or differences; 2 error; 3-119 a particular error;
 128+n ended by signal n. `docs/errors.md` lists them all and a test holds the list to this package.
 """
 
@@ -27,6 +27,7 @@ from loader.errors.config import SyncreplUnreadable as SyncreplUnreadable
 from loader.errors.database import BackupDamaged as BackupDamaged
 from loader.errors.database import BackupFromFuture as BackupFromFuture
 from loader.errors.database import IndexesUnknown as IndexesUnknown
+from loader.errors.database import MadeOtherwise as MadeOtherwise
 from loader.errors.database import MapFull as MapFull
 from loader.errors.database import MdbBusy as MdbBusy
 from loader.errors.database import MdbDamaged as MdbDamaged
