@@ -483,6 +483,11 @@ def tree(ignore: Sequence[str], counters: Counters) -> EntryDigests:
 class Schema:
     """A slapd's schema."""
 
+    def facts(self) -> list[tuple[Literal["attribute", "class"], str, list[str], bool, str, str]]:
+        """Of each attribute type and object class: its name, all names with the OID, whether it is compiled into slapd,
+        what of it decides what is stored, and what besides decides index keys: texts to be compared with another
+        schema's."""
+
     def foreign(self) -> dict[str, str]:
         """Attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
 
@@ -869,6 +874,12 @@ class AuditReport:
     @property
     def problems(self) -> list[Problem]: ...
     @property
+    def drifted(self) -> list[str]:
+        """Index tables by which searches do not find what they should: they have to be made again."""
+    @property
+    def left_out(self) -> list[str]:
+        """Index tables that are configured, and were not looked at."""
+    @property
     def notes(self) -> list[str]: ...
 
 @final
@@ -917,6 +928,7 @@ def audit(
     counters: Counters,
     *,
     level: str,
+    sample: int,
     txn: int | None,
     database: Database | None,
     seen: Seen | None,
@@ -929,8 +941,9 @@ def audit(
 
     seen: what was noted when the file was written; none of these pages is read again.
     txn: the transaction on whose snapshot the caller holds a reader slot; None for a file that nobody writes to.
-    database: of level indexes. limit: problems of each kind that are told. memory: bytes for sorting; what is more
-    goes to nameless files in `scratch`. Damage of the file is in the verdict, never an error.
+    database: of level indexes. sample: at that level so many entries are held against the schema and looked for in
+    every index, and nothing else is done; 0: all of it. limit: problems of each kind that are told. memory: bytes for
+    sorting; what is more goes to nameless files in `scratch`. Damage of the file is in the verdict, never an error.
     """
 
 @type_check_only

@@ -14,6 +14,14 @@ class NotLmdb(LoaderError):
     )
 
 
+class MadeOtherwise(LoaderError):
+    """A database file that the configuration would have made otherwise, in what cannot be mended in place."""
+
+    code, exit_status = "mdb.made_otherwise", 113
+    message = "{path}: made with another configuration than {config}: {reason}"
+    hint = "{advice} Nothing was changed."
+
+
 class MapFull(LoaderError):
     code, exit_status = "mdb.map_full", 51
     message = "{path}: the database has reached its map size of {map_size}"

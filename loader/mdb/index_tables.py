@@ -1,11 +1,12 @@
-"""How many records the index tables of a database hold, asked in a process apart."""
+"""The index tables of a database: how many records they hold, and emptying them. Done in a process apart."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from loader.mdb import isolated, meta, names
-from loader.mdb.environment import opened, require_table, rows
+from loader.mdb.environment import explained, opened, require_table, rows
 
 
 def keys(place: Path) -> dict[str, int]:
@@ -20,3 +21,15 @@ def _keys(place: Path) -> dict[str, int]:
         handles = {name: require_table(environment, name) for name in attributes}
         with environment.begin() as transaction:
             return {name: rows(transaction, handle) for name, handle in handles.items()}
+
+
+@isolated.isolated
+def empty(place: Path, attributes: Sequence[str]) -> None:
+    """Take everything out of those of these indexes that are there; the disk has it when this returns."""
+    wanted = {name.lower() for name in attributes}
+    found = [name for name in names.indexed(place) if name.lower() in wanted]
+    with opened(place, writable=True) as environment:
+        handles = [require_table(environment, name) for name in found]
+        with explained(place), environment.begin(write=True) as transaction:
+            for handle in handles:
+                transaction.drop(handle, delete=False)

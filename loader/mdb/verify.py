@@ -81,12 +81,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """entries, txn: 0 where the file tells none. notes: what was not looked at, or is strange without being wrong."""
+    """entries, txn: 0 where the file tells none. notes: what was not looked at, or is strange without being wrong.
+
+    drifted: index tables by which searches do not find what they should. left_out: those that were not looked at."""
 
     entries: int
     txn: int
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
+    drifted: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -149,10 +153,12 @@ def audit(
     meter: Meter,
     database: _native.Database | None = None,
     seen: _native.Seen | None = None,
+    sample: int = 0,
 ) -> AuditReport:
     """Look at an environment directory, beside a running slapd if need be, or at a data file that nobody writes to.
 
-    `database`: schema and configuration, from level indexes on. Damage is in the verdict; what is raised
+    `database`: schema and configuration, from level indexes on. `sample`: there, so many entries are looked at, and
+    nothing else; 0: all. Damage is in the verdict; what is raised
     (NotPermitted, SystemFailed ...) keeps from looking.
     """
     path = meta.data_file(place)
@@ -167,6 +173,7 @@ def audit(
             pin,
             counters,
             level=_NATIVE.get(level, level),
+            sample=sample,
             txn=txn,
             database=database,
             seen=seen,
@@ -176,7 +183,14 @@ def audit(
             scratch=means.scratch or tempfile.gettempdir(),
         )
     problems = (_problem(problem) for problem in found.problems)
-    return AuditReport(found.entries, found.txn, tuple(problems), tuple(found.notes))
+    return AuditReport(
+        found.entries,
+        found.txn,
+        tuple(problems),
+        tuple(found.notes),
+        tuple(found.drifted),
+        tuple(found.left_out),
+    )
 
 
 @contextmanager

@@ -1,31 +1,40 @@
-"""Indexes that a configuration asks for and a database lacks: made offline by slapindex, in a private environment."""
+"""Indexes of a copy that its configuration would have made otherwise: made again, in a private place."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from loader import indexes
-from loader.mdb import names
+from loader import units
+from loader.errors import MapFull, ToolFailed
+from loader.mdb import index_tables, meta
 from loader.operations.publish import TargetDatabase
+from loader.progress import Meter
 from loader.server import tools
 
-
-def missing(place: TargetDatabase, directory: Path) -> list[str]:
-    """Configured indexes that have no table in `directory`."""
-    present = {name.lower() for name in names.indexed(directory)}
-    wanted = indexes.parse(place.database.indexes).values()
-    return [
-        index.attribute
-        for index in wanted
-        if index.key != indexes.DEFAULT and index.key.partition(";")[0] not in present
-    ]
+ROOM = 4  # times the file, for slapindex; LMDB does not make the file larger for it
 
 
-def add_missing(place: TargetDatabase, directory: Path, scratch: Path) -> list[str]:
-    """Run slapindex for what is missing; which attributes that were."""
-    absent = missing(place, directory)
-    if absent:
-        settings = {"olcDbDirectory": [str(directory).encode()]}
-        with place.private_configuration(scratch, settings) as copy:
-            tools.run("slapindex", "-q", "-F", str(copy), "-b", place.database.suffix, *absent)
-    return absent
+def rebuild(
+    place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter
+) -> None:
+    """In `directory`, which nobody else uses; what the tables held is taken out first, because slapindex only adds.
+    Not synced. Raises MapFull, ToolFailed."""
+    if not attributes:
+        return
+    index_tables.empty(directory, [name.partition(";")[0] for name in attributes])
+    room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
+    settings = {
+        "olcDbDirectory": [str(directory).encode()],
+        "olcDbMaxSize": [str(room).encode()],
+        "olcDbEnvFlags": [],  # writemap makes the file as long as its map
+    }
+    meter.note = f"slapindex {' '.join(attributes)}"
+    with place.private_configuration(scratch, settings) as copy:
+        command = ("-q", "-F", str(copy), "-b", place.database.suffix, *attributes)
+        try:
+            tools.run("slapindex", *command)
+        except ToolFailed as error:
+            if "MDB_MAP_FULL" in str(error):
+                raise MapFull(path=directory, map_size=units.size(room)) from error
+            raise

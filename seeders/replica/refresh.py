@@ -7,6 +7,7 @@ its slapd starts, however little the provider remembers of its deletions.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,11 +20,11 @@ from loader.errors import (
     RefreshRefused,
 )
 from loader.mdb import context_csn, environment, meta
-from loader.operations import moved
+from loader.operations import made_with, moved
 from loader.operations.build import target_database
 from loader.operations.publish import TargetDatabase
 from loader.operations.verify import known_to_core
-from loader.progress import Progress
+from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts, recorded
 from loader.run.steps import open_run
 from loader.server import subschema
@@ -125,6 +126,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
     """What the database has reached, and whether the provider can be asked from there."""
     suffix, directory = place.database.suffix, place.directory
     known_to_core(place.config, place.database)
+    _require_fit(options, place)
     reached = context_csn.stored(directory, suffix)
     if not reached:
         raise NoContextCSN(where=directory, suffix=suffix, advice=_ANEW)
@@ -136,6 +138,21 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
     held = environment.entry_count(directory)
     facts = {"base": base, "reached": reached, "context_csns": csns}
     return {**facts, "held": held, "attributes": attributes}
+
+
+def _require_fit(options: RefreshOptions, place: TargetDatabase) -> None:
+    """A sample of the entries stands as the configuration has it, in every index. Raises RefreshRefused, SchemaMissing,
+    MadeOtherwise."""
+    found = made_with.look(
+        place.directory, place.config, place.database, Meter("look"), whole=False
+    )
+    found.require(place.data, place.config, _ANEW)
+    if found.rebuild:
+        where = ["-F" if place.config.is_directory else "-f", str(options.config_path)]
+        command = ["slapindex", *where, "-b", place.database.suffix, *found.rebuild]
+        reason = f"entries are missing in the index of {', '.join(found.rebuild)}, which was configured later"
+        advice = f"Run {shlex.join(command)} as slapd's account, then the same command again; or start slapd."
+        raise _refused(place, reason, advice)
 
 
 def _require_answerable(

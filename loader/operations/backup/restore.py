@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import zstandard
 
-from loader import dn, units
-from loader.config import DEFAULT_MODE, Database
-from loader.errors import BackupDamaged, NoSuchPath, UsageProblem
+from loader import config, dn, schema, units
+from loader.config import DEFAULT_MODE, Config, Database
+from loader.errors import BackupDamaged, LoaderError, NoSuchPath, UsageProblem
 from loader.mdb import copy, meta
+from loader.operations import indexing, made_with
 from loader.operations.backup import pack, repository
 from loader.operations.backup.repository import Backup
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
+from loader.operations.made_with import Origin
+from loader.operations.publish import TargetDatabase
 from loader.operations.target import (
     BuildDirectory,
     build_directory,
@@ -26,10 +31,16 @@ from loader.operations.target import (
 )
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
-from loader.server import configuration
+from loader.server import compiled_schema, configuration
 from loader.storage import files
 
 log = logging.getLogger(__name__)
+
+ENVIRONMENT = "environment"  # beside the unpacked file, while indexes are made again
+_ANEW = (
+    "Load the schema that the backup was made with, or make the database anew from its entries: "
+    "`ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,7 @@ class RestoreTarget:
     mode: int
     like: Path
     database: Database | None
+    config: Config | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class RestorePlan:
 
 @dataclass(frozen=True)
 class RestoreReport:
-    """A finished restore. Bytes, seconds."""
+    """A finished restore. Bytes, seconds. indexed: indexes that were made again."""
 
     backup: Backup
     target: str
@@ -80,6 +92,7 @@ class RestoreReport:
     allocated: int
     verified: str
     seconds: float
+    indexed: tuple[str, ...] = ()
 
 
 def plan(options: RestoreOptions) -> RestorePlan:
@@ -130,11 +143,13 @@ def _restore(
             _unpack(options.repo / backup.id, backup, partial, whole)
             seconds = whole.seconds
         killpoint("restore.unpacked")
+        indexed = _fitted(options, backup, place, partial, progress)
         verified = checked(partial, options.verify, progress)
         _tell_entries(backup, verified.entries)
         put(partial, shop.target, place.mode, options.replace)
     except BaseException:
         partial.unlink(missing_ok=True)
+        files.remove_tree(partial.parent / ENVIRONMENT)
         raise
     sizes = copy.Sizes.of(place.directory / meta.DATA)
     return RestoreReport(
@@ -145,7 +160,56 @@ def _restore(
         allocated=sizes.allocated,
         verified=verified.level,
         seconds=seconds,
+        indexed=indexed,
     )
+
+
+def _fitted(
+    options: RestoreOptions,
+    backup: Backup,
+    place: RestoreTarget,
+    partial: Path,
+    progress: Progress,
+) -> tuple[str, ...]:
+    """Indexes that the configuration would have made otherwise are made again; which. Raises SchemaMissing,
+    MadeOtherwise."""
+    if place.config is None or place.database is None:
+        return ()
+    origin = _origin(options.repo / backup.id / repository.CONFIG, backup, place.config)
+    with progress.step("look") as meter:
+        found = made_with.look(partial, place.config, place.database, meter, origin)
+    found.require(options.repo / backup.id / backup.file, place.config, _ANEW)
+    if found.rebuild:
+        target = TargetDatabase(place.config, place.database, place.directory)
+        with progress.step("index") as meter, _as_environment(partial) as made:
+            indexing.rebuild(target, made, found.rebuild, partial.parent, meter)
+    return found.rebuild
+
+
+def _origin(path: Path, backup: Backup, now: Config) -> Origin | None:
+    """The configuration that was backed up. What is compiled into slapd is not in it."""
+    if not backup.with_config:
+        return None
+    try:
+        entries = configuration.entries_of(path.read_bytes(), path)
+        own = [one for one in entries if one[0].lower() != schema.ROOT]
+        found = config.parse(path, [*own, *compiled_schema.read(now)])
+        return Origin(found, found.database(backup.suffix))
+    except (LoaderError, OSError) as error:
+        log.info("the configuration of %s is not compared: %s", backup.id, error)
+        return None
+
+
+@contextmanager
+def _as_environment(partial: Path) -> Iterator[Path]:
+    """A data file in a directory of its own for a while."""
+    home = partial.parent / ENVIRONMENT
+    files.remove_tree(home)
+    home.mkdir(mode=0o700)
+    files.publish(partial, home / meta.DATA)
+    yield home
+    files.publish(home / meta.DATA, partial)
+    files.remove_tree(home)
 
 
 def _tell_entries(backup: Backup, found: int | None) -> None:
@@ -178,10 +242,11 @@ def _place(options: RestoreOptions) -> RestoreTarget:
         return RestoreTarget(options.target, DEFAULT_MODE, files.existing(options.target), None)
     if options.config_path is None:
         raise UsageProblem(reason="say where to: --config, or --target DIR")
-    database = configuration.read(options.config_path).database(options.suffix)
+    found = configuration.read(options.config_path)
+    database = found.database(options.suffix)
     if database.directory is None:
         raise NoSuchPath(path=f"{options.config_path}: the directory of {database.suffix}")
-    return RestoreTarget(database.directory, database.mode, options.config_path, database)
+    return RestoreTarget(database.directory, database.mode, options.config_path, database, found)
 
 
 def _require_fitting(options: RestoreOptions, backup: Backup, place: RestoreTarget) -> None:

@@ -10,21 +10,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loader import csn, glue
-from loader.errors import GlueRefused, NoContextCSN
-from loader.mdb import context_csn, copy, environment, meta, names, verify
+from loader.errors import GlueRefused, LoaderError, NoContextCSN
+from loader.mdb import context_csn, copy, environment, meta, verify
 from loader.mdb.hold_back import cap_entry_csns
 from loader.mdb.meta import DATA
-from loader.operations import indexing, schema
+from loader.operations import indexing, made_with
 from loader.operations.estimate import choose_maxsize
+from loader.operations.made_with import Fit, Origin
 from loader.operations.publish import publish_environment
 from loader.operations.target import require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
 from loader.run.steps import Run
+from loader.server import configuration
+from loader.server.session import session
 from loader.storage import files
 from seeders.replica.strategies import SeedOptions
 from seeders.replica.strategies.stopped import TAKES, StoppedConsumer
+
+_ANEW = (
+    "Make the database anew from the entries: --strategy search, or --strategy ldif with the output of "
+    "`ditseed export DATABASE-DIRECTORY`."
+)
 
 
 class Clone(StoppedConsumer):
@@ -55,10 +63,10 @@ class Clone(StoppedConsumer):
         run.do("schema", work.schema)
         copied = run.do("copy", work.copy)
         stamped = run.do("stamp", work.stamp)
-        run.do("index", work.index)
+        indexed = run.do("index", work.index)
         checked = run.do("check", work.check)
         published = run.do("publish", lambda meter: work.publish(copied, checked))
-        return {**checked, **stamped, **published}
+        return {**checked, **stamped, **indexed, **published}
 
 
 class _CloneSteps:
@@ -70,12 +78,28 @@ class _CloneSteps:
         self.made = run.directory / "environment"
 
     def schema(self, meter: Meter) -> Facts:
-        """The consumer must open the file, and know every attribute that the copied entries use."""
+        """The consumer must open the file, know what the entries use, and have made them so itself."""
         require_readable_format(meta.data_file(self.source), meta.read_meta(self.source).format)
-        used = {name.partition(";")[0] for name in names.attributes(self.source)}
-        first = {name.lower(): (str(self.source), 0) for name in sorted(used)}
-        schema.require_known(self.place, first, {}, self.run.directory)
-        return {}
+        found = self._fit(meter)
+        return {"rebuild": list(found.rebuild), "looked_at": found.entries}
+
+    def _fit(self, meter: Meter) -> Fit:
+        """Raises SchemaMissing, MadeOtherwise."""
+        config, database = self.place.config, self.place.database
+        found = made_with.look(self.source, config, database, meter, self._origin())
+        found.require(meta.data_file(self.source), config, _ANEW)
+        return found
+
+    def _origin(self) -> Origin | None:
+        """The configuration of the server whose database this is, as far as the account may read it."""
+        if self.options.connection is None:
+            return None
+        try:
+            with session(self.options.connection) as provider:
+                config = configuration.read_online(provider)
+            return Origin(config, config.database(self.suffix))
+        except LoaderError:
+            return None
 
     def copy(self, meter: Meter) -> Facts:
         files.remove_tree(self.made)
@@ -104,7 +128,9 @@ class _CloneSteps:
 
     def index(self, meter: Meter) -> Facts:
         """slapd trusts that the file has the indexes of its configuration; where they differ, make them so."""
-        return {"indexed": indexing.add_missing(self.place, self.made, self.run.directory)}
+        told = (self.run.catalogue.found("schema") or {}).get("rebuild", [])
+        indexing.rebuild(self.place, self.made, told, self.run.directory, meter)
+        return {"indexed": told}
 
     def check(self, meter: Meter) -> Facts:
         verify.verify(self.made, self.options.verify, meter)

@@ -64,6 +64,7 @@ fn all(
         path,
         txn,
         level,
+        sample: 0,
         known,
         new,
         seen: None,

@@ -38,16 +38,19 @@ pub struct AuditReport {
     entries: u64,
     txn: u64,
     problems: Vec<Py<Problem>>,
+    drifted: Vec<String>,
+    left_out: Vec<String>,
     notes: Vec<String>,
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, counters, *, level, txn, database, seen, limit, memory, jobs, scratch))]
+#[pyo3(signature = (path, counters, *, level, sample, txn, database, seen, limit, memory, jobs, scratch))]
 pub fn audit(
     py: Python<'_>,
     path: PathBuf,
     counters: &Counters,
     level: &str,
+    sample: u64,
     txn: Option<u64>,
     database: Option<&Database>,
     seen: Option<&Seen>,
@@ -64,7 +67,8 @@ pub fn audit(
     let (means, counters) = (VerifyMeans { memory, jobs, scratch }, &counters.0);
     let (path, means) = (path.as_path(), &means);
     let seen = seen.map(|seen| &seen.0);
-    let look = AuditOptions { path, txn, level, known, new: false, seen, limit, means, counters };
+    let look =
+        AuditOptions { path, txn, level, sample, known, new: false, seen, limit, means, counters };
     let found = enter(py, counters, || core::audit(&look))?;
     verdict(py, found)
 }
@@ -76,7 +80,16 @@ fn verdict(py: Python<'_>, found: core::AuditReport) -> PyResult<AuditReport> {
         Py::new(py, Problem { kind, count: problem.count, told })
     });
     let problems = problems.collect::<PyResult<_>>()?;
-    Ok(AuditReport { entries: found.entries, txn: found.txn, problems, notes: found.notes })
+    let drifted = found.drifted.into_iter().collect();
+    let left_out = found.left_out.into_iter().collect();
+    Ok(AuditReport {
+        entries: found.entries,
+        txn: found.txn,
+        problems,
+        drifted,
+        left_out,
+        notes: found.notes,
+    })
 }
 
 fn finding(py: Python<'_>, one: core::Finding) -> PyResult<Py<Finding>> {

@@ -35,10 +35,31 @@ fn told<'a>(
     kinds.filter_map(|kind| Some((kind.name.clone(), rule(kind)?.to_owned()))).collect()
 }
 
+type SchemaFact = (&'static str, String, Vec<String>, bool, String, String);
+
+fn names_of(names: &[String], oid: &str) -> Vec<String> {
+    names.iter().cloned().chain([oid.to_owned()]).collect()
+}
+
 #[pymethods]
 impl Schema {
     fn foreign(&self) -> HashMap<String, String> {
         told(self.0.attributes(), schema::AttributeType::of_other_module)
+    }
+
+    /// Kind, name, all names, whether it is compiled in, and what of it decides what is stored.
+    fn facts(&self) -> Vec<SchemaFact> {
+        let attributes = self.0.attributes().map(|one| {
+            let names = names_of(&one.names, &one.oid);
+            let (stored, keys) = self.0.attribute_meaning(one);
+            ("attribute", one.name.clone(), names, one.builtin, stored, keys)
+        });
+        let classes = self.0.object_classes().map(|one| {
+            let names = names_of(&one.names, &one.oid);
+            let (stored, keys) = self.0.class_meaning(one);
+            ("class", one.name.clone(), names, one.builtin, stored, keys)
+        });
+        attributes.chain(classes).collect()
     }
 
     fn unproven(&self, descriptions: Vec<String>) -> HashMap<String, String> {

@@ -38,12 +38,15 @@ fn look(path: &Path, scratch: &Path) {
     let known = Some((crate::configuration::schema(), &settings));
     let means = &VerifyMeans { memory: 16 << 20, jobs: 1, scratch: scratch.to_path_buf() };
     let (txn, level, new, limit, counters) = (None, Level::Indexes, false, 2, &Counters::default());
-    let found =
-        audit(&AuditOptions { path, txn, level, known, new, seen: None, limit, means, counters });
-    let found = found.expect("damage is no error");
-    let told =
-        found.problems.iter().all(|(_, problem)| problem.count > 0 && !problem.told.is_empty());
-    assert!(told, "{found:?}");
+    for sample in [0, 8] {
+        let seen = None;
+        let look =
+            AuditOptions { path, txn, level, sample, known, new, seen, limit, means, counters };
+        let found = audit(&look).expect("damage is no error");
+        let told =
+            found.problems.iter().all(|(_, problem)| problem.count > 0 && !problem.told.is_empty());
+        assert!(told, "{found:?}");
+    }
 }
 
 /// `piece`: of [`PIECE`] bytes.

@@ -4,7 +4,7 @@ use crate::attribute::{AttributeId, AttributeType};
 use crate::class::{ClassId, ContentRule, ObjectClass, Sources};
 use crate::names::Names;
 use crate::read::{Definition, Kind, Macros, RawAttribute, RawClass, RawRule, RawSyntax, Settings};
-use crate::{InvalidValue, Problem, derive};
+use crate::{InvalidValue, Problem, Rule, derive};
 
 /// Attribute types, object classes and content rules of one slapd.
 #[derive(Debug, Clone)]
@@ -137,6 +137,29 @@ impl Schema {
     }
 
     /// The content rule for entries of this structural class.
+    pub fn object_classes(&self) -> std::slice::Iter<'_, ObjectClass> {
+        self.classes.iter()
+    }
+
+    /// What of an attribute type decides how its values are stored, and what besides decides their index keys: texts to
+    /// be compared with another schema's.
+    pub fn attribute_meaning(&self, one: &AttributeType) -> (String, String) {
+        let rule =
+            |rule: &Option<Rule>| rule.as_ref().map_or("none", |rule| &*rule.name).to_owned();
+        let above: Vec<&str> = one.chain.iter().map(|id| self.get(*id).name.as_str()).collect();
+        let ordered = if one.ordered.is_some() { " X-ORDERED" } else { "" };
+        let stored = format!("SYNTAX {} EQUALITY {}{ordered}", one.syntax_oid, rule(&one.equality));
+        (stored, format!("SUBSTR {} SUP {}", rule(&one.substrings), above.join(" ")))
+    }
+
+    /// The same of an object class: the index of objectClass has the names of its superiors too.
+    pub fn class_meaning(&self, one: &ObjectClass) -> (String, String) {
+        let mut above: Vec<&str> =
+            one.lineage.iter().map(|id| self.object_class(*id).name.as_str()).collect();
+        above.sort_unstable();
+        (String::new(), format!("SUP {}", above.join(" ")))
+    }
+
     pub fn content_rule(&self, class: ClassId) -> Option<&ContentRule> {
         self.rules.iter().find(|rule| rule.0 == class).map(|rule| &rule.1)
     }

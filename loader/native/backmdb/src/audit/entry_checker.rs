@@ -83,7 +83,17 @@ impl<'a> EntryChecker<'a> {
                 classes.get_or_insert(values.given);
             }
         }
+        self.classes(classes.as_deref().unwrap_or_default(), tell);
         self.flags(parts.flags, classes.as_deref(), tell);
+    }
+
+    /// slapd makes other index keys for a class that it does not know, and finds no entries by its superiors.
+    fn classes(&self, named: &[&[u8]], tell: Report<'_>) {
+        for name in named.iter().filter(|name| self.schema.class(name).is_none()) {
+            let name = name.escape_ascii();
+            let finding = Finding::new(format!("the schema does not know the object class {name}"));
+            tell(Kind::Schema, finding.of_attribute("objectClass"));
+        }
     }
 
     fn unknown(&self, number: u32, tell: Report<'_>) {

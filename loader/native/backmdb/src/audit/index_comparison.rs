@@ -7,6 +7,7 @@ use values::keys::Key;
 
 use super::ahead::StopReason;
 use super::findings::{Finding, Findings, Kind};
+use super::indexes::TOO_LONG;
 use super::row::IndexRecords;
 
 /// What the entries ask of an index, and how much of it is not there.
@@ -166,8 +167,7 @@ impl Visitor for IndexComparison<'_> {
         self.rest()?;
         self.tally.wanted += self.wanted;
         if self.listed > self.most {
-            let message = "more IDs than slapd's idlexp allows: it reads beyond its buffer";
-            self.add(Kind::TooLong, None, message);
+            self.add(Kind::TooLong, None, TOO_LONG);
         }
         if self.new && self.is_range() && self.wanted < self.most {
             self.add(Kind::TooMuch, None, "a range where a list has room");

@@ -16,6 +16,11 @@ use super::readers::side_by_side;
 use crate::indexes::Indexes;
 use crate::{Code, Result, Settings, lock, verify};
 
+pub const NOT_THERE: &str = "configured, but not in the file: no slapd has opened it since";
+pub const TOO_LONG: &str = "more IDs than slapd's idlexp allows: it reads beyond its buffer";
+/// With these a search by the index does not find what it should, or worse.
+const STALE: [Kind; 4] = [Kind::Index, Kind::Posting, Kind::Missing, Kind::TooLong];
+
 /// What the configuration asks for, without what is not known well enough.
 #[derive(Debug)]
 pub struct ConfiguredIndexes {
@@ -24,7 +29,7 @@ pub struct ConfiguredIndexes {
     /// What is not looked at, and why.
     pub notes: Vec<String>,
     /// Tables of the indexes that are configured and not looked at.
-    left_out: BTreeSet<String>,
+    pub left_out: BTreeSet<String>,
 }
 
 impl ConfiguredIndexes {
@@ -81,8 +86,14 @@ pub struct Task<'a> {
     pub counters: &'a Counters,
 }
 
-/// All indexes, side by side; what was found is told in the order of the configuration.
-pub fn check(task: &Task<'_>, reader: &Reader, findings: &mut Findings) -> Result<()> {
+/// All indexes, side by side; what was found is told in the order of the configuration. Those to be made again are
+/// `drifted`.
+pub fn check(
+    task: &Task<'_>,
+    reader: &Reader,
+    findings: &mut Findings,
+    drifted: &mut BTreeSet<String>,
+) -> Result<()> {
     let tables = &task.asked.indexes.tables;
     task.counters.begin("indexes", tables.len() as u64);
     let found = Mutex::new(BTreeMap::new());
@@ -94,7 +105,11 @@ pub fn check(task: &Task<'_>, reader: &Reader, findings: &mut Findings) -> Resul
         }
         Ok(())
     })?;
-    for of_index in std::mem::take(&mut *lock(&found)).into_values() {
+    for (at, of_index) in std::mem::take(&mut *lock(&found)) {
+        let of_index: Findings = of_index;
+        if STALE.iter().any(|kind| of_index.problems.contains_key(kind)) {
+            drifted.insert(tables[at].name.clone());
+        }
         findings.absorb(of_index);
     }
     Ok(())
@@ -123,8 +138,7 @@ impl Task<'_> {
         findings: &mut Findings,
     ) -> std::result::Result<IndexCounts, StopReason> {
         let Some(table) = reader.table(name.as_bytes()) else {
-            let message = "configured, but not in the file: no slapd has opened it since";
-            findings.add(Kind::Index, || Finding::new(message).of_attribute(name));
+            findings.add(Kind::Index, || Finding::new(NOT_THERE).of_attribute(name));
             return Ok(IndexCounts::default());
         };
         let most = (1u64 << self.asked.settings.list_exponent) - 1;

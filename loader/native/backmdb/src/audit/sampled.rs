@@ -1,0 +1,173 @@
+//! A quick look at the fourth rung: some entries, the newest among them, taken apart and looked for in every index.
+
+use std::collections::BTreeSet;
+
+use codec::{dn2i, id2e, id2v, idl};
+use lmdbfile::{Reader, TableReader};
+use values::keys::Key;
+
+use super::ahead::StopReason;
+use super::entry_checker::EntryChecker;
+use super::findings::{Finding, Findings, Kind};
+use super::indexes::{ConfiguredIndexes, NOT_THERE, TOO_LONG};
+use super::walk::{MultivalRecords, Tables};
+use crate::indexer::Keys;
+use crate::{Result, damaged_entry};
+
+/// One part in so many of the sample are the newest entries: an index that was not kept for a while lacks those.
+const NEWEST: u64 = 4;
+
+/// Keys of one entry: table and key.
+#[derive(Debug, Default)]
+struct IndexKeys(Vec<(usize, Key)>);
+
+impl Keys for IndexKeys {
+    fn short(&mut self, table: usize, key: u32) {
+        self.0.push((table, Key::new(&key.to_be_bytes())));
+    }
+
+    fn long(&mut self, table: usize, key: Key) {
+        self.0.push((table, key));
+    }
+}
+
+/// Looks at up to `count` entries. What has to be made again is in `drifted` as well.
+pub fn check(
+    reader: &Reader,
+    asked: &ConfiguredIndexes,
+    judge: &EntryChecker<'_>,
+    count: u64,
+    findings: &mut Findings,
+    drifted: &mut BTreeSet<String>,
+) -> Result<()> {
+    let Some(tables) = Tables::of(reader) else { return Ok(()) };
+    let found = asked.indexes.tables.iter().map(|table| reader.table(table.name.as_bytes()));
+    let indexes = found.collect();
+    let seen = BTreeSet::new();
+    let mut sample = Sample { tables, asked, judge, indexes, seen, findings, drifted };
+    sample.require_tables();
+    match sample.entries(count) {
+        Ok(()) => Ok(()),
+        Err(StopReason::Failed(error)) => Err(*error),
+        Err(StopReason::Damage(finding)) => {
+            findings.add(Kind::Page, || *finding);
+            Ok(())
+        }
+    }
+}
+
+struct Sample<'a> {
+    tables: Tables<'a>,
+    asked: &'a ConfiguredIndexes,
+    judge: &'a EntryChecker<'a>,
+    /// In the order of the configured ones; `None` where the file has none.
+    indexes: Vec<Option<TableReader<'a>>>,
+    /// Keys whose lists were measured.
+    seen: BTreeSet<(usize, Key)>,
+    findings: &'a mut Findings,
+    drifted: &'a mut BTreeSet<String>,
+}
+
+impl Sample<'_> {
+    fn require_tables(&mut self) {
+        for at in 0..self.indexes.len() {
+            if self.indexes[at].is_none() {
+                self.stale(at, Kind::Index, || Finding::new(NOT_THERE));
+            }
+        }
+    }
+
+    fn stale(&mut self, at: usize, kind: Kind, finding: impl FnOnce() -> Finding) {
+        let name = &self.asked.indexes.tables[at].name;
+        self.drifted.insert(name.clone());
+        self.findings.add(kind, || finding().of_attribute(name));
+    }
+
+    fn entries(&mut self, count: u64) -> std::result::Result<(), StopReason> {
+        let last = self.tables.id2e.last_key()?.and_then(|key| codec::id::first(&key));
+        let (mut cursor, mut met) = (self.tables.id2e.cursor()?, BTreeSet::new());
+        for wanted in chosen(last.unwrap_or(0), count) {
+            cursor.seek(&wanted.to_ne_bytes())?;
+            let Some((key, value)) = cursor.next()? else { break };
+            let id = codec::id::read(key).ok_or_else(damaged_entry)?;
+            if id > 0 && !value.is_empty() && met.insert(id) {
+                self.entry(id, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, id: u64, value: &[u8]) -> std::result::Result<(), StopReason> {
+        let Some(parts) = id2e::read_whole(value) else {
+            self.findings.add(Kind::Entry, || Finding::of_entry(id, "its value cannot be read"));
+            return Ok(());
+        };
+        let rows = self.rows(id, &parts)?;
+        let own = self.tables.dn2i.get(&id.to_ne_bytes())?;
+        let node = own.as_deref().and_then(dn2i::read);
+        let (mut keys, judge) = (IndexKeys::default(), self.judge);
+        let mut tell =
+            |kind, finding| self.findings.add(kind, || Finding { id: Some(id), ..finding });
+        judge.entry(&parts, &rows, &mut keys, &mut tell);
+        if let Some(node) = node.filter(|node| node.child.is_none()) {
+            judge.name(&node, &parts, &rows, &mut tell);
+        }
+        keys.0.into_iter().try_for_each(|(at, key)| self.key(at, key, id))
+    }
+
+    /// What the entry has in id2v.
+    fn rows(
+        &self,
+        id: u64,
+        parts: &id2e::Parts<'_>,
+    ) -> std::result::Result<MultivalRecords, StopReason> {
+        let mut rows = MultivalRecords::new();
+        let Some(table) = self.tables.id2v else { return Ok(rows) };
+        for one in parts.attributes.iter().filter(|one| one.apart) {
+            #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
+            let number = one.number as u16;
+            rows.push((number, table.get_all(&id2v::key(id, number))?));
+        }
+        rows.sort_by_key(|(number, _)| *number);
+        Ok(rows)
+    }
+
+    /// The key's list has the ID, or its range spans it; and slapd has room for the list.
+    fn key(&mut self, at: usize, key: Key, id: u64) -> std::result::Result<(), StopReason> {
+        let Some(table) = self.indexes[at] else { return Ok(()) };
+        let there = table.contains(key.as_bytes(), &id.to_ne_bytes())?;
+        let fresh = self.seen.insert((at, key));
+        if there && !fresh {
+            return Ok(());
+        }
+        let row = table.counted(key.as_bytes())?;
+        let listed = row.as_ref().is_some_and(|(first, _)| codec::id::read(first) != Some(0));
+        let exponent = self.asked.settings.list_exponent;
+        if listed && row.is_some_and(|(_, count)| idl::is_too_long(count, exponent)) {
+            self.stale(at, Kind::TooLong, || Finding::new(format!("key {key:?}: {TOO_LONG}")));
+        }
+        if there || (!listed && spans(&table, key, id)?) {
+            return Ok(());
+        }
+        self.stale(at, Kind::Missing, || {
+            Finding::of_entry(
+                id,
+                format!("key {key:?}: a search by this index does not find the entry"),
+            )
+        });
+        Ok(())
+    }
+}
+
+fn spans(table: &TableReader<'_>, key: Key, id: u64) -> lmdbfile::Result<bool> {
+    let row = idl::read(&table.get_all(key.as_bytes())?);
+    Ok(matches!(row, Some((idl::IndexRecord::Range(low, high), _)) if (low..=high).contains(&id)))
+}
+
+/// IDs at even distances up to `last`, and the newest.
+fn chosen(last: u64, count: u64) -> BTreeSet<u64> {
+    let newest = count / NEWEST;
+    let spread = count - newest;
+    let even = (0..spread).map(|at| 1 + at * last.saturating_sub(1) / spread.max(1));
+    even.chain(last.saturating_sub(newest) + 1..=last).collect()
+}

@@ -1,0 +1,290 @@
+"""A database file under a configuration that it was not made with: a clone, a restored backup and a refreshed replica
+answer as a database that slapadd made anew, or they are refused before anything was changed."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import replication
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.operations.verify import VerifyOptions, verify_database
+from loader.progress import Progress
+from tests.support.command import Done, ditseed
+
+pytestmark = pytest.mark.slapd
+
+PEOPLE = 300
+ATTRIBUTE = (
+    "attributetype ( 1.3.6.1.4.1.4203.666.11.97.1 NAME 'myA' EQUALITY {} "
+    "SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n"
+)
+CLASS = "objectclass ( 1.3.6.1.4.1.4203.666.11.97.2 NAME 'myClass' SUP top AUXILIARY MAY myA )\n"
+BASE = ("objectClass,entryUUID,entryCSN eq", "uid eq")
+EQUAL, SUB, SN = (*BASE, "cn eq"), (*BASE, "cn eq,sub"), (*BASE, "sn eq")
+OWN = (*BASE, "myA eq")
+HASH64, ANY3 = "index_hash64 on", "index_substr_any_len 3"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the file was made with, what the consumer says, a search, and the code of the refusal if there is one."""
+
+    name: str
+    made: dict[str, Any]
+    asked: dict[str, Any]
+    filter: str
+    code: str | None = None
+    stale: bool = False
+    to_schema: str = "caseIgnoreMatch"
+    lacks: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def indexed(*lines: str, **more: Any) -> dict[str, Any]:
+    return {"indexes": lines, **more}
+
+
+ROWS = (
+    Row("same", indexed(*SUB), indexed(*SUB), "(cn=*ser 9*)"),
+    Row("kind", indexed(*EQUAL), indexed(*SUB), "(cn=*ser 9*)"),
+    Row("kind less", indexed(*SUB), indexed(*EQUAL), "(cn=*ser 9*)"),
+    Row("index", indexed(*BASE), indexed(*SN), "(sn=Sn7)"),
+    Row("presence", indexed(*SN), indexed(*BASE, "sn pres,eq"), "(&(sn=*)(sn=Sn7))"),
+    Row("super-type", indexed(*BASE), indexed(*BASE, "name eq"), "(name=User 7)"),
+    Row("hash64", indexed(*EQUAL), indexed(*EQUAL, global_lines=(HASH64,)), "(uid=u7)"),
+    Row("hash32", indexed(*EQUAL, global_lines=(HASH64,)), indexed(*EQUAL), "(uid=u7)"),
+    Row("lengths", indexed(*EQUAL), indexed(*SUB, global_lines=(ANY3,)), "(cn=*ser*)"),
+    Row("shorter", indexed(*SUB), indexed(*SUB, global_lines=(ANY3,)), "(cn=*ser 9*)"),
+    Row("stale", indexed(*SN), indexed(*SN), "(sn=newsn)", stale=True),
+    Row("multival", indexed(*SUB), indexed(*SUB, database_lines=("multival mail 2,1",)), "(mail=b*)"),
+    Row("rule", indexed(*OWN), indexed(*OWN), "(myA=FooBar)", "mdb.made_otherwise", to_schema="caseExactMatch"),
+    Row("attribute type", indexed(*BASE), indexed(*BASE), "(uid=u7)", "config.schema_missing", lacks="myA"),
+    Row("object class", indexed(*BASE), indexed(*BASE), "(uid=u7)", "config.schema_missing", lacks="inetOrgPerson"),
+)  # fmt: skip
+
+# The others go the same way.
+REFRESHED = (
+    "same",
+    "kind",
+    "index",
+    "hash64",
+    "stale",
+    "multival",
+    "rule",
+    "attribute type",
+    "object class",
+)
+
+
+def entries() -> str:
+    made = [f"dn: {Settings.suffix}\nobjectClass: domain\ndc: example\n"]
+    for number in range(PEOPLE):
+        made.append(
+            f"dn: uid=u{number},{Settings.suffix}\nobjectClass: inetOrgPerson\nobjectClass: myClass\nuid: u{number}\n"
+            f"cn: User {number}\nsn: Sn{number % 10}\nmyA: FooBar\n"
+            + "".join(f"mail: {letter}{number}@x\n" for letter in "abc")
+        )
+    return "\n".join(made)
+
+
+class Servers:
+    """Files of each shape, made once."""
+
+    def __init__(self, scratch: Path, stack: ExitStack) -> None:
+        self.scratch, self.stack = scratch, stack
+        self.schema = {}
+        for rule in ("caseIgnoreMatch", "caseExactMatch"):
+            self.schema[rule] = scratch / f"{rule}.schema"
+            self.schema[rule].write_text(ATTRIBUTE.format(rule) + CLASS)
+        self._made: dict[str, Slapd] = {}
+        self._fresh: dict[str, set[str]] = {}
+
+    @cached_property
+    def provider(self) -> Slapd:
+        found = replication.provider(self.settings("caseIgnoreMatch", indexed(*SUB)))
+        found.slapadd(entries(), "-w")
+        server = self.stack.enter_context(found)
+        self.ldif = self.scratch / "provider.ldif"
+        self.ldif.write_text(server.slapcat())
+        server.ldapmodify(
+            f"dn: uid=new,{server.suffix}\nchangetype: add\nobjectClass: inetOrgPerson\nuid: new\n"
+            "cn: User 9999\nsn: Sn7\n"
+        )
+        return server
+
+    def settings(self, rule: str, given: dict[str, Any], lacks: str = "") -> Settings:
+        schema = () if lacks == "myA" else (self.schema[rule],)
+        base = Settings.base_schemas[: 2 if lacks == "inetOrgPerson" else None]
+        return Settings(schema=schema, base_schemas=base, maxsize=1 << 28, **given)
+
+    def server(self, settings: Settings) -> Slapd:
+        return self.stack.enter_context(closing(Slapd(settings)))
+
+    def made(self, row: Row) -> Slapd:
+        """A stopped server with the database."""
+        key = repr((row.made, row.stale))
+        if key not in self._made:
+            self._made[key] = server = self.server(self.settings("caseIgnoreMatch", row.made))
+            assert self.provider.running
+            server.slapadd(self.ldif)
+            if row.stale:
+                self._add_without_index(server)
+        return self._made[key]
+
+    def _add_without_index(self, server: Slapd) -> None:
+        other = self.server(replace(server.settings, indexes=BASE))
+        shutil.copy(server.database_dir / "data.mdb", other.database_dir)
+        more = [
+            f"dn: uid=n{number},{server.suffix}\nobjectClass: inetOrgPerson\nuid: n{number}\ncn: x\nsn: newsn\n"
+            for number in range(20)
+        ]
+        other.slapadd("\n".join(more))
+        shutil.copy(other.database_dir / "data.mdb", server.database_dir)
+
+    def fresh(self, row: Row) -> set[str]:
+        """What a database finds that slapadd made."""
+        if row.name not in self._fresh:
+            made, server = self.made(row), self.consumer(row)
+            server.slapadd(made.slapcat())
+            with server:
+                self._fresh[row.name] = names(server, row.filter)
+        return self._fresh[row.name]
+
+    def consumer(self, row: Row) -> Slapd:
+        return self.server(self.settings(row.to_schema, row.asked, row.lacks))
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with ExitStack() as stack:
+        yield Servers(tmp_path_factory.mktemp("copies"), stack)
+
+
+def command(how: str, servers: Servers, made: Slapd, consumer: Slapd) -> list[object]:
+    where = ("--config", consumer.config_path, "-b", consumer.suffix)
+    if how == "clone":
+        return ["replica", "seed", "--strategy", "clone", "--from", made.database_dir, *where]
+    if how == "restore":
+        repo = made.home / "backup"
+        if not repo.exists():
+            ditseed(
+                "backup", "run", "--config", made.config_path, "-b", made.suffix, "-R", repo
+            ).ok()
+        return ["backup", "restore", "latest", "-R", repo, *where]
+    shutil.copy(made.database_dir / "data.mdb", consumer.database_dir)
+    provider = servers.provider
+    bind = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file)
+    return ["replica", "refresh", *bind, *where]
+
+
+def names(server: Slapd, wanted: str) -> set[str]:
+    return {name for name, _ in server.search(wanted, ("1.1",))}
+
+
+def assert_refused(done: Done, code: str, consumer: Slapd, before: bytes) -> None:
+    assert f"[{code}]" in done.err, done.err
+    data = consumer.database_dir / "data.mdb"
+    assert (data.read_bytes() if data.exists() else b"") == before
+    assert not list(consumer.database_dir.glob(".ditseed-seed/environment/data*"))
+
+
+def problems(server: Slapd, level: str = "indexes") -> set[str]:
+    """What `ditseed verify` finds."""
+    options = VerifyOptions(None, server.config_path, server.suffix, level)
+    return {one.kind for one in verify_database(options, Progress("none")).problems}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("how", ["clone", "restore"])
+def test_a_copy(servers: Servers, how: str, row: Row) -> None:
+    made, consumer = servers.made(row), servers.consumer(row)
+    done = ditseed(*command(how, servers, made, consumer))
+    if row.code:
+        assert_refused(done, row.code, consumer, b"")
+        return
+    done.ok()
+    more = {"indexes.too_much"} if row.name == "kind less" else set()
+    assert problems(consumer) == more
+    with consumer:
+        assert names(consumer, row.filter) == servers.fresh(row) != set()
+        if row.name == "multival":
+            assert_values_can_change(consumer)
+
+
+def assert_values_can_change(server: Slapd) -> None:
+    """Of an entry whose values stand where another configuration has put them."""
+    name = f"uid=u7,{server.suffix}"
+    server.ldapmodify(
+        f"dn: {name}\nchangetype: modify\nadd: mail\nmail: d7@x\n-\ndelete: mail\nmail: a7@x\n"
+    )
+    assert names(server, "(mail=d7@x)") == {name}
+    assert names(server, "(mail=a7@x)") == set()
+    assert len(server.search("(uid=u7)", ("mail",))[0][1]["mail"]) == 3
+
+
+@pytest.mark.parametrize("row", [one for one in ROWS if one.name in REFRESHED], ids=str)
+def test_a_refresh(servers: Servers, row: Row) -> None:
+    made, consumer = servers.made(row), servers.consumer(row)
+    words = command("refresh", servers, made, consumer)
+    before = (consumer.database_dir / "data.mdb").read_bytes()
+    done = ditseed(*words)
+    if row.code or done.status:
+        assert_refused(done, row.code or "refresh.refused", consumer, before)
+    if row.code or row.name == "multival":  # which a refresh refuses in any case
+        return
+    if done.status:
+        hint = done.err.partition("Run slapindex ")[2].partition(" as slapd's account")[0]
+        consumer.tool("slapindex", *shlex.split(hint))
+        ditseed(*words).ok()
+    assert problems(consumer, "tree") == set()
+    with consumer:
+        assert names(consumer, "(cn=User 9999)") == {f"uid=new,{consumer.suffix}"}
+        if not row.stale:
+            assert names(consumer, row.filter) == names(servers.provider, row.filter) != set()
+
+
+IDLEXP = 18
+
+
+@pytest.fixture(scope="module")
+def long_lists(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+    """Stopped, with an index key of more entries than the default idlexp has room for."""
+    wide = Settings(indexes=("objectClass eq",), global_lines=("backend mdb", f"idlexp {IDLEXP}"))
+    ldif = tmp_path_factory.mktemp("long") / "long.ldif"
+    with ldif.open("w") as file:
+        file.write(f"dn: {wide.suffix}\nobjectClass: domain\ndc: example\n\n")
+        for number in range(1 << 16):
+            file.write(f"dn: cn={number},{wide.suffix}\nobjectClass: device\ncn: {number}\n\n")
+    with closing(Slapd(wide)) as server:
+        ditseed("build", ldif, "--config", server.config_path, "-w").ok()
+        yield server
+
+
+@pytest.mark.parametrize("how", ["clone", "restore"])
+def test_longer_lists_than_idlexp_allows(servers: Servers, how: str, long_lists: Slapd) -> None:
+    consumer = servers.server(replace(long_lists.settings, global_lines=()))
+    done = ditseed(*command(how, servers, long_lists, consumer), "--json").ok()
+    assert done.facts["indexed"] == ["objectClass"]
+    assert problems(consumer) == set()
+    with consumer:
+        assert len(names(consumer, "(objectClass=device)")) == 1 << 16
+
+
+def test_a_refresh_of_longer_lists_is_refused(servers: Servers, long_lists: Slapd) -> None:
+    consumer = servers.server(replace(long_lists.settings, global_lines=()))
+    done = ditseed(*command("refresh", servers, long_lists, consumer))
+    assert_refused(
+        done, "refresh.refused", consumer, (long_lists.database_dir / "data.mdb").read_bytes()
+    )
