@@ -29,6 +29,7 @@ from loader.errors.database import BackupFromFuture as BackupFromFuture
 from loader.errors.database import IndexesUnknown as IndexesUnknown
 from loader.errors.database import LatestBroken as LatestBroken
 from loader.errors.database import LockUnheeded as LockUnheeded
+from loader.errors.database import MadeOtherwise as MadeOtherwise
 from loader.errors.database import MapFull as MapFull
 from loader.errors.database import MdbBusy as MdbBusy
 from loader.errors.database import MdbDamaged as MdbDamaged
