@@ -1,7 +1,7 @@
 """Which tests `bin/test` runs, and which only `bin/test --all` does: one table.
 
-Of the tests whose ID begins as a row says, `kept` run in `bin/test`: evenly spread over the sorted IDs, so that they are
-the same in every order and on every worker.
+Of the tests whose ID begins as a row says, `kept` run in `bin/test`: evenly spread over the sorted IDs, so that they
+are the same in every order and on every worker.
 """
 
 from __future__ import annotations
