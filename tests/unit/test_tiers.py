@@ -1,0 +1,33 @@
+"""The table of what only `bin/test --all` runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.tiers import TABLE, Matrix, left_to_all
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[row.where for row in TABLE])
+def test_a_row_names_tests_that_there_are_and_leaves_a_canary(row: Matrix) -> None:
+    path, _, name = row.where.partition("::")
+    assert (ROOT / path).is_file()
+    assert f"def {name}" in (ROOT / path).read_text()
+    assert row.kept or (ROOT / row.instead).is_file()
+
+
+def test_the_same_are_kept_in_every_order() -> None:
+    names = [f"tests/a.py::test_x[{letter}]" for letter in "abcdefghij"]
+    row = Matrix("tests/a.py::test_x", 3, "")
+    left = row.left_out([*names, "tests/b.py::test_x"])
+    assert left == row.left_out(reversed(names))
+    assert [name for name in names if name not in left] == [names[0], names[3], names[6]]
+    assert Matrix("tests/a.py", 0, "").left_out(names) == set(names)
+    assert Matrix("tests/a.py", 20, "").left_out(names) == set()
+
+
+def test_what_no_row_names_is_not_left_out() -> None:
+    assert left_to_all(["tests/unit/test_tiers.py::test_x"]) == set()
