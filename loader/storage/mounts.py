@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from loader.errors import SystemFailed
+
 FSTAB = Path("/etc/fstab")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -44,7 +46,10 @@ def mount_of(path: Path) -> Mount:
         os.close(descriptor)
     number = re.search(r"^mnt_id:\s*(\d+)", told, re.MULTILINE)
     known = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-    return parse(known)[number[1] if number else ""]
+    found = parse(known).get(number[1] if number else "")
+    if found is None:  # through /proc/PID/root, for example
+        raise SystemFailed(path=path, reason="it is on a mount of another mount namespace")
+    return found
 
 
 def parse(mountinfo: str) -> dict[str, Mount]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from loader.errors import SystemFailed
 from loader.storage import devices, filesystems, mounts, survey, volumes
 from loader.storage.asking import Asker
 from loader.storage.filesystems import Parameters
@@ -61,6 +63,21 @@ def test_mounts() -> None:
     )
     odd = mounts.parse(told)["36"]
     assert (odd.root, odd.target, odd.kind) == ("/a b", "/mnt two", "ext3")
+
+
+def test_a_mount_of_another_namespace_is_refused(tmp_path: Path) -> None:
+    """As through /proc/PID/root, with a mount that only that process has."""
+    if os.geteuid() != 0:
+        pytest.skip("a mount namespace needs root")
+    script = f"mount -t tmpfs x {tmp_path} && echo ready && read end"
+    with subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        with pytest.raises(SystemFailed, match="another mount namespace"):
+            mounts.mount_of(Path(f"/proc/{other.pid}/root{tmp_path}"))
+        other.communicate(b"\n")
 
 
 def test_fstab(tmp_path: Path) -> None:
