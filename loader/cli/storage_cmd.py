@@ -11,7 +11,7 @@ import msgspec
 from loader import units
 from loader.cli import options
 from loader.cli.report import show, show_json
-from loader.errors import EXIT_DIFFERENT, EXIT_OK
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.storage import check as checking
 from loader.operations.storage.check import Report
 from loader.operations.storage.findings import Finding, Severity, Situation
@@ -24,10 +24,17 @@ def command() -> None:
 
 
 @command.command("check")
-@click.argument("path", type=click.Path(path_type=Path, readable=False))
+@click.argument("path", required=False, type=click.Path(path_type=Path, readable=False))
+@options.optional_config_option
+@options.suffix_option
 @options.json_option
-def check_command(path: Path, as_json: bool) -> int:
+def check_command(
+    path: Path | None, config_path: Path | None, suffix: str | None, as_json: bool
+) -> int:
     """Check the storage below PATH: a data.mdb, a database directory, or any directory.
+
+    With --config instead of PATH: below the database of that configuration, whose maxsize, nordahead and nosync
+    count then.
 
     Shows the layers from the database down to the disks, then what was found, the worst first, each with its
     reason and the command that mends it. Nothing is changed. Root sees most; what could not be looked at is named.
@@ -35,14 +42,26 @@ def check_command(path: Path, as_json: bool) -> int:
 
     \b
       ditseed storage check /var/lib/ldap
+      ditseed storage check --config /etc/ldap/slapd.d
       ditseed storage check /srv/new-volume --json
     """
-    report = checking.check(path)
+    report = _report(path, config_path, suffix)
     if as_json:
         show_json(_facts(report))
     else:
         show(*_lines(report))
     return EXIT_OK if report.is_well else EXIT_DIFFERENT
+
+
+def _report(path: Path | None, config: Path | None, suffix: str | None) -> Report:
+    if path is not None and options.is_given("config_path"):
+        raise UsageProblem(reason="give PATH or --config, not both")
+    if path is not None:  # whatever a profile says of --config
+        options.refuse_given(["suffix"], "--config")
+        return checking.check(path)
+    if config is None:
+        raise UsageProblem(reason="say what to check: PATH, or --config")
+    return checking.check_configured(config, suffix)
 
 
 def _facts(report: Report) -> Mapping[str, object]:
@@ -54,6 +73,7 @@ def _facts(report: Report) -> Mapping[str, object]:
         "not_looked_at": situation["unseen"],
         "memory": situation["memory"],
         "database": situation["database"],
+        "configured": situation["configured"],
         **{name: value for name, value in situation["facts"].items() if name != "unseen"},
     }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
+import pytest
 
 from fixtures import storage_vm
 from fixtures.limits import missing_loop_filesystem
@@ -135,6 +136,25 @@ def test_what_is_no_place_for_a_database(tmp_path: Path) -> None:
     damaged = ditseed("storage", "check", tmp_path, "--json").facts
     assert damaged["database"]["map_size"] is None
     assert "magic number" in damaged["not_looked_at"][-1]["why"]
+
+
+@pytest.mark.slapd
+def test_the_database_of_a_configuration(tmp_path: Path) -> None:
+    make_database(tmp_path / "db", 1 << 30)
+    config = tmp_path / "slapd.conf"
+    config.write_text(
+        "include /etc/ldap/schema/core.schema\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\n"
+        f'database mdb\nsuffix "dc=example,dc=com"\ndirectory {tmp_path}/db\n'
+        "maxsize 2147483648\nenvflags nosync nordahead\n"
+    )
+    done = ditseed("storage", "check", "--config", config, "--json")
+    assert done.status == 1, done.err
+    assert done.facts["path"] == str(tmp_path / "db/data.mdb")
+    assert done.facts["configured"]["maxsize"] == 2 << 30
+    assert severity(done.facts, "nosync") == ["warning"]
+    both = ditseed("storage", "check", tmp_path, "--config", config)
+    assert (both.status, "not both" in both.err) == (3, True)
+    assert ditseed("storage", "check").status == 3
 
 
 LINEAR_AND_STRIPED = """

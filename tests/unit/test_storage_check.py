@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from loader.operations.storage.check import judged
-from loader.operations.storage.findings import Database, Finding, Severity, Situation
+from loader.operations.storage.findings import Configured, Database, Finding, Severity, Situation
 from loader.storage.devices import Device
 from loader.storage.mounts import FstabEntry
 from loader.storage.survey import Facts
@@ -170,6 +170,17 @@ def test_readahead_is_mended_where_it_is_set() -> None:
     disk = replace(situation.facts.devices[1], read_ahead=8 << 20)
     one = found(with_facts(situation, devices=(disk,)), "readahead")
     assert one.mend[0] == "blockdev --setra 32 /dev/ubda"
+
+
+def test_what_is_configured_counts() -> None:
+    situation = with_database(recorded("striped"), used=1 << 40)
+    told = Configured("/etc/ldap/slapd.d", "dc=example,dc=com", 8 << 40, False, ("NoRdAhead",))
+    assert severities(replace(situation, configured=told), "readahead") == ["ok"]
+    assert severities(replace(situation, configured=told), "nosync") == []
+    assert "map size 8.0 TiB" in found(replace(situation, configured=told), "maxsize").what
+    loose = replace(told, nosync=True, env_flags=("nosync",))
+    assert severities(replace(situation, configured=loose), "readahead") == ["warning"]
+    assert severities(replace(situation, configured=loose), "nosync") == ["warning"]
 
 
 # --- file systems ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from loader.operations.storage import (
     findings,
@@ -43,7 +44,16 @@ class Report(msgspec.Struct, frozen=True):
 
 def check(path: Path) -> Report:
     """Raises NoSuchPath, NotPermitted, UsageProblem."""
-    situation = findings.situation(path)
+    return _report(findings.situation(path))
+
+
+def check_configured(config: Path, suffix: str | None) -> Report:
+    """The database of a configuration, with what that says of it. Raises NoSuchPath, NotPermitted, NoSuchSuffix."""
+    directory, told = findings.configured(config, suffix)
+    return _report(replace(findings.situation(directory), configured=told))
+
+
+def _report(situation: Situation) -> Report:
     return Report(situation, judged(situation))
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from loader import resources
-from loader.errors import LoaderError, UsageProblem
+from loader.errors import LoaderError, NoSuchPath, UsageProblem
 from loader.mdb import meta
+from loader.server import configuration
 from loader.storage import files, survey
 from loader.storage.asking import Unseen
 from loader.storage.survey import Facts
@@ -53,6 +54,20 @@ class Database(msgspec.Struct, frozen=True):
     page_size: int
 
 
+class Configured(msgspec.Struct, frozen=True):
+    """What slapd's configuration says of the database. `maxsize` in bytes."""
+
+    config: str
+    suffix: str
+    maxsize: int
+    nosync: bool
+    env_flags: tuple[str, ...]
+
+    @property
+    def reads_ahead(self) -> bool:
+        return "nordahead" not in (flag.lower() for flag in self.env_flags)
+
+
 class Situation(msgspec.Struct, frozen=True):
     """`memory`: bytes that this host has for it. `database`: None of a place that holds none."""
 
@@ -60,6 +75,14 @@ class Situation(msgspec.Struct, frozen=True):
     memory: int
     database: Database | None = None
     unseen: tuple[Unseen, ...] = ()
+    configured: Configured | None = None
+
+    @property
+    def map_size(self) -> int | None:
+        """As configured, for slapd goes by that; else as the data file names it."""
+        if self.configured is not None:
+            return self.configured.maxsize
+        return self.database.map_size if self.database else None
 
     @property
     def page(self) -> int:
@@ -83,6 +106,15 @@ def situation(place: Path) -> Situation:
         return Situation(facts, resources.memory(), None, facts.unseen)
     database, missing = _database(file)
     return Situation(facts, resources.memory(), database, (*facts.unseen, *missing))
+
+
+def configured(config: Path, suffix: str | None) -> tuple[Path, Configured]:
+    """The directory of a configured database, and what is said of it. Raises NoSuchPath, NoSuchSuffix."""
+    found = configuration.read(config).database(suffix)
+    if found.directory is None:
+        raise NoSuchPath(path=f"{config}: the directory of {found.suffix}")
+    told = Configured(str(config), found.suffix, found.maxsize, found.nosync, found.env_flags)
+    return found.directory, told
 
 
 def _database(file: Path) -> tuple[Database, tuple[Unseen, ...]]:

@@ -1,11 +1,11 @@
-"""Readahead, and memory against the size of the database."""
+"""How pages come from the disk and go to it: readahead, memory against the size of the database, nosync."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from loader import units
-from loader.operations.storage.findings import Finding, Severity, Situation
+from loader.operations.storage.findings import Configured, Finding, Severity, Situation
 from loader.storage.survey import Facts
 
 _USUAL = 128 * 1024  # bytes: what the kernel gives a disk
@@ -19,6 +19,8 @@ def findings(situation: Situation) -> Iterator[Finding]:
     top = situation.facts.top
     if top is not None and situation.facts.mount.kind != "btrfs":  # btrfs has one of its own
         yield _readahead(situation, top.read_ahead)
+    if situation.configured is not None and situation.configured.nosync:
+        yield _nosync(situation.configured)
 
 
 def _memory(situation: Situation) -> Iterator[Finding]:
@@ -43,6 +45,10 @@ def _memory(situation: Situation) -> Iterator[Finding]:
 def _readahead(situation: Situation, size: int) -> Finding:
     facts = situation.facts
     subject, told = facts.devices[0].path, f"readahead {units.size(size)}"
+    if situation.configured is not None and not situation.configured.reads_ahead:
+        return Finding(
+            Severity.OK, "readahead", subject, f"{told}, which slapd does not use (nordahead)"
+        )
     severity = _severity(situation, size)
     if severity is Severity.OK:
         return Finding(severity, "readahead", subject, told)
@@ -59,6 +65,19 @@ def _readahead(situation: Situation, size: int) -> Finding:
         "is restarted. Full scans, such as slapcat, want the larger value.",
         _commands(facts),
         "measured: docs/storage.md",
+    )
+
+
+def _nosync(configured: Configured) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "nosync",
+        configured.suffix,
+        "slapd does not wait for the disk (nosync)",
+        "A crash of the host loses what was not yet written, and can damage the database. nosync is for a load that "
+        "can be repeated; switch it off when that is done.",
+        ("ditseed tune sync -H ldapi:/// -Y EXTERNAL --nosync off --apply",),
+        "slapd-mdb(5), dbnosync; lmdb.h, MDB_NOSYNC",
     )
 
 

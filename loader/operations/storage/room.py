@@ -19,9 +19,9 @@ def findings(situation: Situation) -> Iterator[Finding]:
         yield Finding(Severity.OK, "space", facts.mount.target, told)
         return
     yield _volume(facts, database)
-    if database.map_size:
-        yield _map(facts, database, database.map_size)
-        yield from _filling(database, database.map_size)
+    if situation.map_size:
+        yield _map(facts, database, situation.map_size)
+        yield from _filling(database, situation.map_size)
 
 
 def _taken(database: Database) -> int:
