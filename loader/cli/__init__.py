@@ -29,6 +29,7 @@ OWN = {
     "verify": "loader.cli.verify_cmd:command",
     "backup": "loader.cli.backup_cmd:command",
     "tune": "loader.cli.tune_cmd:command",
+    "storage": "loader.cli.storage_cmd:command",
 }
 _GROUP = "ditseed.verbs"
 

@@ -1,0 +1,214 @@
+"""Logical volumes: linear or striped, how evenly, with which stripe size; thin pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loader import units
+from loader.operations.storage.findings import Finding, Severity, Situation
+from loader.storage.survey import Facts
+from loader.storage.volumes import PhysicalVolume, Volume, Volumes
+
+STRIPE = 64 * 1024  # bytes: lvcreate's own default
+_LARGE_STRIPE = 1024 * 1024
+_FULL, _FILLING = 95.0, 80.0  # percent of a thin pool
+_LVMTHIN = "lvmthin(7)"
+
+
+def findings(situation: Situation) -> Iterator[Finding]:
+    facts = situation.facts
+    volume = facts.volume
+    if volume is None:
+        return
+    pool = facts.volumes.named(volume.group, volume.pool) if volume.pool else None
+    if pool is not None:
+        yield from _thin(pool)
+        yield from _overcommitted(pool, facts.volumes)
+    laid_out = _data_of(facts.volumes, pool) if pool else volume
+    kinds = {segment.kind for segment in laid_out.segments} if laid_out else set()
+    if laid_out is None or not kinds <= {"linear", "striped"}:
+        return
+    physical = facts.volumes.of_group(volume.group)
+    striped = [segment for segment in laid_out.segments if segment.stripes > 1]
+    if not striped:
+        yield _linear(laid_out, physical)
+        return
+    yield from _uneven(laid_out, physical)
+    yield from _shared_disk(laid_out, facts)
+    yield _stripe_size(laid_out)
+
+
+def _data_of(volumes: Volumes, pool: Volume) -> Volume | None:
+    return volumes.named(pool.group, f"{pool.name.strip('[]')}_tdata")
+
+
+def _linear(volume: Volume, physical: Sequence[PhysicalVolume]) -> Finding:
+    subject = _name(volume)
+    if len(physical) < 2:
+        return Finding(
+            Severity.OK, "volume.linear", subject, "linear, in a group of one physical volume"
+        )
+    legs = volume.legs
+    idle = len(physical) - len(legs)
+    if len(legs) == 1:
+        what = (
+            f"linear: all of its {volume.extents} extents are on {next(iter(legs))}, and {_others(idle)} "
+            f"of the group {'does' if idle == 1 else 'do'} nothing for it"
+        )
+    else:
+        what = f"linear over {len(legs)} physical volumes: {_shares(volume)}"
+    return Finding(
+        Severity.WARNING,
+        "volume.linear",
+        subject,
+        what,
+        "LVM fills one physical volume before it begins the next, so the disk that holds the used part of data.mdb "
+        "gets every read and write. Striped, the disks share them. An existing volume cannot be made striped in "
+        "place without a copy: make another one and move the database to it while slapd is stopped.",
+        striping(volume, physical),
+        "lvcreate(8); three disks striped gave three times the throughput of one",
+    )
+
+
+def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
+    """The lvcreate of a striped volume of the same size: on free extents, else on disks that are still to be had."""
+    name = f"{volume.name.strip('[]')}_striped"
+    for stripes in range(len(physical), 1, -1):
+        each = -(-volume.extents // stripes)
+        roomy = [one.name for one in physical if one.free >= each][:stripes]
+        if len(roomy) == stripes:
+            return _commands(volume.group, name, stripes, each, roomy)
+    stripes = max(2, len(physical))
+    each = -(-volume.extents // stripes)
+    disks = [f"/dev/DISK{number}" for number in range(1, stripes + 1)]
+    least = units.size((each + 1) * volume.extent_size)
+    return (
+        f"# no {stripes} physical volumes of {volume.group} have enough free extents: add disks of {least} or more",
+        f"vgextend {volume.group} {' '.join(disks)}",
+        *_commands(volume.group, name, stripes, each, disks),
+    )
+
+
+def _commands(
+    group: str, name: str, stripes: int, each: int, legs: Sequence[str]
+) -> tuple[str, ...]:
+    return (
+        f"lvcreate -i {stripes} -I {STRIPE // 1024}k -l {stripes * each} -n {name} {group} {' '.join(legs)}",
+        f"mkfs.xfs /dev/{group}/{name}",
+    )
+
+
+def _uneven(volume: Volume, physical: Sequence[PhysicalVolume]) -> Iterator[Finding]:
+    counts = [segment.stripes for segment in volume.segments]
+    if len(set(counts)) > 1:
+        fewer = sum(one.extents for one in volume.segments if one.stripes < max(counts))
+        yield Finding(
+            Severity.WARNING,
+            "volume.uneven",
+            _name(volume),
+            f"{fewer} of its {volume.extents} extents have fewer than {max(counts)} stripes: {_shares(volume)}",
+            "It was extended when fewer physical volumes had room, so part of the database is on fewer disks.",
+            striping(volume, physical),
+            "lvextend(8): -i concerns the extents that it adds",
+        )
+        return
+    idle = len(physical) - len(volume.legs)
+    said = f"; {_others(idle)} of the group not used" if idle > 0 else ""
+    yield Finding(
+        Severity.OK,
+        "volume.striped",
+        _name(volume),
+        f"striped evenly over {len(volume.legs)} physical volumes{said}",
+    )
+
+
+def _shared_disk(volume: Volume, facts: Facts) -> Iterator[Finding]:
+    by_path = {one.path: one for one in facts.devices}
+    by_name = {one.name: one for one in facts.devices}
+    disks: dict[str, list[str]] = {}
+    for leg in volume.legs:
+        below = by_path.get(leg)
+        while below is not None and below.kind == "partition" and below.on:
+            below = by_name.get(below.on[0])
+        if below is not None:
+            disks.setdefault(below.path, []).append(leg)
+    for disk, legs in disks.items():
+        if len(legs) > 1:
+            yield Finding(
+                Severity.WARNING,
+                "volume.same_disk",
+                _name(volume),
+                f"{', '.join(legs)} are partitions of one disk, {disk}",
+                "Stripes over partitions of one disk add seeks and no throughput.",
+                striping(volume, facts.volumes.of_group(volume.group)),
+                "lvmraid(7)",
+            )
+
+
+def _stripe_size(volume: Volume) -> Finding:
+    size = max(segment.stripe_size for segment in volume.segments)
+    stripes = max(segment.stripes for segment in volume.segments)
+    told = f"stripe size {units.size(size)}, {stripes} stripes"
+    if size < _LARGE_STRIPE:
+        return Finding(Severity.OK, "volume.stripe_size", _name(volume), told)
+    return Finding(
+        Severity.NOTE,
+        "volume.stripe_size",
+        _name(volume),
+        told,
+        f"LVM sets the readahead of a striped volume to twice the stripe width, here "
+        f"{units.size(2 * size * stripes)}, and pages of a memory map are read with it. "
+        f"{units.size(STRIPE)}, lvcreate's default, spreads random reads as well.",
+        source="lvcreate(8), --readahead; measured: docs/storage.md",
+    )
+
+
+def _thin(pool: Volume) -> Iterator[Finding]:
+    name = _name(pool)
+    for of, percent in (("data", pool.data_percent), ("metadata", pool.metadata_percent)):
+        if percent is None:
+            continue
+        severity = Severity.NOTE if of == "data" else Severity.OK
+        if percent >= _FILLING:
+            severity = Severity.CRITICAL if percent >= _FULL else Severity.WARNING
+        grow = "-L" if of == "data" else "--poolmetadatasize"
+        yield Finding(
+            severity,
+            f"thin.{of}",
+            name,
+            f"thin pool, {percent:.0f} % of its {of} space used",
+            "data.mdb is sparse and grows into the pool. A full pool fails writes that the file system has promised, "
+            "whatever df shows.",
+            () if severity.rank < Severity.WARNING.rank else (f"lvextend {grow} +SIZE {name}",),
+            _LVMTHIN,
+        )
+
+
+def _overcommitted(pool: Volume, volumes: Volumes) -> Iterator[Finding]:
+    pool_name = pool.name.strip("[]")
+    thin = [one for one in volumes.logical if (one.group, one.pool) == (pool.group, pool_name)]
+    promised = sum(one.size for one in thin)
+    if promised > pool.size:
+        yield Finding(
+            Severity.WARNING,
+            "thin.overcommitted",
+            _name(pool),
+            f"its thin volumes are {units.size(promised)} together, the pool is {units.size(pool.size)}",
+            "The free space that df shows, and that maxsize is compared with, is not all there. Enlarge the pool, or "
+            "let LVM do it (activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.",
+            (f"lvextend -L +{-(-(promised - pool.size) >> 20)}M {_name(pool)}",),
+            _LVMTHIN,
+        )
+
+
+def _shares(volume: Volume) -> str:
+    total = sum(volume.legs.values())
+    return ", ".join(f"{100 * count / total:.0f} % on {leg}" for leg, count in volume.legs.items())
+
+
+def _others(count: int) -> str:
+    return "the other physical volume" if count == 1 else f"the other {count} physical volumes"
+
+
+def _name(volume: Volume) -> str:
+    return f"{volume.group}/{volume.name.strip('[]')}"

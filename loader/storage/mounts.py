@@ -1,0 +1,96 @@
+"""The mount that a path is on, as the kernel tells it, and the line of /etc/fstab that makes it at the next boot."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from loader.errors import SystemFailed
+
+FSTAB = Path("/etc/fstab")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """`device`: its number, as "254:0". `options`: of the mount, then of the file system."""
+
+    device: str
+    root: str
+    target: str
+    kind: str
+    source: str
+    options: tuple[str, ...]
+
+
+class FstabEntry(msgspec.Struct, frozen=True):
+    """`number`: of the line, from 1. `rest`: the fifth and sixth field."""
+
+    number: int
+    source: str
+    target: str
+    kind: str
+    options: tuple[str, ...]
+    rest: str
+
+
+def mount_of(path: Path) -> Mount:
+    """By the ID that the kernel gives the mount: a longer mount point in the list may be hidden by another one."""
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        told = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+    finally:
+        os.close(descriptor)
+    number = re.search(r"^mnt_id:\s*(\d+)", told, re.MULTILINE)
+    known = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    found = parse(known).get(number[1] if number else "")
+    if found is None:  # through /proc/PID/root, for example
+        raise SystemFailed(path=path, reason="it is on a mount of another mount namespace")
+    return found
+
+
+def parse(mountinfo: str) -> dict[str, Mount]:
+    """By mount ID; proc_pid_mountinfo(5) has the format."""
+    found = {}
+    for line in mountinfo.splitlines():
+        words = line.split(" ")
+        kind, source, of_super = words[words.index("-", 6) + 1 :][:3]
+        options = dict.fromkeys((*words[5].split(","), *of_super.split(",")))
+        found[words[0]] = Mount(
+            words[2], _plain(words[3]), _plain(words[4]), kind, _plain(source), tuple(options)
+        )
+    return found
+
+
+def fstab_of(target: str, fstab: Path = FSTAB) -> FstabEntry | None:
+    """The last one of that mount point, which is the one on top; None where there is none."""
+    try:
+        text = fstab.read_text(errors="surrogateescape")
+    except OSError:
+        return None
+    return next((one for one in [*entries(text)][::-1] if one.target == target), None)
+
+
+def entries(text: str) -> Iterator[FstabEntry]:
+    """fstab(5)."""
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if len(words) >= 3 and not words[0].startswith("#"):
+            target = _plain(words[1])
+            options = tuple((words[3] if len(words) > 3 else "defaults").split(","))
+            yield FstabEntry(
+                number,
+                _plain(words[0]),
+                target.rstrip("/") or "/",
+                words[2],
+                options,
+                " ".join(words[4:6]),
+            )
+
+
+def _plain(word: str) -> str:
+    """Without the octal escapes of white space."""
+    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), word)

@@ -1,0 +1,216 @@
+"""`ditseed storage check` on real volumes: loop devices of this host, and logical volumes in the storage VM."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+
+from fixtures import storage_vm
+from fixtures.limits import missing_loop_filesystem
+from tests.support.command import COMMAND, ditseed
+from tests.support.require import require
+
+Facts = dict[str, Any]
+
+
+def of_rule(facts: Facts, rule: str) -> list[Facts]:
+    return [one for one in facts["findings"] if one["rule"] == rule]
+
+
+def severity(facts: Facts, rule: str) -> list[str]:
+    return [one["severity"] for one in of_rule(facts, rule)]
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@contextmanager
+def loop_device(image: Path, megabytes: int) -> Iterator[str]:
+    with image.open("ab") as file:
+        file.truncate(megabytes << 20)
+    device = run("losetup", "--find", "--show", str(image)).stdout.strip()
+    try:
+        yield device
+    finally:
+        run("losetup", "--detach", device)
+
+
+@contextmanager
+def mounted(device: str, place: Path, *options: str) -> Iterator[Path]:
+    place.mkdir(exist_ok=True)
+    subprocess.run(["mount", *options, device, str(place)], check=True)
+    try:
+        yield place
+    finally:
+        run("umount", str(place))
+
+
+def make_database(directory: Path, map_size: int) -> None:
+    directory.mkdir(exist_ok=True)
+    with (
+        lmdb.open(str(directory), map_size=map_size) as environment,
+        environment.begin(write=True) as transaction,
+    ):
+        transaction.put(b"a", bytes(100))
+
+
+def test_ext4_with_barriers_off_and_small_blocks(tmp_path: Path) -> None:
+    """Each command that mends something online is run as it is printed, and the finding is gone."""
+    require(missing_loop_filesystem())
+    with loop_device(tmp_path / "image", 64) as device:
+        run("mkfs.ext4", "-q", "-b", "1024", device)
+        with mounted(device, tmp_path / "mount", "-o", "nobarrier,discard") as place:
+            make_database(place / "db", 1 << 30)
+            done = ditseed("storage", "check", place / "db", "--json")
+            assert done.status == 1
+            facts = done.facts
+            assert facts["well"] is False
+            assert facts["database"]["path"] == str(place / "db/data.mdb")
+            assert facts["database"]["map_size"] == 1 << 30
+            assert [one["kind"] for one in facts["devices"]] == ["loop"]
+            assert facts["devices"][0]["file"] == str(tmp_path / "image")
+            assert facts["findings"][0]["rule"] == "mount.barrier"
+            assert severity(facts, "mount.barrier") == ["critical"]
+            assert severity(facts, "block_size") == ["warning"]
+            assert severity(facts, "maxsize") == ["warning"]
+            assert severity(facts, "fstab.missing") == ["note"]
+            for rule in ("mount.barrier", "mount.discard"):
+                subprocess.run(shlex.split(of_rule(facts, rule)[0]["mend"][0]), check=True)
+            mended = ditseed("storage", "check", place / "db/data.mdb", "--json").facts
+            assert severity(mended, "mount.barrier") == severity(mended, "mount.discard") == []
+
+            shown = ditseed("storage", "check", place / "db")
+            assert shown.status == 1
+            first, second, third, *_ = shown.out.splitlines()
+            assert first.startswith(f"{place}/db/data.mdb  12.0 KiB in use")
+            assert second.startswith(f"└─ ext4 on {place}  ")
+            assert third.startswith(f"   └─ {device}  loop, 64.0 MiB, shows {tmp_path}/image")
+            assert "WARNING  " in shown.out
+
+
+def test_an_fstab_that_the_next_mount_refuses(tmp_path: Path) -> None:
+    """The kernel does refuse it; the line that is printed is one that it mounts."""
+    require(missing_loop_filesystem("xfs"))
+    fstab, place = tmp_path / "fstab", tmp_path / "mount"
+    with loop_device(tmp_path / "image", 320) as device:
+        run("mkfs.xfs", "-q", device)
+        fstab.write_text(f"# one\n{device} {place} xfs noatime,nobarrier 0 2\n")
+        with mounted(device, place):
+            bound = ("unshare", "--mount", "sh", "-c")
+            script = 'mount --bind "$0" /etc/fstab && exec "$@"'
+            done = ditseed("storage", "check", place, "--json", prefix=(*bound, script, str(fstab)))
+            facts = done.facts
+            assert done.status == 1
+            assert severity(facts, "fstab.removed") == ["critical"]
+            assert severity(facts, "block_size") == ["ok"]
+            assert severity(facts, "filesystem") == ["ok"]
+            assert facts["parameters"]["block"] == 4096
+            assert facts["database"] is None
+            assert facts["not_looked_at"] == []
+        place_again = ("mount", "--fstab", str(fstab), str(place))
+        assert run(*place_again).returncode != 0
+        line = of_rule(facts, "fstab.removed")[0]["mend"][0].partition("line 2: ")[2]
+        assert line == f"{device} {place} xfs noatime 0 2"
+        fstab.write_text(line + "\n")
+        assert run(*place_again).returncode == 0
+        run("umount", str(place))
+
+
+def test_what_is_no_place_for_a_database(tmp_path: Path) -> None:
+    assert ditseed("storage", "check", "/proc/self", "--json").status == 0  # a note: unknown
+    assert "storage.no_such_path" in ditseed("storage", "check", tmp_path / "none").err
+    odd = ditseed("storage", "check", "/dev/null")
+    assert (odd.status, "neither a directory nor a regular file" in odd.err) == (3, True)
+    (tmp_path / "data.mdb").write_bytes(b"no database")
+    damaged = ditseed("storage", "check", tmp_path, "--json").facts
+    assert damaged["database"]["map_size"] is None
+    assert "magic number" in damaged["not_looked_at"][-1]["why"]
+
+
+@pytest.mark.slapd
+def test_the_database_of_a_configuration(tmp_path: Path) -> None:
+    make_database(tmp_path / "db", 1 << 30)
+    config = tmp_path / "slapd.conf"
+    config.write_text(
+        "include /etc/ldap/schema/core.schema\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\n"
+        f'database mdb\nsuffix "dc=example,dc=com"\ndirectory {tmp_path}/db\n'
+        "maxsize 2147483648\nenvflags nosync nordahead\n"
+    )
+    done = ditseed("storage", "check", "--config", config, "--json")
+    assert done.status == 1, done.err
+    assert done.facts["path"] == str(tmp_path / "db/data.mdb")
+    assert done.facts["configured"]["maxsize"] == 2 << 30
+    assert severity(done.facts, "nosync") == ["warning"]
+    both = ditseed("storage", "check", tmp_path, "--config", config)
+    assert (both.status, "not both" in both.err) == (3, True)
+    assert ditseed("storage", "check").status == 3
+
+
+LINEAR_AND_STRIPED = """
+set -e
+pvcreate -q /dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd1
+vgcreate -q vg /dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd1
+lvcreate -q -y -Wn -L 1500M -n lin vg /dev/ubdd1
+mkfs.xfs -q /dev/vg/lin
+mkdir /run/mnt/lin /run/mnt/new
+mount /dev/vg/lin /run/mnt/lin
+{ditseed} storage check /run/mnt/lin >linear || echo "exit status $?" >>linear
+sed -n '/^WARNING  vg.lin/,/^$/ s/^    //p' linear >mend
+sh -e mend >/dev/null
+mount /dev/vg/lin_striped /run/mnt/new
+{ditseed} storage check /run/mnt/new --json >striped
+cat linear striped
+"""
+
+
+def partitioned(disk: Path, megabytes: int, start: int) -> None:
+    """One partition to the end of the disk, from that sector on."""
+    sectors = (megabytes << 11) - start
+    record = struct.pack("<B3sB3sII", 0, bytes(3), 0x8E, bytes(3), start, sectors)
+    disk.write_bytes(bytes(446) + record + bytes(48) + b"\x55\xaa")
+    os.truncate(disk, megabytes << 20)
+
+
+def test_a_linear_volume_is_told_from_a_striped_one_and_mended(tmp_path: Path) -> None:
+    """The printed commands, run as they are, make a volume in which nothing is left to mend."""
+    require(storage_vm.missing_storage_vm())
+    disks = [tmp_path / f"disk{number}" for number in range(4)]
+    for disk in disks[:3]:
+        with disk.open("wb") as file:
+            file.truncate(2 << 30)
+    partitioned(disks[3], 1600, 63)
+    ended = storage_vm.run(LINEAR_AND_STRIPED.format(ditseed=COMMAND), disks)
+    assert ended.status == 0, ended.err
+    before, after = ended.out[: ended.out.index("{")], ended.out[ended.out.index("{") :]
+
+    assert "exit status 1\n" in before
+    assert "\n   └─ /dev/mapper/vg-lin  lvm, 1.5 GiB, linear, extents: /dev/ubdd1 375," in before
+    assert "\n         └─ /dev/ubdd  disk, 1.6 GiB" in before
+    assert "WARNING  /dev/ubdd1: misaligned: begins at byte 32256\n" in before
+    assert (
+        "WARNING  vg/lin: linear: all of its 375 extents are on /dev/ubdd1, and the other 3 physical volumes of the "
+        "group do nothing for it\n"
+    ) in before
+    assert (
+        "\n    lvcreate -i 3 -I 64k -l 375 -n lin_striped vg /dev/ubda /dev/ubdb /dev/ubdc\n"
+        in before
+    )
+
+    striped = json.loads(after)
+    assert striped["well"] is True
+    assert severity(striped, "volume.striped") == severity(striped, "stripes") == ["ok"]
+    assert severity(striped, "alignment") == ["ok"]
+    assert of_rule(striped, "volume.linear") == []
+    assert [one["kind"] for one in striped["devices"]] == ["lvm", "disk", "disk", "disk"]
+    assert striped["not_looked_at"] == []

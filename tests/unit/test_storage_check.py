@@ -1,0 +1,393 @@
+"""The rules of `storage check`, on facts that were recorded from real volumes (tests/unit/storage/recorded)."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from loader.operations.storage.check import judged
+from loader.operations.storage.findings import Configured, Database, Finding, Severity, Situation
+from loader.storage.devices import Device
+from loader.storage.mounts import FstabEntry
+from loader.storage.survey import Facts
+from loader.storage.volumes import Segment, Volume, Volumes
+
+RECORDED = Path(__file__).parent / "storage/recorded"
+
+
+def recorded(name: str) -> Situation:
+    told: dict[str, Any] = msgspec.json.decode((RECORDED / f"{name}.json").read_bytes())
+    facts = msgspec.convert({**told, "unseen": []}, Facts)
+    database = msgspec.convert(told["database"], Database | None)  # type: ignore[arg-type]
+    return Situation(facts, told["memory"], database)
+
+
+def found(situation: Situation, rule: str) -> Finding:
+    (one,) = [one for one in judged(situation) if one.rule == rule]
+    return one
+
+
+def severities(situation: Situation, rule: str) -> list[str]:
+    return [one.severity.value for one in judged(situation) if one.rule == rule]
+
+
+def with_facts(situation: Situation, **changes: Any) -> Situation:
+    return replace(situation, facts=replace(situation.facts, **changes))
+
+
+def with_mount(situation: Situation, **changes: Any) -> Situation:
+    return with_facts(situation, mount=replace(situation.facts.mount, **changes))
+
+
+def with_devices(situation: Situation, **changes: Any) -> Situation:
+    devices = tuple(replace(one, **changes) for one in situation.facts.devices)
+    return with_facts(situation, devices=devices)
+
+
+def with_database(situation: Situation, **changes: Any) -> Situation:
+    assert situation.database is not None
+    return replace(situation, database=replace(situation.database, **changes))
+
+
+def with_volume(situation: Situation, change: dict[str, Any], name: str) -> Situation:
+    volumes = situation.facts.volumes
+    logical = tuple(replace(one, **change) if one.name == name else one for one in volumes.logical)
+    return with_facts(situation, volumes=Volumes(logical, volumes.physical))
+
+
+# --- logical volumes ---------------------------------------------------------------------------
+
+
+def test_a_linear_volume_is_told_with_its_shares_and_the_command_that_mends_it() -> None:
+    one = found(recorded("linear"), "volume.linear")
+    assert one.severity is Severity.WARNING
+    assert "77 % on /dev/ubda, 23 % on /dev/ubdb" in one.what
+    # ubda has too few free extents for a third, or a half, of it.
+    assert one.mend[0] == "lvcreate -i 2 -I 64k -l 768 -n lin_striped vg /dev/ubdb /dev/ubdc"
+
+
+def test_one_leg_that_holds_all() -> None:
+    situation = recorded("linear")
+    segment = Segment("linear", 1, 0, 100, (("/dev/ubda", 100),))
+    one = found(with_volume(situation, {"segments": (segment,)}, "lin"), "volume.linear")
+    assert "all of its 100 extents are on /dev/ubda" in one.what
+    assert "the other 2 physical volumes of the group do nothing" in one.what
+
+
+def test_without_free_extents_new_disks_are_asked_for() -> None:
+    situation = recorded("linear")
+    volumes = situation.facts.volumes
+    full = tuple(replace(one, used=one.extents) for one in volumes.physical)
+    situation = with_facts(situation, volumes=Volumes(volumes.logical, full))
+    comment, extend, create, _ = found(situation, "volume.linear").mend
+    assert "1.0 GiB or more" in comment
+    assert extend == "vgextend vg /dev/DISK1 /dev/DISK2 /dev/DISK3"
+    assert create.startswith("lvcreate -i 3 -I 64k -l 768 -n lin_striped vg /dev/DISK1")
+
+
+def test_a_group_of_one_has_nothing_to_stripe_over() -> None:
+    situation = recorded("linear")
+    volumes = situation.facts.volumes
+    situation = with_facts(situation, volumes=Volumes(volumes.logical, volumes.physical[:1]))
+    assert severities(situation, "volume.linear") == ["ok"]
+
+
+def test_striped_volumes_are_told_from_linear_ones() -> None:
+    assert severities(recorded("striped"), "volume.linear") == []
+    assert severities(recorded("striped"), "volume.striped") == ["ok"]
+    assert severities(recorded("striped"), "volume.stripe_size") == ["note"]
+    assert severities(recorded("ext4"), "volume.stripe_size") == ["ok"]
+
+
+def test_a_linear_tail_of_a_striped_volume() -> None:
+    situation = recorded("striped")
+    volume = situation.facts.volume
+    assert isinstance(volume, Volume)
+    tail = Segment("linear", 1, 0, 40, (("/dev/ubdc", 40),))
+    situation = with_volume(situation, {"segments": (*volume.segments, tail)}, "str")
+    one = found(situation, "volume.uneven")
+    assert one.severity is Severity.WARNING
+    assert one.what.startswith("40 of its 415 extents have fewer than 3 stripes")
+
+
+def test_legs_on_one_disk() -> None:
+    situation = recorded("striped")
+    top, *legs = situation.facts.devices
+    disk = replace(legs[0], name="sda", path="/dev/sda")
+    parts = tuple(replace(one, kind="partition", on=("sda",)) for one in legs)
+    situation = with_facts(situation, devices=(top, *parts, disk))
+    assert "/dev/ubda, /dev/ubdb, /dev/ubdc are partitions of one disk, /dev/sda" in (
+        found(situation, "volume.same_disk").what
+    )
+
+
+@pytest.mark.parametrize(
+    ("percent", "severity"), [(40.0, "note"), (81.25, "warning"), (97.0, "critical")]
+)
+def test_a_thin_pool_that_fills(percent: float, severity: str) -> None:
+    situation = with_volume(recorded("thin"), {"data_percent": percent}, "pool")
+    assert severities(situation, "thin.data") == [severity]
+    assert severities(situation, "thin.metadata") == ["ok"]
+
+
+def test_a_thin_pool_that_promises_more_than_it_has() -> None:
+    one = found(recorded("thin"), "thin.overcommitted")
+    assert one.what == "its thin volumes are 8.0 GiB together, the pool is 400.0 MiB"
+    assert one.mend == ("lvextend -L +7792M thick/pool",)
+
+
+# --- readahead and memory ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "used", "expected"),
+    [
+        ("striped", 1 << 40, "warning"),
+        ("striped", 1 << 20, "note"),
+        ("ext4", 1 << 40, "note"),  # 384 KiB
+        ("ext4", 1 << 20, "ok"),
+        ("linear", 1 << 40, "ok"),  # 128 KiB
+    ],
+)
+def test_readahead_counts_when_the_database_exceeds_memory(
+    name: str, used: int, expected: str
+) -> None:
+    situation = with_database(recorded(name), used=used)
+    assert severities(situation, "readahead") == [expected]
+    assert severities(situation, "memory") == ["note" if used > 1 << 30 else "ok"]
+
+
+def test_readahead_is_mended_where_it_is_set() -> None:
+    situation = with_database(recorded("striped"), used=1 << 40)
+    one = found(situation, "readahead")
+    assert one.mend == ("lvchange -r 32 vg/str",)
+    assert "nordahead" in one.why
+    disk = replace(situation.facts.devices[1], read_ahead=8 << 20)
+    one = found(with_facts(situation, devices=(disk,)), "readahead")
+    assert one.mend[0] == "blockdev --setra 32 /dev/ubda"
+
+
+def test_what_is_configured_counts() -> None:
+    situation = with_database(recorded("striped"), used=1 << 40)
+    told = Configured("/etc/ldap/slapd.d", "dc=example,dc=com", 8 << 40, False, ("NoRdAhead",))
+    assert severities(replace(situation, configured=told), "readahead") == ["ok"]
+    assert severities(replace(situation, configured=told), "nosync") == []
+    assert "map size 8.0 TiB" in found(replace(situation, configured=told), "maxsize").what
+    loose = replace(told, nosync=True, env_flags=("nosync",))
+    assert severities(replace(situation, configured=loose), "readahead") == ["warning"]
+    assert severities(replace(situation, configured=loose), "nosync") == ["warning"]
+
+
+# --- file systems ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity"),
+    [
+        ("nfs4", "critical"),
+        ("cifs", "critical"),
+        ("fuse.sshfs", "critical"),
+        ("ocfs2", "warning"),
+        ("gfs2", "warning"),
+        ("fuse.ntfs", "warning"),
+        ("btrfs", "warning"),
+        ("zfs", "warning"),
+        ("reiserfs", "critical"),
+        ("jfs", "warning"),
+        ("ext2", "warning"),
+        ("tmpfs", "critical"),
+        ("overlay", "warning"),
+        ("bcachefs", "note"),
+        ("ext3", "ok"),
+        ("ext4", "ok"),
+        ("xfs", "ok"),
+    ],
+)
+def test_kinds_of_file_systems(kind: str, severity: str) -> None:
+    one = found(with_mount(recorded("linear"), kind=kind), "filesystem")
+    assert one.severity.value == severity
+    assert one.what.startswith(kind)
+    assert severity == "ok" or (one.why and one.source)
+
+
+def test_btrfs_without_copy_on_write_is_fine() -> None:
+    situation = with_mount(recorded("linear"), kind="btrfs")
+    assert severities(with_facts(situation, no_cow=True), "filesystem") == ["ok"]
+    mend = found(situation, "filesystem").mend
+    assert mend[0] == "mkdir /run/mnt/lin/db.new"
+
+
+def test_a_block_smaller_than_a_page() -> None:
+    one = found(recorded("ext4"), "block_size")
+    assert (one.severity, one.what) == (Severity.WARNING, "blocks of 1024 bytes, pages of 4096")
+    assert severities(recorded("striped"), "block_size") == ["ok"]
+
+
+def test_stripes_of_another_size() -> None:
+    one = found(recorded("ext4"), "stripes")
+    assert one.severity is Severity.WARNING
+    assert one.mend == ("tune2fs -E stride=64,stripe_width=192 /dev/mapper/vg-fine",)
+    situation = recorded("striped")
+    parameters = situation.facts.parameters
+    assert parameters is not None
+    assert severities(situation, "stripes") == ["ok"]
+    without = with_facts(situation, parameters=replace(parameters, stripe_unit=0, stripe_width=0))
+    one = found(without, "stripes")
+    assert one.severity is Severity.WARNING
+    assert one.mend[1] == "mkfs.xfs -d su=4194304,sw=3 DEVICE"
+
+
+def test_chunks_of_a_thin_pool_are_no_other_stripes() -> None:
+    assert severities(recorded("thin"), "stripes") == ["ok"]
+    assert severities(recorded("linear"), "stripes") == []
+
+
+# --- mounts ------------------------------------------------------------------------------------
+
+
+def entry(options: str, kind: str = "xfs") -> FstabEntry:
+    return FstabEntry(7, "/dev/vg/a b", "/run/mnt/lin", kind, tuple(options.split(",")), "0 2")
+
+
+def test_an_option_that_xfs_no_longer_knows() -> None:
+    situation = with_facts(recorded("linear"), fstab=entry("noatime,nobarrier,ihashsize=8"))
+    one = found(situation, "fstab.removed")
+    assert one.severity is Severity.CRITICAL
+    assert one.mend[0] == r"line 7: /dev/vg/a\040b /run/mnt/lin xfs noatime 0 2"
+    assert "4.19" in one.why
+    assert severities(situation, "fstab.barrier") == []
+
+
+def test_deprecated_options_and_other_kinds_in_fstab() -> None:
+    linear = recorded("linear")
+    assert severities(with_facts(linear, fstab=entry("attr2")), "fstab.deprecated") == ["note"]
+    assert severities(with_facts(linear, fstab=entry("defaults", "ext4")), "fstab.kind") == [
+        "warning"
+    ]
+    assert severities(with_facts(linear, fstab=entry("defaults", "auto")), "fstab.kind") == []
+    assert severities(linear, "fstab.missing") == ["note"]
+
+
+def test_barriers_that_are_off() -> None:
+    ext4 = with_mount(recorded("ext4"), options=("rw", "nobarrier"))
+    one = found(ext4, "mount.barrier")
+    assert one.severity is Severity.CRITICAL
+    assert "/dev/ubda, /dev/ubdb, /dev/ubdc" in one.why
+    protected = with_devices(ext4, write_cache="write through")
+    assert severities(protected, "mount.barrier") == ["note"]
+    planned = with_facts(recorded("ext4"), fstab=entry("barrier=0", "ext4"))
+    assert severities(planned, "fstab.barrier") == ["critical"]
+
+
+@pytest.mark.parametrize("option", ["sync", "data=journal", "data=writeback"])
+def test_harmful_options(option: str) -> None:
+    situation = with_mount(recorded("ext4"), options=("rw", option))
+    assert severities(situation, f"mount.{option}") == ["warning"]
+    assert severities(situation, "mount.options") == []
+
+
+def test_a_mount_that_is_read_only() -> None:
+    situation = with_mount(recorded("ext4"), options=("ro",), target="/a b")
+    assert found(situation, "filesystem.read_only").mend == ("mount -o remount,rw '/a b'",)
+
+
+# --- devices -----------------------------------------------------------------------------------
+
+
+def partition(start: int, **changes: Any) -> Device:
+    disk = recorded("striped").facts.devices[1]
+    return replace(disk, kind="partition", start=start, on=("sda",), **changes)
+
+
+@pytest.mark.parametrize(
+    ("start", "changes", "expected"),
+    [
+        (63 * 512, {}, ["warning"]),
+        (1 << 20, {}, ["ok"]),
+        (1 << 20, {"alignment_offset": 3584}, ["warning"]),
+        (1 << 20, {"min_io": 3 << 20}, ["warning"]),
+    ],
+)
+def test_alignment(start: int, changes: dict[str, int], expected: list[str]) -> None:
+    situation = with_facts(recorded("linear"), devices=(partition(start, **changes),))
+    assert severities(situation, "alignment") == expected
+
+
+def test_the_first_extent_of_a_physical_volume() -> None:
+    situation = recorded("striped")
+    physical = tuple(replace(one, start=196608) for one in situation.facts.volumes.physical)
+    volumes = Volumes(situation.facts.volumes.logical, physical)
+    situation = with_facts(situation, volumes=volumes)
+    assert severities(situation, "alignment") == ["ok"]
+    assert severities(with_devices(situation, min_io=1 << 20), "alignment") == ["warning"] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "rotational", "scheduler", "better"),
+    [
+        ("nvme0n1", False, "mq-deadline", "none"),
+        ("nvme0n1", False, "none", None),
+        ("sda", True, "none", "mq-deadline"),
+        ("sda", True, "bfq", None),
+        ("sda", False, "bfq", "mq-deadline"),
+        ("sda", False, "none", None),
+    ],
+)
+def test_schedulers(name: str, rotational: bool, scheduler: str, better: str | None) -> None:
+    situation = with_devices(
+        recorded("linear"),
+        kind="disk",
+        name=name,
+        rotational=rotational,
+        scheduler=scheduler,
+        schedulers=("none", "mq-deadline", "bfq"),
+        on=(),
+    )
+    one = next(one for one in judged(situation) if one.rule == "scheduler")
+    if better is None:
+        assert one.severity is Severity.OK
+    else:
+        assert one.mend[0] == f"echo {better} > /sys/block/{name}/queue/scheduler"
+
+
+# --- space -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("used", "expected"), [(500 << 20, "ok"), (1200 << 20, "note"), (1700 << 20, "warning")]
+)
+def test_twice_or_three_times_the_database(used: int, expected: str) -> None:
+    situation = with_database(recorded("linear"), used=used, allocated=used)
+    size = situation.facts.space.size
+    space = replace(situation.facts.space, free=size - used)
+    situation = with_facts(situation, space=space)
+    assert severities(situation, "space") == [expected]
+
+
+def test_a_map_larger_than_the_volume() -> None:
+    one = found(recorded("ext4"), "maxsize")
+    assert one.severity is Severity.WARNING
+    assert one.mend[0] == "lvextend -r -i 3 -L +1G vg/fine"
+    assert "--maxsize 484M" in one.mend[1]
+    assert severities(recorded("linear"), "maxsize") == ["ok"]
+
+
+def test_a_map_that_is_nearly_full() -> None:
+    situation = with_database(recorded("linear"), used=1000 << 20)
+    assert severities(situation, "maxsize.used") == ["warning"]
+    assert severities(recorded("linear"), "maxsize.used") == []
+
+
+def test_the_worst_comes_first_and_every_fault_is_explained() -> None:
+    situation = with_mount(recorded("ext4"), options=("rw", "nobarrier", "discard"))
+    ranks = [one.severity.rank for one in judged(situation)]
+    assert ranks == sorted(ranks, reverse=True)
+    for one in judged(situation):
+        assert one.severity is Severity.OK or (one.why and one.source), one.rule
+        for line in one.mend:
+            shlex.split(line)
