@@ -9,6 +9,7 @@ from tests.support.terminal import on_terminal
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _GENERATE = ("generate", "people", "-n", "1000000", "-o")
+_SOONER = ("generate", "people", "-n", "200000", "-o")
 
 
 def test_a_bar_while_it_works_and_a_line_when_it_is_done(tmp_path: Path) -> None:
@@ -29,13 +30,13 @@ def test_a_bar_while_it_works_and_a_line_when_it_is_done(tmp_path: Path) -> None
 
 
 def test_log_lines_stand_above_the_bar(tmp_path: Path) -> None:
-    _, text = on_terminal("-v", *_GENERATE, tmp_path / "tree")
+    _, text = on_terminal("-v", *_SOONER, tmp_path / "tree")
     shown = _ESCAPE.sub("", text)
     assert re.search(r"^INFO: \S+: started\r?$", shown, re.MULTILINE), shown
 
 
 def test_a_dumb_terminal_gets_lines(tmp_path: Path) -> None:
-    _, text = on_terminal(*_GENERATE, tmp_path / "tree", env={"TERM": "dumb"})
+    _, text = on_terminal(*_SOONER, tmp_path / "tree", env={"TERM": "dumb"})
     assert "\x1b" not in text
     assert "━" not in text
     assert "entries in" in text
