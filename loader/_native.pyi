@@ -153,6 +153,9 @@ class Counters:
         """LDIF files that were read from their beginning to their end: path, bytes as they lie on the disk, and XXH3 of
         128 bits of these in hexadecimal digits. Taken while they are read."""
     @property
+    def open_ends(self) -> list[str]:
+        """LDIF files whose last line had no end."""
+    @property
     def stage(self) -> tuple[str, int, int]:
         """Of a build: its stage ("read", "join", "write", "sync"), and how many parts of how many are done."""
     def limit(self, rate: int) -> None:

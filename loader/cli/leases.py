@@ -22,10 +22,12 @@ def _warn() -> None:
     for one in lease.left():
         if one.kind != _STAYS:
             log.warning(
-                "%s of %s at %s was left by a run of %s that was killed. To put it back:\n%s",
+                "%s of %s at %s was left by a run of %s that was killed (if that server is gone for good: "
+                "`ditseed replica release -H %s --forget`). To put it back:\n%s",
                 one.kind,
                 one.database,
                 one.target,
                 one.taken,
+                one.target,
                 one.undo,
             )

@@ -36,7 +36,7 @@ OPTIONS = {
             # changing settings
             "set add remove no-reindex apply",
             # the run itself
-            "replace dry-run restart run-dir timeout progress json profile quiet:q verbose:v log-file",
+            "replace dry-run restart forget run-dir timeout progress json profile quiet:q verbose:v log-file",
         )
         for word in words.split()
     )
@@ -44,7 +44,19 @@ OPTIONS = {
 # What a command does, and to what: on the command line only, so that no variable or profile decides it unseen.
 TYPED = {
     *("from", "target", "output", "keep-export", "range", "skip", "strategy", "prepare-provider"),
-    *("set", "add", "remove", "apply", "replace", "dry-run", "restart", "json", "quiet", "verbose"),
+    *(
+        "set",
+        "add",
+        "remove",
+        "apply",
+        "replace",
+        "dry-run",
+        "restart",
+        "forget",
+        "json",
+        "quiet",
+        "verbose",
+    ),
 }
 
 

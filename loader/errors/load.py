@@ -79,7 +79,11 @@ class EntriesLost(LoaderError):
 class NotProven(LoaderError):
     code, exit_status = "build.not_proven", 48
     message = "the native engine cannot guarantee the same database as slapadd: {reason}"
-    hint = "Use --engine slapadd, which is slower and has slapadd write the database; nothing was changed."
+    hint = (
+        "Use --engine slapadd, which is slower and has slapadd write the database; nothing was changed. It takes "
+        "neither --max-rejects and --rejects, because slapadd stops at the first entry that it refuses, nor --memory, "
+        "--jobs, --tmp and --allow-file-urls."
+    )
 
 
 class GlueRefused(LoaderError):

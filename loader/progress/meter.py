@@ -23,6 +23,8 @@ class Counting(Protocol):
     def bytes(self) -> int: ...
     @property
     def files(self) -> Sequence[WholeFile]: ...
+    @property
+    def open_ends(self) -> Sequence[str]: ...
     def cancel(self) -> None: ...
 
 
@@ -43,6 +45,7 @@ class Meter:
     note: str = ""
     started: float = field(default_factory=time.monotonic)
     files: list[WholeFile] = field(default_factory=list)  # LDIF that native calls have read
+    open_ends: list[str] = field(default_factory=list)  # those of them whose last line had no end
     _base: int = 0
     _bytes: int = 0
     _watched: list[Counting] = field(default_factory=list)
@@ -74,6 +77,7 @@ class Meter:
             self._base += counters.entries
             self._bytes += counters.bytes
             self.files += counters.files
+            self.open_ends += counters.open_ends
 
     @contextmanager
     def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:

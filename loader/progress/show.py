@@ -29,6 +29,7 @@ class Progress:
         self, mode: str = "auto", stream: TextIO | None = None, every: float = 15.0
     ) -> None:
         self._stream = stream or sys.stderr
+        self._told: set[str] = set()  # files whose last line had no end
         if mode == "auto":
             mode = "terminal" if self._stream.isatty() and _moves_cursor() else "plain"
         self._mode = mode
@@ -66,6 +67,14 @@ class Progress:
                 flush=True,
             )
 
+    def _tell_open_ends(self, meter: Meter) -> None:
+        for path in dict.fromkeys(meter.open_ends):
+            if path not in self._told:
+                self._told.add(path)
+                self.say(
+                    f"{path}: note: the last line has no end; it is taken as it is, as slapadd does"
+                )
+
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
         sampler = Sampler(meter)
         if self._mode == "terminal":
@@ -86,6 +95,7 @@ class Progress:
                 show(sampler.look())
 
     def _close(self, meter: Meter) -> None:
+        self._tell_open_ends(meter)
         for path, size, _ in meter.files:
             _log.info(
                 "%s: read %s (%s)", meter.name, naming.with_operator_paths(path), units.size(size)

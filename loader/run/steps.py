@@ -7,6 +7,7 @@ An operation reads as such a list. After `kill -9` the same list is read again a
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loader import naming, units
-from loader.errors import NotPermitted, keeps_run_directory
+from loader.errors import NoSpace, NotPermitted, keeps_run_directory
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Catalogue, Facts, forget
 from loader.run.killpoint import killpoint
@@ -114,7 +115,25 @@ def open_run(
                     run._say_whether_it_worked()
         except BaseException as error:
             keeps_run_directory(error)
+            if _is_full(error):
+                _tell_what_is_ours(home)
             raise
+
+
+def _is_full(error: BaseException) -> bool:
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full or isinstance(error, NoSpace)
+
+
+def _tell_what_is_ours(home: held.Directory) -> None:
+    """What a run leaves behind keeps a full disk full."""
+    size = sum(path.lstat().st_blocks * 512 for path in home.path.rglob("*"))
+    log.warning(
+        "%s of that disk are this run's own, in %s: the same command goes on with them; to free them, remove "
+        "that directory",
+        units.size(size),
+        home.name,
+    )
 
 
 @contextmanager

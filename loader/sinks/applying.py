@@ -76,6 +76,7 @@ class _Remote:
         self._child = child
         self.entries, self.bytes, self.stage = 0, 0, ("", 0, 0)
         self.files: Sequence[WholeFile] = ()  # it reads no LDIF
+        self.open_ends: Sequence[str] = ()
 
     def cancel(self) -> None:
         self._child.kill()

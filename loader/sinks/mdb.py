@@ -269,7 +269,7 @@ def _ours(
     if error.code == "build.rejected":
         return _refused(error, means.rejects)
     if error.code == "build.missing_parents":
-        return MissingParents(count="some", first=f"{error.dn}: {error.message}")
+        return MissingParents(count="some", first=f"{error.dn}, {error.message}")
     if error.code in ("build.unproven", "schema.definition"):
         return NotProven(reason=error)
     if error.code == "build.map_full":

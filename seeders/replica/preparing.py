@@ -104,6 +104,15 @@ def release(connection: Connection, suffix: str | None) -> list[str]:
     return [f"{one.database}: {one.before or 'no session log'}" for one in found]
 
 
+def forget(uri: str, suffix: str | None) -> list[str]:
+    """Forget what runs have left at a server that cannot be reached any more; what. Nothing is asked or put back."""
+    found = [one for one in lease.left() if one.target == uri and suffix in (None, one.database)]
+    for one in found:
+        with lease.taken(one) as given_back:
+            given_back()
+    return [f"{one.kind} of {one.database}: forgotten, not put back" for one in found]
+
+
 def _put_back(server: Session, one: Lease) -> None:
     try:
         known = providers.read(server, one.database)
@@ -122,7 +131,8 @@ def standing(uri: str) -> list[str]:
     `uri` may have been given by another one."""
     return [
         f"the session log of {one.database} was set by --prepare-provider at {one.taken}{_at(one, uri)}; keep it, as "
-        f"any restart of a consumer needs it, or put back what was before: {one.undo}"
+        f"any restart of a consumer needs it, or put back what was before: {one.undo} (with "
+        "--forget if that server is gone for good)"
         for one in lease.left()
         if one.kind == KIND
     ]

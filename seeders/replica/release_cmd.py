@@ -8,24 +8,43 @@ import click
 
 from loader.cli import access, options
 from loader.cli.report import show, show_json
+from loader.errors import UsageProblem
 from seeders.replica import preparing
 
 
 @click.command("release")
 @access.connection_options
+@click.option(
+    "--forget",
+    is_flag=True,
+    help="Ask no server: forget what was left at one that is gone for good.",
+)
 @options.json_option
-def command(as_json: bool, **connecting: Any) -> None:
+def command(forget: bool, as_json: bool, **connecting: Any) -> None:
     """Restore the provider's session log to what it was before `replica seed --prepare-provider`.
 
     Only once the replica has caught up (ditseed replica verify). It is better to keep the session log: without one,
     every consumer that reconnects is sent the entryUUIDs of all entries. -H is the provider, by any of its URIs, on
     the host where the seeding ran.
 
+    Every verb reminds of what a run has left set on a server. If that server is gone for good, --forget with the -H of
+    the reminder ends that; nothing is put back anywhere.
+
     \b
-    Example:
+    Examples:
       ditseed replica release -H ldap://provider -D cn=admin,cn=config -y /root/config.pw -b dc=example,dc=com
+      ditseed replica release -H ldap://removed -b dc=example,dc=com --forget
     """
     connection = access.connection_of(connecting)
+    if forget:
+        if connection.uri is None:
+            raise UsageProblem(reason="--forget needs -H, the URI that the reminder names")
+        done = preparing.forget(connection.uri, connection.base)
+        if as_json:
+            show_json({"forgotten": done})
+            return
+        show(*(done or [f"nothing stands of {connection.uri}"]))
+        return
     done = preparing.release(connection, connection.base)
     if as_json:
         show_json({"released": done})

@@ -237,3 +237,14 @@ def test_a_server_that_cannot_be_had(
     )
     assert done.status == error.exit_status, done
     assert f"[{error.code}]" in done.err
+
+
+def test_a_refusal_of_an_export_is_told_as_it_is(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """The manifest is held to what was read, and after a refusal not all was."""
+    path, out = write(tmp_path / "x.ldif", TOP, people(6000)), tmp_path / "out"
+    add(slapd_instance, path).ok()
+    _ditseed("export", slapd_instance.database_dir, "-o", out).ok()
+    done = add(slapd_instance, out, "--batch", 1, "--jobs", 1)
+    assert done.status == errors.AddRefused.exit_status, done
+    assert "entryAlreadyExists" in done.err
+    assert "--on-exists" in done.err

@@ -396,7 +396,22 @@ def _fill(disk: Path, left: int) -> Path:
 
 @pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
 def test_no_space_for_a_seed(cramped: Pair, strategy: str) -> None:
-    refused(cramped, errors.NoSpace, *cramped.seed(strategy))
+    done = refused(cramped, errors.NoSpace, *cramped.seed(strategy))
+    home = cramped.consumer.database_dir / ".ditseed-seed"
+    if home.exists():
+        assert f"of that disk are this run's own, in {home}:" in done.err, done
+
+
+def test_a_clone_of_another_suffix(both: Pair) -> None:
+    """Refused before the copy."""
+    with closing(Slapd(Settings(suffix="dc=other"))) as other:
+        other.slapadd(text("dc=other", objectClass="domain", dc="other"))
+        where_from = ("--from", other.database_dir)
+        seed = ("replica", "seed", "--strategy", "clone", *where_from, *where(both))
+        for more in ((), ("--dry-run",)):
+            done = refused(both, errors.NoSuchSuffix, *seed, *more)
+            assert "dc=other" in done.err
+            assert "copy:" not in done.err
 
 
 def test_no_space_for_a_build(cramped: Pair) -> None:

@@ -153,3 +153,44 @@ def test_an_error_in_an_included_file_is_told_with_its_place(target: Slapd, tmp_
     assert f"{tmp_path}/more.ldif, line {unit('more').count(chr(10)) + 1}" in done.err, done
     line = TOP.count("\n") + 2 + unit("last").count("\n") + 1
     assert f"{path}, line {line}" in done.err, done
+
+
+# --- NUL, and the end of the last line ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_nul(target: Slapd, tmp_path: Path, engine: str) -> None:
+    """As it is, slapadd joins the line with the next one: `ab: c`. In base64 it is stored."""
+    path = tmp_path / "in.ldif"
+    path.write_text(TOP.rstrip("\n") + "\ndescription: a\0b\no: c\n\n")
+    done = _build(target, path, "--engine", engine)
+    assert done.status in (errors.LdifSyntax.exit_status, errors.EntryRefused.exit_status), done
+    assert "the value of description has a NUL in it" in done.err, done
+    assert not (target.database_dir / "data.mdb").exists()
+    path.write_text(TOP.rstrip("\n") + "\ndescription:: YQBi\n\n")
+    _build(target, path, "--engine", engine).ok()
+    assert "description:: YQBi\n" in target.slapcat()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_last_line_without_an_end(target: Slapd, tmp_path: Path, engine: str) -> None:
+    path = tmp_path / "in.ldif"
+    path.write_text(TOP + unit("last").rstrip("\n"))
+    done = _build(target, path, "--engine", engine).ok()
+    assert done.err.count(f"{path}: note: the last line has no end") == 1, done.err
+    assert target.slapcat().count("ou: last\n") == 1
+    if engine == "native":  # a stream does not say how long it was to be
+        words = ("build", "-", "--config", target.config_path, "-b", SUFFIX, "--replace")
+        cut = path.read_bytes()
+        done = subprocess.run(
+            arguments_of(*words), input=cut, capture_output=True, check=False, env=environment()
+        )
+        assert done.returncode == errors.LdifTruncated.exit_status, done
+
+
+def test_the_rejects_of_a_last_line_without_an_end(target: Slapd, tmp_path: Path) -> None:
+    path, rejects = tmp_path / "in.ldif", tmp_path / "rejects.ldif"
+    path.write_text(TOP + unit("last").rstrip("\n").replace("organizationalUnit", "person"))
+    done = _build(target, path, "--max-rejects", "1", "--rejects", rejects)
+    assert done.status == 1, done
+    assert rejects.read_text().endswith("ou: last\n\n"), rejects.read_text()

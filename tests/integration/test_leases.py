@@ -167,3 +167,20 @@ def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
     assert "olcUpdateDN of dc=example,dc=com was left by a run of" in done.err
     assert _settings(server) == set()
     assert _leases(tmp_path) == []
+
+
+def test_what_is_left_at_a_server_that_is_gone_can_be_forgotten(
+    server: Slapd, tmp_path: Path
+) -> None:
+    _killed(server, tmp_path, tmp_path)
+    uri = _ways(server)["ldapi"][1]
+    server.stop()
+    said = _run(tmp_path, "generate", "people", "-n", "3").ok().err
+    assert f"ditseed replica release -H {uri} --forget" in said
+    other = _run(tmp_path, "replica", "release", "-H", "ldap://elsewhere", "--forget").ok()
+    assert "nothing stands of ldap://elsewhere" in other.out
+    assert _leases(tmp_path)
+    done = _run(tmp_path, "replica", "release", "-H", uri, "--forget", "--json").ok()
+    assert done.facts["forgotten"] == [f"nosync of {SUFFIX}: forgotten, not put back"]
+    assert not _leases(tmp_path)
+    assert "was left" not in _run(tmp_path, "generate", "people", "-n", "3").ok().err

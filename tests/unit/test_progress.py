@@ -25,6 +25,7 @@ class Steady:
     def __init__(self, entries: int = 0, size: int = 0) -> None:
         self.entries, self.bytes, self.cancelled = entries, size, False
         self.files: list[progress.WholeFile] = []
+        self.open_ends: list[str] = []
 
     def cancel(self) -> None:
         self.cancelled = True

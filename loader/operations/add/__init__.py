@@ -187,8 +187,11 @@ class _AddSteps:
                 self._notes(start),
                 meter,
             )
+            counted = self._told(
+                loaded
+            )  # a refusal, before anybody asks whether all files were read
         killpoint("load.middle")
-        told = {**self._told(loaded), "seconds": round(meter.seconds, 3)}
+        told = {**counted, "seconds": round(meter.seconds, 3)}
         return {**told, bound.BOUND: self._bound(scan.get("first_dn"))}
 
     def _bound(self, first: str | None) -> Facts | None:

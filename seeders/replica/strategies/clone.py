@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from loader import csn, glue
-from loader.errors import GlueRefused, LoaderError, NoContextCSN
-from loader.mdb import context_csn, copy, environment, meta, verify
+from loader import csn, dn, glue
+from loader.errors import GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix
+from loader.mdb import context_csn, copy, environment, look, meta, verify
 from loader.mdb.hold_back import cap_entry_csns
 from loader.mdb.meta import DATA
 from loader.operations import indexing, made_with
@@ -54,9 +54,18 @@ class Clone(StoppedConsumer):
             raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
 
     def estimate(self, progress: Progress) -> Facts:
+        self.require_suffix()
         size = files.allocated_bytes(self.source / DATA)
         files.require_space(self.place.directory, size)
         return {"bytes": size}
+
+    def require_suffix(self) -> None:
+        """Is the tree in that database at all? Raises NoSuchSuffix."""
+        suffix = self.place.database.suffix
+        known = look.summarise(self.source, newest=False).suffixes
+        if dn.key(suffix) and dn.key(suffix) not in map(dn.key, known):
+            there = ", ".join(known) or "none"
+            raise NoSuchSuffix(config=self.source, suffix=suffix, known=there)
 
     def fill(self, run: Run) -> Facts:
         work = _CloneSteps(self, run)
@@ -74,12 +83,14 @@ class _CloneSteps:
 
     def __init__(self, strategy: Clone, run: Run) -> None:
         self.source, self.place, self.options = strategy.source, strategy.place, strategy.options
+        self.strategy = strategy
         self.suffix, self.run = self.place.database.suffix, run
         self.made = run.directory / "environment"
 
     def schema(self, meter: Meter) -> Facts:
         """The consumer must open the file, know what the entries use, and have made them so itself."""
         require_readable_format(meta.data_file(self.source), meta.read_meta(self.source).format)
+        self.strategy.require_suffix()
         found = self._fit(meter)
         return {"rebuild": list(found.rebuild), "looked_at": found.entries}
 

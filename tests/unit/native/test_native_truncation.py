@@ -38,8 +38,11 @@ def test_the_whole_file_is_accepted(whole, counters):
 
 
 def test_inside_a_line(whole, counters):
-    error = refusal(cut(whole, whole.stat().st_size - 4), counters)
-    assert (error.code, error.line) == ("ldif.truncated", 27)
+    cut(whole, whole.stat().st_size - len("1\n\n"))  # of `cn: 1`
+    assert accepted(whole, counters)  # a plain file says how long it is
+    assert counters.open_ends == [str(whole)]
+    error = refusal(cut(whole, whole.read_bytes().rindex(b"Z")), counters)
+    assert (error.code, error.line) == ("ldif.truncated", 26)
 
 
 def test_every_cut_before_the_stamps_of_the_last_entry(whole, counters):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import signal
@@ -17,7 +18,7 @@ from loader.errors import CatalogueVersion, Locked, NoSpace, RunMismatch, StepTi
 from loader.progress import Meter, Progress
 from loader.run import catalogue
 from loader.run.catalogue import Facts
-from loader.run.steps import open_run
+from loader.run.steps import Run, open_run
 from tests.support.command import environment
 
 QUIET = Progress("none")
@@ -153,3 +154,20 @@ def test_facts_are_what_json_keeps(tmp_path: Path) -> None:
     with open_run(tmp_path, "test", {}, QUIET) as run:
         assert run.do("one", lambda meter: facts) == facts
         assert run.catalogue.found("one") == json.loads(json.dumps(facts))
+
+
+@pytest.mark.parametrize("error", [NoSpace(path="x", lack="full"), OSError(errno.ENOSPC, "full")])
+def test_what_a_run_keeps_of_a_full_disk_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    home = tmp_path / "run"
+
+    def work(run: Run) -> None:
+        (run.directory / "partial").write_bytes(b"x" * (1 << 20))
+        raise error
+
+    with pytest.raises(type(error)), open_run(home, "seed", {}, QUIET) as run:
+        work(run)
+    (told,) = [one.getMessage() for one in caplog.records if "run's own" in one.getMessage()]
+    assert told.startswith(("1.0 MiB of that disk", "1.1 MiB of that disk")), told
+    assert "remove that directory" in told

@@ -65,6 +65,8 @@ pub struct Rejection {
     pub reason: String,
     /// For want of a parent.
     pub orphan: bool,
+    /// The parent, if that is nowhere.
+    pub missing: Option<String>,
     /// The record as it stood in the input, without the blank line after it.
     pub text: Vec<u8>,
 }

@@ -166,6 +166,7 @@ impl LateRejects {
             line: one.line,
             reason,
             orphan: !matches!(one.fault, RejectReason::Duplicate(_)),
+            missing: matches!(one.fault, RejectReason::ParentMissing).then(|| above.to_string()),
             text: names.text(&dn, &written.value(one.position)?, rows, one.made_uuid)?,
             dn: String::from_utf8_lossy(&dn).into_owned(),
         })

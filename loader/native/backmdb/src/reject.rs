@@ -21,13 +21,27 @@ impl Rejection {
 
 /// The error that too many rejections are.
 pub fn too_many(rejections: &[Rejection]) -> Error {
+    if rejections.iter().all(|one| one.orphan) {
+        if let Some(error) = parents_missing(rejections) {
+            return error;
+        }
+    }
     let first = &rejections[0];
-    let orphans_only = rejections.iter().all(|one| one.orphan);
-    let code = if orphans_only { Code::MissingParents } else { Code::Rejected };
     let count = rejections.len();
     let more = if count > 1 { format!("; {} more", count - 1) } else { String::new() };
-    Error::new(code, format!("{}{more}", first.reason))
-        .in_file(first.path.as_deref().map(PathBuf::as_path))
-        .at(first.line)
-        .of_entry(Some(first.dn.as_bytes()))
+    told_of(first, &first.dn, Error::new(Code::Rejected, format!("{}{more}", first.reason)))
+}
+
+/// The entry that the error names is the first parent that is missing, not the one that lacks it.
+fn parents_missing(rejections: &[Rejection]) -> Option<Error> {
+    let first = rejections.iter().find(|one| one.missing.is_some())?;
+    let count = rejections.len();
+    let below = if count > 1 { format!("; {count} entries lack theirs") } else { String::new() };
+    let message = format!("the parent of {}{below}", first.dn);
+    Some(told_of(first, first.missing.as_deref()?, Error::new(Code::MissingParents, message)))
+}
+
+fn told_of(one: &Rejection, dn: &str, error: Error) -> Error {
+    let path = one.path.as_deref().map(PathBuf::as_path);
+    error.in_file(path).at(one.line).of_entry(Some(dn.as_bytes()))
 }

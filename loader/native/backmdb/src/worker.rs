@@ -140,6 +140,7 @@ fn rejection(
         dn: dn.unwrap_or_default(),
         reason,
         orphan: false,
+        missing: None,
         text,
     }
 }

@@ -35,6 +35,11 @@ impl Counters {
     }
 
     #[getter]
+    fn open_ends(&self) -> Vec<OsString> {
+        self.0.open_ends().into_iter().map(std::path::PathBuf::into_os_string).collect()
+    }
+
+    #[getter]
     fn stage(&self) -> (&'static str, u64, u64) {
         self.0.stage()
     }

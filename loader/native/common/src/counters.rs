@@ -1,6 +1,6 @@
 //! What a running call has done so far, readable from other threads, and the way to stop it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -32,6 +32,7 @@ pub struct Counters {
     /// Since when the rate holds, and how many entries had passed.
     paced: Mutex<Option<(Instant, u64)>>,
     files: Mutex<Vec<WholeFile>>,
+    open_ends: Mutex<Vec<PathBuf>>,
 }
 
 /// The longest wait in one piece, so that cancelling and another rate are soon felt.
@@ -59,6 +60,16 @@ impl Counters {
     /// The files that were read to their ends.
     pub fn files(&self) -> Vec<WholeFile> {
         lock(&self.files).clone()
+    }
+
+    /// The last line of a file had no end.
+    pub fn ended_line(&self, path: &Path) {
+        lock(&self.open_ends).push(path.to_path_buf());
+    }
+
+    /// The files whose last line had no end.
+    pub fn open_ends(&self) -> Vec<PathBuf> {
+        lock(&self.open_ends).clone()
     }
 
     pub fn cancel(&self) {

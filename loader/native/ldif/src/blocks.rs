@@ -93,7 +93,11 @@ impl<R: Read> Blocks<R> {
     fn fill(&mut self, wanted: usize) -> Result<()> {
         let missing = wanted.saturating_sub(self.buffer.len());
         let read = self.source.by_ref().take(missing as u64).read_to_end(&mut self.buffer);
-        self.ended = read? < missing;
+        self.ended = match read.map_err(Error::from) {
+            Ok(count) => count < missing,
+            Err(error) if error.code == Code::Truncated => return Err(error.at(self.line_at_end())),
+            Err(error) => return Err(error),
+        };
         Ok(())
     }
 
@@ -102,10 +106,13 @@ impl<R: Read> Blocks<R> {
             None => Ok(None),
             Some(b'\n') => Ok(Some(self.give(self.buffer.len(), true))),
             Some(_) => {
-                let line = self.line + count_lines(&self.buffer);
-                Err(Error::new(Code::Truncated, "the last line has no end").at(line))
+                Err(Error::new(Code::Truncated, "the last line has no end").at(self.line_at_end()))
             }
         }
+    }
+
+    fn line_at_end(&self) -> u64 {
+        self.line + count_lines(&self.buffer)
     }
 
     fn give(&mut self, length: usize, last: bool) -> Block<'_> {

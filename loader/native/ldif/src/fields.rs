@@ -182,6 +182,9 @@ fn field(text: Cow<'_, [u8]>, line: u64, span: Range<usize>, urls: bool) -> Resu
         _ => (Kind::Plain, 1),
     };
     let value_at = skip_spaces(&text, colon + mark);
+    if kind == Kind::Plain && memchr(0, &text[value_at..]).is_some() {
+        return Err(holds_nul(&text[..end], line));
+    }
     Ok(Field { text, end, value_at, kind, line, span })
 }
 
@@ -250,6 +253,12 @@ fn may_be_change(line: &[u8]) -> bool {
 fn not_taken(description: &[u8], line: u64) -> Error {
     let name = String::from_utf8_lossy(description);
     Error::new(Code::Url, format!("the value of {name} is a URL; put the value itself")).at(line)
+}
+
+/// slapadd takes the line to end at the NUL, and the next one for its continuation.
+fn holds_nul(description: &[u8], line: u64) -> Error {
+    let name = String::from_utf8_lossy(description);
+    syntax(format!("the value of {name} has a NUL in it; LDIF has such values in base64"), line)
 }
 
 fn syntax(message: impl Into<String>, line: u64) -> Error {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use common::{CancellablePipe, InFile};
 
 use crate::blocks::BLOCK_SIZE;
+use crate::open_end::LineEnder;
 use crate::summed::ChecksummedReader;
 use crate::{Code, Counters, Error, Result};
 
@@ -37,9 +38,13 @@ impl<'a> Input<'a> {
     /// Reads a file; at its end `counters` are told its size and checksum as it was read.
     pub fn from_path(path: &Path, counters: &'a Counters) -> Result<Self> {
         let open = || -> Result<Self> {
-            let file = ChecksummedReader::new(File::open(path)?, path, counters);
-            let (compression, reader) = sniff(file)?;
+            let file = File::open(path)?;
+            let has_length = file.metadata()?.is_file();
+            let (compression, reader) = sniff(ChecksummedReader::new(file, path, counters))?;
             expect_name_kept(path, compression)?;
+            if has_length && compression == Compression::None {
+                return Ok(Self::plain(reader, path, counters));
+            }
             let reader = decompress(compression, reader)?;
             Ok(Input { path: Some(path.to_path_buf()), block_size: BLOCK_SIZE, reader })
         };
@@ -54,7 +59,7 @@ impl<'a> Input<'a> {
             if compression == Compression::None {
                 drop(reader);
                 file.seek(SeekFrom::Start(offset))?;
-                return Ok(Input::from_reader(file));
+                return Ok(Self::plain(file, path, counters));
             }
             drop(reader);
             let mut input = Self::from_path(path, counters)?;
@@ -63,6 +68,12 @@ impl<'a> Input<'a> {
         };
         let input: Input<'_> = open().in_file(Some(path))?;
         Ok(Input { path: Some(path.to_path_buf()), ..input })
+    }
+
+    /// A file that says how long it is: its last line may lack its end.
+    fn plain(reader: impl Read + Send + 'a, path: &Path, counters: &'a Counters) -> Self {
+        let reader = Box::new(LineEnder::new(reader, path, counters));
+        Self { path: Some(path.to_path_buf()), block_size: BLOCK_SIZE, reader }
     }
 
     /// Reads a pipe, socket or file; a wait for the other side ends when `counters` is cancelled.

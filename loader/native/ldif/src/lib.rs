@@ -8,6 +8,7 @@ pub mod blocks;
 pub mod feed;
 pub mod fields;
 pub mod input;
+mod open_end;
 pub mod outflow;
 pub mod output;
 pub mod records;

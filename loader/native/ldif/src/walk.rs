@@ -27,12 +27,22 @@ pub fn each_record(
         let mut entries = 0;
         for record in Records::new(&block) {
             let record = record.in_file(path.as_deref())?;
-            visit(&record).map_err(|error| locate(error, &record, path.as_deref()))?;
+            visit(&record).map_err(|error| {
+                let error = locate(error, &record, path.as_deref());
+                if record.last { cut_short(error, counters) } else { error }
+            })?;
             entries += 1;
         }
         bytes += block.bytes.len() as u64;
         counters.add(entries, block.bytes.len() as u64);
     }
+}
+
+/// Syntax that is broken in the last record of a file whose last line has no end either: it was cut.
+fn cut_short(error: Error, counters: &Counters) -> Error {
+    let open_end = error.path.as_ref().is_some_and(|path| counters.open_ends().contains(path));
+    let code = if open_end && error.code == Code::Syntax { Code::Truncated } else { error.code };
+    Error { code, ..error }
 }
 
 /// An error met in `record`, told with its place.

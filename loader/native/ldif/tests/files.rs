@@ -159,3 +159,33 @@ fn what_was_not_read_to_its_end_is_not_told() {
     Input::from_path(&path, &counters).unwrap().take(100_000).read_to_end(&mut Vec::new()).unwrap();
     assert_eq!(counters.files(), []);
 }
+
+#[test]
+fn a_plain_file_may_lack_its_last_line_end_and_nothing_else_may() {
+    let directory = tempdir().unwrap();
+    let read = |name: &str, content: &[u8]| {
+        let path = directory.path().join(name);
+        fs::write(&path, content).unwrap();
+        let (counters, mut records) = (Counters::default(), Vec::new());
+        let input = Input::from_path(&path, &counters)?;
+        ldif::walk::each_record(input, &counters, |record| {
+            records.extend_from_slice(record.bytes);
+            Ok(())
+        })?;
+        Ok::<_, ldif::Error>((records, counters.open_ends().len()))
+    };
+    let text = b"dn: cn=a\ncn: a";
+    assert_eq!(read("a.ldif", text).unwrap(), ([&text[..], b"\n"].concat(), 1));
+    assert_eq!(read("b.ldif", b"dn: cn=a\ncn: a\n").unwrap().1, 0);
+    assert_eq!(read("e.ldif", b"").unwrap(), (Vec::new(), 0));
+    for (name, content) in [("z", zstd(text)), ("g", gzip(text))] {
+        assert_eq!(read(name, &content).unwrap_err().code, Code::Truncated);
+    }
+    for cut in ["modifyTimestamp: 2026010100000", "entryCSN: 20260101000000.000000Z#000000#001#00"]
+    {
+        let error = read("c.ldif", format!("dn: cn=a\ncn: a\n{cut}").as_bytes()).unwrap_err();
+        assert_eq!((error.code, error.line), (Code::Truncated, Some(3)), "{cut}");
+    }
+    let whole = b"dn: cn=a\nmodifyTimestamp: 20260101000000Z";
+    assert_eq!(read("d.ldif", whole).unwrap().1, 1);
+}

@@ -1,0 +1,72 @@
+//! A plain file whose last line has no end: slapadd takes it, and so do we, because the file says itself how long it is.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use memchr::memrchr;
+
+use crate::tail::STAMPS;
+use crate::{Code, Counters, Error};
+
+/// No line longer than this is one of [`STAMPS`].
+const LONGEST_STAMP: usize = 256;
+
+/// Ends the last line, and tells `counters` if it had no end.
+pub(crate) struct LineEnder<'a, R> {
+    reader: R,
+    path: PathBuf,
+    counters: &'a Counters,
+    /// What of the current line has been read: all of it, or too much for a stamp.
+    line: Vec<u8>,
+}
+
+impl<'a, R: Read> LineEnder<'a, R> {
+    pub(crate) fn new(reader: R, path: &Path, counters: &'a Counters) -> Self {
+        Self { reader, path: path.to_path_buf(), counters, line: Vec::new() }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) {
+        let begin = memrchr(b'\n', bytes).map_or(0, |newline| {
+            self.line.clear();
+            newline + 1
+        });
+        let room = (LONGEST_STAMP + 1).saturating_sub(self.line.len());
+        self.line.extend(bytes[begin..].iter().take(room));
+    }
+
+    fn end_line(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.line.is_empty() || buffer.is_empty() {
+            return Ok(0);
+        }
+        if is_cut_stamp(&self.line) {
+            return Err(Error::new(Code::Truncated, "the last line has no end").into());
+        }
+        self.line.clear();
+        self.counters.ended_line(&self.path);
+        buffer[0] = b'\n';
+        Ok(1)
+    }
+}
+
+impl<R: Read> Read for LineEnder<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        if count == 0 {
+            return self.end_line(buffer);
+        }
+        self.pass(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// The last lines of an entry as a server writes it out show by themselves whether they are whole.
+fn is_cut_stamp(line: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(line) else { return false };
+    let Some((name, value)) = text.split_once(':') else { return false };
+    let value = value.trim();
+    STAMPS.iter().position(|stamp| name.eq_ignore_ascii_case(stamp)).is_some_and(|stamp| {
+        let hex = value.rsplit('#').next().unwrap_or("");
+        let whole = [hex.len() == 6 && value.matches('#').count() == 3, value.ends_with('Z')];
+        !whole[stamp]
+    })
+}
