@@ -52,7 +52,7 @@ class Asker:
     def parsed(
         self, what: str, tool: str, text: str | None, parse: Callable[[str], Told]
     ) -> Told | None:
-        """What the tool's answer means; None, and `what` is noted, when it is not in the form that the tool documents."""
+        """What the tool's answer means; None, and `what` is noted, when it is not in its documented form."""
         if text is None:
             return None
         try:
