@@ -1,4 +1,4 @@
-"""`ditseed storage check`."""
+"""`ditseed storage`, and its `check`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 from loader import units
 from loader.cli import options
 from loader.cli.report import show, show_json
+from loader.cli.storage_plan_cmd import plan_command
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.storage import check as checking
 from loader.operations.storage.check import Report
@@ -20,7 +21,10 @@ from loader.storage.devices import Device
 
 @click.group(name="storage")
 def command() -> None:
-    """Look at what a database stands on: file system, logical volume, disks, memory."""
+    """What a database stands on, checked and planned: file system, logical volume, disks, memory."""
+
+
+command.add_command(plan_command)
 
 
 @command.command("check")

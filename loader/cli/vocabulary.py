@@ -35,6 +35,8 @@ OPTIONS = {
             "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count",
             # changing settings
             "set add remove no-reindex apply",
+            # a volume that is planned
+            "database fs stripes stripe-size extent-size vg lv mount size unequal",
             # the run itself
             "replace dry-run restart forget run-dir timeout progress json profile quiet:q verbose:v log-file",
         )

@@ -52,6 +52,8 @@ from loader.errors.host import CatalogueDamaged as CatalogueDamaged
 from loader.errors.host import CatalogueVersion as CatalogueVersion
 from loader.errors.host import ChangedSince as ChangedSince
 from loader.errors.host import DirectoryUnsafe as DirectoryUnsafe
+from loader.errors.host import DiskInUse as DiskInUse
+from loader.errors.host import DisksUnequal as DisksUnequal
 from loader.errors.host import FileUnsafe as FileUnsafe
 from loader.errors.host import Internal as Internal
 from loader.errors.host import LibldapMissing as LibldapMissing
@@ -64,10 +66,12 @@ from loader.errors.host import OutputNotEmpty as OutputNotEmpty
 from loader.errors.host import ReadOnly as ReadOnly
 from loader.errors.host import RunMismatch as RunMismatch
 from loader.errors.host import StepTimeout as StepTimeout
+from loader.errors.host import StripesImpossible as StripesImpossible
 from loader.errors.host import SystemFailed as SystemFailed
 from loader.errors.host import ToolFailed as ToolFailed
 from loader.errors.host import ToolMissing as ToolMissing
 from loader.errors.host import UsageProblem as UsageProblem
+from loader.errors.host import VolumeTooSmall as VolumeTooSmall
 from loader.errors.load import AddLost as AddLost
 from loader.errors.load import AddRefused as AddRefused
 from loader.errors.load import EmptyInput as EmptyInput

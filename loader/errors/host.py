@@ -155,6 +155,37 @@ class FileUnsafe(LoaderError):
     hint = "ditseed wrote nothing to it. Find out who created it, remove it, and run the same command again."
 
 
+class StripesImpossible(LoaderError):
+    code, exit_status = "storage.stripes", 121
+    message = "no volume can be striped like that: {reason}"
+    hint = "Choose another --stripe-size, --extent-size or --stripes, or leave them out; nothing was changed."
+
+
+class DisksUnequal(LoaderError):
+    """lost: what each larger disk has more than the smallest one."""
+
+    code, exit_status = "storage.disks_unequal", 122
+    message = "the disks are of unequal size, so striping leaves unused: {lost}"
+    hint = "Give disks of one size, or add --unequal to do without that space; nothing was changed."
+
+
+class DiskInUse(LoaderError):
+    code, exit_status = "storage.disk_in_use", 123
+    message = "{path} {reason}"
+    hint = (
+        "Give another disk. If what is on this one is not needed any more, remove it yourself (umount, pvremove, "
+        "wipefs), then run the same command again; nothing was changed."
+    )
+
+
+class VolumeTooSmall(LoaderError):
+    code, exit_status = "storage.volume_too_small", 124
+    message = "{reason}"
+    hint = (
+        "Give more or larger disks, or another --fs where that is the limit; nothing was changed."
+    )
+
+
 class Cancelled(LoaderError):
     code, exit_status = "cancelled", 130
     message = "stopped by {signal}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -11,6 +13,7 @@ from loader import child
 
 # Administrators' programs; the path of an ordinary user or of cron often lacks sbin.
 _ALSO = "/usr/local/sbin:/usr/sbin:/sbin"
+Told = TypeVar("Told")
 
 
 class Unseen(msgspec.Struct, frozen=True):
@@ -45,3 +48,17 @@ class Asker:
             self.missed(what, f"{tool}: {said or f'exit status {answer.status}'}")
             return None
         return answer.out.decode("utf-8", "replace")
+
+    def parsed(
+        self, what: str, tool: str, text: str | None, parse: Callable[[str], Told]
+    ) -> Told | None:
+        """What the tool's answer means; None, and `what` is noted, when it is not in its documented form."""
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except (msgspec.MsgspecError, KeyError, ValueError) as error:
+            self.missed(
+                what, f"{tool}: its answer cannot be read ({type(error).__name__}: {error})"
+            )
+            return None

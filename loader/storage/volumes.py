@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import msgspec
 
@@ -15,6 +14,12 @@ _SEGMENTS = (
     "lv_read_ahead,vg_extent_size,data_percent,metadata_percent,pool_lv"
 )
 _PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
+
+
+class _Answer(msgspec.Struct):
+    """Numbers are strings; lvs adds what it logged."""
+
+    report: list[dict[str, list[dict[str, str]]]]
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -88,11 +93,12 @@ class Volumes(msgspec.Struct, frozen=True):
 
 
 def read(asker: Asker) -> Volumes:
-    """None of either where the tools give no answer."""
+    """None of either where the tools give no answer, or one that is not theirs."""
     segments = asker.output("logical volumes", "lvs", "-a", *_FORM, "--segments", "-o", _SEGMENTS)
     physical = asker.output("physical volumes", "pvs", *_FORM, "-o", _PHYSICAL)
     return Volumes(
-        parse_segments(segments) if segments else (), parse_physical(physical) if physical else ()
+        asker.parsed("logical volumes", "lvs", segments, parse_segments) or (),
+        asker.parsed("physical volumes", "pvs", physical, parse_physical) or (),
     )
 
 
@@ -117,8 +123,7 @@ def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
 
 
 def _rows(text: str, name: str) -> list[dict[str, str]]:
-    report: Any = msgspec.json.decode(text)
-    return [row for one in report["report"] for row in one[name]]
+    return [row for one in msgspec.json.decode(text, type=_Answer).report for row in one[name]]
 
 
 def _volume(rows: list[dict[str, str]]) -> Volume:

@@ -10,7 +10,7 @@ from loader.operations.storage.findings import Finding, Severity, Situation
 from loader.storage.devices import Device
 from loader.storage.filesystems import EXT, Parameters
 
-_XFS_LEAST = 1 << 30  # bytes: below, mkfs.xfs takes no stripes over from the device
+XFS_LEAST = 1 << 30  # bytes: below, mkfs.xfs takes no stripes over from the device
 
 
 def findings(situation: Situation) -> Iterator[Finding]:
@@ -77,7 +77,7 @@ def _topology(top: Device) -> tuple[int, int]:
 
 
 def _too_small(situation: Situation) -> bool:
-    return situation.facts.mount.kind == "xfs" and situation.facts.devices[0].size < _XFS_LEAST
+    return situation.facts.mount.kind == "xfs" and situation.facts.devices[0].size < XFS_LEAST
 
 
 def _told(kind: str, made: Parameters) -> str:

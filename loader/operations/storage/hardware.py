@@ -8,7 +8,7 @@ from loader import units
 from loader.operations.storage.findings import Finding, Severity, Situation
 from loader.storage.devices import Device
 
-_ALIGNED = 1 << 20  # bytes: where partitioning tools begin since about 2010
+ALIGNED = 1 << 20  # bytes: where partitioning tools begin since about 2010
 _LEAST = 4096
 
 
@@ -18,7 +18,7 @@ def findings(situation: Situation) -> Iterator[Finding]:
     found = [
         one
         for device in facts.devices
-        for one in (*_alignment(device, extents.get(device.path)), *_scheduler(device))
+        for one in (*alignment(device, extents.get(device.path)), *_scheduler(device))
     ]
     yield from found
     if facts.devices and not any(one.rule == "alignment" for one in found):
@@ -33,7 +33,7 @@ def findings(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def _alignment(device: Device, extents: int | None) -> Iterator[Finding]:
+def alignment(device: Device, extents: int | None) -> Iterator[Finding]:
     """`extents`: where on the device the first extent of a physical volume begins; None of another device."""
     sector = max(device.physical_sector, _LEAST)
     if device.alignment_offset > 0:
@@ -58,7 +58,7 @@ def _misaligned(path: str, what: str, device: Device) -> Finding:
         "A page of the database then lies across two sectors or stripes: one read becomes two, and one write becomes "
         "two that each read before they write. Only a new partition mends it, with the data moved.",
         (
-            f"parted -a optimal /dev/{disk} mkpart primary {units.size(_ALIGNED).replace(' ', '')} 100%",
+            f"parted -a optimal /dev/{disk} mkpart primary {units.size(ALIGNED).replace(' ', '')} 100%",
         ),
         "parted(8), align-check",
     )

@@ -18,7 +18,7 @@ _FIT = {"xfs", "ext4", "ext3"}
 _MOVE = ("mkfs.xfs DEVICE",)
 
 # Kind -> severity, what, why, source.
-_KNOWN = {
+KNOWN = {
     "ext2": (
         Severity.WARNING,
         "no journal",
@@ -64,8 +64,8 @@ def findings(situation: Situation) -> Iterator[Finding]:
         yield _cluster(kind, where)
     elif kind == "btrfs":
         yield _btrfs(situation)
-    elif kind in _KNOWN:
-        severity, what, why, source = _KNOWN[kind]
+    elif kind in KNOWN:
+        severity, what, why, source = KNOWN[kind]
         yield Finding(severity, "filesystem", where, f"{kind}: {what}", why, _MOVE, source)
     elif kind in _FIT:
         yield Finding(Severity.OK, "filesystem", where, kind)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loader import units
+from loader.operations.storage import commands
 from loader.operations.storage.findings import Finding, Severity, Situation
+from loader.storage.devices import Device
 from loader.storage.survey import Facts
 from loader.storage.volumes import PhysicalVolume, Volume, Volumes
 
 STRIPE = 64 * 1024  # bytes: lvcreate's own default
-_LARGE_STRIPE = 1024 * 1024
+LARGE_STRIPE = 1024 * 1024
 _FULL, _FILLING = 95.0, 80.0  # percent of a thin pool
 _LVMTHIN = "lvmthin(7)"
 
@@ -77,7 +79,7 @@ def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, .
         each = -(-volume.extents // stripes)
         roomy = [one.name for one in physical if one.free >= each][:stripes]
         if len(roomy) == stripes:
-            return _commands(volume.group, name, stripes, each, roomy)
+            return _commands(volume.group, name, each, roomy)
     stripes = max(2, len(physical))
     each = -(-volume.extents // stripes)
     disks = [f"/dev/DISK{number}" for number in range(1, stripes + 1)]
@@ -85,15 +87,13 @@ def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, .
     return (
         f"# no {stripes} physical volumes of {volume.group} have enough free extents: add disks of {least} or more",
         f"vgextend {volume.group} {' '.join(disks)}",
-        *_commands(volume.group, name, stripes, each, disks),
+        *_commands(volume.group, name, each, disks),
     )
 
 
-def _commands(
-    group: str, name: str, stripes: int, each: int, legs: Sequence[str]
-) -> tuple[str, ...]:
+def _commands(group: str, name: str, each: int, legs: Sequence[str]) -> tuple[str, ...]:
     return (
-        f"lvcreate -i {stripes} -I {STRIPE // 1024}k -l {stripes * each} -n {name} {group} {' '.join(legs)}",
+        commands.lvcreate(group, name, len(legs) * each, STRIPE, legs),
         f"mkfs.xfs /dev/{group}/{name}",
     )
 
@@ -123,33 +123,37 @@ def _uneven(volume: Volume, physical: Sequence[PhysicalVolume]) -> Iterator[Find
 
 
 def _shared_disk(volume: Volume, facts: Facts) -> Iterator[Finding]:
-    by_path = {one.path: one for one in facts.devices}
-    by_name = {one.name: one for one in facts.devices}
+    for disk, legs in on_one_disk([*volume.legs], facts.devices).items():
+        yield Finding(
+            Severity.WARNING,
+            "volume.same_disk",
+            _name(volume),
+            f"{', '.join(legs)} are partitions of one disk, {disk}",
+            "Stripes over partitions of one disk add seeks and no throughput.",
+            striping(volume, facts.volumes.of_group(volume.group)),
+            "lvmraid(7)",
+        )
+
+
+def on_one_disk(legs: Sequence[str], devices: Sequence[Device]) -> dict[str, list[str]]:
+    """Disks that more than one of these legs is on."""
+    by_path = {one.path: one for one in devices}
+    by_name = {one.name: one for one in devices}
     disks: dict[str, list[str]] = {}
-    for leg in volume.legs:
+    for leg in legs:
         below = by_path.get(leg)
         while below is not None and below.kind == "partition" and below.on:
             below = by_name.get(below.on[0])
         if below is not None:
             disks.setdefault(below.path, []).append(leg)
-    for disk, legs in disks.items():
-        if len(legs) > 1:
-            yield Finding(
-                Severity.WARNING,
-                "volume.same_disk",
-                _name(volume),
-                f"{', '.join(legs)} are partitions of one disk, {disk}",
-                "Stripes over partitions of one disk add seeks and no throughput.",
-                striping(volume, facts.volumes.of_group(volume.group)),
-                "lvmraid(7)",
-            )
+    return {disk: on for disk, on in disks.items() if len(on) > 1}
 
 
 def _stripe_size(volume: Volume) -> Finding:
     size = max(segment.stripe_size for segment in volume.segments)
     stripes = max(segment.stripes for segment in volume.segments)
     told = f"stripe size {units.size(size)}, {stripes} stripes"
-    if size < _LARGE_STRIPE:
+    if size < LARGE_STRIPE:
         return Finding(Severity.OK, "volume.stripe_size", _name(volume), told)
     return Finding(
         Severity.NOTE,

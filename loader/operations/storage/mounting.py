@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
+from loader.operations.storage import commands
 from loader.operations.storage.findings import Finding, Severity, Situation
 from loader.storage.mounts import FstabEntry, Mount
 from loader.storage.survey import Facts
@@ -126,14 +127,13 @@ def _planned(facts: Facts) -> Iterator[Finding]:
 
 
 def _not_planned(mount: Mount) -> Finding:
-    line = " ".join((*map(_escaped, (mount.source, mount.target, mount.kind)), "defaults 0 2"))
     return Finding(
         Severity.NOTE,
         "fstab.missing",
         mount.target,
         "no line in /etc/fstab",
         "Unless a unit of systemd mounts it, the next boot does not, and slapd finds an empty directory.",
-        (f"echo {quote(line)} >>/etc/fstab",),
+        (commands.add_to_fstab(mount.source, mount.target, mount.kind),),
         "fstab(5)",
     )
 
@@ -168,8 +168,4 @@ def _soon_gone(entry: FstabEntry, names: list[str]) -> Finding:
 def _line(entry: FstabEntry, kind: str, options: list[str] | tuple[str, ...]) -> str:
     """What has to stand in the place of the line."""
     words = (entry.source, entry.target, kind, ",".join(options) or "defaults")
-    return f"line {entry.number}: {' '.join(map(_escaped, words))} {entry.rest or '0 2'}"
-
-
-def _escaped(word: str) -> str:
-    return word.replace("\\", r"\134").replace(" ", r"\040").replace("\t", r"\011")
+    return f"line {entry.number}: {' '.join(map(commands.fstab_word, words))} {entry.rest or '0 2'}"

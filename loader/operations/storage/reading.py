@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loader import units
+from loader.operations.storage import commands
+from loader.operations.storage.commands import FEW_SECTORS
 from loader.operations.storage.findings import Configured, Finding, Severity, Situation
 from loader.storage.survey import Facts
 
-_USUAL = 128 * 1024  # bytes: what the kernel gives a disk
+USUAL = 128 * 1024  # bytes: what the kernel gives a disk
 _COSTLY = 512 * 1024
 _LARGE = 1024 * 1024
-_SMALL_SECTORS = 32  # of 512 bytes: 16 KiB
 
 
 def findings(situation: Situation) -> Iterator[Finding]:
@@ -86,15 +87,15 @@ def _severity(situation: Situation, size: int) -> Severity:
         return Severity.NOTE if size >= _LARGE else Severity.OK
     if size >= _COSTLY:
         return Severity.WARNING
-    return Severity.NOTE if size > _USUAL else Severity.OK
+    return Severity.NOTE if size > USUAL else Severity.OK
 
 
 def _commands(facts: Facts) -> tuple[str, ...]:
     volume, top = facts.volume, facts.devices[0]
     if volume is not None and volume.path == top.path:
-        return (f"lvchange -r {_SMALL_SECTORS} {volume.group}/{volume.name}",)
+        return (commands.read_ahead(volume.group, volume.name, FEW_SECTORS),)
     return (
-        f"blockdev --setra {_SMALL_SECTORS} {top.path}",
+        f"blockdev --setra {FEW_SECTORS} {top.path}",
         "# until the next boot; a rule of udev(7) sets it for good: "
-        f'KERNEL=="{top.name}", ATTR{{queue/read_ahead_kb}}="{_SMALL_SECTORS // 2}"',
+        f'KERNEL=="{top.name}", ATTR{{queue/read_ahead_kb}}="{FEW_SECTORS // 2}"',
     )

@@ -1,0 +1,175 @@
+"""`storage plan`: its arithmetic, its commands, and what it refuses."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from loader.errors import DisksUnequal, LoaderError, StripesImpossible, UsageProblem, VolumeTooSmall
+from loader.operations.storage.plan import Disk, Plan, Wishes, plan
+from loader.storage.devices import Device
+
+GIB = 1 << 30
+DISK = Device(
+    "sdb", "/dev/sdb", "disk", 8 * GIB, 0, 0, 512, 512, 512, 0, False, 131072, None, (), None, ()
+)
+
+
+def disks(*sizes: int) -> list[Disk]:
+    return [Disk(f"/dev/DISK{number}", size * GIB) for number, size in enumerate(sizes, 1)]
+
+
+def planned(sizes: tuple[int, ...] = (8, 8, 8), **wished: Any) -> Plan:
+    return plan(disks(*sizes), Wishes(**{"database": 4 * GIB, "memory": 8 * GIB, **wished}))
+
+
+def commands(made: Plan) -> list[str]:
+    return [step.command for step in made.steps]
+
+
+def test_the_whole_of_three_disks() -> None:
+    made = planned()
+    # 8 GiB less the first MiB are 2047 extents of 4 MiB and a rest.
+    assert [(leg.extents, leg.used, leg.left) for leg in made.legs] == [(2047, 2047, 0)] * 3
+    assert (made.extents, made.size) == (6141, 6141 << 22)
+    assert commands(made) == [
+        "pvcreate --dataalignment 1024k /dev/DISK1 /dev/DISK2 /dev/DISK3",
+        "vgcreate -s 4096k ldap /dev/DISK1 /dev/DISK2 /dev/DISK3",
+        "lvcreate -i 3 -I 64k -l 6141 -n data ldap /dev/DISK1 /dev/DISK2 /dev/DISK3",
+        "lvchange -r 256 ldap/data",
+        "mkfs.xfs -b size=4096 -d su=64k,sw=3 -l su=64k /dev/ldap/data",
+        "mkdir -p /srv/ldap",
+        "mount -t xfs /dev/ldap/data /srv/ldap",
+        "printf '%s\\n' '/dev/ldap/data /srv/ldap xfs defaults 0 2' >>/etc/fstab",
+    ]
+    assert made.notes == ()
+    assert all(step.why for step in made.steps)
+    assert any("agcount" in reason for step in made.steps for reason in step.why)
+
+
+def test_a_size_is_rounded_up_to_a_whole_number_of_extents_on_each_leg() -> None:
+    made = planned(size=9 * GIB + 1)  # 2304 extents and one byte: 2305, of which 3 do not divide
+    assert (made.extents, [leg.used for leg in made.legs]) == (2307, [769] * 3)
+    assert [leg.left for leg in made.legs] == [1278] * 3
+    (step,) = [step for step in made.steps if step.command.startswith("lvcreate")]
+    assert any("are 2305; rounded up" in reason for reason in step.why)
+    assert "three times is better" in made.notes[0]
+
+
+def test_fewer_stripes_than_disks_leave_the_smaller_ones() -> None:
+    made = planned((8, 6, 8), stripes=2)
+    assert [leg.used for leg in made.legs] == [2047, 0, 2047]
+    assert "lvcreate -i 2 -I 64k -l 4094 -n data ldap /dev/DISK1 /dev/DISK3" in commands(made)
+
+
+def test_one_disk_is_linear() -> None:
+    made = planned((16,))
+    assert "lvcreate -l 4095 -n data ldap /dev/DISK1" in commands(made)
+    assert "mkfs.xfs -b size=4096 /dev/ldap/data" in commands(made)
+
+
+@pytest.mark.parametrize(
+    ("wished", "expected"),
+    [
+        ({"kind": "ext4"}, "mkfs.ext4 -b 4096 -m 0 -E stride=16,stripe_width=48 /dev/ldap/data"),
+        ({"kind": "ext3"}, "mkfs.ext3 -b 4096 -m 0 -E stride=16,stripe_width=48 /dev/ldap/data"),
+        (
+            {"stripe_size": 1 << 20},
+            "mkfs.xfs -b size=4096 -d su=1024k,sw=3 -l su=256k /dev/ldap/data",
+        ),
+        (
+            {"size": GIB - 1, "database": 1 << 20},
+            "mkfs.xfs -b size=4096 -d su=64k,sw=3 -l su=64k /dev/ldap/data",
+        ),
+        ({"size": GIB // 2, "database": 1 << 20}, "mkfs.xfs -b size=4096 /dev/ldap/data"),
+        ({"memory": GIB}, "lvchange -r 32 ldap/data"),
+    ],
+)
+def test_what_follows_from_a_wish(wished: dict[str, Any], expected: str) -> None:
+    assert expected in commands(planned(**wished))
+
+
+def test_names_are_quoted_for_the_shell_and_for_fstab() -> None:
+    *_, make, mount, fstab = commands(planned(mount="/srv/a b"))
+    assert shlex.split(make)[-1] == shlex.split(mount)[-1] == "/srv/a b"
+    assert r"/srv/a\040b" in fstab
+
+
+def test_legacy_file_systems_and_large_stripes_are_noted() -> None:
+    assert "no journal" in planned(kind="ext2").notes[0]
+    assert "legacy" in planned(kind="ext3").notes[0]
+    assert "1.0 MiB" in planned(stripe_size=1 << 20).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wished", "error", "said"),
+    [
+        ((8, 8), {"stripe_size": 8 << 20}, StripesImpossible, "exceeds the extent size of 4.0 MiB"),
+        ((8, 8), {"stripe_size": 3 << 16}, StripesImpossible, "not a power of two"),
+        (
+            (8, 8),
+            {"stripe_size": 2048},
+            StripesImpossible,
+            "not a power of two of 4096 bytes or more",
+        ),
+        ((8, 8), {"extent_size": 3 << 20}, StripesImpossible, "the extent size of 3145728 bytes"),
+        (
+            (8, 8),
+            {"stripes": 3},
+            StripesImpossible,
+            "3 stripes need as many disks, and there are 2",
+        ),
+        ((8, 10), {}, DisksUnequal, "2.0 GiB of /dev/DISK2"),
+        (
+            (8, 8),
+            {"database": 8 * GIB},
+            VolumeTooSmall,
+            "does not hold a database of 8.0 GiB twice",
+        ),
+        ((8, 8), {"size": 17 * GIB}, VolumeTooSmall, "the volume can have 16.0 GiB, 2047 extents"),
+        ((0, 0), {}, VolumeTooSmall, "0 extents"),
+        ((8, 8), {"size": 200 << 20, "database": 1 << 20}, VolumeTooSmall, "xfs needs 300.0 MiB"),
+        ((9000,), {"kind": "ext3", "database": 3 << 40}, VolumeTooSmall, "a file of ext3"),
+        ((8, 8), {"group": "-a"}, UsageProblem, "--vg"),
+        ((8, 8), {"volume": "a b"}, UsageProblem, "--lv"),
+        ((8, 8), {"mount": "srv"}, UsageProblem, "--mount"),
+    ],
+)
+def test_refused(
+    sizes: tuple[int, ...], wished: dict[str, Any], error: type[LoaderError], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        planned(sizes, **wished)
+
+
+def test_unequal_disks_if_the_loss_is_accepted() -> None:
+    made = planned((8, 10), unequal=True)
+    assert [(leg.used, leg.left) for leg in made.legs] == [(2047, 0), (2047, 512)]
+
+
+def test_partitions_of_one_disk_are_no_disks() -> None:
+    parts = [
+        replace(
+            DISK, name=f"sdb{n}", path=f"/dev/sdb{n}", kind="partition", on=("sdb",), start=1 << 20
+        )
+        for n in (1, 2)
+    ]
+    given = [Disk(part.path, part.size, (part, DISK)) for part in parts]
+    with pytest.raises(StripesImpossible, match="/dev/sdb1, /dev/sdb2 are on one disk, /dev/sdb"):
+        plan(given, Wishes(database=GIB, memory=GIB))
+
+
+def test_the_same_disk_twice() -> None:
+    given = [Disk(path, DISK.size, (DISK,)) for path in ("/dev/sdb", "/dev/disk/by-id/one")]
+    with pytest.raises(UsageProblem, match="given twice: /dev/sdb"):
+        plan(given, Wishes(database=GIB, memory=GIB))
+
+
+def test_extents_begin_at_a_whole_stripe_of_what_is_below() -> None:
+    array = replace(DISK, min_io=3 << 20)
+    made = plan([Disk("/dev/sdb", array.size, (array,))], Wishes(database=GIB, memory=GIB))
+    assert commands(made)[0] == "pvcreate --dataalignment 3072k /dev/sdb"
+    assert made.legs[0].extents == (8 * 1024 - 3) // 4
