@@ -15,8 +15,8 @@ PLANNED = """
 set -e
 touch /run/fstab
 mount --bind /run/fstab /etc/fstab
-{ditseed} storage plan /dev/ubda /dev/ubdb /dev/ubdc --database 2G --mount /run/mnt/xfs >xfs.sh
-{ditseed} storage plan /dev/ubdd /dev/ubde /dev/ubdf --database 2G --mount '/run/mnt/ext 4' --vg two --fs ext4 >ext.sh
+{ditseed} storage plan /dev/ubda /dev/ubdb /dev/ubdc --database 300M --mount /run/mnt/xfs >xfs.sh
+{ditseed} storage plan /dev/ubdd /dev/ubde /dev/ubdf --database 100M --mount '/run/mnt/ext 4' --vg two --fs ext4 >ext.sh
 sh -e xfs.sh >&2
 sh -e ext.sh >&2
 umount /run/mnt/xfs
@@ -32,9 +32,9 @@ cat xfs; echo; echo ==; cat ext
 def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path) -> None:
     require(storage_vm.missing_storage_vm())
     images = [tmp_path / f"disk{number}" for number in range(6)]
-    for image in images:
-        with image.open("wb") as file:
-            file.truncate(2 << 30)
+    for number, image in enumerate(images):
+        with image.open("wb") as file:  # xfs takes stripes from 1 GiB on
+            file.truncate((360 if number < 3 else 120) << 20)
     ended = storage_vm.run(PLANNED.format(ditseed=COMMAND), images)
     assert ended.status == 0, ended.err
     said, _, told = ended.out.partition("{")

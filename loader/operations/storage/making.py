@@ -40,8 +40,8 @@ def require_room(size: int, database: int, kind: str) -> None:
     """Raises VolumeTooSmall."""
     if size - size // 20 < 2 * database:
         raise VolumeTooSmall(
-            reason=f"a volume of {units.size(size)}, of which 5 % are counted for the file system itself, does not hold "
-            f"a database of {units.size(database)} twice: a build, a restore or a copy is made beside it"
+            reason=f"a volume of {units.size(size)}, of which 5 % are counted for the file system itself, does not "
+            f"hold a database of {units.size(database)} twice: a build, a restore or a copy is made beside it"
         )
     if kind == "xfs" and size < _XFS_MINIMUM:
         raise VolumeTooSmall(
