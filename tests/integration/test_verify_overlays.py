@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
+import ldap
 import pytest
 
 from fixtures import replication
@@ -77,3 +79,55 @@ def test_the_local_part_of_a_translucent_proxy_is_sound() -> None:
             proxy.ldapmodify(CHANGE)
             proxy.stop()
             verified(proxy).ok()
+
+
+POLICY = f"""dn: cn=policy,{SUFFIX}
+objectClass: device
+objectClass: pwdPolicy
+cn: policy
+pwdAttribute: userPassword
+pwdLockout: TRUE
+pwdMaxFailure: 1000
+pwdMustChange: TRUE
+"""
+RESET = f"""dn: uid=u0,ou=people,{SUFFIX}
+changetype: modify
+replace: userPassword
+userPassword: secret
+"""
+PASSING = f"dn: cn=passing,{SUFFIX}\nobjectClass: device\nobjectClass: dynamicObject\ncn: passing\n"
+
+
+def fails_until_a_time_ends_in_0(server: Slapd) -> None:
+    """slapd takes the last 0 of a fraction off a value that it compares, and ppolicy does not."""
+    name, times = f"uid=u0,ou=people,{SUFFIX}", [b""]
+    handle = ldap.initialize(server.uri)
+    while not any(time.endswith(b"0Z") for time in times):
+        with suppress(ldap.INVALID_CREDENTIALS):
+            handle.simple_bind_s(name, "wrong")
+        times = server.search("(uid=u0)", ("pwdFailureTime",))[0][1]["pwdFailureTime"]
+    handle.unbind_s()
+
+
+@pytest.fixture(scope="module")
+def of_overlays() -> Iterator[Slapd]:
+    """Stopped, after ppolicy and dds have written."""
+    settings = Settings(
+        indexes=("objectClass,pwdFailureTime,pwdReset eq",),
+        modules=("back_mdb", "syncprov", "ppolicy", "dds"),
+        overlays=(f"overlay ppolicy\nppolicy_default cn=policy,{SUFFIX}", "overlay dds"),
+    )
+    with closing(replication.provider(settings)) as server:
+        server.slapadd(f"{LDIF}\n{POLICY}")
+        server.start()
+        server.ldapmodify(RESET)
+        server.ldapadd(PASSING)
+        fails_until_a_time_ends_in_0(server)
+        server.stop()
+        yield server
+
+
+def test_what_ppolicy_and_dds_write_is_sound(of_overlays: Slapd) -> None:
+    told = verified(of_overlays).ok().out
+    for name in ("pwdReset", "entryTtl", "pwdFailureTime"):
+        assert f"note: {name}: " in told

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use schema::{Ava, Normalise, Schema};
+use values::Normaliser;
 
 use super::findings::{Finding, Kind};
 use super::walk::{MultivalRecords, of_number};
@@ -21,6 +22,15 @@ pub struct EntryChecker<'a> {
     pub settings: &'a Settings,
     /// By number, from 1; `None` where the schema does not know the description.
     pub columns: Vec<(String, Option<Arc<AttributeDescription>>)>,
+}
+
+/// What is stored beside a value. The worst comes last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum NormalForm {
+    Right,
+    /// The value itself where slapd would make another, or none: overlays store operational attributes so.
+    Own,
+    Wrong,
 }
 
 type Report<'t> = &'t mut dyn FnMut(Kind, Finding);
@@ -112,24 +122,52 @@ impl<'a> EntryChecker<'a> {
         values: &Values<'_>,
         tell: Report<'_>,
     ) {
-        let mut made = Vec::new();
-        let mut pairs = values.given.iter().zip(&values.compared);
-        let of_dn = self.schema.get(column.attribute).normaliser == Normalise::Dn;
-        let wrong = |(value, normal): (&&[u8], &&[u8])| {
-            made.clear();
-            let normalised = self.schema.normalise(column.attribute, value, &mut made);
-            let unknown = normalised.is_err() && of_dn && self.schema.has_unproven_part(value);
-            !unknown && (normalised != Ok(true) || made != *normal)
-        };
-        if one.has_normals && pairs.any(wrong) {
-            let finding = Finding::new("the normal form of a value is not that of the value");
-            tell(Kind::Normal, finding.of_attribute(&column.text));
+        if one.has_normals {
+            let pairs = values.given.iter().zip(&values.compared);
+            let mut made = Vec::new();
+            let forms = pairs.map(|(value, normal)| self.form(column, value, normal, &mut made));
+            match forms.max() {
+                Some(NormalForm::Wrong) => {
+                    let finding = Finding::new("the normal form of a value is not that of the value");
+                    tell(Kind::Normal, finding.of_attribute(&column.text));
+                }
+                Some(NormalForm::Own) => {
+                    tell(Kind::OwnForm, Finding::default().of_attribute(&column.text));
+                }
+                Some(NormalForm::Right) | None => {}
+            }
         }
         let unordered = |pair: &[&[u8]]| column.order.compare(pair[0], pair[1]).is_ge();
         if (one.sorted || one.apart) && values.compared.windows(2).any(unordered) {
             let finding = Finding::new("values that do not stand in their order");
             tell(Kind::Order, finding.of_attribute(&column.text));
         }
+    }
+
+    fn form(
+        &self,
+        column: &AttributeDescription,
+        value: &[u8],
+        normal: &[u8],
+        made: &mut Vec<u8>,
+    ) -> NormalForm {
+        made.clear();
+        let kind = self.schema.get(column.attribute);
+        let normalised = self.schema.normalise(column.attribute, value, made);
+        if normalised == Ok(true) && made == normal {
+            return NormalForm::Right;
+        }
+        let of_dn = kind.normaliser == Normalise::Dn;
+        if normalised.is_err() && of_dn && self.schema.has_unproven_part(value) {
+            return NormalForm::Right;
+        }
+        // Overlays give slapd the value itself: ppolicy of pwdReset and of times, whose fraction may end in 0, and dds
+        // of entryTtl.
+        let unchanged = [Normalise::None, Normalise::Value(Normaliser::GeneralizedTime)];
+        if kind.operational() && value == normal && unchanged.contains(&kind.normaliser) {
+            return NormalForm::Own;
+        }
+        NormalForm::Wrong
     }
 
     fn keys(

@@ -28,6 +28,8 @@ pub enum Kind {
     Naming,
     Flags,
     Normal,
+    /// Not a problem: it ends among the notes.
+    OwnForm,
     Order,
     Index,
     Posting,
@@ -62,6 +64,7 @@ impl Kind {
             Self::Naming => "indexes.naming",
             Self::Flags => "indexes.flags",
             Self::Normal => "indexes.normal_form",
+            Self::OwnForm => "indexes.own_form",
             Self::Order => "indexes.order",
             Self::Index => "indexes.table",
             Self::Posting => "indexes.damaged",
@@ -138,14 +141,21 @@ pub struct Findings {
     /// So many of each kind are told.
     limit: usize,
     pub problems: BTreeMap<Kind, Problem>,
+    /// Attributes whose values slapd's overlays have stored as their own normal forms, and in how many entries.
+    pub own_forms: BTreeMap<String, u64>,
 }
 
 impl Findings {
     pub const fn new(limit: usize) -> Self {
-        Self { limit, problems: BTreeMap::new() }
+        Self { limit, problems: BTreeMap::new(), own_forms: BTreeMap::new() }
     }
 
     pub fn add(&mut self, kind: Kind, finding: impl FnOnce() -> Finding) {
+        if kind == Kind::OwnForm {
+            let attribute = finding().attribute.unwrap_or_default();
+            *self.own_forms.entry(attribute).or_default() += 1;
+            return;
+        }
         let problem = self.problems.entry(kind).or_default();
         problem.count += 1;
         if problem.told.len() < self.limit {
@@ -155,11 +165,22 @@ impl Findings {
 
     /// Those of a part that comes after what is here.
     pub fn absorb(&mut self, other: Self) {
+        for (attribute, count) in other.own_forms {
+            *self.own_forms.entry(attribute).or_default() += count;
+        }
         for (kind, found) in other.problems {
             let problem = self.problems.entry(kind).or_default();
             problem.count += found.count;
             let room = self.limit.saturating_sub(problem.told.len());
             problem.told.extend(found.told.into_iter().take(room));
         }
+    }
+
+    pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
+        self.own_forms.iter().map(|(attribute, count)| {
+            format!(
+                "{attribute}: stored as its own normal form, as slapd's overlays do (entries: {count})"
+            )
+        })
     }
 }

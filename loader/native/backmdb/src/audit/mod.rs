@@ -124,6 +124,7 @@ pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
     tables::set_orders(&mut reader);
     look.climb(&reader, &mut verdict, &mut findings)?;
     name(&reader, &mut findings);
+    verdict.notes.extend(findings.notes());
     verdict.problems.extend(findings.problems);
     Ok(verdict)
 }
