@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,7 +64,21 @@ def _of_this_phase(item: pytest.Item, phase: str) -> bool:
     return phase == "with" or (item.get_closest_marker("alone") is None) == (phase == "without")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """pytest-randomly shuffles. Modules stay in another order, the tests of a module go back to theirs: some go on with
+    a server that those before them have changed."""
+    place = {item: number for number, item in enumerate(items)}
+    yield
+    modules = {item.nodeid.split("::")[0]: None for item in items}
+    shuffled = {name: number for number, name in enumerate(modules)}
+    items.sort(key=lambda item: (shuffled[item.nodeid.split("::")[0]], place[item]))
+    _keep_what_is_wanted(config, items)
+
+
+def _keep_what_is_wanted(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of --tier and --alone, what is wanted; `heavy` runs only when it is named."""
     phase = config.getoption("--alone")
     main = config.getoption(tiers.OPTION) == tiers.MAIN
