@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.fixtures import reorder_items
 
 from fixtures import replication
 from fixtures.slapd import Form, Slapd, missing_slapd
@@ -75,6 +76,7 @@ def pytest_collection_modifyitems(
     modules = {item.nodeid.split("::")[0]: None for item in items}
     shuffled = {name: number for number, name in enumerate(modules)}
     items.sort(key=lambda item: (shuffled[item.nodeid.split("::")[0]], place[item]))
+    items[:] = reorder_items(items)  # what shares a fixture stands together again
     _keep_what_is_wanted(config, items)
 
 
