@@ -21,7 +21,9 @@ _WIDTH = 98
 
 @click.command("plan")
 @click.argument("disks", nargs=-1, required=True, metavar="DISK...")
-@click.option("--database", type=options.Size(), required=True, help="Size of the database.")
+@click.option(
+    "--database-size", "database", type=options.Size(), required=True, help="Size of the database."
+)
 @click.option(
     "--fs",
     "kind",
@@ -39,7 +41,12 @@ _WIDTH = 98
 @click.option(
     "--extent-size", type=options.Size(), default=plan.EXTENT, help="Extent size (default: 4M)."
 )
-@click.option("--size", type=options.Size(), help="Size of the volume (default: all of the disks).")
+@click.option(
+    "--volume-size",
+    "size",
+    type=options.Size(),
+    help="Size of the volume (default: all of the disks).",
+)
 @click.option("--memory", type=options.Size(), help="Memory of the server (default: of this host).")
 @click.option("--vg", "group", default="ldap", show_default=True, help="Name of the volume group.")
 @click.option(
@@ -58,12 +65,12 @@ def plan_command(disks: tuple[str, ...], memory: int | None, as_json: bool, **wi
     which needs root.
 
     \b
-      ditseed storage plan /dev/sdb /dev/sdc /dev/sdd --database 350G >plan.sh
-      ditseed storage plan 300G 300G 300G --database 350G --fs ext4
+      ditseed storage plan /dev/sdb /dev/sdc /dev/sdd --database-size 350G >plan.sh
+      ditseed storage plan 300G 300G 300G --database-size 350G --fs ext4
     """
     wishes = Wishes(memory=memory or resources.memory(), **wished)
     if not wishes.database:
-        raise UsageProblem(reason="--database: a size above 0 is needed")
+        raise UsageProblem(reason="--database-size: a size above 0 is needed")
     made = plan.plan([_disk(word, number) for number, word in enumerate(disks, 1)], wishes)
     if as_json:
         show_json(msgspec.to_builtins(made))

@@ -36,7 +36,7 @@ OPTIONS = {
             # changing settings
             "set add remove no-reindex apply",
             # a volume that is planned
-            "database fs stripes stripe-size extent-size vg lv mount size unequal",
+            "database-size fs stripes stripe-size extent-size vg lv mount volume-size unequal",
             # the run itself
             "replace dry-run restart forget run-dir timeout progress json profile quiet:q verbose:v log-file",
         )

@@ -32,15 +32,15 @@ def ditseed(words, out):
 def sh(command):
     assert os.system(command + " >&2") == 0, command
 
-three = "plan /dev/ubda /dev/ubdb /dev/ubdc --database 300M --memory 1G --mount /run/mnt/xfs"
+three = "plan /dev/ubda /dev/ubdb /dev/ubdc --database-size 300M --memory 1G --mount /run/mnt/xfs"
 assert ditseed(three, "xfs.sh") == 0
-other = "plan /dev/ubdd /dev/ubde /dev/ubdf --database 100M --memory 64M --vg two --fs ext4"
+other = "plan /dev/ubdd /dev/ubde /dev/ubdf --database-size 100M --memory 64M --vg two --fs ext4"
 assert ditseed(other + " --mount '/run/mnt/ext 4'", "ext.sh") == 0
 sh("sh -e xfs.sh")
 sh("sh -e ext.sh")
 sh("umount /run/mnt/xfs && mount /run/mnt/xfs")
 found = ditseed("check /run/mnt/xfs --json", "xfs"), ditseed("check '/run/mnt/ext 4' --json", "ext")
-refused = ditseed("plan /dev/ubda --database 1G", "refused")
+refused = ditseed("plan /dev/ubda --database-size 1G", "refused")
 print(found, refused, flush=True)
 os.system("cat /run/fstab refused xfs; echo ==; cat ext")
 END
@@ -74,7 +74,7 @@ def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path) ->
 def test_a_disk_that_holds_something_is_refused(tmp_path: Path) -> None:
     require(missing_loop_filesystem())
     with loop_device(tmp_path / "image", 64) as device:
-        asked = ("storage", "plan", device, "--database", "16M", "--fs", "ext4", "--json")
+        asked = ("storage", "plan", device, "--database-size", "16M", "--fs", "ext4", "--json")
         facts = ditseed(*asked).facts
         assert facts["legs"] == [{"disk": device, "extents": 15, "used": 15, "left": 0}]
         assert facts["steps"][0]["command"] == f"pvcreate --dataalignment 1024k {device}"
@@ -89,15 +89,18 @@ def test_a_disk_that_holds_something_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_disk() -> None:
-    assert "storage.no_such_path" in ditseed("storage", "plan", "/dev/none", "--database", "1G").err
-    odd = ditseed("storage", "plan", "/dev/null", "--database", "1G")
+    assert (
+        "storage.no_such_path"
+        in ditseed("storage", "plan", "/dev/none", "--database-size", "1G").err
+    )
+    odd = ditseed("storage", "plan", "/dev/null", "--database-size", "1G")
     assert (odd.status, "/dev/null is not a block device" in odd.err) == (3, True)
-    assert ditseed("storage", "plan", "9G", "--database", "0").status == 3
-    assert "not a size" in ditseed("storage", "plan", "sdb", "--database", "1G").err
+    assert ditseed("storage", "plan", "9G", "--database-size", "0").status == 3
+    assert "not a size" in ditseed("storage", "plan", "sdb", "--database-size", "1G").err
 
 
 def test_a_plan_on_paper_is_a_script_of_sh() -> None:
-    done = ditseed("storage", "plan", "300G", "300G", "--database", "100G", "--memory", "64G")
+    done = ditseed("storage", "plan", "300G", "300G", "--database-size", "100G", "--memory", "64G")
     assert done.status == 0, done.err
     assert run("sh", "-n", "-c", done.out).returncode == 0
     assert "#   /dev/DISK2: 76799 extents of 4.0 MiB, 76799 used, 0 left\n" in done.out

@@ -128,7 +128,8 @@ impl<'a> EntryChecker<'a> {
             let forms = pairs.map(|(value, normal)| self.form(column, value, normal, &mut made));
             match forms.max() {
                 Some(NormalForm::Wrong) => {
-                    let finding = Finding::new("the normal form of a value is not that of the value");
+                    let finding =
+                        Finding::new("the normal form of a value is not that of the value");
                     tell(Kind::Normal, finding.of_attribute(&column.text));
                 }
                 Some(NormalForm::Own) => {
