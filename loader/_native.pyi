@@ -494,6 +494,9 @@ class Schema:
     def foreign(self) -> dict[str, str]:
         """Attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
 
+    def unknown(self, descriptions: Sequence[str]) -> list[str]:
+        """Those whose attribute type or options it does not know."""
+
     def unproven(self, descriptions: Sequence[str]) -> dict[str, str]:
         """Of the types of these descriptions, those whose values are stored in a way that is not known here."""
 

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -163,6 +164,25 @@ def ask(argv: Sequence[str], *, stdin: bytes = b"") -> Answer:
     ):
         out, said = process.communicate(stdin)
     return Answer(process.returncode, out, [*said.decode("utf-8", "replace").splitlines(), *words])
+
+
+def run_detached(argv: Sequence[str]) -> Answer:
+    """Run a command of the operator's that may leave a daemon behind: neither its end nor ours ends that, and nobody
+    waits for what the daemon keeps open. Both its outputs are in `words`. Raises ToolMissing."""
+    if shutil.which(argv[0]) is None:
+        raise ToolMissing(tool=argv[0])
+    _log.info("running %s", shlex.join(argv))
+    with tempfile.TemporaryFile() as said:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            check=False,
+        )
+        said.seek(0)
+        return Answer(done.returncode, b"", said.read().decode("utf-8", "replace").splitlines())
 
 
 @contextmanager

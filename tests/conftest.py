@@ -14,7 +14,7 @@ from fixtures import replication
 from fixtures.slapd import Form, Slapd, missing_slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
-from tests.support import costs, tiers
+from tests.support import costs, preloaded, tiers
 from tests.support.require import require
 
 SUFFIX = "dc=example,dc=com"
@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    preloaded.fork_what_is_isolated()
     if place := config.getoption(costs.OPTION):
         config.pluginmanager.register(costs.Costs(place, hasattr(config, "workerinput")))
 

@@ -272,6 +272,7 @@ def _restored(found: RestorePlan | RestoreReport) -> dict[str, object]:
         "shown / on disk": f"{units.size(found.bytes)} / {units.size(found.allocated)}",
         "took": units.duration(found.seconds),
         "verified": found.verified,
+        "indexed": ", ".join(found.indexed) or "none",
     }
 
 

@@ -30,6 +30,7 @@ from loader.cli.report import show_failure
 from loader.errors import (
     EXIT_OK,
     FULL,
+    FULL_ERRNOS,
     NO_SECRETS,
     Cancelled,
     Internal,
@@ -261,7 +262,7 @@ def _known(error: Exception) -> LoaderError | None:
 
 def _of_a_file(error: OSError) -> LoaderError | None:
     """The system does not say of which one."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in FULL_ERRNOS:
         return NoSpace(path="a file", lack=FULL)
     if error.errno in _OF_THE_DISK:
         return SystemFailed(path="a file", reason=error.strerror)

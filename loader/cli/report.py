@@ -54,6 +54,11 @@ def show_json(facts: Mapping[str, Any]) -> None:
     print(json.dumps({**REPORT, **facts}, indent=2, default=str))
 
 
+def show_json_line(facts: Mapping[str, Any]) -> None:
+    """At once, for whoever reads along."""
+    print(json.dumps({**REPORT, **facts}, default=str), flush=True)
+
+
 def tell_json(facts: Mapping[str, Any]) -> None:
     """On one line of stderr, where stdout is that of the data."""
     print(json.dumps({**REPORT, **facts}, default=str), file=sys.stderr)
@@ -85,7 +90,8 @@ def show_table(
     console = Console(width=None if sys.stdout.isatty() else 200)
     table = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold")
     for place, heading in enumerate(headings):
-        numeric = all(str(row[place])[:1].isdigit() or str(row[place]) in ("", "-") for row in rows)
+        cells = [str(row[place]) for row in rows]
+        numeric = all(one.removeprefix("-")[:1].isdigit() or one in ("", "-") for one in cells)
         table.add_column(heading, justify="right" if numeric and rows else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(plain.printable(str(cell))) for cell in row))

@@ -11,7 +11,9 @@ import msgspec
 from loader import units
 from loader.cli import options
 from loader.cli.report import show, show_json
+from loader.cli.storage_migrate_cmd import migrate_command
 from loader.cli.storage_plan_cmd import plan_command
+from loader.cli.storage_watch_cmd import watch_command
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.storage import check as checking
 from loader.operations.storage.check import Report
@@ -21,10 +23,12 @@ from loader.storage.devices import Device
 
 @click.group(name="storage")
 def command() -> None:
-    """What a database stands on, checked and planned: file system, logical volume, disks, memory."""
+    """What a database stands on, checked, planned, timed and moved: file system, logical volume, disks, memory."""
 
 
+command.add_command(migrate_command)
 command.add_command(plan_command)
+command.add_command(watch_command)
 
 
 @command.command("check")

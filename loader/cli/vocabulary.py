@@ -37,6 +37,10 @@ OPTIONS = {
             "set add remove no-reindex apply",
             # a volume that is planned
             "database-size fs stripes stripe-size extent-size vg lv mount volume-size unequal",
+            # a watch, and what a monitoring system asks of it
+            "interval samples window half-life layer state prometheus check warning:w critical:c",
+            # a migration to another volume
+            "service fstab watch rollback",
             # the run itself
             "replace dry-run restart forget run-dir timeout progress json profile quiet:q verbose:v log-file",
         )
@@ -49,12 +53,16 @@ TYPED = {
     *(
         "set",
         "add",
+        "check",
+        "layer",
         "remove",
         "apply",
         "replace",
         "dry-run",
         "restart",
         "forget",
+        "service",
+        "rollback",
         "json",
         "quiet",
         "verbose",

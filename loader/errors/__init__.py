@@ -46,6 +46,7 @@ from loader.errors.database import StreamRefused as StreamRefused
 from loader.errors.database import TargetInUse as TargetInUse
 from loader.errors.database import TargetNotEmpty as TargetNotEmpty
 from loader.errors.host import FULL as FULL
+from loader.errors.host import FULL_ERRNOS as FULL_ERRNOS
 from loader.errors.host import NO_SECRETS as NO_SECRETS
 from loader.errors.host import Cancelled as Cancelled
 from loader.errors.host import CatalogueDamaged as CatalogueDamaged
@@ -58,6 +59,7 @@ from loader.errors.host import FileUnsafe as FileUnsafe
 from loader.errors.host import Internal as Internal
 from loader.errors.host import LibldapMissing as LibldapMissing
 from loader.errors.host import Locked as Locked
+from loader.errors.host import MigrationRefused as MigrationRefused
 from loader.errors.host import NoRun as NoRun
 from loader.errors.host import NoSpace as NoSpace
 from loader.errors.host import NoSuchPath as NoSuchPath

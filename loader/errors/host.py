@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from loader.errors.base import LoaderError
 
 
@@ -30,6 +32,7 @@ class NoSuchPath(LoaderError):
 
 
 FULL = "no space left on its file system"  # a lack of unknown size
+FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NoSpace(LoaderError):
@@ -184,6 +187,14 @@ class VolumeTooSmall(LoaderError):
     hint = (
         "Give more or larger disks, or another --fs where that is the limit; nothing was changed."
     )
+
+
+class MigrationRefused(LoaderError):
+    """reason: what is in the way; advice: what to do about it."""
+
+    code, exit_status = "storage.migration", 125
+    message = "{path}: {reason}"
+    hint = "{advice}"
 
 
 class Cancelled(LoaderError):

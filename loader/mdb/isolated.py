@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # What only the process that asks needs is imported where it is used: the start of the other one is waited for.
 # -I, so that nothing in the working directory is imported by root; then our own path, as it is here, and so -S.
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import isolated; isolated.main()"
+START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import isolated; isolated.main()"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
 _ERROR, _MOVED = "ditseed-error: ", "+"
 _LENGTH = struct.Struct("=Q")
@@ -90,7 +90,7 @@ def started(
 
 def _command(work: Callable[..., Any]) -> list[str]:
     path = json.dumps([place or os.getcwd() for place in sys.path])
-    return [sys.executable, "-IS", "-c", _START, path, work.__module__, work.__qualname__]
+    return [sys.executable, "-IS", "-c", START, path, work.__module__, work.__qualname__]
 
 
 def _line(told: object) -> bytes:

@@ -16,6 +16,7 @@ from pathlib import Path
 from loader import naming, units
 from loader.errors import (
     FULL,
+    FULL_ERRNOS,
     LoaderError,
     MdbDamaged,
     NoSpace,
@@ -112,7 +113,7 @@ def system_error(number: int, path: Path) -> LoaderError:
     """The error for an errno that the native core met."""
     if number in (errno.EACCES, errno.EPERM):
         return NotPermitted(action="open", path=path, owner=owner_of(path))
-    if number in (errno.ENOSPC, errno.EDQUOT):
+    if number in FULL_ERRNOS:
         return NoSpace(path=path, lack=FULL)
     return SystemFailed(path=path, reason=os.strerror(number))
 

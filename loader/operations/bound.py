@@ -25,18 +25,13 @@ def found(connection: Connection, name: str, first: str = "") -> Facts | None:
             "suffix": suffix,
             "first": first,
             "uuids": [_uuid(server, one) for one in (suffix, first) if one],
-            "context_csns": _csns(server, suffix),
+            "context_csns": server.shown_csns(suffix),
             "entries": server.counted(suffix),
         }
 
 
 def _uuid(server: Session, name: str) -> str:
     return first_value(server.read(name, ["entryUUID"]), "entryuuid")
-
-
-def _csns(server: Session, suffix: str) -> list[str]:
-    values = server.read(suffix, ["contextCSN"]).get("contextcsn", [])
-    return sorted(value.decode() for value in values)
 
 
 def is_there(connection: Connection, facts: Facts) -> bool:

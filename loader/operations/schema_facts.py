@@ -51,8 +51,11 @@ class SchemaFacts:
         one = self.attributes.get(_base(description))
         return one is not None and one.builtin
 
-    def unknown(self, used: Iterable[str]) -> list[str]:
-        return [name for name in used if _base(name) not in self.attributes]
+    def called(self, description: str) -> str:
+        """In lower case, with the first name of the type; as it is, if the type is unknown."""
+        base, semicolon, options = description.lower().partition(";")
+        one = self.attributes.get(base)
+        return f"{one.name.lower() if one else base}{semicolon}{options}"
 
     def lacks_class(self, before: SchemaFacts) -> bool:
         return any(name not in self.classes for name in before.classes)

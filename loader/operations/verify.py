@@ -148,7 +148,8 @@ def _mending(options: VerifyOptions, config: Config | None, verdict: AuditReport
     attributes = dict.fromkeys(one.attribute or one.table or "" for one in told)
     where = ["-F" if config.is_directory else "-f", str(config.path)]
     alone = ["-g"] if glue.subordinates(config, database) else []
-    return shlex.join(["slapindex", *alone, *where, "-b", database.suffix, *attributes])
+    named = attributes if len(attributes) == 1 else ()  # of several, slapindex may leave some out
+    return shlex.join(["slapindex", *alone, *where, "-b", database.suffix, *named])
 
 
 def _place(options: VerifyOptions) -> tuple[Path, Config | None]:

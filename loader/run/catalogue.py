@@ -209,6 +209,10 @@ class Catalogue:
         told = json.dumps(naming.told(facts))
         self._put("step", step, told, entries, float(seconds), time.time())
 
+    def undo(self, step: str) -> None:
+        """Forget that a step was done, durably."""
+        self._write("DELETE FROM step WHERE name = ?", step)
+
     def steps(self) -> list[DoneStep]:
         """In the order in which they were finished."""
         rows = self._sealed("step", _STEP)

@@ -7,15 +7,14 @@ An operation reads as such a list. After `kill -9` the same list is read again a
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from loader import naming, units
-from loader.errors import NoSpace, NotPermitted, keeps_run_directory
+from loader.errors import FULL_ERRNOS, NoSpace, NotPermitted, keeps_run_directory
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Catalogue, Facts, forget
 from loader.run.killpoint import killpoint
@@ -116,12 +115,13 @@ def open_run(
         except BaseException as error:
             keeps_run_directory(error)
             if _is_full(error):
-                _tell_what_is_ours(home)
+                with suppress(OSError):  # a file that goes meanwhile must not hide what went wrong
+                    _tell_what_is_ours(home)
             raise
 
 
 def _is_full(error: BaseException) -> bool:
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = isinstance(error, OSError) and error.errno in FULL_ERRNOS
     return full or isinstance(error, NoSpace)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ldap.schema.models import AttributeType
+from ldap.schema.models import AttributeType, ObjectClass
 
 from loader import overlays
 from loader.errors import SchemaUnreadable
@@ -60,6 +60,23 @@ def everything(session: Session) -> tuple[str, ...]:
         return EVERYTHING
     left_out = {_COSTLY, *(name.lower() for name in overlays.COMPUTED)}
     return ("*", *(one.names[0] for name, one in names.items() if name not in left_out))
+
+
+def is_openldap(session: Session) -> bool:
+    return _OPENLDAP in session.read("", ["objectClass"]).get("objectclass", [])
+
+
+def object_classes(session: Session) -> Iterator[str]:
+    """The first name of each that can be read."""
+    root = session.read("", ["subschemaSubentry"])
+    for place in _texts(root.get("subschemasubentry", [])):
+        found = session.read(place, ["objectClasses"], "(objectClass=subschema)")
+        for text in _texts(found.get("objectclasses", [])):
+            try:
+                names = ObjectClass(text).names
+            except Exception:  # as in _type
+                continue
+            yield from names[:1]
 
 
 def _types(session: Session, root: Attributes) -> Iterator[AttributeType]:

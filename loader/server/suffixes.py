@@ -27,10 +27,15 @@ class Suffixes(Searches):
 
     def context_csns(self, suffix: str) -> list[str]:
         """contextCSN of a suffix, one value for each server ID. Raises NoContextCSN."""
-        values = self.read(suffix, ["contextCSN"]).get("contextcsn", [])
+        values = self.shown_csns(suffix)
         if not values:
             advice = "Check that the provider has the syncprov overlay, and that the bind DN may read contextCSN."
             raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice)
+        return values
+
+    def shown_csns(self, suffix: str) -> list[str]:
+        """The same; empty where there is none, or none that the account may read."""
+        values = self.read(suffix, ["contextCSN"]).get("contextcsn", [])
         return sorted(csn.by_server(value.decode() for value in values).values())
 
     def base(self) -> str:

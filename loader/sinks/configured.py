@@ -12,10 +12,17 @@ from loader.sinks import mdb
 
 
 def schema_of(
-    config: Config, database: Database, attribute_options: Sequence[str] = ()
+    config: Config,
+    database: Database,
+    attribute_options: Sequence[str] = (),
+    *,
+    seeding: bool = False,
 ) -> mdb.Schema:
-    """Raises NotProven for definitions that the core cannot read, ConfigUnreadable."""
-    return mdb.schema(definitions_of(config), attribute_options, **schema.effects(config, database))
+    """`seeding`: of a replica, which slapd lets hold dynamic objects without slapo-dds, for syncrepl checks no schema.
+    Raises NotProven for definitions that the core cannot read, ConfigUnreadable."""
+    effects = schema.effects(config, database)
+    effects["dynamic_objects"] |= seeding
+    return mdb.schema(definitions_of(config), attribute_options, **effects)
 
 
 def definitions_of(config: Config) -> list[Definition]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from loader import units
-from loader.errors import FULL, NoSpace, NoSuchPath, NotPermitted, ReadOnly
+from loader.errors import FULL, FULL_ERRNOS, NoSpace, NoSuchPath, NotPermitted, ReadOnly
 from loader.storage import held
 
 PARTIAL = ".partial"
@@ -168,7 +168,7 @@ def explained(path: Path) -> Iterator[None]:
             raise ReadOnly(path=named) from error
         if error.errno in (errno.EACCES, errno.EPERM):
             raise NotPermitted(action="use", path=named, owner=owner_name(named)) from error
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in FULL_ERRNOS:
             left = units.size(free_bytes(named))
             raise NoSpace(path=named, lack=f"{FULL} ({left} free)") from error
         error.filename = error.filename or str(named)

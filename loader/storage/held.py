@@ -239,6 +239,16 @@ def reading(path: Path, links: bool = True) -> int:
     return _reopened(*_seen(path, links), os.O_RDONLY, Path(naming.with_operator_paths(str(path))))
 
 
+def device(path: Path, flags: int) -> int | None:
+    """A block device opened with these flags; None for anything else. Links are followed as in `reading`."""
+    descriptor, status = _seen(path)
+    try:
+        is_device = stat.S_ISBLK(status.st_mode)
+        return os.open(through(descriptor), flags | os.O_CLOEXEC) if is_device else None
+    finally:
+        os.close(descriptor)
+
+
 def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
     """What stands there, opened for looking at it alone."""
     link = os.O_PATH | os.O_CLOEXEC if _THROUGH.fullmatch(str(path)) else _LOOK

@@ -90,11 +90,4 @@ def _warn(directory: Path, unseen: str) -> None:
 
 
 def _told(pid: int) -> str:
-    return f" ({_name(pid)}, process {pid})" if pid else ""
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return "a process"
+    return f" ({mapped.command_name(pid) or 'a process'}, process {pid})" if pid else ""

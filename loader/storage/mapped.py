@@ -42,7 +42,7 @@ def users(path: Path, second: Path) -> Users:
     beside = os.stat(second) if second.exists() else None
     found: list[User] = []
     refused: list[str] = []
-    for pid in _others():
+    for pid in others():
         try:
             user = _looked_at(pid, file, beside)
         except PermissionError:
@@ -54,7 +54,7 @@ def users(path: Path, second: Path) -> Users:
     return Users(tuple(found), _unseen(refused))
 
 
-def _others() -> Iterator[str]:
+def others() -> Iterator[str]:
     own = str(os.getpid())
     return (name for name in os.listdir(_PROC) if name.isdigit() and name != own)
 
@@ -73,7 +73,7 @@ def _looked_at(pid: str, file: os.stat_result, second: os.stat_result | None) ->
             also = True
     if not same and not (elsewhere and _maps(pid, file, _device(file))):
         return None
-    writes = any(_writable(pid, name) for name in same) or not same
+    writes = any(is_writable(pid, name) for name in same) or not same
     return User(int(pid), writes, also) if writes or _maps(pid, file) else None
 
 
@@ -100,7 +100,7 @@ def _maps(pid: str, status: os.stat_result, device: str = "") -> bool:
     return f"{device} {status.st_ino} ".encode() in text
 
 
-def _writable(pid: str, name: str) -> bool:
+def is_writable(pid: str, name: str) -> bool:
     try:
         text = Path(f"{_PROC}/{pid}/fdinfo/{name}").read_text()
     except OSError:
@@ -111,9 +111,9 @@ def _writable(pid: str, name: str) -> bool:
 
 def _unseen(refused: list[str]) -> str | None:
     """Of the processes that may not be looked at, those of slapd and its tools matter."""
-    slapds = [pid for pid in refused if "slap" in _name(pid)]
+    slapds = [pid for pid in refused if "slap" in command_name(pid)]
     if slapds:
-        return f"process {', '.join(slapds)} ({_name(slapds[0])}) of another account"
+        return f"process {', '.join(slapds)} ({command_name(slapds[0])}) of another account"
     if not os.path.exists(f"{_PROC}/1"):
         return "the processes of other accounts (hidepid)"
     if os.stat(f"{_PROC}/self/ns/pid").st_ino != _INITIAL:
@@ -121,7 +121,8 @@ def _unseen(refused: list[str]) -> str | None:
     return None
 
 
-def _name(pid: str) -> str:
+def command_name(pid: str | int) -> str:
+    """Of a process; empty once it has ended."""
     try:
         return Path(f"{_PROC}/{pid}/comm").read_text().strip()
     except OSError:

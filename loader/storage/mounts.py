@@ -52,6 +52,19 @@ def mount_of(path: Path) -> Mount:
     return found
 
 
+def mounted_at(path: Path) -> Mount | None:
+    """What is mounted on `path` itself, the topmost; None where nothing is."""
+    found = mount_of(path)
+    return found if found.target == os.path.realpath(path) else None
+
+
+def below(path: Path) -> list[str]:
+    """Mount points below `path`."""
+    known = parse(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
+    top = os.path.realpath(path)
+    return sorted(one.target for one in known.values() if one.target.startswith(f"{top}/"))
+
+
 def parse(mountinfo: str) -> dict[str, Mount]:
     """By mount ID; proc_pid_mountinfo(5) has the format."""
     found = {}

@@ -46,7 +46,7 @@ def of(path: Path) -> Facts:
         mount = mounts.mount_of(path)
         space = filesystems.space(path)
         no_cow = mount.kind == "btrfs" and filesystems.is_without_cow(path)
-    found = _devices(mount)
+    found = devices_of(mount)
     return Facts(
         path=str(path),
         mount=mount,
@@ -60,7 +60,8 @@ def of(path: Path) -> Facts:
     )
 
 
-def _devices(mount: Mount) -> tuple[Device, ...]:
+def devices_of(mount: Mount) -> tuple[Device, ...]:
+    """The upper ones first; none of a file system without one."""
     if not mount.device.startswith("0:"):
         return devices.stack(mount.device)
     number = devices.number_of(mount.source) if mount.kind == "btrfs" else None

@@ -64,6 +64,7 @@ def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str
         with session(connection) as provider:
             provider.read(base, ["1.1"])
             told.append(strategy.context_csns(provider, base))
+            strategy.require_fitting(provider, base, consumer)
             if not options.source and not options.allow_hidden:
                 own = consumer.database.overlays
                 hidden_values.require_all_visible(provider, base, wants, own=own)

@@ -149,7 +149,9 @@ def _require_fit(options: RefreshOptions, place: TargetDatabase) -> None:
     found.require(place.data, place.config, _ANEW)
     if found.rebuild:
         where = ["-F" if place.config.is_directory else "-f", str(options.config_path)]
-        command = ["slapindex", *where, "-b", place.database.suffix, *found.rebuild]
+        # Of several that are named, slapindex may leave some out.
+        named = found.rebuild if len(found.rebuild) == 1 else ()
+        command = ["slapindex", *where, "-b", place.database.suffix, *named]
         reason = f"entries are missing in the index of {', '.join(found.rebuild)}, which was configured later"
         advice = f"Run {shlex.join(command)} as slapd's account, then the same command again; or start slapd."
         raise _refused(place, reason, advice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.slapd import Slapd
 from tests.support import preloaded
 from tests.support.command import arguments_of, environment
-from tests.support.processes import mentioning
+from tests.support.processes import has_ended, mentioning
 
 
 def run(
@@ -62,7 +64,56 @@ def test_a_run_has_its_own_environment_and_name(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("name", ["LDAPCONF", "PYTHONWARNINGS", "LC_ALL", "LD_PRELOAD", "HOME"])
+@pytest.mark.parametrize("name", ["LDAPCONF", "PYTHONWARNINGS", "LC_ALL", "LD_PRELOAD"])
 def test_what_is_read_at_the_start_wants_a_new_interpreter(name: str) -> None:
     assert preloaded.fits(os.environ)
     assert not preloaded.fits({**os.environ, name: "another"})
+
+
+@pytest.mark.parametrize("name", ["ldaprc", ".ldaprc"])
+def test_a_home_with_settings_for_libldap_wants_a_new_interpreter(
+    tmp_path: Path, name: str
+) -> None:
+    home = {**os.environ, "HOME": str(tmp_path)}
+    assert preloaded.fits(home)
+    (tmp_path / name).touch()
+    assert not preloaded.fits(home)
+
+
+@pytest.mark.slapd
+def test_what_is_done_in_a_process_apart_ends_and_says_the_same(
+    stopped: Slapd, tmp_path: Path
+) -> None:
+    with (stopped.database_dir / "data.mdb").open("rb") as whole:
+        (tmp_path / "data.mdb").write_bytes(whole.read(32768))
+    for place in (stopped.database_dir, tmp_path):
+        words = ["verify", place, "--verify", "quick", "--json", "-q"]
+        forked, begun = (run(kind, words) for kind in (preloaded.Process, subprocess.Popen))
+        assert [_but_seconds(part) for part in forked] == [_but_seconds(part) for part in begun]
+
+
+def _but_seconds(part: object) -> str:
+    return re.sub(r'"seconds": [0-9.]+', "", str(part))
+
+
+@pytest.mark.slapd
+def test_a_process_apart_ends_with_its_run(stopped: Slapd) -> None:
+    """It sends a copy that nobody takes. A name of its own, and a session of its own."""
+    with preloaded.Process(
+        arguments_of("clone", stopped.database_dir, "-"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)  # the copy has begun
+        apart = _processes_apart(process.pid)
+        assert [os.getsid(one) for one in apart] == apart != []
+        process.kill()
+        assert all(has_ended(one) for one in apart)
+
+
+def _processes_apart(run: int) -> list[int]:
+    found = Path(f"/proc/{run}/task/{run}/children").read_text().split()
+    return [int(one) for one in found if int(one) in mentioning("loader.mdb.")]

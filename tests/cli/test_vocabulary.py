@@ -17,7 +17,7 @@ OTHERWISE = {
     "--jobs": {"--threads", "--workers", "--parallel", "--processes", "--connections"},
     "--output": {"--out", "--outfile", "--destination", "--dest"},
     "--replace": {"--force", "--overwrite", "--clobber", "--yes", "--force-replace"},
-    "--verify": {"--level", "--check", "--verify-level", "--checks"},
+    "--verify": {"--level", "--verify-level", "--checks"},
     "--from": {"--source", "--input", "--template"},
     "--config": {"--slapd-config", "--configuration", "--conf"},
     "--base": {"--basedn", "--base-dn", "--search-base"},
@@ -35,7 +35,12 @@ OTHERWISE = {
     "--log-file": {"--log", "--logfile"},
 }
 # The letters that OpenLDAP's own tools use twice: ldapsearch -b BASE and slapadd -b SUFFIX, for instance.
-TWICE = {"b": {"base", "suffix"}, "R": {"realm", "repo"}}
+# And -w: that of slapadd, and that of every monitoring plugin.
+TWICE = {
+    "b": {"base", "suffix"},
+    "R": {"realm", "repo"},
+    "w": {"write-context-csn", "warning"},
+}
 SECOND = {"consumer", "consumer-bind-dn", "consumer-password-file", "consumer-mechanism"}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import subprocess
 import time
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from tests.support.adding import (
     unit,
     write,
 )
-from tests.support.command import Done, arguments_of, environment
+from tests.support.command import Done, piped
 from tests.support.trees import tree
 
 pytestmark = pytest.mark.slapd
@@ -96,11 +95,7 @@ def test_every_form_of_input(slapd_instance: Slapd, tmp_path: Path, form: str) -
 
 
 def _piped(server: Slapd, text: str, *arguments: object) -> Done:
-    words = arguments_of(*command(server, *arguments))
-    done = subprocess.run(
-        words, input=text.encode(), capture_output=True, check=False, env=environment()
-    )
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return piped(text.encode(), *command(server, *arguments))
 
 
 def test_a_stream_that_was_cut_is_noticed(slapd_instance: Slapd) -> None:

@@ -202,25 +202,25 @@ def test_the_time_limit_of_the_provider(tmp_path: Path, user: tuple[str, ...]) -
         database = f"dn: {_main_database(both.provider)}\nchangetype: modify\n"
         unlimited = "add: olcSizeLimit\nolcSizeLimit: unlimited\n"
         both.provider.configure(f"{database}{unlimited}-\nadd: olcTimeLimit\nolcTimeLimit: 1\n")
-        export = ("export", "-H", both.provider.uri, *user, "-b", both.provider.suffix)
+        export = ("export", "-H", both.provider.uri, *user, "-b", both.provider.suffix, "--jobs", 1)
         with _standing_still_in_a_search(both.provider):
             done = refused(both, errors.LimitTooLow, *export, "-o", tmp_path / "out")
         assert f"the time limit of {USER}" in done.err
         _lift(both.provider, done.err)
-        with _standing_still_in_a_search(both.provider):
+        with _standing_still_in_a_search(both.provider, times=2):
             ditseed(*export, "-o", tmp_path / "out").ok()
 
 
 @contextmanager
-def _standing_still_in_a_search(provider: Slapd) -> Iterator[None]:
-    """For more than two seconds (slapd counts whole ones), whenever it has begun to read many entries: a search that
-    met the limit is tried again in pages."""
+def _standing_still_in_a_search(provider: Slapd, times: int = 1000) -> Iterator[None]:
+    """For more than two seconds (slapd counts whole ones), when it has begun to read many entries: each time up to
+    `times`, for a search that met the limit is tried again in pages."""
     ended, stood = threading.Event(), threading.Event()
     mark = provider.log_size()
 
     def watch() -> None:
         searches = 0
-        while not ended.wait(0.001):
+        while searches < times and not ended.wait(0.001):
             begun = len(provider.log_lines(r"SRCH attr=\* \+", mark))
             if begun > searches:
                 searches = begun

@@ -16,7 +16,7 @@ from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import record
 from loader import errors
-from tests.support.command import Done, arguments_of, ditseed, environment
+from tests.support.command import Done, ditseed, piped
 from tests.support.killing import Stamp
 from tests.support.trees import tree
 
@@ -56,10 +56,7 @@ def _build(target: Slapd, *more: object) -> Done:
 def _piped(target: Slapd, text: bytes, *more: object) -> Done:
     """The same with `text` on standard input, through a pipe."""
     words = ("build", *more, "--config", target.config_path, "-b", target.suffix)
-    done = subprocess.run(
-        arguments_of(*words), input=text, capture_output=True, check=False, env=environment()
-    )
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return piped(text, *words)
 
 
 # --- where it reads from and writes to ----------------------------------------------------------

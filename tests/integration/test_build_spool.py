@@ -19,7 +19,7 @@ from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.trees import record, write_people
 from loader.errors import EmptyInput, EntryRefused, LdifTruncated, NoSpace, UsageProblem
-from tests.support.command import Done, arguments_of, environment
+from tests.support.command import Done, piped
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
@@ -47,13 +47,7 @@ def ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _build(target: Slapd, text: bytes, *words: object, source: object = "-", **env: str) -> Done:
     where = ("--config", target.config_path, "-b", SUFFIX, "--engine", "slapadd")
-    done = subprocess.run(
-        arguments_of("build", source, *where, *words),
-        input=text,
-        capture_output=True,
-        env=environment({**SAME_TIME, **env}),
-    )
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return piped(text, "build", source, *where, *words, env={**SAME_TIME, **env})
 
 
 def _spooled(target: Slapd) -> list[Path]:

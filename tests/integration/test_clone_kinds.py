@@ -26,7 +26,7 @@ from loader.mdb import meta
 from loader.mdb.copy import Sizes
 from loader.operations.target import WORKSHOP
 from loader.units import parse_size
-from tests.support.command import Done, arguments_of, ditseed, environment
+from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.require import require
 from tests.support.trees import assert_same
 
@@ -65,10 +65,7 @@ def piped(
 
 
 def _run(*arguments: object, stdin: int) -> subprocess.Popen[bytes]:
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        arguments_of(*arguments), stdin=stdin, stdout=pipe, stderr=pipe, env=environment()
-    )
+    return start(*arguments, stdin=stdin, text=False)
 
 
 # --- compacting -----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
 from loader.errors import Cancelled, LdifSyntax, MdbDamaged, NoSpace, ReaderGone, UsageProblem
+from loader.mdb import meta
 from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.dumped import records, together
 
@@ -124,7 +125,9 @@ def test_a_branch_of_a_running_server(stopped: Slapd) -> None:
 
 def _damaged(stopped: Slapd, directory: Path) -> Path:
     """A page of entries is gone, in the middle of what is read."""
-    data = bytearray((stopped.database_dir / "data.mdb").read_bytes())
+    path = stopped.database_dir / "data.mdb"
+    with path.open("rb") as whole:  # looks as large as its map
+        data = bytearray(whole.read(meta.read_meta(path).used))
     page = data.rfind(b"user0002900@example.com") // 4096 * 4096
     data[page + 8 : page + 64] = b"\xff" * 56
     (directory / "data.mdb").write_bytes(data)

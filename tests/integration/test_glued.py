@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from loader import errors
 from loader.defaults import ENGINES
 from loader.mdb import context_csn
 from loader.mdb.environment import entry_count
-from tests.support.command import COMMAND, ditseed, environment
+from tests.support.command import ditseed
 from tests.support.killing import KILL_AT
 from tests.support.seeding import Pair
 from tests.support.trees import tree
@@ -108,10 +107,9 @@ def test_each_by_itself(engine: str, ldif: Path, tmp_path: Path) -> None:
 
 def test_a_stream(engine: str, ldif: Path, tmp_path: Path) -> None:
     with server(tmp_path) as target:
-        words = [COMMAND, "build", "-", "--config", target.config_path, "-b", SUFFIX]
+        words = ["build", "-", "--config", target.config_path, "-b", SUFFIX]
         with ldif.open("rb") as stream:
-            command = list(map(str, [*words, "--engine", engine]))
-            subprocess.run(command, stdin=stream, env=environment(), check=True)
+            ditseed(*words, "--engine", engine, stdin=stream).ok()
         assert counts(tmp_path, target) == [2, 3, 2]
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +16,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from tests.support.adding import SUFFIX, TOP
-from tests.support.command import arguments_of, environment
+from tests.support.command import piped
 
 pytestmark = pytest.mark.slapd
 
@@ -30,18 +29,16 @@ LONG = "L" * 5000
 
 def _run(*command: object, stdin: bytes = b"") -> tuple[int, str]:
     """Exit status, and all that it said; which must be UTF-8 and hold nothing that a terminal obeys."""
-    done = subprocess.run(
-        arguments_of(*command), input=stdin, capture_output=True, env=environment(), check=False
-    )
-    said = (done.stdout + done.stderr).decode("utf-8")
+    done = piped(stdin, *command)
+    said = done.out + done.err
     found = RAW.search(said)
     assert found is None, (found, said)
     lines = said.splitlines()
     assert not [one for one in lines if one.startswith("ditseed: all is well")], said
     assert "Traceback" not in said
-    assert done.returncode >= 0, said
+    assert done.status >= 0, said
     assert max(map(len, lines), default=0) < 4000, said
-    return done.returncode, said
+    return done.status, said
 
 
 # --- a server ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from fixtures.slapd import Slapd
 from fixtures.trees import record
 from loader import errors, ldif
 from loader.progress import Meter
-from tests.support.command import Done, arguments_of, ditseed, environment
+from tests.support.command import Done, arguments_of, ditseed, environment, piped
 
 pytestmark = pytest.mark.slapd
 
@@ -69,10 +69,8 @@ def test_other_encodings_are_named(
 def test_in_a_stream(target: Slapd) -> None:
     words = ("build", "-", "--config", target.config_path, "-b", target.suffix)
     text = ENCODED["UTF-16"]
-    done = subprocess.run(
-        arguments_of(*words), input=text, capture_output=True, check=False, env=environment()
-    )
-    assert done.returncode == errors.LdifEncoding.exit_status, done
+    done = piped(text, *words)
+    assert done.status == errors.LdifEncoding.exit_status, done
 
 
 def test_for_every_verb_that_reads_ldif(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_what_syncrepl_itself_cannot_follow(short_tmp: Path, session_log: int) -
     with pair(short_tmp, PEOPLE, session_log=session_log) as both:
         seeded(both)
         with Churn(both.provider, rate=300, seed=SEED, harsh=True) as churn:
-            for _ in range(8):
+            for _ in range(5):
                 churn.wait_for(churn.changes() + 100)
                 refreshed(both)
         refreshed(both)
@@ -297,14 +297,14 @@ def test_killed_at_any_moment(short_tmp: Path) -> None:
     with pair(short_tmp, PEOPLE) as both:
         seeded(both)
         known = [_reached(both)]
-        for number in range(12):
+        for number in range(8):
             both.provider.ldapmodify(
                 f"dn: {both.provider.suffix}\nchangetype: modify\nreplace: description\ndescription: {number}\n"
             )
             if number == 0:
                 both.provider.ldapmodify(changes(both.provider))
             process = start(*command(both))
-            time.sleep(0.3 + 0.05 * number)
+            time.sleep(0.15 + 0.075 * number)
             process.kill()
             process.communicate()
             assert_sound(both.consumer)

@@ -19,7 +19,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import record, write_people
 from tests.support import leaks
-from tests.support.command import Done, arguments_of, environment
+from tests.support.command import Done, arguments_of, environment, start
 from tests.support.leaks import Watch
 
 pytestmark = pytest.mark.slapd
@@ -78,14 +78,8 @@ class Place:
         return (path, "--run-dir", self.top / "run", "--max-rate", 2 * PEOPLE // 3)
 
     def by_file(self, **more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.command("-y", self.password_file),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.environment(**more),
-            cwd=self.top,
+        return start(
+            *self.command("-y", self.password_file)[1:], env=self.environment(**more), cwd=self.top
         )
 
     def typed(self) -> subprocess.Popen[str]:

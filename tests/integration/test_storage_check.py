@@ -16,7 +16,7 @@ import lmdb
 import pytest
 
 from fixtures import storage_vm
-from fixtures.limits import missing_loop_filesystem
+from fixtures.limits import loop_device, missing_loop_filesystem
 from loader.storage import temporary
 from tests.support.command import COMMAND, ditseed
 from tests.support.require import require
@@ -34,17 +34,6 @@ def severity(facts: Facts, rule: str) -> list[str]:
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-@contextmanager
-def loop_device(image: Path, megabytes: int) -> Iterator[str]:
-    with image.open("ab") as file:
-        file.truncate(megabytes << 20)
-    device = run("losetup", "--find", "--show", str(image)).stdout.strip()
-    try:
-        yield device
-    finally:
-        run("losetup", "--detach", device)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from fixtures.trees import write_people
 from loader import errors
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, Internal, LoaderError
 from loader.mdb import meta
-from tests.support.command import Done, arguments_of, ditseed, environment
+from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.require import require
 from tests.support.trees import assert_same
 
@@ -117,13 +117,7 @@ def _told(done: Done) -> None:
 
 
 def _start(*command: object, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        arguments_of(*command, prefix=prefix),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    )
+    return start(*command, prefix=prefix, text=False)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> Done:
@@ -223,7 +217,7 @@ def test_cut_in_the_middle(place: Place, verb: str, part: float) -> None:
     whole = meta.read_meta(place.data).used
     for delay in (0.08, 0.16, 0.24, 0.4):
         copy_sparse(place.good / meta.DATA, place.data)
-        for left in ("out", "repo", "learned.toml"):
+        for left in ("out", "repo", "learned.toml", "whole.toml"):
             path = place.scratch / left
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         shutil.rmtree(place.consumer.database_dir)

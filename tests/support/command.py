@@ -54,25 +54,36 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def start(
-    *arguments: object, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
-) -> subprocess.Popen[str]:
-    """Begin a run: forked by a process that has imported everything, where that is the same."""
+    *arguments: object,
+    env: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
+    **more: Any,
+) -> subprocess.Popen[Any]:
+    """Begin a run: forked by a process that has imported everything, where that is the same.
+
+    more: of subprocess.Popen, instead of pipes with text, and nothing on standard input.
+    """
     its = environment(env)
     process = preloaded.Process if not prefix and preloaded.fits(its) else subprocess.Popen
-    return process(
-        arguments_of(*arguments, prefix=prefix),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=its,
-    )
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    streams = {**pipes, "text": True, **more}
+    return process(arguments_of(*arguments, prefix=prefix), env=its, **streams)
 
 
 def ditseed(
-    *arguments: object, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+    *arguments: object,
+    env: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
+    **more: Any,
 ) -> Done:
     """Run it to its end. A negative status is the signal that ended it."""
-    process = start(*arguments, env=env, prefix=prefix)
+    process = start(*arguments, env=env, prefix=prefix, **more)
     out, err = process.communicate()
     return Done(process.returncode, out, err)
+
+
+def piped(text: bytes, *arguments: object, env: Mapping[str, str] | None = None) -> Done:
+    """Run it with `text` on standard input, through a pipe."""
+    process = start(*arguments, env=env, stdin=subprocess.PIPE, text=False)
+    out, err = process.communicate(text)
+    return Done(process.returncode, out.decode(), err.decode())

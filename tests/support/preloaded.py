@@ -17,26 +17,29 @@ import io
 import json
 import os
 import pkgutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from setproctitle import getproctitle, setproctitle
 
+from loader.mdb import isolated
+
 # Read when an interpreter or a library starts, and not again.
-_READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "LDAP", "HOME", "COVERAGE", "MALLOC", "RUST")
-_ROOM = (
-    "x" * 8192
-)  # /proc/PID/cmdline of a run has the place of the words and the environment of what forked
+_READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "LDAP", "COVERAGE", "MALLOC", "RUST")
+# /proc/PID/cmdline of a run has the place of the words and the environment of what forked.
+_ROOM = "x" * 8192
+_GIVEN = inspect.signature(subprocess.Popen._execute_child)
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def fits(environment: Mapping[str, str]) -> bool:
@@ -44,62 +47,93 @@ def fits(environment: Mapping[str, str]) -> bool:
     return (
         sys.platform == "linux"
         and _at_start(environment) == _at_start(os.environ)
-        and not Path("ldaprc").exists()
+        and not any(path.exists() for path in _of_libldap(environment, os.environ))
     )
+
+
+def _of_libldap(*environments: Mapping[str, str]) -> Iterator[Path]:
+    """Files with settings that it reads once (ldap.conf(5))."""
+    yield Path("ldaprc")
+    for home in (one.get("HOME", "/nowhere") for one in environments):
+        yield from (Path(home, "ldaprc"), Path(home, ".ldaprc"))
 
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
 
 
-class Process(subprocess.Popen[Any]):
-    """As subprocess.Popen, of a command line of ditseed."""
+class _Forked(subprocess.Popen[Any]):
+    """As subprocess.Popen, but what `_forks` leads to forks."""
+
+    def _forks(self) -> _Forks:
+        raise NotImplementedError
 
     def _execute_child(self, *given: Any) -> None:
-        asked = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments
+        asked = _GIVEN.bind(self, *given).arguments
         handed = [
             number if asked[name] == -1 else asked[name]
             for number, name in enumerate(("p2cread", "c2pwrite", "errwrite"))
         ]
-        self.pid = _server().fork(asked["args"], asked["env"], handed)
+        its = os.environ if asked["env"] is None else asked["env"]
+        place = asked["cwd"] or os.getcwd()
+        self.pid = self._forks().fork(asked["args"], its, place, handed)
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(asked[name] for name in pipes))
 
 
-class _Server:
-    """The process that forks, from the side that asks."""
+class Process(_Forked):
+    """Of a command line of ditseed."""
+
+    def _forks(self) -> _Forks:
+        return _server()
+
+
+class _Forks:
+    """A process that forks, from the side that asks."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
-        self._asked, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, "ROOM_FOR_A_NAME": _ROOM},
-                cwd=Path(__file__).parents[2],
-            )
-
-        atexit.register(self._end)
-
-    def _end(self) -> None:
-        self._asked.close()
-        self._process.wait()
+        self.asked, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def fork(
-        self, words: Sequence[str], environment: Mapping[str, str], handed: Sequence[int]
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        place: str | Path,
+        handed: Sequence[int],
     ) -> int:
-        """Process ID of a new child of ours that runs these words."""
+        """Process ID of a new child of ours that runs these words in the directory `place`."""
         mask = os.umask(0)
         os.umask(mask)
-        asked = json.dumps([list(words), dict(environment), os.getcwd(), mask]).encode()
+        asked = json.dumps([list(words), dict(environment), str(place), mask]).encode()
         with self._turn, tempfile.TemporaryFile() as file, _subreaper():
             file.write(asked)  # longer than a message may be
             file.flush()
-            socket.send_fds(self._asked, [b"?"], [file.fileno(), *handed])
-            return int(self._asked.recv(32))
+            socket.send_fds(self.asked, [b"?"], [file.fileno(), *handed])
+            process = int(self.asked.recv(32))
+        assert process, "it could not begin: standard error says why"
+        return process
+
+
+class _Server(_Forks):
+    """The process that has imported everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(self.theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[self.theirs.fileno()],
+                env={**os.environ, "ROOM_FOR_A_NAME": _ROOM},
+                cwd=Path(__file__).parents[2],
+            )
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self.asked.close()
+        self._process.wait()
 
 
 @contextlib.contextmanager
@@ -134,10 +168,14 @@ def main() -> None:
     _import_all()
     gc.freeze()
     with contextlib.suppress(KeyboardInterrupt):
-        while message := socket.recv_fds(asked, 32, 4)[1]:
-            asked.send(str(_forked(asked, message)).encode())
-            for descriptor in message:
-                os.close(descriptor)
+        _serve(asked)
+
+
+def _serve(asked: socket.socket) -> None:
+    while message := socket.recv_fds(asked, 32, 4)[1]:
+        asked.send(str(_forked(asked, message)).encode())
+        for descriptor in message:
+            os.close(descriptor)
 
 
 def _import_all() -> None:
@@ -155,7 +193,10 @@ def _forked(asked: socket.socket, message: list[int]) -> int:
     there, here = os.pipe()
     middle = os.fork()
     if middle == 0:
+        middle = os.getpid()
         if os.fork() == 0:
+            while os.getppid() == middle:
+                time.sleep(0.0002)
             asked.close()
             os.close(there)
             _run(here, *message)
@@ -163,25 +204,56 @@ def _forked(asked: socket.socket, message: list[int]) -> int:
     os.close(here)
     os.waitpid(middle, 0)
     with os.fdopen(there) as told:
-        return int(told.read())
+        return int(told.read() or 0)
 
 
 def _run(here: int, asked: int, *standard: int) -> None:
     """What a new interpreter would do. Its process ID is told once the process bears its own name."""
     try:
-        _begin(asked, standard)
-        os.write(here, str(os.getpid()).encode())
-        os.close(here)
-        from loader.cli import main as command
-
-        command()
+        words = _begin(asked, standard)
+        if isolated.START in words:
+            _apart(here, words)
+        else:
+            _command_line(here, words)
+        sys.stdout.flush()
+        os._exit(0)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(1)
 
 
-def _begin(asked: int, standard: Sequence[int]) -> None:
+def _command_line(here: int, words: list[str]) -> None:
+    sys.argv[:] = words
+    sys.path[0] = str(Path(words[0]).parent)
+    _tell(here, [sys.executable, *words])
+    _fork_apart_from_here()
+    from loader.cli import main as command
+
+    command()
+
+
+def _apart(here: int, words: list[str]) -> None:
+    """As `setpriv --pdeathsig KILL python -IS -c START ...` in a session of its own."""
+    os.setsid()
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    for number, handler in _SIGNALS.items():
+        signal.signal(number, handler)
+    sys.argv[:] = ["-c", *words[words.index(isolated.START) + 1 :]]
+    sys.path[:] = json.loads(sys.argv[1])
+    _tell(here, words[words.index("--") + 1 :])
+    isolated.main()
+
+
+def _tell(here: int, words: Sequence[str]) -> None:
+    """Process ID and, first, what ps shows; a word that is no text shows otherwise there."""
+    setproctitle(os.fsencode(" ".join(words)).decode("utf-8", "replace"))
+    os.write(here, str(os.getpid()).encode())
+    os.close(here)
+
+
+def _begin(asked: int, standard: Sequence[int]) -> list[str]:
+    """Takes over what a new process gets. Returns its words."""
     with os.fdopen(asked, "rb") as file:
         file.seek(0)
         words, environment, directory, mask = json.loads(file.read())
@@ -194,15 +266,13 @@ def _begin(asked: int, standard: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
-    setproctitle(" ".join([sys.executable, *words]))
-    sys.argv[:] = words
-    sys.path[0] = str(Path(words[0]).parent)
     tempfile.tempdir = None
     sys.stdin, sys.stdout, sys.stderr = (
         _text(0, "r", "strict"),
         _text(1, "w", "strict"),
         _text(2, "w", "backslashreplace"),
     )
+    return list(words)
 
 
 def _text(number: int, mode: str, errors: str) -> Any:
@@ -219,6 +289,55 @@ def _text(number: int, mode: str, errors: str) -> Any:
         line_buffering=number == 2 or raw.isatty(),
         write_through=unbuffered,
     )
+
+
+# --- what is done in a process apart ------------------------------------------------------------
+
+_apart_by: _Forks | None = None
+_here = 0
+_SIGNALS = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys(
+    (signal.SIGTERM, signal.SIGHUP), signal.SIG_DFL
+)
+
+
+class _Started(_Forked):
+    """What loader.mdb.isolated starts is forked as well: for 5 ms instead of 70, and most runs start two or three."""
+
+    def _forks(self) -> _Forks:
+        return _apart_by or _server()
+
+    def _execute_child(self, *given: Any) -> None:
+        asked = _GIVEN.bind(self, *given).arguments
+        forks = os.getpid() == _here and isolated.START in asked["args"]
+        if forks and fits(asked["env"]):
+            super()._execute_child(*given)
+        else:
+            super(_Forked, self)._execute_child(*given)
+
+
+def fork_what_is_isolated() -> None:
+    """From now on, in this process; not in one that it forks, whose children would not be its own."""
+    global _here
+    _here = os.getpid()
+    subprocess.Popen = _Started  # type: ignore[misc]
+
+
+def _fork_apart_from_here() -> None:
+    """A run cannot ask the process that it was forked by, whose children would not be its own: so it begins one that
+    forks, while it has one thread."""
+    global _apart_by
+    _apart_by = _Forks()
+    if os.fork() == 0:
+        _apart_by.asked.close()
+        for number in _SIGNALS:  # a run that is interrupted may need it once more
+            signal.signal(number, signal.SIG_IGN)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
+        _serve(_apart_by.theirs)
+        os._exit(0)
+    _apart_by.theirs.close()
+    fork_what_is_isolated()
 
 
 if __name__ == "__main__":

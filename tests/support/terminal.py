@@ -10,7 +10,7 @@ import subprocess
 import termios
 from collections.abc import Mapping
 
-from tests.support.command import arguments_of, environment
+from tests.support.command import start
 
 
 def on_terminal(*arguments: object, env: Mapping[str, str] | None = None) -> tuple[int, str]:
@@ -18,13 +18,7 @@ def on_terminal(*arguments: object, env: Mapping[str, str] | None = None) -> tup
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     known = {"TERM": "xterm-256color", "NO_COLOR": "", **(env or {})}
-    process = subprocess.Popen(
-        arguments_of(*arguments),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        env=environment(known),
-    )
+    process = start(*arguments, env=known, stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
     text = _all(ours)
     return process.wait(timeout=60), text

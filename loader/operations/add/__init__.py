@@ -187,9 +187,8 @@ class _AddSteps:
                 self._notes(start),
                 meter,
             )
-            counted = self._told(
-                loaded
-            )  # a refusal, before anybody asks whether all files were read
+            # Raises a refusal of the server, before it is asked whether all files were read.
+            counted = self._told(loaded)
         killpoint("load.middle")
         told = {**counted, "seconds": round(meter.seconds, 3)}
         return {**told, bound.BOUND: self._bound(scan.get("first_dn"))}

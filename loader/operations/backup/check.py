@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 
 from loader import units
 from loader.errors import LoaderError
 from loader.operations.backup import repository
 from loader.operations.backup.repository import Backup
-
-
-class Status(IntEnum):
-    """A plugin's exit status."""
-
-    OK = 0
-    WARNING = 1
-    CRITICAL = 2
-    UNKNOWN = 3
+from loader.operations.monitoring import Status
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,9 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 def _target(options: BuildOptions, place: TargetDatabase) -> Target:
     """What the configuration says now. Raises NotProven."""
     settings = proven.settings(place.config, place.database, options, place.superior)
-    known = schema_of(place.config, place.named, settings.attribute_options)
+    known = schema_of(
+        place.config, place.named, settings.attribute_options, seeding=options.seeding
+    )
     proven.require_rules(known.foreign(), known.unproven(settings.attributes))
     return Target(
         settings=settings,

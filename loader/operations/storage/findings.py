@@ -95,17 +95,23 @@ class Situation(msgspec.Struct, frozen=True):
 
 def situation(place: Path) -> Situation:
     """`place`: a data.mdb, a database directory, or any directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
+    file = data_file(place)
+    facts = survey.of(file or place)
+    if file is None:
+        return Situation(facts, resources.memory(), None, facts.unseen)
+    database, missing = _database(file)
+    return Situation(facts, resources.memory(), database, (*facts.unseen, *missing))
+
+
+def data_file(place: Path) -> Path | None:
+    """The data.mdb that `place` is, or holds. Raises NoSuchPath, NotPermitted, UsageProblem."""
     with files.explained(place):
         place.stat()
         if not place.is_dir() and not place.is_file():
             raise UsageProblem(reason=f"{place} is neither a directory nor a regular file")
         file = meta.data_file(place)
         holds = file.is_file() and (place.is_dir() or meta.is_data_file(file))
-    facts = survey.of(file if holds else place)
-    if not holds:
-        return Situation(facts, resources.memory(), None, facts.unseen)
-    database, missing = _database(file)
-    return Situation(facts, resources.memory(), database, (*facts.unseen, *missing))
+    return file if holds else None
 
 
 def configured(config: Path, suffix: str | None) -> tuple[Path, Configured]:

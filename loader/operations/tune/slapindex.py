@@ -14,6 +14,7 @@ from loader.child import Child
 from loader.config import Config
 from loader.errors import MapFull, ToolFailed
 from loader.mdb.meta import DATA
+from loader.operations import indexing
 from loader.operations.tune.plan import Plan
 from loader.progress import Progress
 from loader.server import account, configuration, private, tools
@@ -28,13 +29,16 @@ def make(config: Config, plan: Plan, progress: Progress) -> None:
         return  # slapd makes the indexes of an empty database as it fills
     owner = _owner(directory)
     changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
+    lines = [value.decode() for value in changed.get("olcDbIndex", [])]
+    if chosen := indexing.only(lines, plan.index):
+        changed["olcDbIndex"] = chosen
     settings = {"olcDbDirectory": [bytes(directory)], **changed}
     with (
         temporary.directory("index", configuration.tools_tmpdir()) as place,
         private.configured(config, plan.database, Path(place), settings) as copy,
     ):
         account.change_owner(owner, Path(place))
-        words = ["-q", "-F", str(copy), "-b", plan.database.suffix, *plan.index]
+        words = ["-q", "-F", str(copy), "-b", plan.database.suffix]
         _run(tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words), plan, progress)
 
 

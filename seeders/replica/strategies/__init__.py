@@ -80,6 +80,10 @@ class Strategy(Protocol):
     def consumer(self) -> Consumer:
         """Raises LoaderError if the consumer cannot be seeded in this way."""
 
+    def require_fitting(self, provider: Session, base: str, consumer: Consumer) -> None:
+        """Raises LoaderError if the provider has what the consumer cannot take, as far as that can be known before the
+        reading."""
+
     def context_csns(self, provider: Session, base: str) -> list[str]:
         """The provider's contextCSN. Raises NoContextCSN."""
 

@@ -54,10 +54,32 @@ class Clone(StoppedConsumer):
             raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
 
     def estimate(self, progress: Progress) -> Facts:
-        self.require_suffix()
         size = files.allocated_bytes(self.source / DATA)
         files.require_space(self.place.directory, size)
-        return {"bytes": size}
+        with progress.step("schema") as meter:
+            found = self.fit(meter)
+        return {"bytes": size, "indexed": list(found.rebuild)}
+
+    def fit(self, meter: Meter) -> Fit:
+        """The consumer must open the file, know what the entries use, and have made them so itself. Raises OtherFormat,
+        NoSuchSuffix, SchemaMissing, MadeOtherwise."""
+        path, config = meta.data_file(self.source), self.place.config
+        require_readable_format(path, meta.read_meta(self.source).format)
+        self.require_suffix()
+        found = made_with.look(self.source, config, self.place.database, meter, self._origin())
+        found.require(path, config, _ANEW)
+        return found
+
+    def _origin(self) -> Origin | None:
+        """The configuration of the server whose database this is, as far as the account may read it."""
+        if self.options.connection is None:
+            return None
+        try:
+            with session(self.options.connection) as provider:
+                config = configuration.read_online(provider)
+            return Origin(config, config.database(self.place.database.suffix))
+        except LoaderError:
+            return None
 
     def require_suffix(self) -> None:
         """Is the tree in that database at all? Raises NoSuchSuffix."""
@@ -82,35 +104,14 @@ class _CloneSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
     def __init__(self, strategy: Clone, run: Run) -> None:
-        self.source, self.place, self.options = strategy.source, strategy.place, strategy.options
         self.strategy = strategy
+        self.source, self.place, self.options = strategy.source, strategy.place, strategy.options
         self.suffix, self.run = self.place.database.suffix, run
         self.made = run.directory / "environment"
 
     def schema(self, meter: Meter) -> Facts:
-        """The consumer must open the file, know what the entries use, and have made them so itself."""
-        require_readable_format(meta.data_file(self.source), meta.read_meta(self.source).format)
-        self.strategy.require_suffix()
-        found = self._fit(meter)
+        found = self.strategy.fit(meter)
         return {"rebuild": list(found.rebuild), "looked_at": found.entries}
-
-    def _fit(self, meter: Meter) -> Fit:
-        """Raises SchemaMissing, MadeOtherwise."""
-        config, database = self.place.config, self.place.database
-        found = made_with.look(self.source, config, database, meter, self._origin())
-        found.require(meta.data_file(self.source), config, _ANEW)
-        return found
-
-    def _origin(self) -> Origin | None:
-        """The configuration of the server whose database this is, as far as the account may read it."""
-        if self.options.connection is None:
-            return None
-        try:
-            with session(self.options.connection) as provider:
-                config = configuration.read_online(provider)
-            return Origin(config, config.database(self.suffix))
-        except LoaderError:
-            return None
 
     def copy(self, meter: Meter) -> Facts:
         files.remove_tree(self.made)

@@ -114,6 +114,9 @@ class Online(Strategy):
             writing.require_first(server, config, database)
         return Consumer(config, database)
 
+    def require_fitting(self, provider: Session, base: str, consumer: Consumer) -> None:
+        """A running server judges each entry for itself."""
+
     def context_csns(self, provider: Session, base: str) -> list[str]:
         """As the entry of the base has it: nothing else brings it into the LDIF."""
         return provider.context_csns(base)

@@ -16,9 +16,10 @@ from loader.operations.export import ExportOptions
 from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
+from loader.server.session import Session
 from loader.storage import files
-from seeders.replica import partial
-from seeders.replica.strategies import SeedOptions, reading
+from seeders.replica import fitting, partial
+from seeders.replica.strategies import Consumer, SeedOptions, reading
 from seeders.replica.strategies.stopped import TAKES, StoppedConsumer
 
 
@@ -30,6 +31,10 @@ class Search(StoppedConsumer):
         super().__init__(options)
         if options.connection is None:
             self._lacks("the provider: -H URI (and -D, -y)")
+
+    def require_fitting(self, provider: Session, base: str, consumer: Consumer) -> None:
+        if self.partial is None:
+            fitting.require(provider, base, consumer, self.place)
 
     def estimate(self, progress: Progress) -> Facts:
         return reading.estimate(self._reading(self.place.directory), progress)

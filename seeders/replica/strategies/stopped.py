@@ -108,6 +108,9 @@ class StoppedConsumer(Strategy):
     def require_buildable(self) -> None:
         require(self.building(), self.place)
 
+    def require_fitting(self, provider: Session, base: str, consumer: Consumer) -> None:
+        """A strategy that is given the entries in files looks at those."""
+
     def context_csns(self, provider: Session, base: str) -> list[str]:
         return moved.context_csns(provider, base) or provider.context_csns(base)
 

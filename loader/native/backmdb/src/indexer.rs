@@ -39,6 +39,20 @@ pub trait Keys {
     fn long(&mut self, table: usize, key: Key);
 }
 
+/// Keys of one entry: table and key.
+#[derive(Debug, Default)]
+pub struct IndexKeys(pub Vec<(usize, Key)>);
+
+impl Keys for IndexKeys {
+    fn short(&mut self, table: usize, key: u32) {
+        self.0.push((table, Key::new(&key.to_be_bytes())));
+    }
+
+    fn long(&mut self, table: usize, key: Key) {
+        self.0.push((table, key));
+    }
+}
+
 /// A key of four bytes.
 #[allow(clippy::cast_possible_truncation, reason = "the first four bytes are the upper half")]
 fn short(key: Key) -> u32 {

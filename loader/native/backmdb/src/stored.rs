@@ -3,7 +3,7 @@
 use values::keys::Key;
 
 use crate::audit::{EntryChecker, Finding, MultivalRecords};
-use crate::indexer::Keys;
+use crate::indexer::IndexKeys;
 use crate::verify::{Database, read_node, wrong};
 use crate::{Result, damaged_entry};
 use codec::id2e;
@@ -14,20 +14,6 @@ use codec::{dn2i, id2v};
 pub struct EntryReader<'a> {
     pub database: &'a Database<'a>,
     pub judge: &'a EntryChecker<'a>,
-}
-
-/// Keys of one entry: table and key.
-#[derive(Debug, Default)]
-struct IndexKeys(Vec<(usize, Key)>);
-
-impl Keys for IndexKeys {
-    fn short(&mut self, table: usize, key: u32) {
-        self.0.push((table, Key::new(&key.to_be_bytes())));
-    }
-
-    fn long(&mut self, table: usize, key: Key) {
-        self.0.push((table, key));
-    }
 }
 
 impl EntryReader<'_> {

@@ -62,6 +62,10 @@ impl Schema {
         attributes.chain(classes).collect()
     }
 
+    fn unknown(&self, descriptions: Vec<String>) -> Vec<String> {
+        descriptions.into_iter().filter(|text| self.0.describe(text.as_bytes()).is_err()).collect()
+    }
+
     fn unproven(&self, descriptions: Vec<String>) -> HashMap<String, String> {
         let base = |text: &String| text.split(';').next().unwrap_or_default().to_owned();
         let named = descriptions.iter().filter_map(|text| self.0.attribute(base(text).as_bytes()));

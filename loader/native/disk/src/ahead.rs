@@ -50,7 +50,7 @@ impl Readahead {
     }
 
     /// Whether all of the file has room in memory.
-    fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.asked.is_some()
     }
 

@@ -7,12 +7,17 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use disk::{Buffer, BufferPool, Direct, Readahead, Source};
 
 use crate::layout::{META_PAGES, page};
 use crate::reader::View;
 use crate::{Error, Layout, Result};
+
+/// Of the file, this part may be read in blocks for the sake of single pages. All that was read so is read again
+/// afterwards; to read all of the file for the sake of fewer lookups would cost more than it spares.
+const SOUGHT: u64 = 8;
 
 /// What the page cache has is taken from there. Of the rest neighbours are read past it, and what lies alone is read into
 /// it ahead.
@@ -21,6 +26,8 @@ pub(crate) struct PageSource {
     source: Source,
     /// For trees whose pages lie in no order.
     ahead: Option<Arc<Readahead>>,
+    /// Bytes that were read for the sake of single pages among them.
+    sought: AtomicU64,
     spare: Arc<BufferPool>,
     pub layout: Layout,
     /// Pages that are in use at most, those up to the last one that are in the file: all numbers are below it.
@@ -44,7 +51,8 @@ impl PageSource {
 
     /// Nothing is read ahead.
     pub fn cached(file: Direct, layout: Layout, pages: u64) -> Self {
-        Self { source: Source::new(file), ahead: None, spare: Arc::default(), layout, pages }
+        let (sought, spare) = Default::default();
+        Self { source: Source::new(file), ahead: None, sought, spare, layout, pages }
     }
 
     /// A number of a page of a tree.
@@ -147,6 +155,14 @@ impl PageSource {
         if let Some(ahead) = &self.ahead {
             ahead.want_only(first.saturating_mul(size), count as u64 * size);
         }
+    }
+
+    /// One page is sought, and a block of so many bytes is read for it: whether all of the file should rather be in the
+    /// page cache, where it has room.
+    pub fn seek(&self, block: usize) -> bool {
+        let sought = self.sought.fetch_add(block as u64, Relaxed);
+        let length = self.pages * self.layout.page_size as u64;
+        sought > length / SOUGHT && self.ahead.as_ref().is_some_and(|ahead| ahead.has_room())
     }
 
     /// All of the file will be read, in no order.

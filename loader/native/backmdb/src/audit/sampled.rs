@@ -11,25 +11,11 @@ use super::entry_checker::EntryChecker;
 use super::findings::{Finding, Findings, Kind};
 use super::indexes::{ConfiguredIndexes, NOT_THERE, TOO_LONG};
 use super::walk::{MultivalRecords, Tables};
-use crate::indexer::Keys;
+use crate::indexer::IndexKeys;
 use crate::{Result, damaged_entry};
 
 /// One part in so many of the sample are the newest entries: an index that was not kept for a while lacks those.
 const NEWEST: u64 = 4;
-
-/// Keys of one entry: table and key.
-#[derive(Debug, Default)]
-struct IndexKeys(Vec<(usize, Key)>);
-
-impl Keys for IndexKeys {
-    fn short(&mut self, table: usize, key: u32) {
-        self.0.push((table, Key::new(&key.to_be_bytes())));
-    }
-
-    fn long(&mut self, table: usize, key: Key) {
-        self.0.push((table, key));
-    }
-}
 
 /// Looks at up to `count` entries. What has to be made again is in `drifted` as well.
 pub fn check(

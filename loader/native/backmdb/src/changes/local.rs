@@ -8,14 +8,13 @@ use common::{InFile, WithCode};
 use lmdbfile::Reader;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tree::claim::Claim;
-use values::keys::Key;
 
 use super::edits::RefreshContext;
 use super::incoming::{ReceivedEntries, uuid_of};
 use super::{SyncResult, Uuid};
 use crate::audit::parts::id_ranges;
 use crate::audit::readers::side_by_side;
-use crate::indexer::Keys;
+use crate::indexer::IndexKeys;
 use crate::{Code, Error, Result, damaged_entry, lock};
 use codec::id2e;
 
@@ -218,19 +217,6 @@ fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {
 struct Index {
     name: String,
     at: usize,
-}
-
-#[derive(Default)]
-struct IndexKeys(Vec<(usize, Key)>);
-
-impl Keys for IndexKeys {
-    fn short(&mut self, table: usize, key: u32) {
-        self.0.push((table, Key::new(&key.to_be_bytes())));
-    }
-
-    fn long(&mut self, table: usize, key: Key) {
-        self.0.push((table, key));
-    }
 }
 
 /// `None`: there is none for equality, or it does not have all entries.

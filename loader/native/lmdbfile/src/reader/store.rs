@@ -14,7 +14,7 @@ use disk::Buffer;
 
 /// Bytes of a block.
 const BLOCK: usize = 64 << 10;
-/// Blocks kept, each in the slot of its number. So few that they stay near the processor.
+/// Blocks kept, each in one of the two slots of its number. So few that they stay near the processor.
 const SLOTS: usize = 48;
 /// Blocks read at a time by whoever goes through the file in order: from the disk, and from the page cache.
 const AHEAD: u64 = 16;
@@ -81,7 +81,7 @@ impl BlockCache {
         if let Some(view) = self.checked_before(number, rules) {
             return rules.check_view(number, &view, place, true).map(|()| view);
         }
-        let view = if in_order { self.next_view(number)? } else { self.view(number)? };
+        let view = if in_order { self.next_view(number)? } else { self.sought_view(number)? };
         rules.check_view(number, &view, place, false)?;
         let (block, at) = self.place(number);
         let mut slots = self.slots.borrow_mut();
@@ -99,9 +99,13 @@ impl BlockCache {
         known.is(rules).then(|| view.clone())
     }
 
-    /// A page of a tree.
+    /// A page of a tree, whatever is read next.
     pub fn view(&self, number: u64) -> Result<View> {
-        let (block, range) = self.page(number)?;
+        self.view_of(number, false)
+    }
+
+    fn view_of(&self, number: u64, in_order: bool) -> Result<View> {
+        let (block, range) = self.page(number, in_order)?;
         self.source.view_in(block, range, number)
     }
 
@@ -110,11 +114,27 @@ impl BlockCache {
         if !self.scattered.get() {
             self.look(number);
         }
-        let view = self.view(number)?;
+        let view = self.view_of(number, true)?;
         if self.scattered.get() && view.kind == Kind::Branch {
             (0..view.count).for_each(|at| self.source.want(view.child(at), 1));
         }
         Ok(view)
+    }
+
+    /// A page of a tree in which a key is sought. Blocks serve lookups that come near one another; where they have had
+    /// much of the file read, they do not.
+    fn sought_view(&self, number: u64) -> Result<View> {
+        if !self.scattered.get() && !self.is_near(number) && self.source.seek(self.block.get()) {
+            self.scatter();
+        }
+        self.view(number)
+    }
+
+    /// Whether the block of the page, or the one before it, is kept.
+    fn is_near(&self, number: u64) -> bool {
+        let (block, _) = self.place(number);
+        let mut slots = self.slots.borrow_mut();
+        (block.saturating_sub(1)..=block).any(|near| kept(&mut slots, near).is_some())
     }
 
     /// Whether the pages of trees lie one after the other shows on the way.
@@ -151,17 +171,17 @@ impl BlockCache {
 
     /// The value without its bytes.
     pub fn large(&self, number: u64, size: usize) -> Result<Large> {
-        let (block, range) = self.page(number)?;
+        let (block, range) = self.page(number, true)?;
         let page = block.get(range).ok_or_else(|| cut(number))?;
         self.source.large(page, number, size)
     }
 
-    /// The block of a page and where in it the page lies, if the file does not end before.
-    fn page(&self, number: u64) -> Result<(Arc<Buffer>, Range<usize>)> {
+    /// The block of a page and where in it the page lies, if the file does not end before. `in_order` as in `checked`.
+    fn page(&self, number: u64, in_order: bool) -> Result<(Arc<Buffer>, Range<usize>)> {
         self.source.check(number)?;
         let (block, at) = self.place(number);
         let start = at * self.source.layout.page_size;
-        Ok((self.block(block)?, start..start + self.source.layout.page_size))
+        Ok((self.block(block, in_order)?, start..start + self.source.layout.page_size))
     }
 
     /// The number of a page's block, and its place among the pages of that.
@@ -170,14 +190,15 @@ impl BlockCache {
         (number / in_block, usize::try_from(number % in_block).unwrap_or(0))
     }
 
-    fn block(&self, number: u64) -> Result<Arc<Buffer>> {
+    /// `in_order`: those behind it are read along, if the one before it is kept.
+    fn block(&self, number: u64, in_order: bool) -> Result<Arc<Buffer>> {
         let mut slots = self.slots.borrow_mut();
         if let Some(block) = kept(&mut slots, number) {
             return Ok(Arc::clone(&block.bytes));
         }
         let (size, offset) = (self.block.get(), number * self.block.get() as u64);
-        let in_order = number > 0 && kept(&mut slots, number - 1).is_some();
-        let count = match self.scattered.get() || !in_order {
+        let follows = in_order && number > 0 && kept(&mut slots, number - 1).is_some();
+        let count = match self.scattered.get() || !follows {
             true => 1,
             false if self.source.has(offset, size) => AHEAD_IN_CACHE,
             false => AHEAD,
@@ -188,7 +209,7 @@ impl BlockCache {
         for (number, bytes) in
             (number..).zip(blocks).filter(|(at, bytes)| *at == number || bytes.len() == size)
         {
-            let place = slot(number, &slots);
+            let place = pair(number, &slots);
             slots[place] = Some(Block { number, bytes: Arc::new(bytes), checked: Vec::new() });
         }
         Ok(kept(&mut slots, number)
@@ -209,17 +230,26 @@ impl BlockCache {
     }
 }
 
-fn slot(number: u64, slots: &[Slot]) -> usize {
-    usize::try_from(number % slots.len() as u64).unwrap_or(0)
+/// The first slot of the number's pair, which has what was used last. By pairs, for a root that is looked at again and
+/// again must not give way to each leaf that falls on its place.
+fn pair(number: u64, slots: &[Slot]) -> usize {
+    usize::try_from(number % (slots.len() as u64 / 2)).unwrap_or(0) * 2
 }
 
 fn kept(slots: &mut [Slot], number: u64) -> Option<&mut Block> {
-    slots[slot(number, slots)].as_mut().filter(|block| block.number == number)
+    let at = pair(number, slots);
+    if slots[at + 1].as_ref().is_some_and(|block| block.number == number) {
+        slots.swap(at, at + 1);
+    }
+    slots[at].as_mut().filter(|block| block.number == number)
 }
 
 /// The memory of the block whose slot is wanted, unless somebody looks at it still.
 fn reused(slots: &mut [Slot], number: u64, size: usize) -> Buffer {
-    let at = slot(number, slots);
+    let at = pair(number, slots);
+    if kept(slots, number).is_none() {
+        slots.swap(at, at + 1);
+    }
     // What was checked of it goes first.
     let old = slots[at].take().map(|block| block.bytes).and_then(Arc::into_inner);
     let mut block = old.unwrap_or_else(|| Buffer::new(size));
@@ -229,11 +259,13 @@ fn reused(slots: &mut [Slot], number: u64, size: usize) -> Buffer {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::path::Path;
 
     use fastrand::Rng;
     use heed::EnvOpenOptions;
     use heed::types::Bytes;
+    use rustix::fs::{Advice, fadvise};
 
     use crate::Reader;
 
@@ -276,6 +308,40 @@ mod tests {
             }
             let expected = if mixed { reader.layout().page_size } else { super::BLOCK };
             assert_eq!(reader.store.block.get(), expected);
+        }
+    }
+
+    /// Bytes that this thread has had read from the disk.
+    fn read_from_disk() -> u64 {
+        let told = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        let line = told.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap();
+        line.parse().unwrap()
+    }
+
+    fn dropped_from_the_cache(path: &Path) -> u64 {
+        let file = File::open(path).unwrap();
+        file.sync_all().unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        file.metadata().unwrap().len()
+    }
+
+    #[test]
+    fn lookups_all_over_a_file_do_not_read_it_many_times() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = directory.path().join("data.mdb");
+        make(directory.path(), false);
+        for all_over in [false, true] {
+            let length = dropped_from_the_cache(&path);
+            let (mut rng, before) = (Rng::with_seed(7), read_from_disk());
+            let reader = Reader::open(&path).unwrap();
+            let table = reader.table(b"t").unwrap();
+            for number in 0..ROWS / 20 {
+                let key = if all_over { rng.u64(..ROWS) } else { number * 20 }.to_be_bytes();
+                assert_eq!(table.get(&key).unwrap(), Some(key.repeat(16)));
+            }
+            let read = read_from_disk() - before;
+            assert!(read < 2 * length, "{read} bytes of {length}");
+            assert_eq!(reader.store.scattered.get(), all_over);
         }
     }
 }

@@ -1,0 +1,175 @@
+"""`ditseed storage migrate`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from loader.cli import options
+from loader.cli.report import for_people, show, show_facts, show_json, tell
+from loader.errors import EXIT_OK, MigrationRefused, UsageProblem
+from loader.operations.storage.migrate import moving, told
+from loader.operations.storage.migrate import plan as planning
+from loader.operations.storage.migrate.moving import Known
+from loader.operations.storage.migrate.plan import Plan, Wishes
+from loader.operations.storage.migrate.told import Told
+from loader.storage import mounts
+
+_SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")
+_LDAPI = "ldapi:///"
+
+
+@click.command("migrate")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option(
+    "--service",
+    nargs=2,
+    metavar="STOP START",
+    help="Commands that stop and start the service (default: systemctl stop slapd, systemctl start slapd).",
+)
+@click.option(
+    "-H",
+    "--uri",
+    metavar="URI",
+    help="Server that must answer afterwards (default: ldapi:/// for slapd).",
+)
+@click.option(
+    "--fstab",
+    default=str(mounts.FSTAB),
+    show_default=True,
+    metavar="FILE",
+    help="The fstab to change.",
+)
+@click.option(
+    "--watch",
+    "seconds",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time that the service must stay up after its start.",
+)
+@click.option("--rollback", is_flag=True, help="Go back to the former volume, from whichever step.")
+@click.option("--apply", is_flag=True, help="Do it, once you have typed FROM to confirm.")
+@options.json_option
+@options.progress_option
+def migrate_command(
+    source: str,
+    target: str,
+    service: tuple[str, str] | None,
+    uri: str | None,
+    fstab: str,
+    seconds: float,
+    rollback: bool,
+    apply: bool,
+    as_json: bool,
+    progress_mode: str,
+) -> int:
+    """Move what is in FROM to the volume that is mounted on TO, and mount that volume on FROM instead.
+
+    FROM is where the service has its files: the mount point of its volume, or a directory of a larger one. TO is the
+    mount point of a new, empty file system. Without --apply every step and command is printed, and nothing is changed.
+    The old volume is kept. If a run is interrupted, the same command goes on; --rollback goes back from any step, also
+    when all is done. Run it as root.
+
+    \b
+      ditseed storage migrate /var/lib/ldap /mnt/new
+      ditseed storage migrate /var/lib/ldap /mnt/new --apply
+      ditseed storage migrate /var/lib/ldap /mnt/new --rollback --apply
+      ditseed storage migrate /var/opt/novell/eDirectory /mnt/new --service "ndsmanage stopall" "ndsmanage startall"
+    """
+    stop, start = (tuple(shlex.split(word)) for word in service or _SYSTEMD)
+    if not stop or not start:
+        raise UsageProblem(reason="--service: give two commands")
+    wishes = Wishes(source, target, stop, start, uri or ("" if service else _LDAPI), fstab, seconds)
+    known = moving.known(source)
+    if rollback:
+        return _back(_known(known, wishes, bool(service)), apply, as_json, progress_mode)
+    plan, anew = _planned(known, wishes, bool(service))
+    if known is not None and known.is_done and not anew and not known.goes_back:
+        tell("This migration is finished. --rollback goes back to the former volume.")
+    elif not _agreed(plan, "migration", told.forward(plan), apply, as_json):
+        return EXIT_OK
+    _report(moving.migrate(plan, options.progress_of(progress_mode), anew), as_json)
+    return EXIT_OK
+
+
+def _planned(known: Known | None, wishes: Wishes, has_service: bool) -> tuple[Plan, bool]:
+    """The plan, and whether it takes the place of a finished one."""
+    anew = (
+        known is not None and known.is_done and not known.goes_back and _is_mounted(wishes.target)
+    )
+    if known is None or anew:
+        return planning.plan(wishes, moving.home(wishes.source)), anew
+    return _known(known, wishes, has_service), False
+
+
+def _is_mounted(target: str) -> bool:
+    return Path(target).is_dir() and mounts.mounted_at(Path(target)) is not None
+
+
+def _known(known: Known | None, wishes: Wishes, has_service: bool) -> Plan:
+    """The plan of the migration that was begun; --service may be another."""
+    if known is None:
+        reason = "no migration of this directory was begun, or its state is kept elsewhere"
+        raise MigrationRefused(
+            path=wishes.source, reason=reason, advice="Check FROM, and DITSEED_STATE_DIR."
+        )
+    before = known.plan.wishes
+    if before.target != wishes.target:
+        reason = f"a migration of it to {before.target} was begun"
+        raise MigrationRefused(
+            path=wishes.source, reason=reason, advice=f"Give {before.target} as TO."
+        )
+    if not has_service:
+        return known.plan
+    again = msgspec.structs.replace(before, stop=wishes.stop, start=wishes.start, uri=wishes.uri)
+    return msgspec.structs.replace(known.plan, wishes=again)
+
+
+def _back(plan: Plan, apply: bool, as_json: bool, progress_mode: str) -> int:
+    tell("What the service has written to the new volume is not on the former one.")
+    if _agreed(plan, "rollback", told.back(plan), apply, as_json):
+        _report(moving.roll_back(plan, options.progress_of(progress_mode)), as_json)
+    return EXIT_OK
+
+
+def _agreed(plan: Plan, what: str, steps: Iterable[Told], apply: bool, as_json: bool) -> bool:
+    """Show the plan; with --apply, has FROM been typed? Raises UsageProblem."""
+    steps = list(steps)
+    if not apply and as_json:
+        show_json({"plan": msgspec.to_builtins(plan), "steps": msgspec.to_builtins(steps)})
+        return False
+    (tell if apply else show)(*_lines(plan, what, steps))
+    if not apply:
+        show("", "Nothing was changed. --apply does it.")
+        return False
+    tell("", f"Type {plan.wishes.source} to begin:")
+    if not sys.stdin or sys.stdin.readline().strip() != plan.wishes.source:
+        raise UsageProblem(reason=f"the {what} was not confirmed; nothing was changed")
+    return True
+
+
+def _lines(plan: Plan, what: str, steps: Iterable[Told]) -> Iterator[str]:
+    old = plan.old.device if plan.old else "a directory of a larger file system"
+    yield f"# {what} of {plan.wishes.source}: {old} and {plan.new.device} ({plan.new.kind})"
+    yield from (f"# Note: {note}" for note in plan.notes)
+    for one in steps:
+        yield f"# {one.step}" + (f": ditseed {one.by}" if one.by else "")
+        yield from one.commands
+
+
+def _report(facts: dict[str, object], as_json: bool) -> None:
+    told_ = {
+        name: value for name, value in facts.items() if not name.endswith("_mark") and name != "top"
+    }
+    if as_json:
+        show_json(told_)
+    else:
+        show_facts(for_people(told_))

@@ -1,0 +1,77 @@
+"""How `ditseed storage watch` is shown: a line for each round, then the figures of all and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from loader import units
+from loader.cli.report import show, show_table
+from loader.operations.storage.watch.layers import Layer
+from loader.operations.storage.watch.state import LayerState, State
+from loader.operations.storage.watch.timing import Figures
+from loader.operations.storage.watch.watching import Wishes
+
+
+def headings(found: Sequence[Layer], wishes: Wishes) -> list[str]:
+    """Above the lines."""
+    numbered = [f"  {number}  {one.name}" for number, one in enumerate(found, 1)]
+    columns = " ".join(f"{number:>9}" for number, _ in enumerate(found, 1))
+    every = f"one read of each in every {wishes.interval:g} s; times in milliseconds"
+    return [every, *numbered, "", f"{'time':<20} {columns}"]
+
+
+def line(state: State) -> str:
+    """Of one round: the last time of each layer."""
+    cells = " ".join(f"{_cell(one, state):>9}" for one in state.layers)
+    return f"{units.moment(state.written).replace('+00:00', 'Z'):<20} {cells}"
+
+
+def _cell(one: LayerState, state: State) -> str:
+    if one.in_flight_since is not None:
+        return f"({(state.written - one.in_flight_since) * 1000:.0f}...)"
+    if one.is_error:
+        return "failed"
+    return "-" if one.problem or one.figures is None else _ms(one.figures.last)
+
+
+def show_summary(state: State) -> None:
+    """Figures of all layers, notes, and the verdict as the last line."""
+    show("")
+    heads = ("layer", "bytes", "reads", "missed", *Figures.__struct_fields__[:-1], "p99.9", "adds")
+    added = {one.layer: one for one in state.verdict}
+    rows = []
+    for one in state.layers:
+        figures = msgspec.structs.astuple(one.figures) if one.figures else ()
+        times = [_ms(value) for value in figures] or ["-"] * len(Figures.__struct_fields__)
+        adds = added[one.name].seconds if one.on else None
+        rows.append(
+            (
+                one.name,
+                one.size or "-",
+                one.reads,
+                one.missed,
+                *times,
+                "-" if adds is None else _ms(adds),
+            )
+        )
+    show_table(heads, rows)
+    show("", *_notes(state), f"verdict: {state.told}")
+
+
+def _notes(state: State) -> list[str]:
+    notes: dict[str, list[str]] = {}
+    for one in state.layers:
+        problem = [f"not measured: {one.problem}"] if one.problem else []
+        for note in (*one.notes, *problem):
+            notes.setdefault(note, []).append(one.name)
+    everywhere = len(state.layers)
+    return [
+        f"note: {note}" if len(names) == everywhere > 1 else f"note: {', '.join(names)}: {note}"
+        for note, names in notes.items()
+    ]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3f}"

@@ -1,0 +1,275 @@
+"""`storage migrate` carried out: its steps, each of which may be done twice, and the way back from any of them.
+
+Copying and verifying are remembered, as long as neither side has changed since. What a reboot undoes (mounts, and that
+the service is stopped) is done again by every run. /etc/fstab names the new volume before the service is started on it,
+and the old one before the service is started on that again: so a boot at any moment mounts the volume that the service
+last wrote to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from loader.defaults import state_dir
+from loader.errors import MdbDamaged, MigrationRefused
+from loader.mdb import verify as databases
+from loader.operations.storage.migrate import fstab, service
+from loader.operations.storage.migrate.plan import Plan
+from loader.progress import Meter, Progress
+from loader.run.catalogue import Catalogue, Facts, forget
+from loader.run.killpoint import killpoint
+from loader.run.looking import status_of
+from loader.run.steps import Run, open_run
+from loader.storage import held, tree_copy, trees
+
+VERB = "storage migrate"
+STEPS = (
+    "preflight",
+    "stop",
+    "copy",
+    "verify",
+    "unmount",
+    "mount",
+    "fstab",
+    "check",
+    "start",
+    "watch",
+)
+_AGAIN = ("stop", "unmount", "mount", "fstab", "check", "start")
+_GOING_BACK = "rollback"
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A migration that was begun. `last`: the step that was finished last."""
+
+    plan: Plan
+    last: str
+    is_done: bool
+    goes_back: bool
+
+
+def home(source: str) -> Path:
+    """Of the run: on none of the two volumes."""
+    return state_dir() / "migrate" / hashlib.sha256(os.fsencode(source)).hexdigest()[:16]
+
+
+def known(source: str) -> Known | None:
+    """Raises CatalogueDamaged, CatalogueVersion."""
+    status = status_of(home(source))
+    facts = status.found("preflight") if status else None
+    if status is None or facts is None:
+        return None
+    done = [step.name for step in status.steps]
+    last = next(name for name in reversed(STEPS) if name in done)
+    return Known(msgspec.convert(facts, Plan), last, "watch" in done, _GOING_BACK in done)
+
+
+def migrate(plan: Plan, progress: Progress, anew: bool) -> Facts:
+    """Go on, or begin; `anew`: instead of a migration that was finished. Raises LoaderError."""
+    with _run(plan, progress, anew) as run:
+        _require_forward(run.catalogue, plan)
+        run.do("preflight", lambda meter: msgspec.to_builtins(plan))
+        if run.catalogue.found("watch") is None:
+            for name in _AGAIN:
+                run.catalogue.undo(name)
+        facts = _Steps(plan, run).all()
+        return {**facts, **run.told_before()}
+
+
+def _run(plan: Plan, progress: Progress, anew: bool = False) -> Any:
+    options = {"from": plan.wishes.source, "to": plan.wishes.target}
+    return open_run(home(plan.wishes.source), VERB, options, progress, restart=anew)
+
+
+def _require_forward(catalogue: Catalogue, plan: Plan) -> None:
+    if catalogue.found(_GOING_BACK) is not None:
+        reason = "a rollback was begun and has not ended"
+        raise MigrationRefused(
+            path=plan.wishes.source, reason=reason, advice="Give --rollback to end it."
+        )
+
+
+class _Steps:
+    def __init__(self, plan: Plan, run: Run) -> None:
+        self.plan, self.run = plan, run
+        self.source, self.target = Path(plan.wishes.source), Path(plan.wishes.target)
+
+    def all(self) -> Facts:
+        do: Callable[..., Facts] = self.run.do
+        do("stop", self._stop)
+        if self.run.catalogue.found("mount") is None and not self._is_swapped():
+            self._mount_both()
+            self._forget_a_stale_copy()
+        copied = do("copy", self._copy)
+        verified = do("verify", self._verify)
+        do("unmount", self._unmount)
+        do("mount", self._mount)
+        do("fstab", self._fstab)
+        do("check", lambda meter: self._check(meter, verified))
+        do("start", self._start)
+        watched = do("watch", self._watch)
+        return {**copied, **verified, **watched}
+
+    def _is_swapped(self) -> bool:
+        return self.plan.new.is_at(str(self.source))
+
+    def _mount_both(self) -> None:
+        """After a reboot, or a kill while both were unmounted."""
+        if self.plan.old is not None:
+            self.plan.old.mount(str(self.source))
+        self.plan.there.mount(str(self.target))
+
+    def _forget_a_stale_copy(self) -> None:
+        """A boot in between may have started the service."""
+        catalogue = self.run.catalogue
+        for name, place in (("copy", self.source), ("verify", self.target)):
+            facts = catalogue.found(name)
+            if facts is not None and facts[f"{name}_mark"] != _mark(place):
+                catalogue.undo("verify")
+                catalogue.undo("copy")
+
+    def _stop(self, meter: Meter) -> Facts:
+        service.stop(self.plan.wishes.stop, self.source)
+        return {}
+
+    def _copy(self, meter: Meter) -> Facts:
+        with held.opened(self.source) as source, held.opened(self.target) as target:
+            before = trees.state_of(source.descriptor)
+            tree_copy.copy_tree(source, target, meter, lambda: killpoint("copy.block"))
+        if _mark(self.source) != before.mark:
+            reason = "files were changed while they were copied"
+            raise MigrationRefused(
+                path=self.source, reason=reason, advice="Find out who writes there (fuser -vm)."
+            )
+        return {"files": before.files, "bytes": before.size, "copy_mark": before.mark}
+
+    def _verify(self, meter: Meter) -> Facts:
+        with held.opened(self.source) as source, held.opened(self.target) as target:
+            status = os.fstat(source.descriptor)
+            one, other = trees.shape_of(source.descriptor), trees.shape_of(target.descriptor)
+            self._require_equal(one, other, "owner, mode, size, time or attributes")
+            sums = trees.checksums(source.descriptor, meter)
+            killpoint("verify.middle")
+            self._require_equal(
+                sums, trees.checksums(target.descriptor, meter, from_device=True), "contents"
+            )
+        mark = _mark(self.target)
+        return {
+            "checksums": len(sums),
+            "verify_mark": mark,
+            "top": [status.st_mode, status.st_uid, status.st_gid],
+        }
+
+    def _require_equal(
+        self, one: Mapping[str, object], other: Mapping[str, object], what: str
+    ) -> None:
+        """A copy that differs is made again by the next run."""
+        wrong = [path for path in {**one, **other} if one.get(path) != other.get(path)]
+        if not wrong:
+            return
+        self.run.catalogue.undo("copy")
+        with held.opened(self.target) as target:
+            for path in wrong:
+                if path in other and (target.path / path).is_file():
+                    with held.opened((target.path / path).parent) as above:
+                        above.remove(os.path.basename(path))
+        raise MigrationRefused(
+            path=self.target / wrong[0],
+            reason=f"the copy differs from {self.source / wrong[0]} ({what})",
+            advice="Run the same command again; it copies anew. If it differs then, do not trust the new volume.",
+        )
+
+    def _unmount(self, meter: Meter) -> Facts:
+        self.plan.new.unmount(str(self.target))
+        killpoint("unmount.between")
+        if self.plan.old is not None:
+            self.plan.old.unmount(str(self.source))
+        return {}
+
+    def _mount(self, meter: Meter) -> Facts:
+        self.plan.new.mount(str(self.source))
+        return {}
+
+    def _fstab(self, meter: Meter) -> Facts:
+        fstab.apply(Path(self.plan.wishes.fstab), self.plan.edits)
+        return {}
+
+    def _check(self, meter: Meter, verified: Mapping[str, Any]) -> Facts:
+        status = self.source.stat()
+        if [status.st_mode, status.st_uid, status.st_gid] != verified[
+            "top"
+        ] or not self._is_swapped():
+            reason = "it is not the new volume with the owner and mode of the old one"
+            raise MigrationRefused(
+                path=self.source, reason=reason, advice="Give --rollback to go back."
+            )
+        for name in self.plan.databases:
+            place = self.source / name
+            found = databases.audit(
+                place, databases.default_level(place), databases.Resources(), meter
+            )
+            if not found.sound:
+                raise MdbDamaged(
+                    path=place, reason=f"{found.problems[0]}; --rollback mounts the former volume"
+                )
+        return {}
+
+    def _start(self, meter: Meter) -> Facts:
+        service.start(self.plan.wishes.start)
+        return {}
+
+    def _watch(self, meter: Meter) -> Facts:
+        return {"process": _watch(self.plan, meter)}
+
+
+def _watch(plan: Plan, meter: Meter) -> int:
+    def note(text: str) -> None:
+        meter.note = text
+        meter.add(size=1)  # a sign of life
+
+    wishes = plan.wishes
+    return service.watch(Path(wishes.source), plan.databases, wishes.uri, wishes.seconds, note)
+
+
+def _mark(place: Path) -> str:
+    with held.opened(place) as opened:
+        return trees.state_of(opened.descriptor).mark
+
+
+def roll_back(plan: Plan, progress: Progress) -> Facts:
+    """From wherever it stands; killed, the same again goes on. The files on the new volume stay."""
+    source, target = plan.wishes.source, plan.wishes.target
+    with _run(plan, progress) as run:
+        run.worked = True
+        run.catalogue.finish(_GOING_BACK, {}, 0, 0.0)
+        for name, work in _going_back(plan).items():
+            killpoint(f"rollback.{name}")
+            with progress.step(f"rollback: {name}") as meter:
+                work(meter)
+        killpoint("rollback.end")
+        forget(run.directory)
+    return {"from": source, "mounted": plan.old.device if plan.old else "", "kept": target}
+
+
+def _going_back(plan: Plan) -> dict[str, Callable[[Meter], object]]:
+    wishes = plan.wishes
+    return {
+        "stop": lambda meter: service.stop(wishes.stop, Path(wishes.source)),
+        "fstab": lambda meter: fstab.undo(Path(wishes.fstab), plan.edits),
+        "unmount": lambda meter: plan.new.unmount(wishes.source),
+        "mount": lambda meter: _mount_as_before(plan),
+        "start": lambda meter: service.start(wishes.start),
+        "watch": lambda meter: _watch(plan, meter),
+    }
+
+
+def _mount_as_before(plan: Plan) -> None:
+    if plan.old is not None:
+        plan.old.mount(plan.wishes.source)
+    plan.there.mount(plan.wishes.target)

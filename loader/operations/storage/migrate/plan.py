@@ -1,0 +1,182 @@
+"""What a migration is going to do, and all that is in its way, looked at before anything is changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from loader.errors import MigrationRefused, UsageProblem
+from loader.operations.storage import check
+from loader.operations.storage.findings import Severity
+from loader.operations.storage.migrate import fstab as tables
+from loader.operations.storage.migrate import volume
+from loader.operations.storage.migrate.fstab import Edit
+from loader.operations.storage.migrate.volume import Volume
+from loader.storage import files, held, mounts, trees
+from loader.storage.occupants import occupants
+
+_ASSUMED = 150 << 20  # bytes a second: of a single disk
+_SPARE = 8 << 20  # bytes, beside a twentieth: what another file system needs for itself
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """`stop` and `start`: commands, in words. `uri`: of the server that shall answer, "" for none."""
+
+    source: str
+    target: str
+    stop: tuple[str, ...]
+    start: tuple[str, ...]
+    uri: str = ""
+    fstab: str = str(mounts.FSTAB)
+    seconds: float = 30.0
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`old`: the volume that is mounted on FROM, None where FROM is a directory of a larger one. `new`: as it will be
+    mounted on FROM; `there`: as it is mounted on TO now. Sizes in bytes."""
+
+    wishes: Wishes
+    old: Volume | None
+    new: Volume
+    there: Volume
+    edits: tuple[Edit, ...]
+    files: int
+    size: int
+    allocated: int
+    databases: tuple[str, ...]
+    notes: tuple[str, ...]
+    begun: float
+
+    @property
+    def seconds(self) -> float:
+        """Copied once, read twice."""
+        return 3 * self.allocated / _ASSUMED
+
+
+def plan(wishes: Wishes, state: Path) -> Plan:
+    """`state`: where the run is kept. Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted."""
+    source, target = Path(wishes.source), Path(wishes.target)
+    for place in (source, target):
+        _require_place(place)
+    old_mount, new_mount = mounts.mounted_at(source), mounts.mounted_at(target)
+    if new_mount is None:
+        raise _refused(
+            target,
+            "nothing is mounted there",
+            "Make the new file system (storage plan), and mount it.",
+        )
+    fstab = Path(wishes.fstab)
+    old = volume.of(old_mount, fstab) if old_mount else None
+    there = volume.of(new_mount, fstab)
+    _require_apart(source, target, old, there, state)
+    for mount in filter(None, (old_mount, new_mount)):
+        if mount.root != "/":
+            raise _refused(
+                Path(mount.target), "it is a bind mount or a subvolume", "Give whole file systems."
+            )
+    _require_unused(source, target)
+    new = volume.with_options_of(there, old)
+    with files.explained(source), held.opened(source) as top:
+        found = trees.state_of(top.descriptor)
+    _require_room(target, found.allocated)
+    day = time.strftime("%Y-%m-%d")
+    edits = tables.edits(fstab, wishes.source, wishes.target, new, day)
+    told = tuple(_notes(source, target, old, found.size > found.allocated))
+    return Plan(
+        wishes,
+        old,
+        new,
+        there,
+        edits,
+        found.files,
+        found.size,
+        found.allocated,
+        found.databases,
+        told,
+        time.time(),
+    )
+
+
+def _refused(path: Path, reason: str, advice: str) -> MigrationRefused:
+    return MigrationRefused(path=path, reason=reason, advice=advice)
+
+
+def _require_place(path: Path) -> None:
+    if not path.is_absolute() or not str(path).isprintable() or os.path.realpath(path) != str(path):
+        raise UsageProblem(reason=f"{path}: give an absolute path without symbolic links, . and ..")
+    with files.explained(path):
+        path.stat()
+    inner = mounts.below(path)
+    if path == Path("/") or inner:
+        reason = f"other file systems are mounted in it: {', '.join(inner)}"
+        raise _refused(path, reason, "Give a directory in which nothing else is mounted.")
+    for above in path.parents:
+        status = above.stat()
+        open_to_all = (
+            status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
+        )
+        if status.st_uid not in (0, os.geteuid()) or open_to_all:
+            reason = f"another account than root can rename what is in {above}"
+            raise _refused(path, reason, "Mount points must be where only root can replace them.")
+
+
+def _require_apart(
+    source: Path, target: Path, old: Volume | None, new: Volume, state: Path
+) -> None:
+    if source in (target, *target.parents) or target in source.parents:
+        raise _refused(
+            target, f"one of {source} and {target} is inside the other", "Give two places."
+        )
+    if old is not None and (old.device == new.device or (old.uuid and old.uuid == new.uuid)):
+        raise _refused(
+            target,
+            f"it has the same file system as {source}, or a clone of it",
+            "Give another volume.",
+        )
+    home = files.existing(state).stat().st_dev
+    if home == target.stat().st_dev or (old is not None and home == source.stat().st_dev):
+        advice = "Set DITSEED_STATE_DIR to a directory elsewhere."
+        raise _refused(state, "the state of the run would be on a volume that is unmounted", advice)
+
+
+def _require_unused(source: Path, target: Path) -> None:
+    strangers = [one for one in occupants(source) if not one.writes] + occupants(target)
+    if strangers:
+        reason = f"others than the service use it: {', '.join(map(str, strangers[:5]))}"
+        raise _refused(source, reason, "End them, and leave the directory; nothing was changed.")
+    with held.opened(target) as place:
+        left = trees.names_in(place.descriptor, True)
+    if left:
+        reason = f"the new volume is not empty: {', '.join(left[:5])}"
+        raise _refused(
+            target, reason, f"If nothing of it is needed: find {target} -mindepth 1 -delete"
+        )
+
+
+def _require_room(target: Path, needed: int) -> None:
+    files.require_space(target, needed + needed // 20 + _SPARE)
+
+
+def _notes(source: Path, target: Path, old: Volume | None, sparse: bool) -> Iterator[str]:
+    if old is None:
+        yield (
+            f"{source} is a directory of a larger file system: the new volume is mounted over it. The old files stay "
+            "below it, kept, and take their room."
+        )
+    report = check.check(target)
+    before = {one.rule for one in check.check(source).findings if one.severity is not Severity.OK}
+    for one in report.findings:
+        if one.rule in before or one.severity not in (Severity.CRITICAL, Severity.WARNING):
+            continue
+        if one.severity is Severity.CRITICAL:
+            raise _refused(
+                target, f"{one.subject}: {one.what}", f"See: ditseed storage check {target}"
+            )
+        yield f"{one.subject}: {one.what}"
+    if sparse:
+        yield "holes stay holes"

@@ -1,0 +1,126 @@
+"""The state of a watch as a monitoring plugin tells it: what a plugin never says of a watch that has ended is OK."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from loader import units
+from loader.errors import LoaderError
+from loader.operations.monitoring import Status
+from loader.operations.storage.watch import state as states
+from loader.operations.storage.watch import watching
+from loader.operations.storage.watch.state import LayerState, State
+
+STALE = 3  # intervals
+_LEAST_STALE = 1.0  # seconds
+_TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Of davg, in seconds; None: no limit."""
+
+    warning: float | None = None
+    critical: float | None = None
+
+
+class Check(msgspec.Struct, frozen=True):
+    """`lines`: the first is what a monitoring system shows; `perfdata` belongs to it."""
+
+    status: Status
+    lines: tuple[str, ...]
+    perfdata: tuple[str, ...] = ()
+
+    def text(self) -> tuple[str, ...]:
+        """`STORAGE WATCH OK - ... | ...`, then one line for each layer."""
+        first, *more = (line.replace("|", "-") for line in self.lines)
+        numbers = f" | {' '.join(self.perfdata)}" if self.perfdata else ""
+        return (f"STORAGE WATCH {self.status.name} - {first}{numbers}", *more)
+
+
+def check(path: Path, limits: Limits, now: float | None = None) -> Check:
+    """Never raises a LoaderError: what cannot be known is UNKNOWN. `now`: Unix time."""
+    try:
+        found = states.read(path)
+    except (LoaderError, OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+        return Check(Status.UNKNOWN, (f"{path}: {_reason(error)}",))
+    moment = time.time() if now is None else now
+    age = moment - found.written
+    if not -_LEAST_STALE <= age <= max(_LEAST_STALE, STALE * found.interval):
+        return Check(Status.UNKNOWN, (f"{path} was {_aged(age)}: is the watch running?",))
+    return _judged(found, limits, moment)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
+
+
+def _aged(age: float) -> str:
+    if age < 0:
+        return f"written {units.duration(-age)} later than now"
+    return f"last written {units.duration(age)} ago"
+
+
+def _judged(state: State, limits: Limits, now: float) -> Check:
+    judged = [(one, *_layer(one, state, limits, now)) for one in state.layers]
+    # Of the worst, an unknown layer is better than one over a limit.
+    order = (Status.OK, Status.UNKNOWN, Status.WARNING, Status.CRITICAL)
+    known = [status for _, status, _ in judged if status is not Status.UNKNOWN]
+    worst = max(known, key=order.index, default=Status.UNKNOWN)
+    found = [f"{one.name}: {said}" for one, status, said in judged if status is worst]
+    first = state.told if worst is Status.OK else f"{', '.join(found)}; {state.told}"
+    lines = (f"{one.name}: {said}" for one, _, said in judged)
+    return Check(worst, (first, *lines), tuple(_perfdata(state, limits)))
+
+
+def _layer(one: LayerState, state: State, limits: Limits, now: float) -> tuple[Status, str]:
+    if watching.is_hung(one, state.interval, now):
+        assert one.in_flight_since is not None
+        return (
+            Status.CRITICAL,
+            f"a read is in flight for {units.duration(now - one.in_flight_since)}",
+        )
+    if one.is_error:
+        return Status.CRITICAL, f"the last read failed: {one.problem}"
+    if one.problem is not None or one.figures is None:
+        return Status.UNKNOWN, f"not measured: {one.problem or 'no read has ended yet'}"
+    said = f"davg {_ms(one.figures.davg)}, emax {_ms(one.figures.emax)}"
+    for status, limit in (
+        (Status.CRITICAL, limits.critical),
+        (Status.WARNING, limits.warning),
+    ):
+        if limit is not None and one.figures.davg > limit:
+            return status, f"{said} (limit {_ms(limit)})"
+    return Status.OK, said
+
+
+def _perfdata(state: State, limits: Limits) -> Iterator[str]:
+    """Seconds, as the guidelines prefer. Short labels: RRDtool tells 19 characters apart."""
+    for one in state.layers:
+        label = _label(one)
+        if one.figures is not None:
+            bounds = ";".join(
+                "" if x is None else _number(x) for x in (limits.warning, limits.critical)
+            )
+            yield f"'{label}_davg'={_number(one.figures.davg)}s;{bounds};0"
+            for name in ("last", "emin", "emax", "p50", "p99", "p999"):
+                yield f"'{label}_{name}'={_number(getattr(one.figures, name))}s;;;0"
+        yield f"'{label}_missed'={one.missed}c;;;0"
+
+
+def _label(one: LayerState) -> str:
+    return one.name.removeprefix("/dev/").removeprefix("mapper/").translate(_TOKEN)
+
+
+def _number(value: float) -> str:
+    """Never in scientific notation."""
+    return f"{value:.6f}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.2f} ms"

@@ -1,0 +1,82 @@
+"""What is known of the times of one layer: those of the last n reads, quick-attack extremes, quantiles of all."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+
+import msgspec
+
+ACCURACY = 0.01  # of quantiles, relative
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Seconds. davg, dstd_dev: of the last n; emin, emax: see Timing; quantiles: of all reads since the start."""
+
+    last: float
+    davg: float
+    dstd_dev: float
+    emin: float
+    emax: float
+    p50: float
+    p99: float
+    p999: float
+
+
+class Timing:
+    """emin and emax take a new extreme at once, and go back to that of the last n with that half-life, in seconds.
+
+    A read that took longer than the interval between reads also stands in the quantiles for those that could not begin
+    meanwhile, each with the time that it would have waited: else the slower a device, the less its slowness counted.
+    """
+
+    def __init__(self, window: int, half_life: float, interval: float) -> None:
+        from ddsketch import DDSketch  # here, for no other verb of `storage` needs it
+
+        self._recent: deque[tuple[int, float]] = deque(maxlen=window)
+        self._half_life = half_life
+        self._interval = interval
+        self._sketch = DDSketch(ACCURACY)
+        self._at = 0.0
+        self._emin = self._emax = 0.0
+
+    @property
+    def recent(self) -> dict[int, float]:
+        """Round -> seconds, of the last n."""
+        return dict(self._recent)
+
+    def add(self, number: int, at: float, seconds: float) -> None:
+        """The read of round `number`, which ended at `at` (seconds of a monotonic clock)."""
+        is_first = not self._recent
+        self._recent.append((number, seconds))
+        while seconds > 0:
+            self._sketch.add(seconds)
+            seconds -= self._interval
+        self._release(1.0 if is_first else 1 - 0.5 ** ((at - self._at) / self._half_life))
+        self._at = at
+
+    def _release(self, share: float) -> None:
+        """That share of the way from the extremes so far to those of the last n; all of it to a new extreme."""
+        times = [seconds for _, seconds in self._recent]
+        least, most = min(times), max(times)
+        self._emin = min(least, self._emin + share * (least - self._emin))
+        self._emax = max(most, self._emax + share * (most - self._emax))
+
+    def figures(self) -> Figures | None:
+        """None before the first read."""
+        if not self._recent:
+            return None
+        times = [seconds for _, seconds in self._recent]
+        return Figures(
+            last=times[-1],
+            davg=statistics.fmean(times),
+            dstd_dev=statistics.pstdev(times),
+            emin=self._emin,
+            emax=self._emax,
+            p50=self._quantile(0.5),
+            p99=self._quantile(0.99),
+            p999=self._quantile(0.999),
+        )
+
+    def _quantile(self, share: float) -> float:
+        return float(self._sketch.get_quantile_value(share) or 0.0)

@@ -1,0 +1,142 @@
+"""The watch itself: probes of all layers at one pace, and what is known after each round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from queue import Empty, SimpleQueue
+
+import msgspec
+
+from loader.operations.storage.watch import verdict
+from loader.operations.storage.watch.layers import Layer
+from loader.operations.storage.watch.probe import Pace, Probe, Sample
+from loader.operations.storage.watch.state import LayerState, State
+from loader.operations.storage.watch.timing import Timing
+
+_OPENING = 5.0  # seconds that all layers together may take to be opened before the first round begins without them
+HUNG = 2  # intervals: a read that began within one after the device stopped is told before three have passed
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """Seconds. `window`: of how many reads davg and dstd_dev are. `samples`: rounds, None: until it is ended."""
+
+    interval: float = 3.0
+    window: int = 100
+    half_life: float = 300.0
+    samples: int | None = None
+
+
+class _Record:
+    """What came from one probe so far."""
+
+    def __init__(self, probe: Probe, wishes: Wishes) -> None:
+        self._probe = probe
+        self.timing = Timing(wishes.window, wishes.half_life, wishes.interval)
+        self._interval = wishes.interval
+        self._reads = self._unmeasured = 0
+        self._late = 0.0
+        self._problem: str | None = None
+        self._is_error = False
+
+    def take(self, sample: Sample) -> None:
+        self._late = max(self._late, sample.late)
+        self._problem, self._is_error = sample.problem, sample.is_error
+        if sample.seconds is None:
+            self._unmeasured += 1
+        else:
+            self._reads += 1
+            self.timing.add(sample.round, sample.at, sample.seconds)
+
+    def state(self) -> LayerState:
+        probe, begun = self._probe, self._probe.begun
+        flight = 0.0 if begun is None else time.monotonic() - begun
+        return LayerState(
+            name=probe.layer.name,
+            path=probe.layer.path,
+            on=probe.layer.on,
+            size=probe.size,
+            figures=self.timing.figures(),
+            reads=self._reads,
+            unmeasured=self._unmeasured,
+            missed=probe.missed + int(flight // self._interval),
+            late=self._late,
+            in_flight_since=None if begun is None else time.time() - flight,
+            problem=self._problem,
+            is_error=self._is_error,
+            notes=probe.notes,
+        )
+
+
+class Watch:
+    """Probes of these layers; a context manager."""
+
+    def __init__(self, layers: Sequence[Layer], wishes: Wishes) -> None:
+        self._layers, self._wishes = layers, wishes
+        self._results: SimpleQueue[Sample] = SimpleQueue()
+        step = wishes.interval / (len(layers) + 1)  # one after the other: none waits for another
+        self._probes = [
+            Probe(one, step * place, self._results) for place, one in enumerate(layers, 1)
+        ]
+        self._records = {one.layer.name: _Record(one, wishes) for one in self._probes}
+
+    def __enter__(self) -> Watch:
+        for probe in self._probes:
+            probe.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for probe in self._probes:
+            probe.end()
+
+    def rounds(self) -> Iterator[State]:
+        """What is known after each."""
+        until = time.monotonic() + _OPENING
+        for probe in self._probes:
+            probe.ready.wait(max(0.0, until - time.monotonic()))
+        pace = Pace(time.monotonic(), self._wishes.interval)
+        for probe in self._probes:
+            probe.begin(pace)
+        number = 0
+        while number != self._wishes.samples:
+            number = max(number + 1, pace.next_round(0.0))
+            number = min(number, self._wishes.samples or number)
+            _sleep_until(pace.at(number))
+            if number == self._wishes.samples:
+                self._let_end()
+            self._take()
+            yield self._state(number)
+
+    def _let_end(self) -> None:
+        """What is under way, for up to an interval."""
+        for probe in self._probes:
+            probe.end()
+        until = time.monotonic() + self._wishes.interval
+        for probe in self._probes:
+            probe.join(max(0.0, until - time.monotonic()))
+
+    def _take(self) -> None:
+        while True:
+            try:
+                sample = self._results.get_nowait()
+            except Empty:
+                return
+            self._records[sample.layer].take(sample)
+
+    def _state(self, number: int) -> State:
+        states = tuple(one.state() for one in self._records.values())
+        now = time.time()
+        found = verdict.verdict(
+            self._layers, {name: one.timing.recent for name, one in self._records.items()}
+        )
+        hung = [one.name for one in states if is_hung(one, self._wishes.interval, now)]
+        told = verdict.told(found, hung)
+        return State(now, self._wishes.interval, number, states, found, told)
+
+
+def is_hung(layer: LayerState, interval: float, now: float) -> bool:
+    return layer.in_flight_since is not None and now - layer.in_flight_since >= HUNG * interval
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))

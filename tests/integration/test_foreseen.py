@@ -1,0 +1,128 @@
+"""What a seeding fails of is told before it reads, and by `--dry-run` as well."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from fixtures import replication
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.operations.schema_facts import SchemaFacts
+from loader.server import configuration
+from loader.server.options import Connection
+from loader.server.session import session
+from loader.sinks.configured import schema_of
+from seeders.replica import fitting
+from tests.support.command import Done, ditseed
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = Settings.suffix
+PEOPLE = 1000
+DRY = pytest.mark.parametrize("dry", [("--dry-run",), ()], ids=["dry", "run"])
+LAST = f"""dn: cn=last,{SUFFIX}
+objectClass: posixGroup
+objectClass: dynamicObject
+cn: last
+gidNumber: 7
+"""
+
+
+def ldif() -> str:
+    suffix = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n"
+    made = (
+        f"dn: cn={number},{SUFFIX}\nobjectClass: device\ncn: {number}\ndescription: {'x' * 1000}\n"
+        for number in range(PEOPLE)
+    )
+    return "\n".join([suffix, *made])
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Slapd]:
+    """Among many devices, behind the sample, one dynamic entry."""
+    settings = Settings(
+        indexes=("objectClass,entryUUID,entryCSN eq",),
+        modules=("back_mdb", "syncprov", "dds"),
+        overlays=("overlay dds",),
+        limits=(*Settings().limits, "limits anonymous size.unchecked=disabled"),
+    )
+    with closing(replication.provider(settings)) as server:
+        server.slapadd(ldif(), "-w")
+        with server:
+            server.ldapadd(LAST)
+            yield server
+
+
+def seeded(provider: Slapd, consumer: Slapd, strategy: str, *more: object) -> Done:
+    bind = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file)
+    source = ("--from", provider.database_dir) if strategy == "clone" else ()
+    where = ("--config", consumer.config_path, "-b", SUFFIX)
+    return ditseed("replica", "seed", "--strategy", strategy, *source, *bind, *where, *more)
+
+
+@contextmanager
+def consumer_of(provider: Slapd, **changed: Any) -> Iterator[Slapd]:
+    settings = replication.as_consumer(provider.settings, **changed)
+    with closing(replication.consumer(provider, settings)) as server:
+        yield server
+
+
+def assert_nothing_was_read(consumer: Slapd, done: Done, code: str) -> None:
+    assert f"[{code}]" in done.err, done.err
+    assert not (consumer.database_dir / "data.mdb").exists()
+    assert not list(consumer.database_dir.glob(".ditseed-seed/parts"))
+    assert not list(consumer.database_dir.glob(".ditseed-seed/environment/*"))
+
+
+@DRY
+@pytest.mark.parametrize("strategy", ["search", "clone"])
+def test_a_schema_that_the_consumer_lacks(
+    provider: Slapd, strategy: str, dry: tuple[str, ...]
+) -> None:
+    with consumer_of(provider, base_schemas=("core", "cosine", "inetorgperson")) as consumer:
+        done = seeded(provider, consumer, strategy, *dry)
+        assert_nothing_was_read(consumer, done, "config.schema_missing")
+        assert "posixGroup" in done.err
+
+
+def test_what_the_provider_does_not_say(provider: Slapd, caplog: pytest.LogCaptureFixture) -> None:
+    """Its limits forbid to look for the entries of an object class, as long as the index does not hold them."""
+    with consumer_of(provider, base_schemas=("core", "cosine", "inetorgperson")) as consumer:
+        config = configuration.read(consumer.config_path)
+        known = SchemaFacts.of(schema_of(config, config.database(SUFFIX)))
+        with session(Connection(provider.uri)) as anonymous:
+            assert fitting.classes(anonymous, SUFFIX, known) == []
+    assert "posixGroup" in caplog.text
+    assert f"{provider.uri} did not say whether any entry has them" in caplog.text
+
+
+@DRY
+def test_a_disk_that_is_too_small(provider: Slapd, dry: tuple[str, ...]) -> None:
+    with consumer_of(provider) as consumer:
+        place = consumer.database_dir
+        command = ["mount", "-t", "tmpfs", "-o", "size=1m", "ditseed", str(place)]
+        if subprocess.run(command, check=False, capture_output=True).returncode:
+            pytest.skip("needs leave to mount")
+        try:
+            done = seeded(provider, consumer, "search", *dry)
+            assert_nothing_was_read(consumer, done, "storage.no_space")
+            assert "needed" in done.err
+        finally:
+            subprocess.run(["umount", str(place)], check=True)
+
+
+def test_dynamic_objects_need_no_overlay_in_a_consumer(provider: Slapd) -> None:
+    """As slapd's own consumer fills itself; the module alone has to be there, for its schema."""
+    with consumer_of(provider) as consumer:
+        seeded(provider, consumer, "search", "--dry-run").ok()
+        seeded(provider, consumer, "search").ok()
+        verify = ("verify", "--config", consumer.config_path, "-b", SUFFIX, "--verify", "indexes")
+        ditseed(*verify).ok()
+        with consumer:
+            replication.wait_in_sync(provider, consumer)
+            assert consumer.search("(objectClass=dynamicObject)", ("cn",))

@@ -1,0 +1,241 @@
+"""`ditseed storage migrate` of a real slapd's database between loop devices: killed, resumed, rolled back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fixtures.limits import loop_device, missing_loop_filesystem
+from fixtures.slapd import Slapd
+from loader.operations.storage.migrate.moving import STEPS
+from tests.support.command import Done, start
+from tests.support.require import require
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+
+POINTS = [
+    *(f"{step}.{at}" for step in STEPS for at in ("start", "unrecorded", "recorded")),
+    *("copy.block", "verify.middle", "unmount.between"),
+]
+BACK = [
+    f"rollback.{name}" for name in ("stop", "fstab", "unmount", "mount", "start", "watch", "end")
+]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A slapd whose database directory is a volume (or, not `is_volume`, an ordinary directory), and an empty one."""
+
+    server: Slapd
+    target: Path
+    devices: dict[str, str]
+    fstab: Path
+    state: Path
+    before: str
+    is_volume: bool
+
+    @property
+    def source(self) -> Path:
+        return self.server.database_dir
+
+    def run(self, *more: str, kill: str = "", confirmed: str | None = None) -> Done:
+        env = {"DITSEED_STATE_DIR": str(self.state), "DITSEED_KILL_AT": kill}
+        service = (str(self.server.home / "stop"), str(self.server.home / "start"))
+        words = ("storage", "migrate", self.source, self.target, "--fstab", self.fstab)
+        process = start(
+            *words, "--service", *service, "-H", self.server.ldapi_uri, "--watch", "0", *more,
+            env=env, stdin=subprocess.PIPE,
+        )  # fmt: skip
+        out, err = process.communicate(f"{self.source if confirmed is None else confirmed}\n")
+        return Done(process.returncode, out, err)
+
+    def mounted(self, place: Path) -> str:
+        found = subprocess.run(
+            ["findmnt", "-n", "-o", "SOURCE", "-M", place],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return found.stdout.split()[-1] if found.stdout.strip() else ""
+
+    def require_new(self) -> None:
+        assert self.mounted(self.source) == self.devices["new"]
+        assert self.mounted(self.target) == ""
+        self.require_equal()
+        line = self.fstab.read_text().splitlines()[-1 if not self.is_volume else 3]
+        assert line.split()[1:3] == [str(self.source), "ext4"], self.fstab.read_text()
+
+    def require_old(self, fstab: str) -> None:
+        assert self.mounted(self.source) == (self.devices["old"] if self.is_volume else "")
+        assert self.mounted(self.target) == self.devices["new"]
+        assert self.fstab.read_text() == fstab
+        self.require_equal()
+
+    def require_equal(self) -> None:
+        """slapd answers, and has what it had."""
+        assert self.server.answers()
+        assert self.server.slapcat() == self.before
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+
+
+def control(server: Slapd) -> None:
+    """Scripts that stop and start that slapd, as a unit's would; a second start does nothing."""
+    pid, command = server.home / "pid", shlex.join(server._command())
+    script(
+        server.home / "stop",
+        f'pid=$(cat {pid} 2>/dev/null) || exit 1\nkill "$pid" 2>/dev/null || exit 1\n'
+        'while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done',
+    )
+    script(
+        server.home / "start",
+        f'kill -0 "$(cat {pid} 2>/dev/null)" 2>/dev/null && exit 0\n'
+        f"PATH=$PATH:/usr/sbin {command} >/dev/null 2>&1 &\necho $! >{pid}",
+    )
+
+
+@pytest.fixture
+def short_tmp() -> Iterator[Path]:
+    """Where only root can rename things, as in every /var/tmp."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as name:
+        yield Path(name)
+
+
+@pytest.fixture(params=["volume", "directory"])
+def place(request: pytest.FixtureRequest, short_tmp: Path, people_ldif: Path) -> Iterator[Place]:
+    require(missing_loop_filesystem())
+    is_volume = request.param == "volume"
+    target, fstab = short_tmp / "new", short_tmp / "fstab"
+    target.mkdir()
+    os.chmod(short_tmp, 0o755)
+    with loop_device(short_tmp / "a", 64) as old, loop_device(short_tmp / "b", 64) as new:
+        for device in (old, new):
+            subprocess.run(["mkfs.ext4", "-q", device], check=True)
+        server = Slapd(directory=short_tmp / "s")
+        try:
+            if is_volume:
+                subprocess.run(["mount", old, server.database_dir], check=True)
+                os.chmod(server.database_dir, 0o750)
+            subprocess.run(["mount", new, target], check=True)
+            server.slapadd(people_ldif)
+            lines = f"# a comment\n{old} {server.database_dir} ext4 noatime,nofail 0 2\n"
+            fstab.write_text(lines if is_volume else "# a comment\n")
+            control(server)
+            subprocess.run([server.home / "start"], check=True)
+            wait(server)
+            yield Place(
+                server,
+                target,
+                {"old": old, "new": new},
+                fstab,
+                short_tmp / "state",
+                server.slapcat(),
+                is_volume,
+            )
+        finally:
+            subprocess.run([server.home / "stop"], check=False)
+            for mounted in (server.database_dir, server.database_dir, target, target):
+                subprocess.run(["umount", mounted], capture_output=True, check=False)
+
+
+def wait(server: Slapd) -> None:
+    while not server.answers():
+        pass
+
+
+def test_it_moves_and_goes_back(place: Place) -> None:
+    fstab = place.fstab.read_text()
+    dry = place.run().ok()
+    assert {"umount", "mount -t ext4", "Nothing was changed"} == {
+        one for one in ("umount", "mount -t ext4", "Nothing was changed") if one in dry.out
+    }
+    refused = place.run("--apply", confirmed="yes")
+    assert (refused.status, "not confirmed" in refused.err) == (3, True)
+    place.require_old(fstab)
+    mode = place.source.stat().st_mode
+    place.run("--apply").ok()
+    place.require_new()
+    assert place.source.stat().st_mode == mode
+    assert "finished" in place.run("--apply").ok().err
+    place.run("--rollback", "--apply").ok()
+    place.require_old(fstab)
+
+
+def test_others_use_it(place: Place) -> None:
+    with subprocess.Popen(["sleep", "60"], cwd=place.source) as stranger:
+        done = place.run("--apply")
+        stranger.kill()
+    assert (done.status, f"sleep (process {stranger.pid}) works in it" in done.err) == (125, True)
+    (place.target / "file").touch()
+    assert "not empty: file" in place.run().err
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_and_run_again(place: Place, point: str) -> None:
+    assert place.run("--apply", kill=point).status == -9
+    place.run("--apply").ok()
+    place.require_new()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_and_rolled_back(place: Place, point: str) -> None:
+    fstab = place.fstab.read_text()
+    assert place.run("--apply", kill=point).status == -9
+    back = place.run("--rollback", "--apply")
+    if point in ("preflight.start", "preflight.unrecorded"):  # nothing was changed
+        assert (back.status, "no migration" in back.err) == (125, True)
+    else:
+        back.ok()
+    wait(place.server)
+    place.require_old(fstab)
+
+
+@pytest.mark.parametrize("point", BACK)
+def test_a_rollback_is_killed(place: Place, point: str) -> None:
+    fstab = place.fstab.read_text()
+    place.run("--apply").ok()
+    assert place.run("--rollback", "--apply", kill=point).status == -9
+    assert "give --rollback" in place.run("--apply").err.lower()
+    place.run("--rollback", "--apply").ok()
+    wait(place.server)
+    place.require_old(fstab)
+
+
+@pytest.mark.parametrize("point", ["verify.recorded", "unmount.recorded"])
+def test_what_was_written_after_the_copy_is_copied_too(place: Place, point: str) -> None:
+    """As after a power cut: the boot mounts what fstab names, and starts the service."""
+    assert place.run("--apply", kill=point).status == -9
+    if place.is_volume and point == "unmount.recorded":
+        subprocess.run(["mount", place.devices["old"], place.source], check=True)
+    subprocess.run([place.server.home / "start"], check=True)
+    wait(place.server)
+    suffix = place.server.suffix
+    place.server.ldapmodify(f"dn: {suffix}\nchangetype: modify\nreplace: o\no: Changed\n")
+    place.run("--apply").ok()
+    assert place.mounted(place.source) == place.devices["new"]
+    assert "o: Changed\n" in place.server.slapcat()
+
+
+def test_a_copy_that_differs_is_not_taken(place: Place) -> None:
+    """Then it is made again."""
+    assert place.run("--apply", kill="copy.recorded").status == -9
+    file = place.target / "data.mdb"
+    times = file.stat()
+    with file.open("r+b") as changed:
+        changed.seek(20000)
+        changed.write(b"other")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    refused = place.run("--apply")
+    assert (refused.status, "the copy differs" in refused.err) == (125, True)
+    place.run("--apply").ok()
+    place.require_new()
