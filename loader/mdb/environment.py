@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -37,6 +38,9 @@ from loader.storage.files import Owner
 LOCK = "lock.mdb"
 ID = struct.Struct("=Q")  # an entry ID, as key and as value
 MANY = 512  # named tables; slapd allows 128 or 256
+_TOLD_WITHIN = (
+    1.0  # seconds; a writer writes the meta page first, and lock.mdb with its next instructions
+)
 
 UNHEEDED = "it was written to while it was read, by a process that does not use its lock.mdb"
 
@@ -87,8 +91,8 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
 
 @contextmanager
 def _heeded(environment: Environment, path: Path) -> Iterator[None]:
-    """Was the environment written to by who uses its lock.mdb? That tells the last transaction to the next one. (The
-    meta page is written first, so it may be ahead by one.) Raises LockUnheeded."""
+    """Was the environment written to by who uses its lock.mdb? A new transaction takes its number from there, and not
+    from the file's meta page. Raises LockUnheeded."""
     try:
         yield
     except (lmdb.Error, LoaderError):
@@ -99,8 +103,17 @@ def _heeded(environment: Environment, path: Path) -> Iterator[None]:
 
 def _require_heeded(environment: Environment, path: Path) -> None:
     written = meta.read_meta(path).txnid
-    if written > int(environment.info()["last_txnid"]) + 1:
-        raise LockUnheeded(path=path, reason=UNHEEDED)
+    until = time.monotonic() + _TOLD_WITHIN
+    while written > _told(environment):
+        if time.monotonic() > until:
+            raise LockUnheeded(path=path, reason=UNHEEDED)
+        time.sleep(0.001)
+
+
+def _told(environment: Environment) -> int:
+    """The number of the last transaction, as lock.mdb has it."""
+    with environment.begin() as transaction:
+        return int(transaction.id())
 
 
 @contextmanager
