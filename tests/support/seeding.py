@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def pair(
     source = replication.provider(session_log=session_log)
     settings = dataclasses.replace(source.settings, overlays=overlays, server_id=None)
     ldif = scratch / "people.ldif"
-    write_people(ldif, source.suffix, people)
+    write_people(ldif, source.suffix, people, loaded_from=time.time())
     source.slapadd(ldif)
     with source, closing(replication.consumer(source, settings)) as target:
         # A provider with a life behind it: syncprov stores its contextCSN when it stops.
