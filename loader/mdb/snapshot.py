@@ -12,13 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from loader.errors import MdbBusy, OtherFormat
-from loader.mdb import heeded, isolated, meta
+from loader.errors import MdbBusy, MdbDamaged, OtherFormat
+from loader.mdb import isolated, meta
 from loader.mdb.environment import Environment, explained, opened, require_table, rows
-from loader.storage import files
+from loader.storage import files, holders
 from loader.storage.held import checked_file
+
+if TYPE_CHECKING:
+    from loader.child import Child
 
 FORMAT = 1  # what the native core reads and writes
 
@@ -81,8 +84,10 @@ def image(place: Path) -> Iterator[CopyableSnapshot]:
 
 @contextmanager
 def _holding(place: Path, what: str) -> Iterator[dict[str, Any]]:
-    """A process that holds the slot as long as the body runs."""
-    with heeded.required(place), isolated.started(_hold, place, what) as child:
+    """A process that holds the slot as long as the body runs, and tells at its end whether all writers heeded it."""
+    if place.is_dir():
+        holders.require_heeded(place)
+    with isolated.started(_hold, place, what) as child:
         assert child.process.stdout is not None
         assert child.process.stdin is not None
         line = child.process.stdout.readline()
@@ -90,10 +95,20 @@ def _holding(place: Path, what: str) -> Iterator[dict[str, Any]]:
             isolated.finish(child, meta.data_file(place))
         try:
             yield json.loads(line)
+        except (MdbBusy, MdbDamaged):  # the pages of a snapshot that nobody heeds
+            _give_back(child, place)
+            raise
         finally:  # a slot that is not given back keeps pages until somebody looks
             child.process.stdin.close()
             child.process.wait()
-        isolated.finish(child, meta.data_file(place))
+        _give_back(child, place)
+
+
+def _give_back(child: Child, place: Path) -> None:
+    """Raises LockUnheeded."""
+    assert child.process.stdin is not None
+    child.process.stdin.close()
+    isolated.finish(child, meta.data_file(place))
 
 
 def require_format(place: Path) -> meta.MetaPage:

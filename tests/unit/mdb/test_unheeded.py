@@ -12,8 +12,10 @@ import lmdb
 import pytest
 
 from loader.errors import LockUnheeded, MdbDamaged
-from loader.mdb import isolated
+from loader.mdb import isolated, snapshot
 from loader.mdb.environment import opened
+from loader.storage import holders
+from tests.unit.mdb.test_environment import make
 
 WRITER = """
 import lmdb, sys
@@ -70,6 +72,31 @@ def test_a_lock_that_the_writer_uses(
 ) -> None:
     with suppress(MdbDamaged):
         read_while(commit, tmp_path, error)
+
+
+def test_a_writer_that_ends_meanwhile(tmp_path: Path) -> None:
+    place = make(tmp_path)
+    words = "import lmdb, sys; t = lmdb.open(sys.argv[1]).begin(write=True); t.put(b'a', b''); t.commit()"
+    with snapshot.held(place) as before:
+        subprocess.run([sys.executable, "-c", words, place], check=True)
+    with snapshot.held(place) as after:
+        assert after.txn == before.txn + 1
+
+
+def test_the_pages_of_a_snapshot_that_nobody_heeds(
+    commit: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolated, "_inside", False)
+    monkeypatch.setattr(holders, "require_heeded", lambda place: None)  # as in a container
+    (tmp_path / "lock.mdb").unlink()
+    with pytest.raises(LockUnheeded):
+        damaged_while(commit, tmp_path)
+
+
+def damaged_while(commit: Callable[[], None], place: Path) -> None:
+    with snapshot.held(place):
+        commit()
+        raise MdbDamaged(path=place, reason="a page was used again")
 
 
 def test_nothing_is_written(commit: Callable[[], None], tmp_path: Path) -> None:
