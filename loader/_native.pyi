@@ -818,7 +818,7 @@ def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters)
     """Writes the snapshot that the meta page `meta` tells of to `target`: its pages in order, none of them free.
 
     All tables are checked as `audit` does at level pages. Returns the bytes of the copy, synced. A reader
-    has to hold the snapshot.
+    has to hold the snapshot. target: where it is a pipe, two empty pages come first, and the meta pages last.
     """
 
 def clone_send(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -33,9 +34,10 @@ class Unfit(ValueError):
     """Why a file is not what it should be; lower case, for a message."""
 
 
-def read(path: Path, kind: type[T], version: int) -> T:
-    """The file as `kind`, a dataclass with a field `format`. Raises Unfit, FileNotFoundError, OSError."""
-    return parse(content(path), kind, version)
+def read(path: Path, kind: type[T], *versions: int) -> T:
+    """The file as `kind`, a dataclass with a field `format`, which is one of `versions`. Raises Unfit,
+    FileNotFoundError, OSError."""
+    return parse(content(path), kind, *versions)
 
 
 def content(path: Path) -> bytes:
@@ -52,23 +54,24 @@ def content(path: Path) -> bytes:
     return found
 
 
-def parse(text: bytes, kind: type[T], version: int) -> T:
+def parse(text: bytes, kind: type[T], *versions: int) -> T:
     """As `read`, of what stands in the file."""
     try:
         fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        _require_version(fields, version)
+        _require_version(fields, versions)
         _require_known(fields, kind)
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Unfit(f"not a manifest: {error}") from error
 
 
-def _require_version(fields: dict[str, msgspec.Raw], version: int) -> None:
+def _require_version(fields: dict[str, msgspec.Raw], versions: Collection[int]) -> None:
     if "format" not in fields:
         raise Unfit("not a manifest: it names no format")
     found = msgspec.json.decode(fields["format"], type=int)
-    if found != version:
-        raise Unfit(f"format {found}, this ditseed reads {version}")
+    if found not in versions:
+        read = " and ".join(map(str, versions))
+        raise Unfit(f"format {found}, this ditseed reads {read}")
 
 
 def _require_known(fields: dict[str, msgspec.Raw], kind: Any) -> None:

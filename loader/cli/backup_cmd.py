@@ -24,9 +24,10 @@ from loader.cli.report import show, show_error, show_facts, show_json, show_tabl
 from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.operations.backup import check as checking
-from loader.operations.backup import pack, repository
+from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup import restore as restoring
-from loader.operations.backup.repository import Backup
+from loader.operations.backup.manifest import Backup
+from loader.operations.backup.pack import Packing
 from loader.operations.backup.restore import RestoreOptions, RestorePlan, RestoreReport
 from loader.operations.backup.run import BackupOptions, run
 
@@ -59,7 +60,7 @@ def command() -> None:
 @repo_option
 @click.option(
     "--compress",
-    type=click.Choice(list(repository.NAMES)),
+    type=click.Choice(list(manifest.NAMES)),
     default="zstd",
     show_default=True,
     help="How to compress the copy.",
@@ -105,7 +106,7 @@ def run_command(
     talks = sys.stdout.isatty() or log.verbosity() > 0
     if progress_mode == "auto" and not talks:
         progress_mode = "none"
-    options = BackupOptions(repo, config_path, source, suffix, compress, level)
+    options = BackupOptions(repo, config_path, source, suffix, Packing(compress, level))
     made = run(options, progress_of(progress_mode))
     if as_json:
         show_json(dataclasses.asdict(made))

@@ -12,27 +12,21 @@ lock.mdb is never copied.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from loader import units
-from loader.child import Child
 from loader.errors import (
-    LoaderError,
     NoReflink,
     NoSpace,
 )
-from loader.mdb import copying, environment, heeded, isolated, meta
+from loader.mdb import copying, meta
 from loader.mdb.copying import Seen
-from loader.mdb.environment import explained
 from loader.mdb.snapshot import FORMAT, CopyableSnapshot, image, require_known
 from loader.progress import Meter
 
@@ -176,31 +170,3 @@ def require_space(source: Path, target: Path) -> int:
 def _no_space(target: Path, needed: int) -> NoSpace:
     free = shutil.disk_usage(target).free
     return NoSpace(path=target, lack=f"{units.size(needed)} needed, {units.size(free)} free")
-
-
-@contextmanager
-def streaming(source: Path, out: IO[bytes] | int | None = None) -> Iterator[Child]:
-    """The process that writes the copy to `out`, by default a pipe; then call `apart.finish`."""
-    try:
-        with heeded.required(source), isolated.started(_copy, source, stdout=out) as child:
-            yield child
-    except BaseException:
-        with contextlib.suppress(LoaderError):
-            release_readers(source)
-        raise
-
-
-@isolated.isolated
-def release_readers(source: Path) -> None:
-    """A killed reader keeps its slot, and so its pages, until somebody looks: look."""
-    with environment.opened(source) as held_open:
-        held_open.reader_check()
-
-
-def _copy(source: str) -> None:
-    """In the process apart."""
-    path = Path(source)
-    with environment.opened(path) as held_open:
-        held_open.reader_check()
-        with explained(path):
-            held_open.copyfd(1)

@@ -187,6 +187,17 @@ def _table(page: bytes, at: int) -> Table:
     return Table(entries, depth, None if root == _NO_PAGE else root)
 
 
+def entries_in(path: Path, facts: MetaPage) -> int | None:
+    """Entries of the snapshot that `facts` tell of; None where the list of tables takes more than a page (over 50
+    indexes)."""
+    if facts.main.root is None:
+        return 0
+    with files.reading(path) as file:
+        page = os.pread(file.fileno(), facts.page_size, facts.main.root * facts.page_size)
+    tables = tables_on(page, facts) if len(page) == facts.page_size else None
+    return tables["id2e"].entries if tables and "id2e" in tables else None
+
+
 def tables_on(page: bytes, facts: MetaPage) -> dict[str, Table] | None:
     """The tables listed on a leaf page of the main tree; None when it is no leaf."""
     (flags,) = struct.unpack_from("=H", page, facts.header - 6)

@@ -126,7 +126,7 @@ def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
 
 
 _PACE = 200 << 20  # bytes a second: a slow disk
-_OLD = 10_000  # transactions: such a reader has been forgotten
+OLD_READER = 10_000  # transactions: such a reader has been forgotten
 
 
 def warnings(planned: ClonePlan) -> list[str]:
@@ -137,7 +137,7 @@ def warnings(planned: ClonePlan) -> list[str]:
             f"{planned.source}: as fast as it is written to, its map or its disk is full after "
             f"{units.duration(planned.fills_in)} of copying"
         )
-    if planned.reader_lag > _OLD:
+    if planned.reader_lag > OLD_READER:
         found.append(
             f"{planned.source}: a reader is {units.number(planned.reader_lag)} transactions behind, "
             "so that freed pages wait (mdb_stat -r shows which)"

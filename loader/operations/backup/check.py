@@ -8,7 +8,7 @@ from pathlib import Path
 from loader import units
 from loader.errors import LoaderError
 from loader.operations.backup import repository
-from loader.operations.backup.repository import Backup
+from loader.operations.backup.manifest import Backup
 from loader.operations.monitoring import Status
 
 

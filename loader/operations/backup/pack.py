@@ -1,111 +1,212 @@
-"""A stream of database pages into a file of the repository and back, with checksums on both sides."""
+"""The pages of a snapshot into a file of the repository and back: pieces, packed by as many threads as there are
+processors, at lower priority than slapd's."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import TypeVar
 
 import zstandard
 
 from loader import resources, units
-from loader.mdb.stream_progress import Passing
+from loader.errors import BackupDamaged
+from loader.mdb import meta
+from loader.mdb.page_stream import PageStream
+from loader.operations.backup import first_format, manifest
+from loader.operations.backup.manifest import FIRST, Backup, Piece, PieceList
 from loader.progress import Meter
+from loader.run.killpoint import killpoint
 from loader.storage import files, holes
 
-PIECE = 1 << 20
+PIECE = 8 << 20  # bytes of data; a copy of 1 TB has a list of 20 MB
 LEVEL = 3
+_HEAD_ROOM = 1024  # for the frame around the meta pages, and what fills the rest
+_SKIPPED = b"\x50\x2a\x4d\x18"  # magic number of a frame that zstd passes over (RFC 8878, 3.1.2)
+_NICE = 10
+_SAMPLES, _SAMPLE = 16, 256 << 10  # places in a file, bytes
 
-
-class Counted(io.RawIOBase):
-    """A file that knows the length and sha256 of what was written to it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._digest = hashlib.sha256()
-        self.size = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, piece: bytes) -> int:  # type: ignore[override]
-        self._digest.update(piece)
-        self.size += len(piece)
-        self._file.write(piece)
-        return len(piece)
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
+Asked = TypeVar("Asked")
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
-class Packed:
-    """What went in (data) and what lies on the disk (file)."""
+class Packing:
+    """How: `throttle` in bytes of data a second (0: none), `keep_free` bytes of the disk."""
 
-    data_bytes: int
-    data_sha256: str
-    file_bytes: int
-    file_sha256: str
+    compression: str = "zstd"
+    level: int = LEVEL
+    throttle: int = 0
+    keep_free: int = 0
 
 
-def pack(
-    source: IO[bytes], target: Path, compression: str, level: int, meter: Meter, passing: Passing
-) -> Packed:
-    """Write what `source` gives to `target` (mode 0600), compressed by other threads than this one."""
-    data = hashlib.sha256()
+PACKING = Packing()
+
+
+def pack(stream: PageStream, target: Path, how: Packing, meter: Meter) -> PieceList:
+    """Write the snapshot to `target` (mode 0600). The meta pages come last, and go to the room left at its beginning.
+    Raises NoSpace."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb", buffering=PIECE) as file:
-        counted = Counted(file)
-        with _writer(counted, compression, level) as writer:
-            while piece := source.read(PIECE):
-                passing.feed(piece)
-                data.update(piece)
-                writer.write(piece)
-                meter.add(size=len(piece))
-                meter.note = f"{units.size(passing.size)}, {units.size(counted.size)} stored"
-    return Packed(passing.size, data.hexdigest(), counted.size, counted.sha256)
+    room = stream.head_bytes + (_HEAD_ROOM if how.compression == "zstd" else 0)
+    with os.fdopen(descriptor, "wb", buffering=0) as file, files.explained(target):
+        pieces = []
+        file.write(bytes(room))
+        asked = _paced(stream.pieces(PIECE), how.throttle)
+        for piece, stored in _in_order(lambda data: _packed(data, how), asked):
+            files.require_space(target, how.keep_free + len(stored))
+            file.write(stored)
+            pieces.append(piece)
+            meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
+            killpoint("copy.middle")
+        head, stored = _packed(stream.head, how, room)
+        os.pwrite(file.fileno(), stored, 0)
+    return PieceList((head, *pieces))
 
 
-def _writer(
-    counted: Counted, compression: str, level: int
-) -> io.RawIOBase | zstandard.ZstdCompressionWriter:
-    if compression == "none":
-        return counted
-    threads = max(1, resources.processors() // 2)  # the other half is slapd's
-    compressor = zstandard.ZstdCompressor(level=level, threads=threads, write_checksum=True)
-    return compressor.stream_writer(cast(BinaryIO, counted), closefd=False)
+def _packed(data: bytes, how: Packing, room: int = 0) -> tuple[Piece, bytes]:
+    stored = data
+    if how.compression == "zstd":
+        stored = zstandard.ZstdCompressor(level=how.level, write_checksum=True).compress(data)
+        if room:
+            left = room - len(stored) - 8
+            stored += _SKIPPED + left.to_bytes(4, "little") + bytes(left)
+    return Piece(len(data), len(stored), _sha256(data), _sha256(stored)), stored
 
 
-def unpack(
-    source: Path, target: Path, compression: str, most: int, meter: Meter
-) -> tuple[int, str]:
-    """Write the database in `source` to `target` (mode 0600), holes where it has zeros; its length and sha256.
+def predicted(source: Path, how: Packing) -> int:
+    """Bytes that a data file will come to, by a sample of its pages; free ones count."""
+    used = meta.read_meta(source).used
+    if how.compression == "none":
+        return used
+    compressor, data, stored = zstandard.ZstdCompressor(level=how.level), 1, 1
+    with files.reading(source) as file:
+        for number in range(_SAMPLES):
+            piece = os.pread(file.fileno(), _SAMPLE, used * number // _SAMPLES)
+            data += len(piece)
+            stored += len(compressor.compress(piece))
+    return used * stored // data
 
-    Raises zstandard.ZstdError where the file is damaged; one that was cut gives fewer bytes. No more than `most` bytes
-    are written, and one more is counted where there are more: a small file can unpack to any size.
-    """
-    data, size = hashlib.sha256(), 0
+
+def _paced(pieces: Iterable[bytes], rate: int) -> Iterator[bytes]:
+    """No more than `rate` bytes a second, if it is not 0."""
+    started, size = time.monotonic(), 0
+    for piece in pieces:
+        yield piece
+        size += len(piece)
+        if rate:
+            time.sleep(max(0.0, started + size / rate - time.monotonic()))
+
+
+def unpack(directory: Path, backup: Backup, target: Path, meter: Meter) -> None:
+    """Write the database of a backup to `target` (mode 0600), holes where it has zeros, each byte checked. Raises
+    BackupDamaged, NoSpace."""
+    stored = directory / backup.file
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with files.reading(source) as file, os.fdopen(descriptor, "wb") as out:
-        reader = io.BufferedReader(_reader(file, compression), PIECE)
-        while piece := reader.read(min(PIECE, most + 1 - size)):
-            if size + len(piece) > most:
-                return most + 1, ""
-            data.update(piece)
-            holes.write(out, piece)
-            size += len(piece)
-            meter.add(size=len(piece))
-            meter.note = units.size(size)
+    with os.fdopen(descriptor, "wb") as out:
+        if backup.format == FIRST:
+            first_format.unpack(stored, backup, out, meter)
+            return
+        known = manifest.pieces(directory, backup)
+        require_length(stored, known.stored_bytes)
+        packed = backup.compression == "zstd"
+        read = _stored_pieces(stored, known.pieces)
+        for data in _in_order(lambda one: _unpacked(stored, *one, packed), read):
+            holes.write(out, data)
+            meter.add(size=len(data))
         holes.finish(out)
-    return size, data.hexdigest()
 
 
-def _reader(file: BinaryIO, compression: str) -> io.RawIOBase:
-    if compression == "none":
-        return io.FileIO(file.fileno(), closefd=False)
-    reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-    return cast(io.RawIOBase, reader)
+def _unpacked(path: Path, number: int, piece: Piece, stored: bytes, packed: bool) -> bytes:
+    place = f"piece {number}"
+    try:
+        if packed and zstandard.get_frame_parameters(stored).content_size != piece.data:
+            raise BackupDamaged(
+                path=path, reason=f"{place} holds another number of bytes than its list says"
+            )
+        data = zstandard.ZstdDecompressor().decompress(stored) if packed else stored
+    except zstandard.ZstdError as error:
+        raise BackupDamaged(path=path, reason=f"{place} cannot be unpacked: {error}") from error
+    if _sha256(data) != piece.sha256:
+        raise BackupDamaged(path=path, reason=f"the sha256 of {place} is not the one in its list")
+    return data
+
+
+def verify_stored(
+    directory: Path, backup: Backup, chosen: Callable[[int], bool], meter: Meter
+) -> int:
+    """Compare what is stored with its checksums, the pieces that are `chosen`; bytes read. Raises BackupDamaged."""
+    stored = directory / backup.file
+    if backup.format == FIRST:
+        require_length(stored, backup.stored_bytes)
+        first_format.verify(stored, backup, meter)
+        return backup.stored_bytes
+    known = manifest.pieces(directory, backup)
+    require_length(stored, known.stored_bytes)
+
+    def check(one: tuple[int, Piece, bytes]) -> int:
+        number, piece, content = one
+        if _sha256(content) != piece.stored_sha256:
+            reason = f"the sha256 of piece {number} is not the one in its list"
+            raise BackupDamaged(path=stored, reason=reason)
+        return len(content)
+
+    size = 0
+    for length in _in_order(check, _stored_pieces(stored, known.pieces, chosen)):
+        size += length
+        meter.add(size=length)
+    return size
+
+
+def require_length(stored: Path, wanted: int) -> None:
+    """Raise BackupDamaged, NoSuchPath."""
+    files.require_readable(stored)
+    found = stored.stat().st_size
+    if found != wanted:
+        reason = f"has {units.number(found)} bytes, the manifest says {units.number(wanted)}"
+        raise BackupDamaged(path=stored, reason=reason)
+
+
+def _stored_pieces(
+    path: Path, pieces: Iterable[Piece], chosen: Callable[[int], bool] = lambda number: True
+) -> Iterator[tuple[int, Piece, bytes]]:
+    start = 0
+    with files.reading(path) as file:
+        for number, piece in enumerate(pieces):
+            if chosen(number):
+                yield number, piece, os.pread(file.fileno(), piece.stored, start)
+            start += piece.stored
+
+
+def _in_order(work: Callable[[Asked], Done], asked: Iterable[Asked]) -> Iterator[Done]:
+    """As `map`, by threads, no more than two for each processor ahead."""
+    threads = resources.processors()
+    waiting: deque[Future[Done]] = deque()
+    with ThreadPoolExecutor(threads, "pack", initializer=_be_nice) as pool:
+        try:
+            for one in asked:
+                waiting.append(pool.submit(work, one))
+                if len(waiting) > 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _be_nice() -> None:
+    """Of a thread, as Linux has it: slapd's come first."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

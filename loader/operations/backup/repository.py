@@ -1,20 +1,18 @@
 """A backup repository: one directory a backup, whole once it bears its name, with a manifest. Nothing else is state.
 
-REPO/20261121T070501Z-dc-example-dc-com/   data.mdb.zst  manifest.json  config.ldif
+REPO/20261121T070501Z-dc-example-dc-com/   data.mdb.zst  pieces.json  manifest.json  config.ldif
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-import json
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import dn, naming, typed
+from loader import dn, naming
 from loader.errors import (
     BackupFromFuture,
     LatestBroken,
@@ -22,57 +20,15 @@ from loader.errors import (
     NoSuchBackup,
     NoSuchPath,
 )
+from loader.operations.backup import manifest
+from loader.operations.backup.manifest import Backup
 from loader.storage.files import PARTIAL, explained
-from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
-MANIFEST, CONFIG, LOCK = "manifest.json", "config.ldif", "lock"
-NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
-FORMAT = 1
+LOCK, RUN = "lock", ".ditseed"
 LATEST = "latest"
 SKEW = datetime.timedelta(minutes=5)  # by which clocks of hosts that share a repository may differ
 _TIME = "%Y%m%dT%H%M%SZ"
 _STAMP = len("20261121T070501Z")
-
-
-@dataclass(frozen=True)
-class Backup:
-    """What a manifest holds. Sizes in bytes, times in UTC.
-
-    The CSNs were read just before the snapshot, so it may hold a little more than they say, never less.
-    """
-
-    id: Name
-    made: str
-    seconds: Seconds
-    host: str
-    source: str
-    suffix: str
-    entries: Count
-    context_csns: tuple[Csn, ...]  # stored in the suffix entry
-    newest_csns: tuple[Csn, ...]  # with those of entries changed since
-    txnid: Count
-    lmdb_format: Count
-    page_size: Count
-    map_size: Count
-    machine: str  # LMDB files do not cross from one kind to another
-    source_apparent: Count
-    source_allocated: Count
-    data_bytes: Count
-    stored_bytes: Count
-    file: Name
-    compression: str
-    data_sha256: Digest64  # of the data.mdb
-    file_sha256: Digest64  # of the file as it lies in the repository
-    with_config: bool
-    ditseed: str
-    format: int = FORMAT
-
-    @property
-    def when(self) -> datetime.datetime:
-        return datetime.datetime.fromisoformat(self.made)
-
-    def text(self) -> bytes:
-        return (json.dumps(dataclasses.asdict(self), indent=2) + "\n").encode()
 
 
 def now() -> datetime.datetime:
@@ -94,32 +50,6 @@ def _slug(suffix: str) -> str:
     return slug[:100]
 
 
-def read(directory: Path) -> Backup:
-    """The manifest of one backup. Raises ManifestBroken."""
-    path = directory / MANIFEST
-    try:
-        found = typed.read(path, Backup, FORMAT)
-        _require_sense(found, directory)
-    except FileNotFoundError:
-        raise ManifestBroken(path=path, reason="is missing") from None
-    except Unfit as error:
-        raise ManifestBroken(path=path, reason=error) from error
-    return found
-
-
-def _require_sense(found: Backup, directory: Path) -> None:
-    if found.id != directory.name:
-        raise Unfit("is not the manifest of this directory")
-    if found.file != NAMES.get(found.compression):
-        raise Unfit(f"says that {found.file} is compressed with {found.compression}")
-    try:
-        moment = found.when
-    except ValueError as error:
-        raise Unfit(f"not a manifest: made: {error}") from error
-    if moment.tzinfo is None:
-        raise Unfit("not a manifest: made: names no time zone")
-
-
 @dataclass(frozen=True)
 class Listing:
     """All whole backups, the oldest first, and what could not be read."""
@@ -134,11 +64,10 @@ def listing(repo: Path, suffix: str | None = None) -> Listing:
     found: list[Backup] = []
     broken: list[ManifestBroken] = []
     with explained(repo):
-        if not repo.is_dir():
-            raise NoSuchPath(path=repo)
+        require(repo)
         for directory in sorted(_directories(repo)):
             try:
-                found.append(read(directory))
+                found.append(manifest.read(directory))
             except ManifestBroken as error:
                 broken.append(error)
     kept = [one for one in found if suffix is None or dn.key(one.suffix) == dn.key(suffix)]
@@ -146,6 +75,12 @@ def listing(repo: Path, suffix: str | None = None) -> Listing:
     limit = now() + SKEW
     future = tuple(one for one in kept if one.when > limit)
     return Listing(tuple(one for one in kept if one.when <= limit), tuple(broken), future)
+
+
+def require(repo: Path) -> None:
+    """Raises NoSuchPath."""
+    if not repo.is_dir():
+        raise NoSuchPath(path=repo)
 
 
 def _directories(repo: Path) -> Iterator[Path]:
@@ -162,7 +97,7 @@ def find(repo: Path, name: str, suffix: str | None = None) -> Backup:
     if name != LATEST:
         if Path(name).name != name or not (repo / name).is_dir() or name.endswith(PARTIAL):
             raise NoSuchBackup(path=repo, name=name)
-        return read(repo / name)
+        return manifest.read(repo / name)
     found = listing(repo, suffix)
     if found.future:
         newest = found.future[-1]
@@ -179,7 +114,7 @@ def broken_latest(found: Listing, suffix: str | None) -> ManifestBroken | None:
     """The manifest of a backup that is newer than those that can be read, as far as the name tells."""
     newest = found.backups[-1].id[:_STAMP] if found.backups else ""
     for error in reversed(found.broken):
-        name = _name_of(error)
+        name = name_of(error)
         of_suffix = suffix is None or re.fullmatch(rf"-{_slug(suffix)}(-\d+)?", name[_STAMP:])
         if of_suffix and name[:_STAMP] >= newest:
             return error
@@ -193,11 +128,12 @@ def _latest_broken(repo: Path, found: Listing, broken: ManifestBroken) -> Latest
         command = f"ditseed backup restore {older.id} -R {shlex.quote(naming.told(str(repo)))}"
         advice = f"Run `{command}` with the other options as they were: it restores the older state of {older.made}."
     return LatestBroken(
-        path=repo, name=_name_of(broken), reason=broken.facts["reason"], advice=advice
+        path=repo, name=name_of(broken), reason=broken.facts["reason"], advice=advice
     )
 
 
-def _name_of(error: ManifestBroken) -> str:
+def name_of(error: ManifestBroken) -> str:
+    """The ID of the backup that it is of."""
     return Path(str(error.facts["path"])).parent.name
 
 

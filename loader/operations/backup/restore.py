@@ -8,15 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import zstandard
-
 from loader import config, dn, schema, units
 from loader.config import DEFAULT_MODE, Config, Database
 from loader.errors import BackupDamaged, LoaderError, NoSuchPath, UsageProblem
 from loader.mdb import copy, meta
 from loader.operations import indexing, made_with
-from loader.operations.backup import pack, repository
-from loader.operations.backup.repository import Backup
+from loader.operations.backup import manifest, pack, repository
+from loader.operations.backup.manifest import Backup
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
 from loader.operations.made_with import Origin
@@ -29,7 +27,7 @@ from loader.operations.target import (
     require_readable_format,
     require_target,
 )
-from loader.progress import Meter, Progress
+from loader.progress import Progress
 from loader.run.killpoint import killpoint
 from loader.server import compiled_schema, configuration
 from loader.storage import files
@@ -107,18 +105,9 @@ def _plan(options: RestoreOptions, place: RestoreTarget) -> RestorePlan:
     _require_fitting(options, backup, place)
     require_target(place.directory, options.replace)
     free = require_space(place.directory, backup.data_bytes)
-    _require_stored(options.repo / backup.id / backup.file, backup)
+    pack.require_length(options.repo / backup.id / backup.file, backup.stored_bytes)
     there = (place.directory / meta.DATA).exists()
     return RestorePlan(backup, str(place.directory), backup.data_bytes, free, there)
-
-
-def _require_stored(stored: Path, backup: Backup) -> None:
-    """Before anything is unpacked."""
-    files.require_readable(stored)
-    size = stored.stat().st_size
-    if size != backup.stored_bytes:
-        found, wanted = units.number(size), units.number(backup.stored_bytes)
-        raise BackupDamaged(path=stored, reason=f"has {found} bytes, the manifest says {wanted}")
 
 
 def restore(options: RestoreOptions, progress: Progress) -> RestoreReport:
@@ -140,7 +129,7 @@ def _restore(
     partial = shop.home / copy.PARTIAL
     try:
         with progress.step("unpack") as whole:
-            _unpack(options.repo / backup.id, backup, partial, whole)
+            pack.unpack(options.repo / backup.id, backup, partial, whole)
             seconds = whole.seconds
         killpoint("restore.unpacked")
         indexed = _fitted(options, backup, place, partial, progress)
@@ -175,7 +164,7 @@ def _fitted(
     MadeOtherwise."""
     if place.config is None or place.database is None:
         return ()
-    origin = _origin(options.repo / backup.id / repository.CONFIG, backup, place.config)
+    origin = _origin(options.repo / backup.id / manifest.CONFIG, backup, place.config)
     with progress.step("look") as meter:
         found = made_with.look(partial, place.config, place.database, meter, origin)
     found.require(options.repo / backup.id / backup.file, place.config, _ANEW)
@@ -221,20 +210,6 @@ def _tell_entries(backup: Backup, found: int | None) -> None:
             units.number(backup.entries),
             units.number(found or 0),
         )
-
-
-def _unpack(directory: Path, backup: Backup, partial: Path, meter: Meter) -> None:
-    stored = directory / backup.file
-    try:
-        size, digest = pack.unpack(stored, partial, backup.compression, backup.data_bytes, meter)
-    except zstandard.ZstdError as error:
-        raise BackupDamaged(path=stored, reason=f"cannot be unpacked: {error}") from error
-    if size != backup.data_bytes:
-        wanted = units.number(backup.data_bytes)
-        found = f"more than {wanted}" if size > backup.data_bytes else units.number(size)
-        raise BackupDamaged(path=stored, reason=f"holds {found} bytes, the manifest says {wanted}")
-    if digest != backup.data_sha256:
-        raise BackupDamaged(path=stored, reason="its sha256 is not the one in the manifest")
 
 
 def _place(options: RestoreOptions) -> RestoreTarget:

@@ -1,33 +1,37 @@
-"""Take a backup: one consistent moment of a database, streamed compressed into the repository, beside a running slapd.
+"""Take a backup: one consistent moment of a database, compacted and packed into the repository, beside a running slapd.
 
-Whole or not there: it gets its name by a rename, after everything in it is on the disk.
+Steps: look, copy, manifest, publish. Whole or not there: it gets its name by a rename, after everything in it is on the
+disk. A run that was killed is not gone on with, for its moment has passed: the next one removes what it left.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
+import hashlib
+import logging
 import platform
 import socket
 import sys
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+from loader import naming, units
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
-from loader.mdb import copy, isolated, meta
-from loader.mdb.look import DatabaseSummary, summarise
-from loader.mdb.stream_progress import Passing
-from loader.operations.backup import pack, repository
-from loader.operations.backup.pack import Packed
-from loader.operations.backup.repository import Backup
-from loader.operations.clone import require_source
+from loader.mdb import copy, environment, look, meta
+from loader.mdb.page_stream import paged
+from loader.operations.backup import manifest, pack, repository, sealed
+from loader.operations.backup.manifest import Backup, PieceList
+from loader.operations.backup.pack import PACKING, Packing
+from loader.operations.clone import OLD_READER, require_source
 from loader.progress import Meter, Progress
-from loader.run.killpoint import killpoint
+from loader.run.catalogue import Facts
 from loader.run.lock import exclusive
+from loader.run.steps import Run, open_run
 from loader.server import configuration
-from loader.storage import files, held
+from loader.storage import files, held, holders
+
+log = logging.getLogger(__name__)
+STEPS = ("look", "copy", "manifest", "publish")
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,7 @@ class BackupOptions:
     config_path: Path | None = None
     source: Path | None = None
     suffix: str | None = None
-    compression: str = "zstd"
-    level: int = pack.LEVEL
+    packing: Packing = PACKING
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class Origin:
     config: bytes | None
 
 
-def run(options: BackupOptions, progress: Progress) -> Backup:
+def run(
+    options: BackupOptions, progress: Progress, timeouts: dict[str, float] | None = None
+) -> Backup:
     """Take one backup; its manifest. Raises Locked while another run is at work on the repository."""
     with files.explained(options.repo):
         origin = _origin(options)
@@ -60,7 +65,9 @@ def run(options: BackupOptions, progress: Progress) -> Backup:
         with held.opened(options.repo) as repo, exclusive(repo.path / repository.LOCK):
             for left in repository.unfinished_backups(repo.path):
                 files.remove_tree(left)
-            return _run(dataclasses.replace(options, repo=repo.path), origin, progress)
+            home, asked = repo.path / repository.RUN, {"source": str(origin.directory)}
+            with open_run(home, "backup run", asked, progress, timeouts, restart=True) as steps:
+                return _Steps(replace(options, repo=repo.path), origin, steps).all()
 
 
 def _origin(options: BackupOptions) -> Origin:
@@ -74,134 +81,119 @@ def _origin(options: BackupOptions) -> Origin:
     return Origin(database.directory, database.suffix, configuration.dump(options.config_path))
 
 
-def _run(options: BackupOptions, origin: Origin, progress: Progress) -> Backup:
-    outline = summarise(origin.directory, origin.suffix)
-    suffix = origin.suffix
-    if suffix is None:
-        suffix = _only_suffix(origin.directory, outline)
-    _require_space(options, origin.directory, suffix)
-    when = repository.now()
-    final = options.repo / repository.new_id(options.repo, when, suffix)
-    partial = final.with_name(final.name + files.PARTIAL)
-    try:
-        with held.private(partial) as home:
-            return _taken(options, origin, (home, partial, final), when, suffix, outline, progress)
-    except BaseException:
-        files.remove_tree(partial)
-        raise
+class _Steps:
+    def __init__(self, options: BackupOptions, origin: Origin, run: Run) -> None:
+        self.options, self.origin, self.run = options, origin, run
+        self.repo, self.source = options.repo, origin.directory
+        self.list = PieceList(())
+
+    def all(self) -> Backup:
+        looked = self.run.do("look", self._look)
+        final = self.repo / looked["id"]
+        partial = final.with_name(final.name + files.PARTIAL)
+        try:
+            with held.private(partial) as home:
+                copied = self.run.do("copy", lambda meter: self._copy(home.path, meter))
+                made = _described(looked, copied, self.origin, self.options, self.list)
+                self.run.do("manifest", lambda meter: self._write(home.path, made))
+            self.run.do("publish", lambda meter: _publish(partial, final))
+        except BaseException:
+            files.remove_tree(partial)
+            raise
+        return made
+
+    def _look(self, meter: Meter) -> Facts:
+        """What the manifest says of the database was so before its snapshot was taken."""
+        outline = look.summarise(self.source, self.origin.suffix)
+        suffix = self.origin.suffix or _only_suffix(self.source, outline)
+        sizes = copy.Sizes.of(meta.data_file(self.source))
+        needed = pack.predicted(meta.data_file(self.source), self.options.packing)
+        files.require_space(self.repo, needed + self.options.packing.keep_free)
+        _tell_old_reader(self.source)
+        when = repository.now()
+        return {
+            "id": repository.new_id(self.repo, when, suffix),
+            "made": when.isoformat(),
+            "suffix": suffix,
+            "entries": outline.entries,
+            "context_csns": outline.context_csns,
+            "newest_csns": outline.newest_csns,
+            "source_apparent": sizes.apparent,
+            "source_allocated": sizes.allocated,
+        }
+
+    def _copy(self, home: Path, meter: Meter) -> Facts:
+        packing = self.options.packing
+        target = home / manifest.NAMES[packing.compression]
+        with paged(self.source, meter) as stream:
+            self.list = pack.pack(stream, target, packing, meter)
+        files.make_durable(target)
+        facts = stream.facts
+        return {
+            "seconds": round(meter.seconds, 3),
+            "entries": stream.entries,
+            "compacted": stream.compacted,
+            "txnid": facts.txnid,
+            "lmdb_format": facts.format,
+            "page_size": facts.page_size,
+            "map_size": facts.map_size,
+            "stored_bytes": self.list.stored_bytes,
+        }
+
+    def _write(self, home: Path, made: Backup) -> Facts:
+        """Everything on the disk, before the name."""
+        if self.origin.config is not None:
+            files.write_durably(home / manifest.CONFIG, self.origin.config, 0o600)
+        files.write_durably(home / manifest.PIECES, self.list.text(), 0o600)
+        files.write_durably(home / manifest.MANIFEST, sealed.text(made), 0o600)
+        return {}
 
 
-def _taken(
-    options: BackupOptions,
-    origin: Origin,
-    places: tuple[held.Directory, Path, Path],
-    when: datetime.datetime,
-    suffix: str,
-    outline: DatabaseSummary,
-    progress: Progress,
-) -> Backup:
-    """Into the private directory, then under its name."""
-    home, partial, final = places
-    started = time.monotonic()
-    packing = _Packing(options, origin, home.path)
-    with progress.step("backup") as meter:
-        packing.stream(meter)
-    killpoint("backup.streamed")
-    seconds = time.monotonic() - started
-    made = packing.describe(final.name, when.isoformat(), seconds, suffix, outline)
-    _finish(home.path, origin, made)
+def _publish(partial: Path, final: Path) -> Facts:
     files.publish(partial, final)
-    return made
+    return {"backup": final.name}
 
 
-def _only_suffix(directory: Path, outline: DatabaseSummary) -> str:
+def _only_suffix(directory: Path, outline: look.DatabaseSummary) -> str:
     if len(outline.suffixes) == 1:
         return outline.suffixes[0]
     known = ", ".join(outline.suffixes) or "none"
     raise NoSuchSuffix(config=directory, suffix="(say which with -b)", known=known)
 
 
-def _require_space(options: BackupOptions, source: Path, suffix: str) -> None:
-    """As much as the last one took; how well a first one compresses nobody knows."""
-    before = repository.listing(options.repo, suffix).backups
-    if options.compression == "none":
-        files.require_space(options.repo, meta.read_meta(source).used)
-    elif before and before[-1].compression == options.compression:
-        files.require_space(options.repo, before[-1].stored_bytes)
-
-
-def _finish(partial: Path, origin: Origin, made: Backup) -> None:
-    """Everything on the disk, before the name."""
-    if origin.config is not None:
-        files.write_durably(partial / repository.CONFIG, origin.config, 0o600)
-    files.write_durably(partial / repository.MANIFEST, made.text(), 0o600)
-    files.make_durable(partial / made.file)
-    killpoint("backup.unpublished")
-
-
-class _Packing:
-    """One stream from a database into the unfinished backup."""
-
-    def __init__(self, options: BackupOptions, origin: Origin, partial: Path) -> None:
-        self._options = options
-        self._source = origin.directory
-        self._with_config = origin.config is not None
-        self._target = partial / repository.NAMES[options.compression]
-        self._passing = Passing(str(origin.directory))
-        self._packed: Packed | None = None
-
-    def stream(self, meter: Meter) -> None:
-        options = self._options
-        with copy.streaming(self._source) as child, meter.cancelling(child.kill):
-            assert child.process.stdout is not None
-            self._packed = pack.pack(
-                child.process.stdout,
-                self._target,
-                options.compression,
-                options.level,
-                meter,
-                self._passing,
-            )
-            isolated.finish(child, self._source)
-
-    def describe(
-        self, name: str, made: str, seconds: float, suffix: str, outline: DatabaseSummary
-    ) -> Backup:
-        """The manifest. Facts are those of the stream; `outline` was taken just before it."""
-        packed, facts, sizes = (
-            self._packed,
-            self._passing.facts,
-            copy.Sizes.of(meta.data_file(self._source)),
+def _tell_old_reader(source: Path) -> None:
+    """Dead ones were cleared away when the snapshot was looked at."""
+    lag = environment.oldest_reader_lag(source) if holders.holder(source) is not None else 0
+    if lag > OLD_READER:
+        log.warning(
+            "%s: a reader is %s transactions behind, so that freed pages wait and the file grows (mdb_stat -r shows "
+            "which)",
+            naming.with_operator_paths(str(source)),
+            units.number(lag),
         )
-        assert packed is not None
-        assert facts is not None
-        entries = self._passing.entries()
-        return Backup(
-            id=name,
-            made=made,
-            seconds=round(seconds, 3),
-            host=socket.gethostname(),
-            source=str(self._source.absolute()),
-            suffix=suffix,
-            entries=outline.entries if entries is None else entries,
-            context_csns=outline.context_csns,
-            newest_csns=outline.newest_csns,
-            txnid=facts.txnid,
-            lmdb_format=facts.format,
-            page_size=facts.page_size,
-            map_size=facts.map_size,
-            machine=machine(),
-            source_apparent=sizes.apparent,
-            source_allocated=sizes.allocated,
-            data_bytes=packed.data_bytes,
-            stored_bytes=packed.file_bytes,
-            file=self._target.name,
-            compression=self._options.compression,
-            data_sha256=packed.data_sha256,
-            file_sha256=packed.file_sha256,
-            with_config=self._with_config,
-            ditseed=version("ditseed"),
-        )
+
+
+def _described(
+    looked: Facts, copied: Facts, origin: Origin, options: BackupOptions, pieces: PieceList
+) -> Backup:
+    """The manifest. Facts are those of the snapshot; the others were taken just before it."""
+    config = origin.config
+    facts = {**looked, **{name: value for name, value in copied.items() if value is not None}}
+    found = Backup(
+        **facts,
+        host=socket.gethostname(),
+        source=str(origin.directory.absolute()),
+        machine=machine(),
+        data_bytes=pieces.data_bytes,
+        file=manifest.NAMES[options.packing.compression],
+        compression=options.packing.compression,
+        pieces=len(pieces.pieces),
+        pieces_sha256=hashlib.sha256(pieces.text()).hexdigest(),
+        with_config=config is not None,
+        config_sha256=None if config is None else hashlib.sha256(config).hexdigest(),
+        ditseed=version("ditseed"),
+    )
+    return sealed.sealed(found)
 
 
 def machine() -> str:

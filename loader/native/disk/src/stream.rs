@@ -1,8 +1,8 @@
 //! A file written from its beginning to its end, by a thread of its own.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -180,6 +180,8 @@ pub struct DirectFile {
     file: File,
     end: u64,
     direct: bool,
+    /// A pipe takes all in the order in which it is written, whatever its offset.
+    pipe: bool,
 }
 
 impl DirectFile {
@@ -197,7 +199,19 @@ impl DirectFile {
             Some(file) => (true, file),
             None => (false, options.custom_flags(0).open(path)?),
         };
-        Ok(Self { file, end: 0, direct })
+        let pipe = file.metadata()?.file_type().is_fifo();
+        let mut made = Self { file, end: 0, direct, pipe };
+        if pipe && direct {
+            made.through_cache()?; // Else each write would be a packet.
+        }
+        Ok(made)
+    }
+
+    fn through_cache(&mut self) -> io::Result<()> {
+        let flags = fcntl_getfl(&self.file)? - OFlags::DIRECT;
+        fcntl_setfl(&self.file, flags)?;
+        self.direct = false;
+        Ok(())
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -215,11 +229,12 @@ impl DirectFile {
     }
 
     fn write_part(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.pipe {
+            return self.file.write_all(bytes);
+        }
         match self.file.write_all_at(bytes, offset) {
             Err(error) if self.direct && direct::refused(&error) => {
-                let flags = fcntl_getfl(&self.file)? - OFlags::DIRECT;
-                fcntl_setfl(&self.file, flags)?;
-                self.direct = false;
+                self.through_cache()?;
                 self.file.write_all_at(bytes, offset)
             }
             result => result,
@@ -231,9 +246,9 @@ impl DirectFile {
         self.file.set_len(length)
     }
 
-    /// Waits until the disk has all.
+    /// Waits until the disk has all; what went into a pipe is its reader's.
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
+        if self.pipe { Ok(()) } else { self.file.sync_all() }
     }
 }
 
@@ -277,6 +292,22 @@ mod tests {
             let wanted = u8::from(one.contains(&at)) + 2 * u8::from(two.contains(&at));
             assert_eq!(*byte, wanted, "{at}");
         }
+    }
+
+    #[test]
+    fn a_pipe_gets_what_comes_late_at_its_end() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&write));
+        let mut stream = DirectWriter::create(Path::new(&path), 0o600, 4096).unwrap();
+        drop(write);
+        stream.write(&[1; 10_000]).unwrap();
+        let mut file = stream.finish().unwrap();
+        file.write_at(&Buffer::from(&[2; 4096][..]), 0).unwrap();
+        file.sync().unwrap();
+        drop(file);
+        let mut content = Vec::new();
+        io::Read::read_to_end(&mut File::from(read), &mut content).unwrap();
+        assert!(content == [vec![1; 10_000], vec![2; 4096]].concat());
     }
 
     #[test]

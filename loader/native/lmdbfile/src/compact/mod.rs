@@ -25,6 +25,8 @@ impl Reader {
     /// Writes the snapshot's tables to the new file `target`, with the same map size and
     /// transaction, so that an LMDB that opens it goes on with greater ones.
     ///
+    /// Where `target` is a pipe, two empty pages come first, and the meta pages, which are known last, after all others.
+    ///
     /// The whole structure is checked on the way, as [`Reader::walk`] does, but for the table of free pages, which a copy
     /// has no use for.
     pub fn compact(&self, target: &Path, watch: ProgressCallback<'_>) -> Result<Summary> {

@@ -1,0 +1,154 @@
+"""What lies beside the data of a backup: its manifest, and the list of the pieces that the data is stored in.
+
+Format 2: the data is a sequence of pieces, each compressed by itself, with a SHA-256 of what it holds and one of what
+is stored. The first holds both meta pages, the others PIECE bytes each. Format 1 is one stream with one sum.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from loader import typed
+from loader.errors import BackupDamaged, ManifestBroken
+from loader.operations.backup import sealed
+from loader.storage import files
+from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
+
+MANIFEST, PIECES, CONFIG = "manifest.json", "pieces.json", "config.ldif"
+NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
+FIRST, FORMAT = 1, 2
+LARGEST_PIECE = 64 << 20  # bytes of data: what one may take of memory
+
+Seal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What a manifest holds. Sizes in bytes, times in UTC.
+
+    The CSNs were read just before the snapshot, so it may hold a little more than they say, never less.
+    """
+
+    id: Name
+    made: str
+    seconds: Seconds
+    host: str
+    source: str
+    suffix: str
+    entries: Count
+    context_csns: tuple[Csn, ...]  # stored in the suffix entry
+    newest_csns: tuple[Csn, ...]  # with those of entries changed since
+    txnid: Count
+    lmdb_format: Count
+    page_size: Count
+    map_size: Count
+    machine: str  # LMDB files do not cross from one kind to another
+    source_apparent: Count
+    source_allocated: Count
+    data_bytes: Count
+    stored_bytes: Count
+    file: Name
+    compression: str
+    with_config: bool
+    ditseed: str
+    data_sha256: Digest64 | None = None  # of the data.mdb: format 1
+    file_sha256: Digest64 | None = None  # of the file as it lies in the repository: format 1
+    compacted: bool = False  # without free pages, in the order of keys
+    pieces: Count = 0
+    pieces_sha256: Digest64 | None = None  # of the list of pieces
+    config_sha256: Digest64 | None = None
+    seal: Seal = ""
+    format: int = FORMAT
+
+    @property
+    def when(self) -> datetime.datetime:
+        return datetime.datetime.fromisoformat(self.made)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """So many bytes of the data, and as stored. `sha256`: of the data."""
+
+    data: Count
+    stored: Count
+    sha256: Digest64
+    stored_sha256: Digest64
+
+
+@dataclass(frozen=True)
+class PieceList:
+    """In the order of the data."""
+
+    pieces: tuple[Piece, ...]
+    format: int = FORMAT
+
+    @property
+    def data_bytes(self) -> int:
+        return sum(piece.data for piece in self.pieces)
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(piece.stored for piece in self.pieces)
+
+    def text(self) -> bytes:
+        return msgspec.json.encode(self) + b"\n"
+
+
+def read(directory: Path) -> Backup:
+    """The manifest of one backup. Raises ManifestBroken."""
+    path = directory / MANIFEST
+    try:
+        content = typed.content(path)
+        found = typed.parse(content, Backup, FIRST, FORMAT)
+        if found.format == FORMAT:
+            sealed.require(found, content)
+        _require_sense(found, directory)
+    except FileNotFoundError:
+        raise ManifestBroken(path=path, reason="is missing") from None
+    except Unfit as error:
+        raise ManifestBroken(path=path, reason=error) from error
+    return found
+
+
+def _require_sense(found: Backup, directory: Path) -> None:
+    if found.id != directory.name:
+        raise Unfit("is not the manifest of this directory")
+    if found.file != NAMES.get(found.compression):
+        raise Unfit(f"says that {found.file} is compressed with {found.compression}")
+    sums = (
+        (found.data_sha256, found.file_sha256)
+        if found.format == FIRST
+        else (found.pieces_sha256, found.config_sha256 if found.with_config else "")
+    )
+    if None in sums:
+        raise Unfit("not a manifest: a checksum is missing")
+    try:
+        moment = found.when
+    except ValueError as error:
+        raise Unfit(f"not a manifest: made: {error}") from error
+    if moment.tzinfo is None:
+        raise Unfit("not a manifest: made: names no time zone")
+
+
+def pieces(directory: Path, backup: Backup) -> PieceList:
+    """Of a backup of format 2. Raises BackupDamaged, NoSuchPath."""
+    path = directory / PIECES
+    try:
+        with files.explained(path):
+            content = typed.content(path)
+        if hashlib.sha256(content).hexdigest() != backup.pieces_sha256:
+            raise Unfit("its sha256 is not the one in the manifest")
+        found = typed.parse(content, PieceList, FORMAT)
+        if len(found.pieces) != backup.pieces or found.data_bytes != backup.data_bytes:
+            raise Unfit("its pieces do not make up the data that the manifest tells of")
+        if any(piece.data > LARGEST_PIECE for piece in found.pieces):
+            raise Unfit("one of its pieces is larger than any that ditseed writes")
+    except Unfit as error:
+        raise BackupDamaged(path=path, reason=error) from error
+    return found
