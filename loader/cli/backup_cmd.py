@@ -1,21 +1,31 @@
-"""`ditseed backup run|list|check|restore`."""
+"""`ditseed backup run|list|check|restore`; the other verbs are in modules of their own."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from loader import log, units
+from loader.cli.backup_care_cmd import (
+    keep_options,
+    policy_of,
+    prune_command,
+    show_command,
+    verify_command,
+)
 from loader.cli.options import (
+    Size,
     dry_run_option,
     is_given,
     json_option,
     optional_config_option,
     progress_of,
     progress_option,
+    repo_option,
     suffix_option,
     target_option,
     verify_copy_option,
@@ -24,25 +34,23 @@ from loader.cli.report import show, show_error, show_facts, show_json, show_tabl
 from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.operations.backup import check as checking
-from loader.operations.backup import manifest, pack, repository
+from loader.operations.backup import manifest, pack, records, repository
 from loader.operations.backup import restore as restoring
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import Packing
+from loader.operations.backup.records import Proofs
 from loader.operations.backup.restore import RestoreOptions, RestorePlan, RestoreReport
-from loader.operations.backup.run import BackupOptions, run
-
-repo_option = click.option(
-    "-R",
-    "--repo",
-    type=click.Path(path_type=Path, readable=False),
-    required=True,
-    help="Directory that holds the backups.",
-)
+from loader.operations.backup.run import BackupOptions, is_this_host, run
 
 
 @click.group(name="backup")
 def command() -> None:
-    """Back up databases while slapd is running; list, check and restore the backups."""
+    """Back up databases while slapd is running; list, check, verify, prune and restore the backups."""
+
+
+command.add_command(prune_command)
+command.add_command(show_command)
+command.add_command(verify_command)
 
 
 @command.command("run")
@@ -75,6 +83,28 @@ def command() -> None:
     show_default=True,
     help="Level of zstd; a higher level makes a smaller file and takes longer.",
 )
+@click.option(
+    "--keep-free",
+    type=Size(),
+    default=0,
+    metavar="SIZE",
+    help="Refuse, or stop, rather than leave less free space than that in the repository.",
+)
+@click.option(
+    "--throttle",
+    type=Size(),
+    default=0,
+    metavar="SIZE",
+    help="Read no more of the database than that each second (default: as fast as the disk gives it).",
+)
+@click.option(
+    "--only-on",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    help="Do nothing on any other host; may be given several times.",
+)
+@keep_options
 @json_option
 @progress_option
 def run_command(
@@ -84,8 +114,12 @@ def run_command(
     repo: Path,
     compress: str,
     level: int,
+    keep_free: int,
+    throttle: int,
+    hosts: tuple[str, ...],
     as_json: bool,
     progress_mode: str,
+    **kept: Any,
 ) -> None:
     """Take a backup while slapd is running: a consistent snapshot of what is in use, compressed.
 
@@ -97,6 +131,8 @@ def run_command(
     Every night, from /etc/cron.d/ditseed (cron's own PATH has no /usr/local/bin):
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
+    The same line on every server, where two are chosen to do it; old backups are removed after a good one:
+      ... ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --only-on ldap1 --only-on ldap2 --keep-daily 14
     One of several databases, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
@@ -106,7 +142,12 @@ def run_command(
     talks = sys.stdout.isatty() or log.verbosity() > 0
     if progress_mode == "auto" and not talks:
         progress_mode = "none"
-    options = BackupOptions(repo, config_path, source, suffix, Packing(compress, level))
+    if hosts and not is_this_host(hosts):
+        if talks:
+            show_facts({"backup": f"none: this host is not {' or '.join(hosts)}"})
+        return
+    packing = Packing(compress, level, throttle, keep_free)
+    options = BackupOptions(repo, config_path, source, suffix, packing, policy_of(kept))
     made = run(options, progress_of(progress_mode))
     if as_json:
         show_json(dataclasses.asdict(made))
@@ -129,10 +170,18 @@ def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
         show_error(error)
     listed = (*found.backups, *found.future)
     if as_json:
-        show_json({"backups": [dataclasses.asdict(one) for one in listed]})
+        show_json(
+            {
+                "backups": [
+                    {**dataclasses.asdict(one), **dataclasses.asdict(records.of(repo, one))}
+                    for one in listed
+                ]
+            }
+        )
         return
-    rows = [_row(one) for one in listed]
-    show_table(("id", "age", "entries", "data", "stored", "took", "newest change"), rows)
+    rows = [(*_row(one), *_proofs(records.of(repo, one))) for one in listed]
+    columns = ("id", "age", "entries", "data", "stored", "took", "newest change")
+    show_table((*columns, "verified", "drilled"), rows)
 
 
 @command.command("check")
@@ -250,6 +299,14 @@ def _row(one: Backup) -> tuple[object, ...]:
         units.size(one.stored_bytes),
         units.duration(one.seconds),
         _newest(one),
+    )
+
+
+def _proofs(found: Proofs) -> tuple[str, ...]:
+    """Ages."""
+    return tuple(
+        "-" if one is None else "bad" if not one.is_good else units.duration(records.age_of(one))
+        for one in (found.verification, found.drill)
     )
 
 

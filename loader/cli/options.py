@@ -60,6 +60,13 @@ optional_config_option = click.option("--config", "config_path", **_CONFIG)
 suffix_option = click.option(
     "-b", "--suffix", metavar="SUFFIX", help="Suffix of the database (default: the only one)."
 )
+repo_option = click.option(
+    "-R",
+    "--repo",
+    type=click.Path(path_type=Path, readable=False),
+    required=True,
+    help="Directory that holds the backups.",
+)
 target_option = click.option(
     "--target",
     type=click.Path(path_type=Path, readable=False),

@@ -1,7 +1,7 @@
 """Take a backup: one consistent moment of a database, compacted and packed into the repository, beside a running slapd.
 
-Steps: look, copy, manifest, publish. Whole or not there: it gets its name by a rename, after everything in it is on the
-disk. A run that was killed is not gone on with, for its moment has passed: the next one removes what it left.
+Steps: look, copy, manifest, publish, prune. Whole or not there: it gets its name by a rename, after everything in it is
+on the disk. A run that was killed is not gone on with, for its moment has passed: the next one removes what it left.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import platform
 import socket
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,9 +20,10 @@ from loader import naming, units
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
 from loader.mdb import copy, environment, look, meta
 from loader.mdb.page_stream import paged
-from loader.operations.backup import manifest, pack, repository, sealed
+from loader.operations.backup import manifest, pack, prune, repository, sealed
 from loader.operations.backup.manifest import Backup, PieceList
 from loader.operations.backup.pack import PACKING, Packing
+from loader.operations.backup.prune import KEEP_ALL, Policy
 from loader.operations.clone import OLD_READER, require_source
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
@@ -31,18 +33,19 @@ from loader.server import configuration
 from loader.storage import files, held, holders
 
 log = logging.getLogger(__name__)
-STEPS = ("look", "copy", "manifest", "publish")
 
 
 @dataclass(frozen=True)
 class BackupOptions:
-    """The database of a configuration, or one in a directory (`source`); one of the two."""
+    """The database of a configuration, or one in a directory (`source`); one of the two. policy: by which backups of
+    this suffix are removed after a good one."""
 
     repo: Path
     config_path: Path | None = None
     source: Path | None = None
     suffix: str | None = None
     packing: Packing = PACKING
+    policy: Policy = KEEP_ALL
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,14 @@ class _Steps:
         except BaseException:
             files.remove_tree(partial)
             raise
+        if self.options.policy:
+            self.run.do("prune", lambda meter: self._prune(made.suffix))
         return made
+
+    def _prune(self, suffix: str) -> Facts:
+        with held.opened(self.repo) as repo:
+            found = prune.pruned(repo, self.options.policy, suffix)
+        return {"removed": found.removed, "freed": found.freed}
 
     def _look(self, meter: Meter) -> Facts:
         """What the manifest says of the database was so before its snapshot was taken."""
@@ -194,6 +204,13 @@ def _described(
         ditseed=version("ditseed"),
     )
     return sealed.sealed(found)
+
+
+def is_this_host(names: Collection[str]) -> bool:
+    """Is one of them this host's, with or without its domain?"""
+    mine = {socket.gethostname(), socket.getfqdn()}
+    mine |= {name.partition(".")[0] for name in mine}
+    return not mine.isdisjoint(names)
 
 
 def machine() -> str:

@@ -1,0 +1,214 @@
+"""`ditseed backup show|verify|prune`: what is known of backups, whether they are sound, and which are kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loader import units
+from loader.cli.options import (
+    Function,
+    dry_run_option,
+    json_option,
+    progress_of,
+    progress_option,
+    repo_option,
+    scratch_option,
+    stack,
+    suffix_option,
+    verify_option,
+)
+from loader.cli.report import show_facts, show_json, show_table
+from loader.defaults import LEVELS
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
+from loader.operations.backup import prune as pruning
+from loader.operations.backup import records, repository
+from loader.operations.backup import verify as verifying
+from loader.operations.backup.manifest import Backup
+from loader.operations.backup.prune import Policy, Pruned
+from loader.operations.backup.records import Proofs, Verification
+from loader.operations.backup.verify import VerifyOptions
+
+_PERIODS = ("daily", "weekly", "monthly", "yearly")
+
+
+class Percent(click.ParamType[float]):
+    """`5%`; a part of one from here on."""
+
+    name = "percent"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        text: Any = str(value).removesuffix("%")
+        return click.FloatRange(0, 100, min_open=True).convert(text, param, ctx) / 100
+
+
+def _keep(name: str, said: str) -> Callable[[Function], Function]:
+    return click.option(f"--keep-{name}", type=click.IntRange(0), default=0, metavar="N", help=said)
+
+
+keep_options = stack(
+    _keep("last", "Keep the last N backups."),
+    *(
+        _keep(name, f"Keep the last backup of each of the last N {unit} that have one.")
+        for name, unit in zip(_PERIODS, ("days", "weeks", "months", "years"), strict=True)
+    ),
+    click.option("--keep-within", metavar="TIME", help="Keep all backups younger than that: 30d."),
+)
+
+
+def policy_of(given: dict[str, Any]) -> Policy:
+    """Of the values of `keep_options`."""
+    within = given.pop("keep_within")
+    counts = {name: given.pop(f"keep_{name}") for name in ("last", *_PERIODS)}
+    return Policy(**counts, within=units.parse_duration(within) if within else 0.0)
+
+
+@click.command("show")
+@click.argument("name", metavar="ID|latest")
+@repo_option
+@suffix_option
+@json_option
+def show_command(name: str, repo: Path, suffix: str | None, as_json: bool) -> None:
+    """Show what is known of a backup: its manifest, its last verification, its last drill.
+
+    \b
+      ditseed backup show latest -R /srv/backup
+    """
+    backup = repository.find(repo, name, suffix)
+    proofs = records.of(repo, backup)
+    if as_json:
+        show_json({"backup": dataclasses.asdict(backup), **dataclasses.asdict(proofs)})
+    else:
+        show_facts(_facts(backup, proofs))
+
+
+def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
+    return {
+        "backup": one.id,
+        "suffix": one.suffix,
+        "made": f"{one.made} on {one.host}, in {units.duration(one.seconds)}, ditseed {one.ditseed}",
+        "source": one.source,
+        "entries": units.number(one.entries),
+        "contextCSN": " ".join(one.context_csns) or "none stored",
+        "newest change": " ".join(one.newest_csns) or "-",
+        "source shown / on disk": f"{units.size(one.source_apparent)} / {units.size(one.source_allocated)}",
+        "data / stored": f"{units.size(one.data_bytes)} / {units.size(one.stored_bytes)}",
+        "transaction": one.txnid,
+        "data format": f"{one.lmdb_format}, pages of {one.page_size} bytes, {one.machine}",
+        "maxsize": units.size(one.map_size),
+        "configuration": "config.ldif" if one.with_config else "not part of it",
+        "verified": verified_text(proofs),
+        "drilled": drilled_text(proofs),
+    }
+
+
+def verified_text(proofs: Proofs) -> str:
+    """For people, with its age."""
+    found = proofs.verification
+    if found is None:
+        return "never"
+    told = f"{units.duration(records.age_of(found))} ago, {_part(found)}, level {found.level}"
+    return f"{told}: {found.problem or 'good'}"
+
+
+def drilled_text(proofs: Proofs) -> str:
+    found = proofs.drill
+    if found is None:
+        return "never"
+    took = f"restored in {units.duration(found.restore_seconds)}"
+    return f"{units.duration(records.age_of(found))} ago, {took}: {found.problem or 'good'}"
+
+
+def _part(found: Verification) -> str:
+    return f"{units.size(found.read)} of {units.size(found.stored)} read"
+
+
+@click.command("verify")
+@click.argument("names", nargs=-1, metavar="[ID|latest]...")
+@repo_option
+@suffix_option
+@click.option(
+    "--sample",
+    type=Percent(),
+    default="100%",
+    show_default=True,
+    metavar="PERCENT",
+    help="Part of the pieces to read, chosen by chance each time.",
+)
+@verify_option(
+    [level for level in LEVELS if level != "none"],
+    None,
+    "Unpack the database too and check it, as `ditseed verify` (default: it is not unpacked).",
+)
+@scratch_option(
+    "Directory in which the database is unpacked for --verify (default: $TMPDIR or /tmp)."
+)
+@json_option
+@progress_option
+def verify_command(
+    names: tuple[str, ...],
+    repo: Path,
+    suffix: str | None,
+    sample: float,
+    verify: str | None,
+    scratch: Path | None,
+    as_json: bool,
+    progress_mode: str,
+) -> int:
+    """Compare stored backups with their checksums; all of them, unless some are named.
+
+    The result is written down beside each backup: `list`, `show`, `check` and `prune` use it. Exit status:
+    0 all are good, 1 one is damaged.
+
+    \b
+      ditseed backup verify -R /srv/backup --sample 5%
+      ditseed backup verify latest -R /srv/backup --verify pages --tmp /srv/scratch
+    """
+    if scratch is not None and verify is None:
+        raise UsageProblem(reason="--tmp is for --verify")
+    options = VerifyOptions(repo, names or (verifying.EVERY,), suffix, sample, verify, scratch)
+    found = verifying.verify(options, progress_of(progress_mode))
+    if as_json:
+        show_json({"verified": [dataclasses.asdict(one) for one in found]})
+    else:
+        rows = [(one.backup, _part(one), one.level, one.problem or "good") for one in found]
+        show_table(("id", "read", "level", "result"), rows)
+    return EXIT_OK if all(one.is_good for one in found) else EXIT_DIFFERENT
+
+
+@click.command("prune")
+@repo_option
+@suffix_option
+@keep_options
+@dry_run_option
+@json_option
+def prune_command(
+    repo: Path, suffix: str | None, dry_run: bool, as_json: bool, **kept: Any
+) -> None:
+    """Remove old backups, all but those that an option keeps.
+
+    For each suffix by itself, these are kept in any case: the latest, the latest that is not known to be
+    damaged, the latest that `verify` or `drill` found good, and all whose manifest cannot be read.
+
+    \b
+      ditseed backup prune -R /srv/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
+    """
+    found = pruning.prune(repo, policy_of(kept), suffix, dry_run)
+    if as_json:
+        show_json({**dataclasses.asdict(found), "dry_run": dry_run})
+    else:
+        show_table(("id", "kept or removed", "why"), _pruned_rows(found, dry_run))
+
+
+def _pruned_rows(found: Pruned, dry_run: bool) -> list[tuple[str, str, str]]:
+    removed = "would be removed" if dry_run else "removed"
+    rows = [(one.id, "kept", ", ".join(one.reasons)) for one in found.kept]
+    rows += [(name, removed, "no option keeps it") for name in found.removed]
+    rows += [(name, "kept", "its manifest cannot be read") for name in found.unread]
+    return sorted(rows)

@@ -1,0 +1,121 @@
+"""Are backups as they were stored? And, on request, are the databases in them sound?"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import typed
+from loader.errors import BackupDamaged, LoaderError, MdbDamaged, NoSuchPath
+from loader.mdb import copy
+from loader.operations.backup import manifest, pack, records, repository
+from loader.operations.backup.manifest import Backup
+from loader.operations.backup.records import Verification
+from loader.operations.target import checked
+from loader.progress import Meter, Progress
+from loader.storage import files, held
+
+STORED = "stored"
+EVERY = "all"
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """`names`: IDs, "latest" or "all". sample: the part of the pieces to read, by chance. level: of
+    loader.mdb.verify; None leaves the database packed. scratch: where it is unpacked."""
+
+    repo: Path
+    names: Sequence[str] = (EVERY,)
+    suffix: str | None = None
+    sample: float = 1.0
+    level: str | None = None
+    scratch: Path | None = None
+
+
+def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
+    """What was found, one for each backup; written down beside each. Raises NoSuchBackup, ManifestBroken, NoSpace."""
+    with files.explained(options.repo):
+        return [_verified(options, one, progress) for one in chosen(options)]
+
+
+def chosen(options: VerifyOptions) -> list[Backup]:
+    """A manifest that cannot be read is an error here: whoever asks for all shall hear of it."""
+    if EVERY not in options.names:
+        return [repository.find(options.repo, name, options.suffix) for name in options.names]
+    found = repository.listing(options.repo, options.suffix)
+    if found.broken:
+        raise found.broken[0]
+    return [*found.backups, *found.future]
+
+
+def _verified(options: VerifyOptions, backup: Backup, progress: Progress) -> Verification:
+    started, problem, read = time.monotonic(), "", 0
+    try:
+        with progress.step(f"verify {backup.id}") as meter:
+            read = _stored(options, backup, meter)
+        if options.level is not None:
+            _unpacked(options, backup, options.level, progress)
+    except (BackupDamaged, MdbDamaged, NoSuchPath) as error:
+        problem = str(error)
+    return records.keep(
+        options.repo,
+        Verification(
+            backup=backup.id,
+            made=repository.now().isoformat(),
+            host=records.host(),
+            level=options.level or STORED,
+            read=read,
+            stored=backup.stored_bytes,
+            seconds=round(time.monotonic() - started, 3),
+            problem=problem,
+        ),
+    )
+
+
+def _stored(options: VerifyOptions, backup: Backup, meter: Meter) -> int:
+    """Bytes that were read. Raises BackupDamaged."""
+    place = options.repo / backup.id
+    if backup.config_sha256 is not None:
+        path = place / manifest.CONFIG
+        with files.explained(path):
+            found = hashlib.sha256(_content(path)).hexdigest()
+        if found != backup.config_sha256:
+            raise BackupDamaged(path=path, reason="its sha256 is not the one in the manifest")
+    chance = random.Random()
+    return pack.verify_stored(
+        place,
+        backup,
+        lambda number: number == 0 or chance.random() < options.sample,
+        meter,
+    )
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return typed.content(path)
+    except typed.Unfit as error:
+        raise BackupDamaged(path=path, reason=error) from error
+
+
+def _unpacked(options: VerifyOptions, backup: Backup, level: str, progress: Progress) -> None:
+    scratch = options.scratch or Path(tempfile.gettempdir())
+    files.require_space(scratch, backup.data_bytes)
+    with held.scratch(scratch, "ditseed-verify-") as home, files.explained(scratch):
+        partial = home.path / copy.PARTIAL
+        with progress.step(f"unpack {backup.id}") as meter:
+            pack.unpack(options.repo / backup.id, backup, partial, meter)
+        verified = checked(partial, level, progress)
+    if verified.entries not in (None, backup.entries):
+        reason = f"holds {verified.entries} entries, the manifest says {backup.entries}"
+        raise BackupDamaged(path=options.repo / backup.id / backup.file, reason=reason)
+
+
+def problem_of(found: Sequence[Verification]) -> LoaderError | None:
+    """The first that is bad, as an error."""
+    bad = next((one for one in found if not one.is_good), None)
+    return None if bad is None else BackupDamaged(path=bad.backup, reason=bad.problem)

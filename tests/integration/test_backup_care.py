@@ -1,0 +1,223 @@
+"""What becomes of backups afterwards: verified, pruned, and not begun where the disk has no room."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.slapd import Slapd
+from loader.errors import BackupDamaged, BackupFromFuture, Locked, NoSpace, UsageProblem
+from loader.operations.backup import prune, records, repository, sealed
+from loader.operations.backup import run as taking
+from loader.operations.backup import verify as verifying
+from loader.operations.backup.manifest import Backup
+from loader.operations.backup.pack import Packing
+from loader.operations.backup.prune import Policy
+from loader.operations.backup.run import BackupOptions
+from loader.operations.backup.verify import VerifyOptions
+from loader.progress import Meter, Progress
+from loader.run.lock import exclusive
+from loader.storage import files
+from tests.support.command import ditseed
+from tests.support.first_backup import first_format
+from tests.support.require import require
+
+pytestmark = pytest.mark.slapd
+
+TREE = (
+    "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n"
+    "dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n"
+)
+QUIET = Progress("none")
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[Path]:
+    """The directory of a database with two entries. Read it only."""
+    with closing(Slapd()) as server:
+        server.slapadd(TREE)
+        yield server.database_dir
+
+
+@pytest.fixture
+def repo(source: Path, tmp_path: Path) -> Path:
+    """With one backup."""
+    taking.run(BackupOptions(tmp_path / "repo", source=source), QUIET)
+    return tmp_path / "repo"
+
+
+def only(repo: Path) -> Backup:
+    (found,) = repository.listing(repo).backups
+    return found
+
+
+def aged(repo: Path, days: Sequence[float]) -> list[str]:
+    """Copies of the only backup, so many days older; their IDs. The original goes."""
+    one = only(repo)
+    made = []
+    for ago in sorted(days, reverse=True):
+        when = repository.now() - datetime.timedelta(days=ago)
+        name = repository.new_id(repo, when, one.suffix)
+        shutil.copytree(repo / one.id, repo / name)
+        told = sealed.sealed(dataclasses.replace(one, id=name, made=when.isoformat()))
+        (repo / name / "manifest.json").write_bytes(sealed.text(told))
+        made.append(name)
+    shutil.rmtree(repo / one.id)
+    return made
+
+
+# --- verify -----------------------------------------------------------------------------------------
+
+
+def test_a_good_one(repo: Path) -> None:
+    (found,) = verifying.verify(VerifyOptions(repo, level="pages"), QUIET)
+    assert (found.is_whole, found.level) == (True, "pages")
+    assert records.of(repo, only(repo)).verification == found
+    told = ditseed("backup", "show", "latest", "-R", repo).ok().out
+    assert "level pages: good" in told
+    assert json.loads(ditseed("backup", "list", "-R", repo, "--json").ok().out)["backups"][0][
+        "verification"
+    ]
+
+
+@pytest.mark.parametrize("name", ["data.mdb.zst", "pieces.json", "manifest.json"])
+def test_each_flipped_bit_is_found(repo: Path, name: str) -> None:
+    path = repo / only(repo).id / name
+    sound = path.read_bytes()
+    step = max(1, len(sound) // 97)
+    for place in range(0, len(sound), step):
+        damaged = bytearray(sound)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        listed = repository.listing(repo)
+        if name == "manifest.json":
+            assert listed.broken, place
+            continue
+        (found,) = verifying.verify(VerifyOptions(repo), QUIET)
+        assert not found.is_good, place
+    done = ditseed("backup", "verify", "-R", repo)
+    assert done.status == (44 if name == "manifest.json" else 1), done
+
+
+def test_a_sample_is_a_part(repo: Path) -> None:
+    (found,) = verifying.verify(VerifyOptions(repo, sample=1e-9), QUIET)
+    assert found.is_good
+    assert not found.is_whole
+    assert 0 < found.read < found.stored
+
+
+def test_one_of_the_first_format(tmp_path: Path) -> None:
+    place = first_format(tmp_path)
+    (found,) = verifying.verify(VerifyOptions(tmp_path, level="quick"), QUIET)
+    assert found.is_whole
+    (place / "data.mdb.zst").write_bytes(bytes(1013))
+    (found,) = verifying.verify(VerifyOptions(tmp_path), QUIET)
+    assert "sha256" in found.problem
+
+
+def test_a_record_that_was_changed_does_not_count(repo: Path) -> None:
+    verifying.verify(VerifyOptions(repo), QUIET)
+    path = repo / only(repo).id / records.VERIFIED
+    path.write_bytes(path.read_bytes().replace(b'"problem": ""', b'"problem": "?"'))
+    assert records.of(repo, only(repo)).verification is None
+
+
+# --- prune ------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept(repo: Path) -> None:
+    names = aged(repo, [0, 1, 2, 3, 40, 400])
+    planned = prune.plan(repo, Policy(daily=2, within=2.5 * 86400))
+    assert planned.removed == tuple(sorted(names[:3]))
+    yearly = prune.plan(repo, Policy(yearly=9))
+    assert names[-1] in {one.id for one in yearly.kept}
+    told = ditseed("backup", "prune", "-R", repo, "--keep-last", "2", "--dry-run").ok().out
+    assert told.count("would be removed") == 4
+    assert len(repository.listing(repo).backups) == 6
+    found = prune.prune(repo, Policy(last=2))
+    assert {one.id for one in repository.listing(repo).backups} == set(names[-2:])
+    assert found.freed == 4 * repository.listing(repo).backups[0].stored_bytes
+
+
+def test_the_last_good_one_is_never_removed(repo: Path) -> None:
+    """Nor one that nobody can read."""
+    names = aged(repo, [0, 1, 2, 3])
+    verifying.verify(VerifyOptions(repo, [names[0]]), QUIET)
+    for name in names[2:]:
+        (repo / name / "data.mdb.zst").write_bytes(b"")
+        verifying.verify(VerifyOptions(repo, [name]), QUIET)
+    (repo / "20200101T000000Z-mystery").mkdir()
+    prune.prune(repo, Policy(last=1))
+    left = {one.id for one in repository.listing(repo).backups}
+    assert left == {names[0], names[1], names[3]}
+    assert (repo / "20200101T000000Z-mystery").is_dir()
+
+
+def test_what_prune_refuses(repo: Path) -> None:
+    aged(repo, [0, 1])
+    with pytest.raises(UsageProblem):
+        prune.prune(repo, Policy())
+    with exclusive(repo / repository.LOCK), pytest.raises(Locked):
+        prune.prune(repo, Policy(last=1))
+    aged_wrongly = repository.listing(repo).backups[-1]
+    made = repository.now() + datetime.timedelta(days=900)
+    wrong = sealed.sealed(dataclasses.replace(aged_wrongly, made=made.isoformat()))
+    (repo / wrong.id / "manifest.json").write_bytes(sealed.text(wrong))
+    with pytest.raises(BackupFromFuture):
+        prune.prune(repo, Policy(last=1))
+
+
+def test_killed_while_it_prunes(repo: Path, source: Path) -> None:
+    names = aged(repo, [0, 1, 2])
+    command = ("backup", "prune", "-R", repo, "--keep-last", "1")
+    killed = ditseed(*command, env={"DITSEED_KILL_AT": "prune.middle"})
+    assert killed.status == -signal.SIGKILL
+    assert [one.id for one in repository.listing(repo).backups] == names[1:]
+    ditseed("backup", "run", "--from", source, "-R", repo, "--keep-last", "2").ok()
+    assert not repository.unfinished_backups(repo)
+    assert len(repository.listing(repo).backups) == 2
+
+
+# --- run --------------------------------------------------------------------------------------------
+
+
+def test_room_that_is_to_stay_free(source: Path) -> None:
+    require(missing_loop_filesystem())
+    with loop_filesystem(4) as disk:
+        asked = BackupOptions(disk / "repo", source=source)
+        free = files.free_bytes(disk)
+        with pytest.raises(NoSpace, match="needed"):
+            taking.run(dataclasses.replace(asked, packing=Packing(keep_free=free)), QUIET)
+        taking.run(dataclasses.replace(asked, packing=Packing(keep_free=free // 2)), QUIET)
+
+
+def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:
+    command = ("backup", "run", "--from", source, "-R", tmp_path / "repo")
+    ditseed(*command, "--only-on", "elsewhere.example.com").ok()
+    assert not (tmp_path / "repo").exists()
+    ditseed(*command, "--only-on", "elsewhere", "--only-on", records.host()).ok()
+    assert only(tmp_path / "repo")
+
+
+def test_a_piece_list_of_another_backup(repo: Path, source: Path) -> None:
+    """Nor does a manifest lead out of its directory: `file` is one of two names."""
+    one = only(repo)
+    path = repo / one.id / "manifest.json"
+    for facts in ({"file": "../x"}, {"id": "../x"}, {"file": "/etc/passwd"}):
+        told = sealed.sealed(dataclasses.replace(one, **facts))
+        path.write_bytes(sealed.text(told))
+        assert len(repository.listing(repo).broken) == 1
+    path.write_bytes(sealed.text(one))
+    listed = repo / one.id / "pieces.json"
+    listed.write_bytes(listed.read_bytes().replace(b'"data":8192', b'"data":8193'))
+    with pytest.raises(BackupDamaged, match="pieces"):
+        verifying.pack.verify_stored(repo / one.id, one, lambda number: True, Meter("x"))
