@@ -17,6 +17,7 @@ from loader.cli.backup_care_cmd import (
     show_command,
     verify_command,
 )
+from loader.cli.backup_drill_cmd import drill_command
 from loader.cli.options import (
     Size,
     dry_run_option,
@@ -45,9 +46,10 @@ from loader.operations.backup.run import BackupOptions, is_this_host, run
 
 @click.group(name="backup")
 def command() -> None:
-    """Back up databases while slapd is running; list, check, verify, prune and restore the backups."""
+    """Back up databases while slapd is running; list, check, verify, drill, prune and restore the backups."""
 
 
+command.add_command(drill_command)
 command.add_command(prune_command)
 command.add_command(show_command)
 command.add_command(verify_command)
@@ -202,16 +204,35 @@ def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
     metavar="N",
     help="WARNING if there are fewer backups.",
 )
+@click.option(
+    "--max-verify-age",
+    metavar="TIME",
+    help="WARNING if no backup was verified for longer: 8d (default: it is not asked).",
+)
+@click.option(
+    "--max-drill-age",
+    metavar="TIME",
+    help="WARNING if no backup was drilled for longer: 35d (default: it is not asked).",
+)
 @json_option
 def check_command(
-    repo: Path, suffix: str | None, max_age: str, min_count: int, as_json: bool
+    repo: Path,
+    suffix: str | None,
+    max_age: str,
+    min_count: int,
+    max_verify_age: str | None,
+    max_drill_age: str | None,
+    as_json: bool,
 ) -> int:
     """Is there a backup young enough? A monitoring plugin: one line, exit status 0, 1, 2 or 3.
 
     \b
-      ditseed backup check -R /srv/backup --max-age 26h --min-count 7
+      ditseed backup check -R /srv/backup --max-age 26h --min-count 7 --max-verify-age 8d --max-drill-age 35d
     """
-    limits = checking.Limits(units.parse_duration(max_age), min_count)
+    ages = [text and units.parse_duration(text) for text in (max_verify_age, max_drill_age)]
+    limits = checking.Limits(
+        units.parse_duration(max_age), min_count, ages[0] or None, ages[1] or None
+    )
     found = checking.check(repo, limits, suffix)
     if as_json:
         show_json({**dataclasses.asdict(found), "status": found.status.name})

@@ -32,7 +32,8 @@ OPTIONS = {
             "jobs:j shards pieces page memory tmp max-rate max-latency max-rejects rejects compress "
             "compress-level compact reflink skip",
             # comparing, watching
-            "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count",
+            "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count "
+            "max-verify-age max-drill-age",
             # changing settings
             "set add remove no-reindex apply",
             # a volume that is planned

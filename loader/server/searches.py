@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import ldap
@@ -17,6 +17,7 @@ Attributes = dict[str, list[bytes]]  # names in lower case
 Result = TypeVar("Result")
 
 LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
+_PAGE = 1000  # entries
 _OVER = 2  # times the size limit that was asked for: a server that sends so many minds none
 # slapo-valsort(5): values as they are stored. A server without the overlay ignores it.
 _UNSORTED = RequestControl("1.3.6.1.4.1.4203.666.5.14", False, b"\x30\x03\x01\x01\xff")
@@ -85,6 +86,26 @@ class Searches(ABC):
             base,
         )
         return [_lowered(dn, entry) for dn, entry in found if dn]
+
+    def each_name(self, base: str, subentries: bool = False) -> Iterator[str]:
+        """The DNs of a subtree, page after page; of its subentries alone, if they are wanted. Raises NoSuchBase."""
+        paging = SimplePagedResultsControl(True, size=_PAGE, cookie="")
+        controls = [*_AS_STORED, *([_VISIBLE] if subentries else []), paging]
+        asked = (base, ldap.SCOPE_SUBTREE, "(objectClass=*)", ["1.1"])
+        while True:
+            found, answer = self._asking(
+                f"search {base}", lambda: self._page(asked, controls), base
+            )
+            yield from found
+            told = [one for one in answer if one.controlType == paging.controlType]
+            if not told or not told[0].cookie:
+                return
+            paging.cookie = told[0].cookie
+
+    def _page(self, asked: tuple[Any, ...], controls: list[Any]) -> tuple[list[str], list[Any]]:
+        message = self._ldap.search_ext(*asked, serverctrls=controls)
+        _, entries, _, answer = self._ldap.result3(message)
+        return [dn for dn, _ in entries if dn], answer
 
     def first(
         self,

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
 from loader.errors import LoaderError
-from loader.operations.backup import repository
+from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
+from loader.operations.backup.records import Drill, Proofs, Verification
 from loader.operations.monitoring import Status
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`max_age` in seconds. Fewer than `min_count` is a warning."""
+    """Ages in seconds. Fewer than `min_count` is a warning, and so is a verification or drill that is older than its
+    limit; None: nobody asks for one."""
 
     max_age: float
     min_count: int = 1
+    verify_age: float | None = None
+    drill_age: float | None = None
 
 
 @dataclass(frozen=True)
 class Check:
-    """`latest` is None where there is none."""
+    """`latest` is None where there is none. Ages in seconds: of the latest, and of the last verification and drill that
+    went well, of any backup; None: never."""
 
     status: Status
     reason: str
@@ -30,6 +36,8 @@ class Check:
     age: float | None
     latest: Backup | None
     limits: Limits
+    verify_age: float | None = None
+    drill_age: float | None = None
 
     def line(self) -> str:
         """`BACKUP OK - ... | age=...`."""
@@ -39,7 +47,15 @@ class Check:
             numbers.append(f"size={self.latest.stored_bytes}B;;;0")
             numbers.append(f"entries={self.latest.entries};;;0")
             numbers.append(f"duration={self.latest.seconds:.1f}s;;;0")
+        if self.verify_age is not None:
+            numbers.append(f"verify_age={self.verify_age:.0f}s;{_limit(self.limits.verify_age)};;0")
+        if self.drill_age is not None:
+            numbers.append(f"drill_age={self.drill_age:.0f}s;{_limit(self.limits.drill_age)};;0")
         return f"BACKUP {self.status.name} - {self.reason} | {' '.join(numbers)}"
+
+
+def _limit(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.0f}"
 
 
 def check(repo: Path, limits: Limits, suffix: str | None = None) -> Check:
@@ -66,8 +82,38 @@ def _check(repo: Path, limits: Limits, suffix: str | None) -> Check:
         return Check(Status.CRITICAL, f"no backup in {repo}", 0, None, None, limits)
     latest = found.backups[-1]
     age = max(0.0, (repository.now() - latest.when).total_seconds())
+    proofs = [(one, records.of(repo, one)) for one in found.backups]
+    verified = _youngest(known.verification for _, known in proofs)
+    drilled = _youngest(known.drill for _, known in proofs)
     status, reason = _judge(repo, found, age, limits)
-    return Check(status, reason, len(found.backups), age, latest, limits)
+    if status < Status.CRITICAL:
+        status, reason = _judge_proofs(proofs, (verified, drilled), limits) or (status, reason)
+    return Check(status, reason, len(found.backups), age, latest, limits, verified, drilled)
+
+
+def _youngest(found: Iterable[Verification | Drill | None]) -> float | None:
+    return min(
+        (records.age_of(one) for one in found if one is not None and one.is_good), default=None
+    )
+
+
+def _judge_proofs(
+    proofs: Sequence[tuple[Backup, Proofs]],
+    ages: tuple[float | None, float | None],
+    limits: Limits,
+) -> tuple[Status, str] | None:
+    """What is worse than a backup of the right age; None where nothing is."""
+    bad = [one for one, known in proofs if known.is_bad]
+    if bad and bad[-1].id == proofs[-1][0].id:
+        return Status.CRITICAL, f"the latest, {bad[-1].id}, was found damaged"
+    if bad:
+        return Status.WARNING, f"{bad[-1].id} was found damaged"
+    asked = zip(("verified", "drilled"), ages, (limits.verify_age, limits.drill_age), strict=True)
+    for what, age, limit in asked:
+        if limit is not None and (age is None or age > limit):
+            since = "was ever" if age is None else f"was for {units.duration(age)}"
+            return Status.WARNING, f"no backup {since} {what}"
+    return None
 
 
 def _judge(repo: Path, found: repository.Listing, age: float, limits: Limits) -> tuple[Status, str]:

@@ -1,0 +1,85 @@
+"""Drills: a real slapd on what was restored, as root and as slapd's account."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.slapd import Slapd
+from loader.errors import UsageProblem
+from loader.operations.backup import drill, records, repository, sealed
+from loader.operations.backup import run as taking
+from loader.operations.backup.check import Limits, Status, check
+from loader.operations.backup.drill import DrillOptions
+from loader.operations.backup.run import BackupOptions
+from loader.progress import Progress
+from tests.support.command import ditseed
+
+pytestmark = pytest.mark.slapd
+QUIET = Progress("none")
+
+
+@pytest.fixture(scope="module")
+def server(people_ldif: Path) -> Iterator[Slapd]:
+    """A stopped provider, its files of slapd's account where the tests may give them to it."""
+    user = "openldap" if os.geteuid() == 0 and _has("openldap") else None
+    made = Slapd(replication.provider().settings, user=user)
+    made.slapadd(people_ldif, "-w")
+    yield made
+    made.close()
+
+
+def _has(name: str) -> bool:
+    return name in {one.pw_name for one in pwd.getpwall()}
+
+
+@pytest.fixture
+def repo(server: Slapd, tmp_path: Path) -> Path:
+    taking.run(BackupOptions(tmp_path / "repo", server.config_path), QUIET)
+    return tmp_path / "repo"
+
+
+def test_a_good_backup(repo: Path, server: Slapd) -> None:
+    before = check(repo, Limits(3600, drill_age=3600))
+    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever drilled")
+    told = ditseed("backup", "drill", "latest", "-R", repo).ok().out
+    assert "good" in told
+    (one,) = repository.listing(repo).backups
+    found = records.of(repo, one).drill
+    assert found is not None
+    assert (found.entries, found.lookups) == (one.entries, 200)
+    assert found.context_csns == one.context_csns
+    assert 0 < found.restore_seconds < 60
+    after = check(repo, Limits(3600, drill_age=3600))
+    assert after.status is Status.OK
+    assert "drill_age=" in after.line()
+    assert not list(Path("/tmp").glob("ditseed-held-*drill*"))
+
+
+def test_what_is_not_as_the_manifest_says(repo: Path) -> None:
+    (one,) = repository.listing(repo).backups
+    newer = one.context_csns[0].replace("20", "21", 1)
+    wrong = sealed.sealed(dataclasses.replace(one, entries=7, context_csns=(newer,)))
+    (repo / one.id / "manifest.json").write_bytes(sealed.text(wrong))
+    found = drill.drill(DrillOptions(repo, "latest"), QUIET)
+    assert "slapd shows 1,029 entries, the manifest says 7" in found.problem
+    assert newer in found.problem
+    assert check(repo, Limits(3600)).status is Status.CRITICAL
+    assert ditseed("backup", "drill", "latest", "-R", repo).status == 1
+
+
+def test_without_a_configuration(server: Slapd, tmp_path: Path) -> None:
+    taking.run(BackupOptions(tmp_path, source=server.database_dir), QUIET)
+    with pytest.raises(UsageProblem, match="--config"):
+        drill.drill(DrillOptions(tmp_path, "latest"), QUIET)
+    asked = DrillOptions(tmp_path, "latest", config_path=server.config_path)
+    assert drill.drill(asked, QUIET).is_good
+    (one,) = repository.listing(tmp_path).backups
+    (tmp_path / one.id / one.file).write_bytes(bytes(one.stored_bytes))
+    assert "piece 0" in drill.drill(asked, QUIET).problem
