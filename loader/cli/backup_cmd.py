@@ -17,7 +17,7 @@ from loader.cli.backup_care_cmd import (
     show_command,
     verify_command,
 )
-from loader.cli.backup_drill_cmd import drill_command
+from loader.cli.backup_drill_cmd import drill_command, extract_command
 from loader.cli.options import (
     Size,
     dry_run_option,
@@ -50,6 +50,7 @@ def command() -> None:
 
 
 command.add_command(drill_command)
+command.add_command(extract_command)
 command.add_command(prune_command)
 command.add_command(show_command)
 command.add_command(verify_command)

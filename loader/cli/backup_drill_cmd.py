@@ -1,4 +1,4 @@
-"""`ditseed backup drill`."""
+"""`ditseed backup drill|extract`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from loader import units
+from loader import log, standard, units
 from loader.cli.options import (
     json_option,
     optional_config_option,
@@ -17,9 +17,10 @@ from loader.cli.options import (
     scratch_option,
     suffix_option,
 )
-from loader.cli.report import show_facts, show_json
+from loader.cli.report import show_facts, show_json, tell
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.backup.drill import DrillOptions, drill
+from loader.operations.backup.extract import ExtractOptions, extract
 from loader.operations.backup.records import Drill
 
 
@@ -71,3 +72,48 @@ def _facts(found: Drill) -> dict[str, object]:
         "contextCSN": " ".join(found.context_csns) or "none stored",
         "result": found.problem or "good",
     }
+
+
+@click.command("extract")
+@click.argument("name", metavar="ID|latest")
+@repo_option
+@suffix_option
+@click.option("--dn", metavar="DN", help="The entry DN, and all entries below it.")
+@click.option(
+    "--filter", "where", metavar="FILTER", help="The entries that an LDAP filter matches."
+)
+@click.option(
+    "--keep-operational",
+    is_flag=True,
+    help="Write entryUUID, creatorsName, createTimestamp ... as well: for slapadd, or ldapadd -e relax.",
+)
+@optional_config_option
+@scratch_option("Directory in which the backup is unpacked (default: $TMPDIR or /tmp).")
+@progress_option
+def extract_command(
+    name: str,
+    repo: Path,
+    suffix: str | None,
+    dn: str | None,
+    where: str | None,
+    keep_operational: bool,
+    config_path: Path | None,
+    scratch: Path | None,
+    progress_mode: str,
+) -> None:
+    """Write entries of a backup to standard output, as LDIF that ldapadd takes.
+
+    For the wrong delete at night: the server goes on running. A filter is evaluated by slapcat with the
+    configuration in the backup.
+
+    \b
+      ditseed backup extract latest -R /srv/backup --dn ou=sales,dc=example,dc=com > sales.ldif
+      ldapadd -H ldapi:/// -Y EXTERNAL -f sales.ldif
+    Single entries, wherever they are:
+      ditseed backup extract latest -R /srv/backup --filter '(uid=jdoe)'
+    """
+    standard.reserve_output()
+    options = ExtractOptions(repo, name, suffix, dn, where, keep_operational, config_path, scratch)
+    found = extract(options, progress_of(progress_mode))
+    if log.verbosity() >= 0:
+        tell(f"extracted: {units.number(found)} entries")

@@ -24,7 +24,7 @@ OTHERWISE = {
     "--suffix": {"--suffix-dn", "--database"},
     "--json": {"--format-json", "--as-json"},
     "--dry-run": {"--simulate", "--plan", "--no-act", "--check-only"},
-    "--bind-dn": {"--binddn", "--dn", "--user", "--bind"},
+    "--bind-dn": {"--binddn", "--user", "--bind"},
     "--password-file": {"--passfile", "--pwfile"},
     "--uri": {"--url", "--host", "--server", "--provider"},
     "--maxsize": {"--size", "--map-size", "--mapsize"},

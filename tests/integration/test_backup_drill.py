@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fixtures import replication
 from fixtures.slapd import Slapd
-from loader.errors import UsageProblem
+from loader.errors import NoEntry, UsageProblem
 from loader.operations.backup import drill, records, repository, sealed
 from loader.operations.backup import run as taking
 from loader.operations.backup.check import Limits, Status, check
@@ -22,6 +23,15 @@ from loader.progress import Progress
 from tests.support.command import ditseed
 
 pytestmark = pytest.mark.slapd
+PEOPLE = "ou=people,dc=example,dc=com"
+TREE = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n" + "".join(
+    f"dn: ou={name}\nobjectClass: organizationalUnit\ndescription: {name}\n\n"
+    for name in (
+        PEOPLE[3:],
+        *(f"unit{number},{PEOPLE}" for number in range(5)),
+        "x,ou=unit1," + PEOPLE,
+    )
+)
 QUIET = Progress("none")
 
 
@@ -83,3 +93,36 @@ def test_without_a_configuration(server: Slapd, tmp_path: Path) -> None:
     (one,) = repository.listing(tmp_path).backups
     (tmp_path / one.id / one.file).write_bytes(bytes(one.stored_bytes))
     assert "piece 0" in drill.drill(asked, QUIET).problem
+
+
+# --- extract ----------------------------------------------------------------------------------------
+
+
+def test_the_wrong_delete_at_night(tmp_path: Path) -> None:
+    with closing(replication.provider()) as server:
+        server.slapadd(TREE)
+        server.start()
+        taking.run(BackupOptions(tmp_path, server.config_path), QUIET)
+        whole = names(server)
+        below = [name for name in whole if name.endswith(PEOPLE)]
+        delete(server, sorted(below, key=len, reverse=True))
+        command = ("backup", "extract", "latest", "-R", tmp_path)
+        server.ldapadd(ditseed(*command, "--dn", PEOPLE).ok().out)
+        assert names(server) == whole
+        gone = max(below)
+        delete(server, [gone])
+        rdn = gone.removeprefix("dn: ").partition(",")[0]
+        server.ldapadd(ditseed(*command, "--filter", f"({rdn})").ok().out)
+        assert names(server) == whole
+        kept = ditseed(*command, "--dn", gone.removeprefix("dn: "), "--keep-operational").ok().out
+        assert "entryUUID: " in kept
+        assert ditseed(*command, "--filter", "(cn=nobody at all)").status == NoEntry.exit_status
+        assert ditseed(*command).status != 0
+
+
+def names(server: Slapd) -> set[str]:
+    return {line for line in server.slapcat().splitlines() if line.startswith("dn")}
+
+
+def delete(server: Slapd, found: Sequence[str]) -> None:
+    server.ldapmodify("".join(f"{name}\nchangetype: delete\n\n" for name in found))

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import config, csn, units
+from loader import csn, units
 from loader.config import Config, Database
 from loader.errors import (
     BackupDamaged,
@@ -23,11 +23,10 @@ from loader.errors import (
     NoSuchBase,
     ServerDown,
     ToolFailed,
-    UsageProblem,
 )
 from loader.mdb import meta, names
 from loader.mdb.look import summarise
-from loader.operations.backup import manifest, pack, records, repository
+from loader.operations.backup import configured, pack, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill
 from loader.operations.target import require_readable_format
@@ -76,7 +75,8 @@ def drill(options: DrillOptions, progress: Progress) -> Drill:
     """What came out, written down beside the backup. Raises LoaderError where it could not be tried."""
     with files.explained(options.repo):
         backup = repository.find(options.repo, options.name, options.suffix)
-        found, database = _configuration(options, backup)
+        found = configured.of(options.repo, backup, options.config_path)
+        database = found.database(backup.suffix)
         require_readable_format(options.repo / backup.id / backup.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
     files.require_space(top, backup.data_bytes)
@@ -86,19 +86,6 @@ def drill(options: DrillOptions, progress: Progress) -> Drill:
         except (BackupDamaged, MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
             made = _record(backup, problem=str(error))
     return records.keep(options.repo, made)
-
-
-def _configuration(options: DrillOptions, backup: Backup) -> tuple[Config, Database]:
-    if options.config_path is not None:
-        found = configuration.read(options.config_path)
-    elif backup.with_config:
-        path = options.repo / backup.id / manifest.CONFIG
-        found = config.parse(path, configuration.entries_of(files.read(path), path))
-    else:
-        raise UsageProblem(
-            reason=f"backup {backup.id} holds no configuration: give --config, the one to try it with"
-        )
-    return found, found.database(backup.suffix)
 
 
 def _drilled(

@@ -1,0 +1,113 @@
+"""Entries of a backup as LDIF that ldapadd takes: a subtree, or what a filter matches."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import ldif, overlays, resources, standard
+from loader.child import Child
+from loader.errors import NoEntry, UsageProblem
+from loader.mdb import meta
+from loader.operations.add import PROTECTED
+from loader.operations.backup import configured, pack, repository
+from loader.operations.backup.manifest import Backup
+from loader.progress import Meter, Progress
+from loader.server import account, configuration, private, tools
+from loader.sources import mdb
+from loader.sources.mdb import Part
+from loader.storage import files, temporary
+from loader.storage.files import Owner
+
+# Of slapo-ppolicy and slapo-lastbind: NO-USER-MODIFICATION.
+_OF_OVERLAYS = (
+    *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
+    *("pwdlastsuccess", "pwdaccounttmplockoutend", "authtimestamp"),
+)
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    """`name`: an ID or "latest". `dn`: with all below it. `where`: an LDAP filter; one of the two.
+    config_path: for a filter and a backup without a configuration."""
+
+    repo: Path
+    name: str
+    suffix: str | None = None
+    dn: str | None = None
+    where: str | None = None
+    keep_operational: bool = False
+    config_path: Path | None = None
+    scratch: Path | None = None
+
+
+def extract(options: ExtractOptions, progress: Progress) -> int:
+    """Write them to standard output; how many. Raises NoEntry, NoSuchBackup, BackupDamaged."""
+    if (options.dn is None) == (options.where is None):
+        raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
+    descriptor = standard.output("LDIF", readable=True)
+    with files.explained(options.repo):
+        backup = repository.find(options.repo, options.name, options.suffix)
+    top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
+    files.require_space(top, backup.data_bytes)
+    with temporary.directory("extract", top) as place, files.explained(top):
+        data = place / "data"
+        data.mkdir(mode=0o700)
+        with progress.step("unpack") as meter:
+            pack.unpack(options.repo / backup.id, backup, data / meta.DATA, meter)
+        with tempfile.TemporaryFile(dir=top) as made:
+            with progress.step("extract") as meter, _read(options, backup, place, meter) as source:
+                target = Path(f"/proc/self/fd/{made.fileno()}")
+                found = ldif.shard(source, target, _left_out(options), meter, backup.id)
+            if not found.entries:
+                asked = options.where or options.dn
+                raise NoEntry(path=options.repo / backup.id, dn=asked)
+            made.seek(0)
+            with os.fdopen(descriptor, "wb", closefd=False) as out:
+                shutil.copyfileobj(made, out)
+    return found.entries
+
+
+def _left_out(options: ExtractOptions) -> list[str]:
+    """What a server takes from no client."""
+    if options.keep_operational:
+        return []
+    return sorted({*PROTECTED, *_OF_OVERLAYS, *map(str.lower, overlays.COMPUTED)})
+
+
+@contextmanager
+def _read(options: ExtractOptions, backup: Backup, place: Path, meter: Meter) -> Iterator[int]:
+    """A descriptor that gives the LDIF."""
+    if options.where is not None:
+        with _filtered(options, backup, place) as source:
+            yield source
+        return
+    with tempfile.TemporaryFile(dir=place) as file:
+        part = Part(place / "data", options.dn)
+        mdb.stream(part, file.fileno(), False, resources.processors(), meter)
+        file.seek(0)
+        yield file.fileno()
+
+
+@contextmanager
+def _filtered(options: ExtractOptions, backup: Backup, place: Path) -> Iterator[int]:
+    """slapcat knows every filter that slapd does; of -s it dies in 2.5.13, so the whole tree is searched."""
+    found = configured.of(options.repo, backup, options.config_path)
+    database = found.database(backup.suffix)
+    owner = account.of_directories([database.directory] if database.directory else [])
+    settings = {"olcDbDirectory": [bytes(place / "data")]}
+    words = ["-o", "ldif-wrap=no", "-b", backup.suffix, "-a", options.where or ""]
+    with private.configured(found, database, place, settings) as home:
+        account.change_owner(owner, place)
+        owned = owner or Owner(0, 0)
+        command = tools.server_tool_as(owned.uid, owned.gid, "slapcat", "-F", str(home), *words)
+        with tempfile.TemporaryFile(dir=place.parent) as file:
+            with Child(command, stdout=file) as child:
+                child.check()
+            file.seek(0)
+            yield file.fileno()
