@@ -7,6 +7,7 @@ import datetime
 import json
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -16,12 +17,13 @@ import pytest
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, BackupFromFuture, Locked, NoSpace, UsageProblem
-from loader.operations.backup import prune, records, repository, sealed
+from loader.operations.backup import prune, records, repository, restore, sealed
 from loader.operations.backup import run as taking
 from loader.operations.backup import verify as verifying
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.prune import Policy
+from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.run import BackupOptions
 from loader.operations.backup.verify import VerifyOptions
 from loader.progress import Meter, Progress
@@ -31,6 +33,7 @@ from tests.support.command import ditseed
 from tests.support.first_backup import first_format
 from tests.support.require import require
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slapd
 
 TREE = (
@@ -221,3 +224,29 @@ def test_a_piece_list_of_another_backup(repo: Path, source: Path) -> None:
     listed.write_bytes(listed.read_bytes().replace(b'"data":8192', b'"data":8193'))
     with pytest.raises(BackupDamaged, match="pieces"):
         verifying.pack.verify_stored(repo / one.id, one, lambda number: True, Meter("x"))
+
+
+# --- without ditseed --------------------------------------------------------------------------------
+
+
+def test_zstd_unpacks_it(repo: Path, tmp_path: Path) -> None:
+    """As docs/backup.md says: the same file that a restore makes."""
+    require(None if shutil.which("zstd") else "zstd is not installed")
+    one = only(repo)
+    unpacked, restored = tmp_path / "data.mdb", tmp_path / "restored"
+    packed = repo / one.id / one.file
+    subprocess.run(["zstd", "-q", "-d", packed, "-o", unpacked], check=True)
+    restore.restore(RestoreOptions(repo, "latest", target=restored), QUIET)
+    assert unpacked.read_bytes() == (restored / "data.mdb").read_bytes()
+
+
+def test_the_units_are_units(tmp_path: Path) -> None:
+    require(None if shutil.which("systemd-analyze") else "systemd-analyze is not installed")
+    units = sorted((ROOT / "docs" / "systemd").iterdir())
+    assert [path.name for path in units] == ["ditseed-backup.service", "ditseed-backup.timer"]
+    for path in units:
+        text = path.read_text().replace("ExecStart=ditseed", "ExecStart=/bin/true")
+        (tmp_path / path.name).write_text(text)
+    asked = ["systemd-analyze", "verify", "--man=no", *(tmp_path / path.name for path in units)]
+    done = subprocess.run(asked, capture_output=True, text=True)
+    assert (done.returncode, "ditseed-backup" in done.stderr) == (0, False), done.stderr
