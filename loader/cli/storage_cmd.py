@@ -11,6 +11,7 @@ import msgspec
 from loader import units
 from loader.cli import options
 from loader.cli.report import show, show_json
+from loader.cli.storage_bench_cmd import bench_command
 from loader.cli.storage_migrate_cmd import migrate_command
 from loader.cli.storage_plan_cmd import plan_command
 from loader.cli.storage_watch_cmd import watch_command
@@ -26,6 +27,7 @@ def command() -> None:
     """What a database stands on, checked, planned, timed and moved: file system, logical volume, disks, memory."""
 
 
+command.add_command(bench_command)
 command.add_command(migrate_command)
 command.add_command(plan_command)
 command.add_command(watch_command)

@@ -43,6 +43,8 @@ OPTIONS = {
             "sample dn filter",
             # a watch, and what a monitoring system asks of it
             "interval samples window half-life layer state prometheus check warning:w critical:c",
+            # a bench of directories
+            "sync-entries searches scratch scratch-size slapadd backend fio-size chart",
             # a migration to another volume
             "service fstab watch rollback",
             # the run itself
@@ -64,6 +66,8 @@ TYPED = {
         "replace",
         "dry-run",
         "restart",
+        "chart",
+        "scratch",
         "forget",
         "service",
         "rollback",

@@ -1,0 +1,70 @@
+"""A database engine in one directory: its configuration, its tools, its server."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from loader.child import Child
+from loader.operations.storage.bench.installation import Installation
+from loader.storage import files
+
+_LOOK = 0.02  # seconds
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """`directory`: for the database. `work`: for the configuration and the socket."""
+
+    installation: Installation
+    backend: str
+    directory: Path
+    work: Path
+
+    def inside(self, path: Path) -> str:
+        """As the tools see it."""
+        return str(path)
+
+    def command(self, tool: str, *arguments: str) -> list[str]:
+        """Raises ToolMissing."""
+        return self.installation.command(tool, *arguments)
+
+    def configured(self, entries: int) -> str:
+        """Write the slapd.conf; its path as the tools see it. Raises UsageProblem."""
+        path = self.work / "slapd.conf"
+        directory = self.inside(self.directory)
+        text = self.installation.configuration(self.backend, directory, entries)
+        files.write_durably(path, text.encode(), 0o600)
+        return self.inside(path)
+
+    @contextmanager
+    def running(self, entries: int) -> Iterator[str]:
+        """The URI of a slapd on it, which is killed at the end. Raises ToolMissing, ToolFailed."""
+        path = self.work / "ldapi"
+        path.unlink(missing_ok=True)
+        config = self.configured(entries)
+        asked = ("-d", "0", "-h", _uri(self.inside(path)), "-f", config)
+        with Child(self.command("slapd", *asked)) as server:
+            while not _answers(path):
+                if server.process.poll() is not None:
+                    server.check()
+                time.sleep(_LOOK)
+            yield _uri(str(path))
+
+
+def _uri(path: str) -> str:
+    return f"ldapi://{quote(path, safe='')}"
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as tried:
+        try:
+            tried.connect(str(path))
+        except OSError:
+            return False
+    return True
