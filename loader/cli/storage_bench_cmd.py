@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
-from loader import units
 from loader.cli import options, trees
-from loader.cli.report import show, show_json, show_table
+from loader.cli.bench_shown import show_bench
+from loader.cli.report import show_json
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage.bench import bench as benches
-from loader.operations.storage.bench.installation import SUFFIX
-from loader.operations.storage.bench.results import Load, Report, Row, Wishes
+from loader.operations.storage.bench import chart as drawing
+from loader.operations.storage.bench import loop_volumes
+from loader.operations.storage.bench.installation import BACKENDS, SUFFIX
+from loader.operations.storage.bench.results import Targets, Wishes
 
 _TEMPLATE = "people"
+
+
+class Words(click.ParamType[tuple[str, ...]]):
+    """Several, with commas between."""
+
+    name = "words"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        return tuple(word for word in value.split(",") if word)
 
 
 @click.command("bench")
@@ -53,6 +66,52 @@ _TEMPLATE = "people"
     show_default=True,
     help="Random seed; a different seed makes different entries.",
 )
+@click.option(
+    "--fio-size",
+    type=options.Size(),
+    default="256M",
+    show_default=True,
+    help="Size of the file that fio reads and writes; 0: none.",
+)
+@click.option(
+    "--fs",
+    "kinds",
+    type=Words(),
+    default="",
+    metavar="KIND,...",
+    help="Make these file systems on loop devices, and measure them: "
+    f"{', '.join(loop_volumes.KINDS)}.",
+)
+@click.option(
+    "--volume-size",
+    type=options.Size(),
+    default="1G",
+    show_default=True,
+    help="With --fs: size of each.",
+)
+@options.scratch_option("Directory for LDIF, and for the files of --fs (default: /tmp).")
+@click.option(
+    "--slapadd",
+    "root",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="ROOT",
+    help="Measure another OpenLDAP as well: the one in this root directory, entered by chroot.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    type=Words(),
+    default="mdb",
+    show_default=True,
+    metavar="NAME,...",
+    help=f"With --slapadd: its backends that are measured ({', '.join(BACKENDS)}).",
+)
+@click.option(
+    "--chart",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="FILE",
+    help="Draw the result into FILE.svg or FILE.png.",
+)
 @options.progress_option
 @options.json_option
 def bench_command(
@@ -61,62 +120,58 @@ def bench_command(
     sync_entries: int,
     searches: int,
     seed: int,
+    fio_size: int,
+    kinds: tuple[str, ...],
+    volume_size: int,
+    scratch: Path | None,
+    root: Path | None,
+    backends: tuple[str, ...],
+    chart: Path | None,
     progress_mode: str,
     as_json: bool,
 ) -> int:
-    """Measure how fast databases are loaded and searched in each DIR: one row for each of them.
+    """Measure how fast databases are loaded and searched in each DIR, and what they take there.
+
+    In a directory of its own in each DIR, which is removed afterwards: slapadd -q (nosync), slapadd, which syncs each
+    entry, and `ditseed build` load the same generated people; a private slapd is searched for them; fio measures the
+    storage alone. A DIR must belong to you, and nobody else may write to it; any mounted file system will do.
+
+    With --fs, file systems are made in files below --tmp, mounted on loop devices, and removed afterwards; no device
+    of yours is touched, and no other process sees the mounts. With --slapadd, the database engines of another OpenLDAP
+    are measured in the same places. Both need root.
 
     \b
       ditseed storage bench /mnt/ext4 /mnt/xfs
+      ditseed storage bench --fs ext2,ext3,ext4,xfs,btrfs --tmp /srv/scratch --chart bench.svg
+      ditseed storage bench /srv --slapadd /srv/bullseye --backend bdb,hdb,mdb --json
     """
-    if not directories:
-        raise UsageProblem(reason="say what to measure: DIR")
-    wishes = Wishes(entries, sync_entries, searches, seed)
+    targets = Targets(directories, kinds, volume_size, root, backends, scratch)
+    _require(targets)
+    if chart is not None:
+        drawing.require(chart)
+    wishes = Wishes(entries, sync_entries, searches, seed, fio_size)
     recipe = trees.recipe_of(_TEMPLATE, _tree(entries, seed), SUFFIX)
-    report = benches.bench(directories, recipe, wishes, options.progress_of(progress_mode))
+    report = benches.bench(targets, recipe, wishes, options.progress_of(progress_mode))
+    if chart is not None:
+        drawing.draw(report, chart)
     if as_json:
         show_json(msgspec.to_builtins(report))
     else:
-        _show(report)
+        show_bench(report)
     return EXIT_OK
 
 
-def _tree(entries: int, seed: int) -> dict[str, object]:
+def _require(targets: Targets) -> None:
+    if not targets.directories and not targets.kinds:
+        raise UsageProblem(reason="say what to measure: DIR, or --fs")
+    if not targets.kinds:
+        options.refuse_given(("volume_size",), "--fs")
+    if targets.root is None:
+        options.refuse_given(("backends",), "--slapadd")
+    for one in targets.backends:
+        if one not in BACKENDS:
+            raise UsageProblem(reason=f"--backend {one}: there are {', '.join(BACKENDS)}")
+
+
+def _tree(entries: int, seed: int) -> dict[str, Any]:
     return {"entries": entries, "seed": seed, "defines": (), "operational": False}
-
-
-def _show(report: Report) -> None:
-    headings = (
-        "file system",
-        "slapadd -q",
-        "slapadd",
-        "nosync",
-        "native",
-        "searches",
-        "size",
-        "on disk",
-    )
-    show_table(headings, [_cells(row) for row in report.rows])
-    show("", *_notes(report))
-
-
-def _cells(row: Row) -> list[str]:
-    return [
-        row.name,
-        f"{row.nosync.seconds:.2f} s",
-        _rate(row.sync),
-        f"{row.times:.0f} times" if row.times else "-",
-        f"{row.native.seconds:.2f} s" if row.native else "-",
-        f"{row.searched.seconds:.2f} s" if row.searched else "-",
-        units.size(row.nosync.apparent),
-        units.size(row.nosync.allocated),
-    ]
-
-
-def _rate(load: Load | None) -> str:
-    return units.rate(load.entries, load.seconds) if load else "-"
-
-
-def _notes(report: Report) -> Iterator[str]:
-    wishes = report.wishes
-    yield f"slapadd -q, native: {units.number(report.rows[0].nosync.entries)} entries, until all is on the disk"

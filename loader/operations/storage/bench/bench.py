@@ -3,38 +3,91 @@
 from __future__ import annotations
 
 import platform
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from loader.operations.storage.bench import loads, measuring, places
+from loader import units
+from loader.errors import UsageProblem
+from loader.operations.storage.bench import loads, loop_volumes, measuring, places
 from loader.operations.storage.bench.installation import Installation
 from loader.operations.storage.bench.measuring import Measuring
-from loader.operations.storage.bench.results import Report, Wishes
+from loader.operations.storage.bench.places import Place
+from loader.operations.storage.bench.results import Report, Row, Targets, Wishes
 from loader.operations.storage.bench.trial import Trial
 from loader.progress import Progress
 from loader.sources.dit import TreeSpec
-from loader.storage import files, temporary
+from loader.storage import files, private_mounts, temporary
 
-_PER_ENTRY = 8192  # bytes that a load needs at most, beside what slapadd leaves as holes
+_PER_ENTRY = 4096  # bytes that a database of it needs at most, on the disk
+_REST = 64 << 20  # of the file system itself
+_HERE = "mdb"  # the backend that ditseed writes, too
 
 
-def bench(
-    directories: Sequence[Path], recipe: TreeSpec, wishes: Wishes, progress: Progress
-) -> Report:
-    """Raises UsageProblem, ToolMissing, NoSpace, DirectoryUnsafe and others before anything is measured."""
+def bench(targets: Targets, recipe: TreeSpec, wishes: Wishes, progress: Progress) -> Report:
+    """Raises UsageProblem, ToolMissing, NoSpace, NotPermitted, DirectoryUnsafe and others, before anything is measured;
+    ToolFailed where a tool fails."""
     began = time.time()
-    installation = Installation()
-    version = installation.version()
-    found = places.of(directories)
-    for one in found:
-        files.require_space(one.directory, wishes.entries * _PER_ENTRY + wishes.fio_size)
-    with temporary.directory("bench") as work:
-        given = measuring.material(recipe, wishes, work, progress)
-        with progress.step("try slapadd") as meter, temporary.directory("bench", work) as tried:
-            trial = Trial(installation, "mdb", tried, work)
-            loads.by_slapadd(trial, given.part or given.whole, quick=True, meter=meter)
-        measured = Measuring(installation, version, wishes, given, work, progress)
-        rows = [measured.row(one, "mdb") for one in found]
-    host = f"{platform.system()} {platform.release()}, {platform.machine()}"
-    return Report(began, host, wishes, tuple(rows))
+    room = wishes.entries * _PER_ENTRY + wishes.fio_size + _REST
+    installations = _installations(targets)
+    versions = [one.version() for one, _ in installations]
+    given = places.of(targets.directories)
+    _require_volumes(targets, room)
+    if targets.kinds or targets.root:
+        private_mounts.enter()
+    with ExitStack() as stack:
+        work = stack.enter_context(temporary.directory("bench", targets.tmp))
+        volumes = loop_volumes.made(targets.kinds, targets.volume_size, work, progress)
+        found = (*given, *stack.enter_context(volumes))
+        for place in found:
+            files.require_space(place.directory, room)
+        material = measuring.material(recipe, wishes, work, progress)
+        measured = []
+        for (one, backends), version in zip(installations, versions, strict=True):
+            stack.enter_context(one.entered(work))
+            measuring_it = Measuring(one, version, wishes, material, work, progress)
+            _try(measuring_it, backends)
+            measured.append((measuring_it, backends))
+        rows = tuple(row for place in found for row in _rows(place, measured))
+    return Report(began, f"{platform.system()} {platform.release()}", wishes, rows)
+
+
+def _installations(targets: Targets) -> list[tuple[Installation, Sequence[str]]]:
+    found: list[tuple[Installation, Sequence[str]]] = [(Installation(), (_HERE,))]
+    if targets.root is not None:
+        other = Installation(targets.root.absolute())
+        other.require()
+        found.append((other, targets.backends))
+    return found
+
+
+def _require_volumes(targets: Targets, room: int) -> None:
+    loop_volumes.require(targets.kinds)
+    if not targets.kinds:
+        return
+    if targets.volume_size < room:
+        told = f"{units.size(room)} are needed for so many entries"
+        raise UsageProblem(reason=f"--volume-size {units.size(targets.volume_size)}: {told}")
+    files.require_space(targets.tmp or Path(tempfile.gettempdir()), len(targets.kinds) * room)
+
+
+def _try(measuring_it: Measuring, backends: Sequence[str]) -> None:
+    """What the configuration lacks shall be found before the measuring, and the programs be in memory."""
+    given = measuring_it.given.part or measuring_it.given.whole
+    for backend in backends:
+        name = f"try back-{backend} {measuring_it.version}"
+        with (
+            temporary.directory("bench", measuring_it.work) as tried,
+            measuring_it.installation.seeing(tried),
+            measuring_it.progress.step(name) as meter,
+        ):
+            trial = Trial(measuring_it.installation, backend, tried, measuring_it.work)
+            loads.by_slapadd(trial, given, quick=True, meter=meter)
+
+
+def _rows(place: Place, measured: Sequence[tuple[Measuring, Sequence[str]]]) -> Iterator[Row]:
+    for one, backends in measured:
+        for backend in backends:
+            yield one.row(place, backend)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -10,8 +12,10 @@ import msgspec
 from loader import child
 from loader.errors import UsageProblem
 from loader.server import tools
+from loader.storage import files, held, private_mounts
 
 SUFFIX = "dc=example,dc=com"
+BACKENDS = ("mdb", "bdb", "hdb")
 INDEXES = ("objectClass,entryUUID,entryCSN eq", "uid,cn,sn,mail eq")
 _SCHEMAS = ("core", "cosine", "inetorgperson")
 # Debian, the Red Hat family, what `make install` and Symas take.
@@ -23,6 +27,11 @@ _MODULE_PLACES = (
     *("/usr/lib/ldap", "/usr/lib64/openldap", "/usr/lib/openldap", "/usr/libexec/openldap"),
     *("/usr/local/libexec/openldap", "/opt/symas/lib/openldap"),
 )
+# With the C library's, where programs of an installation are.
+_PATH = "PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/local/libexec:/opt/symas/sbin:/usr/bin:/bin"
+# Below the root directory: a tmpfs is mounted over it, so that nothing is written to what is there.
+_MEETING = Path("tmp")
+_WORK, _DATABASE = _MEETING / "work", _MEETING / "database"
 _ENTRY = 8192  # bytes of maxsize that an entry gets: plenty
 _LEAST = 64 << 20
 _VERSION = re.compile(r"slapd\w* (?P<number>\d+(?:\.\d+)+)")
@@ -33,9 +42,46 @@ class Installation(msgspec.Struct, frozen=True):
 
     root: Path = Path("/")
 
+    @property
+    def is_here(self) -> bool:
+        return self.root == Path("/")
+
+    def require(self) -> None:
+        """Root runs what is there. Raises NoSuchPath, DirectoryUnsafe, UsageProblem."""
+        with files.explained(self.root), held.opened(self.root) as opened:
+            held.require_private(opened.status, self.root)
+        if not (self.root / _MEETING).is_dir():
+            raise UsageProblem(reason=f"{self.root} is no root directory: it has no /{_MEETING}")
+
+    @contextmanager
+    def entered(self, work: Path) -> Iterator[None]:
+        """`work` is seen there meanwhile. Raises ToolFailed."""
+        if self.is_here:
+            yield
+            return
+        meeting = (self.root / _MEETING, "-t", "tmpfs", "-o", "mode=0755", "tmpfs")
+        with private_mounts.mounted(*meeting):
+            for one in (_WORK, _DATABASE):
+                (self.root / one).mkdir()
+            with private_mounts.mounted(self.root / _WORK, "--bind", str(work)):
+                yield
+
+    @contextmanager
+    def seeing(self, directory: Path) -> Iterator[None]:
+        """Once it is entered: `directory` is seen there meanwhile, for a database."""
+        if self.is_here:
+            yield
+            return
+        with private_mounts.mounted(self.root / _DATABASE, "--bind", str(directory)):
+            yield
+
+    def names(self, work: Path, directory: Path) -> tuple[str, str]:
+        """What the two are called there."""
+        return (str(work), str(directory)) if self.is_here else (f"/{_WORK}", f"/{_DATABASE}")
+
     def command(self, tool: str, *arguments: str) -> list[str]:
         """Raises ToolMissing."""
-        if self.root == Path("/"):
+        if self.is_here:
             return tools.server_tool(tool, *arguments)
         return ["chroot", str(self.root), "/usr/bin/env", _PATH, tool, *arguments]
 
@@ -66,6 +112,3 @@ class Installation(msgspec.Struct, frozen=True):
 
     def _first(self, places: tuple[str, ...], pattern: str) -> str | None:
         return next((one for one in places if [*self.root.glob(f"{one[1:]}/{pattern}")]), None)
-
-
-_PATH = "PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/local/libexec:/usr/bin:/bin"

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from loader import resources
-from loader.operations.storage.bench import loads, tree
-from loader.operations.storage.bench.installation import SUFFIX, Installation
+from loader.operations.storage.bench import fio, loads, tree
+from loader.operations.storage.bench.installation import Installation
 from loader.operations.storage.bench.places import Place
-from loader.operations.storage.bench.results import Load, Row, Searched, Wishes
+from loader.operations.storage.bench.results import Disk, Load, Row, Searched, Wishes
 from loader.operations.storage.bench.tree import Tree
 from loader.operations.storage.bench.trial import Trial
 from loader.progress import Progress
@@ -60,6 +59,8 @@ class Measuring(msgspec.Struct, frozen=True):
         if self.given.part is not None:
             with self._trial(place, backend) as trial:
                 sync = self._slapadd(place, trial, self.given.part, quick=False)
+        native = self._native(place, backend)
+        disk = self._disk(place)
         return Row(
             name=place.name,
             directory=str(place.directory),
@@ -70,14 +71,17 @@ class Measuring(msgspec.Struct, frozen=True):
             nosync=nosync,
             searched=searched,
             sync=sync,
-            native=self._native(place, backend),
-            disk=None,
-            unmeasured=(),
+            native=native,
+            disk=disk if isinstance(disk, Disk) else None,
+            unmeasured=(disk,) if isinstance(disk, Unseen) else (),
         )
 
     @contextmanager
     def _trial(self, place: Place, backend: str) -> Iterator[Trial]:
-        with temporary.directory("bench", place.directory) as directory:
+        with (
+            temporary.directory("bench", place.directory) as directory,
+            self.installation.seeing(directory),
+        ):
             yield Trial(self.installation, backend, directory, self.work)
 
     def _slapadd(self, place: Place, trial: Trial, given: Tree, *, quick: bool) -> Load:
@@ -98,10 +102,17 @@ class Measuring(msgspec.Struct, frozen=True):
 
     def _native(self, place: Place, backend: str) -> Load | None:
         """ditseed writes for this host's slapd, and back-mdb only."""
-        if backend != "mdb" or self.installation != Installation():
+        if backend != "mdb" or not self.installation.is_here:
             return None
         with (
             self._trial(place, backend) as trial,
             self.progress.step(f"{place.name}: ditseed build"),
         ):
             return loads.by_ditseed(trial, self.given.whole)
+
+    def _disk(self, place: Place) -> Disk | Unseen | None:
+        """Once for each directory."""
+        if not self.wishes.fio_size or not self.installation.is_here:
+            return None
+        with self.progress.step(f"{place.name}: fio"):
+            return fio.measure(place.directory, self.wishes.fio_size)

@@ -62,3 +62,8 @@ def _layout(facts: Facts) -> str | None:
     if facts.volume is None:
         return None
     return "+".join(dict.fromkeys(one.kind for one in facts.volume.segments))
+
+
+def made(name: str, kind: str, directory: Path) -> Place:
+    """A file system that was made for this."""
+    return Place(name, directory, kind, None)

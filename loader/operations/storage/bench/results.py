@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from loader.storage.asking import Unseen
 
 
 class Load(msgspec.Struct, frozen=True):
-    """`seconds`: until all is on the disk. `apparent`: bytes that the files seem to have; `allocated`: that they take."""
+    """`seconds`: until all is on the disk. Bytes: `apparent`, as ls tells; `allocated`, as du does."""
 
     entries: int
     seconds: float
@@ -26,6 +28,11 @@ class Searched(msgspec.Struct, frozen=True):
 
     searches: int
     seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Searches per second."""
+        return self.searches / self.seconds
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -61,14 +68,25 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """How much is done in each directory. 0 `sync_entries` or `searches`: not at all."""
+    """How much is done in each directory. 0 `sync_entries`, `searches` or `fio_size` (bytes): not at all."""
 
     entries: int
     sync_entries: int
     searches: int
     seed: int
-    backends: tuple[str, ...] = ("mdb",)
-    fio_size: int = 0  # bytes
+    fio_size: int
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """What is measured: directories, file systems that are made for it (their kinds, and bytes of each), and the
+    `backends` of another OpenLDAP in the directory `root`. `tmp`: where LDIF and the file systems are; None: /tmp."""
+
+    directories: tuple[Path, ...] = ()
+    kinds: tuple[str, ...] = ()
+    volume_size: int = 1 << 30
+    root: Path | None = None
+    backends: tuple[str, ...] = ()
+    tmp: Path | None = None
 
 
 class Report(msgspec.Struct, frozen=True):

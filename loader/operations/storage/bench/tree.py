@@ -32,10 +32,13 @@ def made(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -> Tree
     """The LDIF of `entries` people, and of the containers above them."""
     template = dataclasses.replace(recipe, entries=entries).compiled()
     jobs = resources.processors()
-    with progress.step(f"generate {path.name}", template.entries) as meter:
-        with files.explained(path), files.creating(path) as file:
-            dit.write(template, dit.whole(template), file.fileno(), jobs, meter)
-            os.fsync(file.fileno())
+    with (
+        progress.step(f"generate {path.name}", template.entries) as meter,
+        files.explained(path),
+        files.creating(path) as file,
+    ):
+        dit.write(template, dit.whole(template), file.fileno(), jobs, meter)
+        os.fsync(file.fileno())
     return Tree(path, template.entries)
 
 
@@ -47,9 +50,12 @@ def questions(
     asked = PlanOptions(
         wishes.searches, {"search": 1}, 0.0, _UNIFORM, wishes.seed, (("uid", False, 1),)
     )
-    with progress.step("plan searches", wishes.searches) as meter:
-        with files.explained(path), files.creating(path) as file:
-            dit.plan(template, asked, file.fileno(), 1, meter)
+    with (
+        progress.step("plan searches", wishes.searches) as meter,
+        files.explained(path),
+        files.creating(path) as file,
+    ):
+        dit.plan(template, asked, file.fileno(), 1, meter)
     return [_question(line) for line in files.read(path).splitlines()]
 
 

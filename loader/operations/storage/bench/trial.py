@@ -16,6 +16,9 @@ from loader.operations.storage.bench.installation import Installation
 from loader.storage import files
 
 _LOOK = 0.02  # seconds
+BERKELEY = ("bdb", "hdb")
+# 160 MiB in one piece: without it Berkeley DB has 256 KiB, and a load takes hours.
+_CACHE = b"set_cachesize 0 167772160 1\n"
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -27,8 +30,9 @@ class Trial(msgspec.Struct, frozen=True):
     work: Path
 
     def inside(self, path: Path) -> str:
-        """As the tools see it."""
-        return str(path)
+        """A file in `work`, as the tools see it."""
+        work, _ = self.installation.names(self.work, self.directory)
+        return f"{work}/{path.relative_to(self.work)}"
 
     def command(self, tool: str, *arguments: str) -> list[str]:
         """Raises ToolMissing."""
@@ -37,7 +41,10 @@ class Trial(msgspec.Struct, frozen=True):
     def configured(self, entries: int) -> str:
         """Write the slapd.conf; its path as the tools see it. Raises UsageProblem."""
         path = self.work / "slapd.conf"
-        directory = self.inside(self.directory)
+        _, directory = self.installation.names(self.work, self.directory)
+        settings = self.directory / "DB_CONFIG"
+        if self.backend in BERKELEY and not settings.exists():  # a newer one makes slapd recover
+            files.write_durably(settings, _CACHE)
         text = self.installation.configuration(self.backend, directory, entries)
         files.write_durably(path, text.encode(), 0o600)
         return self.inside(path)
