@@ -16,20 +16,20 @@ from loader.progress import Progress
 from loader.storage import files, private_mounts, temporary
 
 # Of mkfs.KIND: to say little, and to ask nothing.
-_OPTIONS = {
+OPTIONS = {
     **dict.fromkeys(("ext2", "ext3", "ext4"), ("-q", "-F")),
     **dict.fromkeys(("xfs", "btrfs", "f2fs", "nilfs2"), ("-q", "-f")),
     "jfs": ("-q",),
     "reiserfs": ("-q", "-f", "-f"),
 }
 KIND = "bench"  # of the temporary directories
-KINDS = tuple(_OPTIONS)
+KINDS = tuple(OPTIONS)
 
 
 def require(kinds: Sequence[str]) -> None:
     """Raises UsageProblem for one that is unknown, given twice, or cannot be made here."""
     for kind in kinds:
-        if kind not in _OPTIONS:
+        if kind not in OPTIONS:
             raise UsageProblem(reason=f"--fs {kind}: there are {', '.join(KINDS)}")
         if shutil.which(f"mkfs.{kind}") is None:
             raise UsageProblem(reason=f"--fs {kind}: mkfs.{kind} is not installed")
@@ -59,7 +59,7 @@ def _one(kind: str, size: int, work: Path) -> Iterator[Place]:
     target.mkdir(mode=0o700)
     with ExitStack() as stack:
         try:
-            child.output([f"mkfs.{kind}", *_OPTIONS[kind], str(image)])
+            child.output([f"mkfs.{kind}", *OPTIONS[kind], str(image)])
             device, name = _attached(image)
             try:
                 stack.enter_context(private_mounts.mounted(target, "-t", kind, device))
