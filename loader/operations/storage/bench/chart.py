@@ -76,6 +76,8 @@ def draw(report: Report, path: Path) -> None:
         _bars(space, report, _SPACE, "space on disk", "MiB")
         rates.set_yticks(range(len(report.rows)), [_label(row, report) for row in report.rows])
         rates.invert_yaxis()
+        shown = rates.get_legend_handles_labels()
+        figure.legend(*shown, loc="outside lower center", ncols=4, fontsize=7)
         with files.explained(path), files.creating(path) as file:
             kind = path.suffix.lstrip(".")
             figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
@@ -101,9 +103,6 @@ def _bars(axes: Any, report: Report, series: tuple[_Series, ...], title: str, un
     axes.set_xlabel(unit)
     axes.margins(x=0.12)
     axes.grid(axis="x", alpha=0.3)
-    axes.legend(
-        fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.18 / len(report.rows) ** 0.5)
-    )
 
 
 def _label(row: Row, report: Report) -> str:
