@@ -24,7 +24,7 @@ _TEMPLATE = "people"
 class Words(click.ParamType[tuple[str, ...]]):
     """Several, with commas between."""
 
-    name = "words"
+    name = "choice"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, tuple):
@@ -89,7 +89,7 @@ class Words(click.ParamType[tuple[str, ...]]):
     show_default=True,
     help="With --fs: size of each.",
 )
-@options.scratch_option("Directory for LDIF, and for the files of --fs (default: /tmp).")
+@options.scratch_option("Directory for the files of --fs (default: /tmp).")
 @click.option(
     "--slapadd",
     "root",

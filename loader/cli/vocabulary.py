@@ -44,7 +44,7 @@ OPTIONS = {
             # a watch, and what a monitoring system asks of it
             "interval samples window half-life layer state prometheus check warning:w critical:c",
             # a bench of directories
-            "sync-entries searches scratch scratch-size slapadd backend fio-size chart",
+            "sync-entries searches slapadd backend fio-size chart",
             # a migration to another volume
             "service fstab watch rollback",
             # the run itself
@@ -67,7 +67,6 @@ TYPED = {
         "dry-run",
         "restart",
         "chart",
-        "scratch",
         "forget",
         "service",
         "rollback",

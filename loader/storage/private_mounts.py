@@ -33,8 +33,8 @@ def enter() -> None:
 @contextmanager
 def mounted(target: Path, *words: str) -> Iterator[None]:
     """`words`: of mount(8) before the target. Raises ToolFailed."""
-    child.output(["mount", *words, str(target)])
     try:
+        child.output(["mount", *words, str(target)])
         yield
-    finally:
-        child.output(["umount", "--lazy", str(target)])
+    finally:  # also where a signal came while mount(8) ran; lazily, for a tool that was killed may not be gone yet
+        child.ask(["umount", "--lazy", str(target)])

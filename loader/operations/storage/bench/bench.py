@@ -16,13 +16,14 @@ from loader.operations.storage.bench.installation import Installation
 from loader.operations.storage.bench.measuring import Measuring
 from loader.operations.storage.bench.places import Place
 from loader.operations.storage.bench.results import Report, Row, Targets, Wishes
-from loader.operations.storage.bench.trial import Trial
+from loader.operations.storage.bench.trial import SOCKET, Trial
 from loader.progress import Progress
 from loader.sources.dit import TreeSpec
 from loader.storage import files, private_mounts, temporary
 
 _PER_ENTRY = 4096  # bytes that a database of it needs at most, on the disk
 _REST = 64 << 20  # of the file system itself
+_LONGEST = 107  # bytes of a socket's name
 _HERE = "mdb"  # the backend that ditseed writes, too
 
 
@@ -38,8 +39,10 @@ def bench(targets: Targets, recipe: TreeSpec, wishes: Wishes, progress: Progress
     if targets.kinds or targets.root:
         private_mounts.enter()
     with ExitStack() as stack:
-        work = stack.enter_context(temporary.directory("bench", targets.tmp))
-        volumes = loop_volumes.made(targets.kinds, targets.volume_size, work, progress)
+        work = stack.enter_context(temporary.directory("bench"))
+        _require_short(work)
+        images = stack.enter_context(temporary.directory("bench", targets.tmp))
+        volumes = loop_volumes.made(targets.kinds, targets.volume_size, images, progress)
         found = (*given, *stack.enter_context(volumes))
         for place in found:
             files.require_space(place.directory, room)
@@ -61,6 +64,12 @@ def _installations(targets: Targets) -> list[tuple[Installation, Sequence[str]]]
         other.require()
         found.append((other, targets.backends))
     return found
+
+
+def _require_short(work: Path) -> None:
+    """slapd crashes on a longer name of a socket than the system permits (sun_path of unix(7))."""
+    if len(bytes(work / SOCKET)) > _LONGEST:
+        raise UsageProblem(reason=f"TMPDIR: {work} is too long for a socket in it")
 
 
 def _require_volumes(targets: Targets, room: int) -> None:

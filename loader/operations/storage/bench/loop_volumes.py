@@ -60,11 +60,11 @@ def _one(kind: str, size: int, work: Path) -> Iterator[Place]:
     with ExitStack() as stack:
         try:
             child.output([f"mkfs.{kind}", *OPTIONS[kind], str(image)])
-            device, name = _attached(image)
             try:
+                device, name = _attached(image)
                 stack.enter_context(private_mounts.mounted(target, "-t", kind, device))
             finally:  # while it is mounted, the kernel only notes that: it goes with the mount, even if we are killed
-                child.output(["losetup", "--detach", device])
+                _detach(os.path.realpath(image))
         except ToolFailed as error:
             raise UsageProblem(reason=f"--fs {kind}: {error}") from error
         yield places.made(f"{kind}, {name}", kind, target)
@@ -81,8 +81,13 @@ def _attached(image: Path) -> tuple[str, str]:
 
 def sweep() -> None:
     """Detach devices of runs that were killed before they had mounted them. Their files are gone by now."""
+    _detach(" (deleted)")
+
+
+def _detach(end: str) -> None:
+    """Devices over files of a bench whose path ends like that, as the kernel tells it."""
     for told in Path("/sys/block").glob("loop*/loop/backing_file"):
         with suppress(OSError):
             file = told.read_text().strip()
-            if f"/{temporary.PREFIX}{KIND}-" in file and file.endswith(" (deleted)"):
+            if f"/{temporary.PREFIX}{KIND}-" in file and file.endswith(end):
                 child.ask(["losetup", "--detach", f"/dev/{told.parts[3]}"])

@@ -79,7 +79,7 @@ class Wishes(msgspec.Struct, frozen=True):
 
 class Targets(msgspec.Struct, frozen=True):
     """What is measured: directories, file systems that are made for it (their kinds, and bytes of each), and the
-    `backends` of another OpenLDAP in the directory `root`. `tmp`: where LDIF and the file systems are; None: /tmp."""
+    `backends` of another OpenLDAP in the directory `root`. `tmp`: where the file systems are; None: $TMPDIR or /tmp."""
 
     directories: tuple[Path, ...] = ()
     kinds: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from loader.operations.storage.bench.installation import Installation
 from loader.storage import files
 
 _LOOK = 0.02  # seconds
+SOCKET = "ldapi"
 BERKELEY = ("bdb", "hdb")
 # 160 MiB in one piece: without it Berkeley DB has 256 KiB, and a load takes hours.
 _CACHE = b"set_cachesize 0 167772160 1\n"
@@ -52,7 +53,7 @@ class Trial(msgspec.Struct, frozen=True):
     @contextmanager
     def running(self, entries: int) -> Iterator[str]:
         """The URI of a slapd on it, which is killed at the end. Raises ToolMissing, ToolFailed."""
-        path = self.work / "ldapi"
+        path = self.work / SOCKET
         path.unlink(missing_ok=True)
         config = self.configured(entries)
         asked = ("-d", "0", "-h", _uri(self.inside(path)), "-f", config)
