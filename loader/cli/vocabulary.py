@@ -42,7 +42,8 @@ OPTIONS = {
             "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free throttle only-on "
             "sample dn filter",
             # a watch, and what a monitoring system asks of it
-            "interval samples window half-life layer state prometheus check warning:w critical:c",
+            "interval samples window half-life layer probe state prometheus chart replay check warning:w "
+            "critical:c",
             # a migration to another volume
             "service fstab watch rollback",
             # the run itself
@@ -59,6 +60,9 @@ TYPED = {
         "add",
         "check",
         "layer",
+        "probe",
+        "replay",
+        "chart",
         "remove",
         "apply",
         "replace",
