@@ -62,7 +62,7 @@ def _panel(panel: Axes, name: str, points: Sequence[Point]) -> None:
     panel.plot(times, _heights(points, "davg"), color=_GREEN, lw=1.4, ls="--", label="davg")
     panel.plot(times, _heights(points, "emin"), color=_ORANGE, lw=1.2, ls=":", label="emin")
     panel.plot(times, _heights(points, "last"), ".", color=_BLUE, ms=3, label="last")
-    panel.plot(times, _heights(points, "waits"), "x", color="black", ms=4, label="under way")
+    panel.plot(times, _heights(points, "waits"), "x", color="black", ms=4, label="hangs")
     panel.set_title(plain.shortened(name, 100), loc="left", fontsize=9, parse_math=False)
     panel.set_yscale("log")
     panel.tick_params(labelsize=8)
