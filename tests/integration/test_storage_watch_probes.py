@@ -27,7 +27,7 @@ from tests.support.require import require
 from tests.support.terminal import on_terminal
 
 ROOT = Path(__file__).parents[2]
-UNIT = ROOT / "docs/systemd/ditseed-watch@.service"
+UNIT = ROOT / "bin/packaging/systemd/ditseed-watch@.service"
 Facts = dict[str, Any]
 
 
