@@ -82,15 +82,16 @@ _bind_options = stack(
     ),
 )
 bind_options = stack(_bind_options, _refused_password)
-connection_options = stack(
+_connection_options = stack(
     click.option(
         "-H",
         "--uri",
         metavar="URI",
         help="The server: ldap://, ldaps:// or ldapi:// (ldap.conf is honoured).",
     ),
-    bind_options,
+    _bind_options,
 )
+connection_options = stack(_connection_options, _refused_password)
 _providers_options = stack(
     click.option(
         "-H",
@@ -104,8 +105,9 @@ _providers_options = stack(
     _bind_options,
 )
 providers_options = stack(_providers_options, _refused_password)
-# For a verb whose own -w is that of slapadd.
+# For verbs whose own -w is that of slapadd, or that of every monitoring plugin.
 providers_options_beside_w = _providers_options
+connection_options_beside_w = _connection_options
 _AS_FIRST = "-Y, unless --consumer-bind-dn is given"
 
 
@@ -209,7 +211,7 @@ def providers_of(options: dict[str, Any]) -> tuple[Connection, tuple[Connection,
     """The first provider, and the others: reached in the same way."""
     uris = options.pop("uris")
     first = connection_of({**options, "uri": next(iter(uris), None)})
-    for name in (*_OF_CONNECTION, *_OF_SASL, "ask", "simple"):
+    for name in PARAMETERS:
         options.pop(name, None)
     if len(set(uris)) < len(uris):
         raise UsageProblem(reason="-H names the same server twice")
@@ -218,6 +220,7 @@ def providers_of(options: dict[str, Any]) -> tuple[Connection, tuple[Connection,
 
 _OF_CONNECTION = ("uri", "bind_dn", "password_file", "mechanism", "start_tls", "base")
 _OF_SASL = ("authcid", "authzid", "realm", "properties", "as_written")
+PARAMETERS = (*_OF_CONNECTION, *_OF_SASL, "ask", "simple")  # of `connection_options`
 
 
 def _require_mechanism(mechanism: str | None) -> None:

@@ -42,9 +42,10 @@ OPTIONS = {
             "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free throttle only-on "
             "sample dn filter",
             # a watch, and what a monitoring system asks of it
-            "interval samples window half-life layer state prometheus check warning:w critical:c",
+            "interval samples window half-life layer probe state prometheus chart replay check warning:w "
+            "critical:c",
             # a bench of directories
-            "sync-entries searches slapadd backend fio-size chart",
+            "sync-entries searches slapadd backend fio-size",
             # a migration to another volume
             "service fstab watch rollback",
             # the run itself
@@ -61,6 +62,9 @@ TYPED = {
         "add",
         "check",
         "layer",
+        "probe",
+        "replay",
+        "chart",
         "remove",
         "apply",
         "replace",

@@ -12,26 +12,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
-from loader.storage import held
+from loader.storage import held, nameless
+from loader.storage.timed import Unmeasurable, counted
 
 LEAST = 512  # bytes: what is tried first
 _MOST = 65536  # bytes: the largest block of a file system that Linux mounts
 _OWN_FILE = 16 << 20  # bytes of the nameless file that is read where there is no other
-_PIECE = 1 << 20
-_COUNTED = Path("/proc/thread-self/io")
-
-
-class Unmeasurable(Exception):
-    """Direct reads of this cannot be timed, and why."""
-
-
-class Read(msgspec.Struct, frozen=True):
-    """`seconds` it took. `is_fetched`: did the kernel count it as read from a device?"""
-
-    seconds: float
-    is_fetched: bool
+_CACHED = "the read came from a cache: the kernel fetched nothing from a device for it"
 
 
 class Reader:
@@ -55,9 +42,12 @@ class Reader:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def read(self) -> Read:
-        """At a random place. Raises OSError."""
-        return self._timed(self._place(), self.size)
+    def once(self) -> float:
+        """A read at a random place."""
+        seconds, is_fetched = self._timed(self._place(), self.size)
+        if not is_fetched:
+            raise Unmeasurable(_CACHED)
+        return seconds
 
     def _settle(self) -> None:
         """The smallest size that is read from the device each time. A file system may take a direct read of less than
@@ -82,7 +72,7 @@ class Reader:
         place = self._place()
         try:
             self._timed(place, self.size)
-            return self._timed(place, self.size).is_fetched
+            return self._timed(place, self.size)[1]
         except OSError as error:
             if error.errno == errno.EINVAL:
                 return None
@@ -94,13 +84,14 @@ class Reader:
             said.append(f"reads of {cached} bytes come from the page cache and are not measured")
         return f"{'; '.join(said)}; of {self.size} bytes instead" if said else None
 
-    def _timed(self, place: int, size: int) -> Read:
+    def _timed(self, place: int, size: int) -> tuple[float, bool]:
+        """Seconds; did the kernel count it as read from a device?"""
         view = memoryview(self._buffer)[:size]
-        before = _fetched()
+        before = counted("read_bytes")
         begun = time.perf_counter_ns()
         count = os.preadv(self._descriptor, [view], place)
         took = time.perf_counter_ns() - begun
-        return Read(took / 1e9, count == size and _fetched() - before >= size)
+        return took / 1e9, count == size and counted("read_bytes") - before >= size
 
     def _place(self) -> int:
         """Of a file, one that has blocks: a hole is zeros that no device is asked for."""
@@ -145,16 +136,9 @@ def _file(path: Path) -> int:
 
 
 def _own_file(directory: Path) -> int:
-    """Gone when it is closed, or with the process."""
-    with held.opened(directory) as place:
-        descriptor = os.open(
-            place.path, os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, mode=0o600
-        )
+    descriptor = nameless.made(directory)
     try:
-        for _ in range(_OWN_FILE // _PIECE):
-            os.write(descriptor, os.urandom(_PIECE))  # what compresses might take no room
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        nameless.filled(descriptor, _OWN_FILE)
         _past_the_cache(descriptor)
     except BaseException:
         os.close(descriptor)
@@ -169,12 +153,3 @@ def _past_the_cache(descriptor: int) -> None:
         if error.errno == errno.EINVAL:
             raise Unmeasurable("its file system has no direct reads") from error
         raise
-
-
-def _fetched() -> int:
-    """Bytes that the kernel has read from devices for this thread. Raises Unmeasurable."""
-    try:
-        told = _COUNTED.read_text()
-        return int(told.partition("\nread_bytes: ")[2].split()[0])
-    except (OSError, IndexError, ValueError) as error:
-        raise Unmeasurable("this kernel does not count what a thread reads from devices") from error

@@ -44,6 +44,10 @@ echo "exit status $status" >>check
 dmsetup resume leg2
 kill -TERM $pid
 wait $pid
+dmsetup suspend --noflush --nolockfs leg2
+echo "0 131072 delay /dev/ubdb 0 0 /dev/ubdb 0 50" | dmsetup load leg2
+dmsetup resume leg2
+$watch /run/mnt/mirror --probe write --probe flock --interval 0.203 --samples 12 --json | tail -n 1 >written
 """
 MODULES = (
     *("dm-mod", "dm-delay", "async_tx", "async_memcpy", "async_xor", "async_pq"),
@@ -62,7 +66,8 @@ def delayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             file.truncate(64 << 20)
     subprocess.run(["mkfs.ext4", "-q", str(disks[2])], check=True)
     script = (
-        DELAYED.format(ditseed=COMMAND) + "tail -n +1 suspended check volume fs watch.err mirror"
+        DELAYED.format(ditseed=COMMAND)
+        + "tail -n +1 suspended check volume fs watch.err written mirror"
     )
     ended = storage_vm.run(script, disks, modules=MODULES)
     assert ended.status == 0, (ended.out[-2000:], ended.err)
@@ -104,6 +109,18 @@ def test_a_leg_that_does_not_answer_is_critical_within_three_intervals(
     assert "/dev/mapper/leg2: a read is in flight for" in check[0]  # and what read from that leg
     assert check[-1] == "exit status 2"
     assert states[-1]["layers"][4]["reads"] > hung[0]["layers"][4]["reads"]  # a disk goes on
+
+
+def test_a_leg_that_is_slow_to_write_shows_in_the_write_probe_only(
+    delayed: dict[str, str],
+) -> None:
+    """A write to a mirror waits for both legs. No read does, so no layer is named."""
+    state = json.loads(delayed["written"])
+    flock, write, _ = state["probes"]
+    assert write["figures"]["p50"] > 0.045, state["told"]
+    assert flock["figures"]["p50"] < 0.01
+    assert delays(state) == []
+    assert "write in /run/mnt/mirror takes " in state["told"]
 
 
 def test_a_volume_that_is_slow_itself_is_named(delayed: dict[str, str]) -> None:

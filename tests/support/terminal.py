@@ -13,12 +13,15 @@ from collections.abc import Mapping
 from tests.support.command import start
 
 
-def on_terminal(*arguments: object, env: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """The exit status, and all that came to stderr, which is a terminal; stdout goes nowhere."""
+def on_terminal(
+    *arguments: object, env: Mapping[str, str] | None = None, stream: str = "stderr"
+) -> tuple[int, str]:
+    """The exit status, and all that came to `stream`, which is a terminal; the other one goes nowhere."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     known = {"TERM": "xterm-256color", "NO_COLOR": "", **(env or {})}
-    process = start(*arguments, env=known, stdout=subprocess.DEVNULL, stderr=theirs)
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
+    process = start(*arguments, env=known, **streams)
     os.close(theirs)
     text = _all(ours)
     return process.wait(timeout=60), text

@@ -49,6 +49,12 @@ TABLE = (
     Matrix("tests/installed/test_main_job.py", 0, "builds packages", "tests/unit/test_packaged.py"),
     Matrix("tests/installed/test_packages.py", 0, "builds packages", "tests/unit/test_packaged.py"),
     Matrix(
+        "tests/integration/test_storage_watch_ocfs2.py",
+        0,
+        "a VM of its own",
+        "tests/integration/test_storage_watch.py",
+    ),
+    Matrix(
         "tests/integration/test_other_servers.py",
         0,
         "OpenDJ in a JVM, 389 Directory Server",

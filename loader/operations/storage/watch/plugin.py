@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from loader import units
+from loader import plain, units
 from loader.errors import LoaderError
 from loader.operations.monitoring import Status
 from loader.operations.storage.watch import state as states
@@ -36,7 +37,7 @@ class Check(msgspec.Struct, frozen=True):
 
     def text(self) -> tuple[str, ...]:
         """`STORAGE WATCH OK - ... | ...`, then one line for each layer."""
-        first, *more = (line.replace("|", "-") for line in self.lines)
+        first, *more = (plain.printable(line.replace("|", "-")) for line in self.lines)
         numbers = f" | {' '.join(self.perfdata)}" if self.perfdata else ""
         return (f"STORAGE WATCH {self.status.name} - {first}{numbers}", *more)
 
@@ -67,26 +68,28 @@ def _aged(age: float) -> str:
 
 
 def _judged(state: State, limits: Limits, now: float) -> Check:
-    judged = [(one, *_layer(one, state, limits, now)) for one in state.layers]
-    # Of the worst, an unknown layer is better than one over a limit.
+    judged = [(one, *_row(one, state, limits, now)) for one in state.rows]
+    # Of the worst, an unknown layer is better than one over a limit; a probe beside them does not make it known.
     order = (Status.OK, Status.UNKNOWN, Status.WARNING, Status.CRITICAL)
+    is_known = any(_row(one, state, limits, now)[0] != Status.UNKNOWN for one in state.layers)
     known = [status for _, status, _ in judged if status is not Status.UNKNOWN]
     worst = max(known, key=order.index, default=Status.UNKNOWN)
+    worst = Status.UNKNOWN if worst is Status.OK and not is_known else worst
     found = [f"{one.name}: {said}" for one, status, said in judged if status is worst]
     first = state.told if worst is Status.OK else f"{', '.join(found)}; {state.told}"
     lines = (f"{one.name}: {said}" for one, _, said in judged)
     return Check(worst, (first, *lines), tuple(_perfdata(state, limits)))
 
 
-def _layer(one: LayerState, state: State, limits: Limits, now: float) -> tuple[Status, str]:
+def _row(one: LayerState, state: State, limits: Limits, now: float) -> tuple[Status, str]:
+    is_layer = one in state.layers
     if watching.is_hung(one, state.interval, now):
         assert one.in_flight_since is not None
-        return (
-            Status.CRITICAL,
-            f"a read is in flight for {units.duration(now - one.in_flight_since)}",
-        )
+        what = "a read is" if is_layer else "it has been"
+        return Status.CRITICAL, f"{what} in flight for {units.duration(now - one.in_flight_since)}"
     if one.is_error:
-        return Status.CRITICAL, f"the last read failed: {one.problem}"
+        what = "read" if is_layer else "one"
+        return Status.CRITICAL, f"the last {what} failed: {one.problem}"
     if one.problem is not None or one.figures is None:
         return Status.UNKNOWN, f"not measured: {one.problem or 'no read has ended yet'}"
     said = f"davg {_ms(one.figures.davg)}, emax {_ms(one.figures.emax)}"
@@ -101,8 +104,7 @@ def _layer(one: LayerState, state: State, limits: Limits, now: float) -> tuple[S
 
 def _perfdata(state: State, limits: Limits) -> Iterator[str]:
     """Seconds, as the guidelines prefer. Short labels: RRDtool tells 19 characters apart."""
-    for one in state.layers:
-        label = _label(one)
+    for one, label in zip(state.rows, _labels(state.rows), strict=True):
         if one.figures is not None:
             bounds = ";".join(
                 "" if x is None else _number(x) for x in (limits.warning, limits.critical)
@@ -113,8 +115,17 @@ def _perfdata(state: State, limits: Limits) -> Iterator[str]:
         yield f"'{label}_missed'={one.missed}c;;;0"
 
 
-def _label(one: LayerState) -> str:
-    return one.name.removeprefix("/dev/").removeprefix("mapper/").translate(_TOKEN)
+def _labels(rows: Sequence[LayerState]) -> list[str]:
+    """One for each, no two alike."""
+    found: list[str] = []
+    for one in rows:
+        name = one.name.removeprefix("/dev/").removeprefix("mapper/").translate(_TOKEN)
+        label = plain.printable(name) or "layer"
+        others = (f"{label}-{number}" for number in itertools.count(2))
+        found.append(
+            next(other for other in itertools.chain([label], others) if other not in found)
+        )
+    return found
 
 
 def _number(value: float) -> str:

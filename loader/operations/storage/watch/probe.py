@@ -1,23 +1,21 @@
-"""One layer, read at its pace by a thread of its own: one that hangs stops no other."""
+"""One target, timed at its pace by a thread of its own: one that hangs stops no other."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from queue import SimpleQueue
 
 import msgspec
 
 from loader.errors import LoaderError
-from loader.operations.storage.watch.layers import Layer
-from loader.storage import direct, realtime
-from loader.storage.direct import Reader, Unmeasurable
+from loader.operations.storage.watch.targets import Target
+from loader.storage import realtime
+from loader.storage.timed import Timed, Unmeasurable
 
 Outcome = tuple[float | None, str | None, bool]  # as the last three of Sample
 _AGAIN = 60.0  # seconds
-_CACHED = "the read came from a cache: the kernel fetched nothing from a device for it"
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -37,7 +35,7 @@ class Pace(msgspec.Struct, frozen=True):
 class Sample(msgspec.Struct, frozen=True):
     """`at`: its end, monotonic. `late`: seconds between its planned and its real beginning.
 
-    `seconds`: None where nothing was measured, for the reason in `problem`; `is_error`: a read failed.
+    `seconds`: None where nothing was measured, for the reason in `problem`; `is_error`: it failed, or took too long.
     """
 
     layer: str
@@ -54,12 +52,12 @@ class Probe(threading.Thread):
 
     `size`: bytes of a read, None before the first; `notes`: what of it is not as asked, and why.
     `begun`: when the read that is under way began (monotonic), or None. `missed`: rounds that passed during a read.
-    `ready`: the layer is open, or it is known why not.
+    `ready`: the target is open, or it is known why not.
     """
 
-    def __init__(self, layer: Layer, phase: float, results: SimpleQueue[Sample]) -> None:
-        super().__init__(name=f"probe of {layer.name}", daemon=True)
-        self.layer = layer
+    def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample]) -> None:
+        super().__init__(name=f"probe of {target.layer.name}", daemon=True)
+        self.target, self.layer = target, target.layer
         self.size: int | None = None
         self.notes: tuple[str, ...] = ()
         self.begun: float | None = None
@@ -68,7 +66,7 @@ class Probe(threading.Thread):
         self._phase, self._results = phase, results
         self._pace: SimpleQueue[Pace | None] = SimpleQueue()
         self._ended = threading.Event()
-        self._reader: Reader | None = None
+        self._timed: Timed | None = None
         self._unopened: Outcome = None, None, False
         self._try_again = 0.0
 
@@ -87,8 +85,8 @@ class Probe(threading.Thread):
         pace = self._pace.get()
         if pace is not None:
             self._go_on(pace)
-        if self._reader is not None:
-            self._reader.close()
+        if self._timed is not None:
+            self._timed.close()
 
     def _go_on(self, pace: Pace) -> None:
         number = 0
@@ -104,9 +102,9 @@ class Probe(threading.Thread):
             number = following
 
     def _outcome(self) -> Outcome:
-        if self._reader is None and time.monotonic() >= self._try_again:
+        if self._timed is None and time.monotonic() >= self._try_again:
             self._try_to_open()
-        return self._unopened if self._reader is None else self._tried(self._read)
+        return self._unopened if self._timed is None else self._tried(self._once)
 
     def _try_to_open(self) -> None:
         """Seldom, for it may write a file."""
@@ -117,20 +115,23 @@ class Probe(threading.Thread):
         self.begun = time.monotonic()
         try:
             return work()
-        except (Unmeasurable, LoaderError) as error:
+        except Unmeasurable as error:
             return None, str(error), False
-        except OSError as error:
-            return None, error.strerror or str(error), self._reader is not None
+        except (LoaderError, OSError) as error:
+            said = error.strerror if isinstance(error, OSError) else None
+            return None, said or str(error), self._timed is not None
         finally:
             self.begun = None
 
     def _open(self) -> Outcome:
-        reader = direct.opened(Path(self.layer.path))
-        self._reader, self.size = reader, reader.size
-        self.notes += (reader.note,) if reader.note else ()
+        timed = self.target.open()
+        self._timed, self.size = timed, timed.size
+        self.notes += (timed.note,) if timed.note else ()
         return None, None, False
 
-    def _read(self) -> Outcome:
-        assert self._reader is not None
-        found = self._reader.read()
-        return (found.seconds, None, False) if found.is_fetched else (None, _CACHED, False)
+    def _once(self) -> Outcome:
+        assert self._timed is not None
+        seconds, limit = self._timed.once(), self.target.limit
+        if limit is None or seconds <= limit:
+            return seconds, None, False
+        return seconds, f"it took {seconds:.1f} s, which is over {limit:g} s", True

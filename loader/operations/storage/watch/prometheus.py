@@ -43,7 +43,7 @@ class _Collector:
         yield self._in_flight()
 
     def _measured(self) -> Iterator[LayerState]:
-        return (one for one in self._state.layers if one.figures is not None)
+        return (one for one in self._state.rows if one.figures is not None)
 
     def _figures(self) -> Iterator[Metric]:
         for name, said in _GAUGES.items():
@@ -61,7 +61,7 @@ class _Collector:
     def _counters(self) -> Iterator[Metric]:
         for name, said in _COUNTERS.items():
             family = CounterMetricFamily(f"{_NAME}_{name}", said, labels=["layer"])
-            for one in self._state.layers:
+            for one in self._state.rows:
                 family.add_metric([one.name], getattr(one, name))
             yield family
 
@@ -77,7 +77,7 @@ class _Collector:
     def _in_flight(self) -> Metric:
         said = "For how long the read has been under way, 0 if none is."
         family = GaugeMetricFamily(f"{_NAME}_in_flight_seconds", said, labels=["layer"])
-        for one in self._state.layers:
+        for one in self._state.rows:
             since = one.in_flight_since
             family.add_metric([one.name], 0.0 if since is None else self._state.written - since)
         return family

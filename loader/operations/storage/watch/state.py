@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from loader.operations.storage.watch.timing import Figures
+from loader.operations.storage.watch.timing import Figures, Seconds
 from loader.operations.storage.watch.verdict import Added
 from loader.storage import files
 
 FORMAT = 1
+Moment = Annotated[
+    float, msgspec.Meta(ge=0, lt=253402300800)
+]  # up to the year 9999, as dates are shown
 
 
 class LayerState(msgspec.Struct, frozen=True):
@@ -18,6 +22,7 @@ class LayerState(msgspec.Struct, frozen=True):
 
     Counted are `reads` that were measured, those that came from a cache or failed (`unmeasured`), and rounds that
     passed during a read (`missed`). `in_flight_since`: Unix time. `late`: the longest that a read began behind plan.
+    `limit`: seconds after which it counts as failed. Of a probe beside the layers, "read" means what it does.
     """
 
     name: str
@@ -28,23 +33,30 @@ class LayerState(msgspec.Struct, frozen=True):
     reads: int
     unmeasured: int
     missed: int
-    late: float
-    in_flight_since: float | None
+    late: Seconds
+    in_flight_since: Moment | None
     problem: str | None
     is_error: bool
     notes: tuple[str, ...]
+    limit: float | None = None
 
 
 class State(msgspec.Struct, frozen=True):
-    """`written`: Unix time. Times in seconds. `told`: the verdict as a sentence."""
+    """`written`: Unix time. Times in seconds. `told`: the verdict as a sentence. `probes`: those beside the layers."""
 
-    written: float
-    interval: float
+    written: Moment
+    interval: Seconds
     round: int
     layers: tuple[LayerState, ...]
     verdict: tuple[Added, ...]
     told: str
     format: int = FORMAT
+    probes: tuple[LayerState, ...] = ()
+
+    @property
+    def rows(self) -> tuple[LayerState, ...]:
+        """All that is timed."""
+        return self.layers + self.probes
 
 
 def write(state: State, path: Path) -> None:
@@ -54,7 +66,12 @@ def write(state: State, path: Path) -> None:
 
 def read(path: Path) -> State:
     """Raises LoaderError, OSError; ValueError where it is no state of this format."""
-    found = msgspec.json.decode(files.read(path), type=State)
+    return decoded(files.read(path))
+
+
+def decoded(text: bytes) -> State:
+    """Raises ValueError."""
+    found = msgspec.json.decode(text, type=State)
     if found.format != FORMAT:
         raise ValueError(f"format {found.format}, this ditseed reads {FORMAT}")
     return found

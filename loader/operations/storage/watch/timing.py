@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
+from typing import Annotated
 
 import msgspec
 
 ACCURACY = 0.01  # of quantiles, relative
+Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # as it may be read from a file
 
 
 class Figures(msgspec.Struct, frozen=True):
     """Seconds. davg, dstd_dev: of the last n; emin, emax: see Timing; quantiles: of all reads since the start."""
 
-    last: float
-    davg: float
-    dstd_dev: float
-    emin: float
-    emax: float
-    p50: float
-    p99: float
-    p999: float
+    last: Seconds
+    davg: Seconds
+    dstd_dev: Seconds
+    emin: Seconds
+    emax: Seconds
+    p50: Seconds
+    p99: Seconds
+    p999: Seconds
 
 
 class Timing:

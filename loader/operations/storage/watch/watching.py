@@ -1,4 +1,4 @@
-"""The watch itself: probes of all layers at one pace, and what is known after each round."""
+"""The watch itself: probes of all targets at one pace, and what is known after each round."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from loader.operations.storage.watch import verdict
+from loader.operations.storage.watch import symptoms, targets, verdict
 from loader.operations.storage.watch.layers import Layer
 from loader.operations.storage.watch.probe import Pace, Probe, Sample
 from loader.operations.storage.watch.state import LayerState, State
+from loader.operations.storage.watch.targets import Target
 from loader.operations.storage.watch.timing import Timing
 
 _OPENING = 5.0  # seconds that all layers together may take to be opened before the first round begins without them
@@ -65,18 +66,24 @@ class _Record:
             problem=self._problem,
             is_error=self._is_error,
             notes=probe.notes,
+            limit=probe.target.limit,
         )
 
 
 class Watch:
-    """Probes of these layers; a context manager."""
+    """Probes of these layers, and of what is timed beside them; a context manager."""
 
-    def __init__(self, layers: Sequence[Layer], wishes: Wishes) -> None:
+    def __init__(
+        self, layers: Sequence[Layer], wishes: Wishes, beside: Sequence[Target] = ()
+    ) -> None:
         self._layers, self._wishes = layers, wishes
         self._results: SimpleQueue[Sample] = SimpleQueue()
-        step = wishes.interval / (len(layers) + 1)  # one after the other: none waits for another
+        all_of_them = [*map(targets.of, layers), *beside]
+        step = wishes.interval / (
+            len(all_of_them) + 1
+        )  # one after the other: none waits for another
         self._probes = [
-            Probe(one, step * place, self._results) for place, one in enumerate(layers, 1)
+            Probe(one, step * place, self._results) for place, one in enumerate(all_of_them, 1)
         ]
         self._records = {one.layer.name: _Record(one, wishes) for one in self._probes}
 
@@ -125,17 +132,27 @@ class Watch:
 
     def _state(self, number: int) -> State:
         states = tuple(one.state() for one in self._records.values())
-        now = time.time()
-        found = verdict.verdict(
-            self._layers, {name: one.timing.recent for name, one in self._records.items()}
-        )
-        hung = [one.name for one in states if is_hung(one, self._wishes.interval, now)]
-        told = verdict.told(found, hung)
-        return State(now, self._wishes.interval, number, states, found, told)
+        now, count = time.time(), len(self._layers)
+        layers, beside = states[:count], states[count:]
+        times = {name: one.timing.recent for name, one in self._records.items()}
+        found = verdict.verdict(self._layers, times)
+        told = [verdict.told(found, self._hung(layers, now))]
+        told += [f"{name} does not end" for name in self._hung(beside, now)]
+        told += symptoms.told([one.name for one in beside], [one.name for one in layers], times)
+        interval = self._wishes.interval
+        return State(now, interval, number, layers, found, "; ".join(told), probes=beside)
+
+    def _hung(self, states: Sequence[LayerState], now: float) -> list[str]:
+        return [one.name for one in states if is_hung(one, self._wishes.interval, now)]
 
 
 def is_hung(layer: LayerState, interval: float, now: float) -> bool:
-    return layer.in_flight_since is not None and now - layer.in_flight_since >= HUNG * interval
+    if layer.in_flight_since is None:
+        return False
+    patience = HUNG * interval
+    if layer.limit is not None:
+        patience = min(patience, layer.limit)
+    return now - layer.in_flight_since >= patience
 
 
 def _sleep_until(moment: float) -> None:
