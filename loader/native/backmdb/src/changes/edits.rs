@@ -323,7 +323,8 @@ impl Refresh<'_, '_> {
             sink.open(&table.name)?;
             let exponent = self.task.shared.settings.list_exponent;
             let id = |position| self.ids.of_position(position);
-            postings::apply(sorted, at, database.index_tables[at], exponent, id, sink)?;
+            let index = database.index_tables[at];
+            postings::apply(sorted, at, &table.name, index, exponent, id, sink)?;
             counters.advance(1);
         }
         self.tree.write(sink)?;
