@@ -26,6 +26,7 @@ from loader.errors import ToolFailed, ToolMissing
 
 _log = logging.getLogger(__name__)
 _LOOK = 0.25  # seconds
+_LAST = 3  # words of a tool that a message has
 _FIFO = "it was about to wait for a FIFO in the place of a file, and was ended"
 
 
@@ -108,7 +109,7 @@ class Child:
         """Wait; raise ToolFailed with its last words unless it ended well."""
         status = self.wait()
         if status != 0:
-            reason = "; ".join(word for word in self.words[-3:] if word) or "it said nothing"
+            reason = "; ".join(word for word in self.words[-_LAST:] if word) or "it said nothing"
             raise ToolFailed(tool=self.tool, status=_named(status), reason=reason)
 
     def kill(self) -> None:
@@ -210,11 +211,19 @@ def _watched(process: subprocess.Popen[bytes]) -> Iterator[list[str]]:
         watcher.join()
 
 
+def _told(words: Sequence[str]) -> str:
+    """Its last words, and the first: slapd says what is wrong before it prints the grammar of what would be right."""
+    found = [word.strip() for word in words if word.strip()]
+    if len(found) > _LAST:
+        found = [found[0], "...", *found[1 - _LAST :]]
+    return "; ".join(found) or "it said nothing"
+
+
 def output(argv: Sequence[str], *, stdin: bytes = b"") -> bytes:
     """What a short-lived tool prints. Raises ToolMissing, ToolFailed."""
     answer = ask(argv, stdin=stdin)
     if answer.status != 0:
-        reason = "; ".join(word for word in answer.words[-3:] if word) or "it said nothing"
+        reason = _told(answer.words)
         raise ToolFailed(
             tool=os.path.basename(argv[0]), status=_named(answer.status), reason=reason
         )

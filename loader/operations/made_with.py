@@ -7,27 +7,31 @@ newest entries among them. Index tables can be made again (indexing.py). What el
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import indexes
-from loader.backmdb import Settings
+from loader.backmdb import INTLEN, Settings
 from loader.config import Config, Database
 from loader.errors import ConfigUnreadable, MadeOtherwise, NotProven, SchemaMissing
 from loader.mdb import meta, names, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
+from loader.operations.build import proven
 from loader.operations.schema_facts import SchemaFacts
-from loader.operations.verify import given_to_core
+from loader.operations.verify import target_spec
 from loader.progress import Meter
 from loader.sinks import mdb
+from loader.sinks.mdb import Target
 
 SAMPLE = 2048  # entries
 ALL_UP_TO = 512 << 20  # bytes of a file all entries of which are looked at: seconds
 _TOLD = 10_000  # problems of a kind that are looked through
 _SHOWN = 5
 # The schema, or what values are sorted by, is another one.
-_OTHER = ("indexes.normal_form", "indexes.order", "indexes.name")
+_OTHER = ("indexes.normal_form", "indexes.no_key", "indexes.order", "indexes.name")
+# Values stand in the entry that `multival` puts into id2v: the next change of the entry makes slapd lose them.
+_MULTIVAL = "indexes.multival"
 _SCHEMA = "indexes.schema"
 
 
@@ -78,30 +82,47 @@ def look(
     facts = meta.read_meta(place)
     if facts.format != 1:
         return Fit()  # of LMDB 1.0, which the core does not read
-    try:
-        spec = given_to_core(config, database)
-        target = spec.target()
-    except NotProven:
+    target = _target(config, database)
+    if target is None:
         return Fit(rebuild=_configured(database))
+    followed = _followed(target)
     known, used = SchemaFacts.of(target.schema), names.attributes(place)
-    compared = _Comparison.of(_before(origin), spec.settings, known, used)
+    compared = _Comparison.of(_before(origin), target.settings, known, used)
     every = compared.asks_for_all or (whole and not compared.is_equal and facts.used <= ALL_UP_TO)
     found = verify.audit(
         place,
         "indexes",
         Resources(limit=_TOLD),
         meter,
-        mdb.database(target),
+        mdb.database(followed),
         sample=0 if every else SAMPLE,
     )
     unproven = () if compared.is_equal else found.left_out
-    rebuild = _configured(database) if compared.all_indexes else compared.indexes
+    all_indexes = compared.all_indexes or followed is not target
+    rebuild = _configured(database) if all_indexes else compared.indexes
     return Fit(
         rebuild=tuple(dict.fromkeys((*rebuild, *found.drifted, *unproven))),
         unknown=tuple(dict.fromkeys((*target.schema.unknown(used), *_classes(found)))),
         otherwise=(*compared.otherwise, *_otherwise(found, known)),
         entries=found.entries if every else min(SAMPLE, found.entries),
     )
+
+
+def _target(config: Config, database: Database) -> Target | None:
+    """What the configuration says; None where it cannot be told."""
+    try:
+        return target_spec(config, database).target()
+    except NotProven:
+        return None
+
+
+def _followed(target: Target) -> Target:
+    """Without its indexes, if the core cannot make their keys: entries are looked at all the same."""
+    try:
+        proven.require_keys(target.settings)
+    except NotProven:
+        return replace(target, settings=replace(target.settings, indexes=(), intlen=INTLEN))
+    return target
 
 
 @dataclass(frozen=True)
@@ -124,19 +145,16 @@ class _Comparison:
         used: Sequence[str],
     ) -> _Comparison:
         if before is None:
-            return cls()
+            return cls(asks_for_all=bool(now.multival))
         settings, schema = before
         differing = known.differences(schema, used)
         changed, lacks = tuple(_changed(settings, now)), known.lacks_class(schema)
         return cls(
             is_equal=not (differing or changed or lacks),
-            asks_for_all=lacks,
+            asks_for_all=lacks or settings.multival != now.multival,
             all_indexes=any(one.index_only for one in differing),
             indexes=changed,
-            otherwise=(
-                *(one.text for one in differing if not one.index_only),
-                *_kept_apart_otherwise(settings, now, known, used),
-            ),
+            otherwise=tuple(one.text for one in differing if not one.index_only),
         )
 
 
@@ -150,10 +168,10 @@ def _before(origin: Origin | None) -> tuple[Settings, SchemaFacts] | None:
     if origin is None:
         return None
     try:
-        spec = given_to_core(origin.config, origin.database)
-        return spec.settings, SchemaFacts.of(spec.target().schema)
-    except (NotProven, ConfigUnreadable):
+        target = _target(origin.config, origin.database)
+    except ConfigUnreadable:
         return None
+    return None if target is None else (target.settings, SchemaFacts.of(target.schema))
 
 
 def _changed(before: Settings, now: Settings) -> Iterator[str]:
@@ -168,19 +186,6 @@ def _changed(before: Settings, now: Settings) -> Iterator[str]:
             yield name
 
 
-def _kept_apart_otherwise(
-    before: Settings, now: Settings, known: SchemaFacts, used: Sequence[str]
-) -> Iterator[str]:
-    """Values that stand where another `multival` puts them are found, and some later changes make slapd lose them: seen
-    by bin/campaign copies --pairs 1 --seed 2085."""
-    both = [{known.called(name): most for name, most in one.multival} for one in (before, now)]
-    for name in used:
-        limits = [one.get(known.called(name), one.get("default")) for one in both]
-        if limits[0] != limits[1]:
-            told = ("without" if one is None else f"beyond {one} values" for one in limits)
-            yield "{} has multival {}, and the configuration {}".format(name, *told)
-
-
 def _classes(found: AuditReport) -> Iterator[str]:
     """Object classes that the schema does not know; attribute types are in ad2i."""
     for problem in found.problems:
@@ -190,15 +195,18 @@ def _classes(found: AuditReport) -> Iterator[str]:
 
 
 def _otherwise(found: AuditReport, facts: SchemaFacts) -> Iterator[str]:
+    """What is compiled into slapd no configuration changes; slapd and its overlays store some of that otherwise."""
     for problem in found.problems:
         if problem.kind in _OTHER:
-            yield from _of(problem, facts)
+            yield from _of(problem, lambda attribute: not facts.is_builtin(attribute))
+        elif problem.kind == _MULTIVAL:
+            yield from _of(problem)
 
 
-def _of(problem: Problem, facts: SchemaFacts) -> Iterator[str]:
-    """What is compiled into slapd no configuration changes; slapd and its overlays store some of that otherwise."""
+def _of(problem: Problem, counts: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
+    """The first of each attribute that counts."""
     attributes = dict.fromkeys(one.attribute for one in problem.told)
     for attribute in attributes:
-        if attribute is None or not facts.is_builtin(attribute):
+        if attribute is None or counts(attribute):
             first = next(one for one in problem.told if one.attribute == attribute)
             yield str(first)

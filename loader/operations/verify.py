@@ -207,10 +207,16 @@ def known_to_core(config: Config, database: Database) -> mdb.Database:
 
 def given_to_core(config: Config, database: Database) -> mdb.TargetSpec:
     """What that follows from. Raises NotProven, ConfigUnreadable."""
-    settings = backmdb.settings(config, database)
-    proven.require_keys(settings)
+    found = target_spec(config, database)
+    proven.require_keys(found.settings)
+    return found
+
+
+def target_spec(config: Config, database: Database) -> mdb.TargetSpec:
+    """The same, whether or not the core can make its index keys. Raises NotProven for words that no slapd up to 2.6
+    knows, ConfigUnreadable."""
     return mdb.TargetSpec(
-        settings,
+        backmdb.settings(config, database),
         tuple(definitions_of(config)),
         schema.effects(config, database),
         _TABLES,

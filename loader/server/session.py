@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
@@ -95,7 +96,9 @@ class Session(Suffixes):
     ) -> LoaderError:
         """`seconds`: how long the question took."""
         facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-        told = [str(facts[key]) for key in ("desc", "info") if facts.get(key)]
+        # libldap asks the socket of a connection that was refused once more, and gets ENOTCONN for the reason.
+        keys = ("desc",) if facts.get("errno") == errno.ENOTCONN else ("desc", "info")
+        told = [str(facts[key]) for key in keys if facts.get(key)]
         reason = "; ".join(told) or str(error)
         if isinstance(error, ldap.TIMEOUT):
             # libldap minds TIMEOUT and NETWORK_TIMEOUT of ldap.conf, too, and does not say which it was.

@@ -18,6 +18,7 @@ import pytest
 from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from loader.operations.made_with import SAMPLE
 from loader.operations.verify import VerifyOptions, verify_database
 from loader.progress import Progress
 from tests.support.command import Done, ditseed
@@ -35,6 +36,7 @@ EQUAL, SUB, SN = (*BASE, "cn eq"), (*BASE, "cn eq,sub"), (*BASE, "sn eq")
 OTHER_OPTION = "attributeoptions x-of-another-"
 OWN = (*BASE, "myA eq")
 HASH64, ANY3 = "index_hash64 on", "index_substr_any_len 3"
+FEW, MANY = "multival rfc822Mailbox 2,1", "multival mail 20,10"
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ def indexed(*lines: str, **more: Any) -> dict[str, Any]:
     return {"indexes": lines, **more}
 
 
+UNKNOWN_KEYS = indexed(*BASE, global_lines=("index_intlen 20",))  # to the core
 ROWS = (
     Row("same", indexed(*SUB), indexed(*SUB), "(cn=*ser 9*)"),
     Row("kind", indexed(*EQUAL), indexed(*SUB), "(cn=*ser 9*)"),
@@ -70,9 +73,13 @@ ROWS = (
     Row("lengths", indexed(*EQUAL), indexed(*SUB, global_lines=(ANY3,)), "(cn=*ser*)"),
     Row("shorter", indexed(*SUB), indexed(*SUB, global_lines=(ANY3,)), "(cn=*ser 9*)"),
     Row("stale", indexed(*SN), indexed(*SN), "(sn=newsn)", stale=True),
-    Row("multival", indexed(*SUB), indexed(*SUB, database_lines=("multival rfc822Mailbox 2,1",)), "(mail=b*)"),
+    Row("multival", indexed(*SUB), indexed(*SUB, database_lines=(FEW,)), "(mail=b*)", "mdb.made_otherwise"),
+    Row("multival more", indexed(*SUB), indexed(*SUB, database_lines=(MANY,)), "(mail=b*)"),
+    Row("multival no more", indexed(*SUB, database_lines=(FEW,)), indexed(*SUB), "(mail=b*)"),
     Row("rule", indexed(*OWN), indexed(*OWN), "(myA=FooBar)", "mdb.made_otherwise", to_schema="caseExactMatch"),
     Row("attribute type", indexed(*BASE), indexed(*BASE), "(uid=u7)", "config.schema_missing", lacks="myA"),
+    Row("rule and intlen", indexed(*OWN), UNKNOWN_KEYS, "(uid=u7)", "mdb.made_otherwise", to_schema="caseExactMatch"),
+    Row("type and intlen", indexed(*BASE), UNKNOWN_KEYS, "(uid=u7)", "config.schema_missing", lacks="myA"),
     Row("option", indexed(*BASE), indexed(*BASE, global_lines=(OTHER_OPTION,)), "(uid=u7)", "config.schema_missing"),
     Row("object class", indexed(*BASE), indexed(*BASE), "(uid=u7)", "config.schema_missing", lacks="inetOrgPerson"),
 )  # fmt: skip
@@ -85,6 +92,7 @@ REFRESHED = (
     "hash64",
     "stale",
     "multival",
+    "multival more",
     "rule",
     "attribute type",
     "object class",
@@ -214,10 +222,8 @@ def problems(server: Slapd, level: str = "indexes") -> set[str]:
 def test_a_copy(servers: Servers, how: str, row: Row) -> None:
     made, consumer = servers.made(row), servers.consumer(row)
     done = ditseed(*command(how, servers, made, consumer))
-    # A clone of a directory does not know the configuration that made it, a backup has it with it.
-    code = "mdb.made_otherwise" if (row.name, how) == ("multival", "restore") else row.code
-    if code:
-        assert_refused(done, code, consumer, b"")
+    if row.code:
+        assert_refused(done, row.code, consumer, b"")
         return
     done.ok()
     if row.name in ("same", "index"):
@@ -227,7 +233,7 @@ def test_a_copy(servers: Servers, how: str, row: Row) -> None:
     assert problems(consumer) == more
     with consumer:
         assert names(consumer, row.filter) == servers.fresh(row) != set()
-        if row.name == "multival":
+        if "multival" in row.name:
             assert_values_can_change(consumer)
 
 
@@ -242,6 +248,14 @@ def assert_values_can_change(server: Slapd) -> None:
     assert len(server.search("(uid=u7)", ("mail",))[0][1]["mail"]) == 3
 
 
+def test_values_that_multival_would_not_leave_in_the_entry(servers: Servers) -> None:
+    """slapd 2.5 and 2.6 lose them when anything of the entry changes."""
+    row = next(one for one in ROWS if one.name == "multival")
+    made, consumer = servers.made(row), servers.consumer(row)
+    shutil.copy(made.database_dir / "data.mdb", consumer.database_dir)
+    assert problems(consumer) == {"indexes.multival"}
+
+
 @pytest.mark.parametrize("row", [one for one in ROWS if one.name in REFRESHED], ids=str)
 def test_a_refresh(servers: Servers, row: Row) -> None:
     made, consumer = servers.made(row), servers.consumer(row)
@@ -250,7 +264,7 @@ def test_a_refresh(servers: Servers, row: Row) -> None:
     done = ditseed(*words)
     if row.code or done.status:
         assert_refused(done, row.code or "refresh.refused", consumer, before)
-    if row.code or row.name == "multival":  # which a refresh refuses in any case
+    if row.code or "multival" in row.name:  # which a refresh refuses in any case
         return
     if done.status:
         hint = done.err.partition("Run slapindex ")[2].partition(" as slapd's account")[0]
@@ -296,3 +310,35 @@ def test_a_refresh_of_longer_lists_is_refused(servers: Servers, long_lists: Slap
     assert_refused(
         done, "refresh.refused", consumer, (long_lists.database_dir / "data.mdb").read_bytes()
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [("abc", "the index of myA lacks entry 3"), (60 * "abc", "myA: no index key can be made")],
+)
+def test_a_refresh_of_an_entry_whose_old_index_keys_are_unknown(
+    servers: Servers, value: str, reason: str
+) -> None:
+    """It is not among those that are looked at first, and its value was indexed by another syntax."""
+    wrong = servers.scratch / "wrong.schema"
+    wrong.write_text(ATTRIBUTE.format("integerMatch").replace("15 )", "27 )") + CLASS)
+    settings = servers.settings("caseIgnoreMatch", indexed(*OWN))
+    ldif = [f"dn: {Settings.suffix}\nobjectClass: domain\ndc: example\n"]
+    for number in range(3 * SAMPLE):
+        more = f"objectClass: extensibleObject\nmyA: {value}\n" if number == 1 else ""
+        ldif.append(
+            f"dn: cn=c{number},{Settings.suffix}\nobjectClass: device\n{more}cn: c{number}\n"
+        )
+    with replication.provider(settings) as provider:
+        provider.stop()
+        provider.slapadd("\n".join(ldif), "-w")
+        consumer = servers.server(replace(settings, schema=(wrong,)))
+        shutil.copy(provider.database_dir / "data.mdb", consumer.database_dir)
+        provider.start()
+        provider.ldapmodify(f"dn: cn=c1,{provider.suffix}\nchangetype: delete\n")
+        before = (consumer.database_dir / "data.mdb").read_bytes()
+        where = ("--config", consumer.config_path, "-b", consumer.suffix)
+        bind = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file)
+        done = ditseed("replica", "refresh", *bind, *where)
+    assert_refused(done, "refresh.refused", consumer, before)
+    assert reason in done.err

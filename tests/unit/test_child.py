@@ -157,3 +157,10 @@ def test_who_waits_for_a_fifo_is_ended(tmp_path: Path) -> None:
         child.output(command)
     with Child(command) as one, pytest.raises(ToolFailed, match="wait for a FIFO"):
         one.check()
+
+
+def test_what_is_wrong_comes_before_the_grammar() -> None:
+    script = "echo line 2: expecting a name >&2; seq 30 >&2; echo bad configuration >&2; exit 1"
+    with pytest.raises(ToolFailed) as caught:
+        child.output(["sh", "-c", script])
+    assert caught.value.facts["reason"] == "line 2: expecting a name; ...; 30; bad configuration"

@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 
 ENVIRONMENT = "environment"  # beside the unpacked file, while indexes are made again
 _ANEW = (
-    "Load the schema that the backup was made with, or make the database anew from its entries: "
-    "`ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
+    "Give this configuration the schema and the multival that the backup was made with, or make the database anew from "
+    "its entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
 )
 
 

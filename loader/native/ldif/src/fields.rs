@@ -252,7 +252,8 @@ fn may_be_change(line: &[u8]) -> bool {
 
 fn not_taken(description: &[u8], line: u64) -> Error {
     let name = String::from_utf8_lossy(description);
-    Error::new(Code::Url, format!("the value of {name} is a URL; put the value itself")).at(line)
+    let advice = "put the value itself, or use `ditseed build --allow-file-urls`";
+    Error::new(Code::Url, format!("the value of {name} is a URL; {advice}")).at(line)
 }
 
 /// slapadd takes the line to end at the NUL, and the next one for its continuation.

@@ -85,6 +85,7 @@ impl<'a> EntryChecker<'a> {
                 tell(Kind::Values, finding.of_attribute(&column.text));
                 continue;
             };
+            kept_together(column, one, tell);
             if column.unproven.is_none() {
                 self.values(column, one, &values, tell);
                 self.keys(column, &values, keys, tell);
@@ -187,7 +188,7 @@ impl<'a> EntryChecker<'a> {
             let compared = values.compared.iter().copied();
             if let Err(refusal) = indexer.each(self.settings, compared, &names, keys) {
                 let finding = Finding::new(format!("no index key can be made: {}", refusal.0));
-                tell(Kind::Normal, finding.of_attribute(&column.text));
+                tell(Kind::NoKey, finding.of_attribute(&column.text));
             }
         }
     }
@@ -246,6 +247,18 @@ impl<'a> EntryChecker<'a> {
         of_type.filter_map(|one| split(one, rows)).any(|values| {
             self.schema.rdn_value_held(ava, asserted, values.compared.iter().copied())
         })
+    }
+}
+
+/// slapd writes such an entry again as if id2v had the values, and loses them.
+fn kept_together(column: &AttributeDescription, one: &Attribute<'_>, tell: Report<'_>) {
+    let (count, limit) = (one.values.len(), column.apart_above);
+    if !one.apart && count > limit as usize {
+        let message = format!(
+            "{count} values in the entry, where multival puts more than {limit} into id2v; the next change of the \
+             entry loses them"
+        );
+        tell(Kind::KeptTogether, Finding::new(message).of_attribute(&column.text));
     }
 }
 

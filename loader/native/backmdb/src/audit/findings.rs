@@ -28,9 +28,13 @@ pub enum Kind {
     Naming,
     Flags,
     Normal,
+    /// A value of which slapd makes no index key.
+    NoKey,
     /// Not a problem: it ends among the notes.
     OwnForm,
     Order,
+    /// More values in the entry than `multival` leaves there.
+    KeptTogether,
     Index,
     Posting,
     Missing,
@@ -64,8 +68,10 @@ impl Kind {
             Self::Naming => "indexes.naming",
             Self::Flags => "indexes.flags",
             Self::Normal => "indexes.normal_form",
+            Self::NoKey => "indexes.no_key",
             Self::OwnForm => "indexes.own_form",
             Self::Order => "indexes.order",
+            Self::KeptTogether => "indexes.multival",
             Self::Index => "indexes.table",
             Self::Posting => "indexes.damaged",
             Self::Missing => "indexes.missing",

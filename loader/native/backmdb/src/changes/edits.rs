@@ -11,14 +11,14 @@ use super::dn2id::{Dn2idChanges, NoParent, NodeAfter};
 use super::incoming::{ReceivedEntries, receive, uuid_number, uuid_of};
 use super::local::{Local, find, id_of};
 use super::{ChangeCounts, Sink, SyncResult, Uuid, postings};
-use crate::audit::EntryChecker;
 use crate::audit::expected_postings::ExpectedPostings;
+use crate::audit::{EntryChecker, Finding, Kind};
 use crate::encoded::Hash;
 use crate::entry::Encoder;
 use crate::naming;
 use crate::shared::BuildContext;
 use crate::verify::{Database, wrong};
-use crate::{Code, Result, damaged_entry};
+use crate::{Code, Error, Result, damaged_entry};
 use codec::id2e::{self, Attribute};
 
 /// What all is done with.
@@ -259,35 +259,39 @@ impl Refresh<'_, '_> {
         Ok(id2e::write(&parts))
     }
 
-    /// Posts the keys that entries had before; those that are gone get numbers behind all others.
+    /// Posts the keys that entries had before; those that are gone get numbers behind all others. slapd made them of
+    /// the normal forms that are stored, whatever these are; where it makes none, the ones that are there are unknown.
     fn old_keys(&mut self, mut posted: ExpectedPostings, root: Option<&SuffixEntry>) -> Result<()> {
         let (task, shared) = (self.task, self.task.shared);
         let texts = &task.database.texts;
         let judge = EntryChecker::new(shared.schema, shared.settings, &shared.columns, texts);
-        let mut post = |number: usize, after: u64, value: &[u8]| -> Result<()> {
+        let mut post = |number: usize, id: u64, value: &[u8]| -> Result<()> {
             let (parts, mut found) = (id2e::read(value).ok_or_else(damaged_entry)?, None);
-            let mut keys = posted.at(2 * number as u64 + after);
+            let mut keys = posted.at(2 * number as u64);
             judge.entry(&parts, &Vec::new(), &mut keys, &mut |kind, finding| {
-                if kind.as_str() == "indexes.normal" {
+                if kind == Kind::NoKey {
                     found.get_or_insert(finding);
                 }
             });
             posted.writer.finish_index()?;
-            found.map_or(Ok(()), |finding| Err(wrong(finding.to_string())))
+            found.map_or(Ok(()), |finding| {
+                let finding = Finding { id: Some(id), ..finding };
+                Err(Error::new(Code::Unproven, finding.to_string()))
+            })
         };
         for number in 0..self.arrived.entries.len() {
             if let Some(id) = self.ids.0[number].filter(|_| !self.new[number]) {
-                post(number, 0, &self.old_value(id)?)?;
+                post(number, id, &self.old_value(id)?)?;
             }
         }
         for at in 0..self.local.gone.len() {
             let id = self.local.gone[at];
-            post(self.ids.0.len(), 0, &self.old_value(id)?)?;
+            post(self.ids.0.len(), id, &self.old_value(id)?)?;
             self.ids.0.push(Some(id));
         }
         if let Some(root) = root {
             let number = self.ids.0.len();
-            post(number, 0, &self.old_value(root.id)?)?;
+            post(number, root.id, &self.old_value(root.id)?)?;
             let texts = shared.columns.numbered();
             let judge = EntryChecker::new(shared.schema, shared.settings, &shared.columns, &texts);
             let mut keys = posted.at(2 * number as u64 + 1);
@@ -319,7 +323,8 @@ impl Refresh<'_, '_> {
             sink.open(&table.name)?;
             let exponent = self.task.shared.settings.list_exponent;
             let id = |position| self.ids.of_position(position);
-            postings::apply(sorted, at, database.index_tables[at], exponent, id, sink)?;
+            let index = database.index_tables[at];
+            postings::apply(sorted, at, &table.name, index, exponent, id, sink)?;
             counters.advance(1);
         }
         self.tree.write(sink)?;

@@ -7,12 +7,14 @@ use lmdbfile::TableReader;
 use super::Sink;
 use super::local::id_of;
 use crate::verify::wrong;
-use crate::{Error, Result};
+use crate::{Code, Error, Result};
 
 /// An even position stands for the keys of an entry before it changed, the odd one after it for those it has now.
+/// `name`: of the index.
 pub fn apply(
     sorted: &Sorted,
     at: usize,
+    name: &str,
     table: TableReader<'_>,
     exponent: u32,
     id: impl Fn(u32) -> Option<u64>,
@@ -20,7 +22,7 @@ pub fn apply(
 ) -> Result<()> {
     let id = &id as &dyn Fn(u32) -> Option<u64>;
     let list = List::default();
-    let mut changer = IndexChanges { table, exponent, id, sink, list };
+    let mut changer = IndexChanges { name, table, exponent, id, sink, list };
     sorted.visit(at, &mut changer)?;
     Ok(())
 }
@@ -34,6 +36,7 @@ struct List {
 }
 
 struct IndexChanges<'a, 'r, S> {
+    name: &'a str,
     table: TableReader<'r>,
     exponent: u32,
     id: &'a dyn Fn(u32) -> Option<u64>,
@@ -91,12 +94,24 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
         gone.sort_unstable();
         new.sort_unstable();
         for id in gone {
-            self.sink.remove(key, &id.to_ne_bytes())?;
+            if let Err(error) = self.sink.remove(key, &id.to_ne_bytes()) {
+                return Err(self.reason(key, id, error));
+            }
         }
         for id in new {
             self.sink.put(key, &id.to_ne_bytes())?;
         }
         Ok(())
+    }
+
+    /// An index that lacks an entry is no damage: it was configured later, or made by another schema.
+    fn reason(&self, key: &[u8], id: u64, error: Error) -> Error {
+        if self.table.contains(key, &id.to_ne_bytes()).unwrap_or(true) {
+            return error;
+        }
+        let name = self.name;
+        let message = format!("the index of {name} lacks entry {id}: make it again with slapindex");
+        Error::new(Code::Unproven, message)
     }
 
     /// A range stays one, and does not become smaller: slapd looks in vain at what is in it without need.
