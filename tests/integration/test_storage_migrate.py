@@ -101,9 +101,7 @@ done
 """
 
 
-def migrated(
-    entries: int, megabytes: int, points: list[str], back: list[str], memory: int, seconds: float
-) -> None:
+def migrated(entries: int, megabytes: int, points: list[str], back: list[str], memory: int) -> None:
     require(storage_vm.missing_storage_vm())
     with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as name:
         home = Path(name)
@@ -126,16 +124,16 @@ def migrated(
             points=" ".join(points),
             back=" ".join(back),
         )
-        ended = storage_vm.run(script, disks, modules=[], memory=memory, seconds=seconds)
+        ended = storage_vm.run(script, disks, modules=[], memory=memory)
         assert ended.status == 0, (ended.out[-500:], ended.err[-3000:])
         assert ended.out.splitlines() == [f"{point}: well" for point in (*points, *back)]
 
 
 def test_from_ext4_to_xfs() -> None:
-    migrated(2000, 400, ["copy.block"], [], 512, 170)
+    migrated(2000, 400, ["copy.block"], [], 512)
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(4 * 3600)
 def test_two_gigabytes_at_every_point() -> None:
-    migrated(1_200_000, 8000, POINTS, BACK, 4096, 4 * 3600)
+    migrated(1_200_000, 8000, POINTS, BACK, 4096)
