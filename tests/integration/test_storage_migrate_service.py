@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -15,7 +17,7 @@ import pytest
 
 from fixtures import kerberos
 from fixtures.limits import loop_device, missing_loop_filesystem
-from tests.support.command import Done, start
+from tests.support.command import Done, ditseed, start
 from tests.support.require import require
 
 
@@ -154,3 +156,47 @@ def test_ctrl_c_and_the_same_again(home: Path) -> None:
         assert "The service is stopped, or being stopped" in err
         migrate(home, home / "old", "--service", "true", "true", "--apply").ok()
         assert (mounted(home / "old") != "", (home / "old/file").read_text()) == (True, "kept")
+
+
+# Calls that change a file or a mount, and programs that only tell.
+CHANGING = re.compile(
+    r"\b(mount|umount2|move_mount|unlink\w*|rename\w*|mkdir\w*|truncate|f?chown\w*|f?chmod\w*)\("
+)
+TELLING = {"findmnt", "blkid", "lvs", "pvs", "wipefs", "tune2fs", "setpriv", "ditseed"}
+
+
+def test_without_apply_nothing_is_changed(home: Path) -> None:
+    """By what the kernel was asked for, with the directory and both devices named."""
+    require(missing_loop_filesystem())
+    require(None if shutil.which("strace") else "strace is not installed")
+    (home / "fstab").touch()
+    with volume(home / "old"), volume(home / "new") as device:
+        (home / "old/file").write_text("kept")
+        traced = ("strace", "-f", "-qq", "-y", "-e", "trace=%file,%desc,execve", "-o", home / "log")
+        words = ("storage", "migrate", home / "old", home / "new", "--fstab", home / "fstab")
+        env = {"DITSEED_STATE_DIR": str(home / "state")}
+        runs = (
+            (*words, "--service", "true", "true"),
+            ("storage", "check", home / "old"),
+            ("storage", "plan", device, "--database-size", "1M", "--fs", "ext4"),  # is mounted
+        )
+        for run, status in zip(runs, (0, 1, 123), strict=True):
+            done = ditseed(*run, env=env, prefix=[str(word) for word in traced])
+            assert done.status == status, done.err
+            calls = [
+                line for line in (home / "log").read_text().splitlines() if " = -1 " not in line
+            ]
+            started = {
+                match[1]
+                for line in calls
+                if (match := re.search(r'execve\("[^"]*?([^/"]+)"', line))
+            }
+            assert started - TELLING <= {"python3", "python", "python3.11"}, started
+            touched = [line for line in calls if str(home) in line or "/dev/loop" in line]
+            assert touched
+            wrong = [
+                one
+                for one in touched
+                if CHANGING.search(one) or "O_WRONLY" in one or "O_RDWR" in one
+            ]
+            assert wrong == []
