@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -12,7 +15,7 @@ import msgspec
 
 from loader.cli import options
 from loader.cli.report import for_people, show, show_facts, show_json, tell
-from loader.errors import EXIT_OK, MigrationRefused, UsageProblem
+from loader.errors import EXIT_OK, LoaderError, MigrationRefused, NotPermitted, UsageProblem
 from loader.operations.storage.migrate import moving, told
 from loader.operations.storage.migrate import plan as planning
 from loader.operations.storage.migrate.moving import Known
@@ -22,6 +25,11 @@ from loader.storage import mounts
 
 _SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")
 _LDAPI = "ldapi:///"
+_MIGRATION = "migration"
+_STOPPED = (
+    "The service is stopped, or being stopped: the same command goes on, --rollback --apply starts it on the former "
+    "volume."
+)
 
 
 @click.command("migrate")
@@ -84,27 +92,52 @@ def migrate_command(
       ditseed storage migrate /var/lib/ldap /mnt/new --rollback --apply
       ditseed storage migrate /var/opt/novell/eDirectory /mnt/new --service "ndsmanage stopall" "ndsmanage startall"
     """
-    stop, start = (tuple(shlex.split(word)) for word in service or _SYSTEMD)
-    if not stop or not start:
-        raise UsageProblem(reason="--service: give two commands")
+    stop, start = map(_command, service or _SYSTEMD)
+    source, target = (str(Path(word)) for word in (source, target))  # no slash at the end
     wishes = Wishes(source, target, stop, start, uri or ("" if service else _LDAPI), fstab, seconds)
     known = moving.known(source)
     if rollback:
         return _back(_known(known, wishes, bool(service)), apply, as_json, progress_mode)
+    moving.require_forward(known is not None and known.goes_back, source)
     plan, anew = _planned(known, wishes, bool(service))
-    if known is not None and known.is_done and not anew and not known.goes_back:
+    if known is not None and known.is_done and not anew:
         tell("This migration is finished. --rollback goes back to the former volume.")
-    elif not _agreed(plan, "migration", told.forward(plan), apply, as_json):
+        if as_json:
+            show_json({"plan": msgspec.to_builtins(plan), "done": known.done})
         return EXIT_OK
-    _report(moving.migrate(plan, options.progress_of(progress_mode), anew), as_json)
+    if not _agreed(plan, _MIGRATION, told.forward(plan), apply, as_json):
+        return EXIT_OK
+    with _standing(source):
+        _report(moving.migrate(plan, options.progress_of(progress_mode), anew), as_json)
     return EXIT_OK
+
+
+def _command(text: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:  # a quotation mark without the other
+        raise UsageProblem(reason=f"--service: {text}: {str(error).lower()}") from None
+    if not words:
+        raise UsageProblem(reason="--service: give two commands")
+    return words
+
+
+@contextmanager
+def _standing(source: str) -> Iterator[None]:
+    """Whoever ends it must be told that the service is stopped."""
+    try:
+        yield
+    except (LoaderError, KeyboardInterrupt):
+        with suppress(LoaderError):
+            known = moving.known(source)
+            if known is not None and known.is_stopped:
+                tell(_STOPPED)
+        raise
 
 
 def _planned(known: Known | None, wishes: Wishes, has_service: bool) -> tuple[Plan, bool]:
     """The plan, and whether it takes the place of a finished one."""
-    anew = (
-        known is not None and known.is_done and not known.goes_back and _is_mounted(wishes.target)
-    )
+    anew = known is not None and known.is_done and _is_mounted(wishes.target)
     if known is None or anew:
         return planning.plan(wishes, moving.home(wishes.source)), anew
     return _known(known, wishes, has_service), False
@@ -127,10 +160,18 @@ def _known(known: Known | None, wishes: Wishes, has_service: bool) -> Plan:
         raise MigrationRefused(
             path=wishes.source, reason=reason, advice=f"Give {before.target} as TO."
         )
+    notes = known.plan.notes if known.is_done else (_begun(known), *known.plan.notes)
+    plan = msgspec.structs.replace(known.plan, notes=notes)
     if not has_service:
-        return known.plan
+        return plan
+    planning.require_commands(wishes)
     again = msgspec.structs.replace(before, stop=wishes.stop, start=wishes.start, uri=wishes.uri)
-    return msgspec.structs.replace(known.plan, wishes=again)
+    return msgspec.structs.replace(plan, wishes=again)
+
+
+def _begun(known: Known) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.plan.begun))
+    return f"begun on {when}, finished so far: {', '.join(known.done)}"
 
 
 def _back(plan: Plan, apply: bool, as_json: bool, progress_mode: str) -> int:
@@ -150,6 +191,8 @@ def _agreed(plan: Plan, what: str, steps: Iterable[Told], apply: bool, as_json: 
     if not apply:
         show("", "Nothing was changed. --apply does it.")
         return False
+    if os.geteuid() != 0:
+        raise NotPermitted(action="mount a volume on", path=plan.wishes.source, owner="root")
     tell("", f"Type {plan.wishes.source} to begin:")
     if not sys.stdin or sys.stdin.readline().strip() != plan.wishes.source:
         raise UsageProblem(reason=f"the {what} was not confirmed; nothing was changed")
@@ -158,7 +201,9 @@ def _agreed(plan: Plan, what: str, steps: Iterable[Told], apply: bool, as_json: 
 
 def _lines(plan: Plan, what: str, steps: Iterable[Told]) -> Iterator[str]:
     old = plan.old.device if plan.old else "a directory of a larger file system"
-    yield f"# {what} of {plan.wishes.source}: {old} and {plan.new.device} ({plan.new.kind})"
+    new = f"{plan.new.device} ({plan.new.kind})"
+    where = f"from {old} to {new}" if what == _MIGRATION else f"from {new} to {old}"
+    yield f"# {what} of {plan.wishes.source} {where}"
     yield from (f"# Note: {note}" for note in plan.notes)
     for one in steps:
         yield f"# {one.step}" + (f": ditseed {one.by}" if one.by else "")

@@ -147,6 +147,15 @@ def test_the_database_of_a_configuration(tmp_path: Path) -> None:
     assert ditseed("storage", "check").status == 3
 
 
+def images(home: Path, *sizes: int) -> list[Path]:
+    """Empty disks of as many megabytes."""
+    disks = [home / f"disk{number}" for number in range(len(sizes))]
+    for disk, size in zip(disks, sizes, strict=True):
+        with disk.open("wb") as file:
+            file.truncate(size << 20)
+    return disks
+
+
 LINEAR_AND_STRIPED = """
 set -e
 pvcreate -q /dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd1
@@ -175,10 +184,7 @@ def partitioned(disk: Path, megabytes: int, start: int) -> None:
 def test_a_linear_volume_is_told_from_a_striped_one_and_mended(tmp_path: Path) -> None:
     """The printed commands, run as they are, make a volume in which nothing is left to mend."""
     require(storage_vm.missing_storage_vm())
-    disks = [tmp_path / f"disk{number}" for number in range(4)]
-    for disk in disks[:3]:
-        with disk.open("wb") as file:
-            file.truncate(2 << 30)
+    disks = images(tmp_path, 2048, 2048, 2048, 0)
     partitioned(disks[3], 1600, 63)
     ended = storage_vm.run(LINEAR_AND_STRIPED.format(ditseed=COMMAND), disks)
     assert ended.status == 0, ended.err

@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.slapd]
 
 MIGRATED = """
 set -e
-from={source} to=/run/mnt/new
+trap '[ $? = 0 ] || tail -n 30 log >&2' EXIT
+from={source} to=/run/mnt/new uri=ldapi://%2Frun%2Fldapi
 mkdir -p $to
 mount -t ext4 /dev/ubda $from
 mkfs.xfs -q -f /dev/ubdb
@@ -42,44 +43,65 @@ END
 chmod 700 /run/stop /run/start
 migrate() {{
     echo $from | {ditseed} storage migrate $from $to --fstab /run/fstab --service /run/stop /run/start \
-        -H ldapi://%2Frun%2Fldapi --watch 0 --apply --progress none "$@" >>log 2>&1
+        -H $uri --watch 0 --apply --progress none "$@" >>log 2>&1
+}}
+killed() {{ # POINT [--rollback]
+    echo "$1" >>log
+    export DITSEED_KILL_AT=$1
+    shift
+    status=0
+    migrate "$@" || status=$?
+    unset DITSEED_KILL_AT
+    [ $status = 137 ]
+}}
+content() {{
+    ldapsearch -x -LLL -z 500 -H $uri -b "{suffix}" "*" + || [ $? = 4 ] # there are more
+    sha256sum <$from/data.mdb
 }}
 answers() {{
-    ldapsearch -x -LLL -H ldapi://%2Frun%2Fldapi -b "" -s base namingContexts | grep -q "{suffix}"
-    [ "$(sha256sum <$from/data.mdb)" = "$before" ]
+    content >now
+    cmp before now
 }}
-moved() {{ findmnt -n -o FSTYPE -M $from | tail -n 1 | grep -q xfs && grep -q "xfs" /run/fstab; answers; }}
+is_there() {{ [ "$(findmnt -n -o FSTYPE -M $from | tail -n 1)" = "$1" ]; }}
+moved() {{
+    is_there xfs
+    grep -q "^UUID=.* $from xfs " /run/fstab
+    answers
+}}
 as_before() {{
-    findmnt -n -o FSTYPE -M $from | tail -n 1 | grep -q ext4
+    is_there ext4
     cmp /run/fstab /run/fstab.old
     answers
     find $to -mindepth 1 -delete
 }}
 /run/start
-before=$(sha256sum <$from/data.mdb)
+until ldapwhoami -x -H $uri >/dev/null 2>&1; do sleep 0.1; done
+content >before
+grep -q "^entryCSN: " before
 for point in {points}; do
-    echo "$point" >>log
-    DITSEED_KILL_AT=$point migrate && exit 7
-    migrate; moved
-    migrate --rollback; as_before
-    DITSEED_KILL_AT=$point migrate && exit 8
+    killed $point
+    migrate
+    moved
+    migrate --rollback
+    as_before
+    killed $point
     case $point in preflight.start | preflight.unrecorded) ;; *) migrate --rollback ;; esac
     as_before
     echo "$point: well"
 done
 for point in {back}; do
-    migrate; moved
-    DITSEED_KILL_AT=$point migrate --rollback && exit 9
-    migrate --rollback; as_before
+    migrate
+    moved
+    killed $point --rollback
+    migrate --rollback
+    as_before
     echo "$point: well"
 done
 /run/stop
 """
 
 
-def migrated(
-    entries: int, megabytes: int, points: list[str], back: list[str], seconds: float
-) -> None:
+def migrated(entries: int, megabytes: int, points: list[str], back: list[str], memory: int) -> None:
     require(storage_vm.missing_storage_vm())
     with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as name:
         home = Path(name)
@@ -102,18 +124,16 @@ def migrated(
             points=" ".join(points),
             back=" ".join(back),
         )
-        ended = storage_vm.run(
-            f"({script}) || {{ tail -n 30 log >&2; exit 1; }}", disks, modules=[], seconds=seconds
-        )
+        ended = storage_vm.run(script, disks, modules=[], memory=memory)
         assert ended.status == 0, (ended.out[-500:], ended.err[-3000:])
         assert ended.out.splitlines() == [f"{point}: well" for point in (*points, *back)]
 
 
 def test_from_ext4_to_xfs() -> None:
-    migrated(2000, 400, ["copy.block"], [], 170)
+    migrated(2000, 400, ["copy.block"], [], 512)
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(4 * 3600)
 def test_two_gigabytes_at_every_point() -> None:
-    migrated(1_200_000, 8000, POINTS, BACK, 4 * 3600)
+    migrated(1_200_000, 8000, POINTS, BACK, 4096)

@@ -3,72 +3,69 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
+
+import pytest
 
 from fixtures import storage_vm
 from fixtures.limits import missing_loop_filesystem
-from tests.integration.test_storage_check import loop_device, mounted, run
+from tests.integration.test_storage_check import images, loop_device, mounted, run
 from tests.support.command import ditseed
 from tests.support.require import require
+from tests.support.vm import program
 
-# One interpreter for all commands: to start it takes seconds in the VM.
 PLANNED = """
-touch /run/fstab
-mount --bind /run/fstab /etc/fstab
-exec {python} - <<'END'
-import os, shlex, sys
-import loader.cli, loader.cli.storage_cmd
-
-def ditseed(words, out):
-    child = os.fork()
-    if not child:
-        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT)
-        os.dup2(descriptor, 1), os.dup2(descriptor, 2)
-        sys.argv = ["ditseed", "storage", *shlex.split(words)]
-        loader.cli.main()
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-def sh(command):
-    assert os.system(command + " >&2") == 0, command
-
-three = "plan /dev/ubda /dev/ubdb /dev/ubdc --database-size 300M --memory 1G --mount /run/mnt/xfs"
-assert ditseed(three, "xfs.sh") == 0
-other = "plan /dev/ubdd /dev/ubde /dev/ubdf --database-size 100M --memory 64M --vg two --fs ext4"
-assert ditseed(other + " --mount '/run/mnt/ext 4'", "ext.sh") == 0
-sh("sh -e xfs.sh")
-sh("sh -e ext.sh")
-sh("umount /run/mnt/xfs && mount /run/mnt/xfs")
-found = ditseed("check /run/mnt/xfs --json", "xfs"), ditseed("check '/run/mnt/ext 4' --json", "ext")
-refused = ditseed("plan /dev/ubda --database-size 1G", "refused")
-print(found, refused, flush=True)
-os.system("cat /run/fstab refused xfs; echo ==; cat ext")
-END
+sh("touch /run/fstab && mount --bind /run/fstab /etc/fstab")
+for number, (kind, place, disks, memory) in enumerate({wishes}):
+    words = f"plan {{disks}} --database-size 20M --vg vg{{number}} --fs {{kind}} --mount '{{place}}'"
+    assert ditseed(words + " --memory " + memory, "plan.sh") == 0, open("plan.sh").read()
+    sh("sh -e plan.sh")
+    sh(f"umount '{{place}}' && mount '{{place}}'")  # as the next boot does
+    print(ditseed(f"check '{{place}}' --json", "found"), open("found").read().replace("\\n", " "), flush=True)
+print(ditseed("plan /dev/ubda --database-size 1G", "refused"), open("refused").read())
+print(open("/run/fstab").read())
 """
+# Kind, mount point, disks, memory; xfs takes stripes from 1 GiB on.
+WISHES = {
+    "current": [
+        ("xfs", "/run/mnt/xfs", "/dev/ubda /dev/ubdb /dev/ubdc", "1G"),
+        ("ext4", "/run/mnt/ext 4", "/dev/ubdd /dev/ubde /dev/ubdf", "16M"),
+    ],
+    "legacy": [
+        ("ext3", "/run/mnt/ext3", "/dev/ubda /dev/ubdb /dev/ubdc", "1G"),
+        ("ext2", "/run/mnt/ext2", "/dev/ubdd /dev/ubde /dev/ubdf", "16M"),
+    ],
+}
 
 
-def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wishes", WISHES)
+def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path, wishes: str) -> None:
+    """But that ext2 has no journal, which the plan notes, too."""
     require(storage_vm.missing_storage_vm())
-    images = [tmp_path / f"disk{number}" for number in range(6)]
-    for number, image in enumerate(images):
-        with image.open("wb") as file:  # xfs takes stripes from 1 GiB on
-            file.truncate((360 if number < 3 else 120) << 20)
-    ended = storage_vm.run(PLANNED.format(python=sys.executable), images)
+    disks = images(tmp_path, 360, 360, 360, 120, 120, 120)
+    ended = storage_vm.run(program(PLANNED.format(wishes=WISHES[wishes])), disks)
     assert ended.status == 0, ended.err
-    said, _, told = ended.out.partition("{")
-    assert said.startswith("(0, 0) 123\n"), ended.out
-    assert "/dev/ldap/data /run/mnt/xfs xfs defaults 0 2\n" in said
-    assert r"/dev/two/data /run/mnt/ext\0404 ext4 defaults 0 2" in said
-    assert "/dev/ubda is a physical volume of LVM already [storage.disk_in_use]" in said
-    for text, sectors in zip(("{" + told).split("==\n"), (256, 32), strict=True):
-        facts = json.loads(text)
+    *found, refused = ended.out.partition("\n\n")[0].splitlines()[:3]
+    assert refused.startswith("123 ")
+    assert "/dev/ubda is a physical volume of LVM already [storage.disk_in_use]" in refused
+    for line, (kind, place, _, memory) in zip(found, WISHES[wishes], strict=True):
+        facts = json.loads(line.partition(" ")[2])
+        assert facts["mount"]["kind"] == kind
         assert facts["not_looked_at"] == []
-        rules = {one["rule"]: one["severity"] for one in facts["findings"]}
-        assert rules["volume.striped"] == rules["stripes"] == rules["block_size"] == "ok"
-        assert rules["alignment"] == rules["volume.stripe_size"] == "ok"
-        assert "fstab.missing" not in rules
+        findings = {one["rule"]: one["severity"] for one in facts["findings"]}
+        assert findings.pop("filesystem") == ("warning" if kind == "ext2" else "ok")
+        assert set(findings.values()) == {"ok"}, findings
+        assert {
+            "volume.striped",
+            "volume.stripe_size",
+            "stripes",
+            "alignment",
+            "block_size",
+        } <= set(findings)
         assert facts["parameters"]["stripe_width"] == 3 * 65536
-        assert facts["devices"][0]["read_ahead"] == sectors * 512
+        assert facts["devices"][0]["read_ahead"] == (131072 if memory == "1G" else 16384)
+        number, word = WISHES[wishes].index((kind, place, _, memory)), place.replace(" ", r"\040")
+        assert f"/dev/vg{number}/data {word} {kind} defaults 0 2\n" in ended.out
 
 
 def test_a_disk_that_holds_something_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from fixtures.limits import loop_device, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.operations.storage.migrate.moving import STEPS
-from tests.support.command import Done, start
+from tests.support.command import Done, ditseed, start
 from tests.support.require import require
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
@@ -45,9 +45,12 @@ class Place:
     def source(self) -> Path:
         return self.server.database_dir
 
-    def run(self, *more: str, kill: str = "", confirmed: str | None = None) -> Done:
+    def run(
+        self, *more: str, kill: str = "", confirmed: str | None = None, begin: str | None = None
+    ) -> Done:
+        """`begin`: another command than the one that starts the service."""
         env = {"DITSEED_STATE_DIR": str(self.state), "DITSEED_KILL_AT": kill}
-        service = (str(self.server.home / "stop"), str(self.server.home / "start"))
+        service = (str(self.server.home / "stop"), begin or str(self.server.home / "start"))
         words = ("storage", "migrate", self.source, self.target, "--fstab", self.fstab)
         process = start(
             *words, "--service", *service, "-H", self.server.ldapi_uri, "--watch", "0", *more,
@@ -169,6 +172,27 @@ def test_it_moves_and_goes_back(place: Place) -> None:
     assert "finished" in place.run("--apply").ok().err
     place.run("--rollback", "--apply").ok()
     place.require_old(fstab)
+
+
+def test_a_slash_at_the_end_and_a_dry_run_of_what_was_begun(place: Place) -> None:
+    """As the completion of a shell leaves it: it is the same place, also in fstab."""
+    fstab = place.fstab.read_text()
+    words = ("storage", "migrate", f"{place.source}/", f"{place.target}/", "--fstab", place.fstab)
+    env = {"DITSEED_STATE_DIR": str(place.state)}
+    shown = ditseed(*words, "--service", "true", "true", env=env)
+    assert f"umount {place.target}\n" in shown.ok().out
+    assert ("- /dev/" in shown.out) == place.is_volume  # the line of the old volume is found
+    assert place.run("--apply", kill="copy.recorded").status == -9
+    assert "finished so far: preflight, stop, copy\n" in place.run().ok().out
+    place.run("--rollback", "--apply").ok()
+    place.require_old(fstab)
+
+
+def test_whoever_ends_it_is_told_that_the_service_is_stopped(place: Place) -> None:
+    failed = place.run("--apply", begin="false")
+    assert (failed.status, "The service is stopped" in failed.err) == (8, True)
+    place.run("--apply").ok()
+    place.require_new()
 
 
 def test_others_use_it(place: Place) -> None:

@@ -195,6 +195,10 @@ TABLE = (
     Matrix("tests/resume/test_kill.py::test_stopped_by_a_signal", 2, _MATRIX),
     Matrix("tests/resume/test_export_cut.py::test_cut_at_random", 1, _MATRIX),
     Matrix(
+        "tests/integration/test_storage_layers.py", 1, "other kinds of layers in the storage VM"
+    ),
+    Matrix("tests/integration/test_storage_plan.py::test_its_script", 1, _MATRIX),
+    Matrix(
         "tests/integration/test_storage_migrate.py::test_from_ext4_to_xfs",
         0,
         "half a minute in the storage VM",

@@ -197,6 +197,8 @@ def test_what_is_configured_counts() -> None:
         ("fuse.ntfs", "warning"),
         ("btrfs", "warning"),
         ("zfs", "warning"),
+        ("f2fs", "warning"),
+        ("nilfs2", "warning"),
         ("reiserfs", "critical"),
         ("jfs", "warning"),
         ("ext2", "warning"),

@@ -46,6 +46,16 @@ KNOWN = {
         "database a volume of its own.",
         "kernel documentation, overlayfs",
     ),
+    **{
+        kind: (
+            Severity.WARNING,
+            "log-structured below LMDB's own copy-on-write",
+            "LMDB never overwrites a page in use, nor does this file system: both copy, its cleaner copies once more, "
+            "and data.mdb falls into fragments.",
+            f"kernel documentation, filesystems/{kind}",
+        )
+        for kind in ("f2fs", "nilfs2")
+    },
     "zfs": (
         Severity.WARNING,
         "copy-on-write below LMDB's own",

@@ -22,7 +22,7 @@ from loader.mdb import verify as databases
 from loader.operations.storage.migrate import fstab, service
 from loader.operations.storage.migrate.plan import Plan
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Catalogue, Facts, forget
+from loader.run.catalogue import Facts, forget
 from loader.run.killpoint import killpoint
 from loader.run.looking import status_of
 from loader.run.steps import Run, open_run
@@ -46,12 +46,20 @@ _GOING_BACK = "rollback"
 
 
 class Known(msgspec.Struct, frozen=True):
-    """A migration that was begun. `last`: the step that was finished last."""
+    """A migration that was begun. `done`: its steps that are finished."""
 
     plan: Plan
-    last: str
-    is_done: bool
+    done: tuple[str, ...]
     goes_back: bool
+
+    @property
+    def is_done(self) -> bool:
+        return "watch" in self.done
+
+    @property
+    def is_stopped(self) -> bool:
+        """May it have left the service stopped?"""
+        return "start" not in self.done
 
 
 def home(source: str) -> Path:
@@ -65,15 +73,15 @@ def known(source: str) -> Known | None:
     facts = status.found("preflight") if status else None
     if status is None or facts is None:
         return None
-    done = [step.name for step in status.steps]
-    last = next(name for name in reversed(STEPS) if name in done)
-    return Known(msgspec.convert(facts, Plan), last, "watch" in done, _GOING_BACK in done)
+    finished = {step.name for step in status.steps}
+    done = tuple(name for name in STEPS if name in finished)
+    return Known(msgspec.convert(facts, Plan), done, _GOING_BACK in finished)
 
 
 def migrate(plan: Plan, progress: Progress, anew: bool) -> Facts:
     """Go on, or begin; `anew`: instead of a migration that was finished. Raises LoaderError."""
     with _run(plan, progress, anew) as run:
-        _require_forward(run.catalogue, plan)
+        require_forward(run.catalogue.found(_GOING_BACK) is not None, plan.wishes.source)
         run.do("preflight", lambda meter: msgspec.to_builtins(plan))
         if run.catalogue.found("watch") is None:
             for name in _AGAIN:
@@ -87,12 +95,11 @@ def _run(plan: Plan, progress: Progress, anew: bool = False) -> Any:
     return open_run(home(plan.wishes.source), VERB, options, progress, restart=anew)
 
 
-def _require_forward(catalogue: Catalogue, plan: Plan) -> None:
-    if catalogue.found(_GOING_BACK) is not None:
+def require_forward(goes_back: bool, source: str) -> None:
+    """Raises MigrationRefused."""
+    if goes_back:
         reason = "a rollback was begun and has not ended"
-        raise MigrationRefused(
-            path=plan.wishes.source, reason=reason, advice="Give --rollback to end it."
-        )
+        raise MigrationRefused(path=source, reason=reason, advice="Give --rollback to end it.")
 
 
 class _Steps:
@@ -234,7 +241,8 @@ def _watch(plan: Plan, meter: Meter) -> int:
         meter.add(size=1)  # a sign of life
 
     wishes = plan.wishes
-    return service.watch(Path(wishes.source), plan.databases, wishes.uri, wishes.seconds, note)
+    signs = service.Signs(Path(wishes.source), plan.databases, plan.is_used, wishes.uri)
+    return service.watch(signs, wishes.seconds, note)
 
 
 def _mark(place: Path) -> str:

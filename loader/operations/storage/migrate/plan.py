@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ class Wishes(msgspec.Struct, frozen=True):
 
 class Plan(msgspec.Struct, frozen=True):
     """`old`: the volume that is mounted on FROM, None where FROM is a directory of a larger one. `new`: as it will be
-    mounted on FROM; `there`: as it is mounted on TO now. Sizes in bytes."""
+    mounted on FROM; `there`: as it is mounted on TO now. Sizes in bytes. `is_used`: a process writes to FROM, so that
+    one must when the service was started again."""
 
     wishes: Wishes
     old: Volume | None
@@ -51,6 +53,7 @@ class Plan(msgspec.Struct, frozen=True):
     databases: tuple[str, ...]
     notes: tuple[str, ...]
     begun: float
+    is_used: bool = True
 
     @property
     def seconds(self) -> float:
@@ -63,6 +66,7 @@ def plan(wishes: Wishes, state: Path) -> Plan:
     source, target = Path(wishes.source), Path(wishes.target)
     for place in (source, target):
         _require_place(place)
+    require_commands(wishes)
     old_mount, new_mount = mounts.mounted_at(source), mounts.mounted_at(target)
     if new_mount is None:
         raise _refused(
@@ -86,7 +90,8 @@ def plan(wishes: Wishes, state: Path) -> Plan:
     _require_room(target, found.allocated)
     day = time.strftime("%Y-%m-%d")
     edits = tables.edits(fstab, wishes.source, wishes.target, new, day)
-    told = tuple(_notes(source, target, old, found.size > found.allocated))
+    is_used = bool(found.databases or occupants(source))
+    told = tuple(_notes(source, target, old, is_used, found.size > found.allocated))
     return Plan(
         wishes,
         old,
@@ -99,6 +104,7 @@ def plan(wishes: Wishes, state: Path) -> Plan:
         found.databases,
         told,
         time.time(),
+        is_used,
     )
 
 
@@ -110,7 +116,8 @@ def _require_place(path: Path) -> None:
     if not path.is_absolute() or not str(path).isprintable() or os.path.realpath(path) != str(path):
         raise UsageProblem(reason=f"{path}: give an absolute path without symbolic links, . and ..")
     with files.explained(path):
-        path.stat()
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise UsageProblem(reason=f"{path}: not a directory")
     inner = mounts.below(path)
     if path == Path("/") or inner:
         reason = f"other file systems are mounted in it: {', '.join(inner)}"
@@ -125,10 +132,19 @@ def _require_place(path: Path) -> None:
             raise _refused(path, reason, "Mount points must be where only root can replace them.")
 
 
+def require_commands(wishes: Wishes) -> None:
+    """Before anything is stopped. Raises UsageProblem."""
+    for command in (wishes.stop, wishes.start):
+        if shutil.which(command[0]) is None:
+            raise UsageProblem(reason=f"{command[0]} is not there, or not in PATH (see --service)")
+
+
 def _require_apart(
     source: Path, target: Path, old: Volume | None, new: Volume, state: Path
 ) -> None:
-    if source in (target, *target.parents) or target in source.parents:
+    if source == target:
+        raise _refused(target, "FROM and TO are the same", "Give two places.")
+    if source in target.parents or target in source.parents:
         raise _refused(
             target, f"one of {source} and {target} is inside the other", "Give two places."
         )
@@ -162,11 +178,18 @@ def _require_room(target: Path, needed: int) -> None:
     files.require_space(target, needed + needed // 20 + _SPARE)
 
 
-def _notes(source: Path, target: Path, old: Volume | None, sparse: bool) -> Iterator[str]:
+def _notes(
+    source: Path, target: Path, old: Volume | None, is_used: bool, sparse: bool
+) -> Iterator[str]:
     if old is None:
         yield (
             f"{source} is a directory of a larger file system: the new volume is mounted over it. The old files stay "
             "below it, kept, and take their room."
+        )
+    if not is_used:
+        yield (
+            f"no process writes to {source} now, so that this cannot be looked for after the start either: see "
+            "yourself that the service is up"
         )
     report = check.check(target)
     before = {one.rule for one in check.check(source).findings if one.severity is not Severity.OK}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from loader import child
@@ -50,19 +51,29 @@ def _named(found: Sequence[Occupant]) -> str:
     return ", ".join(map(str, found[:5]))
 
 
-def watch(
-    place: Path, databases: Sequence[str], uri: str, seconds: float, note: Callable[[str], None]
-) -> int:
-    """Wait until it is up, then look for `seconds` whether it stays; its process. Raises MigrationRefused."""
+@dataclass(frozen=True)
+class Signs:
+    """Of a service that is up: it writes to `place` (`is_used`), has the first of `databases` open, `uri` answers."""
+
+    place: Path
+    databases: Sequence[str]
+    is_used: bool
+    uri: str
+
+
+def watch(signs: Signs, seconds: float, note: Callable[[str], None]) -> int:
+    """Wait until it is up, then look for `seconds` whether it stays; its process (0: none that it is known by). Raises
+    MigrationRefused."""
+    place = signs.place
     until = time.monotonic() + PATIENCE
-    while (first := _up(place, databases, uri))[0] is None:
+    while (first := _up(signs))[0] is None:
         if time.monotonic() > until:
             raise _down(place, f"the service does not come up: {first[1]}")
         time.sleep(_LOOK)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        note(f"up, process {first[0]}")
-        now = _up(place, databases, uri)
+        note(f"up, process {first[0]}" if first[0] else "up")
+        now = _up(signs)
         if now[0] != first[0]:
             raise _down(
                 place, f"the service does not stay up: {now[1] or 'it is another process now'}"
@@ -79,16 +90,16 @@ def _down(place: Path, reason: str) -> MigrationRefused:
     return MigrationRefused(path=place, reason=reason, advice=advice)
 
 
-def _up(place: Path, databases: Sequence[str], uri: str) -> tuple[int | None, str]:
-    """The process that has the files, or what is amiss."""
-    if os.statvfs(place).f_flag & os.ST_RDONLY:
+def _up(signs: Signs) -> tuple[int | None, str]:
+    """The process that has the files (0: none needs to), or what is amiss."""
+    if os.statvfs(signs.place).f_flag & os.ST_RDONLY:
         return None, "the volume is read-only"
-    pid = _process(place, databases)
+    pid = _process(signs.place, signs.databases) if signs.is_used else 0
     if pid is None:
         return None, "no process uses the directory"
     try:
-        if uri:
-            with session(Connection(uri=uri, mechanism=None)) as server:
+        if signs.uri:
+            with session(Connection(uri=signs.uri, mechanism=None)) as server:
                 server.naming_contexts()
     except LoaderError as error:
         return None, str(error)

@@ -25,7 +25,7 @@ class Told(msgspec.Struct, frozen=True):
 def forward(plan: Plan) -> Iterator[Told]:
     wishes = plan.wishes
     source, target = wishes.source, wishes.target
-    amount = f"{units.number(plan.files)} files, {units.size(plan.allocated)}"
+    amount = f"{units.size(plan.allocated)} in {units.number(plan.files)} files"
     took = units.duration(max(1.0, plan.seconds))
     yield Told("stop", (join(wishes.stop),), f"waits until no process uses {source}")
     copying = f"rsync -aHAXS --numeric-ids {quote(source)}/ {quote(target)}/"
@@ -42,7 +42,7 @@ def forward(plan: Plan) -> Iterator[Told]:
         "fstab", tuple(fstab.difference(plan.edits)), f"changes these lines of {wishes.fstab}"
     )
     checks = tuple(f"ditseed verify {quote(str(Path(source, name)))}" for name in plan.databases)
-    yield Told("check", checks, f"owner and mode of {source}")
+    yield Told("check", checks, f"compares owner and mode of {source}")
     yield Told("start", (join(wishes.start),))
     yield _watching(plan)
 
@@ -62,7 +62,8 @@ def back(plan: Plan) -> Iterator[Told]:
 
 
 def _watching(plan: Plan) -> Told:
-    asked = f", and that {plan.wishes.uri} answers" if plan.wishes.uri else ""
+    asked = f" and that {plan.wishes.uri} answers" if plan.wishes.uri else ""
+    seconds = units.duration(plan.wishes.seconds)
     return Told(
-        "watch", (), f"looks for {units.duration(plan.wishes.seconds)} that it stays up{asked}"
+        "watch", (), f"waits until it is up, then sees for {seconds} that it stays up{asked}"
     )

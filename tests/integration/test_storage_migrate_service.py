@@ -1,0 +1,202 @@
+"""`ditseed storage migrate` of what is not slapd's, and what it tells whoever gives it something wrong."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import kerberos
+from fixtures.limits import loop_device, missing_loop_filesystem
+from tests.support.command import Done, ditseed, start
+from tests.support.require import require
+
+
+@contextmanager
+def volume(place: Path, megabytes: int = 64) -> Iterator[str]:
+    """A new one, mounted on `place`."""
+    place.mkdir()
+    with loop_device(place.with_suffix(".image"), megabytes) as device:
+        subprocess.run(["mkfs.ext4", "-q", device], check=True)
+        subprocess.run(["mount", device, place], check=True)
+        try:
+            yield device
+        finally:
+            subprocess.run(["umount", "--all-targets", device], capture_output=True, check=False)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Where only root can rename things."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def migrate(home: Path, source: Path, *more: object, say: str = "", **given: Any) -> Done:
+    """From `source` to home/new; the run is kept in home/state."""
+    env = {"DITSEED_STATE_DIR": str(home / "state")}
+    words = ("storage", "migrate", source, home / "new", "--fstab", home / "fstab", "--watch", 0)
+    process = start(*words, *more, env=env, stdin=subprocess.PIPE, **given)
+    out, err = process.communicate(f"{say or source}\n")
+    return Done(process.returncode, out, err)
+
+
+def mounted(place: Path) -> str:
+    found = subprocess.run(
+        ["findmnt", "-n", "-o", "SOURCE", "-M", place], capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip()
+
+
+def test_a_kdc_and_its_realm(home: Path) -> None:
+    """A service that ditseed knows nothing of: its directory moves, it goes on, and back."""
+    require(missing_loop_filesystem())
+    require(kerberos.missing_kerberos())
+    (home / "fstab").touch()
+    with volume(home / "new") as device, kerberos.Realm() as realm:
+        keytab = realm.keytab("host/localhost")
+        service = ("--service", *realm.hand_over(home))
+        before = realm.dump()
+        assert "host/localhost" in before
+        migrate(home, realm.home, *service, "--apply").ok()
+        assert (mounted(realm.home), mounted(home / "new")) == (device, "")
+        assert realm.dump() == before
+        realm.ticket("host/localhost", keytab, "one")
+        assert f" {realm.home} ext4 " in (home / "fstab").read_text()
+        migrate(home, realm.home, *service, "--rollback", "--apply").ok()
+        assert (mounted(realm.home), mounted(home / "new")) == ("", device)
+        assert realm.dump() == before
+        realm.ticket("host/localhost", keytab, "two")
+        assert (home / "fstab").read_text() == ""
+
+
+def test_a_service_that_has_no_file_open(home: Path) -> None:
+    """Then none can be looked for; the plan says so."""
+    require(missing_loop_filesystem())
+    (home / "fstab").touch()
+    (home / "old").mkdir()
+    (home / "old/file").write_text("kept")
+    with volume(home / "new"):
+        service = ("--service", "true", "true")
+        assert "no process writes to" in migrate(home, home / "old", *service).ok().out
+        migrate(home, home / "old", *service, "--apply").ok()
+        assert (mounted(home / "old") != "", (home / "old/file").read_text()) == (True, "kept")
+        again = migrate(home, home / "old", *service, "--apply").ok()
+        assert ("is finished" in again.err, "--restart" in again.err) == (True, False)
+        migrate(home, home / "old", *service, "--rollback", "--apply").ok()
+        assert (mounted(home / "old"), (home / "old/file").read_text()) == ("", "kept")
+
+
+def test_what_is_wrong_is_said_before_anything_is_done(home: Path) -> None:
+    require(missing_loop_filesystem())
+    (home / "fstab").touch()
+    (home / "old").mkdir()
+    (home / "link").symlink_to(home / "old")
+    large = home / "old/file"
+    large.write_bytes(bytes(range(256)) * 4 * 30 * 1024)  # 30 MiB
+    with volume(home / "new", 20):
+        service = ("--service", "true", "true")
+        for source, more, status, said in (
+            (home / "none", service, 5, "no such file"),
+            (large, service, 3, "not a directory"),
+            (home / "link", service, 3, "without symbolic links"),
+            (Path("old"), service, 3, "an absolute path"),
+            (home / "new", service, 125, "FROM and TO are the same"),
+            (home, service, 125, "other file systems are mounted in it"),
+            (home / "old", ("--service", "none-such stop", "true"), 3, "none-such is not there"),
+            (home / "old", ("--service", "stop 'it", "true"), 3, "no closing quotation"),
+            (home / "old", ("--service", "", "true"), 3, "give two commands"),
+            (home / "old", (*service, "--rollback"), 125, "no migration of this directory"),
+            (home / "old", service, 6, "needed, "),
+        ):
+            done = migrate(home, source, *more, "--apply")
+            assert (done.status, said in done.err) == (status, True), done.err
+        assert not (home / "state/migrate").exists()
+        large.write_bytes(b"less")
+        done = migrate(home, home / "old", *service, "--fstab", home / "none", "--apply")
+        assert (done.status, "no such file" in done.err) == (5, True), done.err
+        other = ("setpriv", "--reuid", "65534", "--clear-groups")
+        done = migrate(home, home / "old", *service, "--apply", prefix=other)
+        assert (done.status, "Run as root" in done.err) == (4, True), done.err
+        done = migrate(home, home / "old", *service, "--apply", say="yes")
+        assert (done.status, "not confirmed; nothing was changed" in done.err) == (3, True)
+        assert mounted(home / "old") == ""
+
+
+def test_ctrl_c_and_the_same_again(home: Path) -> None:
+    require(missing_loop_filesystem())
+    (home / "fstab").touch()
+    (home / "old").mkdir()
+    (home / "old/file").write_text("kept")
+    slow = home / "stop"
+    slow.write_text(f"#!/bin/sh\ntouch {home}/stopping\nexec sleep 600\n")
+    slow.chmod(0o700)
+    with volume(home / "new"):
+        env = {"DITSEED_STATE_DIR": str(home / "state")}
+        words = ("storage", "migrate", home / "old", home / "new", "--fstab", home / "fstab")
+        service = ("--service", slow, "true", "--watch", 0, "--apply")
+        process = start(*words, *service, env=env, stdin=subprocess.PIPE)
+        process.stdin.write(f"{home}/old\n")
+        process.stdin.flush()
+        while not (home / "stopping").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+        assert (process.returncode, "The same command resumes here" in err) == (130, True), err
+        assert "The service is stopped, or being stopped" in err
+        migrate(home, home / "old", "--service", "true", "true", "--apply").ok()
+        assert (mounted(home / "old") != "", (home / "old/file").read_text()) == (True, "kept")
+
+
+# Calls that change a file or a mount, and programs that only tell.
+CHANGING = re.compile(
+    r"\b(mount|umount2|move_mount|unlink\w*|rename\w*|mkdir\w*|truncate|f?chown\w*|f?chmod\w*)\("
+)
+TELLING = {"findmnt", "blkid", "lvs", "pvs", "wipefs", "tune2fs", "setpriv", "ditseed"}
+
+
+def test_without_apply_nothing_is_changed(home: Path) -> None:
+    """By what the kernel was asked for, with the directory and both devices named."""
+    require(missing_loop_filesystem())
+    require(None if shutil.which("strace") else "strace is not installed")
+    (home / "fstab").touch()
+    with volume(home / "old"), volume(home / "new") as device:
+        (home / "old/file").write_text("kept")
+        traced = ("strace", "-f", "-qq", "-y", "-e", "trace=%file,%desc,execve", "-o", home / "log")
+        words = ("storage", "migrate", home / "old", home / "new", "--fstab", home / "fstab")
+        env = {"DITSEED_STATE_DIR": str(home / "state")}
+        runs = (
+            (*words, "--service", "true", "true"),
+            ("storage", "check", home / "old"),
+            ("storage", "plan", device, "--database-size", "1M", "--fs", "ext4"),  # is mounted
+        )
+        for run, status in zip(runs, (0, 1, 123), strict=True):
+            done = ditseed(*run, env=env, prefix=[str(word) for word in traced])
+            assert done.status == status, done.err
+            calls = [
+                line for line in (home / "log").read_text().splitlines() if " = -1 " not in line
+            ]
+            started = {
+                match[1]
+                for line in calls
+                if (match := re.search(r'execve\("[^"]*?([^/"]+)"', line))
+            }
+            assert started - TELLING <= {"python3", "python", "python3.11"}, started
+            touched = [line for line in calls if str(home) in line or "/dev/loop" in line]
+            assert touched
+            wrong = [
+                one
+                for one in touched
+                if CHANGING.search(one) or "O_WRONLY" in one or "O_RDWR" in one
+            ]
+            assert wrong == []

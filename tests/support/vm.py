@@ -1,0 +1,33 @@
+"""Scripts for the storage VM that run ditseed often: in one interpreter, for to start one takes seconds in there."""
+
+from __future__ import annotations
+
+import sys
+
+_PROGRAM = """exec {python} - <<'END'
+import os, shlex, sys
+import loader.cli, loader.cli.storage_cmd
+
+def ditseed(words, out):
+    child = os.fork()
+    if not child:
+        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(descriptor, 1), os.dup2(descriptor, 2)
+        sys.argv = ["ditseed", "storage", *shlex.split(words)]
+        loader.cli.main()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def sh(script):
+    with open("script.sh", "w") as file:
+        file.write(script)
+    assert os.system("sh -e ./script.sh >&2") == 0, script
+
+{body}
+END
+"""
+
+
+def program(body: str) -> str:
+    """`body` is Python, with two functions. ditseed(WORDS, FILE) runs `ditseed storage WORDS` with its output to FILE,
+    and returns its exit status. sh(SCRIPT) runs commands, none of which may fail; their output is on standard error."""
+    return _PROGRAM.format(python=sys.executable, body=body)
