@@ -1,29 +1,89 @@
-"""Indexes of a copy that its configuration would have made otherwise: made again, in a private place."""
+"""Indexes of a database that no slapd has open, made again: by the core, or by slapindex where that is not proven."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import indexes, units
-from loader.errors import MapFull, ToolFailed
+from loader import indexes, resources, units
+from loader.errors import MapFull, NotProven, ToolFailed
 from loader.mdb import index_tables, meta
 from loader.operations.publish import TargetDatabase
+from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.server import tools
+from loader.sinks import indexes as core
+from loader.sinks.changes import Resources
+from loader.sinks.indexes import Task
+from loader.sinks.mdb import TargetSpec
 
-ROOM = 4  # times the file, for slapindex; LMDB does not make the file larger for it
+ROOM = 4  # times the file, for the transaction; LMDB does not make the file larger for it
+_SHARE = 4  # of the memory there is, this part for sorting
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """attributes: whose indexes were made again. by_slapindex: those of them that slapindex made, and why."""
+
+    attributes: tuple[str, ...] = ()
+    by_slapindex: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if not self.by_slapindex:
+            return ()
+        names = ", ".join(self.by_slapindex)
+        return (f"slapindex made the index on {names}, which takes longer: {self.reason}",)
 
 
 def rebuild(
     place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter
-) -> None:
-    """In `directory`, which nobody else uses; what the tables held is taken out first, because slapindex only adds.
-    Not synced. Raises MapFull, ToolFailed."""
+) -> Rebuilt:
+    """In a copy of the database in `directory`, which nobody else uses. Raises MapFull, NoSpace, ToolFailed."""
     if not attributes:
-        return
-    index_tables.empty(directory, [name.partition(";")[0] for name in attributes])
+        return Rebuilt()
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
+    rest, reason = tuple(attributes), ""
+    try:
+        given = replace(given_to_core(place.config, place.database), map_size=room)
+        rest = by_core(given, directory, attributes, scratch, meter)
+        reason = "the keys of its matching rule are not known well enough"
+    except NotProven as error:
+        reason = str(error.facts["reason"])
+    if rest:
+        _by_slapindex(place, directory, rest, room, scratch, meter)
+    return Rebuilt(tuple(attributes), rest, reason if rest else "")
+
+
+def by_core(
+    given: TargetSpec, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter
+) -> tuple[str, ...]:
+    """In one transaction; `given.map_size` is how large the file may become. Which of the attributes are left, because
+    their keys are not known well enough. Raises NotProven, MapFull, NoSpace, MdbDamaged."""
+    found = meta.read_meta(directory).format
+    if found != 1:
+        raise NotProven(reason=f"the database has LMDB's data format {found} (LMDB 1.0)")
+    unproven = given.target().schema.unproven(list(attributes))
+    left = tuple(name for name in attributes if name.partition(";")[0] in unproven)
+    wanted = tuple(name for name in attributes if name not in left)
+    means = Resources(resources.memory() // _SHARE, resources.processors(), scratch)
+    if wanted:
+        core.rebuild(Task(directory, given, wanted, means), meter)
+    return left
+
+
+def _by_slapindex(
+    place: TargetDatabase,
+    directory: Path,
+    attributes: Sequence[str],
+    room: int,
+    scratch: Path,
+    meter: Meter,
+) -> None:
+    """What the tables held is taken out first, because slapindex only adds. Not synced."""
+    index_tables.empty(directory, [name.partition(";")[0] for name in attributes])
     settings: dict[str, Sequence[bytes]] = {
         "olcDbDirectory": [str(directory).encode()],
         "olcDbMaxSize": [str(room).encode()],

@@ -156,7 +156,7 @@ TABLE = (
     Matrix("tests/golden/test_glued.py::test_the_context_csn", 2, _MATRIX),
     Matrix("tests/integration/test_glued.py::test_a_seeded_glued_consumer", 2, _MATRIX),
     Matrix("tests/integration/test_tune.py::test_other_versions", 2, _RELEASE),
-    Matrix("tests/integration/test_tune.py::test_killed_while_slapindex", 1, _MATRIX),
+    Matrix("tests/integration/test_tune.py::test_killed_while_it_indexes", 1, _MATRIX),
     Matrix("tests/golden/test_verify.py::test_databases_of_other_versions", 1, _RELEASE),
     Matrix("tests/integration/test_awkward.py::test_all_of_it_is_exported", 2, _MATRIX),
     Matrix("tests/integration/test_hidden.py::test_hidden_attributes_are_refused", 3, _MATRIX),

@@ -36,6 +36,7 @@ mod parents;
 mod positions;
 pub mod postings;
 mod reading;
+pub mod reindex;
 mod reject;
 mod reject_text;
 mod reorder;
