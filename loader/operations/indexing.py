@@ -24,18 +24,10 @@ _SHARE = 4  # of the memory there is, this part for sorting
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """attributes: whose indexes were made again. by_slapindex: those of them that slapindex made, and why."""
+    """attributes: whose indexes were made again. notes: by whom, where that was not the core."""
 
     attributes: tuple[str, ...] = ()
-    by_slapindex: tuple[str, ...] = ()
-    reason: str = ""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        if not self.by_slapindex:
-            return ()
-        names = ", ".join(self.by_slapindex)
-        return (f"slapindex made the index on {names}, which takes longer: {self.reason}",)
+    notes: tuple[str, ...] = ()
 
 
 def rebuild(
@@ -45,33 +37,30 @@ def rebuild(
     if not attributes:
         return Rebuilt()
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
-    rest, reason = tuple(attributes), ""
     try:
         given = replace(given_to_core(place.config, place.database), map_size=room)
-        rest = by_core(given, directory, attributes, scratch, meter)
-        reason = "the keys of its matching rule are not known well enough"
+        by_core(given, directory, attributes, scratch, meter)
+        return Rebuilt(tuple(attributes))
     except NotProven as error:
-        reason = str(error.facts["reason"])
-    if rest:
-        _by_slapindex(place, directory, rest, room, scratch, meter)
-    return Rebuilt(tuple(attributes), rest, reason if rest else "")
+        _by_slapindex(place, directory, attributes, room, scratch, meter)
+        return Rebuilt(tuple(attributes), (by_slapindex_because(error),))
 
 
 def by_core(
     given: TargetSpec, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter
-) -> tuple[str, ...]:
-    """In one transaction; `given.map_size` is how large the file may become. Which of the attributes are left, because
-    their keys are not known well enough. Raises NotProven, MapFull, NoSpace, MdbDamaged."""
+) -> None:
+    """In one transaction; `given.map_size` is how large the file may become. Raises NotProven before it changes
+    anything, MapFull, NoSpace, MdbDamaged."""
     found = meta.read_meta(directory).format
     if found != 1:
-        raise NotProven(reason=f"the database has LMDB's data format {found} (LMDB 1.0)")
-    unproven = given.target().schema.unproven(list(attributes))
-    left = tuple(name for name in attributes if name.partition(";")[0] in unproven)
-    wanted = tuple(name for name in attributes if name not in left)
+        raise NotProven(reason=f"the database has LMDB's data format {found}")
     means = Resources(resources.memory() // _SHARE, resources.processors(), scratch)
-    if wanted:
-        core.rebuild(Task(directory, given, wanted, means), meter)
-    return left
+    core.rebuild(Task(directory, given, tuple(attributes), means), meter)
+
+
+def by_slapindex_because(error: NotProven) -> str:
+    """A note."""
+    return f"slapindex made the indexes, which takes longer: {error.facts['reason']}"
 
 
 def _by_slapindex(

@@ -17,7 +17,6 @@ from loader.config import Config, Database
 from loader.errors import NotProven
 from loader.mdb.meta import DATA
 from loader.operations import indexing
-from loader.operations.indexing import Rebuilt
 from loader.operations.tune import slapindex
 from loader.operations.tune.plan import Plan
 from loader.operations.verify import given_to_core
@@ -32,20 +31,18 @@ def make(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
         return ()  # slapd makes the indexes of an empty database as it fills
-    rest, reason = plan.index, "the keys of its matching rule are not known well enough"
     try:
-        rest = _by_core(config, plan, directory, progress)
+        _by_core(config, plan, directory, progress)
+        return ()
     except NotProven as error:
-        reason = str(error.facts["reason"])
-    if rest:
-        slapindex.make(config, plan, rest, progress)
-    return Rebuilt(plan.index, rest, reason).notes
+        slapindex.make(config, plan, progress)
+        return (indexing.by_slapindex_because(error),)
 
 
-def _by_core(config: Config, plan: Plan, directory: Path, progress: Progress) -> tuple[str, ...]:
+def _by_core(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
     given = given_to_core(config, _with_both(plan))
     with progress.step("index") as meter, _workshop(directory) as scratch:
-        return indexing.by_core(given, directory, plan.index, scratch, meter)
+        indexing.by_core(given, directory, plan.index, scratch, meter)
 
 
 def _with_both(plan: Plan) -> Database:

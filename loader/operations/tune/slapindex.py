@@ -22,14 +22,14 @@ from loader.storage import held, temporary
 from loader.storage.files import Owner
 
 
-def make(config: Config, plan: Plan, attributes: Sequence[str], progress: Progress) -> None:
+def make(config: Config, plan: Plan, progress: Progress) -> None:
     """Run slapindex as the owner of the database, with the changed configuration. Raises MapFull, ToolFailed."""
     directory = plan.database.directory
     assert directory is not None
     owner = _owner(directory)
     changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
     lines = [value.decode() for value in changed.get("olcDbIndex", [])]
-    if chosen := indexing.only(lines, attributes):
+    if chosen := indexing.only(lines, plan.index):
         changed["olcDbIndex"] = chosen
     settings = {"olcDbDirectory": [bytes(directory)], **changed}
     with (

@@ -45,6 +45,7 @@ mod settings;
 mod shared;
 pub mod split;
 mod stored;
+mod stored_keys;
 mod subtrees;
 mod superseded;
 #[cfg(test)]

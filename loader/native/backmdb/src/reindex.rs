@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use codec::{id2e, id2v, tables};
+use codec::tables;
 use extsort::Sorted;
 use ldif::Counters;
 use lmdbfile::{Reader, TableReader};
@@ -15,12 +15,11 @@ use crate::audit::expected_postings::ExpectedPostings;
 use crate::audit::indexes::{ConfiguredIndexes, table_name};
 use crate::audit::parts::id_ranges;
 use crate::audit::readers::side_by_side;
-use crate::audit::{EntryChecker, MultivalRecords};
-use crate::descriptions::AttributeDescriptions;
 use crate::numbering::Numbering;
 use crate::postings::{self, IndexWriter};
+use crate::stored_keys::StoredKeys;
 use crate::verify::{self, Resources, wrong};
-use crate::{Code, Error, Result, Settings, damaged_entry};
+use crate::{Code, Error, Result, Settings};
 
 /// After so many entries the sorter may put its buffers in order, and a wish to stop is heard.
 const PATIENCE: u64 = 1024;
@@ -54,11 +53,9 @@ pub fn reindex(
     let mut reader = Reader::open(path)?;
     tables::set_orders(&mut reader);
     let asked = wanted(&reader, known, attributes)?;
-    let columns = AttributeDescriptions::new(known.0, &asked.settings, &asked.indexes);
     let texts = reader.table(b"ad2i").map_or_else(|| Ok(Vec::new()), verify::descriptions)?;
-    let judge = EntryChecker::new(known.0, &asked.settings, &columns, &texts);
-    judge.require_known()?;
-    let task = Task { asked: &asked, judge: &judge, means, counters };
+    let keys = StoredKeys::new(known.0, &asked, &texts)?;
+    let task = Task { asked: &asked, keys: &keys, means, counters };
     let (entries, sorted) = task.read(&reader)?;
     Ok(Reindexed { entries, tables: task.write(&sorted, sink)? })
 }
@@ -85,7 +82,7 @@ fn wanted(
 
 struct Task<'a> {
     asked: &'a ConfiguredIndexes,
-    judge: &'a EntryChecker<'a>,
+    keys: &'a StoredKeys<'a>,
     means: &'a Resources,
     counters: &'a Counters,
 }
@@ -192,27 +189,7 @@ impl Span<'_> {
         let Some(position) = id.checked_sub(1).filter(|_| !value.is_empty()) else {
             return Ok(());
         };
-        let parts = id2e::read_whole(value).ok_or_else(damaged_entry)?;
-        let rows = self.rows(id, &parts)?;
-        Ok(self.task.judge.index_keys(&parts, &rows, &mut self.keys.at(position))?)
-    }
-
-    /// What it has in id2v of attributes that are indexed.
-    fn rows(
-        &self,
-        id: u64,
-        parts: &id2e::Parts<'_>,
-    ) -> std::result::Result<MultivalRecords, StopReason> {
-        let mut rows = MultivalRecords::new();
-        let Some(table) = self.id2v else { return Ok(rows) };
-        for one in parts.attributes.iter().filter(|one| one.apart) {
-            if self.task.judge.is_indexed(one.number) {
-                #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
-                let number = one.number as u16;
-                rows.push((number, table.get_all(&id2v::key(id, number))?));
-            }
-        }
-        rows.sort_by_key(|(number, _)| *number);
-        Ok(rows)
+        let mut keys = self.keys.at(position);
+        Ok(self.task.keys.of_entry(id, value, self.id2v.as_ref(), &mut keys)?)
     }
 }

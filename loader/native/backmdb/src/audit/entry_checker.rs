@@ -7,7 +7,7 @@ use values::Normaliser;
 
 use super::findings::{Finding, Kind};
 use super::walk::{MultivalRecords, of_number};
-use crate::{Code, Error, Result, Settings};
+use crate::Settings;
 use crate::descriptions::{AttributeDescription, AttributeDescriptions};
 use crate::indexer::Keys;
 use codec::dn2i::Node;
@@ -64,44 +64,6 @@ impl<'a> EntryChecker<'a> {
     fn column(&self, number: u32) -> Option<&AttributeDescription> {
         let at = (number as usize).checked_sub(1)?;
         self.columns.get(at)?.1.as_deref()
-    }
-
-    /// Refuses an attribute of the database that is indexed, itself or as one of its super-types, and compared by a rule
-    /// that is not followed.
-    pub fn require_known(&self) -> Result<()> {
-        for (text, column) in &self.columns {
-            let Some(column) = column.as_ref().filter(|column| !column.indexers.is_empty()) else {
-                continue;
-            };
-            if let Some(rule) = &column.unproven {
-                let message = format!("index keys of {text}, which has {rule}");
-                return Err(Error::new(Code::Unproven, message));
-            }
-        }
-        Ok(())
-    }
-
-    pub fn is_indexed(&self, number: u32) -> bool {
-        self.column(number).is_some_and(|column| !column.indexers.is_empty())
-    }
-
-    /// Makes the index keys of an entry, and looks at nothing else. slapd indexes no attribute that the schema does not
-    /// know.
-    pub fn index_keys(
-        &self,
-        parts: &Parts<'_>,
-        rows: &MultivalRecords,
-        keys: &mut impl Keys,
-    ) -> Result<()> {
-        let mut refused = None;
-        for one in &parts.attributes {
-            let Some(column) = self.column(one.number).filter(|one| !one.indexers.is_empty()) else {
-                continue;
-            };
-            let values = split(one, rows).ok_or_else(|| Error::damaged("a row of id2v cannot be read"))?;
-            self.keys(column, &values, keys, &mut |_, finding| refused = Some(finding));
-        }
-        refused.map_or(Ok(()), |finding| Err(Error::new(Code::Unproven, finding.to_string())))
     }
 
     /// Holds an entry against the schema, and makes its index keys.
