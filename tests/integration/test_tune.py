@@ -733,7 +733,9 @@ def test_an_index_that_does_not_fit_changes_nothing(form: Form) -> None:
     server = Slapd(Settings(maxsize=3 << 20, indexes=INDEXES), form=form, user=USER)
     record = "dn: cn={0},{1}\nobjectClass: organizationalRole\ncn: {0}\ndescription: {2}\n\n"
     texts = [
-        f"{number * 7919 % 104729:x} {'abcdefghijklmnopqrstuvwxyz'[number % 20 :]} {number:08d}"
+        f"{number * 7919 % 104729:x} {number * 6007 % 99991:05x}{number * 7001 % 99989:05x}"
+        f"{number * 5003 % 99971:05x}{number * 4001 % 99961:05x} "
+        f"{'abcdefghijklmnopqrstuvwxyz'[number % 20 :]} {number:08d}"
         for number in range(2000)
     ]
     try:
