@@ -79,6 +79,7 @@ TABLE = (
         "65,535 entries",
         "tests/golden/test_shards.py",
     ),
+    Matrix("tests/golden/test_indexes.py::test_equal_to_slapindex", 10, _CASES),
     Matrix("tests/golden/test_spellings.py", 8, _MATRIX),
     Matrix("tests/golden/test_versions.py", 6, _RELEASE),
     Matrix("tests/golden/test_glued.py::test_every_database", 6, _MATRIX),
