@@ -36,6 +36,7 @@ __all__ = [
     "Plan",
     "Problem",
     "Refreshed",
+    "Reindexed",
     "Rejection",
     "ScanResult",
     "Schema",
@@ -65,6 +66,7 @@ __all__ = [
     "plan",
     "records",
     "refresh",
+    "reindex",
     "scan",
     "schema",
     "select",
@@ -927,6 +929,31 @@ def refresh(
     changed: LDIF; of the same entryUUID the last entry counts. present: what stays (None: nobody said). lost: entries
     among the changed ones that are elsewhere or gone since. reached, claimed: contextCSN before and afterwards.
     allowed: a descriptor; a byte from it lets the transaction be committed, its end does not.
+    """
+
+@final
+class Reindexed:
+    """entries: those that were read. tables: index table -> values in it."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def tables(self) -> dict[str, int]: ...
+
+def reindex(
+    directory: _Path,
+    database: Database,
+    counters: Counters,
+    *,
+    attributes: Sequence[str],
+    memory: int,
+    jobs: int,
+    scratch: _Path,
+) -> Reindexed:
+    """Makes the tables of these attributes' indexes again in a database that no process has open, in one transaction.
+
+    memory: bytes for sorting; what is more goes to nameless files in `scratch`. Code build.unproven, and nothing
+    changed, where the keys of an index are not known well enough.
     """
 
 def audit(

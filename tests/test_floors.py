@@ -48,6 +48,7 @@ GUARDED = {
         "loader.mdb.verify",
         "loader.server.wire",
         "loader.sinks.changes",
+        "loader.sinks.indexes",
         "loader.sinks.ldap",
         "loader.sinks.mdb",
         "loader.sources.dit",

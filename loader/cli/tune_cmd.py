@@ -129,7 +129,7 @@ def indexes_command(
 ) -> None:
     """Show which attributes are indexed and which indexes replication lacks; change the list.
 
-    Over LDAP, slapd builds new indexes itself, in the background. Offline, slapindex builds them before the
+    Over LDAP, slapd builds new indexes itself, in the background. Offline, ditseed builds them before the
     configuration changes, so that slapd never relies on an incomplete index.
 
     \b

@@ -1,29 +1,78 @@
-"""Indexes of a copy that its configuration would have made otherwise: made again, in a private place."""
+"""Indexes of a database that no slapd has open, made again: by the core, or by slapindex where that is not proven."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import indexes, units
-from loader.errors import MapFull, ToolFailed
+from loader import indexes, resources, units
+from loader.errors import MapFull, NotProven, ToolFailed
 from loader.mdb import index_tables, meta
 from loader.operations.publish import TargetDatabase
+from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.server import tools
+from loader.sinks import indexes as core
+from loader.sinks.changes import Resources
+from loader.sinks.indexes import Task
+from loader.sinks.mdb import TargetSpec
 
-ROOM = 4  # times the file, for slapindex; LMDB does not make the file larger for it
+ROOM = 4  # times the file, for the transaction; LMDB does not make the file larger for it
+_SHARE = 4  # of the memory there is, this part for sorting
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """attributes: whose indexes were made again. notes: by whom, where that was not the core."""
+
+    attributes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def rebuild(
     place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter
-) -> None:
-    """In `directory`, which nobody else uses; what the tables held is taken out first, because slapindex only adds.
-    Not synced. Raises MapFull, ToolFailed."""
+) -> Rebuilt:
+    """In a copy of the database in `directory`, which nobody else uses. Raises MapFull, NoSpace, ToolFailed."""
     if not attributes:
-        return
-    index_tables.empty(directory, [name.partition(";")[0] for name in attributes])
+        return Rebuilt()
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
+    try:
+        given = replace(given_to_core(place.config, place.database), map_size=room)
+        by_core(given, directory, attributes, scratch, meter)
+        return Rebuilt(tuple(attributes))
+    except NotProven as error:
+        _by_slapindex(place, directory, attributes, room, scratch, meter)
+        return Rebuilt(tuple(attributes), (by_slapindex_because(error),))
+
+
+def by_core(
+    given: TargetSpec, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter
+) -> None:
+    """In one transaction; `given.map_size` is how large the file may become. Raises NotProven before it changes
+    anything, MapFull, NoSpace, MdbDamaged."""
+    found = meta.read_meta(directory).format
+    if found != 1:
+        raise NotProven(reason=f"the database has LMDB's data format {found}")
+    means = Resources(resources.memory() // _SHARE, resources.processors(), scratch)
+    core.rebuild(Task(directory, given, tuple(attributes), means), meter)
+
+
+def by_slapindex_because(error: NotProven) -> str:
+    """A note."""
+    return f"slapindex made the indexes, which takes longer: {error.facts['reason']}"
+
+
+def _by_slapindex(
+    place: TargetDatabase,
+    directory: Path,
+    attributes: Sequence[str],
+    room: int,
+    scratch: Path,
+    meter: Meter,
+) -> None:
+    """What the tables held is taken out first, because slapindex only adds. Not synced."""
+    index_tables.empty(directory, [name.partition(";")[0] for name in attributes])
     settings: dict[str, Sequence[bytes]] = {
         "olcDbDirectory": [str(directory).encode()],
         "olcDbMaxSize": [str(room).encode()],

@@ -17,6 +17,7 @@ from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
+from loader.operations.indexing import Rebuilt
 from loader.operations.made_with import Origin
 from loader.operations.publish import TargetDatabase
 from loader.operations.target import (
@@ -133,6 +134,8 @@ def _restore(
             seconds = whole.seconds
         killpoint("restore.unpacked")
         indexed = _fitted(options, backup, place, partial, progress)
+        for note in indexed.notes:
+            progress.say(note)
         verified = checked(partial, options.verify, progress)
         _tell_entries(backup, verified.entries)
         put(partial, shop.target, place.mode, options.replace)
@@ -149,7 +152,7 @@ def _restore(
         allocated=sizes.allocated,
         verified=verified.level,
         seconds=seconds,
-        indexed=indexed,
+        indexed=indexed.attributes,
     )
 
 
@@ -159,11 +162,11 @@ def _fitted(
     place: RestoreTarget,
     partial: Path,
     progress: Progress,
-) -> tuple[str, ...]:
+) -> Rebuilt:
     """Indexes that the configuration would have made otherwise are made again; which. Raises SchemaMissing,
     MadeOtherwise."""
     if place.config is None or place.database is None:
-        return ()
+        return Rebuilt()
     origin = _origin(options.repo / backup.id / manifest.CONFIG, backup, place.config)
     with progress.step("look") as meter:
         found = made_with.look(partial, place.config, place.database, meter, origin)
@@ -171,8 +174,8 @@ def _fitted(
     if found.rebuild:
         target = TargetDatabase(place.config, place.database, place.directory)
         with progress.step("index") as meter, _as_environment(partial) as made:
-            indexing.rebuild(target, made, found.rebuild, partial.parent, meter)
-    return found.rebuild
+            return indexing.rebuild(target, made, found.rebuild, partial.parent, meter)
+    return Rebuilt()
 
 
 def _origin(path: Path, backup: Backup, now: Config) -> Origin | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from loader.errors import ConfigNotEditable
 from loader.operations.tune.directory import BY_HAND
@@ -13,9 +13,10 @@ from loader.run.killpoint import killpoint
 
 
 def carry_out(
-    target: Target, plan: Plan, apply: bool, first: Callable[[], None] | None = None
+    target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None
 ) -> Outcome:
-    """Check the change and, with `apply`, make it. `first`: what must be done before (slapindex).
+    """Check the change and, with `apply`, make it. `first`: what must be done before (new indexes);
+    its notes.
 
     What holds already is not written again. Killed before the change is in place: the old settings stand, and the same
     command does it; after: it does nothing.
@@ -27,13 +28,12 @@ def carry_out(
             return Outcome(State.PROPOSED, prepared.difference, plan.notes)
         with journal.recorded(*plan.entries(target.config, target.place)):
             killpoint("tune.written-down")
-            if first:
-                first()
+            told = first() if first else ()
             killpoint("tune.before-change")
             prepared.publish()
             _require_in_force(target, plan)
         killpoint("tune.changed")
-    return Outcome(State.CHANGED, prepared.difference, (*plan.notes, *target.after()))
+    return Outcome(State.CHANGED, prepared.difference, (*plan.notes, *told, *target.after()))
 
 
 def _require_in_force(target: Target, plan: Plan) -> None:

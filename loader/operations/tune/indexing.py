@@ -13,8 +13,8 @@ from loader.errors import ServerRunning
 from loader.indexes import Indexes
 from loader.mdb import index_tables
 from loader.operations.tune.change import carry_out
+from loader.operations.tune.making import make
 from loader.operations.tune.plan import Outcome, Plan, State, changed
-from loader.operations.tune.slapindex import make
 from loader.operations.tune.target import Target, slapd_on
 from loader.progress import Progress
 

@@ -1,4 +1,4 @@
-"""Making new indexes in a database that no slapd has open, before its configuration speaks of them.
+"""New indexes made by slapindex, where the core is not proven to make them, in a database that no slapd has open.
 
 Until the configuration changes nobody looks at them, so a slapindex that was killed or failed does no harm: kinds that
 were there before are only added to.
@@ -25,8 +25,7 @@ from loader.storage.files import Owner
 def make(config: Config, plan: Plan, progress: Progress) -> None:
     """Run slapindex as the owner of the database, with the changed configuration. Raises MapFull, ToolFailed."""
     directory = plan.database.directory
-    if directory is None or not (directory / "data.mdb").exists():
-        return  # slapd makes the indexes of an empty database as it fills
+    assert directory is not None
     owner = _owner(directory)
     changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
     lines = [value.decode() for value in changed.get("olcDbIndex", [])]

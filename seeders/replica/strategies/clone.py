@@ -141,8 +141,8 @@ class _CloneSteps:
     def index(self, meter: Meter) -> Facts:
         """slapd trusts that the file has the indexes of its configuration; where they differ, make them so."""
         told = (self.run.catalogue.found("schema") or {}).get("rebuild", [])
-        indexing.rebuild(self.place, self.made, told, self.run.directory, meter)
-        return {"indexed": told}
+        made = indexing.rebuild(self.place, self.made, told, self.run.directory, meter)
+        return {"indexed": told, **({"index_notes": list(made.notes)} if made.notes else {})}
 
     def check(self, meter: Meter) -> Facts:
         verify.verify(self.made, self.options.verify, meter)

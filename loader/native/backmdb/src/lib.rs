@@ -36,6 +36,7 @@ mod parents;
 mod positions;
 pub mod postings;
 mod reading;
+pub mod reindex;
 mod reject;
 mod reject_text;
 mod reorder;
@@ -44,6 +45,7 @@ mod settings;
 mod shared;
 pub mod split;
 mod stored;
+mod stored_keys;
 mod subtrees;
 mod superseded;
 #[cfg(test)]

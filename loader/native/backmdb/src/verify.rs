@@ -132,7 +132,7 @@ impl<'r> Database<'r> {
     }
 }
 
-fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
+pub(crate) fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut cursor = ad2i.cursor()?;
     while let Some((number, text)) = cursor.next()? {

@@ -53,7 +53,7 @@ mod _native {
     #[pymodule_export]
     use super::merging::{Merged, Plan, Slice, find_name, merge, plan};
     #[pymodule_export]
-    use super::refreshing::{Refreshed, refresh};
+    use super::refreshing::{Refreshed, Reindexed, refresh, reindex};
     #[pymodule_export]
     use super::results::{Arrangement, Difference, EntryDigests, ScanResult, Shard};
     #[pymodule_export]

@@ -1,9 +1,10 @@
-//! The call that brings a database up to date.
+//! The calls that change a database in one transaction: bring it up to date, make its indexes again.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use backmdb::changes::{ChangeCounts, SyncResult};
-use backmdb::{Options, ValueCheck};
+use backmdb::{Options, ValueCheck, VerifyMeans};
 use pyo3::prelude::*;
 
 use crate::building::Database;
@@ -71,4 +72,29 @@ pub fn refresh(
     let (known, allowed) = (database.parts(), duplicate(allowed)?);
     let work = || ::refresh::refresh(&directory, known, &options, &told, allowed, &counters.0);
     Ok(enter(py, &counters.0, work)?.into())
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Reindexed {
+    entries: u64,
+    tables: BTreeMap<String, u64>,
+}
+
+#[pyfunction]
+#[pyo3(signature = (directory, database, counters, *, attributes, memory, jobs, scratch))]
+pub fn reindex(
+    py: Python<'_>,
+    directory: PathBuf,
+    database: &Database,
+    counters: &Counters,
+    attributes: Vec<String>,
+    memory: usize,
+    jobs: usize,
+    scratch: PathBuf,
+) -> PyResult<Reindexed> {
+    let (known, means) = (database.parts(), VerifyMeans { memory, jobs, scratch });
+    let work = || ::refresh::reindex(&directory, known, &attributes, &means, &counters.0);
+    let made = enter(py, &counters.0, work)?;
+    Ok(Reindexed { entries: made.entries, tables: made.tables })
 }

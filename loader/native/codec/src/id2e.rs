@@ -325,6 +325,11 @@ impl<'a> Stored<'a> {
         self.values.clone()
     }
 
+    /// What matching rules see; none where the values are in id2v.
+    pub fn compared(&self) -> Values<'a> {
+        if self.has_normals { self.normals.clone() } else { self.values.clone() }
+    }
+
     /// The first value in its normal form, where such forms are stored.
     pub fn first_normal(&self) -> Option<&'a [u8]> {
         self.normals.clone().next()

@@ -1,6 +1,7 @@
 //! Index keys of entries on their way to the sorter, by entry ID.
 
 use crate::entry::Posting;
+use crate::{Code, Error, Result};
 
 #[derive(Debug)]
 pub struct ExpectedPostings {
@@ -12,6 +13,15 @@ pub struct ExpectedPostings {
 impl ExpectedPostings {
     pub const fn new(writer: extsort::Writer) -> Self {
         Self { writer, overflow: false }
+    }
+
+    /// All is handed over. Fails where an ID was too large.
+    pub fn end(mut self) -> Result<()> {
+        if self.overflow {
+            let message = "an entry ID above 4,294,967,295: the indexes of such a database cannot be checked";
+            return Err(Error::new(Code::TooMany, message));
+        }
+        self.writer.finish_index()
     }
 
     pub fn at(&mut self, id: u64) -> Posting<'_> {

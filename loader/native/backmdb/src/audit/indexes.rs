@@ -70,7 +70,7 @@ impl ConfiguredIndexes {
 }
 
 /// The table of an index is named after the attribute type, whatever the configuration calls it.
-fn table_name(schema: &Schema, description: &str) -> Option<String> {
+pub fn table_name(schema: &Schema, description: &str) -> Option<String> {
     let described = schema.describe(description.as_bytes()).ok()?;
     Some(schema.get(described.attribute).name.clone())
 }

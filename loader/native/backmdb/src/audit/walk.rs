@@ -13,7 +13,7 @@ use super::entry_checker::EntryChecker;
 use super::expected_postings::ExpectedPostings;
 use super::findings::{Finding, Findings, Kind};
 use super::sums::NodeChecksums;
-use crate::{Code, Error, Result};
+use crate::Result;
 use codec::dn2i;
 
 /// The tables of one reader.
@@ -115,14 +115,7 @@ impl Walk<'_> {
 
     /// After the last span: all index keys are handed over.
     pub fn end(self) -> Result<()> {
-        match self.judge {
-            Some((_, posted)) if posted.overflow => {
-                let message = "an entry ID above 4,294,967,295: the indexes of such a database cannot be checked";
-                Err(Error::new(Code::TooMany, message))
-            }
-            Some((_, mut posted)) => posted.writer.finish_index(),
-            None => Ok(()),
-        }
+        self.judge.map_or(Ok(()), |(_, posted)| posted.end())
     }
 
     fn settle(&mut self) -> std::result::Result<(), StopReason> {

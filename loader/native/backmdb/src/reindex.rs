@@ -1,0 +1,195 @@
+//! Indexes of an existing database made again from its entries, as slapindex makes those of emptied tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use codec::tables;
+use extsort::Sorted;
+use ldif::Counters;
+use lmdbfile::{Reader, TableReader};
+use schema::Schema;
+
+use crate::audit::ahead::{IdRange, StopReason, TableRange};
+use crate::audit::expected_postings::ExpectedPostings;
+use crate::audit::indexes::{ConfiguredIndexes, table_name};
+use crate::audit::parts::id_ranges;
+use crate::audit::readers::side_by_side;
+use crate::numbering::Numbering;
+use crate::postings::{self, IndexWriter};
+use crate::stored_keys::StoredKeys;
+use crate::verify::{self, Resources, wrong};
+use crate::{Code, Error, Result, Settings};
+
+/// After so many entries the sorter may put its buffers in order, and a wish to stop is heard.
+const PATIENCE: u64 = 1024;
+
+/// Takes index tables, one after the other.
+pub trait IndexSink: IndexWriter {
+    /// What follows are the rows of this table in the order of their keys, and nothing else is in it.
+    fn begin(&mut self, table: &str) -> Result<()>;
+}
+
+/// What was made.
+#[derive(Debug, Default)]
+pub struct Reindexed {
+    /// Entries that were read.
+    pub entries: u64,
+    /// Index table -> values in it.
+    pub tables: BTreeMap<String, u64>,
+}
+
+/// Makes the tables of the indexes of `attributes` again. Nobody writes to the file at `path` meanwhile.
+///
+/// Refuses, by name and before the sink hears of anything, what is not known well enough.
+pub fn reindex(
+    path: &Path,
+    known: (&Schema, &Settings),
+    attributes: &[String],
+    means: &Resources,
+    sink: &mut impl IndexSink,
+    counters: &Counters,
+) -> Result<Reindexed> {
+    let mut reader = Reader::open(path)?;
+    tables::set_orders(&mut reader);
+    let asked = wanted(&reader, known, attributes)?;
+    let texts = reader.table(b"ad2i").map_or_else(|| Ok(Vec::new()), verify::descriptions)?;
+    let keys = StoredKeys::new(known.0, &asked, &texts)?;
+    let task = Task { asked: &asked, keys: &keys, means, counters };
+    let (entries, sorted) = task.read(&reader)?;
+    Ok(Reindexed { entries, tables: task.write(&sorted, sink)? })
+}
+
+/// What the configuration says of the tables that `attributes` are indexed in.
+fn wanted(
+    reader: &Reader,
+    (schema, settings): (&Schema, &Settings),
+    attributes: &[String],
+) -> Result<ConfiguredIndexes> {
+    let unknown = |name: &String| Error::new(Code::Unproven, format!("no attribute {name}"));
+    let named = attributes.iter().map(|name| table_name(schema, name).ok_or_else(|| unknown(name)));
+    let tables = named.collect::<Result<BTreeSet<_>>>()?;
+    let mut chosen = settings.clone();
+    chosen.indexes.retain(|(name, _)| {
+        table_name(schema, name).is_some_and(|table| tables.contains(&table))
+    });
+    let asked = ConfiguredIndexes::of(reader, schema, &chosen)?;
+    match asked.notes.first() {
+        Some(note) => Err(Error::new(Code::Unproven, note)),
+        None => Ok(asked),
+    }
+}
+
+struct Task<'a> {
+    asked: &'a ConfiguredIndexes,
+    keys: &'a StoredKeys<'a>,
+    means: &'a Resources,
+    counters: &'a Counters,
+}
+
+impl Task<'_> {
+    /// How many entries there are, and their postings by ID, counted from 0.
+    fn read(&self, reader: &Reader) -> Result<(u64, Sorted)> {
+        let id2e = table(reader, "id2e")?;
+        self.counters.begin("entries", id2e.record().entries);
+        let (spans, found) = (id_ranges(&id2e), AtomicU64::new(0));
+        let postings = self.asked.postings(self.means, self.counters);
+        side_by_side(reader, self.means.jobs, spans.len(), |reader, turns| {
+            let keys = ExpectedPostings::new(postings.writer());
+            let (id2e, id2v) = (table(reader, "id2e")?, reader.table(b"id2v"));
+            let mut span = Span { task: self, id2e, id2v, keys, entries: 0 };
+            for at in turns.iter() {
+                span.read(spans[at]).map_err(as_error)?;
+            }
+            found.fetch_add(span.entries, Ordering::Relaxed);
+            span.keys.end()
+        })?;
+        let (found, expected) = (found.into_inner(), id2e.record().entries);
+        if found != expected {
+            return Err(wrong(format!("{found} entries in id2e, which should have {expected}")));
+        }
+        Ok((found, postings.finish(self.means.jobs)?))
+    }
+
+    fn write(&self, sorted: &Sorted, sink: &mut impl IndexSink) -> Result<BTreeMap<String, u64>> {
+        let names: Vec<_> = self.asked.indexes.tables.iter().map(|table| &table.name).collect();
+        self.counters.begin("write", names.len() as u64);
+        let (mut made, exponent) = (BTreeMap::new(), self.asked.settings.list_exponent);
+        for (at, name) in names.into_iter().enumerate() {
+            self.counters.check()?;
+            sink.begin(name)?;
+            let mut rows = Counted { sink, values: 0 };
+            postings::each_row(sorted, at, &Numbering::plain(), exponent, &mut rows)?;
+            made.insert(name.clone(), rows.values);
+            self.counters.advance(1);
+        }
+        Ok(made)
+    }
+}
+
+fn table<'r>(reader: &'r Reader, name: &str) -> Result<TableReader<'r>> {
+    reader
+        .table(name.as_bytes())
+        .ok_or_else(|| wrong(format!("the table {name} is missing")))
+}
+
+fn as_error(reason: StopReason) -> Error {
+    match reason {
+        StopReason::Failed(error) => *error,
+        StopReason::Damage(finding) => wrong(finding.to_string()),
+    }
+}
+
+struct Counted<'s, S> {
+    sink: &'s mut S,
+    values: u64,
+}
+
+impl<S: IndexSink> IndexWriter for Counted<'_, S> {
+    fn row(&mut self, key: &[u8], ids: &[u64]) -> Result<()> {
+        self.values += ids.len() as u64;
+        self.sink.row(key, ids)
+    }
+}
+
+/// One worker's way through entries.
+struct Span<'a> {
+    task: &'a Task<'a>,
+    id2e: TableReader<'a>,
+    id2v: Option<TableReader<'a>>,
+    keys: ExpectedPostings,
+    entries: u64,
+}
+
+impl Span<'_> {
+    fn read(&mut self, span: IdRange) -> std::result::Result<(), StopReason> {
+        let mut stored = TableRange::new(self.id2e, "id2e", 8, span)?;
+        let mut waiting = 0;
+        while let Some(id) = stored.id() {
+            self.entry(id, &stored.value)?;
+            stored.step()?;
+            waiting += 1;
+            if waiting == PATIENCE {
+                self.settle(waiting)?;
+                waiting = 0;
+            }
+        }
+        Ok(self.settle(waiting)?)
+    }
+
+    fn settle(&mut self, entries: u64) -> Result<()> {
+        self.entries += entries;
+        self.task.counters.check()?;
+        self.task.counters.advance(entries);
+        self.keys.writer.finish_index()
+    }
+
+    /// Nothing of the entry of the empty DN, whose ID is 0, or of a place that is kept for an entry that never came.
+    fn entry(&mut self, id: u64, value: &[u8]) -> std::result::Result<(), StopReason> {
+        let Some(position) = id.checked_sub(1).filter(|_| !value.is_empty()) else {
+            return Ok(());
+        };
+        let mut keys = self.keys.at(position);
+        Ok(self.task.keys.of_entry(id, value, self.id2v.as_ref(), &mut keys)?)
+    }
+}

@@ -1,0 +1,91 @@
+//! The index keys of entries as they are stored.
+
+use std::sync::Arc;
+
+use codec::{id2e, id2v};
+use lmdbfile::TableReader;
+use schema::Schema;
+
+use crate::audit::indexes::ConfiguredIndexes;
+use crate::descriptions::{AttributeDescription, AttributeDescriptions};
+use crate::indexer::Keys;
+use crate::{Code, Error, Result, damaged_entry};
+
+/// By the configured indexes, and nothing else of the entries is looked at.
+#[derive(Debug)]
+pub struct StoredKeys<'a> {
+    schema: &'a Schema,
+    asked: &'a ConfiguredIndexes,
+    /// By number in ad2i, from 1; those that are indexed, themselves or as one of their super-types. slapd indexes no
+    /// attribute that the schema does not know.
+    columns: Vec<Option<Arc<AttributeDescription>>>,
+}
+
+impl<'a> StoredKeys<'a> {
+    /// `texts`: those of ad2i. Refuses an attribute with a matching rule that is not followed.
+    pub fn new(schema: &'a Schema, asked: &'a ConfiguredIndexes, texts: &[String]) -> Result<Self> {
+        let known = AttributeDescriptions::new(schema, &asked.settings, &asked.indexes);
+        let column = |text: &String| {
+            let found = known.column(text.as_bytes()).ok()?;
+            (!found.indexers.is_empty()).then_some(found)
+        };
+        let columns: Vec<_> = texts.iter().map(column).collect();
+        for column in columns.iter().flatten() {
+            if let Some(rule) = &column.unproven {
+                let message = format!("index keys of {}, which has {rule}", column.text);
+                return Err(Error::new(Code::Unproven, message));
+            }
+        }
+        Ok(Self { schema, asked, columns })
+    }
+
+    fn column(&self, number: u32) -> Option<&AttributeDescription> {
+        self.columns.get((number as usize).checked_sub(1)?)?.as_deref()
+    }
+
+    /// Those of an entry. `id2v`: where there is one.
+    pub fn of_entry(
+        &self,
+        id: u64,
+        value: &[u8],
+        id2v: Option<&TableReader<'_>>,
+        keys: &mut impl Keys,
+    ) -> Result<()> {
+        id2e::each(value, damaged_entry, |stored| {
+            let Some(column) = self.column(stored.number) else { return Ok(()) };
+            if !stored.apart {
+                return self.of_values(column, stored.compared(), keys);
+            }
+            let table = id2v.ok_or_else(damaged_entry)?;
+            #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
+            let rows = table.get_all(&id2v::key(id, stored.number as u16))?;
+            let values = rows.iter().map(|row| id2v::read_row(row, stored.has_normals));
+            let values: Vec<_> = values.collect::<Option<_>>().ok_or_else(damaged_entry)?;
+            self.of_values(column, values.iter().map(|(normal, _)| *normal), keys)
+        })
+    }
+
+    #[inline]
+    fn of_values<'v>(
+        &self,
+        column: &AttributeDescription,
+        values: impl Iterator<Item = &'v [u8]> + Clone,
+        keys: &mut impl Keys,
+    ) -> Result<()> {
+        for indexer in &column.indexers {
+            let classes = if indexer.of_classes() {
+                self.schema.class_index_values(&values.clone().collect::<Vec<_>>())
+            } else {
+                Vec::new()
+            };
+            indexer
+                .each(&self.asked.settings, values.clone(), &classes, keys)
+                .map_err(|refusal| unkeyed(column, &refusal.0))?;
+        }
+        Ok(())
+    }
+}
+
+fn unkeyed(column: &AttributeDescription, reason: &str) -> Error {
+    Error::new(Code::Unproven, format!("no index key of {} can be made: {reason}", column.text))
+}
