@@ -90,21 +90,26 @@ struct Task<'a> {
 impl Task<'_> {
     /// How many entries there are, and their postings by ID, counted from 0.
     fn read(&self, reader: &Reader) -> Result<(u64, Sorted)> {
-        let id2e = table(reader, "id2e")?;
-        self.counters.begin("entries", id2e.record().entries);
-        let (spans, found) = (id_ranges(&id2e), AtomicU64::new(0));
+        let entries = table(reader, "id2e")?;
+        self.counters.begin("entries", entries.record().entries);
+        let (spans, found) = (id_ranges(&entries), AtomicU64::new(0));
         let postings = self.asked.postings(self.means, self.counters);
         side_by_side(reader, self.means.jobs, spans.len(), |reader, turns| {
             let keys = ExpectedPostings::new(postings.writer());
-            let (id2e, id2v) = (table(reader, "id2e")?, reader.table(b"id2v"));
-            let mut span = Span { task: self, id2e, id2v, keys, entries: 0 };
+            let mut span = Span {
+                task: self,
+                id2e: table(reader, "id2e")?,
+                id2v: reader.table(b"id2v"),
+                keys,
+                entries: 0,
+            };
             for at in turns.iter() {
                 span.read(spans[at]).map_err(as_error)?;
             }
             found.fetch_add(span.entries, Ordering::Relaxed);
             span.keys.end()
         })?;
-        let (found, expected) = (found.into_inner(), id2e.record().entries);
+        let (found, expected) = (found.into_inner(), entries.record().entries);
         if found != expected {
             return Err(wrong(format!("{found} entries in id2e, which should have {expected}")));
         }

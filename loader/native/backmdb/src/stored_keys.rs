@@ -54,14 +54,14 @@ impl<'a> StoredKeys<'a> {
         id2e::each(value, damaged_entry, |stored| {
             let Some(column) = self.column(stored.number) else { return Ok(()) };
             if !stored.apart {
-                return self.of_values(column, stored.compared(), keys);
+                return self.of_values(column, &stored.compared(), keys);
             }
             let table = id2v.ok_or_else(damaged_entry)?;
             #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
             let rows = table.get_all(&id2v::key(id, stored.number as u16))?;
             let values = rows.iter().map(|row| id2v::read_row(row, stored.has_normals));
             let values: Vec<_> = values.collect::<Option<_>>().ok_or_else(damaged_entry)?;
-            self.of_values(column, values.iter().map(|(normal, _)| *normal), keys)
+            self.of_values(column, &values.iter().map(|(normal, _)| *normal), keys)
         })
     }
 
@@ -69,7 +69,7 @@ impl<'a> StoredKeys<'a> {
     fn of_values<'v>(
         &self,
         column: &AttributeDescription,
-        values: impl Iterator<Item = &'v [u8]> + Clone,
+        values: &(impl Iterator<Item = &'v [u8]> + Clone),
         keys: &mut impl Keys,
     ) -> Result<()> {
         for indexer in &column.indexers {

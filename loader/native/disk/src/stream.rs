@@ -200,11 +200,11 @@ impl DirectFile {
             None => (false, options.custom_flags(0).open(path)?),
         };
         let pipe = file.metadata()?.file_type().is_fifo();
-        let mut made = Self { file, end: 0, direct, pipe };
+        let mut output = Self { file, end: 0, direct, pipe };
         if pipe && direct {
-            made.through_cache()?; // Else each write would be a packet.
+            output.through_cache()?; // Else each write would be a packet.
         }
-        Ok(made)
+        Ok(output)
     }
 
     fn through_cache(&mut self) -> io::Result<()> {

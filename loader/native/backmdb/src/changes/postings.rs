@@ -214,7 +214,7 @@ mod tests {
         let mut kept = TableAfter(before.to_vec());
         let id = |position: u32| Some(changes[position as usize / 2].0);
         let sorted = postings.finish(1).unwrap();
-        apply(&sorted, 0, reader.table(b"cn").unwrap(), 3, id, &mut kept).unwrap();
+        apply(&sorted, 0, "cn", reader.table(b"cn").unwrap(), 3, id, &mut kept).unwrap();
         kept.0
     }
 
