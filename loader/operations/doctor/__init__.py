@@ -7,15 +7,35 @@ from pathlib import Path
 
 import msgspec
 
-from loader.operations.doctor import fixing, looking, readers, room, storage, sync
+from loader.operations.doctor import (
+    backups,
+    certificates,
+    fixing,
+    indexes,
+    limits,
+    looking,
+    readers,
+    release,
+    replication,
+    room,
+    storage,
+    sync,
+)
 from loader.operations.doctor.facts import Facts
+from loader.operations.doctor.looking import Wishes
 from loader.operations.storage.findings import Finding, Severity
 
 RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     room.findings,
     readers.findings,
     sync.findings,
+    release.findings,
+    indexes.findings,
+    replication.findings,
     storage.findings,
+    backups.findings,
+    certificates.findings,
+    limits.findings,
 )
 
 
@@ -35,18 +55,18 @@ class Report(msgspec.Struct, frozen=True):
         return self.worst.rank < Severity.WARNING.rank
 
 
-def examine(config: Path | None, suffix: str | None) -> Report:
+def examine(config: Path | None, wishes: Wishes) -> Report:
     """Changes nothing. Raises LoaderError where the configuration cannot be read, or has no such database."""
-    found = looking.facts(config or looking.usual_place(), suffix)
+    found = looking.facts(config or looking.usual_place(), wishes)
     return Report(found, judged(found))
 
 
-def fixed(report: Report) -> Report:
+def fixed(report: Report, wishes: Wishes) -> Report:
     """The safe part of it mended, and everything looked at again."""
-    done = tuple(fixing.fix(report.facts))
+    done = tuple(fixing.fix(report.facts, wishes.access))
     if not done:
         return report
-    found = looking.facts(Path(report.facts.config), report.facts.only)
+    found = looking.facts(Path(report.facts.config), wishes)
     return Report(found, judged(found), done)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 import msgspec
 
 from loader.operations.storage.findings import Finding
@@ -41,8 +44,46 @@ class Room(msgspec.Struct, frozen=True):
         return self.unused + self.reusable
 
 
+class Drift(msgspec.Struct, frozen=True):
+    """What a sample of `entries` tells. `rebuild`: attributes whose index is not what the configuration makes.
+    `unknown`: attribute types and object classes that the configuration lacks. `otherwise`: what else differs."""
+
+    entries: int
+    rebuild: tuple[str, ...]
+    unknown: tuple[str, ...]
+    otherwise: tuple[str, ...]
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """What `backup check` says. `status`: a Monitoring Plugin's."""
+
+    repo: str
+    status: int
+    reason: str
+
+
+class Replication(msgspec.Struct, frozen=True):
+    """Of a consumer. `stored`: its contextCSN, as its database has it. `shown`: that of the provider; None: it did not
+    show any. `age`: seconds since the newest stored one."""
+
+    provider: str
+    stored: tuple[str, ...]
+    shown: tuple[str, ...] | None
+    age: float | None
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    """`left`: seconds until it expires. `is_one_of_many`: of a file of several CAs, not all of which may be in use."""
+
+    file: str
+    subject: str
+    left: float
+    is_one_of_many: bool
+
+
 class Database(msgspec.Struct, frozen=True):
-    """A database of the configuration. `name`: as in cn=config, without its number's braces (`mdb1`)."""
+    """A database of the configuration. `name`: as in cn=config, without its number's braces (`mdb1`). `format`: of
+    data.mdb; `owner`: of it; `limits`, `idlexp`: as configured."""
 
     name: str
     suffix: str
@@ -51,10 +92,18 @@ class Database(msgspec.Struct, frozen=True):
     nosync: bool
     env_flags: tuple[str, ...] = ()
     checkpoint: str | None = None
+    overlays: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    idlexp: int | None = None
     is_there: bool = False
+    format: int | None = None
+    owner: str = ""
     room: Room | None = None
     readers: tuple[Reader, ...] = ()
     storage: tuple[Finding, ...] = ()
+    drift: Drift | None = None
+    backup: Backup | None = None
+    replication: tuple[Replication, ...] = ()
 
     @property
     def lag(self) -> int:
@@ -73,15 +122,15 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """`server`: options that name this server to `ditseed tune`; `stopped`: it has to be stopped for that.
-    `only`: the suffix that was asked for."""
+    """`server`: options that name this server to `ditseed tune`; `stopped`: it has to be stopped for that."""
 
     config: str
     server: str
     stopped: bool
     databases: tuple[Database, ...]
-    only: str | None = None
+    release: tuple[int, int, int] | None = None
     leases: tuple[Lease, ...] = ()
+    certificates: tuple[Certificate, ...] = ()
     unseen: tuple[Unseen, ...] = ()
 
     def tuned(self, *words: str) -> tuple[str, ...]:
@@ -89,4 +138,12 @@ class Facts(msgspec.Struct, frozen=True):
         command = " ".join(("ditseed tune", words[0], self.server, *words[1:], "--apply"))
         if not self.stopped:
             return (command,)
+        return ("systemctl stop slapd", command, "systemctl start slapd")
+
+    def slap(self, tool: str, database: Database, *words: str) -> tuple[str, ...]:
+        """Commands that run one of slapd's tools on a database, as the account that owns it, while slapd is stopped."""
+        place = "-F" if Path(self.config).is_dir() else "-f"
+        command = shlex.join([tool, place, self.config, "-b", database.suffix, *words])
+        if database.owner not in ("", "root"):
+            command = f"runuser -u {shlex.quote(database.owner)} -- {command}"
         return ("systemctl stop slapd", command, "systemctl start slapd")

@@ -23,14 +23,14 @@ _GIVE_BACK: dict[str, Callable[[Connection], None]] = {
 }
 
 
-def fix(facts: Facts) -> Iterator[str]:
+def fix(facts: Facts, access: Connection) -> Iterator[str]:
     """What was done, or why not."""
     for database in facts.databases:
         if any(not one.is_alive for one in database.readers):
             yield _cleared(database)
     for one in facts.leases:
         if one.kind in _GIVE_BACK and _stands(one):
-            yield f"{one.kind} of {one.database} at {one.target}: {_put_back(one)}"
+            yield f"{one.kind} of {one.database} at {one.target}: {_put_back(one, access)}"
 
 
 def _cleared(database: Database) -> str:
@@ -41,12 +41,16 @@ def _cleared(database: Database) -> str:
     return f"{database.suffix}: {units.number(count)} slots of dead readers cleared"
 
 
-def _put_back(one: Lease) -> str:
-    """By ldapi alone: no password is known here."""
-    if not one.target.startswith("ldapi:"):
-        return "left, for no account is known for that server"
+def _put_back(one: Lease, access: Connection) -> str:
+    """By the account that was given for that server, or as root by ldapi."""
+    if access.uri == one.target:
+        connection = access
+    elif one.target.startswith("ldapi:"):
+        connection = Connection(uri=one.target, mechanism="EXTERNAL")
+    else:
+        return f"left: give -H {one.target} and an account, or the command that is printed"
     try:
-        _GIVE_BACK[one.kind](Connection(uri=one.target, mechanism="EXTERNAL"))
+        _GIVE_BACK[one.kind](connection)
     except LoaderError as error:
         return f"left ({error})"
     return "left" if _stands(one) else "put back"

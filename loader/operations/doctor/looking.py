@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
+from loader import backmdb
 from loader.config import Config
 from loader.config import Database as Configured
 from loader.errors import LoaderError, NoSuchPath
 from loader.mdb import meta
-from loader.operations.doctor import room, storage, sync
-from loader.operations.doctor.facts import Database, Facts, Reader
-from loader.server import configuration, running
+from loader.operations.doctor import (
+    backups,
+    certificates,
+    indexes,
+    replication,
+    room,
+    storage,
+    sync,
+)
+from loader.operations.doctor.facts import Certificate, Database, Facts, Replication
+from loader.server import configuration, running, version
+from loader.server.options import Connection
 from loader.storage.asking import Unseen
 
 USUAL = tuple(
@@ -51,20 +63,40 @@ def usual_place() -> Path:
     return found
 
 
-def facts(place: Path, suffix: str | None) -> Facts:
+class Wishes(msgspec.Struct, frozen=True):
+    """`access`: how to ask providers; without a URI the one of syncrepl. `quick`: without the sample of the indexes."""
+
+    suffix: str | None = None
+    repo: Path | None = None
+    access: Connection = Connection()
+    quick: bool = False
+
+
+def facts(place: Path, wishes: Wishes) -> Facts:
     """Raises LoaderError where the configuration cannot be read, or has no such database."""
     looker, config = Looker(), configuration.read(place)
-    chosen = config.mdb_databases if suffix is None else (config.database(suffix),)
+    chosen = config.mdb_databases if wishes.suffix is None else (config.database(wishes.suffix),)
     server, stopped = _server(config)
+    release = looker.at("release of slapd", version.release)
+    if release is None:
+        looker.missed("release of slapd", "slapd is not installed here, or does not say")
+    if wishes.repo is None:
+        looker.missed("backups", "give -R, the directory that holds them")
     return Facts(
         config=str(place),
         server=server,
         stopped=stopped,
-        databases=tuple(_database(config, one, looker) for one in chosen),
-        only=suffix,
+        databases=tuple(_database(config, one, wishes, looker) for one in chosen),
+        release=release,
         leases=looker.at("leases", sync.look) or (),
+        certificates=tuple(_certificates(config, looker)),
         unseen=tuple(looker.unseen),
     )
+
+
+def _certificates(config: Config, looker: Looker) -> Iterator[Certificate]:
+    for path in certificates.named(config):
+        yield from looker.at(f"certificates of {path}", partial(certificates.look, path)) or ()
 
 
 def _server(config: Config) -> tuple[str, bool]:
@@ -75,8 +107,34 @@ def _server(config: Config) -> tuple[str, bool]:
     return f"--config {config.path}", runs
 
 
-def _database(config: Config, one: Configured, looker: Looker) -> Database:
-    known = Database(
+def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -> Database:
+    known = _configured(config, one, wishes)
+    if one.directory is None or not meta.data_file(one.directory).exists():
+        looker.missed(one.suffix, f"{one.directory} holds no data.mdb")
+        return known
+    directory = one.directory
+    # First of all: what opens the environment clears the slots of dead readers.
+    seen = looker.at(f"{one.suffix}: pages and readers", lambda: room.look(one))
+    found = looker.at(f"{one.suffix}: storage", lambda: storage.look(one, config.path))
+    looker.unseen += [each for each in (found or ((), ()))[1] if each not in looker.unseen]
+    drift = None
+    if not wishes.quick:
+        drift = looker.at(f"{one.suffix}: indexes", lambda: indexes.look(config, one))
+    return replace(
+        known,
+        is_there=True,
+        owner=meta.owner_of(meta.data_file(directory)),
+        format=looker.at(f"{one.suffix}: data format", lambda: meta.read_meta(directory).format),
+        room=seen[0] if seen else None,
+        readers=seen[1] if seen else (),
+        storage=found[0] if found else (),
+        drift=drift,
+        replication=_replication(config, one, wishes, looker) if one.consumer else (),
+    )
+
+
+def _configured(config: Config, one: Configured, wishes: Wishes) -> Database:
+    return Database(
         name=re.sub(r"^olcDatabase=\{?(\d*)\}?(\w+),.*$", r"\2\1", one.entry_dn, flags=re.I),
         suffix=one.suffix,
         directory=str(one.directory),
@@ -84,19 +142,31 @@ def _database(config: Config, one: Configured, looker: Looker) -> Database:
         nosync=one.nosync,
         env_flags=one.env_flags,
         checkpoint=one.checkpoint,
+        overlays=tuple(one.overlays),
+        limits=config.values(one.entry_dn, "olcLimits"),
+        idlexp=_idlexp(config, one),
+        backup=None if wishes.repo is None else backups.look(wishes.repo, one.suffix),
     )
-    if one.directory is None or not meta.data_file(one.directory).exists():
-        looker.missed(f"{one.suffix}", f"{one.directory} holds no data.mdb")
-        return known
-    seen = looker.at(f"{one.suffix}: pages and readers", lambda: room.look(one))
-    found = looker.at(f"{one.suffix}: storage", lambda: storage.look(one, config.path))
-    unseen = [] if found is None else found[1]
-    looker.unseen += [each for each in unseen if each not in looker.unseen]
-    readers: tuple[Reader, ...] = seen[1] if seen else ()
-    return replace(
-        known,
-        is_there=True,
-        room=seen[0] if seen else None,
-        readers=readers,
-        storage=found[0] if found else (),
-    )
+
+
+def _idlexp(config: Config, one: Configured) -> int | None:
+    try:
+        return backmdb.settings(config, one).idlexp
+    except LoaderError:
+        return None  # what the indexes are made with is looked at, and told, below
+
+
+def _replication(
+    config: Config, one: Configured, wishes: Wishes, looker: Looker
+) -> tuple[Replication, ...]:
+    assert one.directory is not None
+    directory = one.directory
+    what = f"{one.suffix}: contextCSN"
+    known = looker.at(what, lambda: replication.stored(directory, one.suffix))
+    if known is None:
+        return ()
+
+    def look() -> tuple[Replication, ...]:
+        return tuple(replication.look(config, one, known, wishes.access, looker.at))
+
+    return looker.at(f"{one.suffix}: syncrepl", look) or ()

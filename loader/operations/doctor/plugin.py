@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from loader.operations.doctor import Report, room
+from loader.operations.doctor import Report, replication, room
 from loader.operations.doctor.facts import Database, Room
 from loader.operations.monitoring import Status
 from loader.operations.storage.findings import Finding, Severity
@@ -61,6 +61,11 @@ def _numbers(database: Database) -> Iterator[str]:
     if database.room is not None:
         yield from _of_room(database.name, database.room)
         yield f"{database.name}_lag={database.lag};;;0"
+    behind = [replication.lag(one) for one in database.replication]
+    known = [one for one in behind if one is not None and one < float("inf")]
+    if known:
+        warning, critical = replication.WARNING, replication.CRITICAL
+        yield f"{database.name}_behind={max(known):.0f}s;{warning:.0f};{critical:.0f};0"
 
 
 def _of_room(name: str, one: Room) -> Iterator[str]:
