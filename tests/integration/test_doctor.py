@@ -15,8 +15,11 @@ from typing import Any
 import ldap
 import pytest
 
+from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from fixtures.tls import Authority
+from loader.mdb import context_csn
 from tests.support.adding import SUFFIX, TOP, people, write
 from tests.support.command import Done, ditseed
 
@@ -174,3 +177,68 @@ def test_what_cannot_be_looked_at_is_unknown(slapd_instance: Slapd, state: dict[
     (server.database_dir / "data.mdb").unlink()
     told = examined(server, state, "--json").facts
     assert "holds no data.mdb" in told["not_looked_at"][0]["why"]
+
+
+def test_an_index_that_the_configuration_has_and_the_file_lacks(
+    state: dict[str, str], tmp_path: Path
+) -> None:
+    """Added to slapd.conf while slapd was stopped; the command that is printed makes it."""
+    with Slapd(Settings(), form="conf") as server:
+        server.stop()
+        server.slapadd(write(tmp_path / "x.ldif", TOP, people(20)))
+        assert of_rule(examined(server, state, "--json").ok(), "indexes")[0]["severity"] == "ok"
+        conf = server.home / "slapd.conf"
+        conf.write_text(conf.read_text() + "\nindex givenName,description eq\n")
+        server.tool("slapcat", "-f", str(conf), "-l", "/dev/null")
+        done = examined(server, state, "--json")
+        (found,) = of_rule(done, "indexes")
+        assert (done.status, found["severity"]) == (1, "warning")
+        assert "givenName" in found["what"]
+        _, command, _ = found["mend"]
+        subprocess.run(command, shell=True, check=True, env=server.installation.environment())
+        assert of_rule(examined(server, state, "--json").ok(), "indexes")[0]["severity"] == "ok"
+
+
+def test_a_consumer_that_is_behind_and_certificates(
+    provider: Slapd, state: dict[str, str], tmp_path: Path
+) -> None:
+    """The provider shows its contextCSN to accounts only; a certificate has expired; there is no backup yet."""
+    tls = Authority(tmp_path / "ca").expired()
+    settings = replication.as_consumer(provider.settings, tls=tls)
+    server = replication.consumer(provider, settings)
+    try:
+        server.slapadd(provider.slapcat(), "-w")
+        repo = tmp_path / "backups"
+        repo.mkdir()
+        done = examined(server, state, "--json", "-R", repo)
+        assert done.status == 1
+        (expired, authority) = of_rule(done, "certificate")
+        assert (expired["severity"], authority["severity"]) == ("critical", "ok")
+        assert [one["severity"] for one in of_rule(done, "backup")] == ["critical"]
+        account = ("-H", provider.uri, "-D", "cn=replicator")
+        account += ("-y", str(provider.replicator_password_file))
+        done = examined(server, state, "--json", *account)
+        assert [one["severity"] for one in of_rule(done, "replication")] == ["ok"]
+        write_to(provider, 1)
+        old = ("20200101000000.000000Z#000000#001#000000",)
+        context_csn.stamp(server.database_dir, SUFFIX, old)
+        (late,) = of_rule(examined(server, state, "--json", *account), "replication")
+        assert late["severity"] == "critical"
+        assert f"behind {provider.uri}, by contextCSN" in late["what"]
+        line = examined(server, state, "--check", *account).out.splitlines()[0]
+        assert float(numbers(line)["mdb3_behind"]["value"]) > 1e8
+        provider.stop()
+        done = examined(server, state, "--json", *account)
+        assert [one["severity"] for one in of_rule(done, "replication")] == ["note"]
+        assert "contextCSN of" in str(done.facts["not_looked_at"])
+    finally:
+        server.close()
+
+
+def test_a_provider_without_a_rule_of_limits(provider: Slapd, state: dict[str, str]) -> None:
+    assert of_rule(examined(provider, state, "--json"), "limits") == []
+    database = "olcDatabase={3}mdb,cn=config"
+    provider.configure(f"dn: {database}\nchangetype: modify\ndelete: olcLimits\n")
+    assert [one["severity"] for one in of_rule(examined(provider, state, "--json"), "limits")] == [
+        "note"
+    ]

@@ -25,7 +25,7 @@ from loader.operations.doctor import (
     storage,
     sync,
 )
-from loader.operations.doctor.facts import Certificate, Database, Facts, Replication
+from loader.operations.doctor.facts import Certificate, Database, Drift, Facts, Replication
 from loader.server import configuration, running, version
 from loader.server.options import Connection
 from loader.storage.asking import Unseen
@@ -35,6 +35,7 @@ USUAL = tuple(
     for name in ("slapd.d", "slapd.conf")
     for place in ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
 )
+_CLEARS = "to open the database clears the slots of dead readers, which --fix does first"
 Told = TypeVar("Told")
 
 
@@ -113,13 +114,12 @@ def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -
         looker.missed(one.suffix, f"{one.directory} holds no data.mdb")
         return known
     directory = one.directory
-    # First of all: what opens the environment clears the slots of dead readers.
     seen = looker.at(f"{one.suffix}: pages and readers", lambda: room.look(one))
+    dead = any(not each.is_alive for each in (seen or (None, ()))[1])
     found = looker.at(f"{one.suffix}: storage", lambda: storage.look(one, config.path))
     looker.unseen += [each for each in (found or ((), ()))[1] if each not in looker.unseen]
-    drift = None
-    if not wishes.quick:
-        drift = looker.at(f"{one.suffix}: indexes", lambda: indexes.look(config, one))
+    if dead:
+        looker.missed(f"{one.suffix}: indexes, contextCSN", _CLEARS)
     return replace(
         known,
         is_there=True,
@@ -128,9 +128,13 @@ def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -
         room=seen[0] if seen else None,
         readers=seen[1] if seen else (),
         storage=found[0] if found else (),
-        drift=drift,
-        replication=_replication(config, one, wishes, looker) if one.consumer else (),
+        drift=None if dead or wishes.quick else _drift(config, one, looker),
+        replication=_replication(config, one, wishes, looker) if one.consumer and not dead else (),
     )
+
+
+def _drift(config: Config, one: Configured, looker: Looker) -> Drift | None:
+    return looker.at(f"{one.suffix}: indexes", lambda: indexes.look(config, one))
 
 
 def _configured(config: Config, one: Configured, wishes: Wishes) -> Database:
