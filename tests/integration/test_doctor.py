@@ -125,7 +125,7 @@ def test_a_stuck_reader_is_warned_about_before_slapd_fails(
             with pytest.raises(ldap.OTHER):  # a slot that nobody clears
                 write_to(server, 1)
             fixed = examined(server, state, "--fix", "--json")
-            assert fixed.facts["fixed"] == [f"{SUFFIX}: 1 slots of dead readers cleared"]
+            assert fixed.facts["fixed"] == [f"{SUFFIX}: slots of dead readers cleared: 1"]
             assert fixed.facts["databases"][0]["readers"] == []
         write_to(server, 50)
         assert examined(server, state, "--check").status == 0
@@ -137,9 +137,9 @@ def test_a_slot_of_a_dead_process(slapd_instance: Slapd, state: dict[str, str]) 
     (found,) = of_rule(done := examined(slapd_instance, state, "--json"), "readers.dead")
     assert done.status == 1
     assert f"processes that are gone ({reader.pid})" in found["what"]
-    assert found["mend"] == ["ditseed doctor --fix"]
+    assert found["mend"] == [f"ditseed doctor --config {slapd_instance.config_path} --fix"]
     fixed = examined(slapd_instance, state, "--fix").ok()
-    assert "fixed: dc=example,dc=com: 1 slots of dead readers cleared" in fixed.out
+    assert "fixed: dc=example,dc=com: slots of dead readers cleared: 1" in fixed.out
 
 
 def test_what_a_killed_run_left_is_put_back_by_fix(

@@ -38,7 +38,7 @@ def _cleared(database: Database) -> str:
         count = readers.clear(Path(database.directory))
     except LoaderError as error:
         return f"{database.suffix}: slots of dead readers could not be cleared ({error})"
-    return f"{database.suffix}: {units.number(count)} slots of dead readers cleared"
+    return f"{database.suffix}: slots of dead readers cleared: {units.number(count)}"
 
 
 def _put_back(one: Lease, access: Connection) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -105,7 +106,7 @@ def _server(config: Config) -> tuple[str, bool]:
     runs = running.slapd_on(config) is not None
     if runs and config.is_directory:
         return "-H ldapi:/// -Y EXTERNAL", False
-    return f"--config {config.path}", runs
+    return f"--config {shlex.quote(str(config.path))}", runs
 
 
 def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -> Database:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -43,11 +43,15 @@ def check(report: Report) -> Check:
         return Check(_STATUS[report.worst], _safe(summary), _lines(bad[1:], blind), numbers)
     if essential:
         return Check(Status.UNKNOWN, _safe(blind[0]), _lines((), blind[1:]), numbers)
-    summary = f"{len(report.facts.databases)} databases, nothing worse than a note"
+    summary = f"{_counted(len(report.facts.databases))}, nothing worse than a note"
     return Check(Status.OK, summary, _lines((), blind), numbers)
 
 
-def _lines(bad: list[Finding] | tuple[()], blind: list[str]) -> tuple[str, ...]:
+def _counted(count: int) -> str:
+    return "1 database" if count == 1 else f"{count} databases"
+
+
+def _lines(bad: Sequence[Finding], blind: Sequence[str]) -> tuple[str, ...]:
     told = [f"{one.severity.value.upper()}: {one.subject}: {one.what}" for one in bad]
     return tuple(_safe(line) for line in (*told, *blind))
 

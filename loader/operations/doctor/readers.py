@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from loader import units
@@ -17,24 +18,24 @@ def findings(facts: Facts) -> Iterator[Finding]:
         dead = [one for one in database.readers if not one.is_alive]
         alive = [one for one in database.readers if one.is_alive]
         if dead:
-            yield _dead(database, dead)
+            yield _dead(facts, database, dead)
         if alive:
             yield _oldest(database, max(alive, key=lambda one: one.lag))
 
 
-def _dead(database: Database, dead: Sequence[Reader]) -> Finding:
+def _dead(facts: Facts, database: Database, dead: Sequence[Reader]) -> Finding:
     pids = ", ".join(str(one.pid) for one in dead)
     lag = max(one.lag for one in dead)
     return Finding(
         Severity.WARNING,
         "readers.dead",
         database.suffix,
-        f"{len(dead)} reader slots of processes that are gone ({pids}), the oldest {units.number(lag)} transactions "
+        f"reader slots of processes that are gone ({pids}), the oldest {units.number(lag)} transactions "
         f"behind",
         "A process that was killed while it read (slapcat, a backup) keeps its slot, and with it every page that was "
         "freed "
         "since, until somebody has LMDB look for it. slapd itself only does that when no slot is free.",
-        ("ditseed doctor --fix",),
+        (shlex.join(["ditseed", "doctor", "--config", facts.config, "--fix"]),),
         _SOURCE,
     )
 

@@ -13,7 +13,7 @@ _USUAL_IDLEXP = 16
 
 def findings(facts: Facts) -> Iterator[Finding]:
     if facts.release is not None:
-        yield from _known_bugs(facts.release)
+        yield from _known_bugs(facts, facts.release)
         for database in facts.databases:
             yield from _format(facts, facts.release, database)
     for database in facts.databases:
@@ -21,7 +21,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
             yield _long_lists(database, database.idlexp)
 
 
-def _known_bugs(release: tuple[int, int, int]) -> Iterator[Finding]:
+def _known_bugs(facts: Facts, release: tuple[int, int, int]) -> Iterator[Finding]:
     name = "slapd {}.{}.{}".format(*release)
     first, last = _SCATTERED
     if first <= release <= last:
@@ -33,7 +33,7 @@ def _known_bugs(release: tuple[int, int, int]) -> Iterator[Finding]:
             "An attribute A, then B, then A again: the values of B are added to A, and B is gone. OpenLDAP 2.6.11 to "
             "2.6.14 do "
             "this. `ditseed build` does not, and writes the same database.",
-            ("# instead of slapadd -q:", "ditseed build FILE.ldif --config /etc/ldap/slapd.d"),
+            ("# instead of slapadd -q:", f"ditseed build FILE.ldif --config {facts.config}"),
             "OpenLDAP, servers/slapd/entry.c; seen with 2.6.14",
         )
     if (2, 5, 0) <= release < (2, 7, 0):
@@ -47,7 +47,7 @@ def _known_bugs(release: tuple[int, int, int]) -> Iterator[Finding]:
             "it. Without -q only the bad entry is left out.",
             (
                 "# instead of slapadd -q -c:",
-                "ditseed build FILE.ldif --config /etc/ldap/slapd.d --max-rejects 100",
+                f"ditseed build FILE.ldif --config {facts.config} --max-rejects 100",
             ),
             "seen with 2.5.13 and 2.6.14",
         )

@@ -17,7 +17,7 @@ from loader.operations.storage.findings import Finding, Severity
 from loader.storage import files, holders, mapped
 
 WARNING, CRITICAL = 0.20, 0.10  # of maxsize, available
-_SOON, _VERY_SOON = 3600.0, 600.0  # seconds until the map is full
+_SOON, _VERY_SOON = 900.0, 300.0  # seconds until the map is full
 _SOURCE = "slapd-mdb(5), maxsize; lmdb.h, MDB_MAP_FULL"
 
 
