@@ -23,16 +23,15 @@ class Reader(msgspec.Struct, frozen=True):
 class Room(msgspec.Struct, frozen=True):
     """What MDB_MAP_FULL depends on, in bytes. `used`: up to the last page ever used. `reusable`: free pages among them
     that the next transactions may use; `held`: those that they may not, for the oldest reader may want them.
-    `disk_free`: on the file system, with the holes of the file. `transactions`: a second, now; `growth`: bytes a
-    second while pages are held."""
+    `disk_free`: on the file system, with the holes of the file. `growth`: bytes a second, now;
+    None where no reader lags, for then pages are used again."""
 
     maxsize: int
     used: int
     reusable: int
     held: int
     disk_free: int
-    transactions: float
-    growth: float
+    growth: float | None
 
     @property
     def unused(self) -> int:
@@ -95,6 +94,7 @@ class Database(msgspec.Struct, frozen=True):
     overlays: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     idlexp: int | None = None
+    is_glued: bool = False
     is_there: bool = False
     format: int | None = None
     owner: str = ""
@@ -143,7 +143,9 @@ class Facts(msgspec.Struct, frozen=True):
     def slap(self, tool: str, database: Database, *words: str) -> tuple[str, ...]:
         """Commands that run one of slapd's tools on a database, as the account that owns it, while slapd is stopped."""
         place = "-F" if Path(self.config).is_dir() else "-f"
-        command = shlex.join([tool, place, self.config, "-b", database.suffix, *words])
+        alone = ["-g"] if database.is_glued else []  # without its subordinate databases
+        where = [*alone, place, self.config, "-b", database.suffix]
+        command = shlex.join([tool, *where, *words])
         if database.owner not in ("", "root"):
             command = f"runuser -u {shlex.quote(database.owner)} -- {command}"
         return ("systemctl stop slapd", command, "systemctl start slapd")

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from loader import backmdb
+from loader import backmdb, glue
 from loader.config import Config
 from loader.config import Database as Configured
 from loader.errors import LoaderError, NoSuchPath
@@ -79,21 +79,26 @@ def facts(place: Path, wishes: Wishes) -> Facts:
     looker, config = Looker(), configuration.read(place)
     chosen = config.mdb_databases if wishes.suffix is None else (config.database(wishes.suffix),)
     server, stopped = _server(config)
-    release = looker.at("release of slapd", version.release)
-    if release is None:
-        looker.missed("release of slapd", "slapd is not installed here, or does not say")
+    databases = tuple(_database(config, one, wishes, looker) for one in chosen)
     if wishes.repo is None:
         looker.missed("backups", "give -R, the directory that holds them")
     return Facts(
         config=str(place),
         server=server,
         stopped=stopped,
-        databases=tuple(_database(config, one, wishes, looker) for one in chosen),
-        release=release,
+        databases=databases,
+        release=_release(looker),
         leases=looker.at("leases", sync.look) or (),
         certificates=tuple(_certificates(config, looker)),
         unseen=tuple(looker.unseen),
     )
+
+
+def _release(looker: Looker) -> version.Release | None:
+    found = looker.at("release of slapd", version.release)
+    if found is None:
+        looker.missed("release of slapd", "slapd is not installed here, or does not say")
+    return found
 
 
 def _certificates(config: Config, looker: Looker) -> Iterator[Certificate]:
@@ -111,10 +116,9 @@ def _server(config: Config) -> tuple[str, bool]:
 
 def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -> Database:
     known = _configured(config, one, wishes)
-    if one.directory is None or not meta.data_file(one.directory).exists():
-        looker.missed(one.suffix, f"{one.directory} holds no data.mdb")
-        return known
     directory = one.directory
+    if directory is None or looker.at(one.suffix, lambda: _require_there(directory)) is None:
+        return known
     seen = looker.at(f"{one.suffix}: pages and readers", lambda: room.look(one))
     dead = any(not each.is_alive for each in (seen or (None, ()))[1])
     found = looker.at(f"{one.suffix}: storage", lambda: storage.look(one, config.path))
@@ -134,6 +138,14 @@ def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -
     )
 
 
+def _require_there(directory: Path) -> Path:
+    """The data file. Raises NoSuchPath, OSError where we may not look."""
+    path = meta.data_file(directory)
+    if not path.exists():
+        raise NoSuchPath(path=path)
+    return path
+
+
 def _drift(config: Config, one: Configured, looker: Looker) -> Drift | None:
     return looker.at(f"{one.suffix}: indexes", lambda: indexes.look(config, one))
 
@@ -150,6 +162,7 @@ def _configured(config: Config, one: Configured, wishes: Wishes) -> Database:
         overlays=tuple(one.overlays),
         limits=config.values(one.entry_dn, "olcLimits"),
         idlexp=_idlexp(config, one),
+        is_glued=bool(glue.subordinates(config, one)),
         backup=None if wishes.repo is None else backups.look(wishes.repo, one.suffix),
     )
 

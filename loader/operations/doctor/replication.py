@@ -34,9 +34,10 @@ def look(
 ) -> Iterator[Replication]:
     """One for each provider. Only the account that was given is used, never one of the configuration. Raises
     SyncreplUnreadable."""
-    for value in config.values(database.entry_dn, "olcSyncrepl"):
-        one = syncrepl.parse(value, config.where)
-        uri = access.uri or one.provider
+    values = config.values(database.entry_dn, "olcSyncrepl")
+    found = [syncrepl.parse(value, config.where) for value in values]
+    asked = {(access.uri or one.provider, one.searchbase): one for one in found}
+    for (uri, _), one in asked.items():
         connection = replace(access, uri=uri, base=one.searchbase)
         shown = at(f"{database.suffix}: contextCSN of {uri}", partial(_shown, connection))
         yield Replication(uri, known, shown, _age(known))

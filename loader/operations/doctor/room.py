@@ -28,19 +28,19 @@ def look(database: Configured) -> tuple[Room, tuple[Reader, ...]]:
     holders.require_heeded(directory)
     slots = readers.slots(directory)
     facts, freed = free_list.read(directory)
-    moving = growth.measure(directory)
     oldest = min((one.txnid for one in slots if one.txnid is not None), default=facts.txnid + 1)
     reusable = sum(count for txnid, count in freed.items() if txnid < oldest)
+    seen = tuple(_readers(slots, facts))
+    moving = growth.measure(directory) if any(one.lag for one in seen) else None
     room = Room(
         maxsize=database.maxsize,
         used=facts.used,
         reusable=reusable * facts.page_size,
         held=(sum(freed.values()) - reusable) * facts.page_size,
         disk_free=_disk_free(directory, facts),
-        transactions=moving.transactions,
-        growth=moving.rate,
+        growth=moving.rate if moving else None,
     )
-    return room, tuple(_readers(slots, facts))
+    return room, seen
 
 
 def _disk_free(directory: Path, facts: MetaPage) -> int:
@@ -65,7 +65,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
 
 def _headroom(facts: Facts, database: Database, room: Room) -> Finding:
     share = room.available / room.maxsize if room.maxsize else 0.0
-    severity, left = Severity.OK, _fills_in(database, room)
+    severity, left = Severity.OK, _fills_in(room)
     if share < WARNING or left < _SOON:
         severity = Severity.CRITICAL if share < CRITICAL or left < _VERY_SOON else Severity.WARNING
     return Finding(
@@ -81,11 +81,9 @@ def _headroom(facts: Facts, database: Database, room: Room) -> Finding:
     )
 
 
-def _fills_in(database: Database, room: Room) -> float:
+def _fills_in(room: Room) -> float:
     """Seconds; only a reader that lags makes a database grow by each transaction."""
-    if not database.lag or not room.growth:
-        return float("inf")
-    return room.available / room.growth
+    return room.available / room.growth if room.growth else float("inf")
 
 
 def _told(room: Room, share: float, left: float) -> str:
@@ -98,7 +96,7 @@ def _told(room: Room, share: float, left: float) -> str:
     if room.disk_free < room.maxsize - room.used:
         told += f"; the disk has room for {units.size(room.disk_free)} only"
     if left < float("inf"):
-        told += f"; full in about {units.duration(left)} at {room.transactions:.0f} transactions/s"
+        told += f"; full in about {units.duration(left)} at the present rate of writes"
     return told
 
 
