@@ -45,12 +45,14 @@ class Room(msgspec.Struct, frozen=True):
 
 class Drift(msgspec.Struct, frozen=True):
     """What a sample of `entries` tells. `rebuild`: attributes whose index is not what the configuration makes.
-    `unknown`: attribute types and object classes that the configuration lacks. `otherwise`: what else differs."""
+    `unknown`: attribute types and object classes that the configuration lacks. `otherwise`: what else differs.
+    `left_out`: indexes whose keys ditseed does not know."""
 
     entries: int
     rebuild: tuple[str, ...]
     unknown: tuple[str, ...]
     otherwise: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
 
 class Backup(msgspec.Struct, frozen=True):

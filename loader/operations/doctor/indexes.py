@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from loader.config import Config
 from loader.config import Database as Configured
+from loader.errors import UsageProblem
+from loader.mdb import meta
 from loader.operations import made_with
 from loader.operations.doctor.facts import Database, Drift, Facts
 from loader.operations.storage.findings import Finding, Severity
@@ -19,9 +21,12 @@ _SOURCE = "ditseed verify --verify indexes looks at every entry"
 def look(config: Config, database: Configured) -> Drift:
     """Raises LoaderError: NotProven where the native core does not know what the configuration makes."""
     assert database.directory is not None
-    given_to_core(config, database)
+    settings = given_to_core(config, database).settings
+    if settings.multival and meta.read_meta(database.directory).used > made_with.ALL_UP_TO:
+        raise UsageProblem(reason=f"multival takes a look at every entry: {_SOURCE}")
     found = made_with.look(database.directory, config, database, Meter("indexes"), whole=False)
-    return Drift(found.entries, found.rebuild, found.unknown, found.otherwise)
+    rebuild = tuple(name for name in found.rebuild if name not in found.left_out)
+    return Drift(found.entries, rebuild, found.unknown, found.otherwise, found.left_out)
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
@@ -59,6 +64,8 @@ def _of(facts: Facts, database: Database, drift: Drift) -> Iterator[Finding]:
         )
     if not (drift.rebuild or drift.unknown or drift.otherwise):
         told = f"its indexes hold what a sample of {drift.entries} entries says"
+        if drift.left_out:
+            told += f"; not looked at: {_listed(drift.left_out)}"
         yield Finding(Severity.OK, "indexes", database.suffix, told)
 
 
