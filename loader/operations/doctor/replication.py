@@ -86,14 +86,11 @@ def _of(database: Database, one: Replication) -> Finding:
     severity = Severity.OK
     if seconds >= WARNING:
         severity = Severity.CRITICAL if seconds >= CRITICAL else Severity.WARNING
-    behind = "equal to" if not seconds else f"{units.duration(seconds)} behind"
-    if seconds == float("inf"):
-        behind = "without any change of one of the server IDs of"
     return Finding(
         severity,
         "replication",
         database.suffix,
-        f"{behind} {one.provider}, by contextCSN",
+        f"{_told(seconds)} {one.provider}, by contextCSN",
         ""
         if severity is Severity.OK
         else "The consumer does not receive changes, or not as fast as they are made.",
@@ -105,6 +102,12 @@ def _of(database: Database, one: Replication) -> Finding:
         ),
         _SOURCE,
     )
+
+
+def _told(seconds: float) -> str:
+    if seconds == float("inf"):
+        return "has seen no change of one of the server IDs of"
+    return f"is {units.duration(seconds)} behind" if seconds else "is equal to"
 
 
 def _unknown(database: Database, one: Replication) -> Finding:
