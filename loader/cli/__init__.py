@@ -30,6 +30,7 @@ OWN = {
     "backup": "loader.cli.backup_cmd:command",
     "tune": "loader.cli.tune_cmd:command",
     "storage": "loader.cli.storage_cmd:command",
+    "doctor": "loader.cli.doctor_cmd:command",
 }
 _GROUP = "ditseed.verbs"
 

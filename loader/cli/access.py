@@ -30,7 +30,10 @@ _refused_password = click.option(
     expose_value=False,
     callback=_no_secret,
 )
-_bind_options = stack(
+_tls_option = click.option(
+    "-Z", "--start-tls", count=True, help="Try StartTLS; with -ZZ it must succeed."
+)
+_account_options = stack(
     click.option("-x", "--simple", is_flag=True, help="Simple bind; the default without -Y."),
     click.option("-D", "--bind-dn", metavar="DN", help="Bind as this DN."),
     click.option(
@@ -58,6 +61,9 @@ _bind_options = stack(
         metavar="ID",
         help="SASL: authorization identity, dn:DN or u:NAME.",
     ),
+)
+_bind_options = stack(
+    _account_options,
     click.option("-R", "--realm", metavar="REALM", help="SASL: realm."),
     click.option(
         "-O",
@@ -73,7 +79,7 @@ _bind_options = stack(
         is_flag=True,
         help="SASL: use the host name as given with -H, without asking DNS.",
     ),
-    click.option("-Z", "--start-tls", count=True, help="Try StartTLS; with -ZZ it must succeed."),
+    _tls_option,
     click.option(
         "-b",
         "--base",
@@ -92,6 +98,8 @@ _connection_options = stack(
     _bind_options,
 )
 connection_options = stack(_connection_options, _refused_password)
+# For a verb whose own -b is a suffix, and whose own -R a repository.
+account_options = stack(_account_options, _tls_option, _refused_password)
 _providers_options = stack(
     click.option(
         "-H",

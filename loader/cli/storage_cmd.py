@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from loader import units
-from loader.cli import options
+from loader.cli import findings, options
 from loader.cli.report import show, show_json
 from loader.cli.storage_bench_cmd import bench_command
 from loader.cli.storage_migrate_cmd import migrate_command
@@ -18,7 +18,7 @@ from loader.cli.storage_watch_cmd import watch_command
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.storage import check as checking
 from loader.operations.storage.check import Report
-from loader.operations.storage.findings import Finding, Severity, Situation
+from loader.operations.storage.findings import Situation
 from loader.storage.devices import Device
 
 
@@ -91,31 +91,7 @@ def _facts(report: Report) -> Mapping[str, object]:
 def _lines(report: Report) -> Iterator[str]:
     yield from _layers(report.situation)
     yield ""
-    for one in report.findings:
-        if one.severity is not Severity.OK:
-            yield from _finding(one)
-    well = [one for one in report.findings if one.severity is Severity.OK]
-    if well:
-        yield "in order:"
-        yield from (f"  {one.subject}: {one.what}" for one in well)
-    for unseen in report.situation.unseen:
-        yield f"not looked at: {unseen.what} ({unseen.why})"
-
-
-def _finding(one: Finding) -> Iterator[str]:
-    yield f"{one.severity.value.upper()}  {one.subject}: {one.what}"
-    if one.why:
-        yield from (f"  {line}" for line in _wrapped(one.why))
-    yield from (f"    {line}" for line in one.mend)
-    if one.source:
-        yield f"  ({one.source})"
-    yield ""
-
-
-def _wrapped(text: str) -> list[str]:
-    import textwrap  # here, for few runs need it
-
-    return textwrap.wrap(text, 98)
+    yield from findings.lines(report.findings, report.situation.unseen)
 
 
 def _layers(situation: Situation) -> Iterator[str]:

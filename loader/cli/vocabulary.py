@@ -43,7 +43,7 @@ OPTIONS = {
             "sample dn filter",
             # a watch, and what a monitoring system asks of it
             "interval samples window half-life layer probe state prometheus chart replay check warning:w "
-            "critical:c",
+            "critical:c fix",
             # a bench of directories
             "sync-entries searches slapadd backend fio-size",
             # a migration to another volume
@@ -61,6 +61,7 @@ TYPED = {
         "set",
         "add",
         "check",
+        "fix",
         "layer",
         "probe",
         "replay",

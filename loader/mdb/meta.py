@@ -62,6 +62,7 @@ class MetaPage:
     map_size: int  # bytes; slapd's maxsize when it last wrote
     pages: int
     txnid: int
+    free: Table  # pages that can be used again, by the transaction that freed them
     main: Table  # the table of tables
 
     @property
@@ -179,7 +180,8 @@ def _parse_one(head: bytes, start: int, header: int, origin: str) -> MetaPage:
     last, txnid = _TAIL.unpack_from(page, at + 2 * _TABLE.size)
     if last < 1 or (last + 1) * page_size > 2**63:
         raise MdbDamaged(path=origin, reason=f"last page {last}")
-    return MetaPage(version, page_size, map_size, last + 1, txnid, _table(page, at + _TABLE.size))
+    free, main = _table(page, at), _table(page, at + _TABLE.size)
+    return MetaPage(version, page_size, map_size, last + 1, txnid, free, main)
 
 
 def _table(page: bytes, at: int) -> Table:

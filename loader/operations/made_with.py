@@ -47,12 +47,13 @@ class Origin:
 class Fit:
     """rebuild: index tables that have to be made again. unknown: attribute types and object classes that the
     configuration lacks. otherwise: what was made in another way and cannot be mended in place. entries: how many were
-    looked at."""
+    looked at. left_out: index tables that could not be, which are in `rebuild` too unless nothing differs."""
 
     rebuild: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     otherwise: tuple[str, ...] = ()
     entries: int = 0
+    left_out: tuple[str, ...] = ()
 
     def require(self, path: Path, config: Config, advice: str) -> None:
         """Raises SchemaMissing, MadeOtherwise."""
@@ -105,6 +106,7 @@ def look(
         unknown=tuple(dict.fromkeys((*target.schema.unknown(used), *_classes(found)))),
         otherwise=(*compared.otherwise, *_otherwise(found, known)),
         entries=found.entries if every else min(SAMPLE, found.entries),
+        left_out=found.left_out,
     )
 
 

@@ -18,7 +18,7 @@ from loader.operations.storage import (
     reading,
     room,
 )
-from loader.operations.storage.findings import Finding, Severity, Situation
+from loader.operations.storage.findings import Configured, Finding, Severity, Situation
 
 RULES: tuple[Callable[[Situation], Iterator[Finding]], ...] = (
     kinds.findings,
@@ -49,7 +49,11 @@ def check(path: Path) -> Report:
 
 def check_configured(config: Path, suffix: str | None) -> Report:
     """The database of a configuration, with what that says of it. Raises NoSuchPath, NotPermitted, NoSuchSuffix."""
-    directory, told = findings.configured(config, suffix)
+    return check_database(*findings.configured(config, suffix))
+
+
+def check_database(directory: Path, told: Configured) -> Report:
+    """Where the configuration has been read. Raises NoSuchPath, NotPermitted."""
     return _report(replace(findings.situation(directory), configured=told))
 
 

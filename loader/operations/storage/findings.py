@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from loader import resources
+from loader.config import Database as ConfiguredDatabase
 from loader.errors import LoaderError, NoSuchPath, UsageProblem
 from loader.mdb import meta
 from loader.server import configuration
@@ -116,7 +117,11 @@ def data_file(place: Path) -> Path | None:
 
 def configured(config: Path, suffix: str | None) -> tuple[Path, Configured]:
     """The directory of a configured database, and what is said of it. Raises NoSuchPath, NoSuchSuffix."""
-    found = configuration.read(config).database(suffix)
+    return told_of(configuration.read(config).database(suffix), config)
+
+
+def told_of(found: ConfiguredDatabase, config: Path) -> tuple[Path, Configured]:
+    """The same of a configuration that has been read. Raises NoSuchPath."""
     if found.directory is None:
         raise NoSuchPath(path=f"{config}: the directory of {found.suffix}")
     told = Configured(str(config), found.suffix, found.maxsize, found.nosync, found.env_flags)

@@ -1,0 +1,122 @@
+"""`ditseed doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from loader import units
+from loader.cli import access, findings, options
+from loader.cli.report import show, show_error, show_json
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
+from loader.operations import doctor
+from loader.operations.doctor import Report, plugin
+from loader.operations.doctor.looking import Wishes
+from loader.operations.doctor.plugin import Check
+
+
+@click.command("doctor")
+@options.optional_config_option
+@options.suffix_option
+@click.option(
+    "-R",
+    "--repo",
+    type=click.Path(path_type=Path, readable=False),
+    help="Directory that holds the backups.",
+)
+@click.option("--check", "is_check", is_flag=True, help="Report as a monitoring plugin.")
+@click.option(
+    "--fix",
+    "is_fix",
+    is_flag=True,
+    help="Clear dead readers, and put back what killed runs have left set.",
+)
+@click.option(
+    "-H",
+    "--uri",
+    metavar="URI",
+    help="The provider to ask for its contextCSN (default: that of syncrepl, anonymously).",
+)
+@access.account_options
+@options.json_option
+def command(
+    config_path: Path | None,
+    suffix: str | None,
+    repo: Path | None,
+    is_check: bool,
+    is_fix: bool,
+    as_json: bool,
+    **connecting: Any,
+) -> int:
+    """Examine the databases of this host's slapd: what is wrong, and the command that mends it.
+
+    Looks at the release of slapd, the format of the files, the room in the map (maxsize, free pages, readers), nosync
+    and leases, indexes (a sample), storage, backups, replication, certificates and limits, of all mdb databases of the
+    configuration or that of -b. Without --config, the usual places are tried. What could not be looked at is named.
+    No account of the configuration is used. The exit status is 0 if nothing is worse than a note, and 1 otherwise.
+
+    With --check it is a monitoring plugin: exit status 0, 1, 2 or 3, and performance data. It warns before slapd
+    refuses writes (MDB_MAP_FULL), and leaves the indexes out.
+
+    \b
+      ditseed doctor
+      ditseed doctor --config /etc/ldap/slapd.d -R /srv/backup --json
+      ditseed doctor --check -R /srv/backup
+      ditseed doctor --fix
+    """
+    connection = access.connection_of(connecting)
+    wishes = Wishes(suffix, repo, connection, is_check)
+    if is_check:
+        options.refuse_given(["is_fix"], "a run without --check")
+        return _checked(config_path, wishes, as_json)
+    report = doctor.examine(config_path, wishes)
+    if is_fix:
+        report = doctor.fixed(report, wishes)
+    if as_json:
+        show_json(_facts(report))
+    else:
+        show(*_lines(report))
+    return EXIT_OK if report.is_well else EXIT_DIFFERENT
+
+
+def _checked(config: Path | None, wishes: Wishes, as_json: bool) -> int:
+    found = _check(config, wishes)
+    if as_json:
+        show_json({**msgspec.to_builtins(found), "status": found.status.name})
+    else:
+        show(*found.text())
+    return int(found.status)
+
+
+def _check(config: Path | None, wishes: Wishes) -> Check:
+    try:
+        return plugin.check(doctor.examine(config, wishes))
+    except LoaderError as error:
+        show_error(error)
+        return plugin.unknown(str(error))
+
+
+def _facts(report: Report) -> Mapping[str, object]:
+    found = msgspec.to_builtins(report)
+    unseen = found["facts"].pop("unseen")
+    return {
+        "well": report.is_well,
+        "findings": found["findings"],
+        "fixed": found["fixed"],
+        "not_looked_at": unseen,
+        **found["facts"],
+    }
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield report.facts.config
+    for one in report.facts.databases:
+        used = f"  {units.size(one.room.used)} in use" if one.room else ""
+        yield f"└─ {one.suffix}  {one.directory}{used}, maxsize {units.size(one.maxsize)}"
+    yield ""
+    yield from (f"fixed: {done}" for done in report.fixed)
+    yield from findings.lines(report.findings, report.facts.unseen)

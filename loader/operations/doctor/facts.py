@@ -1,0 +1,153 @@
+"""What the rules of `doctor` look at: gathered once (looking.py), then judged."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import msgspec
+
+from loader.operations.storage.findings import Finding
+from loader.storage.asking import Unseen
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """A process that has a snapshot of the database. `lag`: transactions that have ended since."""
+
+    pid: int
+    process: str
+    lag: int
+    is_alive: bool
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What MDB_MAP_FULL depends on, in bytes. `used`: up to the last page ever used. `reusable`: free pages among them
+    that the next transactions may use; `held`: those that they may not, for the oldest reader may want them.
+    `disk_free`: on the file system, with the holes of the file. `growth`: bytes a second, now;
+    None where no reader lags, for then pages are used again."""
+
+    maxsize: int
+    used: int
+    reusable: int
+    held: int
+    disk_free: int
+    growth: float | None
+
+    @property
+    def unused(self) -> int:
+        """Of the map, as far as the disk has room for it."""
+        return max(0, min(self.maxsize - self.used, self.disk_free))
+
+    @property
+    def available(self) -> int:
+        return self.unused + self.reusable
+
+
+class Drift(msgspec.Struct, frozen=True):
+    """What a sample of `entries` tells. `rebuild`: attributes whose index is not what the configuration makes.
+    `unknown`: attribute types and object classes that the configuration lacks. `otherwise`: what else differs.
+    `left_out`: indexes whose keys ditseed does not know."""
+
+    entries: int
+    rebuild: tuple[str, ...]
+    unknown: tuple[str, ...]
+    otherwise: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """What `backup check` says. `status`: a Monitoring Plugin's."""
+
+    repo: str
+    status: int
+    reason: str
+
+
+class Replication(msgspec.Struct, frozen=True):
+    """Of a consumer. `stored`: its contextCSN, as its database has it. `shown`: that of the provider; None: it did not
+    show any. `age`: seconds since the newest stored one."""
+
+    provider: str
+    stored: tuple[str, ...]
+    shown: tuple[str, ...] | None
+    age: float | None
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    """`left`: seconds until it expires. `is_one_of_many`: of a file of several CAs, not all of which may be in use."""
+
+    file: str
+    subject: str
+    left: float
+    is_one_of_many: bool
+
+
+class Database(msgspec.Struct, frozen=True):
+    """A database of the configuration. `name`: as in cn=config, without its number's braces (`mdb1`). `format`: of
+    data.mdb; `owner`: of it; `limits`, `idlexp`: as configured."""
+
+    name: str
+    suffix: str
+    directory: str
+    maxsize: int
+    nosync: bool
+    env_flags: tuple[str, ...] = ()
+    checkpoint: str | None = None
+    overlays: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    idlexp: int | None = None
+    is_glued: bool = False
+    is_there: bool = False
+    format: int | None = None
+    owner: str = ""
+    room: Room | None = None
+    readers: tuple[Reader, ...] = ()
+    storage: tuple[Finding, ...] = ()
+    drift: Drift | None = None
+    backup: Backup | None = None
+    replication: tuple[Replication, ...] = ()
+
+    @property
+    def lag(self) -> int:
+        """Of its oldest reader."""
+        return max((one.lag for one in self.readers), default=0)
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A setting that a killed run left on a server. `undo`: the command that puts it back."""
+
+    kind: str
+    target: str
+    database: str
+    taken: str
+    undo: str
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """`server`: options that name this server to `ditseed tune`; `stopped`: it has to be stopped for that."""
+
+    config: str
+    server: str
+    stopped: bool
+    databases: tuple[Database, ...]
+    release: tuple[int, int, int] | None = None
+    leases: tuple[Lease, ...] = ()
+    certificates: tuple[Certificate, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
+
+    def tuned(self, *words: str) -> tuple[str, ...]:
+        """Commands of `ditseed tune` with these words."""
+        command = " ".join(("ditseed tune", words[0], self.server, *words[1:], "--apply"))
+        if not self.stopped:
+            return (command,)
+        return ("systemctl stop slapd", command, "systemctl start slapd")
+
+    def slap(self, tool: str, database: Database, *words: str) -> tuple[str, ...]:
+        """Commands that run one of slapd's tools on a database, as the account that owns it, while slapd is stopped."""
+        place = "-F" if Path(self.config).is_dir() else "-f"
+        alone = ["-g"] if database.is_glued else []  # without its subordinate databases
+        where = [*alone, place, self.config, "-b", database.suffix]
+        command = shlex.join([tool, *where, *words])
+        if database.owner not in ("", "root"):
+            command = f"runuser -u {shlex.quote(database.owner)} -- {command}"
+        return ("systemctl stop slapd", command, "systemctl start slapd")

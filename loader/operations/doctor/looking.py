@@ -1,0 +1,190 @@
+"""Gathers the facts. What cannot be looked at is named with its reason, and the rest is looked at all the same."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from loader import backmdb, glue
+from loader.config import Config
+from loader.config import Database as Configured
+from loader.errors import LoaderError, NoSuchPath
+from loader.mdb import meta
+from loader.operations.doctor import (
+    backups,
+    certificates,
+    indexes,
+    replication,
+    room,
+    storage,
+    sync,
+)
+from loader.operations.doctor.facts import Certificate, Database, Drift, Facts, Replication
+from loader.server import configuration, running, version
+from loader.server.options import Connection
+from loader.storage.asking import Unseen
+
+USUAL = tuple(
+    Path(place) / name
+    for name in ("slapd.d", "slapd.conf")
+    for place in ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
+)
+_CLEARS = "to open the database clears the slots of dead readers, which --fix does first"
+Told = TypeVar("Told")
+
+
+class Looker:
+    """Looks, and keeps a list of what could not be looked at."""
+
+    def __init__(self) -> None:
+        self.unseen: list[Unseen] = []
+
+    def missed(self, what: str, why: str) -> None:
+        self.unseen.append(Unseen(what, why))
+
+    def at(self, what: str, look: Callable[[], Told]) -> Told | None:
+        try:
+            return look()
+        except (LoaderError, OSError) as error:
+            self.missed(what, str(error))
+            return None
+
+
+def usual_place() -> Path:
+    """Where OpenLDAP's and the distributions' packages have the configuration. Raises NoSuchPath."""
+    found = next((place for place in USUAL if place.exists()), None)
+    if found is None:
+        raise NoSuchPath(path=f"{USUAL[0]} (say --config)")
+    return found
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """`access`: how to ask providers; without a URI the one of syncrepl. `quick`: without the sample of the indexes."""
+
+    suffix: str | None = None
+    repo: Path | None = None
+    access: Connection = Connection()
+    quick: bool = False
+
+
+def facts(place: Path, wishes: Wishes) -> Facts:
+    """Raises LoaderError where the configuration cannot be read, or has no such database."""
+    looker, config = Looker(), configuration.read(place)
+    chosen = config.mdb_databases if wishes.suffix is None else (config.database(wishes.suffix),)
+    server, stopped = _server(config)
+    databases = tuple(_database(config, one, wishes, looker) for one in chosen)
+    if wishes.repo is None:
+        looker.missed("backups", "give -R, the directory that holds them")
+    return Facts(
+        config=str(place),
+        server=server,
+        stopped=stopped,
+        databases=databases,
+        release=_release(looker),
+        leases=looker.at("leases", sync.look) or (),
+        certificates=tuple(_certificates(config, looker)),
+        unseen=tuple(looker.unseen),
+    )
+
+
+def _release(looker: Looker) -> version.Release | None:
+    found = looker.at("release of slapd", version.release)
+    if found is None:
+        looker.missed("release of slapd", "slapd is not installed here, or does not say")
+    return found
+
+
+def _certificates(config: Config, looker: Looker) -> Iterator[Certificate]:
+    for path in certificates.named(config):
+        yield from looker.at(f"certificates of {path}", partial(certificates.look, path)) or ()
+
+
+def _server(config: Config) -> tuple[str, bool]:
+    """Options of `ditseed tune`, and whether slapd has to be stopped for them."""
+    runs = running.slapd_on(config) is not None
+    if runs and config.is_directory:
+        return "-H ldapi:/// -Y EXTERNAL", False
+    return f"--config {shlex.quote(str(config.path))}", runs
+
+
+def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -> Database:
+    known = _configured(config, one, wishes)
+    directory = one.directory
+    if directory is None or looker.at(one.suffix, lambda: _require_there(directory)) is None:
+        return known
+    seen = looker.at(f"{one.suffix}: pages and readers", lambda: room.look(one))
+    dead = any(not each.is_alive for each in (seen or (None, ()))[1])
+    found = looker.at(f"{one.suffix}: storage", lambda: storage.look(one, config.path))
+    looker.unseen += [each for each in (found or ((), ()))[1] if each not in looker.unseen]
+    if dead:
+        looker.missed(f"{one.suffix}: indexes, contextCSN", _CLEARS)
+    return replace(
+        known,
+        is_there=True,
+        owner=meta.owner_of(meta.data_file(directory)),
+        format=looker.at(f"{one.suffix}: data format", lambda: meta.read_meta(directory).format),
+        room=seen[0] if seen else None,
+        readers=seen[1] if seen else (),
+        storage=found[0] if found else (),
+        drift=None if dead or wishes.quick else _drift(config, one, looker),
+        replication=_replication(config, one, wishes, looker) if one.consumer and not dead else (),
+    )
+
+
+def _require_there(directory: Path) -> Path:
+    """The data file. Raises NoSuchPath, OSError where we may not look."""
+    path = meta.data_file(directory)
+    if not path.exists():
+        raise NoSuchPath(path=path)
+    return path
+
+
+def _drift(config: Config, one: Configured, looker: Looker) -> Drift | None:
+    return looker.at(f"{one.suffix}: indexes", lambda: indexes.look(config, one))
+
+
+def _configured(config: Config, one: Configured, wishes: Wishes) -> Database:
+    return Database(
+        name=re.sub(r"^olcDatabase=\{?(\d*)\}?(\w+),.*$", r"\2\1", one.entry_dn, flags=re.I),
+        suffix=one.suffix,
+        directory=str(one.directory),
+        maxsize=one.maxsize,
+        nosync=one.nosync,
+        env_flags=one.env_flags,
+        checkpoint=one.checkpoint,
+        overlays=tuple(one.overlays),
+        limits=config.values(one.entry_dn, "olcLimits"),
+        idlexp=_idlexp(config, one),
+        is_glued=bool(glue.subordinates(config, one)),
+        backup=None if wishes.repo is None else backups.look(wishes.repo, one.suffix),
+    )
+
+
+def _idlexp(config: Config, one: Configured) -> int | None:
+    try:
+        return backmdb.settings(config, one).idlexp
+    except LoaderError:
+        return None  # what the indexes are made with is looked at, and told, below
+
+
+def _replication(
+    config: Config, one: Configured, wishes: Wishes, looker: Looker
+) -> tuple[Replication, ...]:
+    assert one.directory is not None
+    directory = one.directory
+    what = f"{one.suffix}: contextCSN"
+    known = looker.at(what, lambda: replication.stored(directory, one.suffix))
+    if known is None:
+        return ()
+
+    def look() -> tuple[Replication, ...]:
+        return tuple(replication.look(config, one, known, wishes.access, looker.at))
+
+    return looker.at(f"{one.suffix}: syncrepl", look) or ()

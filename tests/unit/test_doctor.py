@@ -1,0 +1,167 @@
+"""The rules of `doctor` on facts that are hard to come by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from loader.operations import doctor
+from loader.operations.doctor import plugin, replication
+from loader.operations.doctor.facts import Certificate, Database, Facts, Lease, Replication, Room
+from loader.operations.monitoring import Status
+from loader.operations.storage.findings import Finding
+from loader.storage.asking import Unseen
+
+GIB = 1 << 30
+ROOM = Room(maxsize=10 * GIB, used=3 * GIB, reusable=0, held=0, disk_free=50 * GIB, growth=None)
+DATABASE = Database("mdb1", "dc=example,dc=com", "/srv/ldap", 10 * GIB, False, is_there=True)
+OWN = "20261120000000.000000Z#000000#001#000000"
+LATER = "20261120001000.000000Z#000000#001#000000"
+ELSEWHERE = "20261120000000.000000Z#000000#002#000000"
+
+
+def facts(**of_database: Any) -> Facts:
+    database = replace(DATABASE, **{"room": ROOM, **of_database})
+    return Facts("/etc/ldap/slapd.d", "-H ldapi:/// -Y EXTERNAL", False, (database,))
+
+
+def found(of: Facts, rule: str) -> list[Finding]:
+    return [one for one in doctor.judged(of) if one.rule == rule]
+
+
+def severities(of: Facts, rule: str) -> list[str]:
+    return [one.severity.value for one in found(of, rule)]
+
+
+@pytest.mark.parametrize(
+    ("release", "rules"),
+    [
+        ((2, 4, 57), set()),
+        ((2, 5, 13), {"release.continue"}),
+        ((2, 6, 10), {"release.continue"}),
+        ((2, 6, 11), {"release.continue", "release.scattered_values"}),
+        ((2, 6, 14), {"release.continue", "release.scattered_values"}),
+        ((2, 6, 15), {"release.continue"}),
+        ((2, 7, 0), set()),
+    ],
+)
+def test_bugs_of_a_release_are_told_of_that_alone(
+    release: tuple[int, int, int], rules: set[str]
+) -> None:
+    told = doctor.judged(replace(facts(), release=release))
+    assert {one.rule for one in told if one.rule.startswith("release.")} == rules
+    assert all(one.mend for one in told if one.rule.startswith("release."))
+
+
+@pytest.mark.parametrize(
+    ("release", "data_format", "severity"),
+    [
+        ((2, 6, 10), 1, "ok"),
+        ((2, 6, 10), 3, "critical"),
+        ((2, 7, 0), 3, "ok"),
+        ((2, 7, 0), 1, "critical"),
+    ],
+)
+def test_a_file_that_slapd_does_not_read(
+    release: tuple[int, int, int], data_format: int, severity: str
+) -> None:
+    of = replace(facts(format=data_format), release=release)
+    assert severities(of, "format") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity"),
+    [
+        ({}, "ok"),
+        ({"used": 9 * GIB}, "warning"),
+        ({"used": 9 * GIB + 1}, "critical"),
+        ({"used": 9 * GIB, "reusable": 5 * GIB}, "ok"),  # 90 % "used", and half of it free
+        ({"used": 3 * GIB, "disk_free": GIB}, "warning"),
+        ({"used": 8 * GIB, "reusable": GIB // 2, "held": GIB}, "ok"),
+        ({"used": 8 * GIB + GIB // 2, "held": 5 * GIB}, "warning"),
+        ({"growth": 7 * GIB / 800}, "warning"),  # seconds until it is full
+        ({"growth": 7 * GIB / 200}, "critical"),
+        ({"growth": 7 * GIB / 2000}, "ok"),
+    ],
+)
+def test_room_in_the_map(changes: dict[str, Any], severity: str) -> None:
+    assert severities(facts(room=replace(ROOM, **changes)), "maxsize") == [severity]
+
+
+def test_a_disk_without_room_is_not_mended_by_maxsize() -> None:
+    (one,) = found(facts(room=replace(ROOM, disk_free=GIB)), "maxsize")
+    assert "the disk has room for 1.0 GiB only" in one.what
+    assert not any("tune maxsize" in line for line in one.mend)
+    (one,) = found(facts(room=replace(ROOM, used=9 * GIB)), "maxsize")
+    where = "-H ldapi:/// -Y EXTERNAL -b dc=example,dc=com"
+    assert one.mend == (f"ditseed tune maxsize {where} --maxsize auto --apply",)
+    stopped = replace(facts(room=replace(ROOM, used=9 * GIB)), server="--config x", stopped=True)
+    assert found(stopped, "maxsize")[0].mend[0] == "systemctl stop slapd"
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity"),
+    [
+        ({}, "ok"),
+        ({"nosync": True}, "critical"),
+        ({"nosync": True, "checkpoint": "1024 5"}, "warning"),
+        ({"nosync": True, "checkpoint": "1024 0"}, "critical"),
+        ({"nosync": True, "checkpoint": "0 5", "env_flags": ("writemap",)}, "critical"),
+        ({"env_flags": ("mapasync",)}, "warning"),
+    ],
+)
+def test_what_a_crash_would_lose(changes: dict[str, Any], severity: str) -> None:
+    assert severities(facts(**changes), "sync") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("shown", "lag", "severity"),
+    [
+        ((OWN,), 0.0, "ok"),
+        ((LATER,), 600.0, "warning"),
+        ((OWN, ELSEWHERE), float("inf"), "critical"),
+        (None, None, "note"),
+    ],
+)
+def test_how_far_a_consumer_is_behind(
+    shown: tuple[str, ...] | None, lag: float | None, severity: str
+) -> None:
+    one = Replication("ldap://provider", (OWN,), shown, 1.0)
+    assert replication.lag(one) == lag
+    assert severities(facts(replication=(one,)), "replication") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("days", "many", "severity"),
+    [(60, False, "ok"), (20, False, "warning"), (3, False, "critical"), (-1, True, "warning")],
+)
+def test_certificates(days: float, many: bool, severity: str) -> None:
+    of = replace(facts(), certificates=(Certificate("/c.pem", "CN=x", days * 86400, many),))
+    assert severities(of, "certificate") == [severity]
+
+
+def test_long_lists_and_limits() -> None:
+    assert severities(facts(idlexp=16), "idlexp") == []
+    assert severities(facts(idlexp=20), "idlexp") == ["note"]
+    assert severities(facts(overlays=("syncprov",)), "limits") == ["note"]
+    lifted = ("{0}dn.exact=cn=r size.prtotal=unlimited",)
+    assert severities(facts(overlays=("syncprov",), limits=lifted), "limits") == []
+
+
+def test_a_session_log_that_is_kept_is_a_note() -> None:
+    leases = tuple(
+        Lease(kind, "ldap://x", "o=x", "2026", "undo") for kind in ("sessionlog", "nosync")
+    )
+    assert severities(replace(facts(), leases=leases), "lease") == ["warning", "note"]
+
+
+def test_the_plugin_keeps_its_line_whole() -> None:
+    """A bar in what is told would begin performance data."""
+    of = facts(suffix="o=a|b", room=replace(ROOM, used=10 * GIB))
+    first, *_ = plugin.check(doctor.Report(of, doctor.judged(of))).text()
+    assert first.startswith("DOCTOR CRITICAL - o=a/b: 0 B of maxsize")
+    assert first.count("|") == 1
+    blind = replace(facts(room=None), unseen=(Unseen("o=a: pages and readers", "why"),))
+    assert plugin.check(doctor.Report(blind, ())).status is Status.UNKNOWN
