@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -81,13 +82,13 @@ def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
 def show_table(
     headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None
 ) -> None:
-    """Columns of numbers are right-aligned; off a terminal the table is as wide as it needs."""
+    """Columns of numbers are right-aligned. The table is as wide as it needs: a narrow terminal wraps its lines."""
     # Here, because rich takes longer to import than `--help` or an error takes to be shown.
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else 200)
     table = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold")
     for place, heading in enumerate(headings):
         cells = [str(row[place]) for row in rows]
@@ -95,7 +96,17 @@ def show_table(
         table.add_column(heading, justify="right" if numeric and rows else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(plain.printable(str(cell))) for cell in row))
-    console.print(table)
+    unlimited = Console(width=_UNLIMITED)
+    width = Measurement.get(unlimited, unlimited.options, table).maximum
+    console = Console(width=max(width, 1))
+    with console.capture() as shown:
+        console.print(table)
+    # Without the spaces at the ends, which would take lines of their own on a narrow terminal.
+    print(_SPACES_AT_END.sub(r"\1", shown.get()), end="")
+
+
+_UNLIMITED = 1 << 16  # columns of characters
+_SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
 
 _SIZES = {"bytes", "estimate", "maxsize"}
