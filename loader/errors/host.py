@@ -63,7 +63,7 @@ class OutputNotEmpty(LoaderError):
 class ToolMissing(LoaderError):
     code, exit_status = "tool.missing", 7
     message = "{tool} is not installed, or not in PATH"
-    hint = "Install {tool}, or add its directory to PATH. OpenLDAP's tools are in Debian's packages slapd and ldap-utils."
+    hint = "Install {tool}, or add its directory to PATH. OpenLDAP's are in Debian's slapd and ldap-utils."
 
 
 class ToolFailed(LoaderError):
